@@ -1,7 +1,7 @@
-//! Links the greatest memory that a VM of the module may have into it: Envoy has no setting for that,
-//! and its own limit is 1 GiB for each VM. At the limit an allocation traps, and the VM is replaced.
+//! Links the module with a maximum memory per VM. Envoy has no setting for that, and its own limit is 1 GiB
+//! per VM. At the limit an allocation traps, and the VM is replaced.
 
-/// In bytes. 100,000 requests held by one worker, the most there may be, need 24 MiB.
+/// In bytes. 100,000 requests held by one worker, the maximum, need 24 MiB.
 const MEMORY_MAX: u32 = 64 * 1024 * 1024;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! What a request costs in the core, without Envoy: reading its deadline, choosing a variant,
-//! holding it and handing a slot over, with as many held as the default configuration allows.
+//! Cost of a request in the core, without Envoy: reading its deadline, choosing a variant, holding it and
+//! passing on a slot, with as many requests held as the default configuration allows.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -13,10 +13,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_filter::board::Memory;
 use weir_filter::config::Config;
-use weir_filter::deadline::Wire;
+use weir_filter::coordination::Memory;
 use weir_filter::engine::{Answer, End, Engine};
+use weir_filter::request::wire::Wire;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
 
@@ -31,7 +31,7 @@ const HEADERS: [(&str, &[u8]); 8] = [
     ("x-slo-start", b"1790000000000.000"),
 ];
 
-/// Of as many variants, each less accurate than the next.
+/// Creates an engine with this many variants, each less accurate than the next.
 fn engine(variants: u32, slots: u32, service_ms: f64) -> Engine {
     let variant = |index: u32| {
         let share = 1.0 / f64::from(variants);
@@ -54,28 +54,27 @@ fn at(us: u64) -> Now {
     }
 }
 
-/// What the shell does after each call: the samples are handed over.
-fn settle(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
+/// Takes the samples, as the shell does after each call.
+fn take_samples(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
     engine.stats.swap(samples);
 }
 
-/// What the engine needs to decide on a request whose headers are picked out: its deadline read, its variant
-/// chosen, its slot claimed on the board.
+/// Decision on a request with extracted headers: its deadline read, its variant chosen, its slot acquired.
 fn decision(c: &mut Criterion) {
     const AT_ONCE: u32 = 512;
     let mut engine = engine(10, 1000, 40.0);
     let (mut samples, mut verdicts) = (Vec::new(), Vec::new());
     let mut some = |count: u32| {
-        let asked = Wire::pick(black_box(HEADERS)).into();
+        let incoming = Wire::pick(black_box(HEADERS)).into();
         let began = Instant::now();
         for stream in 0..count {
-            black_box(engine.on_request(stream, black_box(&asked), at(10), &mut verdicts));
-            settle(&mut engine, &mut samples);
+            black_box(engine.on_request(stream, black_box(&incoming), at(10), &mut verdicts));
+            take_samples(&mut engine, &mut samples);
         }
         let took = began.elapsed();
         (0..count).for_each(|stream| engine.on_end(stream, End::Gone, at(30), &mut verdicts));
         assert_eq!(engine.open(), 0);
-        settle(&mut engine, &mut samples);
+        take_samples(&mut engine, &mut samples);
         took
     };
     c.bench_function("decision, 10 variants", |b| {
@@ -97,7 +96,7 @@ fn through(c: &mut Criterion) {
             let verdict = engine.on_request(stream, &wire.into(), at(10), &mut verdicts);
             black_box(engine.on_answer(stream, Answer::default(), at(20)));
             engine.on_end(stream, End::Answered, at(30), &mut verdicts);
-            settle(&mut engine, &mut samples);
+            take_samples(&mut engine, &mut samples);
             verdict
         });
     });
@@ -114,18 +113,18 @@ fn held(c: &mut Criterion) {
             let verdict = engine.on_request(stream, &wire.into(), at(10), &mut verdicts);
             assert!(matches!(verdict, Verdict::Park));
             engine.on_end(running, End::Answered, at(20), &mut verdicts);
-            // Who was handed the slot runs now.
+            // The request that got the slot runs now.
             let handed = verdicts.pop();
             running = handed.expect("a slot was handed over").0;
-            settle(&mut engine, &mut samples);
+            take_samples(&mut engine, &mut samples);
         });
     });
     assert_eq!(engine.open(), 4095 + 3);
 }
 
-/// An engine with three slots taken and so many held; and one of those that run.
+/// Creates an engine with three slots taken and `held` requests held; returns one of those running.
 fn full(held: u32) -> (Engine, u32) {
-    // So short that who is last can still answer in time.
+    // So short that the last one can still answer in time.
     let mut engine = engine(1, 3, 0.1);
     for stream in 0..held + 3 {
         engine.on_request(stream, &Wire::pick(HEADERS).into(), at(0), &mut Vec::new());

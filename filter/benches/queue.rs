@@ -1,21 +1,21 @@
-//! The waiting room with 10,000 held: a queue, beside the ordered map that it could be instead, and
-//! the room of one and of four classes.
+//! Wait queue with 10,000 held: a queue, beside an ordered map instead, and the wait queue of one and of
+//! four classes.
 #![allow(missing_docs, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_filter::class::{Class, ClassId, Classes};
-use weir_filter::queue::{Place, Queue};
-use weir_filter::room::Room;
 use weir_filter::time::Mono;
+use weir_filter::waiting::class::{Class, ClassId, Classes};
+use weir_filter::waiting::queue::{Place, Queue};
+use weir_filter::waiting::wait_queue::WaitQueue;
 
 const HELD: u64 = 10_000;
-/// Deadlines are up to so far ahead of the clock.
+/// Range of deadlines ahead of the clock.
 const SPREAD_NS: u64 = 2_000_000_000;
 
-/// Places as they come: the clock goes on by 0.2 ms each, deadlines lie anywhere in the spread.
+/// Arrivals: the clock advances by 0.2 ms each, deadlines lie anywhere in the range.
 struct Arrivals {
     seed: u64,
     arrival: u64,
@@ -46,7 +46,7 @@ impl Arrivals {
     }
 }
 
-/// One of those held, at random, and what takes its place.
+/// Replaces a random place; returns the old and the new one.
 fn swap(places: &mut [Place], arrivals: &mut Arrivals) -> (Place, Place) {
     let at = (arrivals.chance() % places.len() as u64) as usize;
     let newcomer = arrivals.next();
@@ -136,13 +136,13 @@ fn rooms(c: &mut Criterion) {
     };
     for (name, classes) in [("1 class", &Classes::default()), ("4 classes", &four)] {
         let mut arrivals = Arrivals::new();
-        let mut room = Room::new(classes);
+        let mut room = WaitQueue::new(classes);
         let many = classes.len() as u64;
         let of = |arrivals: &mut Arrivals| ClassId((arrivals.chance() % many) as u8);
         for _ in 0..HELD {
             room.push(of(&mut arrivals), arrivals.next(), 0);
         }
-        room.contend();
+        room.set_contended();
         c.bench_function(&format!("room, {name}: push + pop"), |b| {
             b.iter(|| {
                 let class = room.pop().map_or(ClassId(0), |(class, _, _)| class);
@@ -159,7 +159,7 @@ fn rooms(c: &mut Criterion) {
         c.bench_function(&format!("room, {name}: goes first, ahead"), |b| {
             b.iter(|| {
                 let (class, place) = (of(&mut arrivals), arrivals.next());
-                (room.goes_first(class, place), room.ahead(class, place))
+                (room.is_next(class, place), room.ahead(class, place))
             });
         });
         c.bench_function(&format!("room, {name}: first 4 of the order"), |b| {

@@ -1,101 +1,102 @@
-//! Plugin configuration → checked [`Config`]. Unknown or missing keys and values out of range are
-//! refused with the key's path; what gets through is true from then on.
+//! Plugin configuration → checked [`Config`]. Unknown or missing keys and values out of range are refused
+//! with the key's path; a [`Config`] is always valid.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
-use weir_api::plan::PlanError;
 use weir_api::{Plan, json};
 
-use crate::board::Scope;
-use crate::body::Limits;
-use crate::class::Classes;
-use crate::deadline;
-use crate::protocol::{Bypass, Streams};
+use crate::coordination::Scope;
+use crate::request::body::Limits;
+use crate::request::deadline;
+use crate::request::protocol::{Bypass, Streams};
+use crate::waiting::class::Classes;
 
 mod body;
 mod classes;
+mod error;
 mod health;
 mod protocol;
 mod raw;
 mod skew;
 
-/// Most requests one worker may be told to hold.
+pub use error::ConfigError;
+
+/// Maximum of the configurable number of requests that a worker holds.
 pub const HELD_MAX: u32 = 100_000;
-/// Longest shared key.
+/// Maximum length of the shared key.
 pub const KEY_MAX: usize = 256;
-/// Longest that a batch may be told to be waited for: longer than any request's default deadline, and
-/// within the hour that all spans are.
+/// Maximum of the configurable batch window, ms: longer than any request's default deadline, and within the
+/// limit of one hour for all spans.
 pub const BATCH_WAIT_MAX_MS: u64 = 60_000;
 
-/// Most retries that Envoy may be allowed: each is another execution, which no slot counts.
+/// Maximum of the configurable number of Envoy's retries: each is another execution, which no slot counts.
 pub const RETRIES_MAX: u8 = 3;
 
-/// What the filter was told, checked.
+/// Checked configuration of the filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The service whose plans it obeys.
+    /// Service whose plans apply.
     pub service: String,
-    /// Which part of the path is its.
+    /// Role of the filter.
     pub role: Role,
-    /// The one variant that is served behind this gate; `None`: all of them.
+    /// The only variant behind this gate; `None`: all of them.
     pub variant: Option<String>,
-    /// What is let through untouched.
+    /// Requests that pass through untouched.
     pub bypass: Bypass,
     /// Paths of streams.
     pub streams: Streams,
-    /// Limits on the bytes of bodies that are held.
+    /// Limits on the bytes of held bodies.
     pub body: Limits,
-    /// What clients may say of their deadlines.
+    /// Bounds of clients' deadlines.
     pub deadline: deadline::Policy,
-    /// How clients' clocks are told from ours.
+    /// Estimation of clients' clock offsets.
     pub skew: Skew,
-    /// What classes of requests there are.
+    /// Classes of requests.
     pub classes: Classes,
-    /// The headers to keep beside the contract's (for [`Wire::pick_with`](deadline::Wire::pick_with)):
-    /// the one that names the client last.
+    /// Additional headers to extract (for [`Wire::pick_with`](crate::request::wire::Wire::pick_with)): those
+    /// that prove classes, and last the one that names the client.
     pub claim_headers: Vec<String>,
-    /// Most requests a worker holds.
+    /// Maximum number of requests that a worker holds.
     pub held_max: usize,
-    /// Who queues together.
+    /// Workers that queue together.
     pub scope: Scope,
-    /// Longest that a request waits for company in its batch; `None`: as long as its deadline lets it.
+    /// Maximum batch window; `None`: until the latest start of the earliest deadline.
     pub batch_wait: Option<Duration>,
-    /// Whether predictions are corrected by what is measured.
+    /// Whether predictions are corrected by measurements.
     pub correct: bool,
-    /// Most times that Envoy may send a request again, whatever its route says; 0: never.
+    /// Maximum number of Envoy's retries, whatever its route says; 0: none.
     pub retries_max: u8,
-    /// Rules of when failing variants are left, and tried again.
+    /// Rules for avoiding failing variants, and for trying them again.
     pub health: crate::health::Policy,
-    /// The end of a cluster's name, behind its variant's own cluster, of the one that moves on to others where
-    /// a connection is refused; `None`: there are no such clusters.
+    /// Suffix that a variant's cluster name gets in the name of its failover cluster, which sends to other
+    /// variants if a connection is refused; `None`: there are no such clusters.
     pub failover: Option<String>,
-    /// Whether the next request is sent before a lane gets free, so that it does not idle.
+    /// Whether the next request is sent before a lane is free, so that the lane does not idle.
     pub overlap: bool,
-    /// Where plans come from.
+    /// Source of plans.
     pub planner: Option<Planner>,
-    /// The plan to go by until a planner has spoken.
+    /// Plan that applies until the first plan of a planner.
     pub static_plan: Option<Plan>,
-    /// What holds when the last plan is too old, or there is none.
+    /// Behaviour without a plan, or when the last plan is too old.
     pub on_stale: OnStale,
 }
 
-/// Which part of the path is the filter's.
+/// Role of a filter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// All of it: it reads deadlines, chooses variants and gives slots.
+    /// Combined: reads deadlines, chooses variants and grants slots.
     #[default]
     Both,
-    /// It reads deadlines and chooses variants; gates behind it give the slots.
+    /// Reads deadlines and chooses variants; gates behind it grant the slots.
     Router,
-    /// It stands before servers and gives slots to what was routed to them.
+    /// Stands before servers and grants slots to requests routed to them.
     Gate,
 }
 
 impl Role {
-    /// As the configuration, polls and metrics say it.
+    /// Label in configuration, polls and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -106,75 +107,53 @@ impl Role {
     }
 }
 
-/// How clients' clocks are told from ours.
+/// Estimation of clients' clock offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skew {
     /// Whether a source's offset is estimated.
     pub estimate: bool,
-    /// The header in which a trusted proxy names the client; `None`: the connection's address does.
+    /// Header in which a trusted proxy names the client; `None`: the peer address identifies it.
     pub source_header: Option<String>,
 }
 
-/// Where plans come from.
+/// Source of plans.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Planner {
-    /// The Envoy cluster of the planner.
+    /// Envoy cluster of the planner.
     pub cluster: String,
-    /// The `:authority` of the poll.
+    /// `:authority` of the poll.
     #[serde(default = "raw::authority")]
     pub authority: String,
-    /// The shared key.
+    /// Shared key.
     pub key: String,
 }
 
-/// What holds when the last plan is older than it says it may be.
+/// Behaviour when the last plan is older than its maximum age.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnStale {
-    /// Go on by the last plan; by Envoy's own routes where there never was one.
+    /// Keep the last plan; pass through by Envoy's own routes if there never was one.
     #[default]
     Keep,
-    /// Go by the static plan.
+    /// Use the static plan.
     Static,
     /// Refuse every request with `no-plan`.
     Refuse,
 }
 
-/// Why a plugin configuration is none.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each message is its documentation")]
-pub enum ConfigError {
-    #[error("plugin configuration: {0}")]
-    Shape(#[from] json::Misread),
-    #[error("plugin configuration: {path}: {value} must be {right}")]
-    Value {
-        path: Cow<'static, str>,
-        value: String,
-        right: String,
-    },
-    #[error("plugin configuration: plan: {0}")]
-    Plan(#[from] PlanError),
-    #[error(
-        "plugin configuration: it needs a `planner` (cluster, key), a static `plan` (variants), or both"
-    )]
-    NoPlan,
-    #[error("plugin configuration: on_stale: 'static' needs a static `plan`")]
-    NothingStatic,
-}
-
 impl Config {
-    /// Where in [`Config::claim_headers`] the one is that names the client.
+    /// Index in [`Config::claim_headers`] of the header that names the client.
     #[must_use]
     pub fn source_header(&self) -> Option<usize> {
         let header = self.skew.source_header.as_ref()?;
         self.claim_headers.iter().position(|claim| claim == header)
     }
 
-    /// Reads the plugin configuration, which Envoy hands over as JSON.
+    /// Parses the plugin configuration, which Envoy passes as JSON.
     ///
     /// # Errors
-    /// The first thing wrong, with its path and what would be right.
+    /// The first error, with its path and what would be right.
     pub fn parse(json: &[u8]) -> Result<Config, ConfigError> {
         let raw: raw::RawConfig = json::read(json)?;
         raw.check()

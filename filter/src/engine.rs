@@ -1,8 +1,8 @@
-//! Ties the path together: what the shell tells of a stream goes in, verdicts come out.
+//! The engine: events of streams go in, verdicts come out.
 //!
-//! A request is held or in flight until it ends, and every end is told exactly once. Slots are
-//! claimed on the [`board`](crate::board), which all workers of the proxy share: whoever frees one that
-//! another worker's request should have rings that worker, whose shell then asks for
+//! A request is held or in flight until it ends, and every end is reported exactly once. Slots are acquired
+//! in the slot table ([`coordination`](crate::coordination)), which all workers of the proxy share. A
+//! worker that frees a slot for another worker's request notifies that worker, whose shell then calls
 //! [`Engine::release`].
 
 use std::collections::HashMap;
@@ -12,221 +12,138 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use crate::board::{Member, Ring, Standing, Store};
-use crate::body::{Ledger, Receiving, Share};
-use crate::class::ClassId;
 use crate::config::{Config, Role};
-use crate::deadline::Deadline;
-use crate::gate::VariantId;
-use crate::health::Sign;
-use crate::plan::{Rule, Source};
-use crate::protocol::Shape;
-use crate::queue::Place;
-use crate::route::Router;
-use crate::samples::Samples;
-use crate::skew::Sources;
+use crate::coordination::{Membership, Notification, Store, Worker};
+use crate::health::HealthSignal;
+use crate::plan::{PlanSource, Rule};
+use crate::reason::Reason;
+use crate::request::body::{Ledger, Receiving};
+use crate::request::sample_limit::SampleLimit;
+use crate::request::skew::Sources;
+use crate::routing::router::Router;
 use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
-use crate::timers::Timers;
-use crate::verdict::{Reason, Verdict};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
 
-mod answer;
-mod asked;
-mod claim;
+mod admit;
+mod completion;
 mod demand;
-mod flow;
+mod dispatch;
 mod forecast;
-mod gauge;
+mod gauges;
 mod health;
-mod landing;
 mod limits;
-mod plans;
+mod parse;
+mod plan_change;
 mod receive;
+mod refuse;
+mod request;
+mod response;
 mod route;
+mod slots;
+mod timers;
+mod variant;
 mod variants;
 
-pub use answer::{ANSWER_BUFFERED, Answer, Tags};
-use asked::Read;
-pub use asked::{Asked, Wants};
-pub use gauge::Gauge;
+use completion::LanePosition;
+pub use gauges::Gauge;
 pub use health::Probe;
-use landing::Launch;
-use limits::Held;
+use limits::HeldCounts;
+use parse::ParseOutcome;
+pub use parse::{IncomingRequest, RequiredLookups};
+use request::{Flight, RefusalContext, Request, State};
+pub use response::{ANSWER_BUFFERED, Answer, Tags};
+use timers::Timers;
 use variants::Variants;
 
-/// How long a lost ring can go unnoticed: a worker that holds requests looks at the board this often.
-pub const LOOK: Duration = Duration::from_millis(10);
+/// Longest time for which a lost notification goes unnoticed: a worker that holds requests checks the slot
+/// table this often.
+pub const CHECK_PERIOD: Duration = Duration::from_millis(10);
 
-/// A stream, by the number its VM gave it.
+/// Identifier of a stream in its VM.
 pub type StreamId = u32;
 
-/// How a request that was sent upstream ended.
+/// End of a request that was sent upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Upstream answered, whatever the status.
+    /// Upstream answered, with any status.
     Answered,
     /// No server could be reached, or it reset before its answer began: nothing is being executed.
     Unreachable,
-    /// The server broke off, or Envoy did: nothing is being executed.
+    /// The server or Envoy aborted: nothing is being executed.
     Failed,
-    /// Its time was up before upstream answered: the server goes on.
+    /// The deadline passed before upstream answered: the server goes on.
     TimedOut,
-    /// The client left: the server goes on.
+    /// The client disconnected: the server goes on.
     Gone,
 }
 
-/// The filter's state in one VM.
+/// State of the filter in one VM.
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
-    source: Source,
+    source: PlanSource,
     variants: Variants,
-    member: Member,
+    worker: Worker,
     router: Router,
     sources: Sources,
-    samples: Samples,
-    /// The classes' names, by their ids, to be told without copying.
+    sample_limit: SampleLimit,
+    /// Names of the classes, by id, shared without copying.
     class_names: Vec<Rc<str>>,
     requests: HashMap<StreamId, Request, Hasher>,
-    held: Held,
+    held: HeldCounts,
     receiving: Receiving,
-    /// Bytes of bodies held, of those received and of those that wait.
+    /// Bytes of bodies held, of requests received and waiting.
     ledger: Ledger,
-    /// Moments from which a body that is coming comes too late, and at which a flight needs its answer.
+    /// Times at which an incoming body is checked, and deadlines of requests in flight.
     timers: Timers,
-    /// Workers of the proxy that serve, as the slot table last said.
+    /// Serving workers of the proxy, by the slot table.
     workers: u32,
     arrivals: u64,
-    /// What the rest of the pipeline needs after this stage.
-    rest: Duration,
-    /// Whether this VM probes what fails: it is the one that reports.
-    probes: bool,
-    /// Whether a variant has begun or ceased to fail, and who is held has not been routed by that.
-    turned: bool,
-    /// Variants that somebody was moved to, and that the board has not been told of.
-    stirred: Vec<VariantId>,
-    /// What happened since the shell last looked.
+    /// Time that the later stages of the pipeline need.
+    downstream: Duration,
+    /// Whether this VM probes failing variants: it is the one that reports.
+    sends_probes: bool,
+    /// Whether a variant has started or stopped failing since waiting requests were last routed.
+    health_changed: bool,
+    /// Variants that requests were moved to, without an update of the slot table yet.
+    dirty_variants: Vec<VariantId>,
+    /// Samples since the shell last took them.
     pub stats: Stats,
 }
 
-/// Streams are numbered by Envoy, not by clients: there is nobody to defend the table against.
+/// Envoy numbers streams, not clients, so the table needs no protection against chosen keys.
 type Hasher = BuildHasherDefault<fnv::FnvHasher>;
 
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    deadline: Deadline,
-    /// When this stage's answer must leave here: the deadline less what later stages need.
-    due: Mono,
-    arrived: Now,
-    min_accuracy: f64,
-    shape: Shape,
-    /// Whether the client said when it sent it.
-    stamped: bool,
-    class: ClassId,
-    /// Whether it asked for another class than it gets.
-    renamed: bool,
-    /// The variant that a router has named.
-    named: Option<VariantId>,
-    /// Counts arrivals, so that equal deadlines keep their order.
-    arrival: u64,
-    /// Time under way when its headers came, where that was asked and believed.
-    age: Option<Duration>,
-    /// The moment of its last byte, or else of its decision.
-    whole: Mono,
-    /// Who sent it, hashed, where that bounds what is measured of it.
-    sender: Option<u64>,
-    /// Whether it counts as demand here: no router has counted it.
-    counts: bool,
-    /// Whether its body is still coming.
-    uploads: bool,
-    /// What is held of its body.
-    body: Share,
-    variant: VariantId,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum State {
-    /// Its body is still coming; it is looked at then.
-    Receiving {
-        look: Mono,
-    },
-    /// It waits for a slot.
-    Held,
-    InFlight(Flight),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Flight {
-    /// The moment from which the server could work: dispatch, or the request's last byte.
-    sent: Mono,
-    /// Its number among those sent to its variant's lanes, and when it should begin to be executed.
-    launch: Launch,
-    /// The plan's service time then.
-    planned: Duration,
-    /// Whether upstream's answer is an error, which says nothing of its service time.
-    failed: bool,
-    /// Whether upstream's answer has begun.
-    answered: bool,
-    /// Whether it still has its slot.
-    owns_slot: bool,
-}
-
-/// Whom a refusal is for.
-#[derive(Debug, Clone, Copy)]
-struct Who {
-    class: ClassId,
-    grpc: bool,
-    /// Where it was to be served; `None` before it is routed.
-    variant: Option<VariantId>,
-}
-
-impl Request {
-    fn who(&self) -> Who {
-        Who {
-            class: self.class,
-            grpc: self.shape.grpc,
-            variant: Some(self.variant),
-        }
-    }
-
-    /// Its place in its variant's waiting room.
-    fn place(&self) -> Place {
-        Place {
-            deadline: self.due,
-            arrival: self.arrival,
-        }
-    }
-}
-
 impl Engine {
-    /// An engine that goes by the configuration's static plan, if there is one. It meets the proxy's
-    /// other workers in `store` as `incarnation`, which no other VM's start has.
+    /// Creates an engine with the configuration's static plan, if there is one. It shares `store` with the
+    /// proxy's other workers as `incarnation`, which is unique to each start of a VM.
     #[must_use]
     pub fn new(config: Config, store: Box<dyn Store>, incarnation: u64) -> Engine {
         let mut engine = Engine {
-            source: Source::None,
+            source: PlanSource::None,
             variants: Variants::new(&config.classes, config.failover.as_deref()),
-            member: Member::new(store, incarnation, config.scope),
+            worker: Worker::new(store, incarnation, config.scope),
             router: Router::default(),
             sources: Sources::default(),
-            samples: Samples::default(),
+            sample_limit: SampleLimit::default(),
             class_names: config
                 .classes
                 .iter()
                 .map(|(_, class)| Rc::from(class.name.as_str()))
                 .collect(),
             requests: HashMap::default(),
-            held: Held::default(),
+            held: HeldCounts::default(),
             receiving: Receiving::default(),
             ledger: Ledger::default(),
             timers: Timers::default(),
             workers: 1,
             arrivals: 0,
-            rest: Duration::ZERO,
-            probes: false,
-            turned: false,
-            stirred: Vec::new(),
+            downstream: Duration::ZERO,
+            sends_probes: false,
+            health_changed: false,
+            dirty_variants: Vec::new(),
             stats: Stats::default(),
             config,
         };
@@ -234,60 +151,65 @@ impl Engine {
         engine
     }
 
-    /// What it was configured with.
+    /// Configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where the plan in force came from.
+    /// Source of the plan in force.
     #[must_use]
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> PlanSource {
         self.source
     }
 
-    /// The public name of a variant.
+    /// Public name of a variant.
     #[must_use]
     pub fn variant_name(&self, variant: VariantId) -> Option<&Rc<str>> {
         self.variants.get(variant).map(|known| &known.name)
     }
 
-    /// The variant of that public name.
+    /// Variant with that public name.
     #[must_use]
     pub fn variant(&self, name: &str) -> Option<VariantId> {
         self.variants.named(name)
     }
 
-    /// A request has arrived. Others may have to make room for it: their verdicts are told beside.
+    /// Handles a new request and returns its verdict. Other requests may have to make room for it; their
+    /// verdicts are appended to `verdicts`.
     pub fn on_request(
         &mut self,
         stream: StreamId,
-        asked: &Asked<'_>,
+        incoming: &IncomingRequest<'_>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
         let rule = self.source.rule(self.config.on_stale, now.mono);
-        match (self.read(asked, now), rule) {
-            (Read::Bypass, _) | (Read::Refused(..), Rule::Pass) => Verdict::Pass,
-            (Read::Request(request), Rule::Pass) => {
-                self.arrived(&request);
+        match (self.parse_request(incoming, now), rule) {
+            (ParseOutcome::Bypass, _) | (ParseOutcome::Refused(..), Rule::Pass) => Verdict::Pass,
+            (ParseOutcome::Request(request), Rule::Pass) => {
+                self.count_arrival(&request);
                 Verdict::Pass
             }
-            (Read::Refused(_, who), Rule::Refuse) => self.refuse(Reason::NoPlan, who),
-            (Read::Request(request), Rule::Refuse) => {
-                self.arrived(&request);
-                self.refuse(Reason::NoPlan, request.who())
+            (ParseOutcome::Refused(_, context), Rule::Refuse) => {
+                self.refuse(Reason::NoPlan, context)
             }
-            (Read::Refused(reason, who), Rule::Plan) => self.refuse(reason, who),
-            (Read::Request(request), Rule::Plan) if asked.more => {
+            (ParseOutcome::Request(request), Rule::Refuse) => {
+                self.count_arrival(&request);
+                self.refuse(Reason::NoPlan, request.refusal_context())
+            }
+            (ParseOutcome::Refused(reason, context), Rule::Plan) => self.refuse(reason, context),
+            (ParseOutcome::Request(request), Rule::Plan) if incoming.body_follows => {
                 self.receive(stream, request, now, verdicts)
             }
-            (Read::Request(request), Rule::Plan) => self.admit(stream, request, now, verdicts),
+            (ParseOutcome::Request(request), Rule::Plan) => {
+                self.admit(stream, request, now, verdicts)
+            }
         }
     }
 
-    /// A stream has ended; whoever waits here for what it leaves goes next. Told twice, the second
-    /// time counts for nothing.
+    /// Handles the end of a stream; the next waiting request gets its slot. A second report of the same end has
+    /// no effect.
     pub fn on_end(
         &mut self,
         stream: StreamId,
@@ -305,53 +227,53 @@ impl Engine {
         match request.state {
             State::Receiving { .. } => {}
             State::Held => {
-                self.leave_room(&request);
+                self.leave_queue(&request);
                 self.ledger.release(&mut request.body);
                 self.stats.count(Metric::Gone, Label::None);
             }
             State::InFlight(flight) => {
                 if end == End::Unreachable && !flight.answered {
-                    self.observe(request.variant, Sign::Unreachable, now.mono);
+                    self.observe(request.variant, HealthSignal::Unreachable, now.mono);
                 }
-                self.land(stream, &request, flight, end, now);
+                self.finish_flight(stream, &request, flight, end, now);
             }
         }
-        if self.turned {
-            self.follow_health(now, verdicts);
+        if self.health_changed {
+            self.reroute_on_health_change(now, verdicts);
         } else if self.owns_slots() {
-            self.hand_over(request.variant, false, now, verdicts);
+            self.dispatch_variant(request.variant, false, now, verdicts);
         }
     }
 
-    /// Time has passed, or this worker was rung: verdicts for those that were held.
+    /// Handles a tick or a notification: appends verdicts on held requests.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
-        self.follow_health(now, verdicts);
+        self.reroute_on_health_change(now, verdicts);
         self.expire(now, verdicts);
-        self.hand_over_all(now, verdicts);
+        self.dispatch_all(now, verdicts);
     }
 
-    /// Ends those whose time has passed while their bodies came, or while a server was at work.
+    /// Ends requests whose time has passed while their bodies were incoming, or in flight.
     fn expire(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         while let Some(stream) = self.timers.pop(now.mono) {
             match self.requests.get(&stream).map(|request| request.state) {
-                Some(State::Receiving { .. }) => self.look_at_receiving(stream, now, verdicts),
+                Some(State::Receiving { .. }) => self.check_receiving(stream, now, verdicts),
                 Some(State::InFlight(_)) => self.expire_flight(stream, now, verdicts),
                 Some(State::Held) | None => debug_assert!(false, "a timer that nobody set"),
             }
         }
     }
 
-    /// The earliest deadline of what is received or in flight.
+    /// Earliest timer of a request that is received or in flight.
     #[must_use]
     pub fn next_timer(&self) -> Option<Mono> {
         self.timers.next()
     }
 
-    /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
+    /// Latest time for the next call of [`Engine::release`]; `None` if there is nothing to wait for.
     #[must_use]
     pub fn next_wake(&self, now: Mono) -> Option<Mono> {
-        if self.turned {
+        if self.health_changed {
             return Some(now);
         }
         let variants = self.variants.iter();
@@ -361,34 +283,34 @@ impl Engine {
         wakes.chain(timer).min()
     }
 
-    /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
-    /// full or contended.
-    pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Standing> {
-        self.variants.predict(now);
-        self.member.hold(self.held.all + self.receiving.len());
-        let (standing, outcome) = self.member.renew(polls, now);
+    /// Renews the lease in the slot table; `polls`: this VM can poll the planner. `None` if the table is full
+    /// or contended.
+    pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Membership> {
+        self.variants.update_predictions(now);
+        self.worker.set_held(self.held.all + self.receiving.len());
+        let (membership, outcome) = self.worker.renew(polls, now);
         self.count(&outcome);
-        if let Some(standing) = &standing {
-            self.workers = standing.workers;
-            self.probes = standing.reports;
+        if let Some(membership) = &membership {
+            self.workers = membership.workers;
+            self.sends_probes = membership.reports;
             self.read_health();
-            self.gauge(standing, now);
+            self.gauge(membership, now);
         }
-        standing
+        membership
     }
 
-    /// Renews the lease as one that has had requests.
+    /// Renews the lease as a worker that has had requests.
     pub fn serve(&mut self, now: Mono) {
-        self.member.serve();
+        self.worker.mark_serving();
         self.renew(false, now);
     }
 
-    /// Rings the proxy's other VMs: there is a new plan.
-    pub fn ring_others(&mut self, now: Mono) {
-        self.member.ring_others(Ring::Plan, now);
+    /// Notifies the proxy's other VMs of a new plan.
+    pub fn notify_others(&mut self, now: Mono) {
+        self.worker.notify_others(Notification::Plan, now);
     }
 
-    /// Whether the slots are its to give: a router leaves them to the gates.
+    /// Whether this filter grants slots; a router leaves that to the gates.
     fn owns_slots(&self) -> bool {
         self.config.role != Role::Router
     }

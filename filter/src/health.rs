@@ -1,33 +1,32 @@
 //! Health of a variant: whether it fails, since when, and when it is tried again.
 //!
-//! A variant that cannot be reached fails at the first sign of it; one that answers with errors, after
-//! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a request that was sent
-//! there on trial is answered well. A variant that fails again before it has answered any request well is
-//! left for twice as long as before. All workers of a proxy share one [`Health`] per variant (see
-//! [`Column`](crate::board::Column)); time is an argument.
+//! A variant that cannot be reached fails at the first sign; one that answers with errors, after
+//! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a trial request is
+//! served. A variant that fails again before it has served any request is avoided for twice as long as
+//! before. All workers of a proxy share one [`Health`] per variant (see
+//! [`VariantColumn`](crate::coordination::VariantColumn)); time is an argument.
 //!
-//! Nobody but the server is judged: a client's own mistakes (4xx) say only that the server answers. 404 is
-//! the exception, because model servers say so of a model that they have not loaded.
+//! Only the server is judged: a client's own mistakes (4xx) show only that the server answers. 404 is an
+//! exception, because model servers return it for a model that is not loaded.
 
 use std::time::Duration;
 
+use crate::reason::Reason;
 use crate::time::Mono;
-use crate::verdict::Reason;
 
-/// Errors in a row after which a variant fails, where the configuration says nothing.
+/// Default number of errors in a row after which a variant fails.
 pub const ERRORS_DEFAULT: u16 = 5;
-/// Pause before the first trial, where the configuration says nothing.
+/// Default pause before the first trial.
 pub const BASE_DEFAULT: Duration = Duration::from_millis(500);
-/// Longest pause between trials, where the configuration says nothing: the longest that a server can be well
-/// again and get nothing.
+/// Default of the longest pause between trials: the longest time for which a recovered server gets nothing.
 pub const MAX_DEFAULT: Duration = Duration::from_secs(10);
-/// Time between probes of a variant that fails, and the longest that one may take.
+/// Time between probes of a failing variant, and timeout of a probe.
 pub const PROBE_PERIOD: Duration = Duration::from_millis(500);
 
-/// The rules, as configured.
+/// Configured rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether failing variants are left at all.
+    /// Whether failing variants are avoided at all.
     pub eject: bool,
     /// Errors in a row after which a variant fails.
     pub errors: u16,
@@ -35,7 +34,7 @@ pub struct Policy {
     pub base: Duration,
     /// Longest such pause.
     pub max: Duration,
-    /// Path that says 2xx where a server is ready; `None`: a real request is the trial.
+    /// Path that returns 2xx if a server is ready; `None`: a real request is the trial.
     pub path: Option<String>,
 }
 
@@ -44,26 +43,26 @@ pub struct Policy {
 pub enum Failure {
     /// No connection, no healthy host, or a reset before the answer began.
     Unreachable,
-    /// Its servers answer, with errors.
+    /// Its servers answer with errors.
     Errors,
 }
 
-/// Sign that an answer, or its absence, is of a server's health.
+/// Signal of a server's health in an answer, or in its absence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
-    /// It answered well.
+pub enum HealthSignal {
+    /// It served the request.
     Served,
-    /// It answered that the client is mistaken.
+    /// It answered with a client error.
     Answered,
-    /// It answered with an error of its own, or does not know the model.
+    /// It answered with a server error, or does not know the model.
     Erred,
     /// It could not be reached.
     Unreachable,
 }
 
-/// Outcome of a probe.
+/// Result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probed {
+pub enum ProbeResult {
     /// No server answered.
     Nobody,
     /// A server answered with this status.
@@ -73,89 +72,91 @@ pub enum Probed {
 /// One variant's health.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Health {
-    /// Since when and how it fails, if it does.
-    pub failing: Option<Failing>,
+    /// The present outage, if it fails.
+    pub failing: Option<Outage>,
     /// Errors in a row.
     pub errors: u16,
-    /// Times it has failed, and trials that failed, since it last answered a request well.
+    /// Number of failures, and of failed trials, since it last served a request.
     pub rounds: u8,
 }
 
-/// A failure that lasts.
+/// Outage of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Failing {
+pub struct Outage {
     /// Kind of the failure.
     pub failure: Failure,
-    /// Since when.
+    /// Start.
     pub since: Mono,
-    /// Moment from which it may be tried again.
+    /// Earliest time of the next trial.
     pub next_trial: Mono,
 }
 
-impl Sign {
-    /// Reads the sign of an answer with this status. `grpc`: its gRPC status, where it has no body. `dropped`: why a gate
-    /// refused, where one did: of the server that says something only if it was out of reach.
+impl HealthSignal {
+    /// Returns the signal of an answer with this status. `grpc`: its gRPC status, if it has no body. `dropped`:
+    /// the reason if a gate refused; it is a signal only if the server could not be reached.
     #[must_use]
-    pub fn of(status: u32, grpc: Option<u32>, dropped: Option<&[u8]>) -> Option<Sign> {
+    pub fn of(status: u32, grpc: Option<u32>, dropped: Option<&[u8]>) -> Option<HealthSignal> {
         if let Some(dropped) = dropped {
             let unreachable = dropped == Reason::NoBackend.label().as_bytes();
-            return unreachable.then_some(Sign::Unreachable);
+            return unreachable.then_some(HealthSignal::Unreachable);
         }
         Some(match (status, grpc) {
-            (404 | 500.., _) => Sign::Erred,
-            (400.., _) => Sign::Answered,
+            (404 | 500.., _) => HealthSignal::Erred,
+            (400.., _) => HealthSignal::Answered,
             // Unknown, not found, unimplemented, internal, unavailable, data loss.
-            (_, Some(2 | 5 | 12 | 13 | 14 | 15)) => Sign::Erred,
-            (_, Some(1..)) => Sign::Answered,
-            (_, None | Some(0)) => Sign::Served,
+            (_, Some(2 | 5 | 12 | 13 | 14 | 15)) => HealthSignal::Erred,
+            (_, Some(1..)) => HealthSignal::Answered,
+            (_, None | Some(0)) => HealthSignal::Served,
         })
     }
 }
 
 impl Health {
-    /// Returns the kind of its failure, if it fails.
+    /// Kind of the failure, if it fails.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         self.failing.map(|failing| failing.failure)
     }
 
-    /// Takes note of a sign.
-    pub fn observe(&mut self, sign: Sign, now: Mono, policy: &Policy) {
+    /// Records a signal.
+    pub fn observe(&mut self, sign: HealthSignal, now: Mono, policy: &Policy) {
         match (sign, self.failure()) {
-            (Sign::Served, _) => *self = Health::default(),
-            (Sign::Answered, Some(Failure::Unreachable)) => self.recover(),
-            (Sign::Erred, None | Some(Failure::Unreachable)) => {
+            (HealthSignal::Served, _) => *self = Health::default(),
+            (HealthSignal::Answered, Some(Failure::Unreachable)) => self.recover(),
+            (HealthSignal::Erred, None | Some(Failure::Unreachable)) => {
                 self.failing = None;
                 self.errors = self.errors.saturating_add(1);
                 if self.errors >= policy.errors {
                     self.fail(Failure::Errors, now, policy);
                 }
             }
-            (Sign::Unreachable, None) => self.fail(Failure::Unreachable, now, policy),
-            (Sign::Unreachable, Some(_)) => {
+            (HealthSignal::Unreachable, None) => self.fail(Failure::Unreachable, now, policy),
+            (HealthSignal::Unreachable, Some(_)) => {
                 if let Some(failing) = &mut self.failing {
                     failing.failure = Failure::Unreachable;
                 }
             }
-            (Sign::Answered, None | Some(Failure::Errors))
-            | (Sign::Erred, Some(Failure::Errors)) => {}
+            (HealthSignal::Answered, None | Some(Failure::Errors))
+            | (HealthSignal::Erred, Some(Failure::Errors)) => {}
         }
     }
 
-    /// Takes note of a probe. A path that is configured has to say 2xx; without one any answer shows that
-    /// the server can be reached, and nothing else.
-    pub fn probed(&mut self, probed: Probed, policy: &Policy) {
+    /// Records the result of a probe. A configured path must return 2xx; without one, any answer shows only
+    /// that the server can be reached.
+    pub fn on_probe(&mut self, probed: ProbeResult, policy: &Policy) {
         let well = match (probed, self.failure()) {
-            (Probed::Nobody, _) => false,
-            (Probed::Status(status), _) if policy.path.is_some() => (200..300).contains(&status),
-            (Probed::Status(_), failure) => failure == Some(Failure::Unreachable),
+            (ProbeResult::Nobody, _) => false,
+            (ProbeResult::Status(status), _) if policy.path.is_some() => {
+                (200..300).contains(&status)
+            }
+            (ProbeResult::Status(_), failure) => failure == Some(Failure::Unreachable),
         };
         if well {
             self.recover();
         }
     }
 
-    /// Whether a probe can bring it back.
+    /// Whether a probe could end the outage, and is due.
     #[must_use]
     pub fn wants_probe(&self, now: Mono, policy: &Policy) -> bool {
         self.failing.is_some_and(|failing| {
@@ -164,7 +165,7 @@ impl Health {
         })
     }
 
-    /// Whether a request may go there on trial.
+    /// Whether a trial request is due.
     #[must_use]
     pub fn wants_trial(&self, now: Mono, policy: &Policy) -> bool {
         policy.path.is_none()
@@ -173,7 +174,7 @@ impl Health {
             })
     }
 
-    /// Claims the trial, so that no other request goes there before the next; whether it was to be had.
+    /// Claims the trial, so that no other request is sent before the next; returns whether it was due.
     pub fn take_trial(&mut self, now: Mono, policy: &Policy) -> bool {
         let wanted = self.wants_trial(now, policy);
         if let Some(failing) = self.failing.as_mut().filter(|_| wanted) {
@@ -185,11 +186,12 @@ impl Health {
 
     fn fail(&mut self, failure: Failure, now: Mono, policy: &Policy) {
         let pause = match (failure, self.rounds) {
-            // One connection may have been closed by chance: a probe tells at once, and costs no client anything.
+            // A single connection may have been closed by chance: a probe tells at once, without cost to a
+            // client.
             (Failure::Unreachable, 0) => Duration::ZERO,
             (_, rounds) => policy.pause(rounds.saturating_sub(1)),
         };
-        self.failing = Some(Failing {
+        self.failing = Some(Outage {
             failure,
             since: now,
             next_trial: now + pause,
@@ -197,14 +199,15 @@ impl Health {
         self.rounds = self.rounds.saturating_add(1);
     }
 
-    /// It is tried with its whole share; how often it failed is forgotten when it has answered a request.
+    /// Ends the outage: the variant gets its whole share. The number of rounds is reset only when it has served
+    /// a request.
     fn recover(&mut self) {
         (self.failing, self.errors) = (None, 0);
     }
 }
 
 impl Policy {
-    /// The pause after so many trials that failed.
+    /// Pause after this many failed trials.
     fn pause(&self, rounds: u8) -> Duration {
         let doubled = 1_u32.checked_shl(u32::from(rounds)).unwrap_or(u32::MAX);
         self.base.saturating_mul(doubled).min(self.max)

@@ -1,39 +1,35 @@
 //! Weir's filter: request → deadline → route → queue → upstream → stats.
 //!
-//! A request's headers say what kind it is ([`protocol`]), how much time its client gives it and since
-//! when ([`deadline`]), by a clock that may not be ours ([`skew`]). Of the
-//! variants in the [`plan`] that can still answer in time, [`route`] picks one by quota. A variant has
-//! so many slots: where one is free the request goes upstream at once, otherwise it is held at the
-//! variant's [`gate`] in an earliest-deadline-first [`queue`] until a slot frees, its deadline passes
-//! or its client leaves. A variant whose servers fail is left alone until they are well again ([`health`]). The workers of a proxy share slots and order by the [`board`].
-//! Every call into the [`engine`] answers with a [`verdict`] and leaves [`stats`]; [`config`] is read
-//! once and then true.
+//! A request's headers give its kind ([`request::protocol`]), its deadline ([`request::deadline`]) and,
+//! after correction of the client's clock ([`request::skew`]), its age. [`routing`] picks one of the
+//! [`plan`]'s variants by quota, among those that can still answer in time. A variant has a number of
+//! [`slots`]. A request that gets a free slot goes upstream at once. Otherwise it is held in the variant's
+//! wait queue ([`waiting`]), earliest deadline first, until a slot is free, its deadline passes, or its
+//! client disconnects. Requests avoid a variant whose servers fail ([`health`]). All workers of a proxy
+//! share slots and order through the slot table ([`coordination`]).
 //!
-//! All of this is plain Rust without clock or I/O: time comes in as an argument ([`time`]). Only
-//! `host`, which exists on wasm32 alone, knows proxy-wasm; it asks for verdicts and obeys them.
+//! Every call into the [`engine`] returns a [`verdict`] and leaves samples in [`stats`]; refusals carry a
+//! [`reason`]. [`config`] is checked once.
+//!
+//! All of this is plain Rust without clock or I/O: time is an argument ([`time`]). Only `host`, which
+//! exists on wasm32 alone, knows proxy-wasm; it carries out verdicts.
 
-pub mod board;
-pub mod body;
-pub mod class;
 pub mod config;
-pub mod deadline;
+pub mod coordination;
 pub mod engine;
-pub mod gate;
 pub mod health;
-pub mod lead;
-pub mod observed;
 pub mod plan;
-pub mod protocol;
-pub mod queue;
-pub mod room;
-pub mod route;
-pub mod samples;
+pub mod priority;
+pub mod reason;
+pub mod request;
+pub mod routing;
 pub mod shared_plan;
-pub mod skew;
+pub mod slots;
 pub mod stats;
 pub mod time;
-pub mod timers;
+pub mod variant;
 pub mod verdict;
+pub mod waiting;
 
 #[cfg(target_arch = "wasm32")]
 mod host;

@@ -1,5 +1,5 @@
-//! Which plan holds: a newer good one is taken, any other refused and the old one kept, and a
-//! plan too old gives way to what the configuration says.
+//! The plan in force: a newer valid plan replaces it, any other is refused, and a stale one is handled as
+//! configured.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use weir_api::{Plan, PlanError, Revision, json};
 use crate::config::OnStale;
 use crate::time::Mono;
 
-/// Why bytes were not taken for a plan.
+/// Reason why bytes were refused as a plan.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum PlanRefused {
@@ -26,8 +26,8 @@ pub enum PlanRefused {
 }
 
 impl PlanRefused {
-    /// Whether it is the plan in force. Two VMs have fetched it where the one that polls was late with its
-    /// lease: for the others there is nothing wrong with it, and nothing new in it.
+    /// Whether it is the plan in force. Two VMs may fetch it if the poller is late with its lease; for the
+    /// others it is valid, but not new.
     pub fn is_in_force(&self) -> bool {
         matches!(self, PlanRefused::NotNewer { found, current } if found == current)
     }
@@ -36,7 +36,7 @@ impl PlanRefused {
 /// Reads a plan and checks that it is for `service`, newer than `current` and valid.
 ///
 /// # Errors
-/// The first thing wrong with it.
+/// The first error.
 pub fn read(bytes: &[u8], service: &str, current: Revision) -> Result<Plan, PlanRefused> {
     if bytes.len() > BYTES_MAX {
         return Err(PlanRefused::Size(bytes.len()));
@@ -58,74 +58,74 @@ pub fn read(bytes: &[u8], service: &str, current: Revision) -> Result<Plan, Plan
     Ok(plan)
 }
 
-/// What to go by.
+/// Rule for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// The plan in force.
     Plan,
-    /// Envoy's own routes: there never was a plan.
+    /// Envoy's own routes, because there never was a plan.
     Pass,
-    /// Nothing: refuse.
+    /// Refusal.
     Refuse,
 }
 
-/// The plan in force, by where it came from.
+/// Source of the plan in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
-    /// There is none.
+pub enum PlanSource {
+    /// No plan.
     #[default]
     None,
-    /// The configuration's; it never grows old.
+    /// The configuration; it never becomes stale.
     Static,
-    /// A planner's.
+    /// A planner.
     Planner {
-        /// Its revision.
+        /// Revision.
         revision: Revision,
-        /// When it came.
+        /// Time of receipt.
         received: Mono,
-        /// When it is too old.
+        /// Time from which it is stale.
         stale_at: Mono,
     },
 }
 
-impl Source {
-    /// A planner's plan that was received at `received`.
+impl PlanSource {
+    /// Creates the source of a planner's plan received at `received`.
     #[must_use]
-    pub fn planner(plan: &Plan, received: Mono) -> Source {
+    pub fn planner(plan: &Plan, received: Mono) -> PlanSource {
         let stale_at = received + Duration::from_millis(plan.max_age_ms);
-        Source::Planner {
+        PlanSource::Planner {
             revision: plan.revision,
             received,
             stale_at,
         }
     }
 
-    /// The revision a newer plan has to beat; 0 where no planner has spoken.
+    /// Revision that a newer plan must exceed; 0 before the first plan of a planner.
     #[must_use]
     pub fn revision(self) -> Revision {
         match self {
-            Source::None | Source::Static => Revision(0),
-            Source::Planner { revision, .. } => revision,
+            PlanSource::None | PlanSource::Static => Revision(0),
+            PlanSource::Planner { revision, .. } => revision,
         }
     }
 
-    /// Whether the plan in force is too old.
+    /// Whether the plan in force is stale.
     #[must_use]
     pub fn is_stale(self, now: Mono) -> bool {
-        matches!(self, Source::Planner { stale_at, .. } if stale_at <= now)
+        matches!(self, PlanSource::Planner { stale_at, .. } if stale_at <= now)
     }
 
-    /// What to go by at `now`. (A stale plan under `static` is replaced by the engine beforehand.)
+    /// Rule as of `now`. (A stale plan under `static` is replaced by the engine beforehand.)
     #[must_use]
     pub fn rule(self, on_stale: OnStale, now: Mono) -> Rule {
         match self {
-            Source::None if on_stale == OnStale::Refuse => Rule::Refuse,
-            Source::None => Rule::Pass,
-            Source::Static => Rule::Plan,
-            Source::Planner { .. } if on_stale == OnStale::Refuse && self.is_stale(now) => {
+            PlanSource::None if on_stale == OnStale::Refuse => Rule::Refuse,
+            PlanSource::None => Rule::Pass,
+            PlanSource::Static => Rule::Plan,
+            PlanSource::Planner { .. } if on_stale == OnStale::Refuse && self.is_stale(now) => {
                 Rule::Refuse
             }
-            Source::Planner { .. } => Rule::Plan,
+            PlanSource::Planner { .. } => Rule::Plan,
         }
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_newer_good_plan_of_ours_is_taken() {
+    fn only_a_newer_valid_plan_of_the_service_is_accepted() {
         assert_eq!(
             read(GOOD.as_bytes(), "demo", Revision(6)).unwrap().revision,
             Revision(7)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_is_told_from_what_is_old() {
+    fn plan_in_force_is_distinguished_from_older_ones() {
         for (current, in_force) in [(6, None), (7, Some(true)), (8, Some(false))] {
             let refused = read(GOOD.as_bytes(), "demo", Revision(current)).err();
             assert_eq!(
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_by_source_age_and_configuration() {
+    fn rule_depends_on_source_age_and_configuration() {
         let plan = read(GOOD.as_bytes(), "demo", Revision(0)).unwrap();
-        let source = Source::planner(&plan, Mono(0));
+        let source = PlanSource::planner(&plan, Mono(0));
         let (fresh, stale) = (Mono(999_999_999), Mono(1_000_000_000));
         for (source, on_stale, now, rule) in [
-            (Source::None, OnStale::Keep, fresh, Rule::Pass),
-            (Source::None, OnStale::Refuse, fresh, Rule::Refuse),
-            (Source::Static, OnStale::Refuse, stale, Rule::Plan),
+            (PlanSource::None, OnStale::Keep, fresh, Rule::Pass),
+            (PlanSource::None, OnStale::Refuse, fresh, Rule::Refuse),
+            (PlanSource::Static, OnStale::Refuse, stale, Rule::Plan),
             (source, OnStale::Refuse, fresh, Rule::Plan),
             (source, OnStale::Refuse, stale, Rule::Refuse),
             (source, OnStale::Keep, stale, Rule::Plan),

@@ -1,43 +1,43 @@
-//! The planner's latest word, as the VMs of a proxy share it: a plan, or that this proxy gets no slot.
+//! Latest answer of the planner, shared by the VMs of a proxy: a plan, or that this proxy gets no slot.
 //!
-//! It goes only forward. Whoever polls may stall between an answer and its writing, and another VM poll
-//! meanwhile: the planner then believes that the newer word holds, and has given away what the older one
-//! gave. So a word replaces only an older one, by compare-and-swap.
+//! It only moves forward. A poller may stall between an answer and its write, and another VM may poll
+//! meanwhile. The planner then assumes the newer answer, and has given the slots of the older one to
+//! others. So an answer replaces only an older one, by compare-and-swap.
 //!
-//! Bytes: `received u64 · revision u64 · plan`, little-endian; without a plan the word is that there is
-//! none for us, and the revision that of the plan its poll was told of.
+//! Bytes: `received u64 · revision u64 · plan`, little-endian. Without a plan, this proxy gets no slot, and
+//! the revision is the one that the poll named.
 
 use weir_api::Revision;
 
 use crate::plan;
 use crate::time::Mono;
 
-/// How often a swap is tried. Whoever gives up polls again and is told the same.
+/// Number of CAS attempts. After that the VM polls again and gets the same answer.
 pub const TRIES_MAX: u32 = 8;
 /// Bytes before the plan.
 const HEAD_BYTES: usize = 16;
 
 /// Bytes that all VMs of a proxy can read and swap.
 pub trait SharedBytes {
-    /// The bytes and their version; none where there never were any.
+    /// Loads the bytes and their version; `None` if there never were any.
     fn load(&mut self) -> (Option<Vec<u8>>, Option<u32>);
-    /// Puts bytes in place of that version, or with `None` where there are none yet; whether it did.
+    /// Replaces the bytes if their version is `version` (`None`: there are none yet); returns whether it did.
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
 }
 
-/// A word of the planner's.
+/// Answer of the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedPlan<'a> {
-    /// When it was received.
+    /// Time of receipt.
     pub received: Mono,
-    /// The plan's revision; of a word that there is none, the revision after which it was asked for.
+    /// Revision of the plan; without a plan, the revision that the poll named.
     pub revision: Revision,
-    /// The plan as it came; `None`: this proxy gets no slot.
+    /// Plan as received; `None`: this proxy gets no slot.
     pub plan: Option<&'a [u8]>,
 }
 
 impl<'a> SharedPlan<'a> {
-    /// Reads what was shared. `None` where it is nothing of ours: shared data is anybody's.
+    /// Reads shared bytes. `None` if they are not ours: any program may write shared data.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<SharedPlan<'a>> {
         let (received, rest) = bytes.split_first_chunk::<8>()?;
@@ -58,7 +58,7 @@ impl<'a> SharedPlan<'a> {
         bytes
     }
 
-    /// Shares it with all VMs, unless what they share is as new. Whether it is there now.
+    /// Shares it with all VMs, unless their answer is as new; returns whether it is there now.
     pub fn put(&self, shared: &mut impl SharedBytes, service: &str) -> bool {
         for _ in 0..TRIES_MAX {
             let (there, version) = shared.load();
@@ -73,8 +73,8 @@ impl<'a> SharedPlan<'a> {
         false
     }
 
-    /// A plan is newer than any of a lower revision, and than word that there is none after the same or
-    /// a lower one. Such word is newer than the plans it was asked after.
+    /// Whether it is newer. A plan is newer than any of a lower revision, and than an answer without a plan
+    /// after the same or a lower revision. An answer without a plan is newer than the plans that its poll knew.
     fn replaces(&self, there: &SharedPlan<'_>) -> bool {
         match (self.plan, there.plan) {
             (None, Some(_)) => self.revision >= there.revision,
@@ -82,7 +82,7 @@ impl<'a> SharedPlan<'a> {
         }
     }
 
-    /// Whether it is what it says: a plan that nobody could go by must not keep others out.
+    /// Whether it is valid: an invalid plan must not keep others out.
     fn is_sound(&self, service: &str) -> bool {
         let Some(bytes) = self.plan else {
             return self.revision <= Revision::MAX;
@@ -108,7 +108,7 @@ mod tests {
         .into_bytes()
     }
 
-    /// Shared data; `meanwhile` is what others write between a load and the swap after it.
+    /// Shared data; `meanwhile` holds what others write between a load and the swap after it.
     #[derive(Default)]
     struct Data {
         bytes: Option<Vec<u8>>,
@@ -144,15 +144,15 @@ mod tests {
         }
     }
 
-    /// Puts a plan of that revision, or without one word that there is none after it.
+    /// Puts a plan of that revision, or an answer without a plan after it.
     fn put(data: &mut Data, revision: u64, has_plan: bool) -> bool {
         let bytes = plan(revision);
-        let word = SharedPlan {
+        let answer = SharedPlan {
             received: Mono(revision),
             revision: Revision(revision),
             plan: has_plan.then_some(bytes.as_slice()),
         };
-        word.put(data, SERVICE)
+        answer.put(data, SERVICE)
     }
 
     fn there(data: &Data) -> (u64, bool) {
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn only_an_older_word_is_replaced() {
+    fn only_an_older_answer_is_replaced() {
         for (before, new, replaced) in [
             ((5, true), (6, true), true),
             ((6, true), (5, true), false),
             ((6, true), (6, true), false),
-            // There is no slot any more for whoever knows of 6.
+            // No slot any more for a proxy that knows revision 6.
             ((6, true), (6, false), true),
             ((6, true), (5, false), false),
             ((6, false), (6, true), false),
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// One that polls stalls between what it finds and what it writes; another is quicker.
+    /// A poller stalls between its load and its swap; another is faster.
     #[test]
     fn stalled_writer_does_not_replace_a_newer_word() {
         let newer = |revision: u64| {
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(put(&mut data, 5, true), done);
             assert_eq!(there(&data), (expected, true));
         }
-        // Nobody tries for ever.
+        // Attempts are bounded.
         let mut data = Data {
             meanwhile: vec![newer(1); 2 * TRIES_MAX as usize],
             ..Data::default()
@@ -213,23 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_go_by_is_replaced() {
-        let word = |revision: u64, plan: &[u8]| {
+    fn invalid_answer_is_replaced() {
+        let answer = |revision: u64, plan: &[u8]| {
             [&9_u64.to_le_bytes(), &revision.to_le_bytes(), plan].concat()
         };
         for spoilt in [
             Vec::new(),
             b"x".to_vec(),
-            word(99, b"{}"),
-            word(99, &plan(98)),
-            word(
+            answer(99, b"{}"),
+            answer(99, &plan(98)),
+            answer(
                 99,
                 &String::from_utf8(plan(99))
                     .unwrap()
                     .replace("demo", "other")
                     .into_bytes(),
             ),
-            word(u64::MAX, b""),
+            answer(u64::MAX, b""),
         ] {
             let mut data = Data::default();
             data.write(spoilt);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of two writers at a time one is quicker: the revision there never falls.
+        /// The stored revision never falls, whichever of two concurrent writers is faster.
         #[test]
         fn revision_never_falls(
             pairs in prop::collection::vec([(0..20_u64, any::<bool>()), (0..20_u64, any::<bool>())], 1..30),
@@ -261,11 +261,11 @@ mod tests {
         }
 
         #[test]
-        fn reads_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let read = SharedPlan::read(&bytes);
             prop_assert_eq!(read.is_some(), bytes.len() >= HEAD_BYTES);
-            if let Some(word) = read {
-                prop_assert_eq!(word.bytes(), bytes);
+            if let Some(answer) = read {
+                prop_assert_eq!(answer.bytes(), bytes);
             }
         }
     }

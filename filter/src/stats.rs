@@ -1,19 +1,19 @@
-//! What happened, as values: the engine leaves samples, the shell turns them into Envoy's metrics.
+//! Samples of metrics: the engine records them, the shell turns them into Envoy's metrics.
 
 use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use crate::class::ClassId;
-use crate::deadline::Field;
-use crate::gate::VariantId;
+use crate::reason::Reason;
+use crate::request::wire::Field;
 use crate::time::{millis_up, nanos};
-use crate::verdict::Reason;
+use crate::variant::VariantId;
+use crate::waiting::class::ClassId;
 
-/// The value of a metric's second label.
+/// Value of a metric's second label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Label {
-    /// It has none.
+    /// No second label.
     None,
     /// A variant; the engine knows its name.
     Variant(VariantId),
@@ -25,41 +25,41 @@ pub enum Label {
     Class(ClassId),
 }
 
-/// One thing that happened.
+/// One change of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// To which metric it belongs.
+    /// Metric.
     pub metric: Metric,
     /// Its second label.
     pub label: Label,
-    /// How it changes it.
+    /// Its change.
     pub change: Change,
 }
 
-/// How a metric changes.
+/// Change of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// A counter or gauge goes up or down by so much.
+    /// Adds to a counter or gauge.
     By(i64),
-    /// A gauge is set.
+    /// Sets a gauge.
     To(u64),
-    /// A histogram gets a value.
+    /// Adds a value to a histogram.
     Value(u64),
 }
 
-/// Samples since they were last taken. The buffer is kept, so that counting allocates nothing.
+/// Samples since they were last taken. The buffer is reused, so that counting does not allocate.
 #[derive(Debug, Default)]
 pub struct Stats {
     samples: Vec<Sample>,
 }
 
 impl Stats {
-    /// Counts one.
+    /// Adds one.
     pub fn count(&mut self, metric: Metric, label: Label) {
         self.by(metric, label, 1);
     }
 
-    /// Counts several.
+    /// Adds `by`.
     pub fn by(&mut self, metric: Metric, label: Label, by: i64) {
         self.samples.push(Sample {
             metric,
@@ -77,12 +77,12 @@ impl Stats {
         });
     }
 
-    /// Records a time, in ms, rounded up so that what took any time is not 0.
+    /// Records a time in ms, rounded up so that a positive time is not 0.
     pub fn time(&mut self, metric: Metric, label: Label, time: Duration) {
         self.value(metric, label, millis_up(time));
     }
 
-    /// Records a time, in µs.
+    /// Records a time in µs.
     pub fn micros(&mut self, metric: Metric, label: Label, time: Duration) {
         self.value(metric, label, nanos(time) / 1000);
     }

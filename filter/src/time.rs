@@ -1,5 +1,5 @@
-//! Time as values. Holding and expiry run on [`Mono`]; [`Wall`] serves only to read what clients
-//! sent and to tell the next hop, so a clock step changes nothing that is already held.
+//! Time as values. Holding and expiry use [`Mono`]. [`Wall`] is only for clients' timestamps and for the
+//! next hop, so a clock step does not affect held requests.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -19,17 +19,17 @@ pub struct Mono(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wall(pub u64);
 
-/// One moment on both clocks.
+/// One point in time on both clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Now {
     /// For holding and expiry.
     pub mono: Mono,
-    /// For what clients and hops say.
+    /// For timestamps of clients and hops.
     pub wall: Wall,
 }
 
 impl Mono {
-    /// Time from `earlier` to `self`; zero where `earlier` is the later.
+    /// Time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Mono) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -50,7 +50,7 @@ impl Wall {
         self.0 / NS_PER_MS
     }
 
-    /// Time from `earlier` to `self`; zero where `earlier` is the later.
+    /// Time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Wall) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -64,21 +64,20 @@ impl Add<Duration> for Wall {
     }
 }
 
-/// A span in ns; the longest there is stands for what does not fit (584 years). In 64 bits, because a VM
-/// has no more, and `Duration` counts in 128.
+/// Span in ns, saturating at 584 years. In 64 bits, which are native in a VM; `Duration` counts in 128.
 #[must_use]
 pub fn nanos(span: Duration) -> u64 {
     let whole = span.as_secs().saturating_mul(1_000_000_000);
     whole.saturating_add(u64::from(span.subsec_nanos()))
 }
 
-/// Whole ms of a span.
+/// Span in whole ms.
 #[must_use]
 pub fn millis(span: Duration) -> u64 {
     nanos(span) / NS_PER_MS
 }
 
-/// A span in ms, rounded up, so that what took any time is not 0.
+/// Span in ms, rounded up so that a positive one is not 0.
 #[must_use]
 pub fn millis_up(span: Duration) -> u64 {
     nanos(span).div_ceil(NS_PER_MS)
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_counted_in_64_bits() {
+    fn span_is_counted_in_64_bits() {
         let spans = [0, 1, 999_999, 1_000_000, 1_000_001, 3_600_000_000_000];
         for ns in spans {
             let span = Duration::from_nanos(ns);

@@ -1,4 +1,4 @@
-//! What a request costs of the allocator: nothing, once what holds requests has grown.
+//! Allocations of a request: none, once the containers have grown.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -8,15 +8,15 @@
 )]
 
 use allocation_counter::measure;
-use weir_filter::board::{Ring, Store};
 use weir_filter::config::Config;
-use weir_filter::deadline::Wire;
+use weir_filter::coordination::{Notification, Store};
 use weir_filter::engine::{Answer, End, Engine, StreamId};
+use weir_filter::request::wire::Wire;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
 
-/// A store that, like Envoy's, keeps one copy of the board.
+/// A store that, like Envoy's, keeps one copy of the slot table.
 #[derive(Debug, Default)]
 struct OneVm {
     bytes: Vec<u8>,
@@ -44,9 +44,9 @@ impl Store for OneVm {
         self.version
     }
 
-    fn own(&mut self, _: usize) {}
+    fn claim_row(&mut self, _: usize) {}
 
-    fn ring(&mut self, _: usize, _: Ring) {}
+    fn notify(&mut self, _: usize, _: Notification) {}
 }
 
 struct Bench {
@@ -96,10 +96,10 @@ impl Bench {
             ("x-slo-class", b"gold"),
             ("content-type", b"application/json"),
         ];
-        let asked = Wire::pick(headers).into();
+        let incoming = Wire::pick(headers).into();
         let verdict = self
             .engine
-            .on_request(stream, &asked, now, &mut self.verdicts);
+            .on_request(stream, &incoming, now, &mut self.verdicts);
         self.engine.stats.swap(&mut self.samples);
         verdict
     }
@@ -117,7 +117,7 @@ impl Bench {
 const CLASSES: &str = r#","classes":[{"name":"gold","share":0.5},{"name":"iron","share":0.3}],"default_class":"iron""#;
 
 #[test]
-fn a_request_through_a_free_slot_allocates_nothing() {
+fn request_through_a_free_slot_does_not_allocate() {
     for rest in ["", CLASSES] {
         let mut bench = Bench::new(100, rest);
         let mut through = || {
@@ -133,13 +133,13 @@ fn a_request_through_a_free_slot_allocates_nothing() {
 }
 
 #[test]
-fn a_request_that_is_held_allocates_at_most_its_place() {
+fn held_request_allocates_at_most_its_place() {
     const MANY: u32 = 1000;
     const WAITING: u32 = 50;
     for rest in ["", CLASSES] {
         let mut bench = Bench::new(1, rest);
         let mut running: Vec<StreamId> = Vec::new();
-        // One comes, one ends, and one that was held goes.
+        // One request comes, one ends, and one held request leaves.
         let mut turn = |times: u32| {
             for time in 0..times {
                 if matches!(bench.ask(), Verdict::Forward(_)) {

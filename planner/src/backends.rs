@@ -1,35 +1,34 @@
-//! The cores to have → cores in force. Make before break: capacity grows before weight moves to it,
-//! and weight moves away before capacity shrinks; what counts is what a backend has confirmed.
+//! The port to the backends that run the variants. Make before break: capacity grows before weight moves to it, and
+//! weight moves away before capacity shrinks. Only capacity that a backend has confirmed counts.
 
-mod doubts;
 mod error;
 mod http;
 pub mod kubernetes;
+mod pending_writes;
 
 use std::future::Future;
 
 use weir_api::Cores;
 
-use crate::backends::kubernetes::replace::Kept;
 use crate::capacity::{InForce, Resize};
 
-pub(crate) use doubts::Doubts;
-pub use error::{ActuateError, Obstacle, Reason};
-pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
+pub use error::{ActuateError, BackendError, NotReplaced, Obstacle, Reason};
+pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends};
+pub(crate) use pending_writes::PendingWrites;
 
-/// The port to the backends' cores; a replay answers from its simulation.
+/// Port to the backends' cores; a replay answers from its simulation.
 pub trait Actuate {
-    /// What is in force, in the variants' order; `None` where a backend has no way to say.
+    /// Reads the actual capacity of each variant, in the variants' order; `None` if a backend cannot report it.
     fn in_force(&self) -> impl Future<Output = Vec<Option<Result<InForce, ActuateError>>>> + Send;
 
-    /// Makes these changes at the same time; the answers, in the same order, are what is then in force.
+    /// Applies the changes concurrently; returns the actual capacity after each, in the same order.
     fn resize(
         &self,
         changes: &[Resize],
     ) -> impl Future<Output = Vec<Result<InForce, ActuateError>>> + Send;
 
-    /// Tells the servers of each variant the greatest batch that they are to make; those of `None` are left as they
-    /// are. The answers are what all that serve have been told; `None` where nobody can be, or nothing serves.
+    /// Tells the servers of each variant their maximum batch size; `None` leaves a variant's servers as they are.
+    /// Returns the batch size that all serving servers have confirmed. `None` if they cannot be told, or none serves.
     fn tell(
         &self,
         _batches: &[Option<u32>],
@@ -37,13 +36,14 @@ pub trait Actuate {
         std::future::ready(Vec::new())
     }
 
-    /// Chooses what of a variant is to be replaced because it cannot have what it is to have where it is, and counts
-    /// on it no more; what is in force then, which the budget with `room` cores left bears once it is replaced. The
-    /// same again until it is. `None` where there is nothing to replace.
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>>;
+    /// Chooses the part of a variant to replace because it cannot get its target capacity where it runs. From then on
+    /// plans do not count on it. Returns the actual capacity without it; with `room` spare cores, the budget covers
+    /// the replacement. Repeated calls return the same choice until it is replaced. `None` if there is nothing to
+    /// replace.
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, NotReplaced>>;
 
-    /// Replaces what [`Actuate::retire`] has chosen, once no plan counts on it; what is in force then. Refused, it is
-    /// counted on again.
+    /// Replaces the choice of [`Actuate::retire`], once no plan counts on it. Returns the actual capacity then. If
+    /// the replacement is refused, plans count on it again.
     fn replace(&self, variant: usize)
     -> impl Future<Output = Result<InForce, ActuateError>> + Send;
 }

@@ -1,5 +1,5 @@
-//! How much of each variant there is and is to be, the changes between them, and what bounds them. Pure, and without
-//! anything else of the planner.
+//! Capacity of each variant, actual and target, the changes between them, and the resource limits. Pure, and
+//! independent of the rest of the planner.
 
 mod allocation;
 mod limits;

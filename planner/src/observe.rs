@@ -1,9 +1,9 @@
-//! What the proxies have counted → how many requests arrive, and which variants they went to. Demand
-//! is measured at the input (`weir_arrivals`), never at the output, where overload looks like low load;
-//! and a scrape that failed is *unknown*, never zero load.
+//! Reads the proxies' counters: arriving requests, and the variants they went to. Demand is measured at the input
+//! (`weir_arrivals`), never at the output, where overload looks like low load. A failed scrape is *unknown*, never
+//! zero load.
 //!
-//! Only what one proxy of a path counts is summed over all of them: arrivals (a gate leaves out what a
-//! router has tagged), and what whoever chose the variant has chosen.
+//! A figure is summed over all proxies only if exactly one proxy of a request's path counts it: arrivals (a gate
+//! omits requests that a router has tagged), and routed requests (counted by the proxy that chose the variant).
 
 mod arrivals;
 mod failing;
@@ -27,36 +27,36 @@ pub use proxies::PROXY_GONE_AFTER;
 pub use routes::{Got, Route, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
 pub use slack::Slack;
-pub use targets::{Target, Targets};
+pub use targets::{ScrapeTarget, ScrapeTargets};
 
-/// One look at one proxy.
+/// Scrape of one proxy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scrape {
-    /// Which proxy it is of: its name, the same in every look.
+    /// Name of the proxy, the same in every scrape.
     pub from: Arc<str>,
-    /// When the answer was there; [`crate::clock::Now::at`]'s clock.
+    /// Time of the answer, by [`crate::clock::Now::at`]'s clock.
     pub at: Duration,
-    /// What the proxy has counted of the service, or why that is unknown.
+    /// Counts of the service's requests, or the reason why they are unknown.
     pub counts: Result<Counts, ScrapeError>,
 }
 
-/// What a proxy has counted since it started.
+/// Counts of a proxy since it started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     /// Requests that arrived.
     pub arrivals: f64,
-    /// By variant, where any was chosen.
+    /// Routed requests by variant, for variants that got any.
     pub routes: BTreeMap<String, Route>,
-    /// By variant that it knows: whether its servers fail, so that the proxy has left it.
+    /// Whether a variant's servers fail, so that the proxy avoids it; by variant known to the proxy.
     pub failing: BTreeMap<String, bool>,
-    /// Predicted time of a request at each variant that it knows, in ms, by what it has measured.
+    /// Predicted time of a request in ms, from the proxy's measurements; by variant known to the proxy.
     pub predicted_ms: BTreeMap<String, f64>,
-    /// Requests by the time that they had left, by rising edge; empty before the first.
+    /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,
 }
 
 impl Counts {
-    /// So many arrivals, and nothing known of where they went.
+    /// Returns counts of arrivals alone.
     pub fn of_arrivals(arrivals: f64) -> Counts {
         Counts {
             arrivals,
@@ -65,7 +65,7 @@ impl Counts {
     }
 }
 
-/// Why a look brought nothing.
+/// Reasons why a scrape failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ScrapeError {
@@ -81,8 +81,8 @@ pub enum ScrapeError {
     NotText,
 }
 
-/// The port to the proxies' statistics; a replay answers from its simulation.
+/// Port to the proxies' statistics; a replay answers from its simulation.
 pub trait Observe {
-    /// Looks at every proxy there is now once, at the same time; the answers are in any order.
+    /// Scrapes every known proxy once, concurrently; the answers are in any order.
     fn scrape(&self) -> impl Future<Output = Vec<Scrape>> + Send;
 }

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::backends::kubernetes::namespace::Namespace;
-use crate::backends::kubernetes::pace::Pace;
+use crate::backends::kubernetes::rate_limit::PatchLimiter;
 use crate::clock::Clock;
 use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
@@ -83,7 +83,7 @@ struct Shared {
     candidate: Arc<Candidate>,
     services: Arc<Services>,
     /// Of all services: an API server is one.
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<Mutex<PatchLimiter>>,
     recorder: Recorder,
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,

@@ -1,4 +1,4 @@
-//! The way from the cores in force to the cores to have, one step at a time. Pure.
+//! Staged rollout: the steps from the actual capacity to the target, one safe step at a time. Pure.
 
 mod carried;
 mod detour;

@@ -6,12 +6,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::backends::{Actuate, Backend, Local};
+use crate::backends::{Actuate, Backend, HttpBackends};
 use crate::clock::Clock;
 use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
-use crate::observe::{Observe, Scraper, Targets};
+use crate::observe::{Observe, ScrapeTargets, Scraper};
 use crate::served::{Served, Services};
 use crate::service::{Mode, Replicas, Service, Variant};
 use crate::telemetry::status::CycleReport;
@@ -45,7 +45,7 @@ pub async fn serve(
     let http = client()?;
     let app = App::new(services, key, clock, http.clone(), stop.clone())?;
     let service = Arc::clone(&served.service);
-    let targets = Targets::Fixed(service.stats.clone());
+    let targets = ScrapeTargets::Fixed(service.stats.clone());
     let scraper = scraper(&service, &http, clock, targets);
     let local = local(&service, &http);
     let turning = Arc::clone(&served);
@@ -84,14 +84,14 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
 }
 
 /// The variants' backends that are reached over HTTP.
-pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
+pub(crate) fn local(service: &Service, http: &reqwest::Client) -> HttpBackends {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
         replicated: variant.replicas != Replicas::ONE,
         tell_batch: variant.tell_batch,
     };
     let backends = service.variants.iter().map(backend).collect();
-    Local::new(http.clone(), backends, service.resize_timeout)
+    HttpBackends::new(http.clone(), backends, service.resize_timeout)
 }
 
 /// Looks at the proxies that are there.
@@ -99,7 +99,7 @@ pub(crate) fn scraper(
     service: &Service,
     http: &reqwest::Client,
     clock: Clock,
-    targets: Targets,
+    targets: ScrapeTargets,
 ) -> Scraper {
     let stages = service.stages.iter().map(|stage| stage.name.as_str());
     let stages: Vec<&str> = stages.collect();

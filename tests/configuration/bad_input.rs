@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_api::metrics::Metric;
 use weir_bed::scene::{PATIENCE, Scene, Variant, see};
-use weir_filter::deadline::Field;
+use weir_filter::request::wire::Field;
 
 mod configuration;
 mod plans;
@@ -138,7 +138,7 @@ async fn invalid_header_is_counted_and_gains_no_urgency() {
         .until(Metric::Arrivals, "", served as u64)
         .await
         .unwrap();
-    for field in Field::DOUBTED {
+    for field in Field::VALIDATED {
         let counted = match field {
             // Without a trusted hop the filter ignores this header. Envoy itself drops the other.
             Field::Deadline | Field::EnvoyTimeoutMs => 0,

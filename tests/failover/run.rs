@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use weir_apiserver::{Entry, Fault, Resizing};
 use weir_bed::wait;
-use weir_planner::backends::kubernetes::actuate::DOUBT_MAX;
+use weir_planner::backends::kubernetes::actuate::PENDING_WRITE_TTL;
 
 use super::bed::Cluster;
 use super::invariants::{self, Meter};
@@ -23,8 +23,8 @@ const TAKEOVER_MAX: Duration = Duration::from_secs(15);
 /// Longest wait for a first leader, and for a resize to fail the leader in.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Longest time from the last fault until the actual state is the target; pending writes are in doubt for
-/// `DOUBT_MAX`.
-const SETTLE_MAX: Duration = Duration::from_secs(DOUBT_MAX.as_secs() + 30);
+/// `PENDING_WRITE_TTL`.
+const SETTLE_MAX: Duration = Duration::from_secs(PENDING_WRITE_TTL.as_secs() + 30);
 /// Interval between two steps.
 const STEP: Duration = Duration::from_millis(20);
 /// Time for which the final state must stay correct.

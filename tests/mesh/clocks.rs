@@ -9,7 +9,7 @@ use weir_bed::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, epoch_ms, see};
 use weir_bed::wait;
 use weir_planner::clock::Clock;
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
-use weir_planner::observe::{Observe, Scrape, Scraper, Slack, Targets};
+use weir_planner::observe::{Observe, Scrape, ScrapeTargets, Scraper, Slack};
 
 const ONE: Variant = Variant {
     name: "small",
@@ -359,7 +359,7 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
         reqwest::Client::builder().no_proxy().build().unwrap(),
         Clock::start(),
         &[SERVICE],
-        Targets::Fixed(vec![stats.parse().unwrap()]),
+        ScrapeTargets::Fixed(vec![stats.parse().unwrap()]),
         Duration::from_secs(10),
     );
     let mut slack = Slack::new();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use weir_api::metrics::Metric;
-use weir_filter::deadline::Field;
-use weir_filter::verdict::Reason;
+use weir_filter::reason::Reason;
+use weir_filter::request::wire::Field;
 
 use crate::tree::{files, files_with, read};
 

@@ -14,7 +14,7 @@ use weir_bed::scene::{
     taken_by_the_living,
 };
 use weir_bed::{built, wait};
-use weir_filter::board::Key;
+use weir_filter::variant::VariantKey;
 
 type Answer = JoinHandle<anyhow::Result<Seen>>;
 
@@ -111,9 +111,8 @@ async fn workers_of_a_proxy_share_one_queue() {
     scene.backends[0].slow_by(0.1).unwrap();
     let held = crowd(&scene, 40).await;
     let board = scene.board().await.unwrap();
-    let column = board.column(Key::of(SLOW.name)).unwrap();
-    let holding =
-        (0..board.entries.len()).filter(|entry| board.cell(*entry, column).head.is_some());
+    let column = board.column(VariantKey::of(SLOW.name)).unwrap();
+    let holding = (0..board.rows.len()).filter(|entry| board.usage(*entry, column).head.is_some());
     assert!(holding.count() > 1, "one worker held them all");
     assert_all_served(first.into_iter().chain(held).collect()).await;
     let executions = scene.backends[0].executions();
@@ -199,11 +198,7 @@ async fn restart_with_fewer_or_more_workers_finds_an_empty_slot_table() {
         .await;
         let board = scene.board().await.unwrap();
         // The main thread's VM has a row too.
-        assert!(
-            board.entries.len() <= workers as usize + 1,
-            "{:?}",
-            board.entries
-        );
+        assert!(board.rows.len() <= workers as usize + 1, "{:?}", board.rows);
         assert_eq!(board.resets, 0);
         assert!(most_at_once(&scene.backends[0].executions()) <= 2);
     }
@@ -239,13 +234,9 @@ async fn slot_table_does_not_grow_with_the_plans() {
     }
     let board = scene.board().await.unwrap();
     assert!(
-        board.entries.len() <= 3 && board.columns.len() == 1,
+        board.rows.len() <= 3 && board.columns.len() == 1,
         "{board:?}"
     );
-    let incarnations: BTreeSet<u64> = board
-        .entries
-        .iter()
-        .map(|entry| entry.incarnation)
-        .collect();
-    assert_eq!(incarnations.len(), board.entries.len());
+    let incarnations: BTreeSet<u64> = board.rows.iter().map(|entry| entry.incarnation).collect();
+    assert_eq!(incarnations.len(), board.rows.len());
 }

@@ -173,11 +173,11 @@ async fn assert_nothing_left(scene: &Scene) {
     let board = scene.board().await.unwrap();
     println!(
         "the board: {} VMs of {} variants",
-        board.entries.len(),
+        board.rows.len(),
         board.columns.len()
     );
     // Rows are reused: besides the live workers there is one that died a moment ago.
-    let entries = board.entries.len();
+    let entries = board.rows.len();
     assert!(entries <= 2 * WORKERS as usize + 1, "{board:?}");
     assert_eq!((board.columns.len(), board.resets), (1, 0));
     let nothing_taken = async || {

@@ -9,7 +9,7 @@ use crate::{compile, replace};
 
 /// Replaces this process by the check, which needs neither Envoy nor a solver.
 pub(crate) fn check(layout: &Layout) -> Result<()> {
-    const CHECK: &str = "board::model::at_length::keeps_its_promises_at_length";
+    const CHECK: &str = "coordination::model::at_length::keeps_its_promises_at_length";
     let sh = Shell::new().context("which folder is this?")?;
     sh.change_dir(&layout.root);
     let filter = ["test", "--package", "weir-filter", "--lib", "--"];

@@ -1,12 +1,12 @@
-//! Limits of bodies that are held, as they are configured.
+//! Configuration of the limits of held bodies.
 
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::raw::wrong;
-use crate::body::Limits;
+use super::error::wrong;
+use crate::request::body::Limits;
 
-/// Most bytes that may be configured for anything: a gibibyte.
+/// Maximum of any configured number of bytes: 1 GiB.
 const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Deserialize)]
@@ -20,10 +20,10 @@ pub(super) struct RawBody {
 impl Default for RawBody {
     fn default() -> RawBody {
         RawBody {
-            // A photograph or a few; the shipped routes let Envoy buffer twice as much.
+            // Enough for a few photographs; the shipped routes let Envoy buffer twice as much.
             request_max_bytes: 1 << 23,
-            // Half of all: one source cannot fill the rest, and a load balancer in front of the proxy, which is
-            // one source, has room.
+            // Half of the total: one source cannot fill the rest, and a load balancer in front of the proxy,
+            // which is one source, has room.
             source_max_bytes: 1 << 25,
             // 300 requests of 200 KB.
             held_max_bytes: 1 << 26,

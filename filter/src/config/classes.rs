@@ -1,29 +1,28 @@
-//! Classes as they are written, and every rule they have to pass. No share can promise more than
-//! there is, and a class that anybody falls into cannot be one that not everybody may claim.
-
-use std::borrow::Cow;
+//! Configuration of classes, and its rules. Shares must not exceed the whole, and the default class must
+//! not need a claim.
 
 use serde::Deserialize;
 use weir_api::plan::is_name;
 
+use super::error::wrong;
 use super::{ConfigError, HELD_MAX};
-use crate::class::{
-    CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, PRIORITY_MAX, STARVATION,
+use crate::waiting::class::{
+    CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, MAX_SKIPS_DEFAULT, PRIORITY_MAX,
 };
 
-/// The least share: what is less than a thousandth is a priority in disguise.
+/// Minimum share: less than a thousandth amounts to a lower priority.
 const SHARE_MIN: f64 = 0.001;
-/// What a sum of decimal fractions may be off by.
+/// Rounding error allowed in a sum of decimal fractions.
 const ROUNDING: f64 = 1e-9;
-/// The rarest a waiting class may be let through.
+/// Maximum of the configurable number of skips.
 const STARVATION_MAX: u32 = 1000;
-/// Most values of a claim: each is compared with every request that asks for the class.
+/// Maximum number of values of a claim: each is compared with every request that asks for the class.
 const VALUES_MAX: usize = 32;
-/// Most parts of a property's path, and the longest part, header or value.
+/// Maximum number of parts of a property's path, and maximum length of a part, header or value.
 const PARTS_MAX: usize = 8;
 const WORD_MAX: usize = 256;
 
-/// The keys `classes`, `default_class` and `starvation`, all or none.
+/// Keys `classes`, `default_class` and `starvation`, all or none.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawClasses {
@@ -53,20 +52,8 @@ struct RawClaim {
     values: Vec<String>,
 }
 
-fn wrong(
-    path: impl Into<Cow<'static, str>>,
-    value: impl ToString,
-    right: impl Into<String>,
-) -> ConfigError {
-    ConfigError::Value {
-        path: path.into(),
-        value: value.to_string(),
-        right: right.into(),
-    }
-}
-
 impl RawClasses {
-    /// The classes, or the one that a service without any has.
+    /// Returns the classes, or the default class if none are configured.
     pub(super) fn check(self) -> Result<Classes, ConfigError> {
         let Some(raw) = self.classes else {
             let right = "left out where there are no `classes`";
@@ -82,7 +69,7 @@ impl RawClasses {
             let value = format!("{} of them", raw.len());
             return Err(wrong("classes", value, format!("1 to {CLASSES_MAX}")));
         }
-        let starvation = self.starvation.unwrap_or(STARVATION);
+        let starvation = self.starvation.unwrap_or(MAX_SKIPS_DEFAULT);
         if !(1..=STARVATION_MAX).contains(&starvation) {
             let right = format!("1 to {STARVATION_MAX}");
             return Err(wrong("starvation", starvation, right));
@@ -101,7 +88,7 @@ impl RawClasses {
         Ok(Classes {
             list,
             default,
-            starvation,
+            max_skips: starvation,
         })
     }
 }
@@ -182,7 +169,7 @@ impl RawClaim {
     }
 }
 
-/// Shares are promises to classes of one priority, which together have no more than all.
+/// Checks that the shares of one priority sum to at most one.
 fn check_shares(list: &[Class]) -> Result<(), ConfigError> {
     for priority in 0..=PRIORITY_MAX {
         let level = || list.iter().filter(|class| class.priority == priority);
@@ -224,7 +211,7 @@ fn is_header(name: &str) -> bool {
     (1..=WORD_MAX).contains(&name.len()) && name.bytes().all(token)
 }
 
-/// Control characters would not reach Envoy: its property paths end parts by a zero byte.
+/// Control characters cannot be passed to Envoy: its property paths separate parts by a zero byte.
 fn is_word(word: &str) -> bool {
     (1..=WORD_MAX).contains(&word.len()) && !word.chars().any(char::is_control)
 }
@@ -251,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn none_is_one_class_for_all() {
+    fn absent_classes_default_to_one() {
         assert_eq!(read("{}").unwrap(), Classes::default());
     }
 
     #[test]
-    fn reads_what_a_person_writes() {
+    fn full_class_configuration_is_read() {
         let classes = read(
             r#"{"default_class":"free","starvation":5,"classes":[
                 {"name":"gold","share":0.7,"priority":3,"held_max":100,
@@ -265,10 +252,10 @@ mod tests {
                 {"name":"free","share":1}]}"#,
         )
         .unwrap();
-        assert_eq!((classes.default, classes.starvation), (ClassId(2), 5));
+        assert_eq!((classes.default, classes.max_skips), (ClassId(2), 5));
         let gold = classes.get(ClassId(0)).unwrap();
         assert_eq!((gold.priority, gold.held_max), (3, Some(100)));
-        let claim = classes.wanted(Some(b"team")).claim.unwrap();
+        let claim = classes.lookup(Some(b"team")).claim.unwrap();
         assert_eq!(claim.from, ClaimFrom::Header("x-team".to_owned()));
         assert!(read(&with(r#""share":0.5"#)).is_ok());
         let tenths =
@@ -278,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_path() {
+    fn invalid_class_is_refused_with_its_path() {
         refused(
             r#"{"default_class":"a"}"#,
             "default_class: 'a' must be left out",
@@ -332,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_claims() {
+    fn invalid_claim_is_refused_with_its_path() {
         let claimed = |claim: &str| with(&format!(r#""share":0.1,"claim":{claim}"#));
         for (claim, message) in [
             (r#"{"values":["a"]}"#, "classes[1].claim: neither must be"),

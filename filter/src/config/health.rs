@@ -1,4 +1,4 @@
-//! Configuration of when failing variants are left.
+//! Configuration of the health rules for variants.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,18 +7,17 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::raw::wrong;
+use super::error::wrong;
 use super::{ConfigError, Role};
 use crate::health::{BASE_DEFAULT, ERRORS_DEFAULT, MAX_DEFAULT, Policy};
 
-/// Most errors in a row that may be waited for.
+/// Maximum of the configurable number of errors in a row.
 const ERRORS_MAX: u16 = 1000;
-/// Longest pause between trials that may be configured, ms: a server that is well again should not lie idle for
-/// longer.
+/// Maximum of the configurable pause between trials, ms: a recovered server should not idle for longer.
 const PAUSE_MAX_MS: u64 = 600_000;
-/// Longest end of a cluster's name.
+/// Maximum length of a cluster suffix.
 const SUFFIX_MAX: usize = 64;
-/// Longest path of a probe.
+/// Maximum length of a probe's path.
 const PATH_MAX: usize = 256;
 
 #[derive(Deserialize, Default)]
@@ -28,7 +27,7 @@ pub(super) struct RawHealth {
     eject: RawEject,
 }
 
-/// `true`, `false`, or when.
+/// `true`, `false`, or rules.
 struct RawEject(Option<RawRules>);
 
 #[derive(Deserialize)]
@@ -78,7 +77,7 @@ impl<'de> Deserialize<'de> for RawEject {
     }
 }
 
-/// Checks the end of the names of clusters that move on to other variants, where there are any.
+/// Checks the suffix of failover clusters' names, if given.
 pub(super) fn check_failover(
     suffix: Option<String>,
     role: Role,
@@ -100,7 +99,7 @@ pub(super) fn check_failover(
     Ok(Some(suffix))
 }
 
-/// The rules, where any are given.
+/// Checks the rules, if given.
 pub(super) fn check(raw: Option<RawHealth>, role: Role) -> Result<Policy, ConfigError> {
     if raw.is_some() && role == Role::Gate {
         let right = "left out where `role` is 'gate': a gate has no other variant to send to";

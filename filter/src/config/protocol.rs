@@ -1,15 +1,14 @@
-//! Paths and methods that are let through untouched, and paths of streams: few, short, and never
-//! everything.
+//! Configuration of bypassed paths and methods, and of paths of streams: few, short, and never all.
 
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::raw::wrong;
-use crate::protocol::{
+use super::error::wrong;
+use crate::request::protocol::{
     Bypass, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern, STREAMS, Streams,
 };
 
-/// What is not named keeps its default; an empty list is none.
+/// Absent keys keep their defaults; an empty list is empty.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawBypass {
@@ -48,7 +47,7 @@ impl RawBypass {
     }
 }
 
-/// What is not named keeps its default; an empty list is none.
+/// Absent keys keep their defaults; an empty list is empty.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawStreams {
@@ -96,7 +95,7 @@ fn patterns(list: &str, paths: &[String]) -> Result<Vec<Pattern>, ConfigError> {
     paths.iter().enumerate().map(pattern).collect()
 }
 
-/// What an error shows of a value: as much as names it.
+/// Shortens a value for an error message.
 fn shown(value: &str) -> String {
     const SHOWN: usize = 64;
     let mut start: String = value.chars().take(SHOWN).collect();

@@ -1,6 +1,5 @@
-//! The plugin configuration as it is written, and every rule it has to pass.
+//! Plugin configuration as written, and its rules.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -9,18 +8,20 @@ use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
+use super::error::wrong;
 use super::health::{self, RawHealth};
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{
     BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, RETRIES_MAX, Role,
 };
-use crate::board::Scope;
-use crate::class::{Claim, Classes};
-use crate::deadline::{self, CLAIMS_MAX};
+use crate::coordination::Scope;
+use crate::request::deadline;
+use crate::request::wire::CLAIMS_MAX;
+use crate::waiting::class::{Claim, Classes};
 
-/// How many requests a worker holds where the configuration says nothing: at Envoy's own 27 KB for
-/// a held HTTP/1.1 request about 110 MB.
+/// Default of the number of requests that a worker holds: about 110 MB, at Envoy's 27 KB for a held
+/// HTTP/1.1 request.
 const HELD_DEFAULT: u32 = 4096;
 
 #[derive(Deserialize)]
@@ -74,12 +75,12 @@ impl Default for RawDeadline {
             default_ms: 1000,
             least_ms: 10,
             greatest_ms: 60_000,
-            // Longer than any sane upload, shorter than the minutes that phone clocks are off by.
+            // Longer than any reasonable upload, shorter than the minutes by which phone clocks are off.
             greatest_age_ms: 30_000,
-            // What NTP keeps honest machines within, with room.
+            // Offset within which NTP keeps clocks, with a margin.
             skew_allowance_ms: 50,
             reserve_ms: 0,
-            // Longer than an honest client takes to read what has begun to come.
+            // Longer than an honest client takes to read an answer that has begun.
             finish_ms: 10_000,
             trust_deadline: false,
         }
@@ -108,7 +109,7 @@ impl Default for RawQueue {
     }
 }
 
-/// A plan as a person writes it: variants only, or a whole one copied from the planner's answer.
+/// Plan in the configuration: variants only, or a whole one copied from the planner's answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawPlan {
@@ -148,18 +149,6 @@ struct RawVariant {
 
 pub(super) fn authority() -> String {
     "weir-planner".to_owned()
-}
-
-pub(super) fn wrong(
-    path: impl Into<Cow<'static, str>>,
-    value: impl ToString,
-    right: impl Into<String>,
-) -> ConfigError {
-    ConfigError::Value {
-        path: path.into(),
-        value: value.to_string(),
-        right: right.into(),
-    }
 }
 
 impl RawConfig {
@@ -221,7 +210,7 @@ impl RawConfig {
     }
 }
 
-/// The headers that prove classes, and the one that names the client.
+/// Headers that prove classes, and the one that names the client.
 fn claim_headers(classes: &Classes, source: Option<&str>) -> Result<Vec<String>, ConfigError> {
     let proofs = classes.iter().filter_map(|(_, class)| class.claim.as_ref());
     let mut headers: Vec<String> = Vec::new();
@@ -238,7 +227,7 @@ fn claim_headers(classes: &Classes, source: Option<&str>) -> Result<Vec<String>,
     Ok(headers)
 }
 
-/// A variant of its own has only a gate, and its static plan has to know it.
+/// Checks that only a gate has a variant of its own, and that its static plan contains it.
 fn check_variant(
     variant: Option<&str>,
     role: Role,
@@ -267,7 +256,7 @@ fn check_variant(
 }
 
 impl RawQueue {
-    /// The cap on waiting for a batch.
+    /// Checks the queue's limits; returns the maximum batch window.
     fn check(&self, role: Role) -> Result<Option<Duration>, ConfigError> {
         if !(1..=HELD_MAX).contains(&self.held_max) {
             let right = format!("1 to {HELD_MAX}");
@@ -327,9 +316,9 @@ impl RawDeadline {
         let ms = Duration::from_millis;
         Ok(deadline::Policy {
             default: ms(self.default_ms),
-            least: ms(self.least_ms),
-            greatest: ms(self.greatest_ms),
-            greatest_age: ms(self.greatest_age_ms),
+            min: ms(self.least_ms),
+            max: ms(self.greatest_ms),
+            max_age: ms(self.greatest_age_ms),
             skew_allowance: ms(self.skew_allowance_ms),
             delay_allowance,
             reserve: ms(self.reserve_ms),
@@ -368,7 +357,7 @@ impl RawPlan {
         let plan = Plan {
             format: self.format.unwrap_or(FORMAT),
             service: service.to_owned(),
-            // The least revision: any plan of a planner is newer.
+            // The lowest revision: any plan of a planner is newer.
             revision: Revision(1),
             published_ms: 0,
             max_age_ms: HOUR_MS,

@@ -1,14 +1,14 @@
-//! How clients' clocks are told from ours, as it is configured.
+//! Configuration of the estimation of clients' clock offsets.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use weir_api::plan::HOUR_MS;
 
-use super::raw::wrong;
+use super::error::wrong;
 use super::{ConfigError, Skew};
 
-/// Longest name of a header.
+/// Maximum length of a header's name.
 const HEADER_BYTES_MAX: usize = 128;
 
 #[derive(Deserialize)]
@@ -23,21 +23,21 @@ impl Default for RawSkew {
     fn default() -> RawSkew {
         RawSkew {
             estimate: true,
-            // Once round the earth and back by land: no client is always further away.
+            // Once around the earth and back by land: no client is always further away.
             delay_ms: 250,
             source_header: None,
         }
     }
 }
 
-/// What it comes to.
-pub(super) struct Checked {
+/// Checked configuration.
+pub(super) struct CheckedSkew {
     pub(super) policy: Skew,
     pub(super) delay_allowance: Duration,
 }
 
 impl RawSkew {
-    pub(super) fn check(self) -> Result<Checked, ConfigError> {
+    pub(super) fn check(self) -> Result<CheckedSkew, ConfigError> {
         if self.delay_ms > HOUR_MS {
             let right = format!("0 to {HOUR_MS}");
             return Err(wrong("skew.delay_ms", self.delay_ms, right));
@@ -54,7 +54,7 @@ impl RawSkew {
                 return Err(wrong("skew.source_header", format!("'{header}'"), right));
             }
         }
-        Ok(Checked {
+        Ok(CheckedSkew {
             delay_allowance: Duration::from_millis(self.delay_ms),
             policy: Skew {
                 estimate: self.estimate,

@@ -1,11 +1,11 @@
-//! What is taken, and what is refused with which words.
+//! Accepted configurations, and the messages of refused ones.
 
 use std::time::Duration;
 
 use weir_api::Revision;
 
 use super::*;
-use crate::protocol::{METHODS_MAX, PATHS_MAX};
+use crate::request::protocol::{METHODS_MAX, PATHS_MAX};
 
 const PLAN: &str = r#""plan":{"variants":[{"name":"a","cluster":"a","share":1,"slots":2}]}"#;
 
@@ -18,7 +18,7 @@ fn refused(json: &str, message: &str) {
 }
 
 #[test]
-fn the_shortest_configurations() {
+fn minimal_configuration_is_valid() {
     let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
     assert_eq!(config.deadline.default, Duration::from_secs(1));
     assert_eq!(config.static_plan.unwrap().revision, Revision(1));
@@ -28,7 +28,7 @@ fn the_shortest_configurations() {
 }
 
 #[test]
-fn what_is_not_said_has_its_default() {
+fn absent_key_gets_its_default() {
     let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
     assert_eq!((config.role, config.variant.as_deref()), (Role::Both, None));
     assert_eq!(config.retries_max, 0);
@@ -44,7 +44,7 @@ fn what_is_not_said_has_its_default() {
 }
 
 #[test]
-fn what_is_said_is_taken() {
+fn present_key_overrides_the_default() {
     let json = r#"{"service":"demo","role":"gate","variant":"a",
         "bypass":{"methods":["TRACE"],"paths":[]},
         "skew":{"delay_ms":80,"source_header":"x-forwarded-for"},
@@ -73,7 +73,7 @@ fn what_is_said_is_taken() {
 }
 
 #[test]
-fn roles_bypass_batches_and_clocks_are_refused_with_their_path() {
+fn invalid_role_bypass_batch_and_skew_are_refused_with_their_path() {
     let refused_with = |more: &str, message: &str| {
         refused(&format!(r#"{{"service":"demo",{PLAN},{more}}}"#), message);
     };
@@ -187,7 +187,7 @@ fn roles_bypass_batches_and_clocks_are_refused_with_their_path() {
 }
 
 #[test]
-fn a_plan_copied_from_the_planner_is_taken_as_the_static_one() {
+fn plan_copied_from_the_planner_is_a_valid_static_plan() {
     let json = r#"{"service":"demo","plan":{"format":1,"service":"demo","revision":1790000000000,
         "published_ms":1790000000000,"max_age_ms":60000,"rest_ms":40.5,
         "variants":[{"name":"a","cluster":"a","share":1.0,"slots":2,"batch":1,"service_ms":3.5,"accuracy":70}]}}"#;
@@ -197,7 +197,7 @@ fn a_plan_copied_from_the_planner_is_taken_as_the_static_one() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_path() {
+fn invalid_configuration_is_refused_with_its_path() {
     refused("", "(top level): EOF");
     refused("{}", "missing field `service`");
     refused(r#"{"service":"demo"}"#, "needs a `planner`");
@@ -268,7 +268,7 @@ fn what_is_wrong_is_named_with_its_path() {
 }
 
 #[test]
-fn failing_variants_are_left_as_configured() {
+fn health_rules_are_read_and_checked() {
     let read = |health: &str| {
         let json = format!(r#"{{"service":"demo",{PLAN}{health}}}"#);
         Config::parse(json.as_bytes()).unwrap().health

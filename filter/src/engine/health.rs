@@ -1,6 +1,6 @@
-//! Variants whose servers fail: left at once, probed or tried, and taken back.
+//! Failing variants: avoided at once, probed or tried, and used again.
 //!
-//! A variant that fails is as if it had no slots. Where *every* variant that could take a request fails, none
+//! A failing variant counts as one without slots. If *every* variant that could take a request fails, none
 //! counts as failing for it: a client that provokes errors everywhere does not stop the service.
 
 use std::cell::Cell;
@@ -8,38 +8,39 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
-use super::variants::Variant;
+use super::variant::Variant;
 use super::{Engine, Request, State, StreamId};
-use crate::board::{Key, Ring};
 use crate::config::Role;
-use crate::gate::VariantId;
-use crate::health::{Health, PROBE_PERIOD, Probed, Sign};
-use crate::route::Wish;
+use crate::coordination::Notification;
+use crate::health::{Health, HealthSignal, PROBE_PERIOD, ProbeResult};
+use crate::routing::router::Requirements;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
+use crate::variant::VariantId;
+use crate::variant::VariantKey;
 use crate::verdict::Verdict;
 
-/// A probe to be sent: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
+/// Probe to send: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// The variant.
-    pub variant: Key,
-    /// Its Envoy cluster.
+    /// Variant.
+    pub variant: VariantKey,
+    /// Envoy cluster of the variant.
     pub cluster: Rc<str>,
 }
 
-/// Variants that a request is kept from.
+/// Variants that a request must avoid.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Avoid {
-    /// None: all are well, or all that could take it fail.
+    /// None: all are healthy, or all that could take it fail.
     None,
     /// All that fail.
     Failing,
 }
 
 impl Avoid {
-    /// Whether a variant in this health is one of them.
-    pub(super) fn bars(self, health: &Health) -> bool {
+    /// Whether a variant in this health must be avoided.
+    pub(super) fn excludes(self, health: &Health) -> bool {
         match self {
             Avoid::None => false,
             Avoid::Failing => health.failing.is_some(),
@@ -48,8 +49,8 @@ impl Avoid {
 }
 
 impl Engine {
-    /// Returns the variants that a request with this wish is kept from.
-    pub(super) fn avoid(&self, wish: Wish) -> Avoid {
+    /// Returns the variants that a request with these requirements must avoid.
+    pub(super) fn avoid(&self, requirements: Requirements) -> Avoid {
         let fails = |health: &Health| health.failing.is_some();
         if !self.variants.iter().any(|variant| fails(&variant.health)) {
             return Avoid::None;
@@ -57,7 +58,7 @@ impl Engine {
         let mut able = self
             .variants
             .iter()
-            .filter(|variant| variant.gate.slots() > 0 && variant.suits(wish));
+            .filter(|variant| variant.slots.total() > 0 && variant.fits(requirements));
         if able.any(|variant| !fails(&variant.health)) {
             Avoid::Failing
         } else {
@@ -65,16 +66,23 @@ impl Engine {
         }
     }
 
-    /// A variant that fails and has its trial due, claimed for a request with this wish. Its share is of no
-    /// account: it may be none because it fails.
-    pub(super) fn take_trial(&mut self, wish: Wish, avoid: Avoid, now: Mono) -> Option<VariantId> {
+    /// Claims the due trial of a failing variant for a request with these requirements. The variant's share is
+    /// ignored: it may be zero because it fails.
+    pub(super) fn take_trial(
+        &mut self,
+        requirements: Requirements,
+        avoid: Avoid,
+        now: Mono,
+    ) -> Option<VariantId> {
         if matches!(avoid, Avoid::None) {
             return None;
         }
         let policy = self.config.health.clone();
         let due = (0..).zip(self.variants.iter()).find(|(_, variant)| {
             let health = &variant.health;
-            health.wants_trial(now, &policy) && variant.gate.slots() > 0 && variant.suits(wish)
+            health.wants_trial(now, &policy)
+                && variant.slots.total() > 0
+                && variant.fits(requirements)
         });
         let id = VariantId(due?.0);
         let claimed = Cell::new(false);
@@ -84,12 +92,12 @@ impl Engine {
         claimed.get().then_some(id)
     }
 
-    /// Takes note of what an answer, or its absence, says of a variant's servers.
-    pub(super) fn observe(&mut self, id: VariantId, sign: Sign, now: Mono) {
-        if !self.judges() {
+    /// Records the health signal of an answer, or of its absence.
+    pub(super) fn observe(&mut self, id: VariantId, sign: HealthSignal, now: Mono) {
+        if !self.tracks_health() {
             return;
         }
-        if matches!(sign, Sign::Erred | Sign::Unreachable) {
+        if matches!(sign, HealthSignal::Erred | HealthSignal::Unreachable) {
             self.stats.count(Metric::Failed, Label::Variant(id));
         }
         let Some(variant) = self.variants.get(id) else {
@@ -103,10 +111,10 @@ impl Engine {
         }
     }
 
-    /// The probes that are to be sent now; they are this VM's to send if it is the one that reports.
+    /// Probes to send now, if this VM is the one that reports.
     pub fn probes(&mut self, now: Mono) -> Vec<Probe> {
         let mut probes = Vec::new();
-        if !self.probes || !self.judges() {
+        if !self.sends_probes || !self.tracks_health() {
             return probes;
         }
         for index in 0..self.variants.len() {
@@ -130,11 +138,11 @@ impl Engine {
         probes
     }
 
-    /// A probe has been answered, or was not.
+    /// Handles the result of a probe.
     pub fn on_probe(
         &mut self,
-        variant: Key,
-        probed: Probed,
+        variant: VariantKey,
+        probed: ProbeResult,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
@@ -142,31 +150,35 @@ impl Engine {
         if let Some(place) = place {
             let policy = self.config.health.clone();
             let id = VariantId(place as u16);
-            self.note_health(id, now.mono, |health| health.probed(probed, &policy));
+            self.note_health(id, now.mono, |health| health.on_probe(probed, &policy));
         }
-        self.follow_health(now, verdicts);
+        self.reroute_on_health_change(now, verdicts);
     }
 
-    /// Reads from the board what the other workers have seen.
+    /// Reads the health seen by other workers from the slot table.
     pub(super) fn read_health(&mut self) {
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index))
-                && let Some(health) = self.member.health(variant.key)
+                && let Some(health) = self.worker.health(variant.key)
             {
-                self.turned |= health.failing.is_some() != variant.health.failing.is_some();
+                self.health_changed |= health.failing.is_some() != variant.health.failing.is_some();
                 variant.health = health;
             }
         }
     }
 
-    /// Routes who is held anew where a variant has begun or ceased to fail.
-    pub(super) fn follow_health(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        if std::mem::take(&mut self.turned) {
-            self.route_anew(now, verdicts);
+    /// Routes waiting requests again after a variant has started or stopped failing.
+    pub(super) fn reroute_on_health_change(
+        &mut self,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        if std::mem::take(&mut self.health_changed) {
+            self.reroute_waiting(now, verdicts);
         }
     }
 
-    /// The variants, and whether each fails.
+    /// Variants, and whether each fails.
     pub fn health(&self) -> impl Iterator<Item = (&Rc<str>, bool)> {
         let variants = self.variants.iter();
         variants.map(|variant| (&variant.name, variant.health.failing.is_some()))
@@ -177,24 +189,24 @@ impl Engine {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };
-        let (noted, outcome) = self.member.note_health(variant.key, now, &change);
+        let (noted, outcome) = self.worker.note_health(variant.key, now, &change);
         let before = variant.health;
         variant.health = noted.unwrap_or_else(|| {
-            // The others learn it by the next sign.
+            // The others learn it from the next signal.
             let mut health = before;
             change(&mut health);
             health
         });
         if variant.health.failing.is_some() != before.failing.is_some() {
-            self.turned = true;
-            self.member.ring_others(Ring::Health, now);
+            self.health_changed = true;
+            self.worker.notify_others(Notification::Health, now);
         }
         self.count(&outcome);
     }
 
-    /// Whether a request may be answered by any other variant where its own refuses the connection: all in the plan
-    /// are as accurate as it asks.
-    pub(super) fn may_move_on(&self, request: &Request) -> bool {
+    /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
+    /// plan meets its accuracy.
+    pub(super) fn may_fail_over(&self, request: &Request) -> bool {
         let planned = (0..self.variants.len()).map(VariantId);
         let mut planned =
             planned.filter(|id| self.variants.get(*id).is_some_and(Variant::is_planned));
@@ -202,8 +214,8 @@ impl Engine {
             && planned.all(|id| self.variants.accuracy(id) >= request.min_accuracy)
     }
 
-    /// A request was refused by its own variant, and `by` has it: so has its slot.
-    pub(super) fn move_on(&mut self, stream: StreamId, by: VariantId, now: Mono) {
+    /// Moves a request in flight, and its slot, to variant `by`, after its own variant refused the connection.
+    pub(super) fn reassign(&mut self, stream: StreamId, by: VariantId, now: Mono) {
         let Some(request) = self.requests.get_mut(&stream) else {
             return;
         };
@@ -214,28 +226,28 @@ impl Engine {
         if from == by {
             return;
         }
-        let (uploads, owns_slot) = (u32::from(request.uploads), flight.owns_slot);
-        // Among those sent to the lanes of the other it has no place.
-        let launch = std::mem::take(&mut flight.launch);
+        let (uploads, owns_slot) = (u32::from(request.uploading), flight.owns_slot);
+        // It has no position among the requests sent to the other variant's lanes.
+        let lane = std::mem::take(&mut flight.lane);
         if let Some(variant) = self.variants.get(by) {
             flight.planned = variant.planned;
         }
         if let Some(variant) = self.variants.get_mut(from).filter(|_| owns_slot) {
             variant.uploads = variant.uploads.saturating_sub(uploads);
-            variant.gate.give_back(launch.ordinal);
+            variant.slots.release(lane.ordinal);
         }
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;
-            variant.gate.take(now + variant.predicted.high);
-            // The slot table hears of it at the next look, at once.
-            variant.gate.unsettled = true;
+            variant.slots.take(now + variant.predicted.high);
+            // The slot table is updated on the next check, at once.
+            variant.slots.reported.stale = true;
         }
         self.stats.count(Metric::MovedOn, Label::Variant(from));
-        self.observe(from, Sign::Unreachable, now);
+        self.observe(from, HealthSignal::Unreachable, now);
     }
 
-    /// Whether it tells failing variants from others: a gate has no other to send to.
-    pub(super) fn judges(&self) -> bool {
+    /// Whether this filter tracks health: a gate has no other variant to send to.
+    pub(super) fn tracks_health(&self) -> bool {
         self.config.health.eject && self.config.role != Role::Gate
     }
 }

@@ -1,25 +1,26 @@
-//! Limits on what is held: at each of them order holds too, because the least urgent makes room.
+//! Limits on held requests. Order holds at each limit: the least urgent request makes room.
 
 use super::{Engine, Request, StreamId};
-use crate::class::{CLASSES_MAX, ClassId};
-use crate::gate::VariantId;
-use crate::room::{Precedence, Room};
-use crate::verdict::{Reason, Verdict};
+use crate::reason::Reason;
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
+use crate::waiting::class::{CLASSES_MAX, ClassId};
+use crate::waiting::wait_queue::{Precedence, WaitQueue};
 
-/// A request that makes room for another.
-struct Displaced {
+/// Request that makes room for another.
+struct Victim {
     stream: StreamId,
     why: Reason,
 }
 
-/// Requests held, in all and of each class.
+/// Requests held, in total and by class.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldCounts {
     pub(super) all: usize,
     of_class: [usize; CLASSES_MAX],
 }
 
-impl Held {
+impl HeldCounts {
     pub(super) fn of(&self, class: ClassId) -> usize {
         self.of_class
             .get(usize::from(class.0))
@@ -43,33 +44,33 @@ impl Held {
 }
 
 impl Engine {
-    /// Makes room for a newcomer. Where as many are held as may be, of its class or in all, the least
-    /// urgent of those has to go, whatever variant it waits for.
+    /// Makes room for a newcomer. At the limit of its class, or of all, the least urgent request is refused,
+    /// whichever variant it waits for.
     ///
     /// # Errors
-    /// Which limit it is that leaves no room: the newcomer is the least urgent itself.
+    /// The limit that leaves no room, because the newcomer is the least urgent.
     pub(super) fn make_room(
         &mut self,
         request: &Request,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Result<(), Reason> {
-        let Some(Displaced { stream, why }) = self.displaced_by(request)? else {
+        let Some(Victim { stream, why }) = self.victim_of(request)? else {
             return Ok(());
         };
-        verdicts.push((stream, self.refuse_held(stream, why, request.whole)));
+        verdicts.push((stream, self.refuse_held(stream, why, request.complete_at)));
         Ok(())
     }
 
-    fn displaced_by(&mut self, request: &Request) -> Result<Option<Displaced>, Reason> {
+    fn victim_of(&mut self, request: &Request) -> Result<Option<Victim>, Reason> {
         let class = request.class;
         let limit = self.config.classes.get(class).and_then(|of| of.held_max);
         let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
-            // Who goes makes room in all, too.
+            // The victim makes room in the total too.
             let found = self.least_urgent(|room| room.least_urgent_of(class));
             (found, Reason::ClassLimit)
         } else if self.held.all >= self.config.held_max {
-            let found = self.least_urgent(Room::least_urgent);
-            self.contend(request.variant);
+            let found = self.least_urgent(WaitQueue::least_urgent);
+            self.mark_contended(request.variant);
             (found, Reason::QueueFull)
         } else {
             return Ok(None);
@@ -79,19 +80,19 @@ impl Engine {
             return Err(why);
         }
         if why == Reason::QueueFull {
-            self.contend(variant);
+            self.mark_contended(variant);
         }
-        Ok(Some(Displaced { stream, why }))
+        Ok(Some(Victim { stream, why }))
     }
 
-    /// The least urgent over all variants, by what each room says.
+    /// Least urgent request over all variants, by each queue's answer.
     fn least_urgent(
         &self,
-        of: impl Fn(&Room) -> Option<(Precedence, StreamId)>,
+        of: impl Fn(&WaitQueue) -> Option<(Precedence, StreamId)>,
     ) -> Option<(Precedence, VariantId, StreamId)> {
-        let rooms = (0..).map(VariantId).zip(self.variants.iter());
-        let found = rooms.filter_map(|(id, variant)| {
-            let (precedence, stream) = of(&variant.gate.room)?;
+        let queues = (0..).map(VariantId).zip(self.variants.iter());
+        let found = queues.filter_map(|(id, variant)| {
+            let (precedence, stream) = of(&variant.slots.queue)?;
             Some((precedence, id, stream))
         });
         found.max()
@@ -99,13 +100,18 @@ impl Engine {
 
     fn precedence(&self, request: &Request) -> Option<Precedence> {
         let variant = self.variants.get(request.variant)?;
-        Some(variant.gate.room.precedence(request.class, request.place()))
+        Some(
+            variant
+                .slots
+                .queue
+                .precedence(request.class, request.place()),
+        )
     }
 
-    /// Slots of a variant have turned out to be short.
-    fn contend(&mut self, variant: VariantId) {
+    /// Marks a variant's slots as contended.
+    fn mark_contended(&mut self, variant: VariantId) {
         if let Some(variant) = self.variants.get_mut(variant) {
-            variant.gate.room.contend();
+            variant.slots.queue.set_contended();
         }
     }
 }

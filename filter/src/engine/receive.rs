@@ -1,26 +1,28 @@
-//! Requests whose bodies are still coming: heard, bounded, and admitted with their last byte.
+//! Requests with incoming bodies: bounded, and admitted with their last byte.
 //!
-//! A request that has no body yet could not be worked on, so it owns no slot and stands before nobody. Its
-//! deadline runs on: when no variant could finish it any more it is refused. Two kinds go upstream while
-//! their bodies still come: those on a path configured as a stream, with their headers, and those larger
-//! than [`Limits::request_max`](crate::body::Limits::request_max), once so much has come. They take a slot
-//! each; together at most half of a variant's.
+//! No server can work on a request without its body, so such a request owns no slot and precedes no other.
+//! Its deadline runs on: it is refused when no variant could finish it any more. Two kinds go upstream
+//! while their bodies are incoming: those on a path configured as a stream, with their headers; and those
+//! larger than [`Limits::request_max`](crate::request::body::Limits::request_max), once that many bytes
+//! have come. Each takes a slot; together at most half of a variant's.
 
 use std::time::Duration;
 
-use crate::body::{Exceeded, Received};
 use crate::config::Role;
-use crate::gate::{VariantId, latest_start};
+use crate::reason::Reason;
+use crate::request::body::{BodyChunk, LimitExceeded};
+use crate::slots::latest_start;
 use crate::time::{Mono, Now};
-use crate::verdict::{Reason, Verdict};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
 
 use super::{Engine, Request, State, StreamId};
 
-/// The least time between two looks at a request whose body is coming.
-const LOOK_LEAST: Duration = Duration::from_millis(5);
+/// Minimum time between two checks of a request whose body is incoming.
+const CHECK_PERIOD_MIN: Duration = Duration::from_millis(5);
 
 impl Engine {
-    /// Holds a request whose body is still to come, unless it is a stream, whose headers decide.
+    /// Holds a request until its body is complete, unless it is a stream, which is decided by its headers.
     pub(super) fn receive(
         &mut self,
         stream: StreamId,
@@ -28,15 +30,15 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        request.uploads = true;
+        request.uploading = true;
         if self.config.role == Role::Router || request.shape.upload {
             return self.admit_stream(stream, request, now, verdicts);
         }
         let least = match self.quickest(&request, now) {
             Ok(least) => least,
             Err(reason) => {
-                self.arrived(&request);
-                return self.refuse(reason, request.who());
+                self.count_arrival(&request);
+                return self.refuse(reason, request.refusal_context());
             }
         };
         if self.receiving.len() >= self.config.held_max
@@ -49,27 +51,27 @@ impl Engine {
         }
         self.receiving.add(request.arrival, stream);
         let until = latest_start(request.due, least);
-        self.set_receiving(stream, request, now.mono, until);
+        self.schedule_check(stream, request, now.mono, until);
         Verdict::Park
     }
 
-    /// Sets when to look at a request again: when half of its time is gone, at the latest when no variant could
+    /// Schedules the next check of a request: after half of its time, at the latest when no variant could
     /// finish it any more.
-    fn set_receiving(&mut self, stream: StreamId, mut request: Request, now: Mono, until: Mono) {
+    fn schedule_check(&mut self, stream: StreamId, mut request: Request, now: Mono, until: Mono) {
         let half = request.due.since(now) / 2;
-        let look = if request.age.is_some() && half >= LOOK_LEAST {
+        let check_at = if request.age.is_some() && half >= CHECK_PERIOD_MIN {
             until.min(now + half)
         } else {
             until
         };
-        request.state = State::Receiving { look };
-        self.timers.set(look, stream);
+        request.state = State::Receiving { check_at };
+        self.timers.set(check_at, stream);
         self.requests.insert(stream, request);
     }
 
-    /// Holds a body that has come to `bytes`, where it is not complete and no limit is near; `false`: it is for
-    /// [`Engine::on_body`] to say. Most bodies come like this, and then need no clock.
-    pub fn hold_part(&mut self, stream: StreamId, bytes: u64) -> bool {
+    /// Holds a body of `bytes` so far, if it is incomplete and no limit is near; `false` otherwise: then
+    /// [`Engine::on_body`] decides. Most chunks need only this, and no clock.
+    pub fn hold_body(&mut self, stream: StreamId, bytes: u64) -> bool {
         let limits = &self.config.body;
         let request = self.requests.get_mut(&stream);
         let Some(request) = request.filter(|of| matches!(of.state, State::Receiving { .. })) else {
@@ -83,13 +85,13 @@ impl Engine {
         holds
     }
 
-    /// A part of a request's body has come. `source` tells who sends a request's, and is asked only where
-    /// more bytes are held than one source may hold. `None`: the request is upstream, or none of ours; its body
+    /// Handles a chunk of a request's body. `source` looks up the source of a request; it is called only if
+    /// more bytes are held than one source may hold. `None`: the request is upstream, or unknown; its body
     /// follows it.
     pub fn on_body(
         &mut self,
         stream: StreamId,
-        received: Received,
+        received: BodyChunk,
         source: impl FnMut(StreamId) -> Option<u64>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
@@ -97,22 +99,22 @@ impl Engine {
         let request = self.requests.get_mut(&stream)?;
         match &mut request.state {
             State::InFlight(flight) => {
-                if received.complete && request.uploads {
+                if received.complete && request.uploading {
                     // From here on the time is the server's.
                     flight.sent = now.mono;
-                    request.uploads = false;
-                    let ordinal = flight.launch.ordinal;
+                    request.uploading = false;
+                    let ordinal = flight.lane.ordinal;
                     if let Some(variant) = self.variants.get_mut(request.variant) {
                         variant.uploads = variant.uploads.saturating_sub(1);
                         if !request.shape.stream {
-                            variant.gate.forget_endless(ordinal);
+                            variant.slots.clear_open_ended(ordinal);
                         }
                     }
                 }
                 return None;
             }
             State::Held => {
-                request.uploads &= !received.complete;
+                request.uploading &= !received.complete;
                 let bytes = received.bytes.max(request.body.bytes);
                 if bytes > self.config.body.request_max && !received.complete {
                     return Some(self.refuse_held(stream, Reason::HeldBytes, now.mono));
@@ -134,13 +136,13 @@ impl Engine {
         }
         if request.deadline.at <= now.mono {
             // The timer that would have ended it counts whole ms.
-            let counts = request.counts;
-            self.unservable(counts);
+            let counts_as_demand = request.counts_as_demand;
+            self.count_unservable(counts_as_demand);
             return Some(self.refuse_held(stream, Reason::Expired, now.mono));
         }
         let mut request = self.leave_receiving(stream)?;
         let mut body = request.body;
-        request.uploads = !received.complete;
+        request.uploading = !received.complete;
         let verdict = self.admit_stream(stream, request, now, verdicts);
         match &verdict {
             Verdict::Park => {
@@ -156,15 +158,15 @@ impl Engine {
         Some(verdict)
     }
 
-    /// Bodies are not told of, as the shell has found out: all that are held for theirs are admitted as
-    /// they are, and later ones with their headers.
+    /// Stops waiting for bodies, because Envoy does not deliver them: requests that wait for theirs are
+    /// admitted as they are, later ones with their headers.
     pub fn stop_receiving(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         let streams: Vec<StreamId> = self.receiving.streams().collect();
         for stream in streams {
             let Some(mut request) = self.leave_receiving(stream) else {
                 continue;
             };
-            request.uploads = false;
+            request.uploading = false;
             self.ledger.release(&mut request.body);
             match self.admit(stream, request, now, verdicts) {
                 Verdict::Park => {}
@@ -173,20 +175,20 @@ impl Engine {
         }
     }
 
-    /// Requests whose bodies are still coming.
+    /// Requests whose bodies are incoming.
     #[must_use]
     pub fn receiving(&self) -> usize {
         self.receiving.len()
     }
 
-    /// Bytes of bodies held, in all.
+    /// Bytes of bodies held in total.
     #[must_use]
     pub fn bytes_held(&self) -> u64 {
         self.ledger.all()
     }
 
-    /// Looks at a request whose body is still coming; refuses it where that is too late for any variant to answer.
-    pub(super) fn look_at_receiving(
+    /// Checks a request whose body is incoming; refuses it if no variant could answer in time.
+    pub(super) fn check_receiving(
         &mut self,
         stream: StreamId,
         now: Now,
@@ -195,32 +197,32 @@ impl Engine {
         let Some(request) = self.requests.get(&stream).copied() else {
             return;
         };
-        self.delayed(&request, now.mono);
-        // What the variants are predicted to take may be another than when it came.
+        self.sample_delayed(&request, now.mono);
+        // Predictions may have changed since it came.
         let least = self.quickest(&request, now);
         let until = least.map_or(Mono(0), |least| latest_start(request.due, least));
         if until >= now.mono {
-            self.set_receiving(stream, request, now.mono, until);
+            self.schedule_check(stream, request, now.mono, until);
             return;
         }
-        self.unservable(request.counts);
+        self.count_unservable(request.counts_as_demand);
         let verdict = self.refuse_held(stream, Reason::Expired, now.mono);
         verdicts.push((stream, verdict));
     }
 
-    /// Takes a request out of those that are received, with what is held of its body.
+    /// Removes a request from those with incoming bodies, and returns it.
     pub(super) fn leave_receiving(&mut self, stream: StreamId) -> Option<Request> {
         let request = self.requests.get(&stream)?;
-        let State::Receiving { look } = request.state else {
+        let State::Receiving { check_at } = request.state else {
             return None;
         };
-        self.timers.cancel(look, stream);
+        self.timers.cancel(check_at, stream);
         self.receiving.remove(request.arrival);
         self.requests.remove(&stream)
     }
 
-    /// Sends a request upstream before its body is complete, or refuses it: one that is too large is not
-    /// held for a slot, because its body would have to be held without a limit. A stream by its path is.
+    /// Admits a request whose body may be incomplete. One that is too large must not wait for a slot, because
+    /// its body would need unlimited memory; a stream by its path may.
     fn admit_stream(
         &mut self,
         stream: StreamId,
@@ -229,24 +231,24 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
         match self.admit(stream, request, now, verdicts) {
-            Verdict::Park if request.uploads && !request.shape.upload => {
+            Verdict::Park if request.uploading && !request.shape.upload => {
                 self.refuse_held(stream, Reason::HeldBytes, now.mono)
             }
             verdict => verdict,
         }
     }
 
-    /// Whether a variant has as many streams as it may: half of its slots, divided among the workers, and
-    /// one in any case.
+    /// Whether a variant has its maximum of streams: half of its slots, divided among the workers, and at least
+    /// one.
     pub(super) fn exceeds_streams(&self, variant: VariantId) -> bool {
         self.variants.get(variant).is_some_and(|variant| {
-            let most = variant.gate.slots() / 2 / self.workers.max(1);
+            let most = variant.slots.total() / 2 / self.workers.max(1);
             variant.uploads >= most.max(1)
         })
     }
 
-    /// Holds so many bytes of a request's body. At the limit of all, those that have been coming for the
-    /// longest make room.
+    /// Holds `bytes` bytes of a request's body. At the limit of all bytes, the requests whose bodies have been
+    /// incoming for the longest make room.
     ///
     /// # Errors
     /// The limit that leaves no room.
@@ -268,7 +270,7 @@ impl Engine {
             .ledger
             .has_room(&request.body, bytes, &self.config.body)
         {
-            self.ask_sources(stream, source);
+            self.look_up_sources(stream, source);
         }
         let Some(request) = self.requests.get(&stream) else {
             return Ok(());
@@ -277,11 +279,11 @@ impl Engine {
         let room = loop {
             match self.ledger.check(&share, bytes, &self.config.body) {
                 Ok(()) => break Ok(()),
-                Err(Exceeded::Source) => break Err(Reason::SourceLimit),
-                Err(Exceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
+                Err(LimitExceeded::Source) => break Err(Reason::SourceLimit),
+                Err(LimitExceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
                     break Err(Reason::HeldBytes);
                 }
-                Err(Exceeded::All) => {}
+                Err(LimitExceeded::All) => {}
             }
         };
         if room.is_ok() {
@@ -293,25 +295,29 @@ impl Engine {
         room
     }
 
-    /// Asks for the source of this request, and of all others of which bytes are held, where nobody has.
-    fn ask_sources(&mut self, stream: StreamId, mut source: impl FnMut(StreamId) -> Option<u64>) {
-        if self.ledger.has_unasked() {
+    /// Looks up the source of this request, and of all other requests with bytes held, if still unknown.
+    fn look_up_sources(
+        &mut self,
+        stream: StreamId,
+        mut source: impl FnMut(StreamId) -> Option<u64>,
+    ) {
+        if self.ledger.has_unknown_sources() {
             let held = |(_, request): &(&StreamId, &mut Request)| request.body.bytes > 0;
             for (stream, request) in self.requests.iter_mut().filter(held) {
-                if !request.body.asked {
-                    self.ledger.name(&mut request.body, source(*stream));
+                if !request.body.source_known {
+                    self.ledger.set_source(&mut request.body, source(*stream));
                 }
             }
         }
         if let Some(request) = self.requests.get_mut(&stream)
-            && !request.body.asked
+            && !request.body.source_known
         {
-            self.ledger.name(&mut request.body, source(stream));
+            self.ledger.set_source(&mut request.body, source(stream));
         }
     }
 
-    /// Refuses the request whose body has been coming for the longest, unless it is this one; whether it
-    /// did.
+    /// Refuses the request whose body has been incoming for the longest, unless it is this one; returns whether
+    /// it did.
     fn evict_oldest_but(
         &mut self,
         stream: StreamId,
@@ -331,16 +337,16 @@ impl Engine {
             Some(request) => request,
             None => match self.requests.remove(&stream) {
                 Some(request) => {
-                    self.leave_room(&request);
-                    // The slot table has yet to hear that it waits no more.
+                    self.leave_queue(&request);
+                    // The slot table must learn that it no longer waits.
                     if let Some(variant) = self.variants.get_mut(request.variant) {
-                        variant.gate.unsettled = true;
+                        variant.slots.reported.stale = true;
                     }
                     request
                 }
                 None => return Verdict::Park,
             },
         };
-        self.turn_away(&request, reason, now)
+        self.refuse_waiting(&request, reason, now)
     }
 }

@@ -1,5 +1,4 @@
-//! Where a request goes: by quota on arrival, elsewhere when its variant cannot answer in time any
-//! more.
+//! Routing: by quota on arrival, by accuracy when the variant can no longer answer in time.
 
 use std::time::Duration;
 
@@ -8,42 +7,45 @@ use weir_api::metrics::Metric;
 use super::health::Avoid;
 use super::{Engine, Request};
 use crate::config::Role;
-use crate::gate::VariantId;
-use crate::route::{self, Choice, NoRoute, Wish};
+use crate::reason::Reason;
+use crate::routing::router::{self, NoRoute, Requirements, RouteChoice};
 use crate::stats::Label;
 use crate::time::{Mono, Now};
-use crate::verdict::Reason;
+use crate::variant::VariantId;
 
 impl Engine {
-    /// The variant for a request, by role: a gate has no choice. `arrives`: it may be the trial of one that
-    /// fails.
+    /// Chooses the variant for a request, by role: a gate has no choice. `arrives`: the request may be the
+    /// trial of a failing variant.
     ///
     /// # Errors
-    /// Why none will do.
+    /// The reason why none fits.
     pub(super) fn choose(
         &mut self,
         request: &Request,
         arrives: bool,
         now: Now,
     ) -> Result<VariantId, Reason> {
-        let wish = request.wish(now.mono);
+        let requirements = request.requirements(now.mono);
         let class = request.class;
         let place = request.place();
         if self.config.role == Role::Gate {
-            let id = self.fronted(request).ok_or(Reason::NoCapacity)?;
+            let id = self.gate_variant(request).ok_or(Reason::NoCapacity)?;
             let only = (self.variants).candidates(class, place, Avoid::None, now.mono);
             let only = only.skip(usize::from(id.0)).take(1);
-            return route::best(only, wish).map(|_| id).map_err(reason);
+            return router::best(only, requirements).map(|_| id).map_err(reason);
         }
-        let avoid = self.avoid(wish);
-        if arrives && let Some(trial) = self.take_trial(wish, avoid, now.mono) {
+        let avoid = self.avoid(requirements);
+        if arrives && let Some(trial) = self.take_trial(requirements, avoid, now.mono) {
             return Ok(trial);
         }
         let candidates = self.variants.candidates(class, place, avoid, now.mono);
-        let Choice {
+        let RouteChoice {
             variant,
             instead_of,
-        } = self.router.choose(candidates, wish).map_err(reason)?;
+        } = self
+            .router
+            .choose(candidates, requirements)
+            .map_err(reason)?;
         let chosen = VariantId(variant as u16);
         if let Some(before) = instead_of {
             self.downgraded(VariantId(before as u16), chosen);
@@ -51,13 +53,13 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// Another variant that can still answer in time, the most accurate; a gate has no other.
-    pub(super) fn elsewhere(&mut self, request: &Request, now: Now) -> Option<VariantId> {
+    /// Most accurate other variant that can still answer in time; a gate has no other.
+    pub(super) fn downgrade_target(&mut self, request: &Request, now: Now) -> Option<VariantId> {
         if self.config.role == Role::Gate {
             return None;
         }
         let from = usize::from(request.variant.0);
-        let avoid = self.avoid(request.wish(now.mono));
+        let avoid = self.avoid(request.requirements(now.mono));
         let candidates = self
             .variants
             .candidates(request.class, request.place(), avoid, now.mono);
@@ -65,14 +67,14 @@ impl Engine {
             candidate.has_slots &= index != from;
             candidate
         });
-        let found = route::best(others, request.wish(now.mono)).ok()?;
+        let found = router::best(others, request.requirements(now.mono)).ok()?;
         let found = VariantId(found as u16);
         self.downgraded(request.variant, found);
         Some(found)
     }
 
-    /// The variant this gate fronts: its own, or the one a router has named, or the only one.
-    pub(super) fn fronted(&self, request: &Request) -> Option<VariantId> {
+    /// Variant behind this gate: the configured one, or the one named by a router, or the only one.
+    pub(super) fn gate_variant(&self, request: &Request) -> Option<VariantId> {
         let own = self.config.variant.as_deref();
         match own {
             Some(name) => self.variants.named(name),
@@ -80,18 +82,20 @@ impl Engine {
         }
     }
 
-    /// How long the quickest variant that may serve a request would take if nobody waited.
+    /// Shortest service time among the variants that may serve a request, without waiting.
     ///
     /// # Errors
-    /// Why none could serve it in time.
+    /// The reason why none could serve it in time.
     pub(super) fn quickest(&self, request: &Request, now: Now) -> Result<Duration, Reason> {
         let only = match self.config.role {
-            Role::Gate => Some(self.fronted(request).ok_or(Reason::NoCapacity)?),
+            Role::Gate => Some(self.gate_variant(request).ok_or(Reason::NoCapacity)?),
             Role::Both | Role::Router => None,
         };
-        let wish = request.wish(now.mono);
-        let avoid = self.avoid(wish);
-        self.variants.quickest(wish, only, avoid).map_err(reason)
+        let requirements = request.requirements(now.mono);
+        let avoid = self.avoid(requirements);
+        self.variants
+            .quickest(requirements, only, avoid)
+            .map_err(reason)
     }
 
     fn downgraded(&mut self, from: VariantId, to: VariantId) {
@@ -105,9 +109,9 @@ impl Engine {
 }
 
 impl Request {
-    /// What it asks of a variant now.
-    pub(super) fn wish(&self, now: Mono) -> Wish {
-        Wish {
+    /// Its requirements of a variant as of `now`.
+    pub(super) fn requirements(&self, now: Mono) -> Requirements {
+        Requirements {
             left: self.due.since(now),
             min_accuracy: self.min_accuracy,
         }

@@ -1,21 +1,21 @@
-//! The engine's promises: quotas, order, limits, ends.
+//! Guarantees of the engine: quotas, order, limits, ends.
 
 use weir_api::Plan;
 
 use super::*;
-use crate::board::Memory;
 use crate::config::Config;
-use crate::deadline::Wire;
+use crate::coordination::Memory;
+use crate::request::wire::Wire;
 use crate::time::Wall;
 
 mod batches;
 mod classes;
 mod demand;
-mod feasible;
+mod feasibility;
 mod health;
 mod lanes;
 mod limits;
-mod plans;
+mod plan_change;
 mod receive;
 mod roles;
 mod workers;
@@ -63,8 +63,8 @@ fn ask(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdi
 
 fn request(engine: &mut Engine, stream: StreamId, headers: &[(&str, &[u8])], now: Now) -> Verdict {
     let mut others = Vec::new();
-    let asked = Wire::pick(headers.iter().copied()).into();
-    let verdict = engine.on_request(stream, &asked, now, &mut others);
+    let incoming = Wire::pick(headers.iter().copied()).into();
+    let verdict = engine.on_request(stream, &incoming, now, &mut others);
     assert_eq!(others, []);
     verdict
 }
@@ -104,7 +104,7 @@ fn plan(revision: u64, variants: &[String]) -> Plan {
 }
 
 #[test]
-fn a_free_slot_is_taken_at_once_and_upstream_is_told() {
+fn free_slot_is_taken_and_headers_are_set() {
     let mut engine = one_slot();
     let headers = [
         ("x-slo-ms", b"500".as_slice()),
@@ -132,7 +132,7 @@ fn a_free_slot_is_taken_at_once_and_upstream_is_told() {
 }
 
 #[test]
-fn held_requests_go_in_order_of_their_deadlines() {
+fn held_requests_leave_in_deadline_order() {
     let mut engine = one_slot();
     assert!(matches!(
         ask(&mut engine, 0, 1000, at(0)),
@@ -153,12 +153,15 @@ fn held_requests_go_in_order_of_their_deadlines() {
 }
 
 #[test]
-fn what_expires_while_held_is_refused_at_its_deadline_and_not_before() {
+fn held_request_is_refused_exactly_at_its_deadline() {
     let mut engine = one_slot();
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 200, at(0));
     assert_eq!(engine.next_wake(at(195).mono), Some(at(200).mono));
-    assert_eq!(engine.next_wake(at(0).mono), Some(at(0).mono + LOOK));
+    assert_eq!(
+        engine.next_wake(at(0).mono),
+        Some(at(0).mono + CHECK_PERIOD)
+    );
     assert!(release(&mut engine, at(199)).is_empty());
     let verdicts = release(&mut engine, at(200));
     assert_eq!(verdicts.len(), 1);
@@ -168,7 +171,7 @@ fn what_expires_while_held_is_refused_at_its_deadline_and_not_before() {
 }
 
 #[test]
-fn what_cannot_finish_any_more_does_not_take_a_slot_from_what_can() {
+fn infeasible_request_does_not_take_a_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 150, at(0));
@@ -179,7 +182,7 @@ fn what_cannot_finish_any_more_does_not_take_a_slot_from_what_can() {
 }
 
 #[test]
-fn a_client_that_leaves_while_held_frees_its_place_and_wakes_nobody() {
+fn client_disconnect_frees_a_held_place() {
     let mut engine = engine(&[variant("a", 1.0, 1, 0.0)], r#","queue":{"held_max":1}"#);
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 1000, at(0));
@@ -194,7 +197,7 @@ fn a_client_that_leaves_while_held_frees_its_place_and_wakes_nobody() {
 }
 
 #[test]
-fn an_abandoned_execution_keeps_its_slot_until_its_predicted_end() {
+fn abandoned_execution_keeps_its_slot_until_its_predicted_end() {
     for (how, free_at) in [
         (End::Gone, 300),
         (End::TimedOut, 300),
@@ -218,7 +221,7 @@ fn an_abandoned_execution_keeps_its_slot_until_its_predicted_end() {
 }
 
 #[test]
-fn a_server_that_cancels_leaves_no_ghost() {
+fn cancelling_server_leaves_no_orphaned_slot() {
     for how in [End::Gone, End::TimedOut] {
         let cancels = variant("a", 1.0, 1, 300.0).replace('}', r#","cancels":true}"#);
         let mut engine = engine(&[cancels], "");
@@ -229,7 +232,7 @@ fn a_server_that_cancels_leaves_no_ghost() {
 }
 
 #[test]
-fn without_a_plan_the_configuration_says_what_holds() {
+fn configuration_decides_without_a_plan() {
     let planner = r#"{"service":"demo","planner":{"cluster":"p","key":"k"}}"#;
     let mut engine = alone(planner);
     assert_eq!(ask(&mut engine, 1, 100, at(0)), Verdict::Pass);
@@ -242,7 +245,7 @@ fn without_a_plan_the_configuration_says_what_holds() {
 }
 
 #[test]
-fn a_new_plan_routes_the_held_anew_and_loses_nobody() {
+fn new_plan_reroutes_all_held_requests() {
     let mut engine = one_slot();
     ask(&mut engine, 0, 1000, at(0));
     for stream in 1..=4 {
@@ -268,12 +271,12 @@ fn a_new_plan_routes_the_held_anew_and_loses_nobody() {
 }
 
 #[test]
-fn a_proxy_without_a_part_refuses_until_a_plan_gives_it_one() {
+fn proxy_without_slots_refuses_until_the_next_plan() {
     let mut engine = one_slot();
     ask(&mut engine, 0, 1000, at(0));
     assert_eq!(ask(&mut engine, 1, 1000, at(0)), Verdict::Park);
     let mut verdicts = Vec::new();
-    engine.on_no_part(at(1), &mut verdicts);
+    engine.on_no_slots(at(1), &mut verdicts);
     assert_eq!(reason(&verdicts[0].1), Some(Reason::NoCapacity));
     let refused = ask(&mut engine, 2, 1000, at(2));
     assert_eq!(reason(&refused), Some(Reason::NoCapacity));
@@ -284,7 +287,7 @@ fn a_proxy_without_a_part_refuses_until_a_plan_gives_it_one() {
 }
 
 #[test]
-fn a_plan_too_old_gives_way_as_configured() {
+fn stale_plan_is_handled_as_configured() {
     let next = plan(9, &[variant("b", 1.0, 1, 0.0)]);
     for (on_stale, expected) in [("keep", "b"), ("static", "a"), ("refuse", "")] {
         let mut engine = engine(
@@ -305,7 +308,7 @@ fn a_plan_too_old_gives_way_as_configured() {
 }
 
 #[test]
-fn the_table_of_variants_does_not_grow_with_the_plans() {
+fn variant_table_does_not_grow_with_plans() {
     let mut engine = one_slot();
     for revision in 2..500 {
         let next = plan(revision, &[variant(&format!("v{revision}"), 1.0, 1, 0.0)]);
@@ -321,7 +324,7 @@ fn the_table_of_variants_does_not_grow_with_the_plans() {
 }
 
 #[test]
-fn an_accuracy_floor_is_kept_and_a_nonsensical_one_ignored() {
+fn accuracy_minimum_is_kept_and_an_invalid_one_ignored() {
     let mut engine = one_slot();
     let mut with_floor = |stream, floor: &str| {
         let headers = [("x-slo-min-accuracy", floor.as_bytes())];

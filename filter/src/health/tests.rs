@@ -1,4 +1,4 @@
-//! Signs, states, pauses.
+//! Health: signals, states, pauses.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn at(ms: u64) -> Mono {
     Mono(ms * MS)
 }
 
-fn after(signs: &[Sign]) -> Health {
+fn after(signs: &[HealthSignal]) -> Health {
     let mut health = Health::default();
     for sign in signs {
         health.observe(*sign, at(1000), &Policy::default());
@@ -18,33 +18,47 @@ fn after(signs: &[Sign]) -> Health {
 }
 
 #[test]
-fn an_answer_says_something_of_the_server_or_of_the_client() {
+fn status_maps_to_a_health_signal() {
     for (status, grpc, dropped, sign) in [
-        (200, None, None, Some(Sign::Served)),
-        (302, None, None, Some(Sign::Served)),
-        (400, None, None, Some(Sign::Answered)),
-        (404, None, None, Some(Sign::Erred)),
-        (422, None, None, Some(Sign::Answered)),
-        (429, None, None, Some(Sign::Answered)),
-        (500, None, None, Some(Sign::Erred)),
-        (503, None, None, Some(Sign::Erred)),
-        (200, Some(0), None, Some(Sign::Served)),
-        (200, Some(3), None, Some(Sign::Answered)),
-        (200, Some(5), None, Some(Sign::Erred)),
-        (200, Some(14), None, Some(Sign::Erred)),
+        (200, None, None, Some(HealthSignal::Served)),
+        (302, None, None, Some(HealthSignal::Served)),
+        (400, None, None, Some(HealthSignal::Answered)),
+        (404, None, None, Some(HealthSignal::Erred)),
+        (422, None, None, Some(HealthSignal::Answered)),
+        (429, None, None, Some(HealthSignal::Answered)),
+        (500, None, None, Some(HealthSignal::Erred)),
+        (503, None, None, Some(HealthSignal::Erred)),
+        (200, Some(0), None, Some(HealthSignal::Served)),
+        (200, Some(3), None, Some(HealthSignal::Answered)),
+        (200, Some(5), None, Some(HealthSignal::Erred)),
+        (200, Some(14), None, Some(HealthSignal::Erred)),
         (429, None, Some("queue-full"), None),
         (504, None, Some("expired"), None),
-        (503, None, Some("no-backend"), Some(Sign::Unreachable)),
-        (200, Some(14), Some("no-backend"), Some(Sign::Unreachable)),
+        (
+            503,
+            None,
+            Some("no-backend"),
+            Some(HealthSignal::Unreachable),
+        ),
+        (
+            200,
+            Some(14),
+            Some("no-backend"),
+            Some(HealthSignal::Unreachable),
+        ),
     ] {
         let dropped = dropped.map(str::as_bytes);
-        assert_eq!(Sign::of(status, grpc, dropped), sign, "{status} {grpc:?}");
+        assert_eq!(
+            HealthSignal::of(status, grpc, dropped),
+            sign,
+            "{status} {grpc:?}"
+        );
     }
 }
 
 #[test]
-fn a_variant_fails_at_one_refused_connection_or_at_several_errors_in_a_row() {
-    use Sign::{Answered, Erred, Served, Unreachable};
+fn refused_connection_or_errors_in_a_row_fail_a_variant() {
+    use HealthSignal::{Answered, Erred, Served, Unreachable};
     let errors = Some(Failure::Errors);
     let unreachable = Some(Failure::Unreachable);
     for (signs, failure) in [
@@ -70,26 +84,26 @@ fn a_variant_fails_at_one_refused_connection_or_at_several_errors_in_a_row() {
 }
 
 #[test]
-fn a_probe_brings_back_what_it_shows_to_be_well() {
+fn successful_probe_ends_an_outage() {
     let ready = Policy {
         path: Some("/ready".to_owned()),
         ..Policy::default()
     };
     let plain = Policy::default();
-    let dead = after(&[Sign::Unreachable]);
-    let erring = after(&[Sign::Erred; 5]);
+    let dead = after(&[HealthSignal::Unreachable]);
+    let erring = after(&[HealthSignal::Erred; 5]);
     for (health, policy, probed, back) in [
-        (dead, &plain, Probed::Nobody, false),
-        (dead, &plain, Probed::Status(404), true),
-        (dead, &ready, Probed::Status(503), false),
-        (dead, &ready, Probed::Status(200), true),
-        (erring, &plain, Probed::Status(200), false),
-        (erring, &ready, Probed::Status(204), true),
-        (erring, &ready, Probed::Status(500), false),
-        (erring, &ready, Probed::Nobody, false),
+        (dead, &plain, ProbeResult::Nobody, false),
+        (dead, &plain, ProbeResult::Status(404), true),
+        (dead, &ready, ProbeResult::Status(503), false),
+        (dead, &ready, ProbeResult::Status(200), true),
+        (erring, &plain, ProbeResult::Status(200), false),
+        (erring, &ready, ProbeResult::Status(204), true),
+        (erring, &ready, ProbeResult::Status(500), false),
+        (erring, &ready, ProbeResult::Nobody, false),
     ] {
         let mut tried = health;
-        tried.probed(probed, policy);
+        tried.on_probe(probed, policy);
         assert_eq!(tried.failing.is_none(), back, "{health:?} {probed:?}");
     }
     assert!(dead.wants_probe(at(1000), &plain), "at once");
@@ -99,15 +113,15 @@ fn a_probe_brings_back_what_it_shows_to_be_well() {
 }
 
 #[test]
-fn trials_are_one_at_a_time_and_ever_less_often() {
+fn trials_are_single_and_back_off() {
     let policy = Policy::default();
-    let mut health = after(&[Sign::Erred; 5]);
+    let mut health = after(&[HealthSignal::Erred; 5]);
     let mut trials = Vec::new();
     for ms in 1000..60_000 {
         if health.take_trial(at(ms), &policy) {
             trials.push(ms - 1000);
             assert!(!health.take_trial(at(ms), &policy));
-            health.observe(Sign::Erred, at(ms), &policy);
+            health.observe(HealthSignal::Erred, at(ms), &policy);
         }
     }
     assert_eq!(
@@ -116,32 +130,32 @@ fn trials_are_one_at_a_time_and_ever_less_often() {
             500, 1500, 3500, 7500, 15_500, 25_500, 35_500, 45_500, 55_500
         ]
     );
-    health.observe(Sign::Served, at(60_000), &policy);
+    health.observe(HealthSignal::Served, at(60_000), &policy);
     assert_eq!(health, Health::default());
 }
 
-/// A server that answers probes and breaks off requests.
+/// A server that answers probes and aborts requests.
 #[test]
-fn what_fails_again_before_it_has_served_is_left_for_longer() {
+fn repeated_failure_doubles_the_pause() {
     let policy = Policy::default();
     let mut health = Health::default();
     let pauses = [0, 500, 1000, 2000, 4000, 8000, 10_000, 10_000];
     for pause in pauses {
-        health.observe(Sign::Unreachable, at(0), &policy);
+        health.observe(HealthSignal::Unreachable, at(0), &policy);
         assert!(health.wants_probe(at(pause), &policy));
         assert!(pause == 0 || !health.wants_probe(at(pause - 1), &policy));
-        health.probed(Probed::Status(200), &policy);
+        health.on_probe(ProbeResult::Status(200), &policy);
         assert_eq!(health.failing, None);
     }
-    health.observe(Sign::Served, at(0), &policy);
-    health.observe(Sign::Unreachable, at(0), &policy);
+    health.observe(HealthSignal::Served, at(0), &policy);
+    health.observe(HealthSignal::Unreachable, at(0), &policy);
     assert!(health.wants_probe(at(0), &policy), "forgotten");
 }
 
 proptest! {
-    /// Whatever happens, a variant that fails is tried again within the longest pause.
+    /// Under any events, a failing variant is tried again within the longest pause.
     #[test]
-    fn nobody_is_left_for_ever(
+    fn failing_variant_is_tried_within_the_longest_pause(
         events in prop::collection::vec((0..6_u8, 0..5000_u64), 1..200),
         ready in any::<bool>(),
     ) {
@@ -151,11 +165,11 @@ proptest! {
         for (event, later) in events {
             now += later;
             match event {
-                0 => health.observe(Sign::Served, at(now), &policy),
-                1 => health.observe(Sign::Answered, at(now), &policy),
-                2 => health.observe(Sign::Erred, at(now), &policy),
-                3 => health.observe(Sign::Unreachable, at(now), &policy),
-                4 => health.probed(Probed::Nobody, &policy),
+                0 => health.observe(HealthSignal::Served, at(now), &policy),
+                1 => health.observe(HealthSignal::Answered, at(now), &policy),
+                2 => health.observe(HealthSignal::Erred, at(now), &policy),
+                3 => health.observe(HealthSignal::Unreachable, at(now), &policy),
+                4 => health.on_probe(ProbeResult::Nobody, &policy),
                 _ => { health.take_trial(at(now), &policy); }
             }
             let latest = at(now) + policy.max;

@@ -1,5 +1,4 @@
-//! Each hostcall wrapped once. Many of the SDK's panic on a status they do not expect; here are
-//! the ones we use, with what we make of a failure.
+//! Hostcalls, each wrapped once. Many of the SDK's panic on an unexpected status; these handle the failure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,28 +6,29 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
 
-use crate::board::Ring;
+use crate::coordination::Notification;
+use crate::reason::GrpcCode;
 use crate::time::{Mono, Now, Wall};
 
-/// What is put in a queue to say why it rings.
+/// Messages in a queue: the reason of a notification.
 const SLOT: &[u8] = b"s";
 const PLAN: &[u8] = b"p";
 const HEALTH: &[u8] = b"h";
 
-/// For how long the wall clock is told by the monotonic one. Each look at a clock leaves the VM; a step
-/// of the wall clock is seen so much later.
-const WALL_HOLDS: Duration = Duration::from_millis(50);
-/// The wall clock less the monotonic one, ns, as seen last.
+/// Time for which the wall clock is derived from the monotonic clock. Each reading of a clock leaves the
+/// VM; a step of the wall clock is noticed after this time.
+const WALL_OFFSET_TTL: Duration = Duration::from_millis(50);
+/// Last known offset of the wall clock from the monotonic clock, ns.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
-/// Until when that holds, by the monotonic clock, ns.
-static HOLDS_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// End of its validity on the monotonic clock, ns.
+static OFFSET_VALID_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// Both clocks. The monotonic one is Envoy's, the same for all its VMs.
+/// Reads both clocks. The monotonic clock is Envoy's, the same for all its VMs.
 pub(super) fn now() -> Now {
     let mono = mono();
-    if HOLDS_UNTIL.load(Ordering::Relaxed) <= mono.0 {
+    if OFFSET_VALID_UNTIL.load(Ordering::Relaxed) <= mono.0 {
         OFFSET.store(wall_ns().saturating_sub(mono.0), Ordering::Relaxed);
-        HOLDS_UNTIL.store((mono + WALL_HOLDS).0, Ordering::Relaxed);
+        OFFSET_VALID_UNTIL.store((mono + WALL_OFFSET_TTL).0, Ordering::Relaxed);
     }
     let offset = OFFSET.load(Ordering::Relaxed);
     Now {
@@ -48,139 +48,145 @@ fn wall_ns() -> u64 {
     })
 }
 
-/// `coarsetime` counts in 2^-32 s.
+/// Converts from `coarsetime`, which counts in 2^-32 s.
 fn mono() -> Mono {
     let ticks = coarsetime::Instant::now().as_ticks();
     let (whole, part) = (ticks >> 32, ticks & u64::from(u32::MAX));
     Mono(whole * 1_000_000_000 + ((part * 1_000_000_000) >> 32))
 }
 
-/// All headers of the current request.
+/// Returns all headers of the current request.
 pub(super) fn request_headers() -> Vec<(String, Bytes)> {
     hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default()
 }
 
-/// A header of the current request; several of one name as a list.
+/// Returns a header of the current request; repeated ones as a list.
 pub(super) fn request_header(name: &str) -> Option<Bytes> {
     hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name)
         .ok()
         .flatten()
 }
 
-/// Sets, or with `None` removes, a header of the current request.
+/// Sets a header of the current request, or removes it with `None`.
 pub(super) fn set_request_header(name: &str, value: Option<&str>) {
     let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, name, value);
 }
 
-/// The status of the current answer, upstream's or Envoy's own.
+/// Returns the status of the current response, upstream's or Envoy's own.
 pub(super) fn response_status() -> Option<Bytes> {
     response_header(":status")
 }
 
-/// A header of the current answer.
+/// Returns a header of the current response.
 pub(super) fn response_header(name: &str) -> Option<Bytes> {
     hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name)
         .ok()
         .flatten()
 }
 
-/// Sets, or with `None` removes, a header of the current answer.
+/// Sets a header of the current response, or removes it with `None`.
 pub(super) fn set_response_header(name: &str, value: Option<&str>) {
     let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, value);
 }
 
-/// Adds to a header of the current answer that may already be there.
+/// Adds a header to the current response, beside any of the same name.
 pub(super) fn add_response_header(name: &str, value: &str) {
     let _ = hostcalls::add_map_value(MapType::HttpResponseHeaders, name, value);
 }
 
-/// A property of the current stream.
+/// Returns a property of the current stream.
 pub(super) fn property(path: &[String]) -> Option<Bytes> {
     let path = path.iter().map(String::as_str).collect();
     hostcalls::get_property(path).ok().flatten()
 }
 
-/// A property of the current stream, as text.
+/// Returns a property of the current stream as text.
 pub(super) fn text(path: &[&str]) -> Option<String> {
     let bytes = hostcalls::get_property(path.to_vec()).ok().flatten()?;
     String::from_utf8(bytes).ok()
 }
 
-/// A property of the current stream, as a whole number.
+/// Returns a property of the current stream as an integer.
 pub(super) fn number(path: &[&str]) -> Option<u64> {
     let bytes = hostcalls::get_property(path.to_vec()).ok().flatten()?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Makes `context` the one the next hostcalls are about; whether it still exists.
-pub(super) fn turn_to(context: u32) -> bool {
+/// Sets the context of the next hostcalls; returns whether it still exists.
+pub(super) fn set_context(context: u32) -> bool {
     hostcalls::set_effective_context(context).is_ok()
 }
 
-/// Lets a held request go on.
+/// Resumes a held request.
 pub(super) fn resume_request() {
     let _ = hostcalls::resume_http_request();
 }
 
-/// Answers the current request here.
+/// Answers the current request locally.
 pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
     let _ = hostcalls::send_http_response(status, headers, Some(body));
 }
 
-/// Answers the current gRPC request here, with trailers only.
-pub(super) fn answer_grpc(status: GrpcStatusCode, says: &str, headers: Vec<(&str, &str)>) {
+/// Answers the current gRPC request locally, with trailers only.
+pub(super) fn answer_grpc(code: GrpcCode, message: &str, headers: Vec<(&str, &str)>) {
+    let status = match code {
+        GrpcCode::DeadlineExceeded => GrpcStatusCode::DeadlineExceeded,
+        GrpcCode::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
+        GrpcCode::Unavailable => GrpcStatusCode::Unavailable,
+    };
     let metadata = headers
         .into_iter()
         .map(|(name, value)| (name, value.as_bytes()))
         .collect();
-    let _ = hostcalls::send_grpc_response(status, Some(says), metadata);
+    let _ = hostcalls::send_grpc_response(status, Some(message), metadata);
 }
 
-/// Makes Envoy pick the route again: another filter may have had it picked before ours.
+/// Makes Envoy choose the route again, because an earlier filter may have caused a choice.
 pub(super) fn clear_route_cache() {
     let _ = hostcalls::call_foreign_function("clear_route_cache", None);
 }
 
-/// How often `on_tick` is called from now on.
+/// Sets the period of `on_tick`.
 pub(super) fn set_tick(period: Duration) {
     let _ = hostcalls::set_tick_period(period);
 }
 
-/// Shared data and its version.
+/// Returns shared data and its version.
 pub(super) fn shared(key: &str) -> (Option<Bytes>, Option<u32>) {
     hostcalls::get_shared_data(key).unwrap_or((None, None))
 }
 
-/// Writes shared data if its version is still `version`; whether it was.
+/// Writes shared data if its version is still `version`; returns whether it did.
 pub(super) fn set_shared(key: &str, value: &[u8], version: Option<u32>) -> bool {
     hostcalls::set_shared_data(key, Some(value), version).is_ok()
 }
 
 /// Makes this VM the owner of a queue.
-pub(super) fn own_queue(name: &str) {
+pub(super) fn register_queue(name: &str) {
     let _ = hostcalls::register_shared_queue(name);
 }
 
-/// Another VM's queue, if it has one of that name.
+/// Finds another VM's queue by its name.
 pub(super) fn find_queue(vm_id: &str, name: &str) -> Option<u32> {
     hostcalls::resolve_shared_queue(vm_id, name).ok().flatten()
 }
 
-/// Wakes the owner of a queue; whether there is such a queue.
-pub(super) fn ring(queue: u32, why: Ring) -> bool {
+/// Notifies the owner of a queue; returns whether the queue exists.
+pub(super) fn notify(queue: u32, why: Notification) -> bool {
     let word: &[u8] = match why {
-        Ring::Slot => SLOT,
-        Ring::Plan => PLAN,
-        Ring::Health => HEALTH,
+        Notification::Slot => SLOT,
+        Notification::Plan => PLAN,
+        Notification::Health => HEALTH,
     };
     hostcalls::enqueue_shared_queue(queue, Some(word)).is_ok()
 }
 
-/// Empties our own queue; whether more than a free slot was among what it said. Bounded: what is left rings again.
-pub(super) fn hear(queue: u32) -> bool {
-    const RINGS_MAX: usize = 1024;
+/// Drains our own queue; returns whether it contained more than free slots. Bounded: remaining messages
+/// cause another callback.
+pub(super) fn drain_queue(queue: u32) -> bool {
+    const NOTIFICATIONS_MAX: usize = 1024;
     let mut plan = false;
-    for _ in 0..RINGS_MAX {
+    for _ in 0..NOTIFICATIONS_MAX {
         match hostcalls::dequeue_shared_queue(queue) {
             Ok(Some(word)) => plan |= word != SLOT,
             _ => break,
@@ -189,18 +195,18 @@ pub(super) fn hear(queue: u32) -> bool {
     plan
 }
 
-/// Sends a GET; `None` where the cluster does not exist.
+/// Sends a GET; `None` if the cluster does not exist.
 pub(super) fn get(cluster: &str, headers: Vec<(&str, &str)>, timeout: Duration) -> Option<u32> {
     hostcalls::dispatch_http_call(cluster, headers, None, vec![], timeout).ok()
 }
 
-/// The status of the answer to [`get`].
+/// Returns the status of the answer to [`get`].
 pub(super) fn call_status() -> Option<u32> {
     let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status");
     std::str::from_utf8(&status.ok()??).ok()?.parse().ok()
 }
 
-/// At most `max` bytes of the answer to [`get`].
+/// Returns at most `max` bytes of the answer to [`get`].
 pub(super) fn call_body(max: usize) -> Bytes {
     hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, max)
         .ok()
@@ -208,17 +214,17 @@ pub(super) fn call_body(max: usize) -> Bytes {
         .unwrap_or_default()
 }
 
-/// A metric's number in Envoy; `None` where Envoy will not have it.
+/// Defines a metric and returns its id; `None` if Envoy refuses it.
 pub(super) fn define(kind: MetricType, name: &str) -> Option<u32> {
     hostcalls::define_metric(kind, name).ok()
 }
 
-/// Sets a gauge or records into a histogram.
+/// Sets a gauge or adds a value to a histogram.
 pub(super) fn record(metric: u32, value: u64) {
     let _ = hostcalls::record_metric(metric, value);
 }
 
-/// Moves a counter or gauge.
+/// Adds to a counter or gauge.
 pub(super) fn increment(metric: u32, by: i64) {
     let _ = hostcalls::increment_metric(metric, by);
 }

@@ -1,7 +1,6 @@
-//! Samples → Envoy's metrics. A metric is defined when first used; there are never more than
-//! [`SERIES_MAX`] of them, because Envoy frees none. Counters are added up here and handed over with each
-//! tick, which comes every 50 ms at the latest: a call into the host for each would cost a request more
-//! than all of its decisions.
+//! Samples → Envoy's metrics. A metric is defined on first use, at most [`SERIES_MAX`] in total, because
+//! Envoy frees none. Counters are summed here and flushed on each tick, at least every 50 ms: a hostcall
+//! for each would cost a request more than all of its decisions.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -15,10 +14,10 @@ use crate::stats::{Change, Label, Sample};
 
 use super::call;
 
-/// Most metrics of one service in one VM; what would be one more is not counted.
+/// Maximum number of metrics of one service in one VM; further ones are not counted.
 const SERIES_MAX: usize = 1024;
 
-/// The metrics of one service.
+/// Metrics of one service.
 #[derive(Default)]
 pub(super) struct Meter {
     known: HashMap<(Metric, Label), Series, BuildHasherDefault<fnv::FnvHasher>>,
@@ -27,14 +26,14 @@ pub(super) struct Meter {
 
 struct Series {
     id: Option<u32>,
-    /// The value of its label: a variant's number may come to mean another.
+    /// Value of its label, because a variant's id may come to mean another variant.
     value: Rc<str>,
-    /// Counted, and not yet handed over.
+    /// Sum not flushed yet.
     pending: i64,
 }
 
 impl Meter {
-    /// Takes one sample.
+    /// Adds one sample.
     pub(super) fn take(&mut self, engine: &Engine, sample: Sample) {
         let Some(series) = self.series(engine, sample.metric, sample.label) else {
             return;
@@ -46,7 +45,7 @@ impl Meter {
         }
     }
 
-    /// Hands over what was counted.
+    /// Flushes the sums.
     pub(super) fn flush(&mut self) {
         for series in self.known.values_mut() {
             series.flush();
@@ -83,7 +82,7 @@ impl Series {
             Label::None => Rc::from(""),
             Label::Variant(id) => engine.variant_name(id).cloned().unwrap_or_default(),
             Label::Reason(reason) => Rc::from(reason.label()),
-            // The pseudo-headers' colon cannot stand in a name.
+            // A metric name cannot contain the colon of a pseudo-header.
             Label::Header(field) => Rc::from(field.name().trim_start_matches(':')),
             Label::Class(class) => {
                 Rc::from(engine.config().classes.name(class).unwrap_or_default())

@@ -1,19 +1,21 @@
-//! The shell: what ties the engine to a VM inside Envoy. It reads headers, asks the engine for
-//! verdicts and carries them out; it decides nothing itself.
+//! The shell: connects the engine to a VM inside Envoy. It reads headers, asks the engine for verdicts and
+//! carries them out; it decides nothing itself.
 //!
-//! One [`root::Root`] for each plugin configuration in each VM, one [`stream::Stream`] for each
-//! request. They share one [`service::Service`] through a `RefCell` that is never borrowed across
-//! a hostcall which can call back.
+//! There is one [`root::Root`] per plugin configuration and VM, and one [`stream::Stream`] per request.
+//! They share one [`service::Service`] through a `RefCell` that is never borrowed across a hostcall that
+//! can call back.
 
+mod body_events;
 mod call;
-mod hearing;
+mod effects;
 mod meter;
 mod poll;
 mod probe;
+mod response_origin;
 mod root;
 mod service;
 mod shared;
-mod spoke;
+mod source;
 mod stream;
 #[cfg(feature = "trap")]
 mod trap;

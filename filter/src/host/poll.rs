@@ -1,5 +1,5 @@
-//! The long poll of the planner: one call at a time, at once again after an answer, with a growing
-//! pause after a failure. It says once that the planner is out of reach and once that it is back.
+//! Long poll of the planner: one call at a time, repeated at once after an answer, with a growing pause
+//! after failures. It logs once that the planner is unreachable, and once that it is back.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use crate::time::Mono;
 
 use super::call;
 
-/// Longest wait for an answer; the planner answers after 20 s at the latest.
+/// Timeout of a poll; the planner answers after at most 20 s.
 const TIMEOUT: Duration = Duration::from_secs(25);
 /// Pause after the first failure; it doubles with each further one.
-const PAUSE_LEAST: Duration = Duration::from_millis(250);
-/// Longest pause. No longer, because a planner gives the part of a proxy it does not hear of to others.
-const PAUSE_MOST: Duration = Duration::from_secs(1);
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// Longest pause. Not longer, because a planner gives the slots of a silent proxy to others.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Pause after a plan that was refused: the planner, asked again, would say the same at once.
+/// Pause after a refused plan: the planner would send the same one again at once.
 const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 
-/// How much of a refusal is put into the log, in bytes.
-const SAYS_MAX: usize = 1024;
+/// Maximum length of a refusal's text in the log, in bytes.
+const MESSAGE_MAX: usize = 1024;
 
-/// What a poll brought.
-pub(super) enum Brought {
+/// Result of a poll.
+pub(super) enum PollResult {
     /// Bytes that should be a plan.
     Plan(Vec<u8>),
-    /// Word that there is no newer one.
+    /// No newer plan.
     Nothing,
-    /// Word that this proxy gets no slot, asked for after that revision.
-    NoPart(Revision),
-    /// No word.
+    /// This proxy gets no slot; the poll named that revision.
+    NoSlots(Revision),
+    /// No answer.
     Unreachable,
 }
 
-/// The poll's state in this VM.
+/// State of the poll in this VM.
 pub(super) struct Poll {
     planner: Planner,
     path: String,
     call: Option<u32>,
-    /// The revision after which it asked last.
+    /// Revision that the last poll named.
     after: Revision,
     pause: Duration,
     not_before: Mono,
-    silent: bool,
+    unreachable: bool,
 }
 
 impl Poll {
@@ -69,14 +69,14 @@ impl Poll {
             path,
             call: None,
             after: Revision(0),
-            pause: PAUSE_LEAST,
+            pause: PAUSE_MIN,
             not_before: Mono(0),
-            silent: false,
+            unreachable: false,
         }
     }
 
-    /// Asks for a plan newer than `after`, unless a call is under way or it is not yet time.
-    /// `false` where the call could not even be made.
+    /// Asks for a plan newer than `after`, unless a call is pending or the pause is not over. Returns `false`
+    /// if the call could not be made.
     pub(super) fn ask(&mut self, after: Revision, process: u64, workers: u32, now: Mono) -> bool {
         if self.call.is_some() || now < self.not_before {
             return true;
@@ -102,8 +102,8 @@ impl Poll {
         self.call.is_some()
     }
 
-    /// An answer has come to call `token`; `None` if it was not ours.
-    pub(super) fn on_answer(&mut self, token: u32, now: Mono) -> Option<Brought> {
+    /// Handles the answer to call `token`; `None` if it is not a poll.
+    pub(super) fn on_answer(&mut self, token: u32, now: Mono) -> Option<PollResult> {
         if self.call != Some(token) {
             return None;
         }
@@ -111,54 +111,54 @@ impl Poll {
         match call::call_status() {
             Some(200) => {
                 self.reached(now);
-                Some(Brought::Plan(call::call_body(BYTES_MAX + 1)))
+                Some(PollResult::Plan(call::call_body(BYTES_MAX + 1)))
             }
             Some(204) => {
                 self.reached(now);
-                Some(Brought::Nothing)
+                Some(PollResult::Nothing)
             }
             Some(409) => {
-                let why = String::from_utf8_lossy(&call::call_body(SAYS_MAX)).into_owned();
+                let why = String::from_utf8_lossy(&call::call_body(MESSAGE_MAX)).into_owned();
                 log::warn!("weir: the planner gives this proxy no slot: {why}");
                 self.reached(now);
                 self.refused(now);
-                Some(Brought::NoPart(self.after))
+                Some(PollResult::NoSlots(self.after))
             }
             Some(status) => {
                 self.failed(&format!("status {status}"), now);
-                Some(Brought::Unreachable)
+                Some(PollResult::Unreachable)
             }
             None => {
                 self.failed("no answer", now);
-                Some(Brought::Unreachable)
+                Some(PollResult::Unreachable)
             }
         }
     }
 
-    /// The plan just brought was refused: not to be asked for again at once.
+    /// Delays the next poll after a refused plan.
     pub(super) fn refused(&mut self, now: Mono) {
         self.not_before = now + PAUSE_REFUSED;
     }
 
     fn reached(&mut self, now: Mono) {
-        if self.silent {
+        if self.unreachable {
             log::info!("weir: the planner answers again");
         }
-        self.silent = false;
-        self.pause = PAUSE_LEAST;
+        self.unreachable = false;
+        self.pause = PAUSE_MIN;
         self.not_before = now;
     }
 
     fn failed(&mut self, why: &str, now: Mono) {
-        if !self.silent {
+        if !self.unreachable {
             let (cluster, pause) = (&self.planner.cluster, self.pause);
             log::warn!(
                 "weir: the planner (cluster '{cluster}') does not answer: {why}; traffic goes on by the last plan, next try in {pause:?}, further failures are only counted"
             );
         }
-        self.silent = true;
+        self.unreachable = true;
         self.not_before = now + self.pause;
-        self.pause = (self.pause * 2).min(PAUSE_MOST);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
 

@@ -1,32 +1,32 @@
-//! Probes of variants that fail: each a GET, answered or not.
+//! Probes of failing variants: each is a GET.
 
-use crate::board::Key;
 use crate::engine::Probe;
-use crate::health::{PROBE_PERIOD, Probed};
+use crate::health::{PROBE_PERIOD, ProbeResult};
+use crate::variant::VariantKey;
 
 use super::call;
 
-/// How much of an answer is read to tell whose it is.
-const SAYS_MAX: usize = 256;
-/// How Envoy says that it reached no server. A server that resets the stream, as gRPC servers may do to a GET,
-/// was reached.
-const UNREACHED: [&str; 4] = [
+/// Bytes of an answer that are read to identify its author.
+const MESSAGE_MAX: usize = 256;
+/// Envoy's messages if it reached no server. A server that resets the stream, as gRPC servers may do for a
+/// GET, was reached.
+const UNREACHABLE_MESSAGES: [&str; 4] = [
     "no healthy upstream",
     "connection failure",
     "connection timeout",
     "connection termination",
 ];
 
-/// The probes under way: by call, the variant.
+/// Pending probes: calls and their variants.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    calls: Vec<(u32, Key)>,
+    calls: Vec<(u32, VariantKey)>,
 }
 
 impl Probes {
-    /// Sends a probe; whether it could be sent.
+    /// Sends a probe; returns whether it could be sent.
     pub(super) fn send(&mut self, probe: &Probe, path: &str) -> bool {
-        // An Istio cluster's name ends in the host.
+        // The name of an Istio cluster ends in the host.
         let authority = probe.cluster.rsplit('|').next().unwrap_or_default();
         let headers = vec![
             (":method", "GET"),
@@ -38,27 +38,27 @@ impl Probes {
         call.is_some()
     }
 
-    /// A call has been answered; `None` if it was no probe.
-    pub(super) fn on_answer(&mut self, token: u32) -> Option<(Key, Probed)> {
+    /// Handles the answer to a call; `None` if it is not a probe.
+    pub(super) fn on_answer(&mut self, token: u32) -> Option<(VariantKey, ProbeResult)> {
         let place = self.calls.iter().position(|(call, _)| *call == token)?;
         let (_, variant) = self.calls.swap_remove(place);
         Some((variant, probed()))
     }
 }
 
-/// What the answer to the current call says.
-fn probed() -> Probed {
+/// Returns the result in the answer to the current call.
+fn probed() -> ProbeResult {
     match call::call_status() {
-        // Envoy's own words for a call that took too long.
-        Some(504) if says(&["upstream request timeout"]) => Probed::Nobody,
-        Some(503) if says(&UNREACHED) => Probed::Nobody,
-        Some(status) => Probed::Status(status),
-        None => Probed::Nobody,
+        // Envoy's own message for a timeout.
+        Some(504) if body_contains(&["upstream request timeout"]) => ProbeResult::Nobody,
+        Some(503) if body_contains(&UNREACHABLE_MESSAGES) => ProbeResult::Nobody,
+        Some(status) => ProbeResult::Status(status),
+        None => ProbeResult::Nobody,
     }
 }
 
-fn says(any: &[&str]) -> bool {
-    let body = call::call_body(SAYS_MAX);
+fn body_contains(any: &[&str]) -> bool {
+    let body = call::call_body(MESSAGE_MAX);
     let body = String::from_utf8_lossy(&body);
     any.iter().any(|words| body.contains(words))
 }

@@ -1,4 +1,4 @@
-//! The life of a plugin configuration in one VM.
+//! Root context: a plugin configuration in one VM.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -54,7 +54,7 @@ impl RootContext for Root {
 
     fn on_queue_ready(&mut self, queue: u32) {
         if let Some(service) = &self.service {
-            service::on_ring(service, queue, call::now());
+            service::on_notification(service, queue, call::now());
         }
     }
 

@@ -1,4 +1,4 @@
-//! One service in one VM: the engine, and what carries its verdicts out and its news in.
+//! One service in one VM: the engine, its events, and the execution of its verdicts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,30 +8,36 @@ use proxy_wasm::types::Bytes;
 use weir_api::Revision;
 use weir_api::metrics::Metric;
 
-use crate::board::TERMS;
-use crate::body::Received;
 use crate::config::Config;
-use crate::engine::{Answer, Asked, End, Engine, StreamId, Tags};
+use crate::coordination::TIMEOUTS;
+use crate::engine::{Answer, Engine, IncomingRequest, StreamId, Tags};
 use crate::plan;
+use crate::request::body::BodyChunk;
 use crate::shared_plan::SharedPlan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
 use crate::verdict::Verdict;
 
+use super::body_events::BodyEvents;
 use super::call;
-use super::hearing::Hearing;
 use super::meter::Meter;
-use super::poll::{Brought, Poll};
+use super::poll::{Poll, PollResult};
 use super::probe::Probes;
 use super::shared::{self, Plans, Shared};
-use super::stream;
+use super::source;
 
-/// Least time between ticks: Envoy's timers count in ms.
-const TICK_LEAST: Duration = Duration::from_millis(1);
-/// Most time between ticks: leases are renewed and polls retried by then.
-const TICK_MOST: Duration = TERMS.renewal;
+mod callbacks;
 
-/// Shared by the root and its streams; never borrowed across a call that can come back.
+pub(super) use callbacks::{
+    on_call_answer, on_end, on_notification, on_response_exceeds_buffer, on_tick,
+};
+
+/// Minimum time between ticks: Envoy's timers count in ms.
+const TICK_MIN: Duration = Duration::from_millis(1);
+/// Maximum time between ticks, by which leases are renewed and polls retried.
+const TICK_MAX: Duration = TIMEOUTS.renewal;
+
+/// Shared by the root and its streams; never borrowed across a call that can call back.
 pub(super) type Handle = Rc<RefCell<Service>>;
 
 pub(super) struct Service {
@@ -47,10 +53,10 @@ pub(super) struct Service {
     renew_at: Mono,
     tick_at: Mono,
     samples: Vec<Sample>,
-    /// Verdicts on held requests that wait for the next tick: see [`on_end`].
-    owed: Vec<(StreamId, Verdict)>,
-    hearing: Hearing,
-    /// The header in which a trusted proxy names the client.
+    /// Verdicts on held requests, deferred to the next tick: see [`on_end`].
+    deferred: Vec<(StreamId, Verdict)>,
+    body_events: BodyEvents,
+    /// Header in which a trusted proxy names the client.
     source_header: Option<String>,
 }
 
@@ -59,8 +65,11 @@ impl Service {
         let incarnation = shared::incarnation();
         let planner = config.planner.clone();
         let poll = planner.map(|planner| Poll::new(planner, &config));
-        call::set_tick(TICK_MOST);
-        let store = Box::new(Shared::new(shared::board_key(&config.service, config.role)));
+        call::set_tick(TICK_MAX);
+        let store = Box::new(Shared::new(shared::slot_table_key(
+            &config.service,
+            config.role,
+        )));
         let source_header = config.skew.source_header.clone();
         let mut service = Service {
             root,
@@ -76,80 +85,86 @@ impl Service {
             renew_at: Mono(0),
             tick_at: Mono(0),
             samples: Vec::new(),
-            owed: Vec::new(),
-            hearing: Hearing::default(),
+            deferred: Vec::new(),
+            body_events: BodyEvents::default(),
         };
-        // A VM that takes the place of one that trapped goes by the plan the others go by.
-        service.take_plan(now, &mut Vec::new());
+        // A VM that replaces a trapped one adopts the plan of the others.
+        service.adopt_shared_plan(now, &mut Vec::new());
         service
     }
 
-    pub(super) fn on_request(&mut self, stream: StreamId, asked: &Asked<'_>, now: Now) -> Verdict {
+    pub(super) fn on_request(
+        &mut self,
+        stream: StreamId,
+        incoming: &IncomingRequest<'_>,
+        now: Now,
+    ) -> Verdict {
         self.keep_lease(now);
-        // Whoever has to make room is refused at the next tick: see [`on_end`].
-        let owed = &mut self.owed;
-        let verdict = self.engine.on_request(stream, asked, now, owed);
-        if asked.more && verdict == Verdict::Park {
-            self.hearing.watch(stream);
+        // A request that makes room is refused on the next tick: see [`on_end`].
+        let deferred = &mut self.deferred;
+        let verdict = self.engine.on_request(stream, incoming, now, deferred);
+        if incoming.body_follows && verdict == Verdict::Park {
+            self.body_events.watch(stream);
         }
         self.after(stream, Some(&verdict), now);
         verdict
     }
 
-    /// Whether the body of the current request, which has these headers, is to be waited for.
+    /// Whether to wait for the body of the current request, which has these headers.
     pub(super) fn expects_body(&mut self, headers: &[(String, Bytes)]) -> bool {
-        self.hearing.expects(headers)
+        self.body_events.expects(headers)
     }
 
-    /// Finds out whether Envoy tells of the bodies that come; where it does not, nobody is held for theirs.
-    fn listen(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        if self.hearing.look(self.root) {
+    /// Detects that Envoy does not deliver bodies, and stops waiting for them.
+    fn detect_body_events(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if self.body_events.detect_missing(self.root) {
             self.engine.stop_receiving(now, verdicts);
         }
     }
 
-    /// What follows a verdict on the current stream, in its own callback.
+    /// Follow-up of a verdict on the current stream, in its own callback.
     fn after(&mut self, stream: StreamId, verdict: Option<&Verdict>, now: Now) {
         self.report();
         let parked = verdict == Some(&Verdict::Park);
-        // What was sent upstream has to be ended at its deadline, which may be before the next tick.
+        // A request sent upstream must be ended at its deadline, which may be before the next tick.
         let sooner = self.engine.next_timer().is_some_and(|at| at < self.tick_at);
-        if (parked || sooner || !self.owed.is_empty()) && self.arm(now.mono) {
-            // The timer is the root's; what follows is about this stream again. Without this it would be
-            // forwarded, or refused, in the root's name, which the host does not have and the SDK traps on.
-            call::turn_to(stream);
+        if (parked || sooner || !self.deferred.is_empty()) && self.schedule_tick(now.mono) {
+            // The timer belongs to the root; the following calls concern this stream again. Otherwise the
+            // stream would be forwarded, or refused, in the root's context, which the host lacks and the SDK
+            // traps on.
+            call::set_context(stream);
         }
     }
 
-    /// A body has come to `bytes` and goes on; whether that is all there is to say of it for now.
-    pub(super) fn hold_part(&mut self, stream: StreamId, bytes: usize) -> bool {
-        let holds = self.engine.hold_part(stream, bytes as u64);
+    /// Holds an incomplete body of `bytes` so far; returns whether nothing else is to be done.
+    pub(super) fn hold_body(&mut self, stream: StreamId, bytes: usize) -> bool {
+        let holds = self.engine.hold_body(stream, bytes as u64);
         if holds {
-            self.hearing.heard();
+            self.body_events.mark_delivered();
         }
         holds
     }
 
-    /// A part of a request's body has come.
+    /// Handles a chunk of a request's body.
     pub(super) fn on_body(
         &mut self,
         stream: StreamId,
-        received: Received,
+        received: BodyChunk,
         now: Now,
     ) -> Option<Verdict> {
-        let owed = &mut self.owed;
+        let deferred = &mut self.deferred;
         let header = self.source_header.as_deref();
         let mut turned = false;
         let source = |of| {
             turned |= of != stream;
-            call::turn_to(of).then(|| stream::body_source(header))?
+            call::set_context(of).then(|| source::body_source(header))?
         };
-        let verdict = self.engine.on_body(stream, received, source, now, owed);
+        let verdict = self.engine.on_body(stream, received, source, now, deferred);
         if turned {
-            call::turn_to(stream);
+            call::set_context(stream);
         }
         if verdict.is_some() {
-            self.hearing.heard();
+            self.body_events.mark_delivered();
         }
         self.after(stream, verdict.as_ref(), now);
         verdict
@@ -163,7 +178,7 @@ impl Service {
         &self.engine
     }
 
-    /// A burst can keep the timer from firing for longer than a lease.
+    /// Renews the lease if it is due. A burst can delay the timer for longer than a lease.
     fn keep_lease(&mut self, now: Now) {
         if self.renew_at <= now.mono {
             self.renew(now);
@@ -171,12 +186,12 @@ impl Service {
     }
 
     fn renew(&mut self, now: Now) {
-        self.renew_at = now.mono + TERMS.renewal;
-        // None where the board is full or contended: what we were stays.
-        if let Some(standing) = self.engine.renew(true, now.mono) {
-            self.process = standing.process;
-            self.polls = standing.polls;
-            self.workers = standing.workers;
+        self.renew_at = now.mono + TIMEOUTS.renewal;
+        // `None` if the table is full or contended: the membership stays as it was.
+        if let Some(membership) = self.engine.renew(true, now.mono) {
+            self.process = membership.process;
+            self.polls = membership.polls;
+            self.workers = membership.workers;
         }
     }
 
@@ -192,7 +207,7 @@ impl Service {
         }
     }
 
-    /// Probes what fails, where that is this VM's to do.
+    /// Sends the due probes, if that is this VM's task.
     fn probe(&mut self, now: Now) {
         for probe in self.engine.probes(now.mono) {
             let path = self.engine.config().health.path.as_deref();
@@ -202,7 +217,7 @@ impl Service {
         }
     }
 
-    /// An answer to a call of ours: a probe's, or the planner's.
+    /// Handles the answer to a call: a probe's, or the planner's.
     fn on_call_answer(&mut self, token: u32, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         match self.probes.on_answer(token) {
             Some((variant, probed)) => self.engine.on_probe(variant, probed, now, verdicts),
@@ -213,14 +228,14 @@ impl Service {
     fn on_poll_answer(&mut self, token: u32, now: Now) {
         let Some(poll) = &mut self.poll else { return };
         match poll.on_answer(token, now.mono) {
-            None | Some(Brought::Nothing) => {}
-            Some(Brought::Unreachable) => {
+            None | Some(PollResult::Nothing) => {}
+            Some(PollResult::Unreachable) => {
                 self.engine
                     .stats
                     .count(Metric::PlanUnreachable, Label::None);
             }
-            Some(Brought::NoPart(after)) => self.share(after, None, now.mono),
-            Some(Brought::Plan(bytes)) => {
+            Some(PollResult::NoSlots(after)) => self.share(after, None, now.mono),
+            Some(PollResult::Plan(bytes)) => {
                 let ours = &self.engine.config().service;
                 match plan::read(&bytes, ours, self.engine.source().revision()) {
                     Ok(plan) => self.share(plan.revision, Some(&bytes), now.mono),
@@ -234,32 +249,32 @@ impl Service {
         }
     }
 
-    /// Shares a word of the planner's with the other VMs, unless another that polls was quicker.
+    /// Shares an answer of the planner with the other VMs, unless another poller was faster.
     fn share(&mut self, revision: Revision, plan: Option<&[u8]>, now: Mono) {
-        let word = SharedPlan {
+        let update = SharedPlan {
             received: now,
             revision,
             plan,
         };
-        if self.plans.put(word) {
-            self.engine.ring_others(now);
+        if self.plans.put(update) {
+            self.engine.notify_others(now);
         }
     }
 
-    fn take_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    fn adopt_shared_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         let news = self.plans.news();
-        let Some(word) = news.as_deref().and_then(SharedPlan::read) else {
+        let Some(update) = news.as_deref().and_then(SharedPlan::read) else {
             return;
         };
-        // What was counted of variants whose numbers the plan may give to others goes by their names.
+        // Counts of variants whose ids the plan may reuse are flushed under their present names.
         self.report();
-        let Some(bytes) = word.plan else {
-            return self.engine.on_no_part(now, verdicts);
+        let Some(bytes) = update.plan else {
+            return self.engine.on_no_slots(now, verdicts);
         };
         let ours = &self.engine.config().service;
-        // Checked when it was fetched; checked again because shared data is anybody's.
+        // Checked when fetched, and again because any program may write shared data.
         match plan::read(bytes, ours, self.engine.source().revision()) {
-            Ok(plan) => self.engine.on_plan(&plan, word.received, now, verdicts),
+            Ok(plan) => self.engine.on_plan(&plan, update.received, now, verdicts),
             Err(refused) if refused.is_in_force() => {}
             Err(refused) => {
                 log::warn!("weir: shared plan refused, the old one stays: {refused}");
@@ -268,31 +283,31 @@ impl Service {
         }
     }
 
-    /// Sees to it that a tick comes when the engine has to look again; whether that turned to the root.
-    fn arm(&mut self, now: Mono) -> bool {
-        let idle = now + TICK_MOST;
-        let wake = if self.owed.is_empty() {
+    /// Schedules the next tick for the engine; returns whether that changed the context to the root.
+    fn schedule_tick(&mut self, now: Mono) -> bool {
+        let idle = now + TICK_MAX;
+        let wake = if self.deferred.is_empty() {
             self.engine.next_wake(now).unwrap_or(idle)
         } else {
             now
         };
-        let period = wake.since(now).clamp(TICK_LEAST, TICK_MOST);
+        let period = wake.since(now).clamp(TICK_MIN, TICK_MAX);
         let late = self.tick_at <= now;
-        let sooner = late || now + period + TICK_LEAST < self.tick_at;
+        let sooner = late || now + period + TICK_MIN < self.tick_at;
         if sooner {
             self.tick_at = now + period;
-            call::turn_to(self.root);
+            call::set_context(self.root);
             call::set_tick(period);
         }
         sooner
     }
 
-    /// Keeps refusals of other streams for the next tick: see [`on_end`].
-    fn settle_elsewhere(&mut self, verdicts: &mut Vec<(StreamId, Verdict)>, now: Now) {
+    /// Defers refusals of other streams to the next tick: see [`on_end`].
+    fn defer_refusals(&mut self, verdicts: &mut Vec<(StreamId, Verdict)>, now: Now) {
         let refused =
             |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));
-        self.owed.extend(verdicts.extract_if(.., refused));
-        self.arm(now.mono);
+        self.deferred.extend(verdicts.extract_if(.., refused));
+        self.schedule_tick(now.mono);
         self.report();
     }
 
@@ -300,105 +315,6 @@ impl Service {
         self.engine.stats.swap(&mut self.samples);
         for sample in &self.samples {
             self.meter.take(&self.engine, *sample);
-        }
-    }
-}
-
-/// Time has passed.
-pub(super) fn on_tick(service: &Handle, now: Now) {
-    #[cfg(feature = "trap")]
-    super::trap::on_tick();
-    let mut verdicts = Vec::new();
-    {
-        let mut service = service.borrow_mut();
-        if service.renew_at <= now.mono {
-            service.renew(now);
-            service.take_plan(now, &mut verdicts);
-        }
-        service.ask_planner(now);
-        service.probe(now);
-        verdicts.append(&mut service.owed);
-        service.listen(now, &mut verdicts);
-        service.engine.release(now, &mut verdicts);
-        service.tick_at = Mono(0);
-        service.arm(now.mono);
-        service.report();
-        service.meter.flush();
-    }
-    obey(service, verdicts, now);
-}
-
-/// Another VM has rung: there is a slot for us, or news for all.
-pub(super) fn on_ring(service: &Handle, queue: u32, now: Now) {
-    let news = call::hear(queue);
-    look(service, news, Vec::new(), now);
-}
-
-/// An answer to a call of ours.
-pub(super) fn on_call_answer(service: &Handle, token: u32, now: Now) {
-    let mut verdicts = Vec::new();
-    let mut answered = service.borrow_mut();
-    answered.on_call_answer(token, now, &mut verdicts);
-    drop(answered);
-    look(service, true, verdicts, now);
-}
-
-/// Looks at the board, and at the plan and at who fails if there may be news. `verdicts`: what came of it so far.
-fn look(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, now: Now) {
-    {
-        let mut service = service.borrow_mut();
-        if news {
-            service.renew(now);
-            service.take_plan(now, &mut verdicts);
-            service.ask_planner(now);
-            service.probe(now);
-        }
-        service.engine.release(now, &mut verdicts);
-        service.arm(now.mono);
-        service.report();
-    }
-    obey(service, verdicts, now);
-}
-
-/// A stream has ended; whoever waits for what it leaves goes next.
-///
-/// Only forwarding may be done here: a local reply to *another* stream makes Envoy stop the current
-/// one too (its host stops whatever iteration is under way), which would leave the answer that has
-/// just come hanging. Refusals are left to the next tick, a millisecond away.
-pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
-    let mut verdicts = Vec::new();
-    {
-        let mut service = service.borrow_mut();
-        service.keep_lease(now);
-        service.engine.on_end(stream, end, now, &mut verdicts);
-        service.settle_elsewhere(&mut verdicts, now);
-    }
-    obey(service, verdicts, now);
-}
-
-/// More of an answer has come than its client has to have read; whoever waits for the slot goes next.
-pub(super) fn on_bulk(service: &Handle, stream: StreamId, now: Now) {
-    let mut verdicts = Vec::new();
-    {
-        let mut service = service.borrow_mut();
-        service.engine.on_bulk(stream, now, &mut verdicts);
-        service.settle_elsewhere(&mut verdicts, now);
-    }
-    obey(service, verdicts, now);
-    call::turn_to(stream);
-}
-
-/// Carries out verdicts on held streams. A stream that is not there any more has left.
-fn obey(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
-    for (stream, verdict) in verdicts {
-        if call::turn_to(stream) {
-            stream::carry_out_held(&verdict);
-        } else {
-            // Whoever is next goes at the next tick.
-            let mut next = Vec::new();
-            let mut service = service.borrow_mut();
-            service.engine.on_end(stream, End::Gone, now, &mut next);
-            service.owed.extend(next);
         }
     }
 }

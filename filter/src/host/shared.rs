@@ -1,38 +1,38 @@
-//! What the VMs of one Envoy share for one service, in Envoy's shared data: the board and the last
-//! plan; and how they ring each other, by Envoy's shared queues.
+//! Data of one service shared by the VMs of one Envoy, in Envoy's shared data: the slot table and the last
+//! plan; and notifications, by Envoy's shared queues.
 //!
-//! Envoy frees neither keys nor queues, so there are two keys a service, and one queue for each entry
-//! of the board: a VM started anew gets an entry that was left, and the queue that goes with it.
+//! Envoy frees neither keys nor queues. So there are two keys per service, and one queue per row of the
+//! slot table: a restarted VM gets an abandoned row, and its queue.
 
 use std::hash::{BuildHasher, Hasher};
 
-use crate::board::{Ring, Store};
 use crate::config::{Config, Role};
+use crate::coordination::{Notification, Store};
 use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;
 
-/// No version that Envoy ever gives: a swap against it succeeds only where there is nothing yet.
+/// A version that Envoy never assigns: a swap against it succeeds only if there is no value yet.
 const NOTHING_YET: u32 = u32::MAX;
 
-/// An incarnation that no other start of a VM has.
+/// Returns an incarnation that is unique to this start of a VM.
 pub(super) fn incarnation() -> u64 {
-    // The hasher's keys are the one source of chance a VM has without asking for more.
+    // The hasher's keys are the only randomness in a VM without a hostcall.
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// Where a service's board is; the number is the layout's.
-pub(super) fn board_key(service: &str, role: Role) -> String {
+/// Key of a service's slot table; the number is the version of the layout.
+pub(super) fn slot_table_key(service: &str, role: Role) -> String {
     format!("weir/{service}/{}/board4", role.label())
 }
 
-/// The board's place in shared data, and the queues.
+/// Slot table in shared data, and the queues.
 #[derive(Debug)]
 pub(super) struct Shared {
     vm_id: String,
     key: String,
     guess: Option<u32>,
-    /// The queues of other VMs, by entry.
+    /// Queues of other VMs, by row.
     queues: Vec<Option<u32>>,
 }
 
@@ -67,15 +67,15 @@ impl Store for Shared {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         self.guess = None;
         let (bytes, version) = call::shared(&self.key);
-        // A value without bytes comes as none at all, but with a version.
+        // An empty value comes as `None`, but with a version.
         *into = bytes.unwrap_or_default();
         version
     }
 
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
         let done = call::set_shared(&self.key, bytes, Some(version.unwrap_or(NOTHING_YET)));
-        // Envoy counts versions up over all keys, one for each write. Ours is the next unless somebody
-        // wrote in between, and then the next was another key's.
+        // Envoy increments one version over all keys, once per write. So the next version is ours, unless
+        // another key was written in between, which then has it.
         let next = version.and_then(|version| version.checked_add(1));
         self.guess = next.filter(|_| done);
         done
@@ -85,15 +85,15 @@ impl Store for Shared {
         self.guess.take()
     }
 
-    fn own(&mut self, entry: usize) {
-        // Also from a stream's callback the queue is its root's.
-        call::own_queue(&self.queue_name(entry));
+    fn claim_row(&mut self, entry: usize) {
+        // In a stream's callback too, the queue belongs to its root.
+        call::register_queue(&self.queue_name(entry));
     }
 
-    fn ring(&mut self, entry: usize, why: Ring) {
-        // A queue is gone with the last VM that shared data with it; its name is found anew.
+    fn notify(&mut self, entry: usize, why: Notification) {
+        // A queue disappears with the last VM that shared its data; it is looked up again by name.
         if let Some(queue) = self.queue(entry)
-            && !call::ring(queue, why)
+            && !call::notify(queue, why)
             && let Some(known) = self.queues.get_mut(entry)
         {
             *known = None;
@@ -101,7 +101,7 @@ impl Store for Shared {
     }
 }
 
-/// The planner's last word, where all VMs of the service find it; the number is the layout's.
+/// Last answer of the planner, for all VMs of the service; the number is the version of the layout.
 pub(super) struct Plans {
     key: String,
     service: String,
@@ -111,14 +111,14 @@ pub(super) struct Plans {
 impl Plans {
     pub(super) fn new(config: &Config) -> Plans {
         Plans {
-            // A gate's part of the slots is not what a router of the same service goes by.
+            // Gates and routers of the same service have different plans.
             key: format!("weir/{}/{}/plan2", config.service, config.role.label()),
             service: config.service.clone(),
             version: None,
         }
     }
 
-    /// The bytes of the word put there last, if it is another than last time: see [`SharedPlan::read`].
+    /// Returns the bytes of the last answer if it is new: see [`SharedPlan::read`].
     pub(super) fn news(&mut self) -> Option<Vec<u8>> {
         let (bytes, version) = call::shared(&self.key);
         if version == self.version {
@@ -128,13 +128,13 @@ impl Plans {
         bytes
     }
 
-    /// Shares a word with all VMs, unless what is there is as new; whether it is there now.
-    pub(super) fn put(&self, word: SharedPlan<'_>) -> bool {
-        word.put(&mut Place(&self.key), &self.service)
+    /// Shares an answer with all VMs, unless theirs is as new; returns whether it is there now.
+    pub(super) fn put(&self, update: SharedPlan<'_>) -> bool {
+        update.put(&mut Place(&self.key), &self.service)
     }
 }
 
-/// A key of shared data.
+/// Key of shared data.
 struct Place<'a>(&'a str);
 
 impl SharedBytes for Place<'_> {

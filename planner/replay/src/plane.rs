@@ -10,8 +10,8 @@ mod worker;
 use serde_json::{Value, json};
 use weir_api::plan::{FORMAT, HOUR_MS};
 use weir_api::{Cores, Plan, VariantPlan};
-use weir_filter::board::{Memory, Scope};
 use weir_filter::config::Config;
+use weir_filter::coordination::{Memory, Scope};
 
 pub(super) use fifo::Fifo;
 pub(super) use tally::Tally;

@@ -1,14 +1,8 @@
-//! What went wrong with a variant's cores, in words for people, and in one word for conditions.
+//! Failures to read or change a variant's cores: a sentence for people, and one word for conditions.
 
 use std::time::Duration;
 
-use weir_api::Cores;
-
-use crate::backends::kubernetes::actuate::Unmet;
-use crate::backends::kubernetes::pod::NotResizable;
-use crate::backends::kubernetes::refused::Refused;
-
-/// Why cores could not be read or changed.
+/// Reasons why cores could not be read or changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ActuateError {
@@ -27,174 +21,99 @@ pub enum ActuateError {
     #[error("this planner does not lead any more")]
     NotLeading,
     #[error("its pods are not known yet: {0}")]
-    Unseen(String),
-    #[error("there is no {0}")]
-    NoWorkload(String),
-    #[error(
-        "{workload} has several containers in its template ({there}): name the model server's in workload.container"
-    )]
-    Unnamed { workload: String, there: String },
-    #[error(
-        "{workload} is left alone, as something else changes it: {who}; end that, or plan in mode advisory"
-    )]
-    AnotherWriter { workload: String, who: String },
-    #[error("pod {pod}: {why}")]
-    NotResizable { pod: String, why: NotResizable },
-    #[error("pod {pod}: {why}")]
-    Unmet {
-        pod: String,
-        why: Unmet,
-        partly: bool,
-    },
-    #[error("{workload} is not scaled: {why}")]
-    Unscaled {
-        workload: String,
-        why: Refused,
-        partly: bool,
-    },
-    #[error(
-        "{replicas} more replicas, each with the {template} cores that its template asks for, would be too many cores now"
-    )]
-    Unaffordable {
-        replicas: u32,
-        template: Cores,
-        partly: bool,
-    },
-    #[error(
-        "{workload} gets no more replicas: its template gives its container {container} no CPU request, so nobody knows what they would cost"
-    )]
-    Unpriced {
-        workload: String,
-        container: String,
-        partly: bool,
-    },
-    #[error(
-        "{workload} keeps replicas that are to go: PodDisruptionBudget {budget} does not let so many go now; they go as it allows"
-    )]
-    Protected {
-        workload: String,
-        budget: String,
-        partly: bool,
-    },
-    #[error("pod {pod} is to be replaced, and stays: {why}")]
-    Unreplaced { pod: String, why: Refused },
-    #[error("pod {pod} has its cores, and its server could not be told: {why}")]
-    Untuned { pod: String, why: String },
-    #[error("{0}; some of it had been asked for by then")]
-    Midway(Box<ActuateError>),
+    NotObserved(String),
+    #[error(transparent)]
+    Backend(BackendError),
 }
 
-impl ActuateError {
-    /// In one word.
-    pub fn reason(&self) -> Reason {
-        match self {
-            ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
-                Reason::Unknown
-            }
-            ActuateError::Unseen(_) | ActuateError::NotLeading => Reason::Unknown,
-            ActuateError::Status(..) | ActuateError::Untuned { .. } => Reason::Refused,
-            ActuateError::NoAddress
-            | ActuateError::Advisory
-            | ActuateError::Unnamed { .. }
-            | ActuateError::NotResizable { .. }
-            | ActuateError::Unpriced { .. } => Reason::NotResizable,
-            ActuateError::AnotherWriter { .. } => Reason::AnotherWriter,
-            ActuateError::NoWorkload(_) => Reason::NoWorkload,
-            ActuateError::Unaffordable { .. } => Reason::Waiting,
-            ActuateError::Protected { .. } => Reason::Protected,
-            ActuateError::Unmet { why, .. } => match why {
-                Unmet::Refused(why) => of_refusal(why),
-                Unmet::NotPatchable(_) => Reason::NotResizable,
-                Unmet::Deferred(_) => Reason::Deferred,
-                Unmet::Infeasible(_) => Reason::Infeasible,
-                Unmet::Failed(_) => Reason::Refused,
-                Unmet::Left | Unmet::NoRoom | Unmet::Late(_) => Reason::Waiting,
-            },
-            ActuateError::Unscaled { why, .. } | ActuateError::Unreplaced { why, .. } => {
-                of_refusal(why)
-            }
-            ActuateError::Midway(why) => why.reason(),
-        }
-    }
+/// Failure that only one kind of backend knows, in neutral terms.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BackendError {
+    /// Reason in one word.
+    pub reason: Reason,
+    /// Reason in a sentence.
+    pub message: String,
+    /// Whether the change may have taken effect all the same.
+    pub indeterminate: bool,
+}
 
-    /// Whether the change may be in force all the same.
-    pub fn leaves_doubt(&self) -> bool {
+/// Reason, in a sentence, why a backend does not replace the blocked part of a variant now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotReplaced(pub String);
+
+impl ActuateError {
+    /// Returns the reason in one word.
+    pub fn reason(&self) -> Reason {
         match self {
             ActuateError::Timeout(_)
             | ActuateError::Unreachable(_)
             | ActuateError::Answer(_)
-            | ActuateError::Untuned { .. }
-            | ActuateError::Midway(_) => true,
-            ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
-            ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
-            ActuateError::Unreplaced { why, .. } => why.leaves_doubt(),
-            ActuateError::Unaffordable { partly, .. }
-            | ActuateError::Unpriced { partly, .. }
-            | ActuateError::Protected { partly, .. } => *partly,
+            | ActuateError::NotObserved(_)
+            | ActuateError::NotLeading => Reason::Unknown,
+            ActuateError::Status(..) => Reason::Refused,
+            ActuateError::NoAddress | ActuateError::Advisory => Reason::NotResizable,
+            ActuateError::Backend(error) => error.reason,
+        }
+    }
+
+    /// Whether the change may have taken effect all the same.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
+                true
+            }
+            ActuateError::Backend(error) => error.indeterminate,
             ActuateError::Status(..)
             | ActuateError::NoAddress
             | ActuateError::Advisory
             | ActuateError::NotLeading
-            | ActuateError::Unseen(_)
-            | ActuateError::NoWorkload(_)
-            | ActuateError::AnotherWriter { .. }
-            | ActuateError::Unnamed { .. }
-            | ActuateError::NotResizable { .. } => false,
+            | ActuateError::NotObserved(_) => false,
         }
     }
 }
 
-fn of_refusal(why: &Refused) -> Reason {
-    match why {
-        Refused::Infeasible { .. } => Reason::Infeasible,
-        Refused::Forbidden { .. } => Reason::Forbidden,
-        Refused::Gone | Refused::Conflict | Refused::Throttled { .. } => Reason::Waiting,
-        Refused::Invalid { .. } => Reason::Refused,
-        Refused::Protected { .. } => Reason::Protected,
-        Refused::NotLeading | Refused::Unreachable { .. } => Reason::Unknown,
-    }
-}
-
-/// Why a variant does not have what was asked.
+/// Blocker of a variant: the reason why its actual capacity is not its target.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Obstacle {
-    /// In one word.
+    /// Reason in one word.
     pub reason: Reason,
-    /// In a sentence.
+    /// Reason in a sentence.
     pub why: String,
 }
 
-/// A closed list, for conditions and metrics; what most wants a person comes first.
+/// Closed list of reasons, for conditions and metrics; the most urgent for an operator comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub enum Reason {
-    /// Something else changes what is planned for here.
+    /// Another controller changes the workload.
     AnotherWriter,
-    /// The rights are missing.
+    /// The planner lacks permissions.
     Forbidden,
-    /// There is no such workload.
+    /// The workload does not exist.
     NoWorkload,
-    /// Its pods cannot be resized as they are.
+    /// The pods cannot be resized as they are.
     NotResizable,
-    /// Its nodes can never hold it.
+    /// The nodes can never hold the target.
     Infeasible,
     /// No node has room for a replica.
     Unschedulable,
-    /// Its node has no room now.
+    /// The node has no room now.
     Deferred,
-    /// It was asked for and refused.
+    /// The change was sent and refused.
     Refused,
-    /// A disruption budget does not let it go.
+    /// A disruption budget does not let replicas go.
     Protected,
-    /// A pod is being replaced, because its node has no room for it.
+    /// A pod is being replaced because its node has no room for the target.
     Replacing,
-    /// It has not had its turn, or its time.
+    /// The change waits for the rate limit, for a timer, or for room in the budget.
     Waiting,
-    /// Nothing is known for certain.
+    /// The actual capacity is not known.
     Unknown,
 }
 
 impl Obstacle {
-    /// What that error comes to.
+    /// Returns the blocker that an error describes.
     pub fn of(error: &ActuateError) -> Obstacle {
         Obstacle {
             reason: error.reason(),
@@ -202,7 +121,7 @@ impl Obstacle {
         }
     }
 
-    /// A variant that cannot take over from others.
+    /// Blocker of a variant that cannot take over load from others.
     pub fn stuck() -> Obstacle {
         Obstacle {
             reason: Reason::Waiting,
@@ -214,7 +133,7 @@ impl Obstacle {
 }
 
 impl Reason {
-    /// The name in conditions and metrics.
+    /// Name in conditions and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Reason::AnotherWriter => "AnotherWriter",

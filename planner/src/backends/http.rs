@@ -1,14 +1,14 @@
-//! Reads and changes cores over HTTP, backend by backend: `GET` and `PUT {"cores": 4.0}` at the
-//! variant's `resize` address, answered with `{"cores": 4.0, …}`, what is then in force. Bounded in
-//! time and size; a change counts once it is confirmed. One without an answer may come to be in force later: both
-//! are counted with until the backend says so, or has answered another, for a minute at most.
+//! Reads and changes cores over HTTP, one endpoint per variant: `GET` and `PUT {"cores": 4.0}` at the variant's
+//! `resize` address, answered with the actual state, `{"cores": 4.0, …}`. Time and size of an answer are limited. A
+//! change counts once it is confirmed. A change without an answer may still take effect: old and new state are both
+//! counted until the backend reports the new one or answers another change, for one minute at most.
 //!
-//! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
-//! are the cores of all together, dealt out evenly, and how many there are. Where others are to start beside those that
-//! serve, with other cores, `"each": 3.0` says what these are to have until then.
+//! The replicas of a variant share one address: in `{"cores": 4.0, "parallelism": 2}` the cores are the total of all
+//! replicas, distributed evenly, and `parallelism` is their number. If new replicas start beside serving ones with
+//! other cores, `"each": 3.0` gives the cores of the serving ones until then.
 //!
-//! Servers that are told their batch (`tell_batch`) are told it there, `PUT {"batch": 4}`, and with every change of their
-//! cores; each answer says which they have. One that says none has to be told again.
+//! Servers with a variable batch size (`tell_batch`) are told it at the same address, `PUT {"batch": 4}`, and with
+//! every change of their cores. Each answer reports the batch size in use; a server that reports none is told again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -19,51 +19,50 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use weir_api::Cores;
 
-use super::{Actuate, ActuateError, Doubts};
-use crate::backends::kubernetes::replace::Kept;
+use super::{Actuate, ActuateError, NotReplaced, PendingWrites};
 use crate::capacity::{Allocation, InForce, Resize};
 
-/// Largest answer of a backend.
+/// Maximum size of a backend's answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// From a change without an answer until it is not expected any more.
-const DOUBT_MAX: Duration = Duration::from_secs(60);
+/// Time after which a pending write is no longer expected to take effect.
+const PENDING_WRITE_TTL: Duration = Duration::from_secs(60);
 
-/// Changes the cores of real backends.
+/// Backends that are changed over HTTP.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub struct HttpBackends {
     http: reqwest::Client,
     backends: Vec<Backend>,
     timeout: Duration,
-    doubts: Arc<Mutex<ByVariant>>,
+    pending_writes: Arc<Mutex<PendingByVariant>>,
     batches: Arc<Mutex<Batches>>,
 }
 
-/// Batches by variant.
+/// Batch sizes by variant.
 type Batches = BTreeMap<usize, Batch>;
 
-/// Greatest batch that servers are to make, and the one that they said last.
+/// Maximum batch size that servers are to use, and the one that they reported last.
 #[derive(Debug, Clone, Copy, Default)]
 struct Batch {
     wanted: Option<NonZeroU32>,
     told: Option<NonZeroU32>,
 }
 
-type ByVariant = BTreeMap<usize, Doubts<Instant>>;
+type PendingByVariant = BTreeMap<usize, PendingWrites<Instant>>;
 
-/// Where a variant's cores are read and changed.
+/// Address where a variant's cores are read and changed, and what it accepts.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    /// `None` where they cannot be.
+    /// Address; `None` if the variant's cores cannot be changed.
     pub address: Option<reqwest::Url>,
     /// Whether it may have several replicas.
     pub replicated: bool,
-    /// Whether its servers are told their batch.
+    /// Whether its servers are told their batch size.
     pub tell_batch: bool,
 }
 
-/// Reads the cores of real backends and cannot change them.
+/// Backends whose cores are read and never changed (mode advisory).
 #[derive(Debug, Clone)]
-pub struct Advisory(Local);
+pub struct Advisory(HttpBackends);
 
 #[derive(Debug, Deserialize)]
 struct Resources {
@@ -74,7 +73,7 @@ struct Resources {
     batch: Option<NonZeroU32>,
 }
 
-/// Change that is asked for; a field that is left out stays as it is.
+/// Change sent to a backend; an omitted field stays as it is.
 #[derive(Debug, Default, Serialize)]
 struct Change {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,33 +86,35 @@ struct Change {
     each: Option<Cores>,
 }
 
-impl Local {
-    /// One backend for each variant, in their order.
-    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> Local {
-        Local {
+impl HttpBackends {
+    /// Creates the port to these backends, one per variant, in the variants' order.
+    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> HttpBackends {
+        HttpBackends {
             http,
             backends,
             timeout,
-            doubts: Arc::default(),
+            pending_writes: Arc::default(),
             batches: Arc::default(),
         }
     }
 
-    /// The same without the means to act.
+    /// Returns a port to the same backends that cannot change them.
     pub fn advisory(self) -> Advisory {
         Advisory(self)
     }
 
-    fn doubts(&self) -> MutexGuard<'_, ByVariant> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending_writes(&self) -> MutexGuard<'_, PendingByVariant> {
+        self.pending_writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn batches(&self) -> MutexGuard<'_, Batches> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads from an answer what is in force; its batch is remembered.
-    fn heard(&self, variant: usize, said: &Resources) -> InForce {
+    /// Reads the actual capacity from an answer and remembers the batch size in it.
+    fn record_answer(&self, variant: usize, said: &Resources) -> InForce {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
             self.batches().entry(variant).or_default().told = said.batch;
@@ -125,17 +126,17 @@ impl Local {
         self.batches().get(&variant).copied().unwrap_or_default()
     }
 
-    /// With what it may come to have besides.
-    fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
-        let mut doubts = self.doubts();
-        match doubts.get_mut(&variant) {
-            Some(doubts) => doubts.with(there, Instant::now()),
+    /// Adds the pending writes of a variant to its reported capacity.
+    fn with_pending_writes(&self, variant: usize, there: InForce) -> InForce {
+        let mut pending_writes = self.pending_writes();
+        match pending_writes.get_mut(&variant) {
+            Some(pending_writes) => pending_writes.with(there, Instant::now()),
             None => there,
         }
     }
 
-    /// Begins to ask the variant's backend, or to have it change; `None` where it has no address.
-    fn ask(&self, variant: usize, change: Option<Change>) -> Option<Asked> {
+    /// Starts a read of the variant's backend, or a change; `None` if it has no address.
+    fn start_request(&self, variant: usize, change: Option<Change>) -> Option<PendingAnswer> {
         let address = self.backends.get(variant)?.address.clone()?;
         let request = match change {
             None => self.http.get(address),
@@ -148,20 +149,20 @@ impl Local {
         }))
     }
 
-    fn ask_to_resize(&self, change: &Resize) -> Option<Asked> {
+    fn start_resize(&self, change: &Resize) -> Option<PendingAnswer> {
         let backend = self.backends.get(change.variant)?;
         let replicas = NonZeroU32::new(change.goal.replicas);
         let change_of = Change {
             cores: Some(change.cores()),
             parallelism: replicas.filter(|_| backend.replicated),
             batch: self.batch(change.variant).wanted,
-            each: each_of(change).filter(|_| backend.replicated),
+            each: serving_cores(change).filter(|_| backend.replicated),
         };
-        self.ask(change.variant, Some(change_of))
+        self.start_request(change.variant, Some(change_of))
     }
 
-    /// Begins to tell it, unless it knows.
-    fn ask_to_batch(&self, variant: usize, wanted: Option<u32>) -> Option<Asked> {
+    /// Starts to tell the servers their batch size, unless they already have it.
+    fn start_batch_change(&self, variant: usize, wanted: Option<u32>) -> Option<PendingAnswer> {
         let wanted = wanted.and_then(NonZeroU32::new)?;
         let tells = self.backends.get(variant)?.tell_batch;
         let told = {
@@ -174,21 +175,21 @@ impl Local {
             batch: Some(wanted),
             ..Change::default()
         };
-        (tells && told != Some(wanted)).then(|| self.ask(variant, Some(change)))?
+        (tells && told != Some(wanted)).then(|| self.start_request(variant, Some(change)))?
     }
 }
 
-/// Cores of those that serve, where others are to start with other cores.
-fn each_of(change: &Resize) -> Option<Cores> {
+/// Cores of each serving replica, if new replicas are to start with other cores.
+fn serving_cores(change: &Resize) -> Option<Cores> {
     let Resize { goal, ready, .. } = change;
     let staying = goal.ready(*ready).replicas();
     let starts = staying > 0 && goal.replicas > staying && goal.each != goal.start;
     starts.then_some(goal.each)
 }
 
-type Asked = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
+type PendingAnswer = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
 
-async fn answered(asked: Asked) -> Result<Resources, ActuateError> {
+async fn await_answer(asked: PendingAnswer) -> Result<Resources, ActuateError> {
     asked.await.unwrap_or_else(|error| Err(broken(&error)))
 }
 
@@ -204,17 +205,19 @@ impl Resources {
     }
 }
 
-impl Actuate for Local {
+impl Actuate for HttpBackends {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
         let all = 0..self.backends.len();
-        let asked: Vec<Option<Asked>> = all.map(|variant| self.ask(variant, None)).collect();
+        let asked: Vec<Option<PendingAnswer>> = all
+            .map(|variant| self.start_request(variant, None))
+            .collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (variant, asked) in asked.into_iter().enumerate() {
             answers.push(match asked {
                 Some(asked) => {
-                    let said = answered(asked).await;
-                    let there = said.map(|said| self.heard(variant, &said));
-                    Some(there.map(|there| self.with_doubt(variant, there)))
+                    let said = await_answer(asked).await;
+                    let there = said.map(|said| self.record_answer(variant, &said));
+                    Some(there.map(|there| self.with_pending_writes(variant, there)))
                 }
                 None => None,
             });
@@ -223,36 +226,45 @@ impl Actuate for Local {
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
-        let asked = changes.iter().map(|change| self.ask_to_resize(change));
-        let asked: Vec<Option<Asked>> = asked.collect();
+        let asked = changes.iter().map(|change| self.start_resize(change));
+        let asked: Vec<Option<PendingAnswer>> = asked.collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (change, asked) in changes.iter().zip(asked) {
             let answer = match asked {
-                Some(asked) => answered(asked).await,
+                Some(asked) => await_answer(asked).await,
                 None => Err(ActuateError::NoAddress),
             };
             match &answer {
-                Ok(_) => self.doubts().entry(change.variant).or_default().clear(),
+                Ok(_) => self
+                    .pending_writes()
+                    .entry(change.variant)
+                    .or_default()
+                    .clear(),
                 Err(error) if error.leaves_doubt() => {
-                    let until = Instant::now() + DOUBT_MAX;
-                    let mut doubts = self.doubts();
-                    doubts.entry(change.variant).or_default().add(change, until);
+                    let until = Instant::now() + PENDING_WRITE_TTL;
+                    let mut pending_writes = self.pending_writes();
+                    pending_writes
+                        .entry(change.variant)
+                        .or_default()
+                        .record(change, until);
                 }
                 Err(_) => {}
             }
-            answers.push(answer.map(|said| self.heard(change.variant, &said)));
+            answers.push(answer.map(|said| self.record_answer(change.variant, &said)));
         }
         answers
     }
 
     async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
         let each = batches.iter().enumerate();
-        let asked = each.map(|(variant, wanted)| self.ask_to_batch(variant, *wanted));
-        let asked: Vec<Option<Asked>> = asked.collect();
+        let asked = each.map(|(variant, wanted)| self.start_batch_change(variant, *wanted));
+        let asked: Vec<Option<PendingAnswer>> = asked.collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (variant, asked) in asked.into_iter().enumerate() {
             let failed = match asked {
-                Some(asked) => answered(asked).await.map(|said| self.heard(variant, &said)),
+                Some(asked) => await_answer(asked)
+                    .await
+                    .map(|said| self.record_answer(variant, &said)),
                 None => Ok(InForce::default()),
             };
             let told = self.batch(variant).told;
@@ -264,7 +276,7 @@ impl Actuate for Local {
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
         None
     }
 
@@ -285,7 +297,7 @@ impl Actuate for Advisory {
             .collect()
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
         None
     }
 

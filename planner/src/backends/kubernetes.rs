@@ -1,27 +1,29 @@
-//! Pods as backends: a variant is the container of a Deployment's or StatefulSet's pods, its cores are what
-//! their kubelets have actuated, and it is changed by resizing them in place and by scaling.
+//! Pods as backends: a variant is a container of a Deployment's or StatefulSet's pods. Its cores are those that the
+//! kubelets have actuated; it is changed by in-place resize and by scaling.
 //!
-//! [`pod`], [`patch`], [`refused`], [`pace`], [`deal`] and [`replace`] take values and return values; [`workload`] watches
-//! and [`actuate`] acts. Memory, classes, nodes and everything else about a pod stay as somebody else wants
-//! them, and no pod is ever ended by anything but its workload's number of replicas, and by an eviction where the
-//! service says `fallback: replace`.
+//! [`pod`], [`patch`], [`api_failure`], [`rate_limit`], [`distribute`] and [`replace`] take values and return values;
+//! [`workload`] watches and [`actuate`] acts. Memory, QoS classes, nodes and everything else about a pod stay
+//! unchanged. A pod ends only by its workload's number of replicas, or by an eviction if the service says
+//! `fallback: replace`.
 
 pub mod pod;
 
 pub mod patch;
 
-pub mod refused;
+pub mod api_failure;
 
-pub mod pace;
+pub mod rate_limit;
 
-pub mod deal;
 mod disruption;
+pub mod distribute;
 pub mod replace;
 
 pub mod workload;
 
 pub mod namespace;
 
-mod retune;
+mod reconfigure;
 
 pub mod actuate;
+
+mod error;

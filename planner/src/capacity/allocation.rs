@@ -1,10 +1,10 @@
-//! How much of a variant runs, and how much is to: replicas, and the cores that each of them has.
+//! Actual and target capacity of a variant: replicas, and the cores of each.
 
 use std::fmt;
 
 use weir_api::Cores;
 
-/// Replicas and the cores of each; nothing is no replica.
+/// Replicas and the cores of each; without replicas or cores it is [`Allocation::NONE`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Allocation {
     replicas: u32,
@@ -18,7 +18,7 @@ impl Allocation {
         each: Cores::ZERO,
     };
 
-    /// So many replicas with so many cores each; a replica without cores is none.
+    /// Creates an allocation; replicas without cores are none.
     pub fn new(replicas: u32, each: Cores) -> Allocation {
         if replicas == 0 || each == Cores::ZERO {
             return Allocation::NONE;
@@ -36,23 +36,23 @@ impl Allocation {
         cores.iter().copied().map(Allocation::one).collect()
     }
 
-    /// How many replicas.
+    /// Number of replicas.
     pub fn replicas(self) -> u32 {
         self.replicas
     }
 
-    /// The cores that each has.
+    /// Cores of each replica.
     pub fn each(self) -> Cores {
         self.each
     }
 
-    /// The cores of all together.
+    /// Cores of all replicas together.
     pub fn cores(self) -> Cores {
         times(self.each, self.replicas)
     }
 }
 
-/// `3`, or `2 × 3` where there is more than one replica.
+/// Formats as `3`, or `2 × 3` for several replicas.
 impl fmt::Display for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.replicas {
@@ -62,21 +62,21 @@ impl fmt::Display for Allocation {
     }
 }
 
-/// What runs of one variant, as far as it is known.
+/// Actual capacity of one variant, as far as it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct InForce {
-    /// What a plan may count on: replicas that serve, and the cores that each of them has at least.
+    /// Capacity that a plan may count on: serving replicas, and the minimum cores of each.
     pub ready: Allocation,
-    /// Replicas that have been started and do not serve yet.
+    /// Replicas that have started and do not serve yet.
     pub starting: Allocation,
-    /// What the budget has to bear.
+    /// Cores reserved in the budget, pending changes included.
     pub at_most: Cores,
-    /// Replicas that there may be, those that end included: what each holds, so many hold.
+    /// Replicas reserved, ending ones and pending changes included; each occupies its resources.
     pub replicas_at_most: u32,
 }
 
 impl InForce {
-    /// This, and nothing else.
+    /// Capacity that is exactly `ready`.
     pub fn certain(ready: Allocation) -> InForce {
         InForce {
             ready,
@@ -86,7 +86,7 @@ impl InForce {
         }
     }
 
-    /// This or, after a change of which nothing is known, `goal`.
+    /// Capacity that is either this or the result of an unconfirmed change to `goal`.
     #[must_use]
     pub fn or(self, goal: Goal) -> InForce {
         let (ready, changed) = (self.ready, goal.ready(self.ready));
@@ -101,12 +101,12 @@ impl InForce {
         }
     }
 
-    /// Replicas, those that start included.
+    /// Number of replicas, starting ones included.
     pub fn replicas(self) -> u32 {
         self.ready.replicas.saturating_add(self.starting.replicas)
     }
 
-    /// To go on like this.
+    /// Target that keeps this capacity.
     pub fn goal(self) -> Goal {
         let (ready, starting) = (self.ready.each, self.starting.each);
         Goal {
@@ -125,19 +125,19 @@ impl InForce {
     }
 }
 
-/// What one variant is to have.
+/// Target capacity of one variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Goal {
-    /// Replicas, those that are still to start included.
+    /// Number of replicas, including those still to start.
     pub replicas: u32,
-    /// Cores of each that serves.
+    /// Cores of each serving replica.
     pub each: Cores,
-    /// Cores with which another one starts.
+    /// Cores of each new replica while it starts.
     pub start: Cores,
 }
 
 impl Goal {
-    /// Just that.
+    /// Target of exactly this allocation.
     pub fn of(allocation: Allocation) -> Goal {
         Goal {
             replicas: allocation.replicas,
@@ -146,23 +146,23 @@ impl Goal {
         }
     }
 
-    /// One replica, or none where it has no core.
+    /// One replica, or none if it has no cores.
     pub fn one(cores: Cores) -> Goal {
         Goal::of(Allocation::one(cores))
     }
 
-    /// What stays of `ready`, with the cores it is to have.
+    /// Replicas of `ready` that stay, with their target cores.
     pub fn ready(self, ready: Allocation) -> Allocation {
         Allocation::new(ready.replicas.min(self.replicas), self.each)
     }
 
-    /// All cores, where `ready` serves before.
+    /// Cores of all replicas, starting from `ready`.
     pub fn cores(self, ready: Allocation) -> Cores {
         let staying = self.ready(ready);
         staying.cores() + times(self.start, self.replicas - staying.replicas)
     }
 
-    /// As much of it as `most` cores bear beside what is ready, which keeps what it has.
+    /// Largest part of the target that `most` cores cover beside `ready`, which keeps its cores.
     #[must_use]
     pub fn within(self, most: Cores, ready: Allocation) -> Goal {
         if self.replicas == 1 && ready.replicas == 0 {
@@ -184,7 +184,7 @@ impl Goal {
         }
     }
 
-    /// The same with no more replicas than so many.
+    /// The same target with at most `replicas` replicas.
     #[must_use]
     pub fn at_most(self, replicas: u32) -> Goal {
         match self.replicas.min(replicas) {
@@ -193,7 +193,7 @@ impl Goal {
         }
     }
 
-    /// The least with which something of it runs.
+    /// Minimum cores with which the variant serves at all.
     pub fn first(self) -> Cores {
         match self.replicas {
             0 => Cores::ZERO,
@@ -203,7 +203,7 @@ impl Goal {
     }
 }
 
-/// Without the fraction of a core.
+/// Rounds down to whole cores.
 fn whole(cores: Cores) -> Cores {
     Cores::whole(cores.millis() / 1000)
 }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_replica() {
+    fn allocation_without_cores_is_no_replica() {
         assert_eq!(allocation(3, 0), Allocation::NONE);
         assert_eq!(allocation(0, 3), Allocation::NONE);
         assert_eq!(Goal::one(Cores::ZERO).cores(Allocation::NONE), Cores::ZERO);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_costs_what_stays_and_what_starts() {
+    fn target_costs_staying_and_starting_replicas() {
         for (goal, ready, cores) in [
             (goal(4, 8, 1), allocation(1, 2), 8 + 3),
             (goal(4, 8, 1), allocation(0, 0), 4),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn within_so_many_cores_replicas_start_before_the_others_grow() {
+    fn replicas_start_before_others_grow_within_limit() {
         for (wanted, ready, most, expected) in [
             (goal(1, 6, 6), allocation(0, 0), 4, goal(1, 4, 4)),
             (goal(1, 6, 6), allocation(1, 2), 4, goal(1, 4, 6)),
@@ -259,7 +259,7 @@ mod tests {
             (goal(4, 8, 1), allocation(1, 2), 4, goal(3, 2, 1)),
             (goal(3, 2, 2), allocation(0, 0), 5, goal(2, 2, 2)),
             (goal(2, 4, 4), allocation(2, 1), 5, goal(2, 2, 4)),
-            // What is there already stays, whatever may be.
+            // Serving replicas stay, whatever the limit.
             (goal(2, 1, 1), allocation(3, 2), 1, goal(3, 2, 1)),
         ] {
             let got = wanted.within(Cores::whole(most), ready);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_change_counts_as_what_is_worse() {
+    fn unconfirmed_change_counts_with_worse_outcome() {
         let in_force = InForce::certain(allocation(2, 2));
         let grown = in_force.or(goal(3, 4, 4));
         assert_eq!(
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn going_on_keeps_what_starts() {
+    fn target_of_current_capacity_keeps_starting_replicas() {
         let mut in_force = InForce::certain(allocation(2, 3));
         assert_eq!(in_force.goal(), goal(2, 3, 3));
         in_force.starting = allocation(2, 1);

@@ -1,28 +1,28 @@
-//! What replicas hold besides their cores, as long as they are there, and how much of it there may be at any
-//! moment: memory, GPUs. Cores change from moment to moment; this does not, so it bounds replicas. Pure.
+//! Resources of replicas besides cores, such as memory and GPUs, and their limits. Cores change at any time; these
+//! are occupied as long as a replica exists, so they limit the number of replicas. Pure.
 
 use std::fmt;
 
-/// Most kinds of it that a service is bounded in.
+/// Maximum number of limited resources of a service.
 pub const BOUNDS_MAX: usize = 4;
 
-/// One kind of it, by its name in Kubernetes.
+/// Limit of one resource, by its name in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
-    /// Such as `memory` or `nvidia.com/gpu`.
+    /// Name, such as `memory` or `nvidia.com/gpu`.
     pub name: String,
-    /// So much of it all replicas may hold together, in bytes or pieces.
+    /// Maximum that all replicas may occupy together, in bytes or pieces.
     pub most: u64,
-    /// So much of it one replica holds, by variant in the variants' order.
+    /// Amount that each replica occupies, in the variants' order.
     pub each: Vec<u64>,
 }
 
-/// All kinds in which a service is bounded; none where its budget is cores alone.
+/// Limited resources of a service; empty if its budget is cores alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bounds(pub Vec<Bound>);
 
 impl Bound {
-    /// What so many replicas of each variant hold.
+    /// Returns the amount that these replicas occupy.
     pub fn held(&self, replicas: &[u32]) -> u64 {
         let each = self.each.iter().zip(replicas);
         each.fold(0, |held: u64, (each, replicas)| {
@@ -30,12 +30,12 @@ impl Bound {
         })
     }
 
-    /// What so many replicas hold beyond what there may be.
+    /// Returns the amount by which these replicas exceed the limit.
     pub fn excess(&self, replicas: &[u32]) -> u64 {
         self.held(replicas).saturating_sub(self.most)
     }
 
-    /// So many replicas of a variant it bears beside those of the others.
+    /// Returns how many replicas of a variant fit beside those of the others.
     fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
         let each = self.each.get(variant).copied().unwrap_or(0);
         let own = replicas.get(variant).copied().unwrap_or(0);
@@ -49,30 +49,30 @@ impl Bound {
 }
 
 impl Bounds {
-    /// Whether there is none.
+    /// Whether no resource is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether so many replicas of each variant are borne.
+    /// Whether these replicas fit within all limits.
     pub fn bear(&self, replicas: &[u32]) -> bool {
         self.0.iter().all(|bound| bound.excess(replicas) == 0)
     }
 
-    /// So many replicas of a variant are borne beside those of the others.
+    /// Returns how many replicas of a variant fit beside those of the others.
     pub fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
         let each = self.0.iter().map(|bound| bound.room(variant, replicas));
         each.min().unwrap_or(u32::MAX)
     }
 
-    /// Whether anything bounds a variant's replicas.
+    /// Whether any resource limits a variant's replicas.
     pub fn bound(&self, variant: usize) -> bool {
         let holds = |bound: &Bound| bound.each.get(variant).is_some_and(|each| *each > 0);
         self.0.iter().any(holds)
     }
 }
 
-/// An amount as Kubernetes writes it: `64Gi`, `4`.
+/// Amount in Kubernetes notation: `64Gi`, `4`.
 #[derive(Debug, Clone, Copy)]
 pub struct Amount(pub u64);
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_what_others_leave() {
+    fn room_is_what_other_variants_leave() {
         let bound = |most, each: &[u64]| Bound {
             name: String::new(),
             most,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_counted_is_too_much() {
+    fn overflowing_amount_exceeds_limit() {
         let bounds = Bounds(vec![Bound {
             name: "memory".to_owned(),
             most: 1 << 60,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_written_as_kubernetes_writes_them() {
+    fn amounts_are_formatted_in_kubernetes_notation() {
         for (amount, text) in [
             (0, "0"),
             (4, "4"),

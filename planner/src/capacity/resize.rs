@@ -1,30 +1,30 @@
-//! A change of one variant's cores.
+//! Change of one variant's capacity.
 
 use weir_api::Cores;
 
 use super::{Allocation, Goal};
 
-/// A change of one variant's cores.
+/// Change of one variant's capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
     /// Index of the variant.
     pub variant: usize,
-    /// What it is to have.
+    /// Target capacity.
     pub goal: Goal,
-    /// What of it serves now.
+    /// Replicas serving now, and their cores.
     pub ready: Allocation,
-    /// Whether no more replicas may be there at any moment than it is to have, because of what each holds
+    /// Whether the number of replicas may at no moment exceed the target's, because their resources are limited
     /// ([`super::Bounds`]).
     pub bound: bool,
 }
 
 impl Resize {
-    /// All cores it is to have.
+    /// Cores of all replicas after the change.
     pub fn cores(&self) -> Cores {
         self.goal.cores(self.ready)
     }
 
-    /// Whether anything that serves is to have less.
+    /// Whether any serving replica shrinks or ends.
     pub fn shrinks(&self) -> bool {
         let staying = self.goal.ready(self.ready);
         staying.replicas() < self.ready.replicas() || staying.each() < self.ready.each()

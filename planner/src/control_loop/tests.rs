@@ -14,7 +14,7 @@ use std::time::Duration;
 use weir_api::{Cores, PlanError, Revision, Rps, VariantPlan};
 
 use super::*;
-use crate::backends::kubernetes::replace::Kept;
+use crate::backends::NotReplaced;
 use crate::capacity::Resize;
 use crate::distribution::Receipt;
 use crate::observe::{Counts, Route, ScrapeError};
@@ -110,7 +110,7 @@ impl Actuate for World {
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
         None
     }
 

@@ -1,10 +1,9 @@
-//! Counters of each proxy → the rate at which requests arrive. Pure: the time comes with the scrape.
+//! Derives the arrival rate from each proxy's counters. Pure: the time comes with the scrape.
 //!
-//! A counter is differenced against the last time that proxy answered. One that fell belongs to a
-//! proxy that was started anew: it counts from 0. A proxy that does not answer keeps its last rate; after
-//! [`PROXY_GONE_AFTER`] it is taken for gone, unless no other answers either. One that is not looked at any
-//! more has ended: what came to it comes to others, and is counted there. Of one that appears with a count
-//! nothing is known before its second answer; the others count.
+//! A counter is differenced against the proxy's last answer. A counter that fell belongs to a restarted proxy and
+//! counts from 0. A proxy that does not answer keeps its last rate; after [`PROXY_GONE_AFTER`] it is considered gone,
+//! unless no other proxy answers either. A proxy that is no longer scraped has ended: its load moves to others and is
+//! counted there. A proxy that appears with a non-zero count has no rate before its second answer; the others count.
 
 use std::time::Duration;
 
@@ -13,20 +12,20 @@ use weir_api::Rps;
 use super::Scrape;
 use super::proxies::{PROXY_GONE_AFTER, Proxies};
 
-/// What one look at all proxies says.
+/// Arrival rate from one scrape of all proxies.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Observation {
-    /// Requests arriving at all proxies together; `None` if no proxy answered or none has answered twice.
+    /// Rate of requests over all proxies; `None` if no proxy answered or none has answered twice.
     pub measured: Option<Rps>,
     /// Whether a request was ever counted.
     pub seen: bool,
     /// Proxies that answered.
     pub answered: usize,
-    /// Proxies that were looked at and did not.
+    /// Proxies that were scraped and did not answer.
     pub lost: usize,
 }
 
-/// The counters as they were last seen.
+/// Last counters of each proxy.
 #[derive(Debug, Clone, Default)]
 pub struct Arrivals {
     proxies: Proxies<Proxy>,
@@ -46,12 +45,12 @@ struct Reading {
 }
 
 impl Arrivals {
-    /// No proxy seen yet.
+    /// Creates an estimator that knows no proxy yet.
     pub fn new() -> Arrivals {
         Arrivals::default()
     }
 
-    /// Takes in one look.
+    /// Adds one scrape of all proxies.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) -> Observation {
         let (mut answered, mut seen) = (0, self.seen);
         self.proxies.observe(at, scrapes, |proxy, at, counts| {
@@ -76,8 +75,8 @@ impl Arrivals {
 impl Proxy {
     fn read(known: Option<&Proxy>, new: Reading) -> Proxy {
         let Some(known) = known else {
-            // A filter that has seen no request exports nothing: none arrived so far. A count that
-            // began before us says nothing about the rate yet.
+            // A filter that has seen no request exports nothing: none arrived so far. A count that began before ours
+            // says nothing about the rate yet.
             let rate = (new.total == 0.0).then_some(0.0);
             return Proxy { last: new, rate };
         };
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     const LOST: f64 = f64::NAN;
-    /// Not in the look.
+    /// Not among the scraped proxies.
     const AWAY: f64 = f64::NEG_INFINITY;
 
     fn scrape(from: &str, at: Duration, total: f64) -> Scrape {
@@ -122,8 +121,8 @@ mod tests {
         }
     }
 
-    /// At seconds each proxy's counter ([`LOST`] for a scrape that failed, [`AWAY`] for none) → measured
-    /// rate; whatever order the scrapes have.
+    /// Checks rows of time in seconds, each proxy's counter ([`LOST`] for a failed scrape, [`AWAY`] for none) and
+    /// expected rate, with the scrapes in any order.
     fn check_at(rows: &[(u64, &[f64], Option<f64>)]) {
         for turned in 0..rows[0].1.len() {
             let mut arrivals = Arrivals::new();
@@ -144,7 +143,7 @@ mod tests {
         }
     }
 
-    /// One row a second.
+    /// Checks one row per second.
     fn check(rows: &[(&[f64], Option<f64>)]) {
         let rows = (0..).zip(rows);
         let rows: Vec<_> = rows
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_difference_over_time() {
+    fn rate_is_difference_over_time() {
         check(&[
             (&[100.0], None),
             (&[140.0], Some(40.0)),
@@ -164,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn no_series_yet_is_no_arrival_yet() {
+    fn missing_series_means_no_arrivals() {
         check(&[(&[0.0], Some(0.0)), (&[25.0], Some(25.0))]);
     }
 
     #[test]
-    fn a_counter_that_fell_counts_from_zero() {
+    fn fallen_counter_counts_from_zero() {
         check(&[
             (&[1000.0], None),
             (&[30.0], Some(30.0)),
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_scrape_is_unknown_and_its_time_is_made_up_for() {
+    fn lost_scrape_is_unknown_and_next_one_covers_its_time() {
         check(&[
             (&[0.0], Some(0.0)),
             (&[40.0], Some(40.0)),
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_proxy_keeps_its_rate_while_others_answer() {
+    fn lost_proxy_keeps_its_rate_while_others_answer() {
         check(&[
             (&[0.0, 0.0], Some(0.0)),
             (&[40.0, 10.0], Some(50.0)),
@@ -199,32 +198,32 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_lost_for_long_is_gone() {
+    fn proxy_lost_for_a_minute_is_gone() {
         check_at(&[
             (0, &[0.0, 0.0], Some(0.0)),
             (1, &[40.0, 10.0], Some(50.0)),
             (61, &[2440.0, LOST], Some(50.0)),
             (62, &[2480.0, LOST], Some(40.0)),
-            // Looked at all the time, it goes on where it was.
+            // Still scraped all the time, it continues from its last answer.
             (101, &[4040.0, 1010.0], Some(50.0)),
         ]);
     }
 
     #[test]
-    fn one_that_appears_with_a_count_is_unknown_until_it_answers_again() {
+    fn new_proxy_with_count_is_unknown_until_second_answer() {
         check(&[
             (&[0.0, AWAY], Some(0.0)),
             (&[40.0, 7000.0], Some(40.0)),
             (&[80.0, 7010.0], Some(50.0)),
         ]);
-        // While the others do not answer, what they had last holds.
+        // While the others do not answer, their last rates hold.
         check(&[
             (&[0.0, AWAY], Some(0.0)),
             (&[40.0, AWAY], Some(40.0)),
             (&[LOST, 7000.0], Some(40.0)),
             (&[LOST, 7010.0], Some(50.0)),
         ]);
-        // One that has counted nothing yet: nothing came to it.
+        // A new proxy with a count of 0: no request came to it.
         check(&[
             (&[0.0, AWAY], Some(0.0)),
             (&[40.0, 0.0], Some(40.0)),
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_vanished_counts_no_more_as_others_count_what_came_to_it() {
+    fn removed_proxy_no_longer_counts() {
         check_at(&[
             (0, &[0.0, 0.0], Some(0.0)),
             (1, &[40.0, 10.0], Some(50.0)),
@@ -243,7 +242,7 @@ mod tests {
             (63, &[3130.0, 630.0], Some(40.0)),
             (64, &[3170.0, 640.0], Some(50.0)),
         ]);
-        // A proxy after the other is replaced: never is anything counted twice.
+        // A rolling replacement of the proxies: no request is counted twice.
         check(&[
             (&[0.0, 0.0, AWAY, AWAY], Some(0.0)),
             (&[20.0, 20.0, AWAY, AWAY], Some(40.0)),
@@ -255,20 +254,20 @@ mod tests {
     }
 
     #[test]
-    fn one_that_returns_in_time_goes_on_where_it_was() {
+    fn proxy_returning_within_a_minute_continues_its_count() {
         check(&[
             (&[0.0, 0.0], Some(0.0)),
             (&[40.0, 10.0], Some(50.0)),
             (&[80.0, AWAY], Some(40.0)),
             (&[120.0, 50.0], Some(60.0)),
             (&[160.0, AWAY], Some(40.0)),
-            // Started anew meanwhile.
+            // Restarted in between.
             (&[200.0, 8.0], Some(44.0)),
         ]);
     }
 
     #[test]
-    fn where_no_proxy_is_left_nothing_is_known() {
+    fn rate_is_unknown_without_proxies() {
         check(&[
             (&[0.0, 0.0], Some(0.0)),
             (&[40.0, 10.0], Some(50.0)),
@@ -278,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_has_the_same_last_bit_in_any_order() {
+    fn sum_is_bit_identical_in_any_order() {
         let (a, b, c) = (0.1, 0.2, 0.3);
         assert_ne!((a + b) + c, (b + c) + a);
         check(&[(&[0.0; 3], Some(0.0)), (&[a, b, c], Some((a + b) + c))]);
     }
 
     #[test]
-    fn the_same_instant_twice_is_no_rate() {
+    fn same_instant_twice_gives_no_new_rate() {
         check_at(&[(0, &[0.0], Some(0.0)), (0, &[5.0], Some(0.0))]);
     }
 }

@@ -1,13 +1,14 @@
-//! Variants that fail, by the word of the proxies: each says by itself which it has left. Pure.
+//! Detects failing variants from the proxies' reports: each proxy decides by itself which variants it avoids. Pure.
 //!
-//! One proxy of many may have lost its own way to a server that is well; one of few may not have sent it
-//! anything for a while. So a variant fails where half of the proxies that answer and know it say so, or more.
+//! One proxy of many may have lost its own connection to a healthy server; one of few may not have sent it anything
+//! for a while. Therefore a variant counts as failing if at least half of the answering proxies that know it report
+//! so.
 
 use std::time::Duration;
 
 use super::Scrape;
 
-/// By variant, since when it fails.
+/// Start of each variant's failure.
 #[derive(Debug, Clone)]
 pub struct Failing {
     variants: Vec<String>,
@@ -15,7 +16,7 @@ pub struct Failing {
 }
 
 impl Failing {
-    /// None of these yet.
+    /// Creates a detector in which no variant fails yet.
     pub fn new(variants: impl Iterator<Item = String>) -> Failing {
         let variants: Vec<String> = variants.collect();
         Failing {
@@ -24,7 +25,7 @@ impl Failing {
         }
     }
 
-    /// Takes in one look. Where no proxy answers that knows a variant, what was known of it holds.
+    /// Adds one scrape of all proxies. A variant that no answering proxy knows keeps its state.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) {
         for (name, since) in self.variants.iter().zip(&mut self.since) {
             let said = scrapes.iter().filter_map(|scrape| {
@@ -42,7 +43,7 @@ impl Failing {
         }
     }
 
-    /// By variant, since when it fails.
+    /// Returns since when each variant fails; `None` for healthy ones.
     pub fn since(&self) -> &[Option<Duration>] {
         &self.since
     }
@@ -55,12 +56,12 @@ mod tests {
     use super::super::{Counts, ScrapeError};
     use super::*;
 
-    /// Looks, one a second, each with a word for each proxy (`f`ails, `w`ell, `-` does not know it, `!` does not
-    /// answer) → since when it fails.
+    /// Checks scrapes, one per second, with one letter per proxy (`f`ails, `w`ell, `-` variant unknown, `!` no
+    /// answer), and the expected start of the failure.
     #[track_caller]
-    fn check(looks: &[(&str, Option<u64>)]) {
+    fn check(scrapes: &[(&str, Option<u64>)]) {
         let mut failing = Failing::new(["a".to_owned()].into_iter());
-        for (second, (look, since)) in (0..).zip(looks) {
+        for (second, (words, since)) in (0..).zip(scrapes) {
             let scrape = |word: char| Scrape {
                 from: "proxy".into(),
                 at: Duration::from_secs(second),
@@ -73,7 +74,7 @@ mod tests {
                     }),
                 },
             };
-            let scrapes: Vec<Scrape> = look.chars().map(scrape).collect();
+            let scrapes: Vec<Scrape> = words.chars().map(scrape).collect();
             failing.observe(Duration::from_secs(second), &scrapes);
             let since = since.map(Duration::from_secs);
             assert_eq!(failing.since(), [since], "{second} s");
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_those_that_know_it_are_enough() {
+    fn variant_fails_if_half_of_proxies_knowing_it_say_so() {
         check(&[
             ("w", None),
             ("f", Some(1)),

@@ -1,4 +1,4 @@
-//! The pods whose proxies carry the filter → where their statistics are, as a watch tells it.
+//! Finds the statistics addresses of the pods whose proxies run the filter, by a watch.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::backends::kubernetes::namespace::slim_pod;
-use crate::backends::kubernetes::workload::{Bell, Followed};
-use crate::observe::Target;
+use crate::backends::kubernetes::workload::{ChangeNotifier, ObjectWatch};
+use crate::observe::ScrapeTarget;
 use crate::service::ProxyPods;
 
-/// The proxies there are, followed until dropped.
+/// Addresses of the running proxies, watched until dropped.
 pub struct ProxyWatch {
-    targets: watch::Receiver<Arc<[Target]>>,
+    targets: watch::Receiver<Arc<[ScrapeTarget]>>,
     task: AbortHandle,
 }
 
 impl ProxyWatch {
-    /// Follows the pods that have these labels.
+    /// Watches the pods with these labels.
     pub fn new(client: &kube::Client, namespace: &str, pods: &ProxyPods) -> ProxyWatch {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let labels: Vec<String> = pods
@@ -29,23 +29,23 @@ impl ProxyWatch {
             .iter()
             .map(|(k, v)| format!("{k}={v}"))
             .collect();
-        let (sender, mut heard) = watch::channel(());
-        let bell: Bell = Arc::new(sender);
+        let (sender, mut changed) = watch::channel(());
+        let notifier: ChangeNotifier = Arc::new(sender);
         let chosen = watcher::Config::default().labels(&labels.join(","));
-        let followed: Followed<Pod> = Followed::new(api, chosen, (), slim_pod, bell);
-        let none: Arc<[Target]> = Arc::default();
-        let (told, targets) = watch::channel(none);
+        let watch: ObjectWatch<Pod> = ObjectWatch::new(api, chosen, (), slim_pod, notifier);
+        let none: Arc<[ScrapeTarget]> = Arc::default();
+        let (publisher, targets) = watch::channel(none);
         let pods = pods.clone();
         let task = tokio::spawn(async move {
-            while heard.changed().await.is_ok() {
-                let Ok(store) = followed.store() else {
+            while changed.changed().await.is_ok() {
+                let Ok(store) = watch.store() else {
                     continue;
                 };
                 let all = store.state();
-                let mut now: Vec<Target> =
+                let mut now: Vec<ScrapeTarget> =
                     all.iter().filter_map(|pod| target(pod, &pods)).collect();
                 now.sort_by(|a, b| a.name.cmp(&b.name));
-                told.send_if_modified(|before| {
+                publisher.send_if_modified(|before| {
                     let new = **before != *now;
                     if new {
                         *before = now.into();
@@ -60,8 +60,8 @@ impl ProxyWatch {
         }
     }
 
-    /// Where their statistics are.
-    pub fn targets(&self) -> watch::Receiver<Arc<[Target]>> {
+    /// Returns the addresses of the proxies' statistics.
+    pub fn targets(&self) -> watch::Receiver<Arc<[ScrapeTarget]>> {
         self.targets.clone()
     }
 }
@@ -72,13 +72,13 @@ impl Drop for ProxyWatch {
     }
 }
 
-/// Of a pod that runs, ready or not: one that is about to end has requests still.
-fn target(pod: &Pod, pods: &ProxyPods) -> Option<Target> {
+/// Returns the address of a running pod, ready or not: an ending pod still serves requests.
+fn target(pod: &Pod, pods: &ProxyPods) -> Option<ScrapeTarget> {
     let status = pod.status.as_ref()?;
     let runs = status.phase.as_deref() == Some("Running");
     let ip: std::net::IpAddr = status.pod_ip.as_ref().filter(|_| runs)?.parse().ok()?;
     let address = std::net::SocketAddr::new(ip, pods.port);
-    Some(Target {
+    Some(ScrapeTarget {
         name: pod.name_any().into(),
         url: format!("http://{address}{}", pods.path).parse().ok()?,
     })
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_runs_is_asked_at_its_address() {
+    fn running_pod_is_scraped_at_its_address() {
         let pods = ProxyPods {
             labels: BTreeMap::new(),
             namespace: None,

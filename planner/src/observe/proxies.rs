@@ -1,8 +1,8 @@
-//! What was last known of each proxy, by its name: proxies come and go, and what is kept of them with
-//! them. Pure: the time comes with the look. What the counts mean is for those who keep them.
+//! Keeps the last state of each proxy by name, while proxies come and go. Pure: the time comes with the scrape. The
+//! meaning of the state is left to the owner.
 //!
-//! A new name begins with its first answer. One that is looked at and does not answer is kept; one that
-//! is not looked at any more is kept for [`PROXY_GONE_AFTER`], then forgotten: back after that, it is new.
+//! A new name begins with its first answer. A proxy that is scraped and does not answer is kept. One that is no
+//! longer scraped is kept for [`PROXY_GONE_AFTER`], then forgotten; if it comes back later, it is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use super::{Counts, Scrape};
 use crate::service::STATS_MAX;
 
-/// How long the last rate of a proxy that does not answer counts while others do: it may be busy, or out of
-/// reach of the planner alone.
+/// Time for which the last rate of an unanswering proxy counts while others answer: it may be busy, or unreachable
+/// from the planner alone.
 pub const PROXY_GONE_AFTER: Duration = Duration::from_secs(60);
-/// Most proxies remembered: all that a look has, and as many that all were replaced.
+/// Maximum number of proxies remembered: those of one scrape, and as many that were all replaced.
 pub(super) const PROXIES_MAX: usize = 2 * STATS_MAX;
 
-/// By proxy; in the order of their names, so that sums over them do not depend on who answers first.
+/// State by proxy, in order of names, so that sums do not depend on the order of the answers.
 #[derive(Debug, Clone)]
 pub(super) struct Proxies<T> {
     known: BTreeMap<Arc<str>, Known<T>>,
@@ -37,8 +37,8 @@ impl<T> Default for Proxies<T> {
 }
 
 impl<T> Proxies<T> {
-    /// Takes in one look: `next` makes of what was last known of a proxy, when it answered and what it
-    /// has counted what is known from now on.
+    /// Adds one scrape of all proxies. `next` derives a proxy's new state from its last one, the time of the answer
+    /// and the counts.
     pub(super) fn observe(
         &mut self,
         at: Duration,
@@ -60,24 +60,24 @@ impl<T> Proxies<T> {
         self.forget(at, scrapes);
     }
 
-    /// What is known of those that were looked at, by name.
+    /// Returns the states of the scraped proxies, by name.
     pub(super) fn of<'a>(&'a self, scrapes: &'a [Scrape]) -> impl Iterator<Item = &'a T> {
-        let looked_at = looked_at(scrapes);
+        let scraped_names = scraped_names(scrapes);
         let known = self.known.iter();
-        let known = known.filter(move |(name, _)| looked_at.contains(&***name));
+        let known = known.filter(move |(name, _)| scraped_names.contains(&***name));
         known.map(|(_, known)| &known.last)
     }
 
     fn forget(&mut self, at: Duration, scrapes: &[Scrape]) {
-        let looked_at = looked_at(scrapes);
+        let scraped_names = scraped_names(scrapes);
         self.known.retain(|name, known| {
             let since = at.saturating_sub(known.answered_at);
-            looked_at.contains(&**name) || since <= PROXY_GONE_AFTER
+            scraped_names.contains(&**name) || since <= PROXY_GONE_AFTER
         });
         while self.known.len() > PROXIES_MAX {
             let known = self.known.iter();
-            let oldest =
-                known.min_by_key(|(name, known)| (looked_at.contains(&***name), known.answered_at));
+            let oldest = known
+                .min_by_key(|(name, known)| (scraped_names.contains(&***name), known.answered_at));
             let Some(name) = oldest.map(|(name, _)| Arc::clone(name)) else {
                 return;
             };
@@ -86,7 +86,7 @@ impl<T> Proxies<T> {
     }
 }
 
-fn looked_at(scrapes: &[Scrape]) -> BTreeSet<&str> {
+fn scraped_names(scrapes: &[Scrape]) -> BTreeSet<&str> {
     scrapes.iter().map(|scrape| &*scrape.from).collect()
 }
 
@@ -105,19 +105,19 @@ mod tests {
         }
     }
 
-    /// Second, who is looked at, and who is known then.
+    /// Time in seconds, scraped proxies, and proxies known afterwards.
     type Row<'a> = (u64, &'a str, &'a [(&'a str, u32)]);
 
-    /// Looks, each at its second: `+` before a name that answers, `-` before one that does not → of each
-    /// that is known the number of its answers.
-    fn check(looks: &[Row]) {
+    /// Checks scrapes, each at its second: `+` before a proxy that answers, `-` before one that does not; expects the
+    /// number of answers of each known proxy.
+    fn check(scrapes_by_second: &[Row]) {
         let mut proxies: Proxies<u32> = Proxies::default();
-        for (second, look, expected) in looks {
+        for (second, names, expected) in scrapes_by_second {
             let one = |word: &str| {
                 let (sign, name) = word.split_at(1);
                 scrape(name, *second, (sign == "+").then_some(7.0))
             };
-            let scrapes: Vec<Scrape> = look.split_whitespace().map(one).collect();
+            let scrapes: Vec<Scrape> = names.split_whitespace().map(one).collect();
             let next = |last: Option<&u32>, at, counts: &Counts| {
                 assert_eq!((at, counts.arrivals), (Duration::from_secs(*second), 7.0));
                 last.map_or(1, |last| last + 1)
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_appears_begins_with_its_first_answer() {
+    fn new_proxy_begins_with_its_first_answer() {
         check(&[
             (0, "-b", &[]),
             (1, "+b", &[("b", 1)]),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_vanished_is_forgotten_a_minute_after_its_last_answer() {
+    fn removed_proxy_is_forgotten_a_minute_after_its_last_answer() {
         check(&[
             (0, "+a +b", &[("a", 1), ("b", 1)]),
             (10, "-a +b", &[("a", 1), ("b", 2)]),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_returns_in_time_goes_on_and_a_later_one_is_new() {
+    fn proxy_continues_within_a_minute_and_is_new_afterwards() {
         check(&[
             (0, "+a +b", &[("a", 1), ("b", 1)]),
             (1, "+b", &[("a", 1), ("b", 2)]),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_looked_at_is_kept_however_long_it_is_silent() {
+    fn scraped_proxy_is_kept_however_long_it_is_silent() {
         check(&[
             (0, "+a", &[("a", 1)]),
             (9000, "-a", &[("a", 1)]),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn however_fast_they_are_replaced_no_more_than_the_most_are_kept() {
+    fn number_of_proxies_kept_is_bounded() {
         let mut proxies: Proxies<u64> = Proxies::default();
         let name = |second: u64, index| format!("{second:02}-{index}");
         let stays = scrape("stays", 0, Some(1.0));
@@ -182,7 +182,7 @@ mod tests {
             let at = Duration::from_secs(second);
             let fresh = |index| scrape(&name(second, index), second, Some(1.0));
             let mut scrapes: Vec<Scrape> = (1..STATS_MAX).map(fresh).collect();
-            // Its answer is the oldest, and it is looked at.
+            // Its answer is the oldest, and it is still scraped.
             scrapes.push(if second == 0 {
                 stays.clone()
             } else {

@@ -1,9 +1,9 @@
-//! Counters of each proxy → what each variant got of the requests, beside its quota. Pure.
+//! Derives each variant's share of the requests from the proxies' counters, beside its quota. Pure.
 //!
-//! A request is counted by the one proxy that chose its variant (`weir_routed`): a router, or both in
-//! one; a gate chooses nothing. So the sum over all proxies counts each once, whatever else stands in
-//! its path. Quotas change from turn to turn: each turn's requests are held against the quotas they came
-//! under, and the latest [`REQUESTS`] of them make the figures.
+//! A request is counted only by the proxy that chose its variant (`weir_routed`): a router or a combined proxy; a
+//! gate chooses nothing. So the sum over all proxies counts each request once. Quotas change from cycle to cycle:
+//! each cycle's requests are compared with the quotas they came under, and the latest [`REQUESTS`] of them give the
+//! figures.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,117 +13,120 @@ use weir_api::Share;
 use super::Scrape;
 use super::proxies::Proxies;
 
-/// Over how many of the latest requests: what the filter takes for its own deviation, too.
+/// Number of latest requests that count; the filter uses the same number for its own deviation.
 const REQUESTS: f64 = 1000.0;
-/// Most turns looked back over.
-const TURNS_MAX: usize = 120;
-/// Fewer requests say nothing: smooth routing is within a request of the quotas, but each worker of
-/// each proxy keeps its own count.
+/// Maximum number of cycles that count.
+const CYCLES_MAX: usize = 120;
+/// Minimum number of requests: smooth routing keeps within one request of the quotas, but each worker of each proxy
+/// has its own count.
 const REQUESTS_MIN: f64 = 100.0;
-/// Fewer turns may be but the time in which a new plan spreads.
-const TURNS_MIN: usize = 5;
-/// A variant whose part is this much of all requests below its quota falls short of it. The filter
-/// itself keeps within 2 points.
+/// Minimum number of cycles: fewer may just be the time in which a new plan spreads.
+const CYCLES_MIN: usize = 5;
+/// Shortfall to report, as a share of all requests. The filter itself keeps within 0.02.
 const SHORT_MIN: f64 = 0.05;
 
-/// One variant's counters at one proxy.
+/// Counters of one variant at one proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Route {
-    /// Requests for which it was chosen.
+    /// Requests routed to the variant.
     pub routed: f64,
-    /// Requests whose turn it was and that went elsewhere because they could not wait.
+    /// Requests due to the variant by its quota that went elsewhere because they could not wait.
     pub downgraded: f64,
 }
 
-/// What one variant got of the latest requests.
+/// Share of the latest requests that one variant got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Got {
-    /// Its part of them.
+    /// Share that it got.
     pub share: Share,
-    /// What the plans of the time had for it.
+    /// Quota in the plans in effect at the time.
     pub quota: Share,
-    /// How much of them was its by quota and could not wait for it.
+    /// Share that was due to it by quota and could not wait for it.
     pub downgraded: Share,
 }
 
-/// The counters as they were last seen, and the latest turns.
+/// Last counters of each proxy, and the latest cycles.
 #[derive(Debug, Clone)]
 pub struct Routes {
     variants: Vec<String>,
     /// In the variants' order.
     proxies: Proxies<Vec<Route>>,
-    turns: VecDeque<Vec<Turn>>,
+    cycles: VecDeque<Vec<CycleCounts>>,
 }
 
-/// One variant in one turn, in requests.
+/// Requests of one variant in one cycle.
 #[derive(Debug, Clone, Copy, Default)]
-struct Turn {
+struct CycleCounts {
     got: f64,
     due: f64,
     downgraded: f64,
 }
 
 impl Routes {
-    /// For those variants, no proxy seen yet.
+    /// Creates a record of these variants that knows no proxy yet.
     pub fn new(variants: impl Iterator<Item = String>) -> Routes {
         Routes {
             variants: variants.collect(),
             proxies: Proxies::default(),
-            turns: VecDeque::new(),
+            cycles: VecDeque::new(),
         }
     }
 
-    /// Takes in one look at requests that came under `quotas` (in the variants' order; empty where no
-    /// plan was out).
+    /// Adds one scrape of all proxies, for requests that came under `quotas` (in the variants' order; empty if no
+    /// plan was published).
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape], quotas: &[Share]) {
-        let mut turn = vec![Turn::default(); self.variants.len()];
+        let mut cycle = vec![CycleCounts::default(); self.variants.len()];
         self.proxies.observe(at, scrapes, |last, _, counts| {
             let now = in_order(&self.variants, &counts.routes);
             let both = now.iter().zip(last.into_iter().flatten());
-            for (turn, (now, last)) in turn.iter_mut().zip(both) {
-                turn.got += grown(now.routed, last.routed);
-                turn.downgraded += grown(now.downgraded, last.downgraded);
+            for (cycle, (now, last)) in cycle.iter_mut().zip(both) {
+                cycle.got += grown(now.routed, last.routed);
+                cycle.downgraded += grown(now.downgraded, last.downgraded);
             }
             now
         });
-        let all: f64 = turn.iter().map(|turn| turn.got).sum();
-        if quotas.len() != turn.len() || all <= 0.0 {
+        let all: f64 = cycle.iter().map(|cycle| cycle.got).sum();
+        if quotas.len() != cycle.len() || all <= 0.0 {
             return;
         }
-        for (turn, quota) in turn.iter_mut().zip(quotas) {
-            turn.due = quota.0 * all;
+        for (cycle, quota) in cycle.iter_mut().zip(quotas) {
+            cycle.due = quota.0 * all;
         }
-        self.turns.push_back(turn);
-        while self.turns.len() > TURNS_MAX || self.is_enough_without_the_first() {
-            self.turns.pop_front();
+        self.cycles.push_back(cycle);
+        while self.cycles.len() > CYCLES_MAX || self.is_enough_without_the_first() {
+            self.cycles.pop_front();
         }
     }
 
-    /// What each variant got, in their order; `None` until enough is known.
+    /// Returns each variant's share, in the variants' order; `None` until enough is known.
     pub fn got(&self) -> Option<Vec<Got>> {
-        let all = requests(self.turns.iter());
-        if self.turns.len() < TURNS_MIN || all < REQUESTS_MIN {
+        let all = requests(self.cycles.iter());
+        if self.cycles.len() < CYCLES_MIN || all < REQUESTS_MIN {
             return None;
         }
         let of = |variant: usize| {
-            let turns = || self.turns.iter().filter_map(move |turn| turn.get(variant));
+            let cycles = || {
+                self.cycles
+                    .iter()
+                    .filter_map(move |cycle| cycle.get(variant))
+            };
             let share = |sum: f64| Share(sum / all);
             Got {
-                share: share(turns().map(|turn| turn.got).sum()),
-                quota: share(turns().map(|turn| turn.due).sum()),
-                downgraded: share(turns().map(|turn| turn.downgraded).sum()),
+                share: share(cycles().map(|cycle| cycle.got).sum()),
+                quota: share(cycles().map(|cycle| cycle.due).sum()),
+                downgraded: share(cycles().map(|cycle| cycle.downgraded).sum()),
             }
         };
         Some((0..self.variants.len()).map(of).collect())
     }
 
     fn is_enough_without_the_first(&self) -> bool {
-        self.turns.len() > TURNS_MIN && requests(self.turns.iter().skip(1)) >= REQUESTS
+        self.cycles.len() > CYCLES_MIN && requests(self.cycles.iter().skip(1)) >= REQUESTS
     }
 }
 
 impl Got {
-    /// How far it falls short of its quota, in words, if it does; whether for want of time.
+    /// Returns a sentence about the shortfall, if there is one, and whether the requests lacked time.
     pub fn shortfall(&self, name: &str) -> Option<String> {
         let short = self.quota.0 - self.share.0;
         if short < SHORT_MIN {
@@ -143,13 +146,13 @@ fn in_order(variants: &[String], routes: &BTreeMap<String, Route>) -> Vec<Route>
     variants.iter().map(of).collect()
 }
 
-/// A counter that fell belongs to a proxy that was started anew.
+/// Returns the growth of a counter; a counter that fell belongs to a restarted proxy.
 fn grown(now: f64, last: f64) -> f64 {
     if now < last { now } else { now - last }
 }
 
-fn requests<'a>(turns: impl Iterator<Item = &'a Vec<Turn>>) -> f64 {
-    turns.flatten().map(|turn| turn.got).sum()
+fn requests<'a>(cycles: impl Iterator<Item = &'a Vec<CycleCounts>>) -> f64 {
+    cycles.flatten().map(|cycle| cycle.got).sum()
 }
 
 #[cfg(test)]
@@ -163,7 +166,7 @@ mod tests {
         Routes::new(["a", "b"].map(String::from).into_iter())
     }
 
-    /// A proxy's counters: routed to a and b, downgraded from b.
+    /// Counters of a proxy: routed to a and b, downgraded from b.
     fn scrape(a: f64, b: f64, downgraded: f64) -> Scrape {
         let route = |routed, downgraded| Route { routed, downgraded };
         let routes = [("a", route(a, 0.0)), ("b", route(b, downgraded))];
@@ -178,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Its time is the scrapes', zero.
+    /// Adds scrapes at time 0.
     fn observe(routes: &mut Routes, scrapes: &[Scrape], quotas: &[Share]) {
         routes.observe(Duration::ZERO, scrapes, quotas);
     }
@@ -190,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn what_each_got_stands_beside_the_quotas_of_the_time() {
+    fn share_is_compared_with_quotas_of_its_time() {
         let mut routes = routes();
-        // Counted before us: under which quotas is not known.
+        // Counted before ours, under unknown quotas.
         observe(&mut routes, &[scrape(9000.0, 10.0, 10.0)], &QUOTAS);
-        for turn in 1..=6_u32 {
-            assert_eq!(routes.got().is_some(), turn > 5, "turn {turn}");
-            let sum = f64::from(turn);
+        for cycle in 1..=6_u32 {
+            assert_eq!(routes.got().is_some(), cycle > 5, "cycle {cycle}");
+            let sum = f64::from(cycle);
             let now = scrape(9000.0 + 69.0 * sum, 10.0 + 31.0 * sum, 10.0 + 9.0 * sum);
             let quotas = [Share(0.5), Share(0.5)];
-            let quotas = if turn <= 3 { QUOTAS } else { quotas };
+            let quotas = if cycle <= 3 { QUOTAS } else { quotas };
             observe(&mut routes, &[now], &quotas);
         }
         let expected = vec![[69.0, 55.0, 0.0], [31.0, 45.0, 9.0]];
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_restarts_silence_and_no_plan_are_no_shortfall() {
+    fn loss_restart_silence_and_missing_plan_are_no_shortfall() {
         let mut routes = routes();
         let of_two = |scrape: Scrape| Scrape {
             from: "two".into(),
@@ -218,14 +221,14 @@ mod tests {
             ..of_two(scrape(0.0, 0.0, 0.0))
         };
         let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
-        for turn in 0..40 {
+        for cycle in 0..40 {
             first = [first[0] + 12.0, first[1] + 8.0];
             second = [second[0] + 6.0, second[1] + 4.0];
-            if turn == 20 {
+            if cycle == 20 {
                 second = [3.0, 2.0];
             }
             let of = |counts: [f64; 2]| scrape(counts[0], counts[1], 0.0);
-            let two = if turn % 3 == 0 {
+            let two = if cycle % 3 == 0 {
                 lost()
             } else {
                 of_two(of(second))
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_come_and_go_in_any_order() {
+    fn proxies_may_come_and_go_in_any_order() {
         let mut routes = routes();
         let of = |from: &str, second: u64, a, b| Scrape {
             from: from.into(),
@@ -257,7 +260,7 @@ mod tests {
         for second in 0..=6_u32 {
             let (at, sum) = (second.into(), f64::from(second));
             let old = of("old", at, 600.0 + 60.0 * sum, 40.0 * sum);
-            // It appears at 3 s with 9,300 that did not come under these quotas.
+            // It appears at 3 s with 9,300 requests that did not come under these quotas.
             let new = of("new", at, 0.0, 9000.0 + 100.0 * sum);
             let got = match second {
                 0..3 => look(at, &[old]),
@@ -272,7 +275,7 @@ mod tests {
         }
         let new = |second| of("new", second, 0.0, 9600.0);
         assert_eq!(look(7, &[new(7)]), Some([40.0, 60.0]));
-        // Back within a minute, it goes on where it was; after that it is new.
+        // Back within a minute it continues its count; later it is new.
         let got = look(60, &[new(60), of("old", 60, 960.0 + 100.0, 240.0)]);
         assert_eq!(got, Some([46.0, 54.0]), "460 of 1000");
         look(121, &[new(121)]);
@@ -281,19 +284,19 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_bounded_in_requests_and_turns() {
-        for (each, turns) in [(1.0, TURNS_MAX), (100.0, 10), (5000.0, TURNS_MIN)] {
+    fn window_is_bounded_in_requests_and_cycles() {
+        for (each, cycles) in [(1.0, CYCLES_MAX), (100.0, 10), (5000.0, CYCLES_MIN)] {
             let mut routes = routes();
-            for turn in 0..500 {
-                let now = scrape(each * f64::from(turn), 0.0, 0.0);
+            for cycle in 0..500 {
+                let now = scrape(each * f64::from(cycle), 0.0, 0.0);
                 observe(&mut routes, &[now], &QUOTAS);
             }
-            assert_eq!(routes.turns.len(), turns, "{each} a turn");
+            assert_eq!(routes.cycles.len(), cycles, "{each} a cycle");
         }
     }
 
     #[test]
-    fn a_shortfall_is_said_with_its_reason() {
+    fn shortfall_is_reported_with_its_reason() {
         let got = |share, quota, downgraded| Got {
             share: Share(share),
             quota: Share(quota),

@@ -1,30 +1,30 @@
-//! Reads `/stats/prometheus` of each proxy there is. Bounded in number, time and size; what it cannot read
-//! is an error, never a zero.
+//! Reads `/stats/prometheus` of each known proxy. Number, time and size are limited. Unreadable statistics are an
+//! error, never a zero.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_api::metrics::{Metric, PREFIX, decode};
 
-use super::{Counts, Observe, Scrape, ScrapeError, Target, Targets};
+use super::{Counts, Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
 use crate::service::STATS_MAX;
 use crate::telemetry::error_log::Troubles;
 
-/// Largest answer of a proxy: 100 times what a filter with 64 variants exports.
+/// Maximum size of a proxy's answer, in bytes: 100 times what a filter with 64 variants exports.
 pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Scrapes real proxies.
+/// Scraper of real proxies.
 #[derive(Debug)]
 pub struct Scraper {
-    targets: Targets,
-    look: Look,
+    targets: ScrapeTargets,
+    proxy_scraper: ProxyScraper,
     troubles: Mutex<Troubles>,
 }
 
-/// How one proxy is looked at.
+/// Scrape of a single proxy.
 #[derive(Debug, Clone)]
-struct Look {
+struct ProxyScraper {
     http: reqwest::Client,
     clock: Clock,
     stages: Arc<[String]>,
@@ -32,17 +32,17 @@ struct Look {
 }
 
 impl Scraper {
-    /// Scrapes `targets` for what was counted of the services of these stages, the entry's first.
+    /// Scrapes `targets` for the counts of these stages' services, the entry stage first.
     pub fn new(
         http: reqwest::Client,
         clock: Clock,
         stages: &[&str],
-        targets: Targets,
+        targets: ScrapeTargets,
         timeout: Duration,
     ) -> Self {
         Scraper {
             targets,
-            look: Look {
+            proxy_scraper: ProxyScraper {
                 http,
                 clock,
                 stages: stages.iter().map(|name| (*name).to_owned()).collect(),
@@ -52,8 +52,8 @@ impl Scraper {
         }
     }
 
-    /// Those of now: where there are too many, the same in every look.
-    fn targets(&self) -> Vec<Target> {
+    /// Returns the current targets; if there are too many, the same ones in every scrape.
+    fn targets(&self) -> Vec<ScrapeTarget> {
         const WHO: &str = "proxies";
         let mut targets = self.targets.now();
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +69,8 @@ impl Scraper {
     }
 }
 
-impl Look {
-    async fn at(self, target: Target) -> Scrape {
+impl ProxyScraper {
+    async fn scrape(self, target: ScrapeTarget) -> Scrape {
         let body = tokio::time::timeout(self.timeout, fetch(&self.http, target.url));
         let counts = match body.await {
             Ok(text) => text.map(|text| counts(&text, &self.stages)),
@@ -86,16 +86,19 @@ impl Look {
 
 impl Observe for Scraper {
     async fn scrape(&self) -> Vec<Scrape> {
-        let look = |target: Target| {
+        let start = |target: ScrapeTarget| {
             let from = Arc::clone(&target.name);
-            (from, tokio::spawn(self.look.clone().at(target)))
-        };
-        let looks: Vec<_> = self.targets().into_iter().map(look).collect();
-        let mut scrapes = Vec::with_capacity(looks.len());
-        for (from, look) in looks {
-            scrapes.push(look.await.unwrap_or_else(|error| Scrape {
+            (
                 from,
-                at: self.look.clock.now().at,
+                tokio::spawn(self.proxy_scraper.clone().scrape(target)),
+            )
+        };
+        let started: Vec<_> = self.targets().into_iter().map(start).collect();
+        let mut scrapes = Vec::with_capacity(started.len());
+        for (from, scrape) in started {
+            scrapes.push(scrape.await.unwrap_or_else(|error| Scrape {
+                from,
+                at: self.proxy_scraper.clock.now().at,
                 counts: Err(ScrapeError::Unreachable(error.to_string())),
             }));
         }
@@ -119,7 +122,7 @@ async fn fetch(http: &reqwest::Client, url: reqwest::Url) -> Result<String, Scra
     String::from_utf8(body).map_err(|_| ScrapeError::NotText)
 }
 
-/// The innermost cause, without the address (which the log line names already).
+/// Returns the innermost cause, without the address, which the log line names already.
 fn reason(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
@@ -128,12 +131,12 @@ fn reason(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The counts of these stages' services; none if the filter exports nothing yet. What arrives, and how long
-/// it was under way, is the entry's: the first's.
+/// Parses the counts of these stages' services; empty if the filter exports nothing yet. Arrivals and slack are those
+/// of the entry stage, the first.
 pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
     let entry = stages.first().map_or("", AsRef::as_ref);
     let is_ours = |service: &str| stages.iter().any(|stage| stage.as_ref() == service);
-    // Envoy writes `name{} 5` for a metric without labels, which the parser does not take.
+    // Envoy writes `name{} 5` for a metric without labels, which the parser does not accept.
     let lines = text
         .lines()
         .filter(|line| line.starts_with(PREFIX))
@@ -173,7 +176,7 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
     counts
 }
 
-/// The upper edge in ms, where the sample is a bucket of what demand of the service had left.
+/// Returns the upper edge in ms, if the sample is a bucket of the service's slack histogram.
 fn slack(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
     let series = decode(sample.metric.strip_suffix("_bucket")?)?;
     let ours = series.metric == Metric::DemandSlackMs && series.service == service;
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_are_found_in_what_envoy_writes() {
+    fn arrivals_are_parsed_from_envoy_statistics() {
         let text = "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n\
             # TYPE weir_arrivals__service__demo_two counter\nweir_arrivals__service__demo_two{} 12\n\
             # TYPE weir_arrivals__service__other counter\nweir_arrivals__service__other{} 99\n\
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slacks_histogram_is_read_by_rising_edge() {
+    fn slack_histogram_is_read_by_rising_edge() {
         let name = "weir_demand_slack_ms__service__demo_two_bucket";
         let text = format!(
             "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_stages_the_first_counts_who_comes_and_all_where_they_went() {
+    fn first_stage_counts_arrivals_and_all_stages_count_routes() {
         let text = "weir_arrivals__service__detect{} 12\nweir_arrivals__service__classify{} 9\n\
             weir_routed__service__detect__variant__a{} 11\nweir_routed__service__classify__variant__b{} 8\n\
             weir_routed__service__other__variant__c{} 8\n\
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_says_of_variants_is_read_of_those_that_it_knows() {
+    fn only_variants_known_to_a_proxy_are_read() {
         let text = "weir_failing__service__demo__variant__res_net{} 1\n\
             weir_failing__service__demo__variant__b{} 0\n\
             weir_failing__service__other__variant__c{} 1\n";
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_is_an_error_and_never_a_zero() {
+    async fn unreadable_statistics_are_an_error_and_never_zero() {
         use axum::http::StatusCode;
         use axum::routing::get;
         let router = axum::Router::new()
@@ -283,7 +286,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let paths = ["silent", "good", "fresh", "failing", "vast", "binary"];
         let urls = paths.map(|path| format!("http://{address}/{path}"));
-        let targets = Targets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
+        let targets = ScrapeTargets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
         let timeout = Duration::from_millis(500);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
@@ -306,10 +309,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_too_many_proxies_the_first_by_name_are_looked_at_and_that_is_said() {
+    async fn too_many_proxies_are_truncated_by_name_and_reported() {
         let url: reqwest::Url = "http://127.0.0.1:1/stats".parse().unwrap();
-        let list = |count: usize| -> Arc<[Target]> {
-            let target = |index: usize| Target {
+        let list = |count: usize| -> Arc<[ScrapeTarget]> {
+            let target = |index: usize| ScrapeTarget {
                 name: format!("proxy-{index:03}").into(),
                 url: url.clone(),
             };
@@ -317,7 +320,7 @@ mod tests {
         };
         let (send, latest) = tokio::sync::watch::channel(list(1));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let (targets, timeout) = (Targets::Moving(latest), Duration::from_secs(10));
+        let (targets, timeout) = (ScrapeTargets::Moving(latest), Duration::from_secs(10));
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
         for (there, said) in [
             (1, None),

@@ -1,9 +1,10 @@
-//! The time that requests have left when they come, and each time it has halved while their bodies came: what the
-//! proxies' histograms have counted in the last window → a low percentile. Pure: the time comes with the look.
+//! Derives a low percentile of the requests' remaining time from the proxies' histograms over the last window. A
+//! request is counted on arrival, and again each time its remaining time has halved while its body came. Pure: the
+//! time comes with the scrape.
 //!
-//! Only requests whose client said when it sent are in it. Between two edges of a histogram's buckets the
-//! percentile is taken on the line; above the last finite edge it is that edge. A histogram that fell
-//! belongs to a proxy that was started anew: it counts from 0.
+//! Only requests whose client sent its send time are counted. Between two bucket edges the percentile is interpolated
+//! linearly; above the last finite edge it is that edge. A histogram that fell belongs to a restarted proxy and
+//! counts from 0.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,41 +12,41 @@ use std::time::Duration;
 use super::Scrape;
 use super::proxies::Proxies;
 
-/// The histogram's finite edges in the shipped `envoy/*.yaml`, in ms. The cores that a request needs hang on its
-/// time left in proportion, so the least steps are where least is left. Envoy keeps two digits of a value and counts
-/// all that it keeps as 140, 140 to 149 ms, as at most 140: the edge at which its count is right is the greatest of
-/// them, 149.
+/// Finite edges of the histogram in the shipped `envoy/*.yaml`, in ms. The cores that a request needs are inversely
+/// proportional to its remaining time, so the steps are smallest where least is left. Envoy keeps two digits of a
+/// value and counts all values kept as 140, 140 to 149 ms, as at most 140. Its count is therefore correct at the
+/// greatest of them, 149.
 pub const EDGES_MS: [u32; 40] = [
     1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75, 99, 119, 149, 199, 249, 299, 349,
     399, 449, 499, 599, 699, 799, 899, 999, 1199, 1499, 1999, 2499, 2999, 3999, 4999, 6999, 9999,
 ];
 
-/// How far back requests are counted.
+/// Time for which requests count.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// Fewer requests in the window say nothing.
-pub const REQUESTS_LEAST: f64 = 20.0;
-/// Most looks remembered: a window of the shortest cycles.
-const LOOKS_MAX: usize = 128;
+/// Minimum number of requests in the window.
+pub const REQUESTS_MIN: f64 = 20.0;
+/// Maximum number of scrapes remembered: one window of the shortest cycles.
+const SCRAPES_MAX: usize = 128;
 
-/// Upper edges in ms and how many requests had at most that left, both rising.
+/// Upper edges in ms, and the number of requests with at most that time left, both rising.
 pub type Buckets = Vec<(f64, f64)>;
 
-/// What was counted lately.
+/// Histogram of the last window.
 #[derive(Debug, Clone, Default)]
 pub struct Slack {
-    /// As last seen.
+    /// Last histogram of each proxy.
     proxies: Proxies<Buckets>,
-    /// By look, since the one before, over all proxies.
-    looks: VecDeque<(Duration, Buckets)>,
+    /// Increase over all proxies, by scrape.
+    increases: VecDeque<(Duration, Buckets)>,
 }
 
 impl Slack {
-    /// No proxy seen yet.
+    /// Creates a window that knows no proxy yet.
     pub fn new() -> Slack {
         Slack::default()
     }
 
-    /// Takes in one look.
+    /// Adds one scrape of all proxies.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) {
         let mut new = Buckets::new();
         self.proxies.observe(at, scrapes, |last, _, counts| {
@@ -54,25 +55,25 @@ impl Slack {
             }
             counts.slack.clone()
         });
-        self.looks.push_back((at, new));
+        self.increases.push_back((at, new));
         let oldest = at.saturating_sub(WINDOW);
-        while self.looks.front().is_some_and(|(at, _)| *at <= oldest)
-            || self.looks.len() > LOOKS_MAX
+        while self.increases.front().is_some_and(|(at, _)| *at <= oldest)
+            || self.increases.len() > SCRAPES_MAX
         {
-            self.looks.pop_front();
+            self.increases.pop_front();
         }
     }
 
-    /// Returns the time that so many percent of the latest requests with `least_ms` or more had at least, in ms; `None` where
-    /// too few such are known.
+    /// Returns the time in ms that at least `percent` percent of the latest requests had left, among those with at
+    /// least `least_ms`. `None` if too few such requests are known.
     pub fn percentile(&self, percent: f64, least_ms: f64) -> Option<f64> {
         let mut all = Buckets::new();
-        for (_, look) in &self.looks {
-            add(&mut all, look);
+        for (_, increase) in &self.increases {
+            add(&mut all, increase);
         }
         let less = counted(&all, least_ms);
         let total = all.last().map_or(0.0, |(_, count)| *count) - less;
-        if total < REQUESTS_LEAST {
+        if total < REQUESTS_MIN {
             return None;
         }
         let wanted = less + total * (1.0 - percent / 100.0);
@@ -88,7 +89,8 @@ impl Slack {
     }
 }
 
-/// Returns the time up to which so many are counted, on the line between two edges; the lower where the upper is infinite.
+/// Interpolates linearly between two edges the time up to which `wanted` requests are counted; the lower edge if the
+/// upper is infinite.
 fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
     if !upper.0.is_finite() {
         return lower.0;
@@ -97,7 +99,8 @@ fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
     lower.0 + (upper.0 - lower.0) * inside.clamp(0.0, 1.0)
 }
 
-/// Counts those that had less, on the line between two edges, and none beyond the last finite one.
+/// Counts the requests with less than `least_ms` left, interpolated linearly between two edges; none beyond the last
+/// finite edge.
 fn counted(buckets: &Buckets, least_ms: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (edge, count) in buckets {
@@ -114,7 +117,7 @@ fn counted(buckets: &Buckets, least_ms: f64) -> f64 {
     before.1
 }
 
-/// What `new` has counted beyond `old`.
+/// Returns the increase of `new` over `old`.
 fn since(old: &Buckets, new: &Buckets) -> Buckets {
     let total = |buckets: &Buckets| buckets.last().map_or(0.0, |(_, count)| *count);
     if total(new) < total(old) {
@@ -129,7 +132,7 @@ fn since(old: &Buckets, new: &Buckets) -> Buckets {
         .collect()
 }
 
-/// Adds counts of the same edges, which all proxies have: one program wrote them.
+/// Adds counts of the same edges: all proxies run the same program.
 fn add(to: &mut Buckets, more: &Buckets) {
     if to.is_empty() {
         to.clone_from(more);
@@ -145,7 +148,7 @@ mod tests {
     use super::super::{Counts, ScrapeError};
     use super::*;
 
-    /// Counts up to 100, 250, 500 ms and above.
+    /// Histogram of requests with up to 100, 250, 500 ms left, and all.
     fn scrape(second: u64, counts: Option<[f64; 4]>) -> Scrape {
         of("a", second, counts)
     }
@@ -163,7 +166,7 @@ mod tests {
         }
     }
 
-    /// One row a second, one proxy: counts → median.
+    /// Checks one row per second of one proxy: counts and expected median.
     fn check(rows: &[(Option<[f64; 4]>, Option<f64>)]) {
         let mut slack = Slack::new();
         for (second, (counts, median)) in rows.iter().enumerate() {
@@ -174,22 +177,22 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_came_since_the_last_look() {
+    fn only_increase_since_last_scrape_counts() {
         check(&[
-            // Counted before us: nothing is known of when.
+            // Counted before ours, at unknown times.
             (Some([900.0, 900.0, 900.0, 900.0]), None),
             (Some([900.0, 905.0, 905.0, 905.0]), None),
             (Some([900.0, 940.0, 940.0, 940.0]), Some(175.0)),
-            // Lost looks change nothing; what came meanwhile is counted with the next.
+            // A lost scrape changes nothing; the next one covers its time.
             (None, Some(175.0)),
             (Some([940.0, 980.0, 980.0, 980.0]), Some(100.0)),
-            // Started anew.
+            // Restarted.
             (Some([0.0, 0.0, 80.0, 80.0]), Some(250.0)),
         ]);
     }
 
     #[test]
-    fn beyond_the_last_edge_it_is_that_edge() {
+    fn percentile_above_last_edge_is_that_edge() {
         check(&[
             (Some([0.0; 4]), None),
             (Some([0.0, 0.0, 10.0, 40.0]), Some(500.0)),
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn those_beyond_help_do_not_count() {
+    fn requests_below_minimum_slack_do_not_count() {
         let mut slack = Slack::new();
         for (second, counts) in [[0.0; 4], [20.0, 60.0, 85.0, 100.0]]
             .into_iter()
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_ends_and_proxies_add_up() {
+    fn window_expires_and_proxies_are_summed() {
         let mut slack = Slack::new();
         let at = Duration::from_secs;
         slack.observe(
@@ -255,7 +258,7 @@ mod tests {
         for _ in 0..1000 {
             slack.observe(at(12), &[of("a", 12, None), of("b", 12, None)]);
         }
-        assert!(slack.looks.len() <= LOOKS_MAX);
+        assert!(slack.increases.len() <= SCRAPES_MAX);
     }
 
     #[test]
@@ -280,7 +283,7 @@ mod tests {
         );
         slack.observe(at(2), &[old(2, 20.0), new(2, 10.0)]);
         assert_eq!(all(&slack), Some(250.0), "20 and 10");
-        // Away and back in time, the old one goes on; after that it is new.
+        // The old one is gone and back in time, and continues its count; later it is new.
         for second in 3..=13 {
             slack.observe(at(second), &[new(second, 10.0)]);
         }

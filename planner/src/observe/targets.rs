@@ -1,34 +1,33 @@
-//! Which proxies are looked at: a list that stands, or one that somebody moves who watches them come
-//! and go. Says who they are; looks at none itself.
+//! Proxies to scrape: a fixed list, or one updated by a watch. Only lists them, does not scrape.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A proxy that can be looked at.
+/// Proxy that can be scraped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// What it is known by: its counters go on under this name, whatever its address becomes.
+pub struct ScrapeTarget {
+    /// Name under which its counters continue, even if its address changes.
     pub name: Arc<str>,
-    /// Its statistics. No two proxies have the same: what is counted twice would be planned for twice.
+    /// Address of its statistics. Must be unique: a proxy counted twice would be planned for twice.
     pub url: reqwest::Url,
 }
 
-/// Where a scraper finds its proxies.
+/// Source of a scraper's proxies.
 #[derive(Debug, Clone)]
-pub enum Targets {
-    /// Those of a service file, named by their addresses.
+pub enum ScrapeTargets {
+    /// Proxies of a service file, named by their addresses.
     Fixed(Vec<reqwest::Url>),
-    /// The latest list there is, also of a sender that has ended.
-    Moving(watch::Receiver<Arc<[Target]>>),
+    /// Latest list, still valid after its sender has ended.
+    Moving(watch::Receiver<Arc<[ScrapeTarget]>>),
 }
 
-impl Targets {
-    /// Those of now in the order of their names, each name once.
-    pub(super) fn now(&self) -> Vec<Target> {
-        let mut targets: Vec<Target> = match self {
-            Targets::Fixed(urls) => urls.iter().map(named_by_address).collect(),
-            Targets::Moving(latest) => latest.borrow().to_vec(),
+impl ScrapeTargets {
+    /// Returns the current proxies, sorted by name, each name once.
+    pub(super) fn now(&self) -> Vec<ScrapeTarget> {
+        let mut targets: Vec<ScrapeTarget> = match self {
+            ScrapeTargets::Fixed(urls) => urls.iter().map(named_by_address).collect(),
+            ScrapeTargets::Moving(latest) => latest.borrow().to_vec(),
         };
         targets.sort_by(|a, b| a.name.cmp(&b.name));
         targets.dedup_by(|a, b| a.name == b.name);
@@ -36,8 +35,8 @@ impl Targets {
     }
 }
 
-fn named_by_address(url: &reqwest::Url) -> Target {
-    Target {
+fn named_by_address(url: &reqwest::Url) -> ScrapeTarget {
+    ScrapeTarget {
         name: url.as_str().into(),
         url: url.clone(),
     }
@@ -47,16 +46,16 @@ fn named_by_address(url: &reqwest::Url) -> Target {
 mod tests {
     use super::*;
 
-    fn names(targets: &Targets) -> Vec<Arc<str>> {
+    fn names(targets: &ScrapeTargets) -> Vec<Arc<str>> {
         let now = targets.now().into_iter();
         now.map(|target| target.name).collect()
     }
 
     #[test]
-    fn a_list_that_stands_is_named_by_its_addresses() {
+    fn fixed_list_is_named_by_addresses() {
         let urls = ["http://b/stats", "http://a:9901/stats"];
         let urls: Vec<reqwest::Url> = urls.map(|url| url.parse().unwrap()).into();
-        let targets = Targets::Fixed(urls.clone());
+        let targets = ScrapeTargets::Fixed(urls.clone());
         assert_eq!(
             names(&targets).iter().map(|n| &**n).collect::<Vec<_>>(),
             ["http://a:9901/stats", "http://b/stats"]
@@ -65,13 +64,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_moves_is_the_latest_by_name_and_outlives_its_sender() {
-        let target = |name: &str, url: &str| Target {
+    fn moving_list_is_latest_by_name_and_outlives_its_sender() {
+        let target = |name: &str, url: &str| ScrapeTarget {
             name: name.into(),
             url: url.parse().unwrap(),
         };
         let (send, latest) = watch::channel(Arc::from([]));
-        let targets = Targets::Moving(latest);
+        let targets = ScrapeTargets::Moving(latest);
         assert!(names(&targets).is_empty());
         let (b, a) = (target("b", "http://10.0.0.2/"), target("a", "http://z/"));
         let twice = target("b", "http://10.0.0.9/");

@@ -1,4 +1,4 @@
-//! One router and two gates, all scraped: nothing is counted twice.
+//! One router and two gates, all scraped: no request is counted twice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_api::{Rps, Share};
 use super::scrape::counts;
 use super::*;
 
-/// What Envoy writes of these, among other things.
+/// Writes counters as Envoy does, with other metrics among them.
 fn written(counters: &[(Metric, &str, u32)]) -> String {
     let mut text = String::from("# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n");
     for (metric, value, count) in counters {
@@ -19,17 +19,18 @@ fn written(counters: &[(Metric, &str, u32)]) -> String {
     text
 }
 
-/// A router saw 100 requests a turn, refused 10 and sent 54 to small and 36 to large-2, 18 of which it
-/// had meant for large-2 and could not wait. The gates count what they dispatched and answered. Five a
-/// turn came to the second gate past the router.
-fn path(turns: u32) -> [String; 3] {
+/// Statistics after this many cycles, in each of which the router saw 100 requests, refused 10, and sent 54 to small
+/// and 36 to large-2. Of those for small, 18 were due to large-2 and could not wait. The gates count what they
+/// dispatched and answered. Five requests per cycle came to the second gate past the router.
+fn path(cycles: u32) -> [String; 3] {
     use Metric::{
         Admitted, Arrivals, Dispatched, DowngradedFrom, DowngradedTo, Late, OnTime, Refused,
         Routed, Served,
     };
     let times = |counters: &[(Metric, &'static str, u32)]| {
-        let of =
-            |(metric, value, count): &(Metric, &'static str, u32)| (*metric, *value, count * turns);
+        let of = |(metric, value, count): &(Metric, &'static str, u32)| {
+            (*metric, *value, count * cycles)
+        };
         written(&counters.iter().map(of).collect::<Vec<_>>())
     };
     let router = times(&[
@@ -55,26 +56,26 @@ fn path(turns: u32) -> [String; 3] {
     [router, gate(0, "small", 54), gate(5, "large-2", 41)]
 }
 
-/// Of the router and the two gates.
+/// Names of the router and the two gates.
 const NAMES: [&str; 3] = ["router", "small", "large"];
 
 #[test]
-fn a_router_and_two_gates_count_each_request_once() {
+fn router_and_two_gates_count_each_request_once() {
     let quotas = [Share(0.4), Share(0.6)];
     let mut arrivals = Arrivals::new();
     let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter());
     let mut seen = Observation::default();
-    for turn in 0..10_u32 {
-        let at = Duration::from_secs(turn.into());
+    for cycle in 0..10_u32 {
+        let at = Duration::from_secs(cycle.into());
         let scrape = |(name, text): (&str, String)| Scrape {
             from: name.into(),
             at,
             counts: Ok(counts(&text, &["demo"])),
         };
-        let named = NAMES.into_iter().zip(path(turn));
+        let named = NAMES.into_iter().zip(path(cycle));
         let mut scrapes: Vec<Scrape> = named.map(scrape).collect();
-        // Whoever answers first.
-        scrapes.rotate_left(turn as usize % NAMES.len());
+        // In any order of answers.
+        scrapes.rotate_left(cycle as usize % NAMES.len());
         seen = arrivals.observe(at, &scrapes);
         routes.observe(at, &scrapes, &quotas);
     }
@@ -93,13 +94,13 @@ fn a_router_and_two_gates_count_each_request_once() {
     );
 }
 
-/// A gate restarts and is lost: what it says has no part in what is routed.
+/// A gate that restarts or is lost does not affect the routed requests.
 #[test]
-fn gates_come_and_go_without_a_trace_in_what_was_routed() {
+fn restarted_and_lost_gates_do_not_affect_routed_shares() {
     let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter());
-    for turn in 0..10 {
-        let [router, small, _] = path(turn);
-        let at = Duration::from_secs(turn.into());
+    for cycle in 0..10 {
+        let [router, small, _] = path(cycle);
+        let at = Duration::from_secs(cycle.into());
         let of = |name: &str, text: &str| Scrape {
             from: name.into(),
             at,
@@ -109,9 +110,9 @@ fn gates_come_and_go_without_a_trace_in_what_was_routed() {
             counts: Err(ScrapeError::TooLarge),
             ..of("large", "")
         };
-        let gate = of("small", if turn == 5 { "" } else { &small });
-        // One gate is a pod of another name in each turn.
-        let pod = of(&format!("pod-{turn}"), &small);
+        let gate = of("small", if cycle == 5 { "" } else { &small });
+        // One gate is a pod with another name in each cycle.
+        let pod = of(&format!("pod-{cycle}"), &small);
         let scrapes = [pod, of("router", &router), gate, lost];
         routes.observe(at, &scrapes, &[Share(0.6), Share(0.4)]);
     }

@@ -9,11 +9,10 @@ use super::Shared;
 use super::claims::Name;
 use super::leader::Candidate;
 use crate::backends::kubernetes::actuate::KubeBackends;
-use crate::backends::kubernetes::replace::Kept;
-use crate::backends::{Actuate, ActuateError, Local};
+use crate::backends::{Actuate, ActuateError, HttpBackends, NotReplaced};
 use crate::capacity::{InForce, Resize};
 use crate::observe::pods::ProxyWatch;
-use crate::observe::{Observe, Scrape, Scraper, Targets};
+use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
 use crate::serve::{local, scraper};
 use crate::service::{Mode, Service, Variant};
 
@@ -21,7 +20,7 @@ use crate::service::{Mode, Service, Variant};
 pub(super) struct Backends {
     mode: Mode,
     candidate: Arc<Candidate>,
-    local: Local,
+    local: HttpBackends,
     pods: KubeBackends,
     /// By variant: its place among those of pods.
     places: Vec<Option<usize>>,
@@ -66,8 +65,8 @@ impl Shared {
             ProxyWatch::new(&self.client, namespace, pods)
         });
         let targets = match &watch {
-            Some(watch) => Targets::Moving(watch.targets()),
-            None => Targets::Fixed(service.stats.clone()),
+            Some(watch) => ScrapeTargets::Moving(watch.targets()),
+            None => ScrapeTargets::Fixed(service.stats.clone()),
         };
         Proxies {
             scraper: scraper(service, &self.http, self.clock, targets),
@@ -86,7 +85,7 @@ impl Backends {
     /// Whether all pods have been listed once.
     pub(super) async fn are_known(&self) -> bool {
         let unseen = |answer: &Option<Result<InForce, ActuateError>>| {
-            matches!(answer, Some(Err(ActuateError::Unseen(_))))
+            matches!(answer, Some(Err(ActuateError::NotObserved(_))))
         };
         !self.pods.in_force().await.iter().any(unseen)
     }
@@ -161,7 +160,7 @@ impl Actuate for Backends {
         local
     }
 
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, NotReplaced>> {
         let acts = self.mode == Mode::Active && self.candidate.leads();
         let pods = self.place(variant).filter(|_| acts)?;
         self.pods.retire(pods, room)

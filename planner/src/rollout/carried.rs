@@ -1,17 +1,17 @@
-//! Allocations and a demand → the part of it that they carry. Pure.
+//! Part of a demand that allocations can carry. Pure.
 
 use std::ops::Range;
 
 use crate::capacity::Allocation;
 use crate::rollout::SERVES_AT_ALL;
 
-/// Part of the demand that all stages together are taken to carry while one of them has no core: a tenth of what
-/// serves at all.
+/// Part of the demand that all stages together are taken to carry while one of them has no core: a tenth of
+/// [`SERVES_AT_ALL`].
 const SOME_SERVE: f64 = SERVES_AT_ALL / 10.0;
 
-/// The part of the demand that the weakest of the stages carries with what is `there`; 1 where the demand is not known.
-/// A stage that has a core serves, whatever its capacity: without one there is no plan. Of what serves nobody, what
-/// leaves more stages with a core is more.
+/// Returns the part of the demand that the weakest stage carries with the allocations `there`; 1 if the demand is
+/// unknown. A stage with a core counts as serving, whatever its capacity: without one there is no plan. Among
+/// allocations that serve nobody, the one with more serving stages counts more.
 pub(crate) fn carried_part(
     stages: impl Iterator<Item = Range<usize>>,
     capacities: &[f64],
@@ -35,7 +35,7 @@ pub(crate) fn carried_part(
     least + SOME_SERVE * serving / count
 }
 
-/// Says how much of the demand is carried while these variants come to serve; nothing where it is all, or none does.
+/// Describes how much of the demand is carried while these variants start; empty if all of it is, or none starts.
 pub(crate) fn shortage(part: f64, come: &[&str]) -> String {
     if part >= 1.0 || come.is_empty() {
         return String::new();
@@ -58,8 +58,8 @@ mod tests {
     }
 
     #[test]
-    fn the_weakest_stage_says_what_is_carried() {
-        // Of two stages, 10 requests/s by each core.
+    fn weakest_stage_determines_carried_part() {
+        // Two stages, 10 requests/s per core.
         let part = |cores: [u32; 3], demand| {
             let rates = cores.map(|cores| f64::from(cores) * 10.0);
             carried_part([0..2, 2..3].into_iter(), &rates, &there(cores), demand)
@@ -78,7 +78,7 @@ mod tests {
                 "{cores:?} {demand:?} {got}"
             );
         }
-        // A stage more or less that has a core, and one that has, and carries nothing.
+        // More stages with a core count more, even if they carry nothing.
         assert!(part([0, 0, 0], None) < part([1, 0, 0], None));
         let rates = [0.0; 3];
         let nothing = carried_part(
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_the_demand_is_said_while_something_comes() {
+    fn shortage_is_reported_while_variants_start() {
         assert_eq!(shortage(1.2, &["b"]), "");
         assert_eq!(shortage(0.5, &[]), "");
         let said = shortage(0.629, &["b", "c"]);

@@ -1,30 +1,31 @@
-//! The way to what is wanted that goes by what is not, over cycles. Pure.
+//! Follows a detour over several cycles: allocations that are not the target, on the way to it. Pure.
 
 use std::collections::VecDeque;
 
 use crate::capacity::{Allocation, Goal, InForce};
 use crate::rollout::{Carried, Path, Shapes, Transition};
 
-/// Part of the demand that is rounding.
+/// Part of the demand that counts as rounding.
 const TOLERANCE: f64 = 1e-6;
-/// Cycles from a search that found nothing to the next.
+/// Cycles between a search without result and the next search.
 const AGAIN: u32 = 5;
 
-/// Allocations to go by, if there are any.
+/// Detour in progress, if there is one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Detour {
     by: VecDeque<Vec<Allocation>>,
-    /// Part of the demand that is carried on the way.
+    /// Minimum part of the demand that is carried on the way.
     least: f64,
-    /// Variants that are wanted in the end: `true` for each of them.
+    /// Whether each variant is part of the target, by variant.
     wanted: Vec<bool>,
-    /// Cycles in which none is searched.
+    /// Cycles left without a search.
     rests: u32,
 }
 
 impl Detour {
-    /// What to go to, where `goals` are wanted, and so much of the demand as must be carried meanwhile. It is left once
-    /// other variants are wanted, the demand has risen above what it carries, or more has come to be `arriving`.
+    /// Returns the next allocations of the detour to `goals`, and the part of the demand to carry meanwhile. Leaves
+    /// the detour once other variants are wanted, the demand exceeds what the detour carries, or `arriving` has grown
+    /// above it.
     pub(crate) fn next(
         &mut self,
         in_force: &[InForce],
@@ -58,7 +59,7 @@ impl Detour {
         Some((goals, self.least))
     }
 
-    /// Where a transition has come to, whose `goals` are those of the decision: searches where it is blocked.
+    /// Records the state of a transition to the decision's `goals`; searches a detour if it is blocked.
     pub(crate) fn see(
         &mut self,
         transition: &Transition,
@@ -76,12 +77,12 @@ impl Detour {
         }
     }
 
-    /// Takes what a search has found on the way to `goals`.
+    /// Starts the detour that a search has found on the way to `goals`.
     fn take(&mut self, goals: &[Goal], path: Option<Path>) {
         match path {
             Some(path) => {
                 self.by = path.by.into();
-                // Of what is wanted, the goals of then say more.
+                // The last allocation is the target, of which the goals at that time say more.
                 self.by.pop_back();
                 self.least = path.least;
                 self.wanted = goals.iter().map(is_wanted).collect();

@@ -1,16 +1,16 @@
-//! From what is in force to what is wanted, one safe step at a time. Pure.
+//! Staged rollout from the actual capacity to the target. Pure.
 //!
-//! Grow what fits the budget, publish weights for what is there, shrink, grow the rest, publish.
-//! At no step do the cores exceed the budget, or what replicas hold its bounds (or what there may have been at the
-//! start, if that was more), and no published plan counts on cores that are not in force or are about to go. A change that failed
-//! is given up for this time, and where it may have happened all the same, both are reckoned with:
-//! the budget counts the more, the plan the fewer.
+//! The order of steps: grow what fits the budget, publish weights for what is there, shrink, grow the rest, publish.
+//! At no step do the reserved cores exceed the budget, or the occupied resources their limits (or the values at the
+//! start, if those were higher). No published plan counts on cores that are not actual or are about to go. A failed
+//! change is given up for this transition. If it may have happened all the same, both outcomes count: the budget
+//! assumes more, the plan fewer.
 //!
-//! Replicas that start keep nobody waiting: those that serve go on with what they have, and the cores of
-//! the new ones count for the budget alone until they serve too, in a later transition.
+//! Starting replicas delay nothing: serving ones keep what they have, and the cores of the new ones count only in the
+//! budget until they serve, in a later transition.
 
-mod deal;
 mod detour;
+mod distribute;
 mod hold;
 
 use weir_api::Cores;
@@ -20,36 +20,36 @@ pub use hold::{Carried, SERVES_AT_ALL};
 
 use crate::capacity::{Allocation, Bounds, Goal, InForce, Resize};
 
-/// Growth so many times that which was asked for is asked for anew: twice as much each time, so seldom.
+/// Factor of growth at which a growth in progress is requested anew: doubling each time keeps such restarts rare.
 pub const MUCH_MORE: f64 = 2.0;
 
-/// Most steps of one transition: grow, publish, shrink, grow, publish, and as many for failures.
+/// Maximum number of steps of one transition: grow, publish, shrink, grow, publish, and as many for failures.
 pub const STEPS_MAX: usize = 10;
 
-/// What to do next.
+/// Next step of a transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Change these, all at once.
+    /// Make these changes, concurrently.
     Resize(Vec<Resize>),
     /// Publish a plan for these allocations.
     Publish(Vec<Allocation>),
-    /// Nothing is left to do.
+    /// No step is left.
     Done,
 }
 
-/// A transition under way.
+/// Staged rollout in progress.
 #[derive(Debug, Clone)]
 pub struct Transition {
     budget: Cores,
     bounds: Bounds,
     variants: Vec<Variant>,
-    /// Allocations of the plan that is out, made before this transition or by it.
+    /// Allocations of the published plan, made before this transition or by it.
     out: Vec<Allocation>,
-    /// Whether it was made by this transition.
+    /// Whether it was published by this transition.
     is_published: bool,
-    /// Part of the demand below which what is carried may not fall, if it may at all ([`Transition::down_to`]).
+    /// Minimum part of the demand to carry, if it is lower than now ([`Transition::down_to`]).
     least: f64,
-    /// Part of the demand that arrives already ([`Transition::serving`]).
+    /// Part of the demand that already arrives ([`Transition::serving`]).
     arriving: f64,
 }
 
@@ -57,15 +57,15 @@ pub struct Transition {
 struct Variant {
     in_force: InForce,
     wanted: Goal,
-    /// Goal for now: what was wanted, or more ([`Transition::hold`]).
+    /// Target for now: the wanted one, or more ([`Transition::hold`]).
     goal: Goal,
-    /// Most cores that it may have for now, where there is not room for all ([`Transition::deal`]).
+    /// Maximum cores for now, if there is not room for all growth ([`Transition::distribute`]).
     grows_to: Option<Cores>,
     given_up: bool,
 }
 
 impl Transition {
-    /// From what is `in_force` to `goals` within `budget` and `bounds`.
+    /// Creates a transition from `in_force` to `goals` within `budget` and `bounds`.
     pub fn new(in_force: &[InForce], goals: &[Goal], budget: Cores, bounds: &Bounds) -> Transition {
         debug_assert_eq!(in_force.len(), goals.len());
         let variant = |(in_force, goal): (&InForce, &Goal)| Variant {
@@ -87,7 +87,7 @@ impl Transition {
         }
     }
 
-    /// The same where a plan for these allocations is out.
+    /// Sets the allocations of the published plan.
     #[must_use]
     pub fn after(self, out: &[Allocation]) -> Transition {
         Transition {
@@ -96,27 +96,27 @@ impl Transition {
         }
     }
 
-    /// The same where no more of the demand than this part need be carried on the way.
+    /// Lowers the part of the demand that must be carried on the way to `least`.
     #[must_use]
     pub fn down_to(self, least: f64) -> Transition {
         Transition { least, ..self }
     }
 
-    /// The same where so much of the demand arrives already, and the rest is to come: room for it is made only so far
-    /// as what arrives is served on the way, while it is at all.
+    /// Sets the part of the demand that already arrives; the rest is expected later. While what arrives can be
+    /// served, room for the rest is made only as far as that stays so.
     #[must_use]
     pub fn serving(self, arriving: f64) -> Transition {
         Transition { arriving, ..self }
     }
 
-    /// The next step. Its changes are to be answered by [`Transition::confirmed`] or
-    /// [`Transition::failed`], its publication by [`Transition::published`].
+    /// Returns the next step. The caller reports its changes by [`Transition::confirmed`] or [`Transition::failed`],
+    /// its publication by [`Transition::published`].
     pub fn next(&self) -> Step {
         let safe = self.safe();
         let mut each = self.out.iter().zip(&self.variants);
         let is_out = each.all(|(out, variant)| is_in(*out, variant.in_force.ready));
         if !is_out {
-            // The plan counts on what is not there any more.
+            // The published plan counts on capacity that is gone.
             return Step::Publish(safe);
         }
         let growth = self.growth();
@@ -137,7 +137,7 @@ impl Transition {
         }
     }
 
-    /// The backend says that so much is in force, which need not be what was asked.
+    /// Records the actual capacity after a change, which may differ from its target.
     pub fn confirmed(&mut self, change: Resize, in_force: InForce) {
         if let Some(variant) = self.variants.get_mut(change.variant) {
             variant.in_force = in_force;
@@ -145,22 +145,22 @@ impl Transition {
         }
     }
 
-    /// The change failed; `doubtful` if it may be in force all the same.
-    pub fn failed(&mut self, change: Resize, doubtful: bool) {
+    /// Records that a change failed; `indeterminate` if it may have happened all the same.
+    pub fn failed(&mut self, change: Resize, indeterminate: bool) {
         if let Some(variant) = self.variants.get_mut(change.variant) {
             variant.given_up = true;
-            if doubtful {
+            if indeterminate {
                 variant.in_force = variant.in_force.or(change.goal);
             }
         }
     }
 
-    /// The plan for these allocations is out.
+    /// Records that the plan for these allocations is published.
     pub fn published(&mut self, allocations: Vec<Allocation>) {
         (self.out, self.is_published) = (allocations, true);
     }
 
-    /// What is in force now.
+    /// Returns the actual capacity now.
     pub fn in_force(&self) -> Vec<InForce> {
         self.variants
             .iter()
@@ -168,13 +168,14 @@ impl Transition {
             .collect()
     }
 
-    /// What a plan may count on: in force now and still after the shrinking.
+    /// Returns the allocations that a plan may count on: actual now and still so after the shrinking.
     fn safe(&self) -> Vec<Allocation> {
         self.variants.iter().map(Variant::safe).collect()
     }
 
-    /// What can grow within the budget, partly where not wholly. A core, and what a replica holds, are kept back for each
-    /// that is still to have its first: without it nothing could take over what others are to lose.
+    /// Returns the growth that fits the budget, partial if there is no room for all of it. The first core of each
+    /// variant that has none, and the resources of its first replica, are kept free: without them no variant could
+    /// take over from those that shrink.
     fn growth(&self) -> Vec<Resize> {
         let mut total: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
@@ -228,7 +229,7 @@ impl Transition {
     }
 }
 
-/// Whether a plan for the one may go on where there is the other.
+/// Whether a plan for `one` remains valid with `other`.
 fn is_in(one: Allocation, other: Allocation) -> bool {
     one == Allocation::NONE || one.replicas() <= other.replicas() && one.each() <= other.each()
 }
@@ -247,7 +248,8 @@ impl Variant {
             || self.goal.cores(ready) < at_most
     }
 
-    /// As much of its goal as `most` cores bear; what starts is not ended for others to grow.
+    /// Returns the largest part of the target that `most` cores cover. Starting replicas are not ended to let others
+    /// grow.
     fn grown(&self, most: Cores) -> Goal {
         let InForce {
             ready, starting, ..
@@ -275,7 +277,7 @@ impl Variant {
         Allocation::new(replicas, ready.each().min(goal.each()))
     }
 
-    /// What of its goal is a shrinking.
+    /// Returns the part of the target that shrinks.
     fn shrunk(&self) -> Goal {
         let InForce {
             ready, starting, ..
@@ -293,8 +295,8 @@ impl Variant {
         }
     }
 
-    /// Whether a part of its goal is worth it that what is under way begins anew: what loads goes on as it was asked to, and
-    /// what serves until there is room for much more.
+    /// Whether a partial target justifies restarting the change in progress. A loading server continues as requested;
+    /// a serving one does so until there is room for much more.
     fn may_be_asked_anew(&self, goal: Goal) -> bool {
         let InForce { ready, at_most, .. } = self.in_force;
         let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
@@ -305,7 +307,7 @@ impl Variant {
         growth(goal.cores(ready)) >= least
     }
 
-    /// What it needs to have anything at all, where it has nothing.
+    /// Returns the cores needed to have anything at all, if it has nothing.
     fn first(&self) -> Cores {
         if self.in_force.at_most > Cores::ZERO {
             return Cores::ZERO;

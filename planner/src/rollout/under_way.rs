@@ -1,24 +1,24 @@
-//! Changes that were asked for and are not in force yet → what is asked for in the next turn: the same. The demand differs
-//! a little from turn to turn, and so does what is wanted. A server that loads would begin anew each time it is asked for
-//! other cores, and a kubelet that takes longer than a cycle would never come to an end. Pure.
+//! Keeps requesting the changes in progress unchanged in the next cycles. Demand and target vary a little from cycle
+//! to cycle. A loading server would restart each time other cores are requested, and a kubelet that takes longer than
+//! a cycle would never finish. Pure.
 
 use weir_api::Cores;
 
 use crate::capacity::{Allocation, Goal, InForce, Resize};
 use crate::rollout::MUCH_MORE;
 
-/// Goals that variants were asked for without an answer, by variant.
+/// Targets requested and not confirmed, by variant.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnderWay(Vec<Option<Goal>>);
 
 impl UnderWay {
-    /// Nothing was asked for yet.
+    /// Creates a record without requests.
     pub(crate) fn new(variants: usize) -> UnderWay {
         UnderWay(vec![None; variants])
     }
 
-    /// There was no answer in time. A server that serves was asked for the cores of its goal, not for those with which
-    /// another would start: what it has may be in doubt by the next turn.
+    /// Records a change without a timely answer. A serving server was asked for the cores of its target, not for
+    /// those with which a new replica starts; its actual cores may be uncertain in the next cycle.
     pub(crate) fn asked(&mut self, change: &Resize) {
         if let Some(asked) = self.0.get_mut(change.variant) {
             *asked = Some(match change.goal.replicas > change.ready.replicas() {
@@ -31,16 +31,17 @@ impl UnderWay {
         }
     }
 
-    /// Forgets what has come to be, or will not.
+    /// Drops requests that are fulfilled or will not be.
     pub(crate) fn see(&mut self, in_force: &[InForce]) {
         for (asked, there) in self.0.iter_mut().zip(in_force) {
             asked.take_if(|_| there.at_most <= there.ready.cores());
         }
     }
 
-    /// Returns what to go to, where `goals` are wanted. Of what serves, growth is asked for anew once much more is wanted: a rise may
-    /// come to many times what its first look shows; and it has less still once it has what was asked. A server that loads goes on although it is not wanted any more, while the
-    /// budget bears it: it may be wanted again in the next turn.
+    /// Returns the targets to request, given the wanted `goals`. A growth in progress is requested anew once much
+    /// more is wanted, because a rise may reach many times what its first sample shows. A serving variant that is to
+    /// shrink first gets what was requested. A loading server continues even if it is no longer wanted, while the
+    /// budget covers it: it may be wanted again in the next cycle.
     pub(crate) fn keep(&self, in_force: &[InForce], goals: &[Goal], budget: Cores) -> Vec<Goal> {
         let mut kept = goals.to_vec();
         let all: Cores = in_force.iter().map(|one| one.at_most).sum();
@@ -91,7 +92,7 @@ mod tests {
         cores.map(|cores| Goal::one(Cores::whole(cores))).to_vec()
     }
 
-    /// What is ready and what there may be.
+    /// Actual capacity with ready and reserved cores.
     fn there(each: [(u32, u32); 3]) -> Vec<InForce> {
         let one = |(ready, at_most)| InForce {
             at_most: Cores::whole(at_most),
@@ -100,7 +101,7 @@ mod tests {
         each.map(one).to_vec()
     }
 
-    /// A change of what has so many cores.
+    /// Change of a variant with `ready` cores.
     fn change(variant: usize, ready: u32, goal: Goal) -> Resize {
         Resize {
             variant,
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_goes_on_as_it_was_asked_for_until_it_is_in_force() {
+    fn growth_continues_as_requested_until_actual() {
         let budget = Cores::whole(12);
         let mut under_way = UnderWay::new(3);
         under_way.asked(&change(1, 0, Goal::one(Cores::whole(5))));
@@ -120,7 +121,7 @@ mod tests {
         let keep = |under_way: &UnderWay, wanted| under_way.keep(&loads, &cores(wanted), budget);
         assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 5, 0]));
         assert_eq!(keep(&under_way, [4, 3, 1]), cores([4, 5, 1]));
-        // Not wanted any more, it goes on where there is room.
+        // No longer wanted, it continues while there is room.
         assert_eq!(keep(&under_way, [4, 0, 3]), cores([4, 5, 3]));
         assert_eq!(keep(&under_way, [4, 0, 4]), cores([4, 0, 4]));
         under_way.see(&there([(4, 4), (5, 5), (0, 0)]));
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_serves_grows_as_asked_and_may_end() {
+    fn serving_variant_grows_as_requested_and_may_end() {
         let mut under_way = UnderWay::new(3);
         under_way.asked(&change(0, 4, Goal::one(Cores::whole(8))));
         let grows = there([(4, 8), (0, 0), (2, 2)]);
@@ -139,22 +140,22 @@ mod tests {
         };
         assert_eq!(keep(&under_way, 9), 8);
         assert_eq!(keep(&under_way, 0), 0);
-        // Four were asked for: twice as many are asked for anew.
+        // Four were requested: twice as many are requested anew.
         assert_eq!(keep(&under_way, 11), 8);
         assert_eq!(keep(&under_way, 12), 12);
-        // Asked for less, it has that first, and more at once.
+        // A requested decrease is completed first, then growth is requested at once.
         under_way.asked(&change(0, 8, Goal::one(Cores::whole(4))));
         for (wanted, goal) in [(0, 4), (1, 4), (6, 6)] {
             assert_eq!(keep(&under_way, wanted), goal);
         }
-        // Asked for 7 of the 8 cores that are wanted, it is so too where what it has is in doubt.
+        // A request for 7 of the 8 wanted cores stands even while the actual cores are uncertain.
         let part = Goal {
             each: Cores::whole(7),
             ..Goal::one(Cores::whole(8))
         };
         under_way.asked(&change(0, 4, part));
-        let doubt = there([(0, 7), (0, 0), (2, 2)]);
-        let kept = under_way.keep(&doubt, &cores([9, 0, 2]), Cores::whole(20));
+        let uncertain = there([(0, 7), (0, 0), (2, 2)]);
+        let kept = under_way.keep(&uncertain, &cores([9, 0, 2]), Cores::whole(20));
         assert_eq!(kept, cores([7, 0, 2]));
     }
 }

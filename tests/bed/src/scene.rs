@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::metrics::Metric;
-use weir_filter::board::{Board, Key};
+use weir_filter::coordination::SlotTable;
+use weir_filter::variant::VariantKey;
 
 use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
@@ -153,9 +154,9 @@ impl Scene {
     /// # Errors
     ///
     /// The module does not show it, or the response cannot be decoded.
-    pub async fn board(&self) -> Result<Board> {
+    pub async fn board(&self) -> Result<SlotTable> {
         let seen = see(self.infer().header("x-weir-trap", "show")).await?;
-        let mut board = Board::default();
+        let mut board = SlotTable::default();
         board.read(&seen.body)?;
         Ok(board)
     }
@@ -202,17 +203,17 @@ impl Scene {
 
 /// Slots of a variant taken by live VMs, according to the slot table: those whose leases end about when the latest
 /// one does.
-pub fn taken_by_the_living(board: &Board, variant: &str) -> u32 {
+pub fn taken_by_the_living(board: &SlotTable, variant: &str) -> u32 {
     const ABOUT: Duration = Duration::from_millis(150);
-    let leases = board.entries.iter().map(|entry| entry.lease);
+    let leases = board.rows.iter().map(|entry| entry.lease);
     let newest = leases.max().unwrap_or_default();
-    let Some(column) = board.column(Key::of(variant)) else {
+    let Some(column) = board.column(VariantKey::of(variant)) else {
         return 0;
     };
-    let living = (0..board.entries.len()).zip(&board.entries);
+    let living = (0..board.rows.len()).zip(&board.rows);
     let living = living.filter(|(_, entry)| newest.since(entry.lease) < ABOUT);
     living
-        .map(|(entry, _)| board.cell(entry, column).taken)
+        .map(|(entry, _)| board.usage(entry, column).taken)
         .sum()
 }
 

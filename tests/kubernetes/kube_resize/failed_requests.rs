@@ -4,24 +4,13 @@ use serde_json::json;
 use std::time::Duration;
 use weir_api::Cores;
 use weir_apiserver::{Fault, Rule};
-use weir_planner::backends::kubernetes::actuate::{KubeBackends, Unmet};
-use weir_planner::backends::kubernetes::refused::Refused;
-use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::backends::kubernetes::actuate::KubeBackends;
+use weir_planner::backends::{Actuate, ActuateError, BackendError, Reason};
 use weir_planner::capacity::{InForce, Resize};
 use weir_planner::service::WorkloadKind;
 
 use super::bed::deployment;
-use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, goal};
-
-fn refusal(error: &ActuateError) -> &Refused {
-    match error {
-        ActuateError::Unmet {
-            why: Unmet::Refused(refused),
-            ..
-        } => refused,
-        other => panic!("{other}"),
-    }
-}
+use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, goal, says};
 
 #[tokio::test]
 async fn conflict_is_retried_once_with_the_newest_state() {
@@ -48,9 +37,13 @@ async fn invalid_resize_is_reported_and_not_retried() {
     });
     for _ in 0..2 {
         let error = stage.resize(goal(1, 2)).await.unwrap_err();
-        let Refused::Invalid { why } = refusal(&error) else {
-            panic!("{error}")
-        };
+        let invalid = says(
+            &error,
+            Reason::Refused,
+            ": the API server finds it invalid: ",
+        );
+        assert!(invalid, "{error}");
+        let why = error.to_string();
         assert!(
             why.contains("Pod running on node without support for resize"),
             "{why}"
@@ -78,7 +71,11 @@ async fn too_many_requests_waits_for_retry_after() {
     stage.server.faults().add(rule);
     let error = stage.resize(goal(1, 2)).await.unwrap_err();
     assert!(
-        matches!(refusal(&error), Refused::Throttled { .. }),
+        says(
+            &error,
+            Reason::Waiting,
+            ": the API server has too much to do, "
+        ),
         "{error}"
     );
     assert!(!error.leaves_doubt());
@@ -97,7 +94,7 @@ async fn lost_answer_is_pending_until_the_change_is_observed() {
     stage.server.faults().add(rule(Fault::HangUp));
     let error = stage.resize(goal(1, 2)).await.unwrap_err();
     assert!(
-        matches!(refusal(&error), Refused::Unreachable { .. }),
+        says(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
     assert!(error.leaves_doubt());
@@ -129,7 +126,9 @@ async fn pending_write_counts_until_the_watch_reports_it() {
     lose("deployments/scale");
     let error = stage.resize(goal(3, 2)).await.unwrap_err();
     assert!(
-        matches!(&error, ActuateError::Unscaled { workload, .. } if workload == "Deployment web"),
+        error
+            .to_string()
+            .starts_with("Deployment web is not scaled: "),
         "{error}"
     );
     assert!(error.leaves_doubt(), "{error}");
@@ -152,7 +151,7 @@ async fn forbidden_request_names_the_missing_right() {
     let blind = backends_of(&blind, WorkloadKind::Deployment, &["web"], SHORT);
     let told = async |backends: &KubeBackends| backends.in_force().await.remove(0).unwrap();
     let forbidden = async || match told(&blind).await {
-        Err(ActuateError::Unseen(why)) => why.contains("forbidden"),
+        Err(ActuateError::NotObserved(why)) => why.contains("forbidden"),
         _ => false,
     };
     let waited = weir_bed::wait::until_async("the reason", super::bed::LIMIT, forbidden).await;
@@ -202,7 +201,12 @@ async fn missing_server_or_workload_is_reported() {
     let other = backends(&stage.server, &["web", "nobody"], SHORT).await;
     let listed = async || {
         let told = other.in_force().await.remove(1).unwrap().unwrap_err();
-        told == ActuateError::NoWorkload("Deployment nobody".to_owned())
+        let none = BackendError {
+            reason: Reason::NoWorkload,
+            message: "there is no Deployment nobody".to_owned(),
+            indeterminate: false,
+        };
+        told == ActuateError::Backend(none)
     };
     weir_bed::wait::until_async("a list", super::bed::LIMIT, listed)
         .await
@@ -220,7 +224,7 @@ async fn missing_server_or_workload_is_reported() {
     };
     let error = backends.resize(&[change]).await.remove(0).unwrap_err();
     assert!(
-        matches!(refusal(&error), Refused::Unreachable { .. }),
+        says(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
     // A write to a closed port cannot have taken effect.

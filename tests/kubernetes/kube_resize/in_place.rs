@@ -6,13 +6,11 @@ use serde_json::json;
 use weir_api::Cores;
 use weir_apiserver::{Key, Resizing, Version};
 use weir_bed::wait;
-use weir_planner::backends::ActuateError;
-use weir_planner::backends::kubernetes::actuate::Unmet;
-use weir_planner::backends::kubernetes::refused::Refused;
+use weir_planner::backends::{ActuateError, BackendError, Reason};
 use weir_planner::capacity::{Goal, InForce};
 
 use super::bed::{DEMO, LIMIT, deployment, pod};
-use super::stage::{AMPLE, SHORT, Stage, asked, cores, goal, patches};
+use super::stage::{AMPLE, SHORT, Stage, asked, cores, goal, patches, says};
 
 #[tokio::test]
 async fn pods_are_resized_without_a_restart() {
@@ -51,12 +49,10 @@ async fn resize_without_room_is_deferred_until_there_is() {
     wait::until("a full node", LIMIT, full).await.unwrap();
     let error = stage.resize(goal(2, 4)).await.unwrap_err();
     assert!(
-        matches!(
+        says(
             &error,
-            ActuateError::Unmet {
-                why: Unmet::Deferred(_),
-                ..
-            }
+            Reason::Deferred,
+            "its node has no room now, and its kubelet tries again by itself: "
         ),
         "{error}"
     );
@@ -85,21 +81,15 @@ async fn infeasible_resize_is_requested_once() {
         let stage = Stage::of(|options| options.version = version, made, AMPLE, |_| {}).await;
         for _ in 0..2 {
             let error = stage.resize(goal(1, 9)).await.unwrap_err();
-            let ActuateError::Unmet { why, .. } = &error else {
-                panic!("{error}")
-            };
+            let infeasible = says(&error, Reason::Infeasible, "its node can never hold it: ");
+            assert!(infeasible, "{error}");
             let in_force = stage.in_force().await.unwrap();
             assert_eq!(in_force.ready, cores(1, 1));
             if version == Version::V1_36 {
-                assert!(
-                    matches!(why, Unmet::Refused(Refused::Infeasible { .. })),
-                    "{why}"
-                );
                 assert!(!error.leaves_doubt());
                 assert_eq!(in_force.at_most, Cores::whole(1));
                 assert_eq!(stage.answers("pods/resize"), [403]);
             } else {
-                assert!(matches!(why, Unmet::Infeasible(_)), "{why}");
                 assert!(error.leaves_doubt());
                 assert_eq!(in_force.at_most, Cores::whole(9));
                 assert_eq!(stage.answers("pods/resize"), [200]);
@@ -119,13 +109,7 @@ async fn failed_or_late_resize_counts_with_both_amounts() {
     });
     let error = stage.resize(goal(1, 2)).await.unwrap_err();
     assert!(
-        matches!(
-            &error,
-            ActuateError::Unmet {
-                why: Unmet::Failed(_),
-                ..
-            }
-        ),
+        says(&error, Reason::Refused, "its kubelet failed: "),
         "{error}"
     );
     assert!(error.leaves_doubt());
@@ -135,13 +119,7 @@ async fn failed_or_late_resize_counts_with_both_amounts() {
     });
     let error = late.resize(goal(1, 2)).await.unwrap_err();
     assert!(
-        matches!(
-            &error,
-            ActuateError::Unmet {
-                why: Unmet::Late(_),
-                ..
-            }
-        ),
+        says(&error, Reason::Waiting, "not actuated within "),
         "{error}"
     );
     for stage in [stage, late] {
@@ -193,10 +171,15 @@ async fn unready_pod_keeps_its_cores() {
     };
     // The unready pod keeps more cores than a new pod would get, so none are left for the other.
     let error = stage.resize(wish).await.unwrap_err();
-    assert!(
-        matches!(&error, ActuateError::Unmet { why: Unmet::NoRoom, pod, partly: false } if *pod == pods[1].name),
-        "{error}"
-    );
+    let waits = BackendError {
+        reason: Reason::Waiting,
+        message: format!(
+            "pod {}: it would be too many cores before other pods have gone or have less",
+            pods[1].name
+        ),
+        indeterminate: false,
+    };
+    assert_eq!(error, ActuateError::Backend(waits));
     assert!(!error.leaves_doubt());
     assert!(stage.answers("pods/resize").is_empty());
     let grown = stage.resize(goal(2, 3)).await.unwrap();

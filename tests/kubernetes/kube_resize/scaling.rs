@@ -6,12 +6,11 @@ use serde_json::json;
 use weir_api::Cores;
 use weir_apiserver::ApiServer;
 use weir_bed::wait;
-use weir_planner::backends::ActuateError;
-use weir_planner::backends::kubernetes::actuate::Unmet;
+use weir_planner::backends::{ActuateError, BackendError, Reason};
 use weir_planner::capacity::{Goal, InForce};
 
 use super::bed::{DEMO, LIMIT, deployment};
-use super::stage::{AMPLE, Stage, cores, goal, patches};
+use super::stage::{AMPLE, Stage, cores, goal, patches, says};
 
 #[tokio::test]
 async fn new_pods_count_once_they_are_ready() {
@@ -61,12 +60,10 @@ async fn ending_pod_holds_its_cores_until_deleted() {
     // Four cores are the target, but seven exceed it while the ending pod still exists.
     let error = stage.resize(goal(1, 4)).await.unwrap_err();
     assert!(
-        matches!(
+        says(
             &error,
-            ActuateError::Unmet {
-                why: Unmet::NoRoom,
-                ..
-            }
+            Reason::Waiting,
+            "it would be too many cores before other pods have gone or have less"
         ),
         "{error}"
     );
@@ -89,12 +86,13 @@ async fn template_with_too_many_cores_limits_scale_up() {
         start: Cores::whole(1),
     };
     let error = stage.resize(wish).await.unwrap_err();
-    let told = ActuateError::Unaffordable {
-        replicas: 1,
-        template: Cores::whole(2),
-        partly: true,
+    let told = BackendError {
+        reason: Reason::Waiting,
+        message: "1 more replicas, each with the 2 cores that its template asks for, would be too many cores now"
+            .to_owned(),
+        indeterminate: true,
     };
-    assert_eq!(error, told);
+    assert_eq!(error, ActuateError::Backend(told));
     stage
         .until("a second", |now| now.ready.replicas() == 2)
         .await;
@@ -111,10 +109,14 @@ async fn disruption_budget_limits_scale_down() {
         server.store().create(&budget).unwrap();
     };
     let stage = Stage::of(|_| {}, deployment("web", 4, 1_000), AMPLE, protect).await;
-    let told = |partly| ActuateError::Protected {
-        workload: "Deployment web".to_owned(),
-        budget: "enough".to_owned(),
-        partly,
+    let told = |indeterminate| {
+        ActuateError::Backend(BackendError {
+            reason: Reason::Protected,
+            message: "Deployment web keeps replicas that are to go: PodDisruptionBudget enough does not let so many go \
+                      now; they go as it allows"
+                .to_owned(),
+            indeterminate,
+        })
     };
     // One of the three surplus pods ends, once all four are known to be ready.
     let one_goes = async || stage.resize(goal(1, 1)).await == Err(told(true));

@@ -8,7 +8,7 @@ use serde_json::{Value, json, to_value};
 use weir_api::Cores;
 use weir_planner::backends::kubernetes::actuate::KubeBackends;
 use weir_planner::backends::kubernetes::namespace::Namespace;
-use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::backends::{Actuate, ActuateError, Reason};
 use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
 use weir_planner::service::{Workload, WorkloadKind};
 
@@ -167,4 +167,9 @@ pub(crate) fn goal(replicas: u32, each: u32) -> Goal {
 /// Resources in a resize patch.
 pub(crate) fn asked(patch: &Request) -> &Value {
     &patch.body["spec"]["containers"][0]["resources"]
+}
+
+/// Whether an error has this reason, and its message contains this text.
+pub(super) fn says(error: &ActuateError, reason: Reason, text: &str) -> bool {
+    error.reason() == reason && error.to_string().contains(text)
 }

@@ -1,4 +1,4 @@
-//! Batches: company is waited for, but nobody is made late by it.
+//! Batches: they fill, but no request is late because of them.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn batcher(rest: &str) -> Engine {
 }
 
 #[test]
-fn a_full_batch_leaves_together() {
+fn full_batch_leaves_together() {
     let mut engine = batcher("");
     for stream in 1..=3 {
         assert_eq!(ask(&mut engine, stream, 1000, at(0)), Verdict::Park);
@@ -23,7 +23,7 @@ fn a_full_batch_leaves_together() {
 }
 
 #[test]
-fn one_that_can_wait_no_longer_goes_with_whoever_is_there() {
+fn expired_batch_window_releases_the_incomplete_batch() {
     let mut engine = batcher("");
     ask(&mut engine, 1, 500, at(0));
     ask(&mut engine, 2, 900, at(0));
@@ -35,9 +35,9 @@ fn one_that_can_wait_no_longer_goes_with_whoever_is_there() {
     assert_eq!(left, [1, 2]);
 }
 
-/// A timer that is late by less than the prediction is sure of makes nobody late.
+/// A timer that is late by less than the accuracy of the prediction makes no request late.
 #[test]
-fn the_longer_it_takes_the_earlier_it_leaves() {
+fn longer_service_closes_the_batch_earlier() {
     for (service_ms, due_ms) in [(16.0, 1979), (160.0, 1830), (800.0, 1150)] {
         let batched =
             variant("a", 1.0, 8, service_ms).replace("\"slots\"", "\"batch\":4,\"slots\"");
@@ -49,7 +49,7 @@ fn the_longer_it_takes_the_earlier_it_leaves() {
 }
 
 #[test]
-fn patience_may_be_bounded() {
+fn configured_batch_window_limits_the_wait() {
     let mut engine = batcher(r#","queue":{"batch_wait_ms":20}"#);
     ask(&mut engine, 1, 5000, at(0));
     assert_eq!(release(&mut engine, at(19)), []);
@@ -57,15 +57,15 @@ fn patience_may_be_bounded() {
 }
 
 #[test]
-fn one_late_member_is_refused_alone() {
+fn overdue_request_of_a_batch_is_refused_alone() {
     let mut engine = batcher("");
     ask(&mut engine, 1, 120, at(0));
     ask(&mut engine, 2, 900, at(0));
-    // Nobody looked while the first could still have gone.
-    let told = release(&mut engine, at(60));
-    assert_eq!(told.len(), 1);
+    // No tick came while the first could still have left.
+    let verdicts = release(&mut engine, at(60));
+    assert_eq!(verdicts.len(), 1);
     assert_eq!(
-        (told[0].0, reason(&told[0].1)),
+        (verdicts[0].0, reason(&verdicts[0].1)),
         (1, Some(Reason::Infeasible))
     );
     ask(&mut engine, 3, 900, at(60));
@@ -75,23 +75,23 @@ fn one_late_member_is_refused_alone() {
     assert_eq!(left + usize::from(matches!(fifth, Verdict::Forward(_))), 4);
 }
 
-/// What the engine is seen to do, and what it may do by the rule alone: a batch closes when it is full or
-/// when somebody can wait no longer; whoever leaves is of a closed batch.
+/// The engine's behaviour and the rule in its pure form: a batch closes when it is full or its window is
+/// over, and only requests of a closed batch leave.
 struct Watched {
     engine: Engine,
     batch: usize,
     slots: usize,
-    /// Who waits, with the deadline in ms.
+    /// Waiting requests, with their deadlines in ms.
     waiting: Vec<(StreamId, u64)>,
     running: Vec<StreamId>,
-    /// How many may still leave of batches closed.
+    /// Requests that may still leave with closed batches.
     open: usize,
     now_ms: u64,
 }
 
 impl Watched {
     const SERVICE_MS: u64 = 48;
-    /// The greater of 5 ms and a sixteenth of the service.
+    /// The greater of 5 ms and a sixteenth of the service time.
     const MARGIN_MS: u64 = 5;
 
     fn new(batch: usize, slots: usize) -> Watched {
@@ -115,11 +115,11 @@ impl Watched {
     }
 
     fn obey(&mut self, verdicts: &[(StreamId, Verdict)]) {
-        // Who is refused leaves first, and leaves its place in a closed batch to nobody.
+        // A refused request leaves first, and its place in a closed batch lapses.
         for (stream, verdict) in verdicts {
             if matches!(verdict, Verdict::Reject(_)) {
                 self.waiting.retain(|(id, _)| id != stream);
-                // What has not been answered in time ends too; its server was done before.
+                // A request without an answer in time ends too; its server was done before.
                 self.running.retain(|id| id != stream);
             }
         }
@@ -128,7 +128,7 @@ impl Watched {
             if self.open == 0 {
                 assert!(
                     self.closes(),
-                    "{stream} left without company at {}",
+                    "{stream} left an incomplete batch at {}",
                     self.now_ms
                 );
                 self.open = self.batch.min(self.waiting.len());
@@ -139,7 +139,7 @@ impl Watched {
             let (_, deadline) = self.waiting.remove(left.unwrap());
             assert_eq!(Some(deadline), earliest, "not the earliest first");
             self.running.push(stream);
-            // As many again may lie behind those that execute.
+            // As many again may wait at the servers behind those that execute.
             assert!(self.running.len() <= 2 * self.slots);
         }
     }
@@ -162,8 +162,8 @@ impl Watched {
         self.obey(&verdicts);
     }
 
-    fn look(&mut self) {
-        // What a newcomer or an end has left to do is done at the next looks, at once.
+    fn check_at(&mut self) {
+        // Work left by a newcomer or an end is done on the next checks, at once.
         for _ in 0..3 {
             let verdicts = release(&mut self.engine, at(self.now_ms));
             self.obey(&verdicts);
@@ -178,7 +178,7 @@ impl Watched {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
     #[test]
-    fn whoever_leaves_has_company_or_can_wait_no_longer_and_then_nobody_stays(
+    fn only_closed_batches_leave_and_they_leave_whole(
         batch in 2..5_usize,
         slots in 1..9_usize,
         events in proptest::collection::vec((0..40_u64, 0..5_u8, 60..1200_u64), 1..80),
@@ -187,7 +187,7 @@ proptest::proptest! {
         for (stream, (pause_ms, kind, chance)) in (1..).zip(events) {
             for _ in 0..pause_ms {
                 watched.now_ms += 1;
-                watched.look();
+                watched.check_at();
             }
             let one_of = |list: &[StreamId]| list.get(chance as usize % list.len().max(1)).copied();
             let waiting: Vec<_> = watched.waiting.iter().map(|(id, _)| *id).collect();
@@ -204,7 +204,7 @@ proptest::proptest! {
                     }
                 }
             }
-            watched.look();
+            watched.check_at();
         }
     }
 }

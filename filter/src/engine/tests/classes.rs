@@ -1,4 +1,4 @@
-//! Classes through the engine: who gets one, what it gets, and where it ends.
+//! Classes through the engine: claims, shares, and limits.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn under_contention_slots_follow_the_shares() {
         let headers: &[_] = if stream % 2 == 0 { &GOLD } else { &BULK };
         assert_eq!(classed(&mut engine, stream, headers, at(0)), Verdict::Park);
     }
-    // Slots are short: somebody could not be served because of those who wait.
+    // Slots are contended: a request could not be served because of those waiting.
     assert_eq!(ask(&mut engine, 99, 10, at(0)), Verdict::Park);
     assert_eq!(release(&mut engine, at(10)).len(), 1);
     let mut gold = 0;
@@ -51,7 +51,7 @@ fn under_contention_slots_follow_the_shares() {
 }
 
 #[test]
-fn a_class_without_its_proof_is_the_default_and_upstream_is_told() {
+fn unproven_class_becomes_the_default_in_the_forwarded_header() {
     let mut engine = engine(&[variant("a", 1.0, 9, 0.0)], CLASSES);
     let lie: [(&str, &[u8]); 2] = [("x-slo-class", b"gold"), ("x-tier", b"silver")];
     for (stream, headers, class) in [
@@ -68,7 +68,7 @@ fn a_class_without_its_proof_is_the_default_and_upstream_is_told() {
     }
 }
 
-/// `request_headers_to_add` of an Envoy before this one appends a line of its own by default.
+/// `request_headers_to_add` of an Envoy before this one appends a separate line by default.
 #[test]
 fn repeated_claim_header_proves_no_class() {
     let mut engine = engine(&[variant("a", 1.0, 9, 0.0)], CLASSES);
@@ -82,7 +82,7 @@ fn repeated_claim_header_proves_no_class() {
 }
 
 #[test]
-fn a_class_holds_no_more_than_it_may() {
+fn class_limit_bounds_its_held_requests() {
     let mut engine = engine(&[variant("a", 1.0, 1, 0.0)], CLASSES);
     classed(&mut engine, 0, &BULK, at(0));
     for stream in 1..=4 {
@@ -95,7 +95,7 @@ fn a_class_holds_no_more_than_it_may() {
     assert_eq!(classed(&mut engine, 7, &GOLD, at(1)), Verdict::Park);
 }
 
-/// Of forty that wait, twenty of each class and all of bulk more urgent, how many of gold are among the
+/// Forty requests wait, twenty of each class, all of bulk more urgent. Returns the number of gold among the
 /// next twenty once `last` has been refused.
 fn gold_among_the_next(last: &[(&str, &[u8])], why: Reason) -> usize {
     let classes = CLASSES.replace(",\"held_max\":4", "");
@@ -116,7 +116,7 @@ fn gold_among_the_next(last: &[(&str, &[u8])], why: Reason) -> usize {
 }
 
 #[test]
-fn slots_are_short_when_somebody_is_lost_to_those_who_wait_and_not_before() {
+fn shares_apply_only_after_a_request_is_lost() {
     let hopeless: [(&str, &[u8]); 1] = [("x-slo-ms", b"10")];
     assert_eq!(gold_among_the_next(&hopeless, Reason::Infeasible), 0);
     let last: [(&str, &[u8]); 1] = [("x-slo-ms", b"9500")];

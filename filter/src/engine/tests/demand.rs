@@ -1,10 +1,10 @@
-//! Demand: what some variant could have served, and how much one source says of the network.
+//! Demand: requests that some variant could have served, and the samples that one source adds.
 
 use super::*;
-use crate::body::Received;
+use crate::request::body::BodyChunk;
 use crate::stats::{Change, Sample};
 
-/// How often each was counted or recorded since last asked: arrivals, those none could serve, ways here.
+/// Number of each since the last call: arrivals, unservable requests, network latencies.
 fn counts(engine: &mut Engine) -> (i64, i64, usize) {
     let mut samples: Vec<Sample> = Vec::new();
     engine.stats.swap(&mut samples);
@@ -21,27 +21,27 @@ fn counts(engine: &mut Engine) -> (i64, i64, usize) {
     (sum(Metric::Arrivals), sum(Metric::Unservable), ways.count())
 }
 
-/// A variant that takes 300 ms with the cores it has, and 100 with all that it may be given.
+/// A variant that takes 300 ms with its present cores, and 100 with all that it may be given.
 fn slow_now() -> String {
     let variant = variant("a", 1.0, 1, 300.0);
     variant.replace('}', r#","service_min_ms":100}"#)
 }
 
-fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: Asked<'_>) -> Verdict {
+fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: IncomingRequest<'_>) -> Verdict {
     let start = (1_790_000_000_000 - sent_ms_ago).to_string();
     let headers = [
         ("x-slo-ms", ms.as_bytes()),
         ("x-slo-start", start.as_bytes()),
     ];
-    let asked = Asked {
+    let incoming = IncomingRequest {
         wire: Wire::pick(headers),
         ..rest
     };
-    engine.on_request(1, &asked, at(0), &mut Vec::new())
+    engine.on_request(1, &incoming, at(0), &mut Vec::new())
 }
 
 #[test]
-fn request_that_none_could_serve_is_no_demand() {
+fn request_that_no_variant_could_serve_is_not_demand() {
     let mut engine = engine(&[slow_now()], "");
     for (what, headers, expected) in [
         (
@@ -80,20 +80,20 @@ fn request_that_none_could_serve_is_no_demand() {
     assert_eq!(counts(&mut engine), (1, 0, 0));
 }
 
-/// A plan that is too small for its demand would hide it else, and never grow.
+/// Otherwise a plan that is too small for its demand would hide it, and never grow.
 #[test]
-fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
+fn request_that_more_cores_could_serve_is_demand() {
     let mut engine = engine(&[slow_now()], "");
-    let body = Asked {
-        more: true,
-        ..Asked::default()
+    let body = IncomingRequest {
+        body_follows: true,
+        ..IncomingRequest::default()
     };
     for (ms, expected) in [("250", (1, 0, 1)), ("99", (0, 1, 0))] {
         let verdict = stamped(&mut engine, ms, 0, body);
         assert_eq!(reason(&verdict), Some(Reason::Infeasible), "{ms}");
         assert_eq!(counts(&mut engine), expected, "{ms}");
     }
-    // One whose body does not come in time.
+    // A request whose body does not come in time.
     assert_eq!(stamped(&mut engine, "400", 0, body), Verdict::Park);
     assert_eq!(counts(&mut engine), (0, 0, 0));
     assert_eq!(release(&mut engine, at(401)).len(), 1);
@@ -101,7 +101,7 @@ fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
 }
 
 #[test]
-fn demand_is_counted_before_the_first_plan_too() {
+fn demand_is_counted_before_the_first_plan() {
     for on_stale in ["keep", "refuse"] {
         let json = format!(
             r#"{{"service":"demo","planner":{{"cluster":"p","key":"k"}},"on_stale":"{on_stale}"}}"#
@@ -109,12 +109,12 @@ fn demand_is_counted_before_the_first_plan_too() {
         let mut engine = alone(&json);
         ask(&mut engine, 1, 10, at(0));
         assert_eq!(counts(&mut engine), (1, 0, 0), "{on_stale}");
-        stamped(&mut engine, "100", 900, Asked::default());
+        stamped(&mut engine, "100", 900, IncomingRequest::default());
         assert_eq!(counts(&mut engine), (0, 1, 0), "{on_stale}");
     }
 }
 
-/// Time that requests had left when they came, and while they came, in ms.
+/// Slack samples at and before arrival, in ms.
 fn slacks(engine: &mut Engine) -> Vec<i64> {
     let mut samples: Vec<Sample> = Vec::new();
     engine.stats.swap(&mut samples);
@@ -129,28 +129,28 @@ fn slacks(engine: &mut Engine) -> Vec<i64> {
 }
 
 #[test]
-fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
+fn slack_is_sampled_at_arrival_and_at_each_halving() {
     let config = r#","deadline":{"reserve_ms":50}"#;
-    let body = Asked {
-        more: true,
-        ..Asked::default()
+    let body = IncomingRequest {
+        body_follows: true,
+        ..IncomingRequest::default()
     };
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], config);
-    // 1000 ms less 150 under way and 50 kept back.
+    // 1000 ms less 150 of network latency and 50 of reserve.
     assert_eq!(stamped(&mut engine, "1000", 150, body), Verdict::Park);
     assert!(release(&mut engine, at(401)).is_empty());
     assert_eq!(slacks(&mut engine), [399]);
     assert!(release(&mut engine, at(601)).is_empty());
     assert_eq!(slacks(&mut engine), [199]);
-    let all = Received {
+    let all = BodyChunk {
         bytes: 9,
         complete: true,
     };
     let verdict = engine.on_body(1, all, |_| None, at(650), &mut Vec::new());
     assert!(matches!(verdict, Some(Verdict::Forward(_))), "{verdict:?}");
     assert_eq!(slacks(&mut engine), [150]);
-    // One that says not when it was sent, and one that nobody can serve in what is left.
-    let unknown = Asked {
+    // A request without a time of sending, and one that no variant can serve in its time.
+    let unknown = IncomingRequest {
         wire: Wire::pick([("x-slo-ms", &b"800"[..])]),
         ..body
     };
@@ -165,7 +165,7 @@ fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
 }
 
 #[test]
-fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
+fn slow_uploads_of_one_source_are_sampled_within_its_allowance() {
     let mut engine = engine(&[variant("a", 1.0, 1, 1.0)], "");
     let start = 1_790_000_000_000_u64.to_string();
     let wire = [
@@ -173,44 +173,44 @@ fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
         ("x-slo-start", start.as_bytes()),
     ];
     for stream in 0..100 {
-        let asked = Asked {
+        let incoming = IncomingRequest {
             wire: Wire::pick(wire),
-            more: true,
+            body_follows: true,
             sender: Some(1),
-            ..Asked::default()
+            ..IncomingRequest::default()
         };
         assert_eq!(
-            engine.on_request(stream, &asked, at(0), &mut Vec::new()),
+            engine.on_request(stream, &incoming, at(0), &mut Vec::new()),
             Verdict::Park
         );
     }
     for ms in 1..=990 {
         release(&mut engine, at(ms));
     }
-    let most = crate::samples::PER_SECOND as usize;
+    let most = crate::request::sample_limit::PER_SECOND as usize;
     assert!((most..=2 * most).contains(&slacks(&mut engine).len()));
 }
 
-/// Honest clients' percentiles are not one sender's to make.
+/// One sender must not determine the percentiles of all clients.
 #[test]
-fn one_source_adds_no_more_than_its_allowance_to_the_network_times() {
+fn network_latency_of_one_source_is_sampled_within_its_allowance() {
     let mut engine = engine(&[variant("a", 1.0, 1000, 1.0)], "");
     let mut ways = |sender: Option<u64>| {
         for _ in 0..200 {
-            let rest = Asked {
+            let rest = IncomingRequest {
                 sender,
-                ..Asked::default()
+                ..IncomingRequest::default()
             };
             stamped(&mut engine, "1000", 900, rest);
         }
-        let (arrivals, unservable, ways) = counts(&mut engine);
-        assert_eq!((arrivals, unservable), (200, 0));
+        let (arrivals, count_unservable, ways) = counts(&mut engine);
+        assert_eq!((arrivals, count_unservable), (200, 0));
         ways
     };
-    let most = crate::samples::PER_SECOND as usize;
+    let most = crate::request::sample_limit::PER_SECOND as usize;
     assert_eq!(
         (ways(Some(1)), ways(Some(1)), ways(Some(2))),
         (most, 0, most)
     );
-    assert_eq!(ways(None), 200, "nobody asked who sent it");
+    assert_eq!(ways(None), 200, "the source was not looked up");
 }

@@ -1,7 +1,7 @@
-//! Failing variants: left, tried, taken back; by all workers.
+//! Failing variants: avoided, tried, and used again, by all workers.
 
 use super::*;
-use crate::health::{Probed, Sign};
+use crate::health::{HealthSignal, ProbeResult};
 
 fn two(rest: &str) -> Engine {
     engine(
@@ -10,7 +10,7 @@ fn two(rest: &str) -> Engine {
     )
 }
 
-/// Where a request goes that comes now.
+/// Variant that a new request goes to.
 fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
     match ask(engine, stream, 1000, now) {
         Verdict::Forward(dispatch) => dispatch.name.to_string(),
@@ -18,9 +18,9 @@ fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
     }
 }
 
-fn answer(engine: &mut Engine, stream: StreamId, sign: Sign, now: Now) {
+fn answer(engine: &mut Engine, stream: StreamId, sign: HealthSignal, now: Now) {
     let answer = Answer {
-        failed: sign != Sign::Served,
+        failed: sign != HealthSignal::Served,
         sign: Some(sign),
         ..Answer::default()
     };
@@ -28,12 +28,12 @@ fn answer(engine: &mut Engine, stream: StreamId, sign: Sign, now: Now) {
     end(engine, stream, End::Answered, now);
 }
 
-/// Requests one after the other, each answered with what its variant is said to answer: how many went to
+/// Sends requests one after the other, each answered as its variant is told to; returns the number sent to
 /// each.
 fn play(
     engine: &mut Engine,
     ms: std::ops::Range<u64>,
-    signs: impl Fn(&str) -> Option<Sign>,
+    signs: impl Fn(&str) -> Option<HealthSignal>,
 ) -> [usize; 2] {
     let mut went = [0; 2];
     for ms in ms.step_by(10) {
@@ -49,12 +49,18 @@ fn play(
     went
 }
 
-fn is(name: &'static str, sign: Option<Sign>) -> impl Fn(&str) -> Option<Sign> {
-    move |to| if to == name { sign } else { Some(Sign::Served) }
+fn is(name: &'static str, sign: Option<HealthSignal>) -> impl Fn(&str) -> Option<HealthSignal> {
+    move |to| {
+        if to == name {
+            sign
+        } else {
+            Some(HealthSignal::Served)
+        }
+    }
 }
 
 #[test]
-fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
+fn refused_connection_fails_a_variant_until_a_probe_succeeds() {
     let mut engine = two("");
     engine.serve(at(0).mono);
     let went = play(&mut engine, 0..2000, is("a", None));
@@ -66,22 +72,22 @@ fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
     let probed = |engine: &mut Engine, probed, ms| {
         engine.on_probe(probes[0].variant, probed, at(ms), &mut Vec::new());
     };
-    probed(&mut engine, Probed::Nobody, 2100);
+    probed(&mut engine, ProbeResult::Nobody, 2100);
     assert_eq!(play(&mut engine, 2100..2500, is("", None)), [0, 40]);
     assert_eq!(engine.probes(at(2500).mono).len(), 1);
-    probed(&mut engine, Probed::Status(404), 2600);
+    probed(&mut engine, ProbeResult::Status(404), 2600);
     let [a, b] = play(&mut engine, 2600..3600, is("", None));
     assert!(a.abs_diff(b) <= 2, "its share at once: {a}, {b}");
     assert_eq!(engine.probes(at(3600).mono), []);
 }
 
 #[test]
-fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
+fn errors_in_a_row_fail_a_variant_until_a_trial_succeeds() {
     let mut engine = two("");
-    let went = play(&mut engine, 0..400, is("a", Some(Sign::Erred)));
+    let went = play(&mut engine, 0..400, is("a", Some(HealthSignal::Erred)));
     assert_eq!(went[0], 5);
     // Trials 0.5 s, 1 s, 2 s … apart.
-    let went = play(&mut engine, 400..4000, is("a", Some(Sign::Erred)));
+    let went = play(&mut engine, 400..4000, is("a", Some(HealthSignal::Erred)));
     assert_eq!(went[0], 3);
     let [a, b] = play(&mut engine, 4000..9000, is("", None));
     assert!(a > 40 && b > a, "from the next trial on: {a}, {b}");
@@ -89,24 +95,24 @@ fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
     assert_eq!(a, b);
 }
 
-/// A planner that has heard of it takes its share away.
+/// A planner that sees the failure takes its share away.
 #[test]
-fn a_trial_needs_no_share() {
+fn trial_ignores_a_zero_share() {
     let mut engine = two("");
-    play(&mut engine, 0..400, is("a", Some(Sign::Erred)));
+    play(&mut engine, 0..400, is("a", Some(HealthSignal::Erred)));
     let without = [variant("a", 0.0, 4, 10.0), variant("b", 1.0, 4, 10.0)];
     engine.on_plan(&plan(9, &without), at(400).mono, at(400), &mut Vec::new());
     assert_eq!(play(&mut engine, 400..900, is("", None)), [1, 49]);
 }
 
 #[test]
-fn one_request_at_a_time_is_the_trial() {
+fn only_one_request_is_the_trial() {
     let mut engine = two("");
     for stream in 0..5 {
         while goes(&mut engine, stream, at(0)) != "a" {
-            answer(&mut engine, stream, Sign::Served, at(0));
+            answer(&mut engine, stream, HealthSignal::Served, at(0));
         }
-        answer(&mut engine, stream, Sign::Erred, at(0));
+        answer(&mut engine, stream, HealthSignal::Erred, at(0));
     }
     let trials = |engine: &mut Engine, from: StreamId, ms| {
         let went = (from..from + 4).map(|stream| goes(engine, stream, at(ms)));
@@ -114,25 +120,25 @@ fn one_request_at_a_time_is_the_trial() {
     };
     assert_eq!(trials(&mut engine, 10, 499), 0);
     for stream in 10..14 {
-        answer(&mut engine, stream, Sign::Served, at(500));
+        answer(&mut engine, stream, HealthSignal::Served, at(500));
     }
     assert_eq!(trials(&mut engine, 20, 500), 1);
 }
 
 /// A client that provokes 404 everywhere, by its path, does not stop the service.
 #[test]
-fn where_all_fail_none_does() {
-    for sign in [Some(Sign::Erred), None] {
+fn all_variants_failing_are_used_as_healthy() {
+    for sign in [Some(HealthSignal::Erred), None] {
         let mut engine = two("");
         play(&mut engine, 0..1000, |_| sign);
         let [a, b] = play(&mut engine, 1000..2000, |_| sign);
         assert!(a > 40 && b > 40, "{a} {b}");
-        // Who is well is known by the first answer, or the next probe.
+        // A recovered variant is recognized by the first answer, or the next probe.
         play(&mut engine, 2000..2010, is("", None));
         for probe in engine.probes(at(2010).mono) {
             engine.on_probe(
                 probe.variant,
-                Probed::Status(200),
+                ProbeResult::Status(200),
                 at(2010),
                 &mut Vec::new(),
             );
@@ -143,7 +149,7 @@ fn where_all_fail_none_does() {
 }
 
 #[test]
-fn where_all_that_could_take_it_fail_none_does_for_it() {
+fn all_eligible_variants_failing_are_used_as_healthy() {
     let accurate = variant("a", 0.5, 4, 10.0).replace("70", "90");
     let mut engine = engine(&[accurate, variant("b", 0.5, 4, 10.0)], "");
     play(&mut engine, 0..100, is("a", None));
@@ -158,9 +164,9 @@ fn where_all_that_could_take_it_fail_none_does_for_it() {
 }
 
 #[test]
-fn mistakes_of_clients_and_refusals_say_nothing() {
+fn client_errors_and_refusals_are_no_failure() {
     let mut engine = two("");
-    let [a, b] = play(&mut engine, 0..1000, is("a", Some(Sign::Answered)));
+    let [a, b] = play(&mut engine, 0..1000, is("a", Some(HealthSignal::Answered)));
     assert_eq!(a, b);
     for stream in 0..100 {
         goes(&mut engine, stream, at(1000));
@@ -170,7 +176,7 @@ fn mistakes_of_clients_and_refusals_say_nothing() {
 }
 
 #[test]
-fn who_waits_for_a_failing_variant_moves_to_another() {
+fn waiting_requests_leave_a_failing_variant() {
     let mut engine = engine(
         &[variant("a", 0.34, 1, 10.0), variant("b", 0.66, 2, 10.0)],
         "",
@@ -192,7 +198,7 @@ fn who_waits_for_a_failing_variant_moves_to_another() {
 }
 
 #[test]
-fn all_workers_leave_together_and_take_trials_in_turn() {
+fn workers_share_health_and_trials() {
     let json = format!(
         r#"{{"service":"demo","plan":{{"variants":[{},{}]}}}}"#,
         variant("a", 0.5, 8, 10.0),
@@ -208,18 +214,18 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
         loop {
             stream += 1;
             if goes(worker, stream, now) == "a" {
-                return answer(worker, stream, Sign::Erred, now);
+                return answer(worker, stream, HealthSignal::Erred, now);
             }
-            answer(worker, stream, Sign::Served, now);
+            answer(worker, stream, HealthSignal::Served, now);
         }
     };
     for n in [0, 1, 2, 0, 1] {
         err_at_a(&mut workers[n], at(1));
     }
-    let rings = store.take_rings();
+    let rings = store.take_notifications();
     let health = rings
         .iter()
-        .filter(|(_, why)| *why == crate::board::Ring::Health);
+        .filter(|(_, why)| *why == crate::coordination::Notification::Health);
     assert_eq!(health.count(), 2, "{rings:?}");
     let to_a = |workers: &mut [Engine], from: StreamId, now| {
         let mut count = 0;
@@ -227,7 +233,7 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
             let worker = &mut workers[stream as usize % 3];
             worker.renew(true, now);
             count += usize::from(goes(worker, stream, Now { mono: now, ..at(0) }) == "a");
-            answer(worker, stream, Sign::Answered, at(2));
+            answer(worker, stream, HealthSignal::Answered, at(2));
         }
         count
     };
@@ -236,14 +242,14 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
 }
 
 #[test]
-fn where_it_is_turned_off_nothing_is_left() {
+fn disabled_ejection_avoids_no_variant() {
     let mut engine = two(r#","health":{"eject":false}"#);
     assert_eq!(play(&mut engine, 0..1000, is("a", None)), [50, 50]);
     assert_eq!(engine.probes(at(1000).mono), []);
 }
 
 #[test]
-fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused() {
+fn failed_over_request_takes_its_slot_along() {
     let mut engine = two(r#","failover":"-failover""#);
     let Verdict::Forward(dispatch) = ask(&mut engine, 1, 1000, at(0)) else {
         panic!("not sent")
@@ -255,7 +261,7 @@ fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused()
     let cluster = format!("c-{from}-failover");
     assert_eq!(dispatch.cluster.as_deref(), Some(&*cluster));
     let answer = Answer {
-        sign: Some(Sign::Served),
+        sign: Some(HealthSignal::Served),
         served_by: engine.variant(by),
         ..Answer::default()
     };
@@ -266,13 +272,13 @@ fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused()
     assert_eq!(taken(&engine), expected);
     end(&mut engine, 1, End::Answered, at(10));
     assert_eq!(taken(&engine), [0, 0]);
-    // And is left.
+    // And is avoided.
     assert_eq!(goes(&mut engine, 2, at(10)), by);
     assert_eq!(goes(&mut engine, 3, at(10)), by);
 }
 
 #[test]
-fn who_asks_for_an_accuracy_that_not_all_have_does_not_move_on() {
+fn accuracy_minimum_prevents_failover() {
     let accurate = variant("a", 0.5, 4, 10.0).replace("70", "90");
     let variants = [accurate, variant("b", 0.5, 4, 10.0)];
     let mut engine = engine(&variants, r#","failover":"-else""#);

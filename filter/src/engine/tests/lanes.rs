@@ -1,5 +1,5 @@
-//! A server with one lane and the way to it, in virtual time: whether it idles while somebody waits, what
-//! its order costs, and when refusals are said.
+//! A server with one lane and the network to it, in virtual time: idle time while requests wait, cost of
+//! the order, and time of refusals.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,17 +7,17 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::*;
 
 const SERVICE_NS: f64 = 25e6;
-/// One way to the server.
+/// Network latency to the server, one way, ns.
 const HOP: u64 = 1_500_000;
-const RING: u64 = 100_000;
+const NOTIFICATION_LATENCY: u64 = 100_000;
 const LENGTH: u64 = 40_000 * MS;
-/// When nobody knows anything yet.
+/// Warm-up without measurements.
 const WARM: u64 = 2_000 * MS;
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
     workers: usize,
-    /// Service times are even between 1 − spread and 1 + spread of the mean.
+    /// Service times are uniform between 1 − spread and 1 + spread of the mean.
     spread: f64,
     load: f64,
     budgets_ms: (u64, u64),
@@ -31,11 +31,11 @@ enum What {
     Done(u32),
     Answer(u32),
     Tick(usize),
-    Ring(usize),
+    Notification(usize),
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sent {
+struct LaneReport {
     worker: usize,
     arrived: u64,
     due: u64,
@@ -60,7 +60,7 @@ struct Sim {
     queue: VecDeque<u32>,
     busy: bool,
     busy_ns: u64,
-    requests: Vec<Sent>,
+    requests: Vec<LaneReport>,
     order: Vec<u32>,
 }
 
@@ -133,11 +133,11 @@ impl Sim {
                 at as u64,
             );
             self.add(at, What::Arrive(self.requests.len() as u32));
-            self.requests.push(Sent {
+            self.requests.push(LaneReport {
                 worker,
                 arrived: at,
                 due: at + budget * MS,
-                ..Sent::default()
+                ..LaneReport::default()
             });
         }
         while let Some(Reverse((at, _, what))) = self.agenda.pop() {
@@ -153,11 +153,11 @@ impl Sim {
         let (now, mut verdicts) = (self.clocks(), Vec::new());
         match what {
             What::Arrive(id) => {
-                let Sent { worker, due, .. } = self.requests[id as usize];
+                let LaneReport { worker, due, .. } = self.requests[id as usize];
                 let budget = ((due - self.now) / MS).to_string();
                 let headers = [("x-slo-ms", budget.as_bytes())];
-                let asked = Wire::pick(headers).into();
-                let verdict = self.engines[worker].on_request(id, &asked, now, &mut verdicts);
+                let incoming = Wire::pick(headers).into();
+                let verdict = self.engines[worker].on_request(id, &incoming, now, &mut verdicts);
                 verdicts.push((id, verdict));
                 self.after(worker, verdicts);
             }
@@ -179,7 +179,7 @@ impl Sim {
                 request.answered = self.now;
                 self.engines[worker].on_answer(id, Answer::default(), now);
                 self.engines[worker].on_end(id, End::Answered, now, &mut verdicts);
-                // As in the shell: refusals are left to the next tick.
+                // As in the shell, refusals are deferred to the next tick.
                 let refused = verdicts.extract_if(.., |(_, v)| matches!(v, Verdict::Reject(_)));
                 let refused: Vec<_> = refused.map(|(stream, _)| stream).collect();
                 self.owed[worker].extend(refused);
@@ -200,7 +200,7 @@ impl Sim {
                 self.engines[worker].release(now, &mut verdicts);
                 self.after(worker, verdicts);
             }
-            What::Ring(worker) => {
+            What::Notification(worker) => {
                 self.engines[worker].release(now, &mut verdicts);
                 self.after(worker, verdicts);
             }
@@ -223,13 +223,16 @@ impl Sim {
     }
 
     fn after(&mut self, worker: usize, verdicts: Vec<(StreamId, Verdict)>) {
-        if let Some(entry) = self.store.take_owned().last() {
+        if let Some(entry) = self.store.take_claimed_rows().last() {
             self.entries[worker] = Some(*entry);
         }
-        for (entry, _) in self.store.take_rings() {
-            let rung = self.entries.iter().position(|known| *known == Some(entry));
-            if let Some(rung) = rung {
-                self.add(self.now + RING, What::Ring(rung));
+        for (entry, _) in self.store.take_notifications() {
+            let notified = self.entries.iter().position(|known| *known == Some(entry));
+            if let Some(notified) = notified {
+                self.add(
+                    self.now + NOTIFICATION_LATENCY,
+                    What::Notification(notified),
+                );
             }
         }
         for (stream, verdict) in verdicts {
@@ -256,15 +259,14 @@ impl Sim {
         let late = self.tick_at[worker] <= self.now;
         if late || self.now + period + MS < self.tick_at[worker] {
             self.tick_at[worker] = self.now + period;
-            // As with Envoy, a timer fires up to a ms too late.
+            // As with Envoy, a timer fires up to a ms late.
             let lateness = self.now.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MS;
             self.tick_at[worker] += lateness;
             self.add(self.now + period + lateness, What::Tick(worker));
         }
     }
 
-    /// Of all pairs of which one was there when the other began before it, those of which it was the more
-    /// urgent.
+    /// Fraction of pairs in which a request began before a more urgent one that was already there.
     fn out_of_order(&self) -> f64 {
         let (mut wrong, mut pairs) = (0_u32, 0_u32);
         for (place, id) in self.order.iter().enumerate() {
@@ -283,11 +285,11 @@ impl Sim {
 
 #[derive(Debug, Clone, Copy)]
 struct Figures {
-    /// The part of its time for which the server worked.
+    /// Fraction of time for which the server worked.
     busy: f64,
     on_time: f64,
     out_of_order: f64,
-    /// Refusals within 50 ms.
+    /// Fraction of refusals within 50 ms.
     at_once: f64,
 }
 
@@ -295,8 +297,8 @@ fn measure(case: Case) -> Figures {
     let mut sim = Sim::new(case);
     sim.run();
     let from = 1000 * MS + WARM;
-    let all: Vec<&Sent> = sim.requests.iter().filter(|r| r.arrived >= from).collect();
-    let count = |what: &dyn Fn(&Sent) -> bool| all.iter().filter(|r| what(r)).count() as f64;
+    let all: Vec<&LaneReport> = sim.requests.iter().filter(|r| r.arrived >= from).collect();
+    let count = |what: &dyn Fn(&LaneReport) -> bool| all.iter().filter(|r| what(r)).count() as f64;
     let refused = count(&|r| r.refused.is_some());
     let soon = count(&|r| r.refused.is_some_and(|at| at - r.arrived <= 50 * MS));
     Figures {
@@ -322,7 +324,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn server_with_one_lane_is_kept_busy_in_order_and_refusals_are_said_at_once() {
+fn single_lane_is_kept_busy_in_order_with_early_refusals() {
     for case in cases() {
         let with = measure(case);
         let without = measure(Case {
@@ -334,7 +336,7 @@ fn server_with_one_lane_is_kept_busy_in_order_and_refusals_are_said_at_once() {
         assert!(with.on_time >= without.on_time + 0.02, "{case:?}: {with:?}");
         assert!(with.out_of_order < 0.01, "{case:?}: {with:?}");
         if case.load > 1.0 {
-            // Where service times are equal, hardly a moment is lost to a request that is held in vain.
+            // With equal service times hardly any time is lost to a request that is held in vain.
             let busy = if case.spread > 0.0 { 0.97 } else { 0.996 };
             assert!(with.busy >= busy, "{case:?}: {with:?}");
             assert!(!equal || with.at_once >= 0.85, "{case:?}: {with:?}");

@@ -1,30 +1,31 @@
-//! Who makes room where as many are held as may be, against a list of all that are held.
+//! Displacement at the limits of held requests, compared with a list of all held requests.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::waiting::class::ClassId;
 
-/// A request with these words. Who makes room is told beside.
+/// Sends a request with these headers; returns its verdict and those of displaced requests.
 fn come(
     engine: &mut Engine,
     stream: StreamId,
     headers: &[(&str, &[u8])],
 ) -> (Verdict, Vec<(StreamId, Reason)>) {
     let mut others = Vec::new();
-    let asked = Wire::pick(headers.iter().copied()).into();
-    let verdict = engine.on_request(stream, &asked, at(0), &mut others);
+    let incoming = Wire::pick(headers.iter().copied()).into();
+    let verdict = engine.on_request(stream, &incoming, at(0), &mut others);
     let others = others.iter();
     let others = others.map(|(other, verdict)| (*other, reason(verdict).unwrap()));
     (verdict, others.collect())
 }
 
-/// A quick variant of accuracy 70, and an accurate one.
+/// A fast variant of accuracy 70, and an accurate one.
 fn quick_and_accurate() -> [String; 2] {
     let accurate = variant("accurate", 0.0, 1, 0.0).replace("70", "80");
     [variant("quick", 1.0, 1, 0.0), accurate]
 }
 
-/// All that is held waits for the accurate variant, and has a minute.
+/// All held requests wait for the accurate variant, and have a minute.
 #[test]
 fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
     let limit = r#","queue":{"held_max":3}"#;
@@ -46,23 +47,23 @@ fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
         let others = vec![(makes_room, Reason::QueueFull)];
         assert_eq!(come(&mut engine, stream, &quick), (Verdict::Park, others));
     }
-    // Now all are equally urgent: whoever comes last is the least.
+    // Now all are equally urgent: the last to come is the least urgent.
     let (verdict, others) = come(&mut engine, 8, &quick);
     assert_eq!(
         (reason(&verdict), others),
         (Some(Reason::QueueFull), vec![])
     );
     assert_eq!(engine.held.all, 3);
-    // The board knew of the first that waited for the accurate one.
+    // The slot table knew of the first that waited for the accurate one.
     assert_eq!(engine.next_wake(at(0).mono), Some(at(0).mono));
     release(&mut engine, at(0));
     let gauges: Vec<usize> = engine.gauges().map(|gauge| gauge.held).collect();
     assert_eq!(gauges, [3, 0]);
-    assert!(engine.variants.get(VariantId(1)).unwrap().gate.is_settled());
+    assert!(engine.variants.get(VariantId(1)).unwrap().slots.is_synced());
 }
 
 #[test]
-fn class_at_its_limit_makes_room_for_its_own_more_urgent() {
+fn class_at_its_limit_displaces_its_least_urgent() {
     let classes = r#","classes":[{"name":"gold","share":0.5,"held_max":2},
         {"name":"bulk","share":0.5}],"default_class":"bulk""#;
     let mut engine = engine(&quick_and_accurate(), classes);
@@ -99,7 +100,7 @@ fn class_at_its_limit_makes_room_for_its_own_more_urgent() {
 
 const CLASSES: [(&str, u8, usize); 3] = [("a", 0, 99), ("b", 0, 3), ("c", 5, 4)];
 
-/// One that waits, as the list knows it.
+/// Waiting request in the list.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     stream: StreamId,
@@ -108,14 +109,14 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The greater goes first: lower priority, later deadline, later arrival.
+    /// The greatest goes first: lower priority, later deadline, later arrival.
     fn dispensable(&self) -> (u8, u64, StreamId) {
         let (_, priority, _) = CLASSES[self.class];
         (u8::MAX - priority, self.deadline_ms, self.stream)
     }
 }
 
-/// Who goes once `newcomer` has come: by the class's limit, else by the limit on all.
+/// Request displaced by `newcomer`: at the class's limit, else at the limit of all.
 fn goes(held: &[Waiting], newcomer: Waiting, held_max: usize) -> Option<(StreamId, Reason)> {
     let of_class = |other: &&Waiting| other.class == newcomer.class;
     let least = |among: Vec<&Waiting>| {
@@ -138,7 +139,7 @@ proptest! {
         many in 1..5_usize,
         arrivals in prop::collection::vec((0..3_usize, 1_000..60_000_u64, 0..5_usize), 1..60),
     ) {
-        // The floor says where a request can go: to one of that accuracy, or better.
+        // The minimum determines the variant: one of that accuracy, or better.
         let accuracy = |index: usize| (60 + index).to_string();
         let variants: Vec<String> = (0..many)
             .map(|i| variant(&format!("v{i}"), 1.0 / many as f64, 1, 0.0).replace("70", &accuracy(i)))

@@ -1,14 +1,14 @@
-//! Bodies that come slowly, never, or in floods: who owns a slot, who is refused, and what is learnt.
+//! Bodies that come slowly, never, or in floods: slots, refusals, and measurements.
 
 use super::*;
-use crate::body::Received;
+use crate::request::body::BodyChunk;
 
 /// Two slots of one variant, 100 ms an execution.
 fn two_slots(rest: &str) -> Engine {
     engine(&[variant("a", 1.0, 2, 100.0)], rest)
 }
 
-/// A request's head, without its body.
+/// Headers of a request, without its body.
 fn head(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
     head_to(engine, stream, budget_ms, "/infer", now)
 }
@@ -16,15 +16,15 @@ fn head(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verd
 fn head_to(engine: &mut Engine, stream: StreamId, budget_ms: u64, path: &str, now: Now) -> Verdict {
     let budget = budget_ms.to_string();
     let headers = [("x-slo-ms", budget.as_bytes()), (":path", path.as_bytes())];
-    let mut asked: Asked<'_> = Wire::pick(headers).into();
-    asked.more = true;
+    let mut incoming: IncomingRequest<'_> = Wire::pick(headers).into();
+    incoming.body_follows = true;
     let mut others = Vec::new();
-    let verdict = engine.on_request(stream, &asked, now, &mut others);
+    let verdict = engine.on_request(stream, &incoming, now, &mut others);
     assert_eq!(others, []);
     verdict
 }
 
-/// A part of its body; who else had to make room is told beside.
+/// A chunk of its body; returns also the requests that had to make room.
 fn part(
     engine: &mut Engine,
     stream: StreamId,
@@ -32,7 +32,7 @@ fn part(
     complete: bool,
     now: Now,
 ) -> (Option<Verdict>, Vec<(StreamId, Verdict)>) {
-    let received = Received { bytes, complete };
+    let received = BodyChunk { bytes, complete };
     let mut others = Vec::new();
     // Streams of one hundred are one source.
     let source = |stream| Some(u64::from(stream / 100));
@@ -69,7 +69,7 @@ fn unfinished_bodies_own_no_slot() {
 }
 
 #[test]
-fn a_body_that_cannot_end_in_time_is_expired_at_that_moment() {
+fn body_that_cannot_finish_in_time_expires() {
     let mut engine = two_slots("");
     head(&mut engine, 1, 1000, at(0));
     // 100 ms of service are left from 900 ms on.
@@ -86,7 +86,7 @@ fn a_body_that_cannot_end_in_time_is_expired_at_that_moment() {
 }
 
 #[test]
-fn body_that_ends_with_the_deadline_is_expired_where_service_takes_no_time() {
+fn body_ending_at_the_deadline_expires() {
     let mut engine = engine(&[variant("a", 1.0, 2, 0.0)], "");
     head(&mut engine, 1, 1000, at(0));
     let verdict = last(&mut engine, 1, at(1000));
@@ -98,7 +98,7 @@ fn body_that_ends_with_the_deadline_is_expired_where_service_takes_no_time() {
 }
 
 #[test]
-fn nobody_waits_for_the_body_of_what_cannot_be_served() {
+fn unservable_request_is_refused_before_its_body() {
     let mut engine = two_slots("");
     assert_eq!(
         reason(&head(&mut engine, 1, 99, at(0))),
@@ -113,12 +113,12 @@ fn nobody_waits_for_the_body_of_what_cannot_be_served() {
 
 fn engine_without_slots() -> Engine {
     let mut engine = two_slots("");
-    engine.on_no_part(at(0), &mut Vec::new());
+    engine.on_no_slots(at(0), &mut Vec::new());
     engine
 }
 
 #[test]
-fn the_client_time_of_a_body_is_not_learnt_as_service_time() {
+fn upload_time_is_not_measured_as_service_time() {
     let mut engine = two_slots("");
     for stream in 0..40 {
         let now = u64::from(stream) * 1000;
@@ -132,7 +132,7 @@ fn the_client_time_of_a_body_is_not_learnt_as_service_time() {
 }
 
 #[test]
-fn a_stream_is_decided_by_its_headers_and_its_upload_is_not_learnt() {
+fn stream_is_decided_by_its_headers() {
     const PATH: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
     let mut engine = two_slots("");
     for stream in 0..30 {
@@ -150,7 +150,7 @@ fn a_stream_is_decided_by_its_headers_and_its_upload_is_not_learnt() {
 }
 
 #[test]
-fn streams_have_half_of_the_slots() {
+fn streams_take_at_most_half_of_the_slots() {
     const PATH: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
     let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], "");
     for stream in 0..2 {
@@ -159,7 +159,7 @@ fn streams_have_half_of_the_slots() {
     }
     let third = head_to(&mut engine, 2, 1000, PATH, at(0));
     assert_eq!(reason(&third), Some(Reason::QueueFull));
-    // One whose body has ended is a request as any other.
+    // A request whose body is complete is an ordinary one.
     assert_eq!(last(&mut engine, 0, at(1)), None);
     let fourth = head_to(&mut engine, 3, 1000, PATH, at(1));
     assert!(matches!(fourth, Verdict::Forward(_)));
@@ -173,7 +173,7 @@ const SMALL: &str =
     r#","body":{"request_max_bytes":1000,"source_max_bytes":2000,"held_max_bytes":5000}"#;
 
 #[test]
-fn a_large_upload_is_let_through_once_so_much_has_come() {
+fn large_upload_is_forwarded_at_the_size_limit() {
     let mut engine = two_slots(SMALL);
     head(&mut engine, 1, 1000, at(0));
     assert_eq!(
@@ -183,7 +183,7 @@ fn a_large_upload_is_let_through_once_so_much_has_come() {
     assert_eq!(engine.bytes_held(), 1000);
     assert!(is_forwarded(&part(&mut engine, 1, 1001, false, at(2)).0));
     assert_eq!((engine.bytes_held(), engine.receiving()), (0, 0));
-    // A second one is one too many: streams have half of the slots.
+    // A second one is too many: streams have half of the slots.
     head(&mut engine, 2, 1000, at(2));
     let (second, _) = part(&mut engine, 2, 1001, false, at(3));
     assert_eq!(reason(&second.unwrap()), Some(Reason::QueueFull));
@@ -193,7 +193,7 @@ fn a_large_upload_is_let_through_once_so_much_has_come() {
 }
 
 #[test]
-fn a_large_upload_is_not_held_for_a_slot() {
+fn large_upload_is_not_held_for_a_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], SMALL);
     ask(&mut engine, 0, 1000, at(0));
     head(&mut engine, 1, 1000, at(0));
@@ -206,7 +206,7 @@ fn a_large_upload_is_not_held_for_a_slot() {
         ),
         (0, 0)
     );
-    // One that is complete waits, however large.
+    // A complete one waits, however large.
     head(&mut engine, 2, 1000, at(1));
     assert_eq!(
         part(&mut engine, 2, 1500, true, at(2)).0,
@@ -218,7 +218,7 @@ fn a_large_upload_is_not_held_for_a_slot() {
 }
 
 #[test]
-fn bytes_are_bounded_by_source_and_in_all() {
+fn held_bytes_are_bounded_by_source_and_in_total() {
     let mut engine = two_slots(SMALL);
     for stream in [100, 101, 102, 200, 201, 300] {
         head(&mut engine, stream, 1000, at(0));
@@ -241,7 +241,7 @@ fn bytes_are_bounded_by_source_and_in_all() {
         );
     }
     assert_eq!(engine.bytes_held(), 5000);
-    // All is taken: the one that has been coming for the longest makes room.
+    // All bytes are taken: the one incoming for the longest makes room.
     head(&mut engine, 400, 1000, at(4));
     let (verdict, others) = part(&mut engine, 400, 500, false, at(5));
     assert_eq!(verdict, Some(Verdict::Park));
@@ -258,23 +258,23 @@ fn bytes_are_bounded_by_source_and_in_all() {
 }
 
 #[test]
-fn sources_are_asked_for_once_more_bytes_are_held_than_one_may_hold() {
+fn sources_are_looked_up_only_above_the_source_limit() {
     let mut engine = two_slots(SMALL);
     for stream in 1..=4 {
         head(&mut engine, stream, 1000, at(0));
     }
-    assert!(engine.hold_part(1, 900) && engine.hold_part(2, 900));
-    assert!(!engine.hold_part(3, 201), "that makes 2001 bytes");
+    assert!(engine.hold_body(1, 900) && engine.hold_body(2, 900));
+    assert!(!engine.hold_body(3, 201), "that makes 2001 bytes");
     let part = |engine: &mut Engine, stream, bytes, complete| {
-        let mut asked = Vec::new();
+        let mut incoming = Vec::new();
         let source = |of| {
-            asked.push(of);
+            incoming.push(of);
             Some(7)
         };
-        let received = Received { bytes, complete };
+        let received = BodyChunk { bytes, complete };
         let verdict = engine.on_body(stream, received, source, at(1), &mut Vec::new());
-        asked.sort_unstable();
-        (verdict.and_then(|it| reason(&it)), asked)
+        incoming.sort_unstable();
+        (verdict.and_then(|it| reason(&it)), incoming)
     };
     let limit = Some(Reason::SourceLimit);
     assert_eq!(part(&mut engine, 3, 201, false), (limit, vec![1, 2, 3]));
@@ -287,17 +287,17 @@ fn sources_are_asked_for_once_more_bytes_are_held_than_one_may_hold() {
 }
 
 #[test]
-fn at_the_limit_of_requests_the_oldest_unfinished_makes_room() {
+fn oldest_incomplete_request_makes_room_at_the_limit() {
     let mut engine = two_slots(r#","queue":{"held_max":3}"#);
     for stream in 1..=3 {
         head(&mut engine, stream, 1000, at(u64::from(stream)));
     }
     let headers = [("x-slo-ms", &b"1000"[..])];
-    let mut asked: Asked<'_> = Wire::pick(headers).into();
-    asked.more = true;
+    let mut incoming: IncomingRequest<'_> = Wire::pick(headers).into();
+    incoming.body_follows = true;
     let mut others = Vec::new();
     assert_eq!(
-        engine.on_request(4, &asked, at(4), &mut others),
+        engine.on_request(4, &incoming, at(4), &mut others),
         Verdict::Park
     );
     assert_eq!(
@@ -308,7 +308,7 @@ fn at_the_limit_of_requests_the_oldest_unfinished_makes_room() {
 }
 
 #[test]
-fn a_flight_that_outlives_its_deadline_is_ended_and_leaves_a_ghost() {
+fn request_in_flight_past_its_deadline_is_ended_and_orphans_its_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     assert!(matches!(
         ask(&mut engine, 1, 150, at(0)),
@@ -320,7 +320,7 @@ fn a_flight_that_outlives_its_deadline_is_ended_and_leaves_a_ghost() {
         (verdicts[0].0, reason(&verdicts[0].1)),
         (1, Some(Reason::Expired))
     );
-    // 100 ms were foreseen: the ghost has gone by then, and the slot is the next one's.
+    // 100 ms were predicted: the orphaned slot has expired by then, and the next request gets it.
     assert_eq!(forwarded(&verdicts), [2]);
     assert!(
         end(&mut engine, 1, End::Gone, at(160)).is_empty(),
@@ -329,7 +329,7 @@ fn a_flight_that_outlives_its_deadline_is_ended_and_leaves_a_ghost() {
 }
 
 #[test]
-fn an_answer_that_has_begun_is_let_finish_and_counted_late() {
+fn begun_answer_may_finish_and_counts_as_late() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     let Verdict::Forward(dispatch) = ask(&mut engine, 1, 150, at(0)) else {
         panic!("a slot is free");
@@ -347,21 +347,21 @@ fn an_answer_that_has_begun_is_let_finish_and_counted_late() {
 }
 
 #[test]
-fn a_slow_reader_keeps_no_slot() {
+fn slow_reader_does_not_keep_its_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     ask(&mut engine, 1, 10_000, at(0));
     assert_eq!(ask(&mut engine, 2, 10_000, at(0)), Verdict::Park);
     engine.on_answer(1, Answer::default(), at(90)).unwrap();
     let mut verdicts = Vec::new();
-    engine.on_bulk(1, at(100), &mut verdicts);
+    engine.on_response_exceeds_buffer(1, at(100), &mut verdicts);
     assert_eq!(forwarded(&verdicts), [2]);
-    engine.on_bulk(1, at(101), &mut verdicts);
+    engine.on_response_exceeds_buffer(1, at(101), &mut verdicts);
     assert!(end(&mut engine, 1, End::Answered, at(9000)).is_empty());
     assert_eq!(engine.gauges().map(|gauge| gauge.taken).sum::<u32>(), 1);
 }
 
 #[test]
-fn upload_that_is_answered_at_length_is_counted_out_once() {
+fn upload_with_a_long_answer_is_subtracted_once() {
     const PATH: &str = "/up";
     let rest = r#","streams":{"requests":["/up"],"answers":[]}"#;
     let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], rest);
@@ -370,7 +370,7 @@ fn upload_that_is_answered_at_length_is_counted_out_once() {
         assert!(matches!(verdict, Verdict::Forward(_)));
     }
     engine.on_answer(0, Answer::default(), at(1)).unwrap();
-    engine.on_bulk(0, at(2), &mut Vec::new());
+    engine.on_response_exceeds_buffer(0, at(2), &mut Vec::new());
     assert_eq!(part(&mut engine, 0, 10, true, at(3)).0, None);
     end(&mut engine, 0, End::Answered, at(4));
     let uploads = |engine: &Engine| engine.variants.get(VariantId(0)).unwrap().uploads;
@@ -380,7 +380,7 @@ fn upload_that_is_answered_at_length_is_counted_out_once() {
 }
 
 #[test]
-fn where_bodies_are_not_told_of_headers_decide() {
+fn without_body_callbacks_headers_decide() {
     let mut engine = two_slots("");
     for stream in 0..3 {
         assert_eq!(head(&mut engine, stream, 1000, at(0)), Verdict::Park);

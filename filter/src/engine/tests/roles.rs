@@ -1,4 +1,4 @@
-//! A router chooses, a gate holds: together they do once what one filter does alone.
+//! A router chooses, a gate holds: together they do once what one combined filter does.
 
 use super::*;
 
@@ -21,23 +21,23 @@ fn metrics(engine: &mut Engine) -> Vec<Metric> {
 }
 
 #[test]
-fn a_router_holds_nobody_and_leaves_the_slots_alone() {
+fn router_neither_holds_nor_takes_slots() {
     let mut router = role("router", &pair());
     for stream in 0..10 {
         let verdict = ask(&mut router, stream, 1000, at(0));
         assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
     }
-    let told = metrics(&mut router);
-    assert!(told.contains(&Metric::Arrivals) && told.contains(&Metric::Routed));
+    let outcome = metrics(&mut router);
+    assert!(outcome.contains(&Metric::Arrivals) && outcome.contains(&Metric::Routed));
     for owned in [Metric::Dispatched, Metric::WaitMs, Metric::SlackMs] {
-        assert!(!told.contains(&owned), "{owned:?} is the gate's");
+        assert!(!outcome.contains(&owned), "{owned:?} is the gate's");
     }
     end(&mut router, 1, End::Answered, at(50));
     assert_eq!(metrics(&mut router), []);
 }
 
 #[test]
-fn a_router_goes_by_what_the_gates_say_and_for_a_while_only() {
+fn router_uses_gate_estimates_until_they_expire() {
     let mut router = role("router", &pair());
     let first = ask(&mut router, 1, 1000, at(0));
     let Verdict::Forward(first) = first else {
@@ -60,11 +60,14 @@ fn a_router_goes_by_what_the_gates_say_and_for_a_while_only() {
             _ => None,
         })
         .collect();
-    assert!(later.contains(&first.name), "what was heard grows old");
+    assert!(
+        later.contains(&first.name),
+        "the gate's estimate has expired"
+    );
 }
 
 #[test]
-fn a_gate_holds_in_order_and_says_what_to_expect() {
+fn gate_holds_in_order_and_reports_its_response_time() {
     let mut gate = role("gate", &[variant("a", 1.0, 1, 50.0)]);
     let deadline = |ms: u64| (1_790_000_000_000 + ms).to_string();
     let routed = |gate: &mut Engine, stream, ms: u64| {
@@ -89,26 +92,26 @@ fn a_gate_holds_in_order_and_says_what_to_expect() {
         "the router's"
     );
     let tags = gate.on_answer(1, Answer::default(), at(10)).unwrap();
-    // What is left of the first, two that wait, and its own.
+    // Remaining time of the first, two that wait, and its own.
     assert_eq!(tags.expected, Some(Duration::from_millis(190)));
     assert_eq!(forwarded(&end(&mut gate, 1, End::Answered, at(50))), [3]);
     assert!(metrics(&mut gate).contains(&Metric::Served));
 }
 
 #[test]
-fn a_gate_never_downgrades() {
+fn gate_never_downgrades() {
     let mut gate = role(
         "gate",
         &[variant("a", 0.0, 1, 500.0), variant("b", 1.0, 1, 50.0)],
     );
     let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"300"), ("x-slo-variant", b"a")];
-    let told = request(&mut gate, 1, &headers, at(0));
-    assert_eq!(reason(&told), Some(Reason::Infeasible));
+    let outcome = request(&mut gate, 1, &headers, at(0));
+    assert_eq!(reason(&outcome), Some(Reason::Infeasible));
 }
 
-/// Of what both see each counts its own part: summed over all, no request is counted twice.
+/// Each counts its own part: summed over both, no request is counted twice.
 #[test]
-fn nothing_is_counted_by_both() {
+fn router_and_gate_count_each_request_once() {
     let engine = |role: &str| {
         alone(&format!(
             r#"{{"service":"demo","role":"{role}","deadline":{{"trust_deadline":true}},
@@ -126,8 +129,8 @@ fn nothing_is_counted_by_both() {
         ("x-slo-deadline", until.as_bytes()),
         ("x-slo-variant", dispatch.name.as_bytes()),
     ];
-    let told = request(&mut gate, 1, &tagged, at(1));
-    assert!(matches!(told, Verdict::Forward(_)));
+    let outcome = request(&mut gate, 1, &tagged, at(1));
+    assert!(matches!(outcome, Verdict::Forward(_)));
     end(&mut gate, 1, End::Answered, at(50));
     end(&mut router, 1, End::Answered, at(51));
     let mut all = metrics(&mut router);
@@ -149,7 +152,7 @@ fn nothing_is_counted_by_both() {
 }
 
 #[test]
-fn a_gate_says_what_a_request_takes_there_when_it_refuses_one_too() {
+fn gate_refusal_reports_its_response_time() {
     let mut gate = role("gate", &[variant("a", 1.0, 1, 300.0)]);
     let refused = (1..10).find_map(|stream| match ask(&mut gate, stream, 1000, at(0)) {
         Verdict::Reject(refusal) => Some(refusal),

@@ -1,12 +1,12 @@
-//! Three workers of one proxy through anything that can happen to them: conservation.
+//! Conservation of requests over three workers of one proxy, under any events.
 
 use super::*;
-use crate::board::Board;
+use crate::coordination::SlotTable;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    Ask { worker: usize, budget_ms: u64 },
+    AcquireRequest { worker: usize, budget_ms: u64 },
     End { nth: usize, end: End },
     Pass { ms: u64 },
     Plan { slots: [u32; 2], share: f64 },
@@ -18,7 +18,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let end = prop::sample::select(vec![End::Answered, End::Failed, End::TimedOut, End::Gone]);
     prop_oneof![
-        12 => (0..WORKERS, 10..500_u64).prop_map(|(worker, budget_ms)| Event::Ask { worker, budget_ms }),
+        12 => (0..WORKERS, 10..500_u64).prop_map(|(worker, budget_ms)| Event::AcquireRequest { worker, budget_ms }),
         10 => (0..64_usize, end).prop_map(|(nth, end)| Event::End { nth, end }),
         4 => (1..100_u64).prop_map(|ms| Event::Pass { ms }),
         2 => ([1..6_u32, 1..6_u32], 0.0..1.0_f64).prop_map(|(slots, share)| Event::Plan { slots, share }),
@@ -30,7 +30,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 const WORKERS: usize = 3;
 
-/// Three workers of one proxy, and who of whose streams is open.
+/// Three workers of one proxy, and their open streams.
 struct Proxy {
     store: Memory,
     workers: Vec<Engine>,
@@ -86,7 +86,7 @@ impl Proxy {
         }
     }
 
-    /// So much time goes by, with every tick that is asked for and no ring.
+    /// Advances time, with every requested tick and without notifications.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
@@ -110,24 +110,25 @@ impl Proxy {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Every request of every worker ends exactly once, through lost swaps, lost rings, traps and a
-    /// spoilt board; never more held than allowed; afterwards no slot is taken and nobody is held.
+    /// Every request of every worker ends exactly once, through lost swaps, lost notifications, traps and a
+    /// corrupted slot table. The limit of held requests is never exceeded. Afterwards no slot is taken and no
+    /// request is held.
     #[test]
-    fn every_request_ends_once(events in prop::collection::vec(event(), 1..300)) {
+    fn every_request_ends_exactly_once(events in prop::collection::vec(event(), 1..300)) {
         let mut proxy = Proxy::new();
-        let (mut asked, mut ended, mut revision) = (0_u32, 0_u32, 1);
+        let (mut incoming, mut ended, mut revision) = (0_u32, 0_u32, 1);
         for event in events {
             match event {
-                Event::Ask { worker, budget_ms } => {
-                    asked += 1;
+                Event::AcquireRequest { worker, budget_ms } => {
+                    incoming += 1;
                     let now = at(proxy.now_ms);
                     let budget = budget_ms.to_string();
                     let wire = Wire::pick([("x-slo-ms", budget.as_bytes())]);
                     let mut others = Vec::new();
-                    let verdict = proxy.workers[worker].on_request(asked, &wire.into(), now, &mut others);
-                    proxy.open.push((worker, asked));
+                    let verdict = proxy.workers[worker].on_request(incoming, &wire.into(), now, &mut others);
+                    proxy.open.push((worker, incoming));
                     if verdict != Verdict::Park {
-                        proxy.take(worker, asked, &verdict);
+                        proxy.take(worker, incoming, &verdict);
                     }
                     for (stream, verdict) in others {
                         proxy.take(worker, stream, &verdict);
@@ -148,9 +149,9 @@ proptest! {
                         proxy.tell(worker, |engine, now, verdicts| engine.on_plan(&next, now.mono, now, verdicts));
                     }
                 }
-                Event::LoseSwaps { count } => proxy.store.lose_swaps(count),
+                Event::LoseSwaps { count } => proxy.store.fail_swaps(count),
                 Event::Trap { worker: index } => {
-                    // Whatever it had is gone with it.
+                    // Everything it had is gone with it.
                     let before = proxy.open.len();
                     proxy.open.retain(|(worker, _)| *worker != index);
                     ended += (before - proxy.open.len()) as u32;
@@ -167,27 +168,27 @@ proptest! {
             }
             for engine in &proxy.workers {
                 prop_assert!(engine.held.all <= 8);
-                prop_assert_eq!(engine.held.all, engine.variants.iter().map(|v| v.gate.room.len()).sum::<usize>());
+                prop_assert_eq!(engine.held.all, engine.variants.iter().map(|v| v.slots.queue.len()).sum::<usize>());
             }
             let known: usize = proxy.workers.iter().map(|engine| engine.requests.len()).sum();
             prop_assert_eq!(known, proxy.open.len());
         }
         for (worker, stream) in std::mem::take(&mut proxy.open) {
-            // Whom a freed slot would go to ends as well.
+            // The request that a freed slot would go to ends as well.
             ended += 1;
             let engine = &mut proxy.workers[worker];
             engine.on_end(stream, End::Answered, at(proxy.now_ms), &mut Vec::new());
         }
-        prop_assert_eq!(asked, proxy.refused + ended);
+        prop_assert_eq!(incoming, proxy.refused + ended);
         proxy.pass(2000);
-        let mut board = Board::default();
+        let mut table = SlotTable::default();
         if let Some(bytes) = proxy.store.bytes() {
-            prop_assert!(board.read(&bytes).is_ok());
+            prop_assert!(table.read(&bytes).is_ok());
             let now = at(proxy.now_ms).mono;
-            for column in 0..board.columns.len() {
-                prop_assert_eq!(board.taken(column, now), 0);
+            for column in 0..table.columns.len() {
+                prop_assert_eq!(table.taken(column, now), 0);
             }
-            prop_assert!(board.entries.len() <= WORKERS + 1 + proxy.started as usize);
+            prop_assert!(table.rows.len() <= WORKERS + 1 + proxy.started as usize);
         }
         for engine in &mut proxy.workers {
             prop_assert_eq!((engine.requests.len(), engine.held.all), (0, 0));

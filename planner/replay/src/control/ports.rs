@@ -11,8 +11,7 @@ use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
 use crate::world::nanos;
-use weir_planner::backends::kubernetes::replace::Kept;
-use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::backends::{Actuate, ActuateError, NotReplaced};
 use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
 use weir_planner::clock::Now;
 use weir_planner::control_loop::Solver;
@@ -172,7 +171,7 @@ impl Actuate for SimulatedPorts {
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
         None
     }
 

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
-use weir_filter::route::{Candidate, Router, Wish};
+use weir_filter::routing::router::{Candidate, Requirements, Router};
 
 use crate::scenario::Plane;
 use weir_planner::profile::Fit;
@@ -102,14 +102,14 @@ impl Fifo {
                 let candidates = self.weights.iter().map(|weight| Candidate {
                     share: *weight,
                     has_slots: *weight > 0.0,
-                    takes: || Duration::ZERO,
+                    response_time: || Duration::ZERO,
                     accuracy: 0.0,
                 });
-                let wish = Wish {
+                let requirements = Requirements {
                     left: Duration::MAX,
                     min_accuracy: 0.0,
                 };
-                router.choose(candidates, wish).ok()?.variant
+                router.choose(candidates, requirements).ok()?.variant
             }
             LoadBalancing::LeastRequest(random) => {
                 let weighted = |(_, weight): &(usize, &f64)| **weight > 0.0;

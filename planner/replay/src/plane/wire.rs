@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 use std::io::Write;
 
-use weir_filter::deadline::Wire;
+use weir_filter::request::wire::Wire;
 
 use crate::EPOCH_MS;
 use crate::request::Request;
@@ -88,7 +88,8 @@ mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
-    use weir_filter::deadline::{Field, read};
+    use weir_filter::request::deadline::read;
+    use weir_filter::request::wire::Field;
     use weir_filter::time::{Mono, Now, Wall};
 
     use super::*;

@@ -6,16 +6,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use weir_api::Plan;
-#[cfg(test)]
-use weir_filter::board::Board;
-use weir_filter::board::{Key, Memory, Ring, TERMS};
-use weir_filter::body::Received;
 use weir_filter::config::Config;
-use weir_filter::deadline::Wire;
-use weir_filter::engine::{Answer, Asked, End, Engine, StreamId};
-use weir_filter::health::{Probed, Sign};
+#[cfg(test)]
+use weir_filter::coordination::SlotTable;
+use weir_filter::coordination::{Memory, Notification, TIMEOUTS};
+use weir_filter::engine::{Answer, End, Engine, IncomingRequest, StreamId};
+use weir_filter::health::{HealthSignal, ProbeResult};
+use weir_filter::request::body::BodyChunk;
+use weir_filter::request::wire::Wire;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::variant::VariantKey;
 use weir_filter::verdict::{Refusal, Verdict};
 
 use super::Tally;
@@ -24,7 +25,7 @@ use crate::EPOCH_MS;
 /// Minimum time between ticks, as in the shell: Envoy's timers count in ms.
 const TICK_LEAST: Duration = Duration::from_millis(1);
 /// Maximum time between ticks, as in the shell.
-const TICK_MOST: Duration = TERMS.renewal;
+const TICK_MOST: Duration = TIMEOUTS.renewal;
 
 /// Worker of a proxy.
 pub(crate) struct Worker {
@@ -75,8 +76,8 @@ impl Worker {
 
     /// Slots that the proxy's slot table counts as taken, by variant key.
     #[cfg(test)]
-    pub(crate) fn taken_on_board(&self, now: u64) -> Vec<(Key, u32)> {
-        let mut board = Board::default();
+    pub(crate) fn taken_on_board(&self, now: u64) -> Vec<(VariantKey, u32)> {
+        let mut board = SlotTable::default();
         let read = self.board.bytes().map(|bytes| board.read(&bytes));
         assert!(read.is_none_or(|read| read.is_ok()), "an unreadable board");
         let columns = board.columns.iter().enumerate();
@@ -86,13 +87,15 @@ impl Worker {
     }
 
     /// Takes the pending notifications: its proxy, and the row and reason of each.
-    pub(crate) fn take_rings(&mut self) -> (u32, Vec<(usize, Ring)>) {
+    pub(crate) fn take_rings(&mut self) -> (u32, Vec<(usize, Notification)>) {
         self.note_entry();
-        let rings = self.board.take_rings().into_iter();
+        let rings = self.board.take_notifications().into_iter();
         // Plans reach the workers separately in the simulation.
         (
             self.proxy,
-            rings.filter(|(_, why)| *why != Ring::Plan).collect(),
+            rings
+                .filter(|(_, why)| *why != Notification::Plan)
+                .collect(),
         )
     }
 
@@ -117,9 +120,9 @@ impl Worker {
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        let asked = Asked {
-            more,
-            ..Asked::from(*wire)
+        let asked = IncomingRequest {
+            body_follows: more,
+            ..IncomingRequest::from(*wire)
         };
         let verdict = self
             .engine
@@ -133,7 +136,7 @@ impl Worker {
     pub(crate) fn on_body(
         &mut self,
         stream: StreamId,
-        received: Received,
+        received: BodyChunk,
         now: u64,
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
@@ -150,12 +153,12 @@ impl Worker {
     pub(crate) fn on_answer(
         &mut self,
         stream: StreamId,
-        sign: Sign,
+        sign: HealthSignal,
         now: u64,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
         let answer = Answer {
-            failed: sign != Sign::Served,
+            failed: sign != HealthSignal::Served,
             sign: Some(sign),
             ..Answer::default()
         };
@@ -175,11 +178,12 @@ impl Worker {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
         let answer = Answer {
-            sign: Some(Sign::Served),
+            sign: Some(HealthSignal::Served),
             ..Answer::default()
         };
         let _ = self.engine.on_answer(stream, answer, clocks(now));
-        self.engine.on_bulk(stream, clocks(now), verdicts);
+        self.engine
+            .on_response_exceeds_buffer(stream, clocks(now), verdicts);
         self.report();
     }
 
@@ -238,7 +242,7 @@ impl Worker {
     }
 
     /// Returns the variants to probe now.
-    pub(crate) fn probes(&mut self, now: u64) -> Vec<Key> {
+    pub(crate) fn probes(&mut self, now: u64) -> Vec<VariantKey> {
         let probes = self.engine.probes(Mono(now)).into_iter();
         probes.map(|probe| probe.variant).collect()
     }
@@ -246,8 +250,8 @@ impl Worker {
     /// Handles the result of a probe; no answer counts as failure.
     pub(crate) fn on_probe(
         &mut self,
-        variant: Key,
-        probed: Probed,
+        variant: VariantKey,
+        probed: ProbeResult,
         now: u64,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
@@ -305,12 +309,12 @@ impl Worker {
     }
 
     fn renew(&mut self, now: u64) {
-        self.renew_at = now + TERMS.renewal.as_nanos() as u64;
+        self.renew_at = now + TIMEOUTS.renewal.as_nanos() as u64;
         self.engine.renew(true, Mono(now));
     }
 
     fn note_entry(&mut self) {
-        if let Some(entry) = self.board.take_owned().last() {
+        if let Some(entry) = self.board.take_claimed_rows().last() {
             self.entry = Some(*entry);
         }
     }

@@ -1,8 +1,8 @@
 //! Proxies and their filter configuration, which the filter itself checks.
 
 use serde_json::{Value, json};
-use weir_filter::board::ENTRIES_MAX;
 use weir_filter::config::{Config, ConfigError};
+use weir_filter::coordination::ROWS_MAX;
 use weir_planner::capacity::Allocation;
 
 use super::Proxies;
@@ -17,7 +17,7 @@ pub(super) const PROXIES_MAX: u32 = 100;
 const PLAN_DELAY_MAX_MS: f64 = 60_000.0;
 
 pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, ScenarioError> {
-    let workers_max = u32::try_from(ENTRIES_MAX).unwrap_or(u32::MAX);
+    let workers_max = u32::try_from(ROWS_MAX).unwrap_or(u32::MAX);
     Ok(Proxies {
         count: within("proxies.count", raw.count, 1..=PROXIES_MAX, "proxies")?,
         workers: within("proxies.workers", raw.workers, 1..=workers_max, "workers")?,

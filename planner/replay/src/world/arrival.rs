@@ -1,7 +1,7 @@
 //! Arrival of a request at a proxy: its head, the pieces of its body, and retries after a rejection.
 
 use rand::RngExt;
-use weir_filter::body::Received;
+use weir_filter::request::body::BodyChunk;
 use weir_filter::verdict::Verdict;
 
 use super::event_queue::Event;
@@ -126,7 +126,7 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         }
         let (index, pieces) = (flight.worker, pieces(known));
-        let received = Received {
+        let received = BodyChunk {
             bytes: known.bytes * u64::from(piece) / pieces,
             complete: u64::from(piece) >= pieces,
         };

@@ -1,7 +1,7 @@
 //! Failing servers, and the probes by which workers detect recovery.
 
-use weir_filter::board::Key;
-use weir_filter::health::{Probed, Sign};
+use weir_filter::health::{HealthSignal, ProbeResult};
+use weir_filter::variant::VariantKey;
 
 use super::event_queue::Event;
 use super::lifecycle::BREAK_DELAY;
@@ -20,7 +20,7 @@ impl<W: Witness> Simulation<'_, W> {
         };
         self.refuse(stream, ERROR, 404, None);
         self.tell(worker, |worker, now, verdicts| {
-            worker.on_answer(stream, Sign::Erred, now, verdicts)
+            worker.on_answer(stream, HealthSignal::Erred, now, verdicts)
         });
         self.carry_out_verdicts(worker, true);
         self.arm(worker);
@@ -36,7 +36,7 @@ impl<W: Witness> Simulation<'_, W> {
         };
         for key in worker.probes(self.now) {
             let variants = (0..).zip(&self.scenario.service.variants);
-            let mut of_key = variants.filter(|(_, known)| Key::of(&known.name) == key);
+            let mut of_key = variants.filter(|(_, known)| VariantKey::of(&known.name) == key);
             let Some((variant, _)) = of_key.next() else {
                 continue;
             };
@@ -55,11 +55,11 @@ impl<W: Witness> Simulation<'_, W> {
     pub(super) fn probed(&mut self, worker: u32, variant: u16) {
         let server = self.simulated_servers.get(usize::from(variant));
         let probed = match server.filter(|server| server.up) {
-            None => Probed::Nobody,
-            Some(server) => Probed::Status(if server.failing { 404 } else { 200 }),
+            None => ProbeResult::Nobody,
+            Some(server) => ProbeResult::Status(if server.failing { 404 } else { 200 }),
         };
         let known = self.scenario.service.variants.get(usize::from(variant));
-        let key = Key::of(known.map_or("", |known| &known.name));
+        let key = VariantKey::of(known.map_or("", |known| &known.name));
         self.tell(worker, |worker, now, verdicts| {
             worker.on_probe(key, probed, now, verdicts)
         });

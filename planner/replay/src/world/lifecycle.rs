@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use weir_filter::engine::End;
-use weir_filter::health::Sign;
-use weir_filter::verdict::{Reason, Refusal, Verdict};
+use weir_filter::health::HealthSignal;
+use weir_filter::reason::Reason;
+use weir_filter::verdict::{Refusal, Verdict};
 
 use super::event_queue::Event;
 use super::flight::Place;
@@ -181,7 +182,7 @@ impl<W: Witness> Simulation<'_, W> {
             let (way_back, longer) = (known.way_back, known.reading.longer);
             self.reach_client(request, Fate::Answered(variant), way_back + longer);
             self.tell(worker, |worker, now, verdicts| {
-                worker.on_answer(request, Sign::Served, now, verdicts)
+                worker.on_answer(request, HealthSignal::Served, now, verdicts)
             });
         }
         self.carry_out_verdicts(worker, true);

@@ -1,7 +1,7 @@
 //! Counterpart of the filter's host shell: passes events to an engine, carries out its verdicts and sets
 //! its timer.
 
-use weir_filter::board::Ring;
+use weir_filter::coordination::Notification;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
@@ -60,8 +60,8 @@ impl<W: Witness> Simulation<'_, W> {
                     continue;
                 }
                 let rung = match why {
-                    Ring::Health => Event::FailureNotice { worker },
-                    Ring::Slot | Ring::Plan => Event::Notify { worker },
+                    Notification::Health => Event::FailureNotice { worker },
+                    Notification::Slot | Notification::Plan => Event::Notify { worker },
                 };
                 self.event_queue.add(at, rung);
             }

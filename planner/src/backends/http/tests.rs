@@ -1,4 +1,4 @@
-//! Answers of backends over HTTP, right and wrong, and what of a change is counted with.
+//! Valid and invalid answers of HTTP backends, and the pending writes that are counted.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use crate::capacity::Goal;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Backends that answer in every way but one wrongly; counts the changes asked for.
+/// Backends of which all but one give an invalid answer; counts the changes sent.
 async fn backends() -> (String, Arc<AtomicU32>) {
     let changes = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&changes);
@@ -42,18 +42,18 @@ async fn backends() -> (String, Arc<AtomicU32>) {
     (format!("http://{address}"), changes)
 }
 
-fn local(addresses: &[&str]) -> Local {
+fn local(addresses: &[&str]) -> HttpBackends {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let backend = |text: &&str| Backend {
         address: (!text.is_empty()).then(|| text.parse().unwrap()),
         replicated: text.ends_with("/replicas"),
         tell_batch: text.ends_with("/batches"),
     };
-    Local::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
+    HttpBackends::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_an_error_and_says_whether_it_leaves_doubt() {
+async fn invalid_answer_is_an_error_that_says_whether_change_may_apply() {
     let (base, _) = backends().await;
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -67,11 +67,11 @@ async fn what_is_no_answer_is_an_error_and_says_whether_it_leaves_doubt() {
         ("/vast", "more than 65536 bytes", true),
         ("/silent", "no answer within 200ms", true),
     ];
-    for (path, says, doubt) in table {
+    for (path, says, indeterminate) in table {
         let answers = local(&[&format!("{base}{path}")]).in_force().await;
         let error = answers[0].clone().unwrap().unwrap_err();
         assert!(error.to_string().contains(says), "{path}: {error}");
-        assert_eq!(error.leaves_doubt(), *doubt, "{path}");
+        assert_eq!(error.leaves_doubt(), *indeterminate, "{path}");
     }
     let answers = local(&[&nobody, &format!("{base}/good"), ""])
         .in_force()
@@ -89,7 +89,7 @@ fn one(millis: u32) -> InForce {
 }
 
 #[tokio::test]
-async fn several_replicas_are_their_cores_and_how_many() {
+async fn replicas_are_read_and_sent_as_total_cores_and_count() {
     let (base, _) = backends().await;
     let local = local(&[&format!("{base}/replicas")]);
     let each = Cores::from_millis(2500);
@@ -106,19 +106,19 @@ async fn several_replicas_are_their_cores_and_how_many() {
         ready: there.ready,
         bound: false,
     };
-    // Two keep 2.5 cores, two start with one: dealt out evenly 1.75 each.
+    // Two keep 2.5 cores, two start with one: 1.75 each on average.
     let dealt = Allocation::new(4, Cores::from_millis(1750));
     assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
-    assert_eq!(each_of(&change), Some(each));
+    assert_eq!(serving_cores(&change), Some(each));
     let shrinks = Resize {
         goal: Goal::of(Allocation::new(1, each)),
         ..change
     };
-    assert_eq!(each_of(&shrinks), None);
+    assert_eq!(serving_cores(&shrinks), None);
 }
 
 #[tokio::test]
-async fn changes_are_confirmed_in_order_and_advisory_asks_for_none() {
+async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
     let (base, changes) = backends().await;
     let local = local(&["", &format!("{base}/good")]);
     let change = |variant, cores| Resize {
@@ -144,7 +144,7 @@ async fn changes_are_confirmed_in_order_and_advisory_asks_for_none() {
 }
 
 #[tokio::test]
-async fn a_change_without_an_answer_is_reckoned_with_until_it_comes() {
+async fn pending_write_is_counted_until_it_takes_effect() {
     let cores = Arc::new(AtomicU32::new(2));
     let told = Arc::clone(&cores);
     let says = move || async move { format!("{{\"cores\":{}}}", told.load(Ordering::SeqCst)) };
@@ -170,14 +170,14 @@ async fn a_change_without_an_answer_is_reckoned_with_until_it_comes() {
         let expected = (one(fewest), Cores::whole(most));
         assert_eq!((there.ready, there.at_most), expected, "asked for {asked}");
     }
-    // It comes; what was asked before that is past.
+    // It takes effect; the earlier write is superseded.
     cores.store(1, Ordering::SeqCst);
     assert_eq!(now().await, InForce::certain(one(1)));
     cores.store(2, Ordering::SeqCst);
     assert_eq!(now().await, InForce::certain(one(2)));
 }
 
-/// A server that has what it was told last, and the bodies that it was sent.
+/// A server that keeps the batch size it was told last, and the bodies it received.
 async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
     let (batch, sent) = (Arc::new(AtomicU32::new(8)), Arc::new(Mutex::default()));
     let says =
@@ -201,7 +201,7 @@ async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test]
-async fn a_server_is_told_its_batch_once_and_again_where_it_has_another() {
+async fn server_is_told_its_batch_once_and_again_after_restart() {
     let (url, batch, sent) = telling().await;
     let local = local(&[&url]);
     let sent = || std::mem::take(&mut *sent.lock().unwrap());
@@ -209,7 +209,7 @@ async fn a_server_is_told_its_batch_once_and_again_where_it_has_another() {
     assert_eq!(local.tell(&[Some(2)]).await, [Some(Ok(2))]);
     assert_eq!(local.tell(&[Some(2)]).await, [Some(Ok(2))]);
     assert_eq!(sent(), [r#"{"batch":2}"#]);
-    // It has started anew.
+    // It has restarted.
     batch.store(8, Ordering::SeqCst);
     local.in_force().await;
     assert_eq!(local.tell(&[None]).await, [Some(Ok(8))]);
@@ -226,7 +226,7 @@ async fn a_server_is_told_its_batch_once_and_again_where_it_has_another() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_told_is_an_error_and_one_that_is_not_is_none() {
+async fn unreachable_server_is_an_error_and_untold_server_is_none() {
     let (base, changes) = backends().await;
     let silent = format!("{base}/silent/batches");
     let good = format!("{base}/good");

@@ -1,7 +1,7 @@
-//! How many pods of a workload may go at once: what the PodDisruptionBudgets that cover them allow now. Pure.
+//! Number of pods of a workload that may be taken away at once, by the PodDisruptionBudgets that cover them. Pure.
 //!
-//! Kubernetes asks budgets for evictions alone, not where a workload is scaled down. But a budget is a person's word
-//! on how many are to serve whatever happens, and replicas that are taken away serve no more than those evicted.
+//! Kubernetes applies these budgets to evictions only, not to a scale-down. But a budget states how many pods must
+//! serve at any time, and a replica scaled away serves no more than an evicted one.
 
 use std::sync::Arc;
 
@@ -10,17 +10,20 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
-/// A budget, and how many it lets go.
+/// Number of pods that a budget lets go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Allowed {
-    /// Its name.
+pub(super) struct DisruptionAllowance {
+    /// Name of the budget.
     pub(super) budget: String,
     /// Pods that may go now.
     pub(super) pods: u32,
 }
 
-/// What the strictest of those budgets allows that cover any of the pods; `None` where none does.
-pub(super) fn allowed(budgets: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -> Option<Allowed> {
+/// Returns the strictest limit of the budgets that cover any of the pods; `None` if none does.
+pub(super) fn allowed(
+    budgets: &[Arc<PodDisruptionBudget>],
+    pods: &[Arc<Pod>],
+) -> Option<DisruptionAllowance> {
     let covers = |budget: &&Arc<PodDisruptionBudget>| {
         let selector = budget.spec.as_ref()?.selector.clone()?;
         let selector = Selector::try_from(selector).ok()?;
@@ -28,14 +31,14 @@ pub(super) fn allowed(budgets: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -
         pods.iter().any(covered).then_some(())
     };
     let covering = budgets.iter().filter(|budget| covers(budget).is_some());
-    let each = covering.map(|budget| Allowed {
+    let each = covering.map(|budget| DisruptionAllowance {
         budget: budget.name_any(),
         pods: pods_of(budget),
     });
     each.min_by(|a, b| (a.pods, &a.budget).cmp(&(b.pods, &b.budget)))
 }
 
-/// None as long as nobody has counted for what the budget says now.
+/// Returns 0 until the disruption controller has processed the budget's current spec.
 fn pods_of(budget: &PodDisruptionBudget) -> u32 {
     let counted = budget
         .status
@@ -62,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strictest_budget_that_covers_a_pod_counts() {
+    fn strictest_covering_budget_counts() {
         let pod = json!({"metadata": {"name": "web-1", "labels": {"app": "web"}}});
         let pods = [Arc::new(serde_json::from_value(pod).unwrap())];
         let check = |budgets: &[Arc<PodDisruptionBudget>], expected: Option<(&str, u32)>| {
@@ -75,12 +78,12 @@ mod tests {
         let three = budget("a", "web", 2, 3);
         check(&[three.clone(), budget("b", "other", 2, 0)], Some(("a", 3)));
         check(&[three.clone(), budget("b", "web", 2, 1)], Some(("b", 1)));
-        // It was changed, and nobody has counted since; or it never was counted.
+        // Changed and not yet processed, or never processed.
         check(&[three, budget("b", "web", 3, 7)], Some(("b", 0)));
         let mut new = PodDisruptionBudget::clone(&budget("c", "web", 2, 7));
         new.status = None;
         check(&[Arc::new(new)], Some(("c", 0)));
-        // Nobody's pods, by a selector that is not there.
+        // A budget without a selector covers no pods.
         let mut none = PodDisruptionBudget::clone(&budget("d", "web", 2, 7));
         none.spec = None;
         check(&[Arc::new(none)], None);

@@ -1,9 +1,8 @@
-//! What is followed of a namespace, once for all its services: its pods, those who may change them too, and how
-//! many may go at once.
+//! Watches of a namespace, shared by all its services: pods, autoscalers and disruption budgets.
 //!
-//! A workload that an autoscaler has been told to change is left alone: two that change one thing work
-//! against each other, and who was there first has a person's word. Who an autoscaler is for is read of its own
-//! object; what it does is not judged.
+//! Weir leaves a workload alone that an autoscaler targets: two controllers of one field would work against each
+//! other, and the autoscaler is there by a person's decision. An autoscaler's own object names its target; its
+//! actions are not considered.
 
 use std::sync::Arc;
 
@@ -16,28 +15,28 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 
-use super::disruption::{Allowed, allowed};
-use super::workload::{Bell, Followed, slim};
+use super::disruption::{DisruptionAllowance, allowed};
+use super::workload::{ChangeNotifier, ObjectWatch, slim};
 use crate::backends::ActuateError;
 use crate::service::Workload;
 
-/// A namespace, followed until dropped.
+/// Namespace, watched until dropped.
 pub struct Namespace {
     pub(super) client: kube::Client,
     pub(super) name: String,
-    pub(super) bell: Bell,
-    pub(super) heard: watch::Receiver<()>,
-    pods: Followed<Pod>,
-    horizontal: Followed<HorizontalPodAutoscaler>,
-    vertical: Followed<DynamicObject>,
-    budgets: Followed<PodDisruptionBudget>,
+    pub(super) notifier: ChangeNotifier,
+    pub(super) changed: watch::Receiver<()>,
+    pods: ObjectWatch<Pod>,
+    horizontal: ObjectWatch<HorizontalPodAutoscaler>,
+    vertical: ObjectWatch<DynamicObject>,
+    budgets: ObjectWatch<PodDisruptionBudget>,
 }
 
 impl Namespace {
-    /// Follows it. To be called where tokio runs: the watches are its tasks.
+    /// Starts the watches. Must be called within a tokio runtime: the watches are its tasks.
     pub fn follow(client: &kube::Client, name: &str) -> Arc<Namespace> {
-        let (sender, heard) = watch::channel(());
-        let bell: Bell = Arc::new(sender);
+        let (sender, changed) = watch::channel(());
+        let notifier: ChangeNotifier = Arc::new(sender);
         let pods: Api<Pod> = Api::namespaced(client.clone(), name);
         let horizontal = Api::namespaced(client.clone(), name);
         let kind = GroupVersionKind::gvk("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler");
@@ -48,17 +47,17 @@ impl Namespace {
         Arc::new(Namespace {
             client: client.clone(),
             name: name.to_owned(),
-            pods: Followed::new(pods, all(), (), slim_pod, Arc::clone(&bell)),
-            horizontal: Followed::new(horizontal, all(), (), slim, Arc::clone(&bell)),
-            // Most clusters have no such kind, and then there are none.
-            vertical: Followed::new(vertical, all(), kind, slim, Arc::clone(&bell)),
-            budgets: Followed::new(budgets, all(), (), slim, Arc::clone(&bell)),
-            bell,
-            heard,
+            pods: ObjectWatch::new(pods, all(), (), slim_pod, Arc::clone(&notifier)),
+            horizontal: ObjectWatch::new(horizontal, all(), (), slim, Arc::clone(&notifier)),
+            // Most clusters do not have this kind; then there are no objects.
+            vertical: ObjectWatch::new(vertical, all(), kind, slim, Arc::clone(&notifier)),
+            budgets: ObjectWatch::new(budgets, all(), (), slim, Arc::clone(&notifier)),
+            notifier,
+            changed,
         })
     }
 
-    /// Its pods.
+    /// Returns the pods.
     ///
     /// # Errors
     /// They have not been listed yet.
@@ -66,15 +65,18 @@ impl Namespace {
         self.pods.store()
     }
 
-    /// What the disruption budgets of these pods allow.
+    /// Returns how many of these pods the disruption budgets let go.
     ///
     /// # Errors
-    /// They have not been listed yet.
-    pub(super) fn disruption(&self, pods: &[Arc<Pod>]) -> Result<Option<Allowed>, ActuateError> {
+    /// The budgets have not been listed yet.
+    pub(super) fn disruption(
+        &self,
+        pods: &[Arc<Pod>],
+    ) -> Result<Option<DisruptionAllowance>, ActuateError> {
         Ok(allowed(&self.budgets.store()?.state(), pods))
     }
 
-    /// Who else has been told to change this workload.
+    /// Returns the autoscaler that targets this workload, if there is one.
     pub(super) fn other_writer(&self, workload: &Workload) -> Option<String> {
         let horizontal = self.horizontal.store().ok();
         let horizontal = horizontal.and_then(|all| all.find(|one| scales(one, workload)));
@@ -91,7 +93,8 @@ fn scales(scaler: &HorizontalPodAutoscaler, workload: &Workload) -> bool {
     target.kind == workload.kind.label() && target.name == workload.name
 }
 
-/// One that only recommends, or only looks at new pods, changes nothing that is there.
+/// Whether the autoscaler changes running pods of the workload: with mode `Off` it only recommends, with `Initial` it
+/// changes only new pods.
 fn resizes(scaler: &DynamicObject, workload: &Workload) -> bool {
     let at = |path: &str| {
         scaler
@@ -105,7 +108,7 @@ fn resizes(scaler: &DynamicObject, workload: &Workload) -> bool {
     is_target && !matches!(mode, Some("Off" | "Initial"))
 }
 
-/// Of a pod there is much that nobody here reads.
+/// Drops the fields of a pod that nothing here reads.
 pub(crate) fn slim_pod(pod: &mut Pod) {
     slim(pod);
     let Some(spec) = pod.spec.as_mut() else {
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoscaler_is_a_writer_of_what_it_names() {
+    fn autoscaler_is_conflicting_writer_of_its_target() {
         for (kind, name, is) in [
             ("Deployment", "web", true),
             ("Deployment", "other", false),

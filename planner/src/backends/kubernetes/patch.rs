@@ -1,8 +1,8 @@
-//! Wanted cores → the smallest strategic-merge patch for `pods/resize`. Pure.
+//! Builds the smallest strategic-merge patch of `pods/resize` for the target cores of a pod. Pure.
 //!
-//! The request is what is wanted. A limit that equals the request moves with it, a greater one in the same
-//! ratio and never down to the request, an absent one stays absent: so the class of the pod, which the API
-//! server lets nobody change, follows from what it was. Memory is never touched.
+//! The request becomes the target. A limit equal to the request moves with it; a higher limit keeps its ratio and
+//! stays above the request; a missing limit stays missing. So the QoS class of the pod, which the API server does not
+//! allow to change, stays the same. Memory is never touched.
 
 use serde_json::{Value, json};
 use weir_api::Cores;
@@ -10,20 +10,20 @@ use weir_api::Cores;
 use super::pod::{Actual, Class, Cpu, PodState};
 use crate::quantity::written;
 
-/// CPU goes in such steps, and never below one: a quota has 1000 µs at least, and the systemd cgroup driver
-/// rounds to them.
+/// Step and minimum of CPU amounts, in millicores: a CFS quota is at least 1000 µs, and the systemd cgroup driver
+/// rounds to such steps.
 pub const STEP_MILLIS: u32 = 10;
 
-/// What of a container's CPU is to change, to what.
+/// Change of a container's CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// The request.
+    /// New request.
     pub request: Cores,
-    /// The limit, where it changes.
+    /// New limit, if it changes.
     pub limit: Option<Cores>,
 }
 
-/// Why a pod is not to be patched now.
+/// Reasons why a pod cannot be patched now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum NotPatchable {
@@ -35,13 +35,13 @@ pub enum NotPatchable {
     Unequal,
 }
 
-/// The next step downwards that can be had, or the first.
+/// Rounds down to a step; one step is the minimum.
 pub fn step(wanted: Cores) -> Cores {
     let steps = (wanted.millis() / STEP_MILLIS).max(1);
     Cores::from_millis(steps.saturating_mul(STEP_MILLIS))
 }
 
-/// What to change so that the pod asks for `wanted`; `None` where it does.
+/// Returns the change that makes `wanted` the pod's request; `None` if it is already.
 ///
 /// # Errors
 /// The API server would refuse it.
@@ -67,7 +67,7 @@ pub fn change(pod: &PodState, wanted: Cores) -> Result<Option<Change>, NotPatcha
     }))
 }
 
-/// The limit that is to the wanted request as the old one was to the old, to the nearest step.
+/// Scales the limit in proportion to the request, rounded to the nearest step.
 fn moved(limit: Cores, request: Cores, wanted: Cores) -> Cores {
     if limit <= request {
         return wanted;
@@ -82,7 +82,7 @@ fn moved(limit: Cores, request: Cores, wanted: Cores) -> Cores {
 }
 
 impl Change {
-    /// The patch's body, for the pod as it was read: another writer in between is a conflict.
+    /// Returns the body of the patch. It names the version that was read, so that a concurrent write is a conflict.
     pub fn body(&self, pod: &PodState) -> Value {
         let mut resources = json!({"requests": {"cpu": written(self.request)}});
         if let (Some(limit), Some(all)) = (self.limit, resources.as_object_mut()) {
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A pod of `app` and, where it is not empty, another container, with millicores and MiB.
+    /// Pod with the container `app` and, if `other` is an object, a second one, in millicores and MiB.
     fn pod(app: &Value, other: &Value) -> Pod {
         let mut containers = vec![json!({"name": "app", "resources": app})];
         if other.is_object() {
@@ -119,7 +119,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The class by Kubernetes' documents, on the texts of whole millicores and MiB.
+    /// QoS class by Kubernetes' documentation, for amounts in whole millicores and MiB.
     fn class(containers: &[Value]) -> &'static str {
         let amount = |container: &Value, path: &str| -> Option<u64> {
             let text = container.pointer(path)?.as_str()?;
@@ -162,7 +162,7 @@ mod tests {
         json!({"requests": amounts(request, memory.0), "limits": amounts(limit, memory.1)})
     }
 
-    /// A merge of maps, as the API server's.
+    /// Merges maps as the API server does.
     fn merge(into: &mut Value, patch: &Value) {
         for (name, value) in patch.as_object().unwrap() {
             match value.is_object() {
@@ -176,7 +176,7 @@ mod tests {
         PodState::of(&pod(app, &Value::Null), "app").unwrap()
     }
 
-    /// Request, limit → wanted → request, limit as patched.
+    /// Checks request and limit → target → request and limit of the patch.
     fn check(have: (u32, Option<u32>), wanted: u32, patched: Option<(u32, Option<u32>)>) {
         let state = state(&resources(Some(have.0), have.1, (Some(64), None)));
         let change = change(&state, Cores::from_millis(wanted)).unwrap();
@@ -185,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_goes_with_the_request() {
+    fn limit_moves_with_request() {
         check((500, None), 800, Some((800, None)));
         check((500, Some(500)), 800, Some((800, Some(800))));
         check((500, Some(1000)), 800, Some((800, Some(1600))));
         check((500, Some(1000)), 500, None);
-        // Whole steps, downwards, and at least one.
+        // Rounded down to whole steps, at least one.
         check((500, Some(500)), 809, Some((800, Some(800))));
         check((500, Some(500)), 3, Some((10, Some(10))));
         check((10, Some(10)), 0, None);
@@ -198,12 +198,12 @@ mod tests {
         check((1000, Some(1010)), 10, Some((10, Some(20))));
         check((100, Some(150)), 110, Some((110, Some(170))));
         check((110, Some(170)), 100, Some((100, Some(150))));
-        // The greatest there is does not overflow.
+        // The largest value does not overflow.
         check((1, Some(u32::MAX)), 4_000_000, Some((4_000_000, None)));
     }
 
     #[test]
-    fn the_patch_says_only_what_changes() {
+    fn patch_contains_only_changed_fields() {
         let state = state(&resources(Some(1000), Some(1000), (Some(64), Some(64))));
         let change = change(&state, Cores::from_millis(2500)).unwrap().unwrap();
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_refused_is_not_asked() {
+    fn change_that_would_be_refused_is_not_sent() {
         let good = state(&resources(Some(1000), Some(1000), (Some(64), Some(64))));
         let two = Cores::whole(2);
         let ending = PodState {
@@ -263,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_patch_changes_the_class_or_takes_anything_away(
+        fn no_patch_changes_qos_class_or_removes_fields(
             app in any_resources(),
             other in prop::option::of(any_resources()),
             wishes in prop::collection::vec(0u32..9000, 1..6),

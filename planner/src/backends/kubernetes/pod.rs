@@ -1,9 +1,9 @@
-//! A pod and the name of a container → what is known of its CPU: wanted, allocated, really there, and how a
-//! resize stands. Pure.
+//! Reads the CPU state of a container from its pod: desired, allocated and actual amounts, and the state of a resize.
+//! Pure.
 //!
-//! A resize is over once the kubelet has seen the spec (`observedGeneration`), says nothing more of it in a
-//! condition, and `status.containerStatuses[].resources` is what the spec says. Cores are requests: what a
-//! node keeps for the container. It never says what a pod is to have.
+//! A resize is over once the kubelet has seen the spec (`observedGeneration`), reports no condition about it, and
+//! `status.containerStatuses[].resources` equals the spec. Cores are requests: the amount that a node reserves for
+//! the container. This module never decides a target.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, ResourceRequirements};
 use kube::ResourceExt;
@@ -11,15 +11,15 @@ use weir_api::Cores;
 
 use crate::quantity;
 
-/// The annotation of a pod that a kubelet has of a file: its image in the API cannot be resized.
+/// Annotation of a static pod, which a kubelet runs from a file: its mirror in the API cannot be resized.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// A container's CPU.
+/// CPU amounts of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// What its node keeps for it.
+    /// Amount that the node reserves for it.
     pub request: Cores,
-    /// What it may use at most, if that is limited.
+    /// Upper limit of its use, if there is one.
     pub limit: Option<Cores>,
 }
 
@@ -28,48 +28,48 @@ pub struct Cpu {
 pub enum Class {
     /// All requests equal their limits.
     Guaranteed,
-    /// Some do not.
+    /// Some requests do not equal their limits.
     Burstable,
 }
 
-/// What the container has by its status.
+/// Resources of the container by its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actual {
-    /// It runs with this.
+    /// It runs with these amounts.
     Has(Cpu),
-    /// It runs, and the node does not say with what: it cannot resize.
+    /// It runs, and the node does not report its amounts: the node cannot resize.
     Untold,
     /// It has not run yet.
     Starting,
-    /// It has run and is being started again.
+    /// It has run and is restarting.
     Restarting,
 }
 
-/// How a resize stands.
+/// State of a resize.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resizing {
     /// The container has what its spec says.
     Settled,
-    /// There is no room now; the kubelet tries again by itself.
+    /// The node has no room now; the kubelet retries by itself.
     Deferred {
-        /// In the kubelet's words.
+        /// Message of the kubelet.
         why: String,
     },
-    /// It will never be, until the spec changes.
+    /// The node can never hold it; final until the spec changes.
     Infeasible {
-        /// In the kubelet's words.
+        /// Message of the kubelet.
         why: String,
     },
-    /// Seen or not, it is not done yet.
+    /// In progress, or not yet seen by the kubelet.
     InProgress,
-    /// The kubelet tried and could not.
+    /// The kubelet tried and failed.
     Failed {
-        /// In the kubelet's words.
+        /// Message of the kubelet.
         why: String,
     },
 }
 
-/// Why a pod's cores cannot be read, let alone changed.
+/// Reasons why a pod's cores can be neither read nor changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum NotResizable {
@@ -87,50 +87,50 @@ pub enum NotResizable {
     Static,
 }
 
-/// What is known of a pod.
+/// State of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodState {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its uid: a pod of the same name may follow it.
+    /// Uid: another pod may later have the same name.
     pub uid: String,
-    /// The version of the object this was read of.
+    /// Resource version of the object that was read.
     pub version: String,
-    /// The container that is resized.
+    /// Container that is resized.
     pub container: String,
-    /// Its node, once it has one.
+    /// Node, once it is scheduled.
     pub node: Option<String>,
     /// Whether it serves.
     pub ready: bool,
-    /// Whether it has served before, even where it does not now: it is restarted, or unready for a moment.
+    /// Whether it has served before; true also while it restarts or is unready for a moment.
     pub served: bool,
-    /// Whether it is to end; its cores are the node's until it is gone.
+    /// Whether it is ending; it occupies its cores on the node until it is gone.
     pub ending: bool,
-    /// Whether all of it has ended, so that it holds no cores any more.
+    /// Whether all its containers have ended, so that it occupies no cores.
     pub ended: bool,
-    /// Its class, which no resize may change.
+    /// QoS class, which a resize cannot change.
     pub class: Class,
-    /// Of its spec.
+    /// Generation of the spec.
     pub generation: i64,
-    /// Of the spec that the kubelet has seen; `None` before 1.34.
+    /// Generation of the spec that the kubelet has seen; `None` before Kubernetes 1.34.
     pub observed: Option<i64>,
-    /// How often the container has been started again.
+    /// Number of restarts of the container.
     pub restarts: i32,
-    /// What the spec says.
+    /// Amounts in the spec.
     pub desired: Cpu,
-    /// The request that the kubelet has granted.
+    /// Request that the kubelet has granted.
     pub allocated: Option<Cores>,
-    /// What the container has.
+    /// Amounts that the container has.
     pub actual: Actual,
-    /// How that stands.
+    /// State of the resize.
     pub resizing: Resizing,
-    /// Where it is reached.
+    /// IP address.
     pub address: Option<std::net::IpAddr>,
-    /// The cores that its server has been told to use, where it is told.
-    pub tuned: Option<Cores>,
-    /// The request it may have been given by a patch whose answer never came; no pod tells of that.
-    pub maybe: Option<Cores>,
-    /// Whether it is to be replaced, and is counted on no more; no pod tells of that.
+    /// Cores that its server was last told to use, if it is told.
+    pub told_cores: Option<Cores>,
+    /// Request of a pending write. Not part of the pod object.
+    pub pending_request: Option<Cores>,
+    /// Whether it is to be replaced, so that plans no longer count on it. Not part of the pod object.
     pub retired: bool,
 }
 
@@ -191,32 +191,35 @@ impl PodState {
             address: status
                 .and_then(|status| status.pod_ip.as_ref())
                 .and_then(|ip| ip.parse().ok()),
-            tuned: None,
-            maybe: None,
+            told_cores: None,
+            pending_request: None,
             retired: false,
         };
         state.resizing = state.resizing(pod);
         Ok(state)
     }
 
-    /// The cores it serves with, and goes on to: what is about to be taken away does not count.
+    /// Returns the cores it serves with now and after all changes in progress.
     pub fn cores(&self) -> Cores {
         let stays = self.has().min(self.desired.request);
-        let used = self.tuned.map_or(stays, |tuned| tuned.min(stays));
-        self.maybe.map_or(used, |maybe| maybe.min(used))
+        let used = self
+            .told_cores
+            .map_or(stays, |told_cores| told_cores.min(stays));
+        self.pending_request
+            .map_or(used, |pending_request| pending_request.min(used))
     }
 
-    /// The cores its container has.
+    /// Returns the cores its container has.
     pub fn has(&self) -> Cores {
         match self.actual {
             Actual::Has(cpu) => cpu.request,
-            // Where nothing is resized, the spec is what there is.
+            // Without a resize in progress, the spec is the actual amount.
             _ => self.allocated.unwrap_or(self.desired.request),
         }
     }
 
-    /// The cores it may hold of its node at most.
-    pub fn at_most(&self) -> Cores {
+    /// Returns the cores reserved on its node: the maximum that it may use now or after pending changes.
+    pub fn reserved(&self) -> Cores {
         if self.ended {
             return Cores::ZERO;
         }
@@ -225,18 +228,22 @@ impl PodState {
             _ => Cores::ZERO,
         };
         let allocated = self.allocated.unwrap_or(Cores::ZERO);
-        let maybe = self.maybe.unwrap_or(Cores::ZERO);
-        self.desired.request.max(allocated).max(actual).max(maybe)
+        let pending_request = self.pending_request.unwrap_or(Cores::ZERO);
+        self.desired
+            .request
+            .max(allocated)
+            .max(actual)
+            .max(pending_request)
     }
 
-    /// Whether it is one of the replicas that are to be.
+    /// Whether it is one of the replicas that stay.
     pub fn stays(&self) -> bool {
         !self.ending && !self.ended && !self.retired
     }
 
-    /// As it would be if it had never been asked to have more than it has.
+    /// Returns the state it would have if its growth had never been requested.
     #[must_use]
-    pub fn without_wish(&self) -> PodState {
+    pub fn without_growth(&self) -> PodState {
         let request = self.desired.request.min(self.has());
         PodState {
             desired: Cpu {
@@ -280,18 +287,18 @@ impl PodState {
     }
 }
 
-/// The condition of that name, if it holds.
+/// Returns the condition of that type, if it is true.
 fn condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
     told(pod, name).filter(|condition| condition.status == "True")
 }
 
-/// The condition of that name, whether it holds or not.
+/// Returns the condition of that type, true or not.
 fn told<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == name)
 }
 
-/// Ready, or no longer: of a pod that only starts, "not ready" is older than its running container.
+/// Whether it is ready or has been: in a pod that only starts, "not ready" is older than its running container.
 fn served(pod: &Pod, own: &ContainerStatus) -> bool {
     let Some(ready) = told(pod, "Ready") else {
         return false;
@@ -307,7 +314,7 @@ fn served(pod: &Pod, own: &ContainerStatus) -> bool {
     ready.status == "True" || own.restart_count > 0 || later()
 }
 
-/// Request and limit; `None` without a request. Requests of 0 are none.
+/// Reads request and limit; `None` without a request. A request of 0 counts as none.
 pub(super) fn cpu(resources: &ResourceRequirements) -> Option<Cpu> {
     let read = |amounts: &Option<std::collections::BTreeMap<String, _>>| {
         let amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity =
@@ -315,7 +322,7 @@ pub(super) fn cpu(resources: &ResourceRequirements) -> Option<Cpu> {
         quantity::cores(&amount.0).filter(|cores| *cores > Cores::ZERO)
     };
     let limit = read(&resources.limits);
-    // The API server fills in a missing request; a workload's template may be without.
+    // The API server fills in a missing request; a workload's template may lack it.
     let request = read(&resources.requests).or(limit)?;
     Some(Cpu { request, limit })
 }

@@ -1,11 +1,10 @@
-//! Which pod is to be replaced because its node has no room for what it is to have, and when. Pure.
+//! Chooses the pod to replace because its node has no room for its target, and when. Pure.
 //!
-//! The vertical pod autoscaler's `InPlaceOrRecreate`, and its times: at once where the node can never hold it, after
-//! [`DEFERRED_MAX`] where the kubelet puts it off, after [`IN_PROGRESS_MAX`] where it does not come to an end. Only
-//! one of a workload at a time, only where others of its pods serve meanwhile, and only where the budget bears the
-//! newcomer beside the one that ends. A newcomer begins with what its template says and is resized like any other. It
-//! may come to the same node: so the wait doubles from one replacement to the next until all pods have what they
-//! are to have.
+//! Follows the vertical pod autoscaler's `InPlaceOrRecreate` and its timeouts: at once if the node can never hold the
+//! target, after [`DEFERRED_MAX`] if the kubelet defers it, after [`IN_PROGRESS_MAX`] if it does not finish. Only one
+//! pod of a workload at a time, only while other pods of it serve, and only if the budget covers the new pod beside
+//! the ending one. The new pod starts with its template's cores and is resized like any other. It may be scheduled on
+//! the same node; therefore the wait doubles from one replacement to the next, until all pods have their targets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,27 +12,27 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_api::Cores;
 
-use super::deal::Seen;
-use super::disruption::Allowed;
+use super::api_failure::ApiFailure;
+use super::disruption::DisruptionAllowance;
+use super::distribute::WorkloadState;
 use super::pod::PodState;
-use super::refused::Refused;
-use crate::backends::kubernetes::actuate::Unmet;
+use crate::backends::kubernetes::actuate::PodBlocker;
 
-/// So long a kubelet may put a resize off (the vertical pod autoscaler's `DeferredResizeUpdateTimeout`).
+/// Maximum time a kubelet may defer a resize (the vertical pod autoscaler's `DeferredResizeUpdateTimeout`).
 pub const DEFERRED_MAX: Duration = Duration::from_secs(300);
-/// So long it may be at it, or fail and try again (its `ResizeInProgressUpdateTimeout`).
+/// Maximum time a resize may be in progress, failures and retries included (its `ResizeInProgressUpdateTimeout`).
 pub const IN_PROGRESS_MAX: Duration = Duration::from_secs(3600);
-/// From one replacement of a workload's pod to the next, where the first did not help.
+/// Wait between two replacements in a workload, if the first did not help.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(300);
-/// What that doubles to at most.
+/// Maximum to which that wait doubles.
 pub const AGAIN_MAX: Duration = Duration::from_secs(4800);
-/// After an eviction that was refused.
+/// Wait after a refused eviction.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
-/// Why a pod is not replaced, though it does not have what it is to have.
+/// Reasons why a pod is not replaced, although it does not have its target cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Kept {
+pub enum ReplacementBlocker {
     #[error("it is replaced in {}", seconds(.0))]
     NotYet(Duration),
     #[error(
@@ -47,183 +46,199 @@ pub enum Kept {
     #[error("it is not replaced: PodDisruptionBudget {0} lets none of its pods go now")]
     Protected(String),
     #[error("replacing another pod did not help; it is replaced in {}", seconds(.0))]
-    Lately(Duration),
+    BackingOff(Duration),
     #[error("it could not be replaced: {why}; it is tried again in {}", seconds(.again))]
-    Refused { why: Refused, again: Duration },
+    Refused { why: ApiFailure, again: Duration },
     #[error(
         "it is not replaced: the template gives the container no CPU request, so nobody knows what another one costs"
     )]
-    Unpriced,
+    NoTemplateRequest,
 }
 
 fn seconds(duration: &Duration) -> String {
     format!("{} s", duration.as_secs().max(1))
 }
 
-/// What keeps a pod from what it is to have.
+/// State that keeps a pod from its target cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stuck {
+enum BlockedResize {
     Never,
     Deferred,
     InProgress,
 }
 
-impl Stuck {
-    fn of(unmet: &Unmet) -> Option<Stuck> {
-        match unmet {
-            Unmet::Infeasible(_) | Unmet::Refused(Refused::Infeasible { .. }) => Some(Stuck::Never),
-            Unmet::Deferred(_) => Some(Stuck::Deferred),
-            Unmet::Failed(_) | Unmet::Late(_) => Some(Stuck::InProgress),
-            Unmet::Refused(_) | Unmet::NotPatchable(_) | Unmet::Left | Unmet::NoRoom => None,
+impl BlockedResize {
+    fn of(blocker: &PodBlocker) -> Option<BlockedResize> {
+        match blocker {
+            PodBlocker::Infeasible(_) | PodBlocker::Refused(ApiFailure::Infeasible { .. }) => {
+                Some(BlockedResize::Never)
+            }
+            PodBlocker::Deferred(_) => Some(BlockedResize::Deferred),
+            PodBlocker::Failed(_) | PodBlocker::Late(_) => Some(BlockedResize::InProgress),
+            PodBlocker::Refused(_)
+            | PodBlocker::NotPatchable(_)
+            | PodBlocker::RateLimited
+            | PodBlocker::NoRoom => None,
         }
     }
 
-    /// How long that may last.
-    const fn patience(self) -> Duration {
+    /// Returns how long that state may last.
+    const fn timeout(self) -> Duration {
         match self {
-            Stuck::Never => Duration::ZERO,
-            Stuck::Deferred => DEFERRED_MAX,
-            Stuck::InProgress => IN_PROGRESS_MAX,
+            BlockedResize::Never => Duration::ZERO,
+            BlockedResize::Deferred => DEFERRED_MAX,
+            BlockedResize::InProgress => IN_PROGRESS_MAX,
         }
     }
 }
 
-/// What is remembered of all workloads.
+/// Replacement state of all workloads.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Replacing {
-    /// By uid: since when that has kept the pod from what it is to have.
-    stuck: BTreeMap<String, (Stuck, Instant)>,
-    /// By uid: pods that plans count on no more.
+pub(super) struct Replacements {
+    /// State of each blocked pod and when it began, by uid.
+    blocked: BTreeMap<String, (BlockedResize, Instant)>,
+    /// Pods that plans no longer count on, by uid.
     retired: BTreeMap<String, Instant>,
-    /// By variant.
-    paces: BTreeMap<usize, Pace>,
+    /// Backoff by variant.
+    backoffs: BTreeMap<usize, Backoff>,
 }
 
-/// What came of the last replacement.
+/// Result of the last replacement.
 #[derive(Debug, Clone)]
-struct Pace {
+struct Backoff {
     last: Instant,
-    /// From then until the next.
+    /// Wait after it until the next one.
     wait: Duration,
-    refused: Option<Refused>,
+    refused: Option<ApiFailure>,
 }
 
-impl Pace {
-    /// Why there is to be none yet.
-    fn kept(&self, now: Instant) -> Option<Kept> {
+impl Backoff {
+    /// Returns the reason to wait, until the wait is over.
+    fn blocker(&self, now: Instant) -> Option<ReplacementBlocker> {
         let left = (self.last + self.wait).saturating_duration_since(now);
-        let kept = match self.refused.clone() {
-            None => Kept::Lately(left),
-            Some(why) => Kept::Refused { why, again: left },
+        let blocker = match self.refused.clone() {
+            None => ReplacementBlocker::BackingOff(left),
+            Some(why) => ReplacementBlocker::Refused { why, again: left },
         };
-        Some(kept).filter(|_| !left.is_zero())
+        Some(blocker).filter(|_| !left.is_zero())
     }
 }
 
-impl Replacing {
-    /// How a pod was found: what keeps it from what it is to have, if anything does.
-    pub(super) fn see(&mut self, pod: &PodState, unmet: Option<&Unmet>, now: Instant) {
-        let Some(stuck) = unmet.and_then(Stuck::of) else {
-            self.stuck.remove(&pod.uid);
+impl Replacements {
+    /// Records the blocker of a pod, or that it has none.
+    pub(super) fn record(&mut self, pod: &PodState, blocker: Option<&PodBlocker>, now: Instant) {
+        let Some(state) = blocker.and_then(BlockedResize::of) else {
+            self.blocked.remove(&pod.uid);
             return;
         };
-        let entry = self.stuck.entry(pod.uid.clone()).or_insert((stuck, now));
-        if entry.0 != stuck {
-            *entry = (stuck, now);
+        let entry = self.blocked.entry(pod.uid.clone()).or_insert((state, now));
+        if entry.0 != state {
+            *entry = (state, now);
         }
     }
 
-    /// A variant's pods all have what they are to have: what was done has helped.
-    pub(super) fn settled(&mut self, variant: usize) {
-        self.paces.remove(&variant);
+    /// Records that all pods of a variant have their targets: the replacement has helped.
+    pub(super) fn reset_backoff(&mut self, variant: usize) {
+        self.backoffs.remove(&variant);
     }
 
-    /// Whether plans count on this pod no more.
+    /// Whether plans no longer count on this pod.
     pub(super) fn is_retired(&self, uid: &str) -> bool {
         self.retired.contains_key(uid)
     }
 
-    /// Its eviction was refused: plans count on it again.
-    pub(super) fn keep(&mut self, variant: usize, uid: &str, why: Refused, now: Instant) {
+    /// Records that a pod's eviction was refused: plans count on it again.
+    pub(super) fn record_refused_eviction(
+        &mut self,
+        variant: usize,
+        uid: &str,
+        why: ApiFailure,
+        now: Instant,
+    ) {
         self.retired.remove(uid);
-        let pace = Pace {
+        let backoff = Backoff {
             last: now,
             wait: REFUSED_AGAIN,
             refused: Some(why),
         };
-        self.paces.insert(variant, pace);
+        self.backoffs.insert(variant, backoff);
     }
 
-    /// Chooses the pod of a variant, whose workload has this label, that is to be replaced, and counts on it no
-    /// more; the one that was chosen, as long as it does not end. `None` where nothing is in any pod's way.
+    /// Chooses the pod of a variant to replace; plans no longer count on it. Returns the same pod until it ends.
+    /// `None` if no pod is blocked. `label` names the workload in messages.
     pub(super) fn retire(
         &mut self,
         variant: usize,
         label: &str,
-        seen: &Seen,
+        workload: &WorkloadState,
         room: Cores,
-        allowed: Option<&Allowed>,
+        allowed: Option<&DisruptionAllowance>,
         now: Instant,
-    ) -> Option<Result<PodState, Kept>> {
+    ) -> Option<Result<PodState, ReplacementBlocker>> {
         let waits = |pod: &&PodState| !pod.ending && !pod.ended && self.is_retired(&pod.uid);
-        if let Some(pod) = seen.pods.iter().find(waits) {
+        if let Some(pod) = workload.pods.iter().find(waits) {
             return Some(Ok(pod.clone()));
         }
-        let staying = || seen.pods.iter().filter(|pod| pod.stays());
+        let staying = || workload.pods.iter().filter(|pod| pod.stays());
         let left = |pod: &PodState| {
-            let (stuck, since) = self.stuck.get(&pod.uid)?;
-            let until = *since + stuck.patience();
+            let (state, since) = self.blocked.get(&pod.uid)?;
+            let until = *since + state.timeout();
             Some(until.saturating_duration_since(now))
         };
         let each = staying().filter_map(|pod| Some((left(pod)?, pod)));
         let (left, pod) = each.min_by_key(|(left, _)| *left)?;
         let may = || {
             if !left.is_zero() {
-                return Err(Kept::NotYet(left));
+                return Err(ReplacementBlocker::NotYet(left));
             }
             if !staying().any(|other| other.ready && other.uid != pod.uid) {
-                return Err(Kept::Alone(label.to_owned()));
+                return Err(ReplacementBlocker::Alone(label.to_owned()));
             }
-            let all = seen.pods.len() == seen.replicas as usize
-                && seen.maybe.is_none()
-                && seen.leaving == 0;
+            let all = workload.pods.len() == workload.replicas as usize
+                && workload.pending_replicas.is_none()
+                && workload.leaving == 0;
             if !all || staying().any(|other| !other.ready && other.uid != pod.uid) {
-                return Err(Kept::Busy(label.to_owned()));
+                return Err(ReplacementBlocker::Busy(label.to_owned()));
             }
-            if seen.template == Cores::ZERO {
-                return Err(Kept::Unpriced);
+            if workload.template == Cores::ZERO {
+                return Err(ReplacementBlocker::NoTemplateRequest);
             }
-            if seen.template > room + pod.at_most().saturating_sub(pod.without_wish().at_most()) {
-                return Err(Kept::NoRoom(seen.template));
+            if workload.template
+                > room
+                    + pod
+                        .reserved()
+                        .saturating_sub(pod.without_growth().reserved())
+            {
+                return Err(ReplacementBlocker::NoRoom(workload.template));
             }
             if let Some(allowed) = allowed.filter(|allowed| allowed.pods == 0) {
-                return Err(Kept::Protected(allowed.budget.clone()));
+                return Err(ReplacementBlocker::Protected(allowed.budget.clone()));
             }
-            let pace = self.paces.get(&variant);
-            match pace.and_then(|pace| pace.kept(now)) {
-                Some(kept) => Err(kept),
+            let backoff = self.backoffs.get(&variant);
+            match backoff.and_then(|backoff| backoff.blocker(now)) {
+                Some(blocker) => Err(blocker),
                 None => Ok(pod.clone()),
             }
         };
         let chosen = may();
         if chosen.is_ok() {
             self.retired.insert(pod.uid.clone(), now);
-            let done = |pace: &&Pace| pace.refused.is_none();
-            let before = self.paces.get(&variant).filter(done);
-            let wait = before.map_or(AGAIN_AFTER, |pace| pace.wait * 2);
-            let pace = Pace {
+            let done = |backoff: &&Backoff| backoff.refused.is_none();
+            let before = self.backoffs.get(&variant).filter(done);
+            let wait = before.map_or(AGAIN_AFTER, |backoff| backoff.wait * 2);
+            let backoff = Backoff {
                 last: now,
                 wait: wait.min(AGAIN_MAX),
                 refused: None,
             };
-            self.paces.insert(variant, pace);
+            self.backoffs.insert(variant, backoff);
         }
         Some(chosen)
     }
 
     /// Forgets pods that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.stuck.retain(|uid, _| is_there(uid));
+        self.blocked.retain(|uid, _| is_there(uid));
         self.retired.retain(|uid, _| is_there(uid));
     }
 }

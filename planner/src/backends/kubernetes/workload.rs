@@ -1,7 +1,7 @@
-//! Workloads and their pods as watches tell them: followed in the background, read without asking.
+//! Workloads and pods as reported by watches: followed in the background, read without a request.
 //!
-//! Lists, then watches (no streaming lists, which old etcds fail at), again and again with growing pauses where
-//! that fails; what was told last holds meanwhile. Nothing is written here.
+//! Each watch lists, then watches, and retries with growing pauses after a failure; meanwhile the last reported state
+//! holds. It does not use streaming lists, which fail with old versions of etcd. Nothing is written here.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -23,50 +23,51 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::Cores;
 
+use super::error::KubeError;
 use super::namespace::Namespace;
 use super::pod;
-use super::retune::Tuner;
+use super::reconfigure::ServerHook;
 use crate::backends::ActuateError;
 use crate::service::{Workload, WorkloadKind};
 
-/// Rings whenever any watch has told something.
-pub(crate) type Bell = Arc<watch::Sender<()>>;
+/// Notified whenever any watch reports something.
+pub(crate) type ChangeNotifier = Arc<watch::Sender<()>>;
 
-/// Objects as a watch told them.
-pub(crate) struct Followed<K>
+/// Objects as reported by a watch.
+pub(crate) struct ObjectWatch<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Hash + Eq + Clone,
 {
     store: Store<K>,
-    /// Why nothing is known yet, until something is.
-    unseen: Arc<Mutex<Option<String>>>,
+    /// Reason why nothing is known yet; `None` after the first list.
+    not_observed: Arc<Mutex<Option<String>>>,
     task: AbortHandle,
 }
 
-/// Who manages which field is half of an object, and nobody here reads it.
+/// Drops `managedFields`: half of the object, and nothing here reads it.
 pub(super) fn slim<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }
 
-impl<K> Followed<K>
+impl<K> ObjectWatch<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Hash + Eq + Clone + Send + Sync,
 {
-    /// Those that `config` chooses, without what `slim` takes away.
+    /// Watches the objects that `config` selects, without the fields that `slim` drops.
     pub(crate) fn new(
         api: Api<K>,
         config: watcher::Config,
         kind: K::DynamicType,
         slim: fn(&mut K),
-        bell: Bell,
-    ) -> Followed<K> {
+        notifier: ChangeNotifier,
+    ) -> ObjectWatch<K> {
         let writer = reflector::store::Writer::new(kind);
         let store = writer.as_reader();
-        let unseen = Some("the API server has not answered yet".to_owned());
-        let unseen = Arc::new(Mutex::new(unseen));
-        let told = Arc::clone(&unseen);
+        let not_observed = Some("the API server has not answered yet".to_owned());
+        let not_observed = Arc::new(Mutex::new(not_observed));
+        let told = Arc::clone(&not_observed);
         let stream = watcher::watcher(api, config)
             .default_backoff()
             .modify(slim)
@@ -81,7 +82,7 @@ where
                         if matches!(event, Event::InitDone) {
                             *told.lock().unwrap_or_else(PoisonError::into_inner) = None;
                         }
-                        bell.send_replace(());
+                        notifier.send_replace(());
                     }
                     Err(error) => {
                         match failing || absent(&error) {
@@ -91,33 +92,36 @@ where
                             ),
                         }
                         failing = true;
-                        let mut unseen = told.lock().unwrap_or_else(PoisonError::into_inner);
-                        *unseen = unseen.take().map(|_| error.to_string());
+                        let mut not_observed = told.lock().unwrap_or_else(PoisonError::into_inner);
+                        *not_observed = not_observed.take().map(|_| error.to_string());
                     }
                 }
             }
         });
-        Followed {
+        ObjectWatch {
             store,
-            unseen,
+            not_observed,
             task: task.abort_handle(),
         }
     }
 
-    /// What there is.
+    /// Returns the objects.
     ///
     /// # Errors
-    /// No list has come yet.
+    /// The first list has not arrived.
     pub(crate) fn store(&self) -> Result<&Store<K>, ActuateError> {
-        let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
-        match unseen.clone() {
+        let not_observed = self
+            .not_observed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match not_observed.clone() {
             None => Ok(&self.store),
-            Some(why) => Err(ActuateError::Unseen(why)),
+            Some(why) => Err(ActuateError::NotObserved(why)),
         }
     }
 }
 
-/// Whether there is no such kind.
+/// Whether the API server does not know the kind.
 fn absent(error: &watcher::Error) -> bool {
     let watcher::Error::InitialListFailed(error) = error else {
         return false;
@@ -125,7 +129,7 @@ fn absent(error: &watcher::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-impl<K> Drop for Followed<K>
+impl<K> Drop for ObjectWatch<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Hash + Eq + Clone,
@@ -135,72 +139,72 @@ where
     }
 }
 
-/// One workload, followed.
-pub(super) struct Watched {
+/// Watch of one workload.
+pub(super) struct WorkloadWatch {
     pub(super) workload: Workload,
     pub(super) api: Api<DynamicObject>,
-    pub(super) tuner: Option<Tuner>,
-    object: Followed<DynamicObject>,
+    pub(super) hook: Option<ServerHook>,
+    object: ObjectWatch<DynamicObject>,
 }
 
-/// What a workload's object says.
+/// Spec of a workload.
 #[derive(Debug, Clone)]
-pub(super) struct Spec {
+pub(super) struct WorkloadSpec {
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) replicas: u32,
-    /// Replicas it may have been given without an answer; no object tells of that.
-    pub(super) maybe: Option<u32>,
+    /// Replicas set by a pending write. Not part of the object.
+    pub(super) pending_replicas: Option<u32>,
     pub(super) template: Cores,
-    /// The container that serves.
+    /// Container that serves.
     pub(super) container: String,
     pub(super) selector: Selector,
 }
 
-impl Watched {
+impl WorkloadWatch {
     pub(super) fn new(
         namespace: &Namespace,
         workload: Workload,
         http: &reqwest::Client,
-    ) -> Watched {
+    ) -> WorkloadWatch {
         let client = namespace.client.clone();
         let resource = resource(workload.kind);
         let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace.name, &resource);
         let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
-        let object = Followed::new(
+        let object = ObjectWatch::new(
             api.clone(),
             named,
             resource,
             slim,
-            Arc::clone(&namespace.bell),
+            Arc::clone(&namespace.notifier),
         );
         let retune = workload.retune.clone();
-        Watched {
-            tuner: retune.map(|retune| Tuner::new(http.clone(), retune)),
+        WorkloadWatch {
+            hook: retune.map(|retune| ServerHook::new(http.clone(), retune)),
             workload,
             api,
             object,
         }
     }
 
-    /// `Deployment web`.
+    /// Returns kind and name, such as `Deployment web`.
     pub(super) fn label(&self) -> String {
         format!("{} {}", self.workload.kind.label(), self.workload.name)
     }
 
-    /// What its object says.
+    /// Returns the spec of the workload.
     ///
     /// # Errors
-    /// It is not known, is not there, or selects nothing that can be read.
-    pub(super) fn spec(&self) -> Result<Spec, ActuateError> {
+    /// It is not known yet, does not exist, or has no usable selector.
+    pub(super) fn spec(&self) -> Result<WorkloadSpec, KubeError> {
         let store = self.object.store()?;
         let object = store.find(|object| object.name_any() == self.workload.name);
-        let object = object.ok_or_else(|| ActuateError::NoWorkload(self.label()))?;
+        let object = object.ok_or_else(|| KubeError::NoWorkload(self.label()))?;
         let at = |path: &str| object.data.pointer(path);
         let replicas = at("/spec/replicas").and_then(serde_json::Value::as_u64);
         let selector = at("/spec/selector").cloned().unwrap_or_default();
         let selector = selector_of(selector)
-            .ok_or_else(|| ActuateError::NoWorkload(format!("{} with a selector", self.label())))?;
+            .ok_or_else(|| KubeError::NoWorkload(format!("{} with a selector", self.label())))?;
         let containers = at("/spec/template/spec/containers").cloned();
         let containers: Vec<Container> = containers
             .and_then(|all| serde_json::from_value(all).ok())
@@ -210,25 +214,26 @@ impl Watched {
         let cpu = own
             .and_then(|own| own.resources.as_ref())
             .and_then(pod::cpu);
-        Ok(Spec {
+        Ok(WorkloadSpec {
             uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(0),
             replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
-            maybe: None,
+            pending_replicas: None,
             template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
             container,
             selector,
         })
     }
 
-    /// The one that is named, or the only one of the template: sidecars are put into pods, not into it.
-    fn container(&self, template: &[Container]) -> Result<String, ActuateError> {
+    /// Returns the configured container, or the only one of the template: sidecars are injected into pods, not into
+    /// the template.
+    fn container(&self, template: &[Container]) -> Result<String, KubeError> {
         match (&self.workload.container, template) {
             (Some(named), _) => Ok(named.clone()),
             (None, [only]) => Ok(only.name.clone()),
             (None, several) => {
                 let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
-                Err(ActuateError::Unnamed {
+                Err(KubeError::Unnamed {
                     workload: self.label(),
                     there: names.join(", "),
                 })
@@ -244,15 +249,15 @@ fn resource(kind: WorkloadKind) -> ApiResource {
     }
 }
 
-/// A selector, unless it is none or would be all pods of the namespace.
+/// Parses a selector; `None` if it is invalid or selects all pods of the namespace.
 fn selector_of(value: serde_json::Value) -> Option<Selector> {
     let read: LabelSelector = serde_json::from_value(value).ok()?;
     let selector = Selector::try_from(read).ok()?;
     (!selector.selects_all()).then_some(selector)
 }
 
-impl Spec {
-    /// Its pods, in the order of their names.
+impl WorkloadSpec {
+    /// Returns its pods, sorted by name.
     pub(super) fn pods(&self, store: &Store<Pod>) -> Vec<Arc<Pod>> {
         let mut pods = store.state_filter_selector(&self.selector);
         pods.sort_by_key(|pod| pod.name_any());

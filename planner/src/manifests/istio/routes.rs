@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weir_filter::protocol::STREAMS;
+use weir_filter::request::protocol::STREAMS;
 
 use super::super::backend::Backend;
 use super::super::plugin::{REQUESTS_MAX, Times, fallback, seconds};

@@ -1,9 +1,9 @@
-//! Ways that go by what is not wanted, where nothing is left to do and what is wanted is not there: a third variant that
-//! bridges two which do not fit beside each other, or one that is wanted as it is and makes room for a while. Pure.
+//! Finds detours for a blocked transition: allocations off the target that lead to it. A third variant may bridge two
+//! that do not fit side by side, or a variant at its target may make room for a while. Pure.
 //!
-//! All orders of changes of one variant each are searched, the shortest first, in which all that serves carries the
-//! demand at each moment; where what there is does not carry it and what is wanted carries more, those that lose least,
-//! and nothing of what arrives while that is served.
+//! The search tries all orders of single-variant changes, shortest first, that carry the demand at each moment. If
+//! the actual capacity does not carry it and the target carries more, it takes those that lose least, and nothing of
+//! what arrives while that is served.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,35 +14,36 @@ use super::hold::{Carried, TOLERANCE};
 use super::{Transition, Variant, is_in};
 use crate::capacity::{Allocation, InForce};
 
-/// Most allocations of all variants that are looked at in one search.
+/// Maximum number of states (allocations of all variants) that one search visits.
 const STATES_MAX: usize = 4096;
-/// Most allocations of one variant that are tried.
+/// Maximum number of allocations tried per variant.
 const LEVELS_MAX: u32 = 12;
-/// Most cores of each that are tried with several replicas.
+/// Maximum number of sizes tried per replica, if there may be several replicas.
 const EACH_MAX: u32 = 4;
-/// Parts of what is carried now that may have to do, one after the other, where it is not all of the demand.
+/// Parts of the currently carried demand that a detour may fall to, tried in order, if not all of the demand is
+/// carried.
 const PARTS: [f64; 5] = [1.0, 0.9, 0.75, 0.5, 0.0];
 
-/// Allocations that a variant may have.
+/// Range of allocations that a variant may have.
 #[derive(Debug, Clone, Copy)]
 pub struct Shapes {
-    /// Replicas, the fewest and the most.
+    /// Minimum and maximum number of replicas.
     pub replicas: (u32, u32),
-    /// Cores of each, the fewest and the most.
+    /// Minimum and maximum cores of each.
     pub each: (u32, u32),
 }
 
-/// Allocations to go by, and the part of the demand that is carried on the way.
+/// Detour: its allocations, and the part of the demand carried on the way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// Allocations to go by, one after the other; the last are wanted.
+    /// Allocations of all variants, in order; the last is the target.
     pub by: Vec<Vec<Allocation>>,
-    /// The part of the demand.
+    /// Minimum part of the demand that is carried.
     pub least: f64,
 }
 
 impl Transition {
-    /// Whether no step is left although what is wanted is not there, and nothing is under way that might change that.
+    /// Whether no step is left although the target is not reached, and no change in progress could help.
     pub fn is_blocked(&self) -> bool {
         let rests = |variant: &Variant| {
             let InForce {
@@ -51,14 +52,14 @@ impl Transition {
                 at_most,
                 ..
             } = variant.in_force;
-            // Of what serves nothing is under way: it would have been asked for again. Its pods may differ.
+            // A serving variant has no change in progress: it would have been requested again. Its pods may differ.
             let is_there = ready != Allocation::NONE || at_most == Cores::ZERO;
             !variant.given_up && starting == Allocation::NONE && is_there
         };
         self.variants.iter().all(rests) && self.now() != self.wanted()
     }
 
-    /// Variants that are to have more than they have.
+    /// Returns the variants whose target exceeds their actual cores.
     pub fn waiting(&self) -> impl Iterator<Item = usize> {
         let each = self.variants.iter().enumerate();
         let waits = |(_, variant): &(usize, &Variant)| {
@@ -68,7 +69,7 @@ impl Transition {
         each.filter(waits).map(|(index, _)| index)
     }
 
-    /// A path to what is wanted, where [`Transition::is_blocked`] and there is one.
+    /// Returns a detour to the target, if [`Transition::is_blocked`] and there is one.
     pub fn detour(&self, shapes: &[Shapes], carried: Carried<'_>) -> Option<Path> {
         let (now, wanted) = (self.now(), self.wanted());
         let (all, then) = (carried(&now), carried(&wanted));
@@ -106,7 +107,7 @@ impl Transition {
         self.variants.iter().map(wanted).collect()
     }
 
-    /// Allocations to try, by variant: of those that are to change, or of others too.
+    /// Returns the allocations to try, by variant: only of variants that change, or of others too.
     fn levels(&self, shapes: &[Shapes], is_third: bool) -> Vec<Vec<Allocation>> {
         let each = self.now().into_iter().zip(self.wanted()).zip(shapes);
         let of = |((now, wanted), shapes): ((Allocation, Allocation), &Shapes)| {
@@ -122,7 +123,7 @@ impl Transition {
         each.map(of).collect()
     }
 
-    /// The shortest way, where each allocation on it is enough.
+    /// Returns the shortest path whose every state satisfies `is_enough`.
     fn search(
         &self,
         levels: &[Vec<Allocation>],
@@ -190,15 +191,15 @@ impl Shapes {
     }
 }
 
-/// Whether it only grows or only shrinks.
+/// Whether the change only grows or only shrinks.
 fn is_one_way(from: Allocation, to: Allocation) -> bool {
     from != to && (is_in(from, to) || is_in(to, from))
 }
 
-/// Allocations of all variants as one number: the places of each in its levels.
+/// Encoding of the allocations of all variants as one number, from their indices in `levels`.
 struct Space<'a> {
     levels: &'a [Vec<Allocation>],
-    /// Number of states of all variants before it, by variant.
+    /// Number of states of the variants before it, by variant.
     weights: Vec<u64>,
 }
 
@@ -233,7 +234,7 @@ impl Space<'_> {
         each.collect()
     }
 
-    /// From what came after the start to `there`.
+    /// Returns the path from after the start to `there`.
     fn way(&self, before: &HashMap<u64, u64>, there: u64) -> Vec<Vec<Allocation>> {
         let mut way = vec![there];
         while let Some(key) = way

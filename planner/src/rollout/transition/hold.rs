@@ -1,36 +1,36 @@
-//! Shrinking that is wanted → the part of it that may be, so that what goes on to serve carries the demand. Pure.
+//! Limits the shrinking so that the replicas that keep serving carry the demand. Pure.
 //!
-//! A growth that is not there yet, because a server loads or a kubelet is slow, carries nothing. So cores go as those
-//! that take their place come to serve, over several cycles where need be: of the variants that are to shrink, those
-//! that carry the most by a core go last.
+//! Growth that is not actual yet, because a server loads or a kubelet is slow, carries nothing. Therefore cores are
+//! taken away only as their successors start to serve, over several cycles if needed. Among shrinking variants, those
+//! that carry most per core go last.
 //!
-//! More demand than all that serves carries is no reason to stay as it is. Where the budget leaves no room for what is
-//! to carry more, what carries the least makes room: for all that those that serve are to grow by, or for the first
-//! replica of one that is to begin, and no more while it loads.
+//! A demand above the actual capacity does not block the rollout. If the budget has no room for variants that would
+//! carry more, those that carry least make room: for all growth of serving replicas, or for the first replica of a
+//! new variant, and for no more while it loads.
 
 use weir_api::Cores;
 
 use super::{Transition, Variant};
 use crate::capacity::{Allocation, Goal, InForce};
 
-/// Part of the demand by which what is carried may fall short: rounding.
+/// Part of the demand that counts as rounding.
 pub(super) const TOLERANCE: f64 = 1e-6;
 
-/// Part of the demand that what serves at all is taken to carry, and nothing that serves nobody does.
+/// Part of the demand that anything that serves is taken to carry.
 pub const SERVES_AT_ALL: f64 = 1e-4;
 
-/// The part of what may still go of a variant that goes in one step.
+/// Divisor of what a variant may still lose: the part that goes in one step.
 const LESS_PART: usize = 8;
 
-/// The part of the demand that allocations carry: 1 or more where all of it.
+/// Part of the demand that allocations carry: 1 or more if all of it.
 pub type Carried<'a> = &'a dyn Fn(&[Allocation]) -> f64;
 
 impl Transition {
-    /// Keeps back so much of what is to shrink that no less of the demand is carried than now, or all of it; what is to
-    /// grow has its part of the room that there is.
+    /// Limits shrinking so that as much of the demand is carried as now, or all of it. Distributes the free room
+    /// among the growing variants.
     pub fn hold(&mut self, carried: Carried<'_>) {
         self.keep_back(carried);
-        self.deal(carried);
+        self.distribute(carried);
     }
 
     fn keep_back(&mut self, carried: Carried<'_>) {
@@ -74,7 +74,7 @@ impl Transition {
             if there != least {
                 variant.goal = Goal {
                     replicas: variant.wanted.replicas.max(there.replicas()),
-                    // Nothing grows above the budget; pods that have more than the least of them go back to it.
+                    // Nothing grows above the budget; pods with more than the minimum shrink to it.
                     each: match is_above {
                         true => there.each(),
                         false => variant.wanted.each.max(there.each()),
@@ -85,8 +85,8 @@ impl Transition {
         }
     }
 
-    /// The part of the demand that must be carried on where `all` of it that is carried now may not: what arrives, where it
-    /// is carried now; else no more than some.
+    /// Returns the part of the demand to keep carrying when `all` that is carried now cannot be kept: what arrives,
+    /// if it is carried now; otherwise the minimum that still serves.
     pub(super) fn least_to_serve(&self, all: f64) -> f64 {
         let some = all.min(SERVES_AT_ALL);
         match all >= self.arriving {
@@ -95,8 +95,8 @@ impl Transition {
         }
     }
 
-    /// The part of the demand that must be carried on while room is made: what arrives, where it is carried now; all that
-    /// is carried, where it will be with what grows without more room; else no more than some.
+    /// Returns the part of the demand to keep carrying while room is made: what arrives, if it is carried now; all
+    /// that is carried, if the growth in progress will carry what arrives; otherwise the minimum that still serves.
     fn floor(&self, all: f64, carried: Carried<'_>) -> f64 {
         let some = self.least_to_serve(all);
         if all >= self.arriving {
@@ -119,7 +119,7 @@ impl Transition {
         }
     }
 
-    /// Variants that are to shrink, by what the cores that go carry, the most by a core first.
+    /// Returns the shrinking variants, by the demand carried per core that goes, highest first.
     fn by_use(&self, now: &[Allocation], least: &[Allocation], carried: Carried<'_>) -> Vec<usize> {
         let all = carried(now);
         let uses = |(index, (now_one, least_one)): (usize, (&Allocation, &Allocation))| {
@@ -133,8 +133,8 @@ impl Transition {
         uses.into_iter().map(|(index, _)| index).collect()
     }
 
-    /// Takes from what was kept back, the least used first, what there is above the budget and its bounds with what is
-    /// needed besides. What serves goes on to serve.
+    /// Reduces the capacity that was kept, least used first, until `need` fits in budget and limits. What serves
+    /// keeps serving.
     fn make_room(
         &self,
         need: Need,
@@ -160,7 +160,7 @@ impl Transition {
         }
     }
 
-    /// Whether budget and bounds bear what is needed beside what is kept.
+    /// Whether budget and limits cover `need` beside what is kept.
     fn bears(&self, there: &[Allocation], need: Need) -> bool {
         let each = || self.variants.iter().zip(there);
         let cores = each().map(|(variant, there)| match variant.shrinks() {
@@ -178,8 +178,9 @@ impl Transition {
         cores.sum::<Cores>() + need.cores <= self.budget && self.bounds.bear(&replicas)
     }
 
-    /// Room that growth needs now: cores of those that serve, which have them within a cycle or two; else the first
-    /// replica of the greatest that is to begin, unless one loads already. None where what is wanted carries no more.
+    /// Returns the room that growth needs now: the cores of serving replicas, which get them within a cycle or two.
+    /// Otherwise the first replica of the largest new variant, unless one loads already. None if the target carries
+    /// no more.
     fn growth_without_room(&self, carried: Carried<'_>) -> Need {
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
         let wanted =
@@ -213,12 +214,12 @@ impl Transition {
 #[derive(Debug, Clone, Copy, Default)]
 struct Need {
     cores: Cores,
-    /// The variant that is to have one more replica.
+    /// Variant that gets one more replica.
     replica_of: Option<usize>,
 }
 
 impl Variant {
-    /// Cores that those that go on to serve are to have and have not been asked for.
+    /// Returns the growth of the replicas that keep serving that has not been requested yet.
     fn grows_in_place(&self) -> Cores {
         let InForce {
             ready,
@@ -233,7 +234,7 @@ impl Variant {
         more.saturating_sub(asked)
     }
 
-    /// Allocation that serves, with the cores that it has been asked to have.
+    /// Returns the serving allocation with the cores requested for it.
     fn grown_so_far(&self) -> Allocation {
         let InForce { ready, at_most, .. } = self.in_force;
         let grows = self.goal.ready(ready).each() > ready.each();
@@ -246,7 +247,7 @@ impl Variant {
         }
     }
 
-    /// Whether something of it has been started and does not serve yet.
+    /// Whether any of its replicas has started and does not serve yet.
     fn loads(&self) -> bool {
         let InForce {
             ready,
@@ -258,7 +259,7 @@ impl Variant {
     }
 }
 
-/// Allocations between two, both included: replicas where there are several, else whole cores.
+/// Lists the allocations between two, inclusive: by replica if there are several, otherwise by whole core.
 fn levels(least: Option<&Allocation>, most: Option<&Allocation>) -> Vec<Allocation> {
     let (Some(least), Some(most)) = (least.copied(), most.copied()) else {
         return Vec::new();

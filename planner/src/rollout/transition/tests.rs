@@ -1,4 +1,4 @@
-//! Ways from what is in force to what is wanted, faults on them, and what holds at every step.
+//! Rollouts from actual to target capacity, faults on the way, and invariants at every step.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn goals(allocations: &[Allocation]) -> Vec<Goal> {
     allocations.iter().copied().map(Goal::of).collect()
 }
 
-/// The whole way of single replicas where every change is confirmed, as text.
+/// Steps, as text, of a rollout of single replicas with every change confirmed.
 fn way(actuated: &[u32], target: &[u32], budget: u32) -> Vec<String> {
     let goals = goals(&allocations(target));
     let in_force = certain(&allocations(actuated));
@@ -50,7 +50,7 @@ fn walk(mut transition: Transition, answer: fn(&Resize) -> InForce) -> Vec<Strin
     panic!("no end: {way:?}");
 }
 
-/// Index, replicas where they are several, cores of each, and with how many another one starts.
+/// Formats index, replicas if several, cores of each, and the cores with which new ones start.
 fn text(changes: &[Resize]) -> String {
     let each = changes.iter().map(|change| {
         let Goal {
@@ -66,14 +66,14 @@ fn text(changes: &[Resize]) -> String {
 }
 
 #[test]
-fn make_before_break() {
+fn growth_precedes_publication_and_shrinking() {
     assert_eq!(way(&[4, 4], &[4, 4], 8), ["publish 4 4"]);
     assert_eq!(way(&[2, 2], &[4, 3], 8), ["resize 0=4 1=3", "publish 4 3"]);
     assert_eq!(way(&[4, 4], &[2, 4], 8), ["publish 2 4", "resize 0=2"]);
-    // There is room: all grows before anything shrinks.
+    // Enough room: all growth comes before any shrinking.
     let roomy = ["resize 1=6", "publish 2 6", "resize 0=2"];
     assert_eq!(way(&[4, 2], &[2, 6], 10), roomy);
-    // There is little: grow what fits, move the weight, shrink, grow the rest, move the weight.
+    // Little room: grow what fits, shift weight, shrink, grow the rest, shift weight.
     let tight = [
         "resize 1=4",
         "publish 2 4",
@@ -82,7 +82,7 @@ fn make_before_break() {
         "publish 2 6",
     ];
     assert_eq!(way(&[4, 2], &[2, 6], 8), tight);
-    // Each that has none gets a first core before any gets a second.
+    // Each variant without cores gets a first core before any gets a second.
     let firsts = [
         "resize 0=1 2=1",
         "publish 1 0 1",
@@ -95,13 +95,13 @@ fn make_before_break() {
     assert_eq!(way(&[6, 6], &[2, 6], 8), ["publish 2 6", "resize 0=2"]);
 }
 
-/// Replicas, cores of each.
+/// Allocations from replicas and cores of each.
 fn several(each: &[(u32, u32)]) -> Vec<Allocation> {
     let one = |(n, cores): &(u32, u32)| Allocation::new(*n, Cores::whole(*cores));
     each.iter().map(one).collect()
 }
 
-/// From the replicas of one variant to those wanted, which are ready at once or start only.
+/// Steps from the replicas of one variant to the target, with new replicas ready at once or only starting.
 fn way_of_replicas(
     there: (u32, u32),
     (replicas, each, start): (u32, u32, u32),
@@ -122,7 +122,7 @@ fn at_once(change: &Resize) -> InForce {
     InForce::certain(Allocation::new(change.goal.replicas, change.goal.each))
 }
 
-/// Those that serve are changed, new ones start.
+/// Serving replicas are changed, new ones start.
 fn starts(change: &Resize) -> InForce {
     let serving = change.goal.ready(change.ready);
     let more = change.goal.replicas - serving.replicas();
@@ -153,12 +153,12 @@ fn replicas_start_before_others_shrink_or_end() {
         way((4, 2), (2, 2, 2), 8, true),
         ["publish 2 × 2", "resize 0=2 × 2"]
     );
-    // Those that serve get their cores at once, whatever starts.
+    // Serving replicas get their cores at once, whatever starts.
     assert_eq!(
         way((1, 2), (4, 5, 1), 8, false),
         ["resize 0=4 × 5 + 1", "publish 5"]
     );
-    // Fewer and greater ones: what the budget leaves, then the rest of it.
+    // Fewer and larger ones: what the budget allows first, then the rest.
     let fewer = [
         "publish 2 × 2",
         "resize 0=2 × 2",
@@ -169,7 +169,7 @@ fn replicas_start_before_others_shrink_or_end() {
 }
 
 #[test]
-fn replicas_that_start_count_for_the_budget_and_not_for_the_plan() {
+fn starting_replicas_count_in_budget_and_not_in_plan() {
     let mut in_force = certain(&several(&[(1, 4), (1, 2)]));
     in_force[0].starting = Allocation::new(3, Cores::whole(1));
     in_force[0].at_most = Cores::whole(7);
@@ -185,7 +185,7 @@ fn replicas_that_start_count_for_the_budget_and_not_for_the_plan() {
     assert_eq!(transition.next(), Step::Done);
 }
 
-/// How a backend takes a change.
+/// Result of a change at a backend.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Confirmed,
@@ -206,7 +206,7 @@ fn any_fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// Backends with their real cores, and what they and the filters were last told.
+/// Backends with their actual cores, and what they and the filters were last told.
 struct World {
     budget: Cores,
     real: Vec<Cores>,
@@ -250,7 +250,7 @@ impl World {
     }
 }
 
-/// Of a and b, whose replicas have a core each: the whole way, where memory bears so much.
+/// Steps for variants a and b, whose replicas have one core each, with a limit of memory.
 fn bounded(there: (u32, u32), wanted: (u32, u32), most: u64) -> Vec<String> {
     let of = |(a, b): (u32, u32)| several(&[(a, 1), (b, 1)]);
     let bounds = Bounds(vec![Bound {
@@ -264,7 +264,7 @@ fn bounded(there: (u32, u32), wanted: (u32, u32), most: u64) -> Vec<String> {
 }
 
 #[test]
-fn replicas_start_as_what_they_hold_is_borne() {
+fn replicas_start_within_resource_limits() {
     let at_once = ["resize 1=2 × 1 + 1", "publish 1 2 × 1"];
     assert_eq!(bounded((1, 0), (1, 2), 8), at_once);
     let one_by_one = [
@@ -275,15 +275,15 @@ fn replicas_start_as_what_they_hold_is_borne() {
         "publish 1 2 × 1",
     ];
     assert_eq!(bounded((2, 0), (1, 2), 8), one_by_one);
-    // What is kept back for the first of b, a does not get.
+    // The resources kept for the first replica of b are not given to a.
     assert_eq!(bounded((1, 0), (3, 1), 8)[0], "resize 0=2 × 1 + 1 1=1");
-    // More than there may be is there already: it only shrinks.
+    // The limit is exceeded already: it only shrinks.
     assert_eq!(bounded((3, 2), (4, 2), 8), ["publish 3 × 1 2 × 1"]);
 }
 
 proptest! {
     #[test]
-    fn never_more_held_than_there_may_be(
+    fn resources_never_exceed_their_limits(
         start in prop::collection::vec(0u32..6, 3),
         wanted in prop::collection::vec(0u32..6, 3),
         most in 0u64..30,
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn never_above_the_budget_and_never_promised_what_is_not_there(
+    fn cores_never_exceed_budget_and_plans_count_only_actual_cores(
         start in prop::collection::vec(0u32..9, 1..5),
         budget in 4u32..24,
         wishes in prop::collection::vec(prop::collection::vec(0u32..9, 4), 1..4),
@@ -351,7 +351,7 @@ proptest! {
             let used: Cores = in_force.iter().map(|cores| cores.at_most).sum();
             let goals: Vec<Goal> = target.iter().copied().map(Goal::one).collect();
             let mut transition = Transition::new(&in_force, &goals, budget, &Bounds::default());
-            // What was published before holds until the first publication of this turn.
+            // The earlier plan holds until the first publication of this transition.
             let mut steps = 0;
             loop {
                 match transition.next() {

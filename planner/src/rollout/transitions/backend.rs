@@ -1,22 +1,22 @@
-//! The port to servers or pods in virtual time.
+//! Port to servers or pods in virtual time.
 
 use weir_api::Cores;
 
 use super::case::{Case, Fate, Rng};
 use crate::capacity::{Allocation, InForce, Resize};
 
-/// The answer to a change.
+/// Answer to a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
     Confirmed(InForce),
-    Failed { doubt: bool },
+    Failed { indeterminate: bool },
 }
 
-/// Servers or pods in virtual time, ms.
+/// Servers or pods in virtual time, in ms.
 pub(super) trait Backend {
     fn advance(&mut self, now: u64);
     fn in_force(&mut self, now: u64) -> Vec<InForce>;
-    /// Asks for a change; when there is an answer, and which.
+    /// Requests a change; returns the time of the answer, and the answer.
     fn resize(
         &mut self,
         case: &Case,
@@ -25,16 +25,16 @@ pub(super) trait Backend {
         fate: Fate,
         rng: &mut Rng,
     ) -> (u64, Answer);
-    /// Somebody else changes a variant.
+    /// Changes a variant as another controller would.
     fn undo(&mut self, now: u64, case: &Case, index: usize, to: Allocation, rng: &mut Rng);
-    /// Cores that are there or asked for, by what is really so.
+    /// Returns the cores in use or requested, by the real state.
     fn used(&self) -> Cores;
     fn replicas(&self) -> Vec<u32>;
-    /// Whether a variant has what is published of it, and it serves.
+    /// Whether a variant has the published allocation, and it serves.
     fn serves(&self, index: usize, published: Allocation) -> bool;
     fn allocations(&self) -> Vec<Allocation>;
-    /// Whether nothing is under way.
+    /// Whether no change is in progress.
     fn is_settled(&self) -> bool;
-    /// Servers that were asked for other cores while they loaded or grew.
+    /// Returns the number of servers that were asked for other cores while they loaded or grew.
     fn asked_anew(&self) -> u32;
 }

@@ -1,4 +1,4 @@
-//! Random services, what is wanted of them, and what goes wrong. A case follows from its seed alone.
+//! Random services, their targets, and faults. A case is determined by its seed.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use super::play::text;
 use crate::capacity::{Allocation, Bound, Bounds, Goal};
 use crate::rollout::Shapes;
 
-/// Length of a cycle, ms.
+/// Length of a cycle, in ms.
 pub(super) const CYCLE_MS: u64 = 1000;
-/// Numbers from a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub(super) struct Rng(pub(super) u64);
 
@@ -25,7 +25,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number of a range, both ends included.
+    /// Returns a number between both bounds, inclusive.
     pub(super) fn of(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most - least + 1)
     }
@@ -34,25 +34,25 @@ impl Rng {
         u32::try_from(self.of(u64::from(least), u64::from(most))).unwrap()
     }
 
-    /// True in so many of a hundred.
+    /// Returns true with a probability of `part` percent.
     pub(super) fn percent(&mut self, part: u64) -> bool {
         self.of(1, 100) <= part
     }
 }
 
-/// A variant's server or pods.
+/// Server or pods of a variant.
 #[derive(Debug, Clone)]
 pub(super) struct Variant {
-    /// Requests/s by each core of a replica.
+    /// Requests/s per core of a replica.
     pub(super) slope: f64,
-    /// Requests/s that a replica carries less than that.
+    /// Requests/s to subtract from that, per replica.
     pub(super) offset: f64,
-    /// Most cores of a replica, and most replicas.
+    /// Maximum cores of a replica, and maximum number of replicas.
     pub(super) each_max: u32,
     pub(super) replicas_max: u32,
-    /// Time from a resize that is asked for until it is in force, ms.
+    /// Time from the request of a resize until it is actual, in ms.
     pub(super) delay_ms: u64,
-    /// Time from then until a server that had no core serves, ms.
+    /// Time from then until a server that had no core serves, in ms.
     pub(super) readiness_ms: u64,
 }
 
@@ -69,7 +69,7 @@ impl Variant {
         }
     }
 
-    /// Allocations it may have, none of them included.
+    /// Allocations it may have, including none.
     pub(super) fn shapes(&self) -> Vec<Allocation> {
         let mut shapes = vec![Allocation::NONE];
         for replicas in 1..=self.replicas_max {
@@ -81,29 +81,29 @@ impl Variant {
     }
 }
 
-/// What is wanted from a cycle on.
+/// Target from a cycle on.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) cycle: u64,
     pub(super) demand: f64,
-    /// Part of the demand that arrives already.
+    /// Part of the demand that already arrives.
     pub(super) arriving: f64,
-    /// Whether the rest is to come.
+    /// Whether the rest is expected.
     pub(super) rises: bool,
     pub(super) wanted: Vec<Allocation>,
 }
 
-/// How a backend takes a change.
+/// Result of a change at a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Done,
     Refused,
-    /// It never comes to be, and no answer comes.
+    /// It is not applied, and no answer comes.
     LostBefore,
-    /// It comes to be, and no answer comes.
+    /// It is applied, and no answer comes.
     LostAfter,
     Halfway,
-    /// It takes so many ms more.
+    /// It takes this many ms longer.
     Deferred(u64),
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Case {
     pub(super) bounds: Bounds,
     pub(super) start: Vec<Allocation>,
     pub(super) wishes: Vec<Wish>,
-    /// Part of the changes that fail, and cycles before which somebody else changes something, of a hundred.
+    /// Percentage of changes that fail, and of cycles before which another controller changes something.
     pub(super) faults: u64,
     pub(super) undone: u64,
     /// Whether replicas are pods of Kubernetes.
@@ -124,7 +124,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Cycles from the first to the last in which anything may fail.
+    /// Number of cycles, from the first one, in which faults occur.
     pub(super) const FAULT_CYCLES: u64 = 40;
 
     pub(super) fn new(seed: u64, pods: bool) -> Case {
@@ -152,7 +152,7 @@ impl Case {
         for wish in 1..=wishes {
             let wanted = case.allocations(&mut rng);
             let (before, after) = (case.rps(&case.start), case.rps(&wanted));
-            // Most often both carry it, at times by a hair, and at times neither does.
+            // Usually both carry it, sometimes barely, and sometimes neither does.
             let demand = match rng.of(0, 9) {
                 0 => before.max(after) * 1.5,
                 1 => before.max(after),
@@ -160,9 +160,9 @@ impl Case {
                 _ => before.min(after) * rng.of(20, 100) as f64 / 100.0,
             };
             let demand = demand.max(1.0);
-            // Servers are planned to be used in part: where all arrives, it is less than the demand.
+            // Servers are planned for partial use: even when all arrives, it is less than the demand.
             let arriving = rng.of(0, 75) as f64 / 100.0;
-            // In the end all has come that is to come.
+            // In the end all expected requests arrive.
             let rises = wish < wishes && rng.percent(50);
             case.wishes.push(Wish {
                 cycle,
@@ -180,7 +180,7 @@ impl Case {
         case
     }
 
-    /// What the weakest stage carries.
+    /// Returns the rate that the weakest stage carries.
     pub(super) fn rps(&self, there: &[Allocation]) -> f64 {
         let of = |stage: &Range<usize>| -> f64 {
             let all = stage.clone();
@@ -190,7 +190,7 @@ impl Case {
         self.stages.iter().map(of).fold(f64::INFINITY, f64::min)
     }
 
-    /// The part of a demand that is carried.
+    /// Returns the part of a demand that is carried.
     pub(super) fn carried(&self, there: &[Allocation], demand: f64) -> f64 {
         let capacities = self.variants.iter().zip(there);
         let capacities: Vec<f64> = capacities
@@ -213,7 +213,7 @@ impl Case {
         self.bounds.bear(&replicas)
     }
 
-    /// A fate for a change that is asked for at `now`.
+    /// Returns the result of a change requested at `now`.
     pub(super) fn fate(&self, now: u64, rng: &mut Rng) -> Fate {
         if now > Case::FAULT_CYCLES * CYCLE_MS || !rng.percent(self.faults) {
             return Fate::Done;
@@ -227,7 +227,7 @@ impl Case {
         }
     }
 
-    /// A variant that somebody else changes before a cycle, and what to.
+    /// Returns a variant that another controller changes before a cycle, and the new allocation.
     pub(super) fn undoes(&self, now: u64, rng: &mut Rng) -> Option<(usize, Allocation)> {
         if now > Case::FAULT_CYCLES * CYCLE_MS || !rng.percent(self.undone) {
             return None;
@@ -238,7 +238,7 @@ impl Case {
         Some((index, shapes[shape]))
     }
 
-    /// Allocations within budget and bounds, at least one of each stage, often all of the budget.
+    /// Returns allocations within budget and limits, at least one per stage, often all of the budget.
     fn allocations(&self, rng: &mut Rng) -> Vec<Allocation> {
         let mut all = vec![Allocation::NONE; self.variants.len()];
         let full = rng.percent(40);
@@ -263,7 +263,7 @@ impl Case {
                 if round > 0 && serves && !full && rng.percent(60) {
                     continue;
                 }
-                // Less of it where all does not fit.
+                // Less of it if all does not fit.
                 while !fits(&with) && with[index] != Allocation::NONE {
                     let one = with[index];
                     with[index] = match one.replicas() > 1 {
@@ -300,7 +300,7 @@ fn variant(rng: &mut Rng, budget: u32, pods: bool) -> Variant {
     }
 }
 
-/// One stage, or several where there are variants for them.
+/// Returns one stage, or several if there are enough variants.
 fn stages(rng: &mut Rng, count: usize) -> Vec<Range<usize>> {
     if count < 3 || rng.percent(60) {
         return std::iter::once(0..count).collect();
@@ -323,7 +323,7 @@ fn bounds(rng: &mut Rng, count: usize, pods: bool) -> Bounds {
     Bounds(vec![Bound { name, most, each }])
 }
 
-/// A line for the case and one for each variant and wish.
+/// Prints a line for the case and one for each variant and target.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case {

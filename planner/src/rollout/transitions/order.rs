@@ -1,4 +1,4 @@
-//! The best that any order of steps can do, by looking at all of them.
+//! Best possible order of steps, by exhaustive search.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,8 +7,8 @@ use weir_api::Cores;
 use super::case::Case;
 use crate::capacity::Allocation;
 
-/// Whether some order of changes of one variant each comes from `start` to `wanted`, where what serves carries `least`
-/// of the demand at each moment, cores that grow count from the beginning, and those that go from the end.
+/// Whether some order of single-variant changes leads from `start` to `wanted` while the serving capacity carries the
+/// part `least` of the demand at each moment. Growing cores count from the beginning, shrinking ones until the end.
 pub(super) fn some_order_does(
     case: &Case,
     start: &[Allocation],
@@ -48,7 +48,7 @@ pub(super) fn some_order_does(
     false
 }
 
-/// Whether it only grows or only shrinks.
+/// Whether the change only grows or only shrinks.
 fn is_one_way(from: Allocation, to: Allocation) -> bool {
     let none = [from, to].contains(&Allocation::NONE);
     let (replicas, each) = (from.replicas() <= to.replicas(), from.each() <= to.each());

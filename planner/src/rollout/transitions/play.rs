@@ -1,4 +1,6 @@
-//! A case, cycle by cycle, as `Planner::act` goes through one, and what must hold at each moment.
+//! Runs a case cycle by cycle, as the control loop does, and checks the invariants at each moment.
+
+mod invariants;
 
 use weir_api::Cores;
 
@@ -6,23 +8,21 @@ use super::super::detour::Detour;
 use super::super::under_way::UnderWay;
 use super::backend::{Answer, Backend};
 use super::case::{CYCLE_MS, Case, Rng, Variant, Wish};
-use super::order::some_order_does;
 use crate::capacity::{Allocation, Goal, InForce, Resize};
-use crate::rollout::STEPS_MAX;
-use crate::rollout::{SERVES_AT_ALL, Shapes, Step, Transition};
+use crate::rollout::{STEPS_MAX, Shapes, Step, Transition};
 
-/// Time in which a change is to be confirmed, ms.
+/// Time limit for confirming a change, in ms.
 pub(super) const TIMEOUT_MS: u64 = 200;
-/// Part of the demand that is rounding.
+/// Part of the demand that counts as rounding.
 const TOLERANCE: f64 = 2e-6;
-/// Looks of a cycle, the one at its begin included.
-const LOOKS: u64 = 4;
-/// Steps of a cycle, one after the other, that change nothing: what grows, what is published, what shrinks.
+/// Samples per cycle, including the one at its beginning.
+const SAMPLES: u64 = 4;
+/// Maximum number of consecutive steps of a cycle that change nothing: growth, publication, shrinking.
 const IDLE_MAX: usize = 6;
-/// Cycles after which nothing changes any more: another way is searched again after some.
+/// Cycles without a change after which a case is over: a detour is searched again after some cycles.
 const SAME_CYCLES: u32 = 8;
-/// Cycles after the last fault in which what was lost may still be expected.
-const DOUBT_CYCLES: u64 = 61;
+/// Cycles after the last fault in which a lost change may still take effect.
+const PENDING_CYCLES: u64 = 61;
 
 /// Figures of many cases.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,9 +30,9 @@ pub(super) struct Counts {
     pub(super) transitions: u64,
     pub(super) cycles: u64,
     pub(super) reached: u64,
-    /// Ends where no order of steps comes to what is wanted without a loss.
+    /// Targets that no order of steps reaches without a loss.
     pub(super) unreachable: u64,
-    /// Publications that carry less than what was there, as the demand exceeded that.
+    /// Publications that carry less than before, because the demand exceeded the capacity.
     pub(super) made_room: u64,
 }
 
@@ -55,15 +55,15 @@ pub(super) struct Play<'a, B> {
     under_way: UnderWay,
     detour: Detour,
     published: Vec<Allocation>,
-    /// Variants that somebody else changed since a plan was published.
+    /// Variants that another controller changed since a plan was published.
     undone: Vec<bool>,
-    /// Cores and excess of bounds that there may be in this cycle.
+    /// Allowed cores and excess of resources in this cycle.
     allowed: (Cores, Vec<u64>),
     counts: Counts,
-    /// The first that did not hold, and when.
+    /// First failed check, and when.
     failure: Option<String>,
     /// Whether each step is printed.
-    is_told: bool,
+    is_verbose: bool,
 }
 
 impl<'a, B: Backend> Play<'a, B> {
@@ -81,22 +81,22 @@ impl<'a, B: Backend> Play<'a, B> {
             allowed: (case.budget, Vec::new()),
             counts: Counts::default(),
             failure: None,
-            is_told: false,
+            is_verbose: false,
         }
     }
 
     /// Prints each step.
-    pub(super) fn told(self) -> Play<'a, B> {
+    pub(super) fn verbose(self) -> Play<'a, B> {
         Play {
-            is_told: true,
+            is_verbose: true,
             ..self
         }
     }
 
-    /// All cycles, to the end of the last transition.
+    /// Runs all cycles, to the end of the last transition.
     ///
     /// # Errors
-    /// The first that did not hold.
+    /// The first failed check.
     pub(super) fn run(mut self) -> Result<Counts, String> {
         self.play();
         self.failure.map_or(Ok(self.counts), Err)
@@ -115,7 +115,7 @@ impl<'a, B: Backend> Play<'a, B> {
         let certain = if faultless {
             0
         } else {
-            Case::FAULT_CYCLES + DOUBT_CYCLES
+            Case::FAULT_CYCLES + PENDING_CYCLES
         };
         let end = last.cycle.max(certain) + 4 * load_ms / CYCLE_MS + 30;
         let (mut before, mut same) = (None, 0);
@@ -130,7 +130,7 @@ impl<'a, B: Backend> Play<'a, B> {
             self.now = self.now.max(cycle * CYCLE_MS);
             self.undo();
             self.cycle(wish);
-            self.look(wish, cycle * CYCLE_MS);
+            self.sample(wish, cycle * CYCLE_MS);
             self.counts.cycles += 1;
             if self.failure.is_some() {
                 return;
@@ -145,7 +145,7 @@ impl<'a, B: Backend> Play<'a, B> {
                 self.counts.reached += 1;
                 return;
             }
-            // Nothing is under way, nothing changes any more.
+            // No change is in progress, and nothing changes any more.
             let state = (settled && cycle >= certain).then(|| (there, self.in_force.clone()));
             same = if state.is_some() && state == before {
                 same + 1
@@ -157,34 +157,7 @@ impl<'a, B: Backend> Play<'a, B> {
             }
             before = state;
         }
-        self.ended(last);
-    }
-
-    /// Looks into an end that is not what was wanted.
-    fn ended(&mut self, wish: &Wish) {
-        let there = self.backend.allocations();
-        let (now, then) = (self.carried(&there, wish), self.carried(&wish.wanted, wish));
-        let least = now.min(1.0) - TOLERANCE;
-        let used = self.backend.used();
-        let is_within = used <= self.case.budget || !self.is_plan(&wish.wanted);
-        self.ensure(is_within, "stays above the budget", || {
-            format!("{used} cores")
-        });
-        let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, least);
-        let at_all = match now >= wish.arriving {
-            true => wish.arriving.max(SERVES_AT_ALL),
-            false => now.min(SERVES_AT_ALL),
-        } - TOLERANCE;
-        let better = now < 1.0 - TOLERANCE
-            && then > now + TOLERANCE
-            && some_order_does(self.case, &there, &wish.wanted, wish.demand, at_all);
-        self.ensure(!better, "stays with less", || {
-            format!("{} and not {}", text(&there), text(&wish.wanted))
-        });
-        self.ensure(!reachable, "missed", || {
-            format!("stays at {}", text(&there))
-        });
-        self.counts.unreachable += 1;
+        self.check_end(last);
     }
 
     fn undo(&mut self) {
@@ -193,14 +166,14 @@ impl<'a, B: Backend> Play<'a, B> {
             self.backend
                 .undo(self.now, self.case, index, to, &mut self.rng);
             self.undone[index] = true;
-            self.tell(|| format!("{index} is made {to} by somebody"));
+            self.log(|| format!("{index} is made {to} by somebody"));
         }
     }
 
-    /// Looks until the next cycle, as `Planner::tick` does: what comes to be in force is gone on with at once.
-    fn look(&mut self, wish: &Wish, begun: u64) {
-        for look in 1..LOOKS {
-            let at = begun + look * CYCLE_MS / LOOKS;
+    /// Samples until the next cycle, as the control loop does: newly actual capacity is used at once.
+    fn sample(&mut self, wish: &Wish, begun: u64) {
+        for sample in 1..SAMPLES {
+            let at = begun + sample * CYCLE_MS / SAMPLES;
             if self.now > at || self.failure.is_some() {
                 continue;
             }
@@ -218,7 +191,7 @@ impl<'a, B: Backend> Play<'a, B> {
         let (case, begun) = (self.case, self.now);
         self.backend.advance(begun);
         self.allow();
-        self.see();
+        self.check_use();
         self.in_force = self.backend.in_force(begun);
         self.under_way.see(&self.in_force);
         let ready: Vec<Allocation> = self.in_force.iter().map(|one| one.ready).collect();
@@ -229,12 +202,12 @@ impl<'a, B: Backend> Play<'a, B> {
             .next(&self.in_force, &wanted, (&carried, wish.arriving));
         let (goals, least) = by.unwrap_or((wanted.clone(), f64::INFINITY));
         let goals = self.under_way.keep(&self.in_force, &goals, case.budget);
-        self.tell(|| format!("in force {:?}, goals {goals:?}", self.in_force));
+        self.log(|| format!("in force {:?}, goals {goals:?}", self.in_force));
         let transition = Transition::new(&self.in_force, &goals, case.budget, &case.bounds);
         let transition = transition.after(&self.published).down_to(least);
         let mut transition = transition.serving(wish.arriving);
         let (mut waited, mut is_out) = (true, false);
-        // A step that comes to nothing is not taken again in the same cycle.
+        // A step without effect is not repeated in the same cycle.
         let (mut steps, mut last) = (0, self.in_force.clone());
         for _ in 0..STEPS_MAX {
             let now = transition.in_force();
@@ -260,14 +233,14 @@ impl<'a, B: Backend> Play<'a, B> {
                     if !is_plan && self.is_plan(&now) {
                         break;
                     }
-                    self.lose(&now, &there, (wish, &goals));
+                    self.check_publication(&now, &there, (wish, &goals));
                     (waited, is_out) = (false, is_plan);
                     self.undone.fill(false);
-                    self.tell(|| format!("publishes {}", text(&there)));
-                    // Where a stage has nothing, the others serve nobody.
+                    self.log(|| format!("publishes {}", text(&there)));
+                    // If a stage has nothing, the others serve nobody.
                     let nothing = vec![Allocation::NONE; there.len()];
                     self.published = if is_plan { there.clone() } else { nothing };
-                    self.see();
+                    self.check_use();
                     transition.published(there);
                 }
                 Step::Done => break,
@@ -303,19 +276,19 @@ impl<'a, B: Backend> Play<'a, B> {
                     .resize(self.case, now, change, fate, &mut self.rng),
             );
             let answer = answers.last();
-            self.tell(|| format!("{change:?} {fate:?} → {answer:?}"));
-            self.see();
+            self.log(|| format!("{change:?} {fate:?} → {answer:?}"));
+            self.check_use();
         }
         let answered = answers.iter().map(|(at, _)| *at).max();
         self.pass(answered.unwrap_or(now));
         for (change, (_, answer)) in changes.iter().zip(answers) {
             match answer {
                 Answer::Confirmed(in_force) => transition.confirmed(*change, in_force),
-                Answer::Failed { doubt } => {
-                    if doubt && !self.case.pods {
+                Answer::Failed { indeterminate } => {
+                    if indeterminate && !self.case.pods {
                         self.under_way.asked(change);
                     }
-                    transition.failed(*change, doubt);
+                    transition.failed(*change, indeterminate);
                 }
             }
         }
@@ -323,103 +296,23 @@ impl<'a, B: Backend> Play<'a, B> {
         self.ensure(!is_asked_anew, "what loads is asked anew", String::new);
     }
 
-    /// A publication: nothing of what is carried is lost that could be kept.
-    fn lose(&mut self, now: &[Allocation], there: &[Allocation], (wish, goals): (&Wish, &[Goal])) {
-        let (before, after) = (self.carried(now, wish), self.carried(there, wish));
-        if after >= before.min(1.0) - TOLERANCE {
-            return;
-        }
-        let known: Cores = self.in_force.iter().map(|one| one.at_most).sum();
-        if known > self.case.budget {
-            return;
-        }
-        let goals: Vec<Allocation> = goals
-            .iter()
-            .map(|goal| Allocation::new(goal.replicas, goal.each))
-            .collect();
-        let then = self
-            .carried(&wish.wanted, wish)
-            .max(self.carried(&goals, wish));
-        let how = || {
-            format!(
-                "{before} by {}, {after} by {}, then {then}",
-                text(now),
-                text(there)
-            )
-        };
-        self.ensure(before < 1.0 - TOLERANCE, "loses what is carried", how);
-        let serves = before < wish.arriving - TOLERANCE || after >= wish.arriving - TOLERANCE;
-        self.ensure(serves, "loses what arrives", how);
-        self.ensure(then > before, "loses for nothing", how);
-        self.counts.made_room += 1;
-    }
-
-    fn carried(&self, there: &[Allocation], wish: &Wish) -> f64 {
-        self.case.carried(there, wish.demand)
-    }
-
-    /// Whether a plan can be made of it.
-    fn is_plan(&self, there: &[Allocation]) -> bool {
-        let serves = |index: usize| there[index] != Allocation::NONE;
-        self.case
-            .stages
-            .iter()
-            .all(|stage| stage.clone().any(serves))
-    }
-
-    /// Time goes on, whatever comes to be looked at when it does.
+    /// Advances the time and checks on the way.
     fn pass(&mut self, until: u64) {
         while self.now < until {
             self.now = until.min(self.now + 50);
             self.backend.advance(self.now);
-            self.see();
+            self.check_use();
         }
     }
 
-    /// What there may be from now on, if that is more than is allowed.
-    fn allow(&mut self) {
-        let replicas = self.backend.replicas();
-        let excess = self
-            .case
-            .bounds
-            .0
-            .iter()
-            .map(|bound| bound.excess(&replicas));
-        self.allowed = (self.backend.used().max(self.case.budget), excess.collect());
-    }
-
-    fn see(&mut self) {
-        let (used, replicas) = (self.backend.used(), self.backend.replicas());
-        let is_within = used <= self.allowed.0;
-        self.ensure(is_within, "above the budget", || format!("{used} cores"));
-        let bounds = self.case.bounds.0.iter().zip(&self.allowed.1);
-        let is_held = bounds
-            .into_iter()
-            .all(|(bound, allowed)| bound.excess(&replicas) <= *allowed);
-        self.ensure(is_held, "too much is held", || format!("by {replicas:?}"));
-        for index in 0..self.published.len() {
-            let published = self.published[index];
-            let is_there = self.undone[index] || self.backend.serves(index, published);
-            self.ensure(is_there, "published and not there", || {
-                format!("{published} of {index}")
-            });
-        }
-    }
-
-    fn tell(&self, what: impl FnOnce() -> String) {
-        if self.is_told {
+    fn log(&self, what: impl FnOnce() -> String) {
+        if self.is_verbose {
             println!("{} ms: {}", self.now, what());
-        }
-    }
-
-    fn ensure(&mut self, holds: bool, what: &str, how: impl FnOnce() -> String) {
-        if !holds && self.failure.is_none() {
-            self.failure = Some(format!("{what}: at {} ms, {}", self.now, how()));
         }
     }
 }
 
-/// Allocations, one after the other.
+/// Formats allocations, one after the other.
 pub(super) fn text(all: &[Allocation]) -> String {
     let each: Vec<String> = all.iter().map(ToString::to_string).collect();
     format!("[{}]", each.join(", "))

@@ -1,10 +1,10 @@
-//! Replicas as pods of Kubernetes, as planner/src/backends/kubernetes has them (`deal.rs`, `actuate.rs`) where the watches are never
-//! late: a scaling makes pods at once, each with the template's cores, that serve once they are loaded; a patch says
-//! what a pod is to have, and its kubelet gives it that after a delay; a pod that is told to end holds its cores until it
-//! is gone, and which one ends is the workload's choice. Cores are asked for as `Seen::deal` does, and `Seen::in_force`
-//! says what there is: a pod counts with the least of what it has and is to have, and for the budget with the most.
-//! Templates ask for one core. Evictions, disruption budgets, rates of patches and servers that are told their cores
-//! are not in it.
+//! Replicas as pods of Kubernetes, as in planner/src/backends/kubernetes (`distribute.rs`, `actuate.rs`), with
+//! watches that are never late. A scaling creates pods at once, each with the template's cores, which serve once they
+//! are loaded. A patch sets a pod's request, and its kubelet grants it after a delay. An ending pod occupies its
+//! cores until it is gone; the workload's controller chooses it. Cores are requested as by
+//! `WorkloadState::distribute`; the actual capacity is that of `WorkloadState::in_force`: a pod counts with the
+//! minimum of actual and target, and in the budget with the maximum. Templates ask for one core. Evictions,
+//! disruption budgets, rate limits and servers that are told their cores are not simulated.
 
 use weir_api::Cores;
 
@@ -13,20 +13,20 @@ use super::case::{Case, Fate, Rng};
 use super::play::TIMEOUT_MS;
 use crate::capacity::{Allocation, Goal, InForce, Resize};
 
-/// Longest time from a pod's being told to end until it is gone, ms.
+/// Maximum time from the end request of a pod until it is gone, in ms.
 const GRACE_MS: u64 = 2000;
 
 #[derive(Debug, Clone)]
 struct Pod {
-    /// What it is to have, by its spec.
+    /// Request in its spec.
     desired: Cores,
     has: Cores,
-    /// When it has what it is to have.
+    /// Time at which the request is actual.
     resized_at: Option<u64>,
     ready_at: u64,
     ready: bool,
     served: bool,
-    /// When it is gone.
+    /// Time at which it is gone.
     ends_at: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Pod {
         self.has.min(self.desired)
     }
 
-    fn at_most(&self) -> Cores {
+    fn reserved(&self) -> Cores {
         self.has.max(self.desired)
     }
 
@@ -81,8 +81,8 @@ impl Workload {
         self.pods.iter().filter(|pod| pod.stays())
     }
 
-    fn at_most(&self) -> Cores {
-        self.pods.iter().map(Pod::at_most).sum()
+    fn reserved(&self) -> Cores {
+        self.pods.iter().map(Pod::reserved).sum()
     }
 
     fn there(&self) -> u32 {
@@ -96,7 +96,7 @@ impl Workload {
         InForce {
             ready,
             starting,
-            at_most: self.at_most(),
+            at_most: self.reserved(),
             replicas_at_most: self.there(),
         }
     }
@@ -114,9 +114,9 @@ impl Workload {
         });
     }
 
-    /// Scales up as far as `most` cores, and so many pods, bear; whether that is all that is wanted.
+    /// Scales up as far as `most` cores, and the limit of pods, allow; returns whether that is all of the target.
     fn scale_up(&mut self, now: u64, change: &Resize, readiness_ms: u64) -> bool {
-        let (goal, held) = (change.goal, self.at_most());
+        let (goal, held) = (change.goal, self.reserved());
         let room = change.cores().saturating_sub(held).millis() / 1000;
         let most_pods = if change.bound {
             goal.replicas
@@ -134,7 +134,7 @@ impl Workload {
         while self.replicas > replicas {
             self.replicas -= 1;
             let staying = (0..self.pods.len()).filter(|index| self.pods[*index].stays());
-            // Those that do not serve, then those that serve for the shortest time.
+            // Unready pods first, then those that have served for the shortest time.
             let rank = |index: &usize| {
                 let pod = &self.pods[*index];
                 (!pod.ready, pod.ready_at)
@@ -148,11 +148,11 @@ impl Workload {
         }
     }
 
-    /// Patches one pod after the other, growth as far as `most` cores bear; when all have what they are to have, `None`
-    /// where one does not get there by itself.
+    /// Patches the pods one by one, growth as far as `most` cores allow. Returns the time at which all have their
+    /// targets; `None` if one does not get there by itself.
     fn patch(&mut self, now: u64, change: &Resize, takes_ms: u64, half: bool) -> Option<u64> {
         let most = change.cores();
-        let (mut held, mut all_at, mut is_all) = (self.at_most(), now, true);
+        let (mut held, mut all_at, mut is_all) = (self.reserved(), now, true);
         let count = self.pods.len();
         for pod in self
             .pods
@@ -162,7 +162,7 @@ impl Workload {
         {
             let wanted = pod.wanted(change.goal);
             if wanted != Cores::ZERO && wanted != pod.desired {
-                let then = held.saturating_sub(pod.at_most()) + pod.has.max(wanted);
+                let then = held.saturating_sub(pod.reserved()) + pod.has.max(wanted);
                 if wanted > pod.desired && then > held && then > most {
                     is_all = false;
                     continue;
@@ -219,8 +219,22 @@ impl Backend for Pods {
     ) -> (u64, Answer) {
         let late = now + TIMEOUT_MS;
         match fate {
-            Fate::Refused => return (now, Answer::Failed { doubt: false }),
-            Fate::LostBefore => return (late, Answer::Failed { doubt: true }),
+            Fate::Refused => {
+                return (
+                    now,
+                    Answer::Failed {
+                        indeterminate: false,
+                    },
+                );
+            }
+            Fate::LostBefore => {
+                return (
+                    late,
+                    Answer::Failed {
+                        indeterminate: true,
+                    },
+                );
+            }
             _ => {}
         }
         let (workload, variant) = (&mut self.0[change.variant], &case.variants[change.variant]);
@@ -243,11 +257,16 @@ impl Backend for Pods {
                 then.advance(at);
                 (at, Answer::Confirmed(then.in_force()))
             }
-            None => (late, Answer::Failed { doubt: true }),
+            None => (
+                late,
+                Answer::Failed {
+                    indeterminate: true,
+                },
+            ),
         }
     }
 
-    /// A pod begins anew, or is lost with its node and has a successor, or somebody else resizes it.
+    /// Restarts a pod, replaces it after the loss of its node, or resizes it as another controller would.
     fn undo(&mut self, now: u64, case: &Case, index: usize, to: Allocation, rng: &mut Rng) {
         let (workload, variant) = (&mut self.0[index], &case.variants[index]);
         let Some(pod) = workload.pods.iter_mut().find(|pod| pod.stays()) else {
@@ -268,7 +287,7 @@ impl Backend for Pods {
     }
 
     fn used(&self) -> Cores {
-        self.0.iter().map(Workload::at_most).sum()
+        self.0.iter().map(Workload::reserved).sum()
     }
 
     fn replicas(&self) -> Vec<u32> {
@@ -302,7 +321,7 @@ impl Backend for Pods {
     }
 }
 
-/// Number, and the least of all.
+/// Number of pods, and their minimum cores.
 fn least(cores: impl Iterator<Item = Cores>) -> Allocation {
     let all: Vec<Cores> = cores.collect();
     let least = all.iter().min().copied().unwrap_or(Cores::ZERO);

@@ -1,33 +1,33 @@
-//! Servers behind an address, one replica each, as [`crate::backends::Local`] and replay's kubelet have them: a change is
-//! in force after a delay, one from nothing serves after a time to load besides, one for other cores takes the place of
-//! what is on its way and begins anew. An answer that takes longer than the timeout is none, and leaves doubt until the
-//! server says what was asked, or for a minute.
+//! Servers behind an address, one replica each, as in [`crate::backends::HttpBackends`] and replay's kubelet. A
+//! change is actual after a delay; one from no cores serves after a loading time in addition; one to other cores
+//! replaces the change in progress and starts anew. An answer that takes longer than the timeout is lost; the change
+//! stays a pending write until the server reports it, or for a minute.
 
 use weir_api::Cores;
 
 use super::backend::{Answer, Backend};
 use super::case::{Case, Fate, Rng};
 use super::play::TIMEOUT_MS;
-use crate::backends::Doubts;
+use crate::backends::PendingWrites;
 use crate::capacity::{Allocation, InForce, Resize};
 use crate::rollout::MUCH_MORE;
 
-/// Longest doubt, as of [`crate::backends::Local`], ms.
-const DOUBT_MS: u64 = 60_000;
+/// Time to live of a pending write, as of [`crate::backends::HttpBackends`], in ms.
+const PENDING_WRITE_TTL_MS: u64 = 60_000;
 
 #[derive(Debug, Clone, Default)]
 struct Server {
     real: Cores,
     pending: Option<Pending>,
-    /// Whether it was asked to have less than what is on its way, which did not reach it.
+    /// Whether a decrease of the change in progress was requested and did not reach it.
     let_go: bool,
-    doubts: Doubts<u64>,
+    pending_writes: PendingWrites<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     asked: Cores,
-    /// Cores that come to be: not those that were asked for where it is done by half.
+    /// Cores that become actual: not those requested if the change is half done.
     cores: Cores,
     usable_at: u64,
 }
@@ -35,7 +35,7 @@ struct Pending {
 #[derive(Debug)]
 pub(super) struct Servers {
     servers: Vec<Server>,
-    /// Servers that were asked for other cores while they loaded or grew.
+    /// Number of servers that were asked for other cores while they loaded or grew.
     pub(super) asked_anew: u32,
 }
 
@@ -51,7 +51,7 @@ impl Servers {
         }
     }
 
-    /// When the change can be used.
+    /// Requests a change; returns it with the time at which it can be used.
     fn ask(&mut self, case: &Case, now: u64, index: usize, asked: Cores, by_half: bool) -> Pending {
         let within = self.used() <= case.budget;
         let (server, variant) = (&mut self.servers[index], &case.variants[index]);
@@ -102,7 +102,7 @@ impl Backend for Servers {
     fn in_force(&mut self, now: u64) -> Vec<InForce> {
         let of = |server: &mut Server| {
             let there = InForce::certain(Allocation::one(server.real));
-            server.doubts.with(there, now)
+            server.pending_writes.with(there, now)
         };
         self.servers.iter_mut().map(of).collect()
     }
@@ -117,7 +117,12 @@ impl Backend for Servers {
     ) -> (u64, Answer) {
         let (index, late) = (change.variant, now + TIMEOUT_MS);
         if fate == Fate::Refused {
-            return (now, Answer::Failed { doubt: false });
+            return (
+                now,
+                Answer::Failed {
+                    indeterminate: false,
+                },
+            );
         }
         let mut there = None;
         if fate != Fate::LostBefore {
@@ -138,10 +143,17 @@ impl Backend for Servers {
             server.let_go |= server.pending.is_some_and(less);
         }
         let Some(there) = there else {
-            server.doubts.add(change, now + DOUBT_MS);
-            return (late, Answer::Failed { doubt: true });
+            server
+                .pending_writes
+                .record(change, now + PENDING_WRITE_TTL_MS);
+            return (
+                late,
+                Answer::Failed {
+                    indeterminate: true,
+                },
+            );
         };
-        server.doubts.clear();
+        server.pending_writes.clear();
         let in_force = InForce::certain(Allocation::one(there.cores));
         (there.usable_at, Answer::Confirmed(in_force))
     }

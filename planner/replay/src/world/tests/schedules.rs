@@ -14,10 +14,11 @@ mod random_scenario;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use weir_filter::board::{Key, Scope};
+use weir_filter::coordination::Scope;
 use weir_filter::engine::{Gauge, StreamId};
-use weir_filter::gate::{GHOST_MAX, VariantId};
+use weir_filter::priority::ORPHAN_MAX;
 use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::variant::{VariantId, VariantKey};
 use weir_filter::verdict::Verdict;
 
 use super::*;
@@ -52,7 +53,7 @@ struct Inspector {
     /// Start of a wait beside a free slot, by proxy and variant.
     idle_since: BTreeMap<(u32, usize), u64>,
     /// Slots counted as taken in the last worker's slot table at the end.
-    last: Option<Vec<(Key, u32)>>,
+    last: Option<Vec<(VariantKey, u32)>>,
     /// Number of checked calls that dispatched a queued request while others still waited.
     choices: u64,
     /// Checks of the class scheduler.
@@ -64,7 +65,7 @@ struct Inspector {
 impl Inspector {
     /// Checks the invariants over all workers of a proxy.
     fn check_proxy(&mut self, worker: usize, who: &Worker, gauges: &[Gauge], now: u64) {
-        let on_board: BTreeMap<Key, u32> = who.taken_on_board(now).into_iter().collect();
+        let on_board: BTreeMap<VariantKey, u32> = who.taken_on_board(now).into_iter().collect();
         for (variant, gauge) in gauges.iter().enumerate() {
             let before = self.gauges.insert((who.proxy, worker, variant), *gauge);
             let of_proxy = self
@@ -82,7 +83,7 @@ impl Inspector {
                 let most = 2 * gauge.slots;
                 assert!(taken <= most, "{taken} slots taken of {most} by one proxy");
             }
-            let counted = on_board.get(&Key::of(VARIANTS[variant])).copied();
+            let counted = on_board.get(&VariantKey::of(VARIANTS[variant])).copied();
             let free = counted.unwrap_or(0).max(taken) < slots;
             let since = self.idle_since.entry((who.proxy, variant)).or_insert(now);
             if !free || held == 0 || self.batches {
@@ -195,7 +196,7 @@ impl Witness for Inspector {
                 "requests that have ended and are not forgotten"
             );
             let mut verdicts = Vec::new();
-            let mono = Mono(now) + GHOST_MAX;
+            let mono = Mono(now) + ORPHAN_MAX;
             engine.release(
                 Now {
                     mono,

@@ -1,5 +1,5 @@
-//! One pod, replaced: counted off, asked for no more than it has, and evicted. What of that is refused leaves it as
-//! it was.
+//! Replaces one pod: plans stop counting on it, its requested growth is taken back, and it is evicted. A refusal
+//! leaves the pod as it was.
 
 use kube::api::{DeleteParams, EvictParams, Preconditions};
 use tokio::time::Instant;
@@ -7,76 +7,85 @@ use weir_api::Cores;
 
 use super::KubeBackends;
 use super::send::in_time;
-use crate::backends::ActuateError;
-use crate::backends::kubernetes::deal::Patched;
+use crate::backends::kubernetes::api_failure::ApiFailure;
+use crate::backends::kubernetes::distribute::PodPatch;
+use crate::backends::kubernetes::error::KubeError;
 use crate::backends::kubernetes::patch;
 use crate::backends::kubernetes::pod::PodState;
-use crate::backends::kubernetes::refused::Refused;
-use crate::backends::kubernetes::replace::Kept;
+use crate::backends::kubernetes::replace::ReplacementBlocker;
 use crate::capacity::InForce;
 
-/// What is done, as RBAC calls it.
+/// Verb and resource as RBAC names them.
 const EVICT: &str = "create pods/eviction";
 
 impl KubeBackends {
-    /// See [`crate::backends::Actuate::retire`].
-    pub(super) fn count_off(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
-        // What something else changes is left alone, whatever was found of it before.
-        self.is_ours(variant).ok()?;
-        let seen = self.seen(variant).ok()?;
+    /// Implements [`crate::backends::Actuate::retire`].
+    pub(super) fn retire_pod(
+        &self,
+        variant: usize,
+        room: Cores,
+    ) -> Option<Result<InForce, ReplacementBlocker>> {
+        // A workload with a conflicting writer is left alone, whatever was found before.
+        self.check_sole_writer(variant).ok()?;
+        let state = self.state(variant).ok()?;
         let store = self.namespace.pods().ok()?;
         let pods = self.spec(variant).ok()?.pods(store);
-        // Nobody knows how many may go before the budgets have been listed.
+        // Until the budgets have been listed, the allowed disruptions are unknown.
         let allowed = self.namespace.disruption(&pods).ok()?;
         let label = self.watched(variant).ok()?.label();
         let chosen = {
-            let (replacing, now) = (&mut self.memory().replacing, Instant::now());
-            replacing.retire(variant, &label, &seen, room, allowed.as_ref(), now)?
+            let (replacements, now) = (&mut self.writes().replacements, Instant::now());
+            replacements.retire(variant, &label, &state, room, allowed.as_ref(), now)?
         };
         match chosen {
-            Ok(_) => Some(Ok(self.seen(variant).ok()?.in_force())),
-            Err(kept) => Some(Err(kept)),
+            Ok(_) => Some(Ok(self.state(variant).ok()?.in_force())),
+            Err(blocker) => Some(Err(blocker)),
         }
     }
 
-    /// Evicts the pod that was counted off; what is in force then.
-    pub(super) async fn evict(&self, variant: usize) -> Result<InForce, ActuateError> {
-        let seen = self.seen(variant)?;
-        let mut retired = seen.pods.iter();
+    /// Evicts the retired pod; returns the actual capacity then.
+    pub(super) async fn evict(&self, variant: usize) -> Result<InForce, KubeError> {
+        let state = self.state(variant)?;
+        let mut retired = state.pods.iter();
         if let Some(pod) = retired.find(|pod| pod.retired && !pod.ending && !pod.ended) {
             let evicted = self.evict_pod(pod).await;
             if let Err(why) = evicted {
-                let partly = why.leaves_doubt();
+                let partly = why.may_have_applied();
                 if !partly {
-                    let (mut memory, now) = (self.memory(), Instant::now());
-                    memory.replacing.keep(variant, &pod.uid, why.clone(), now);
+                    let (mut writes, now) = (self.writes(), Instant::now());
+                    writes.replacements.record_refused_eviction(
+                        variant,
+                        &pod.uid,
+                        why.clone(),
+                        now,
+                    );
                 }
-                return Err(ActuateError::Unreplaced {
+                return Err(KubeError::NotReplaced {
                     pod: pod.name.clone(),
                     why,
                 });
             }
         }
-        self.seen(variant).map(|seen| seen.in_force())
+        self.state(variant).map(|state| state.in_force())
     }
 
-    async fn evict_pod(&self, pod: &PodState) -> Result<(), Refused> {
+    async fn evict_pod(&self, pod: &PodState) -> Result<(), ApiFailure> {
         let deadline = Instant::now() + self.timeout;
         self.may_change()?;
-        // The cores that it waits for in vain are another one's to begin with.
+        // The new pod starts with the cores that this one waits for in vain.
         let pod = PodState {
             retired: false,
             ..pod.clone()
         };
-        let wanted = pod.without_wish().desired.request;
+        let wanted = pod.without_growth().desired.request;
         if let Ok(Some(change)) = patch::change(&pod, wanted) {
             let pod = pod.clone();
-            let patched = Patched {
+            let pod_patch = PodPatch {
                 pod,
                 wanted,
                 change,
             };
-            self.send(&patched, deadline).await?;
+            self.send(&pod_patch, deadline).await?;
         }
         self.may_change()?;
         let preconditions = Preconditions {
@@ -91,9 +100,9 @@ impl KubeBackends {
             ..EvictParams::default()
         };
         match in_time(deadline, self.pods.evict(&pod.name, &params), EVICT).await {
-            // Another one of its name has its place already.
-            Ok(_) | Err(Refused::Gone | Refused::Conflict) => Ok(()),
-            Err(refused) => Err(refused),
+            // A pod of the same name has already taken its place.
+            Ok(_) | Err(ApiFailure::Gone | ApiFailure::Conflict) => Ok(()),
+            Err(failure) => Err(failure),
         }
     }
 }

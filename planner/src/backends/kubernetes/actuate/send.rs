@@ -1,5 +1,5 @@
-//! One patch, or one scaling, until it is answered: again after a conflict, once, with the newest state of the
-//! pod, and after "too many requests" when that says, as long as there is time.
+//! Sends a patch or a scaling until it is answered. Retries once after a conflict, with the pod's newest state, and
+//! after "too many requests" at the time the answer names, while time is left.
 
 use std::collections::BTreeSet;
 
@@ -8,71 +8,76 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::KubeBackends;
-use crate::backends::kubernetes::deal::Patched;
+use crate::backends::kubernetes::api_failure::ApiFailure;
+use crate::backends::kubernetes::distribute::PodPatch;
 use crate::backends::kubernetes::patch;
 use crate::backends::kubernetes::pod::PodState;
-use crate::backends::kubernetes::refused::Refused;
 
-/// What is done, as RBAC calls it.
+/// Verbs and resources as RBAC names them.
 const RESIZE: &str = "patch pods/resize";
 const SCALE: &str = "patch scale";
 const GET: &str = "get pods";
 
 impl KubeBackends {
     /// Patches a pod.
-    pub(super) async fn send(&self, patched: &Patched, deadline: Instant) -> Result<(), Refused> {
+    pub(super) async fn send(
+        &self,
+        pod_patch: &PodPatch,
+        deadline: Instant,
+    ) -> Result<(), ApiFailure> {
         let params = PatchParams::default();
-        let name = patched.pod.name.as_str();
-        let (mut pod, mut change) = (patched.pod.clone(), patched.change);
+        let name = pod_patch.pod.name.as_str();
+        let (mut pod, mut change) = (pod_patch.pod.clone(), pod_patch.change);
         let mut conflicted = false;
         loop {
             self.may_change()?;
             let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
-            self.overruled().asking(&pod, change.request);
-            let asked = self.pods.patch_resize(name, &params, &strategic);
-            let refused = match in_time(deadline, asked, RESIZE).await {
+            self.conflicts().record_sent(&pod, change.request);
+            let request = self.pods.patch_resize(name, &params, &strategic);
+            let failure = match in_time(deadline, request, RESIZE).await {
                 Ok(taken) => {
                     if let Ok(state) = PodState::of(&taken, &pod.container) {
-                        self.overruled().asked(&state);
+                        self.conflicts().record_confirmed(&state);
                     }
-                    self.memory().answered(taken);
+                    self.writes().record_pod(taken);
                     return Ok(());
                 }
-                Err(refused) => refused,
+                Err(failure) => failure,
             };
-            match refused {
-                Refused::Conflict if !conflicted => {
+            match failure {
+                ApiFailure::Conflict if !conflicted => {
                     conflicted = true;
                     let newest = in_time(deadline, self.pods.get(name), GET).await;
-                    let newest = newest.map_err(Refused::of_reading)?;
-                    let state = PodState::of(&newest, &patched.pod.container);
-                    // Of the same name, and another pod.
-                    let state = state.ok().filter(|state| state.uid == patched.pod.uid);
-                    pod = state.ok_or(Refused::Gone)?;
-                    self.memory().answered(newest);
-                    match patch::change(&pod, patched.wanted) {
+                    let newest = newest.map_err(ApiFailure::of_read)?;
+                    let state = PodState::of(&newest, &pod_patch.pod.container);
+                    // Another pod may have the same name.
+                    let state = state.ok().filter(|state| state.uid == pod_patch.pod.uid);
+                    pod = state.ok_or(ApiFailure::Gone)?;
+                    self.writes().record_pod(newest);
+                    match patch::change(&pod, pod_patch.wanted) {
                         Ok(Some(other)) => change = other,
                         Ok(None) => return Ok(()),
-                        Err(_) => return Err(Refused::Conflict),
+                        Err(_) => return Err(ApiFailure::Conflict),
                     }
                 }
-                refused => {
-                    if refused.leaves_doubt() {
+                failure => {
+                    if failure.may_have_applied() {
                         let now = Instant::now();
-                        self.memory().unanswered(&pod, change.request, now);
+                        self.writes()
+                            .record_pending_patch(&pod, change.request, now);
                     }
-                    wait(refused, deadline).await?;
+                    wait(failure, deadline).await?;
                 }
             }
-            self.pace().again(Instant::now());
+            self.limiter().record(Instant::now());
         }
     }
 
-    pub(super) fn may_change(&self) -> Result<(), Refused> {
+    pub(super) fn may_change(&self) -> Result<(), ApiFailure> {
         match (self.fence)() {
             true => Ok(()),
-            false => Err(Refused::NotLeading),
+            false => Err(ApiFailure::NotLeading),
         }
     }
 
@@ -82,74 +87,75 @@ impl KubeBackends {
         variant: usize,
         replicas: u32,
         deadline: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ApiFailure> {
         let (Ok(watched), Ok(spec)) = (self.watched(variant), self.spec(variant)) else {
-            return Err(Refused::Gone);
+            return Err(ApiFailure::Gone);
         };
         let body = json!({"spec": {"replicas": replicas}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
-        let before: BTreeSet<String> = match self.seen(variant) {
-            Ok(seen) => seen
+        let before: BTreeSet<String> = match self.state(variant) {
+            Ok(state) => state
                 .pods
                 .into_iter()
                 .filter(PodState::stays)
                 .map(|pod| pod.uid)
                 .collect(),
-            Err(_) => return Err(Refused::Gone),
+            Err(_) => return Err(ApiFailure::Gone),
         };
         let down = |now| {
             if replicas < spec.replicas {
                 let before = before.clone();
-                self.memory().scaled_down(variant, before, replicas, now);
+                self.writes()
+                    .record_scale_down(variant, before, replicas, now);
             }
         };
         loop {
             self.may_change()?;
-            let asked = watched
+            let request = watched
                 .api
                 .patch_scale(&watched.workload.name, &params, &merge);
-            match in_time(deadline, asked, SCALE).await {
+            match in_time(deadline, request, SCALE).await {
                 Ok(_) => {
                     let now = Instant::now();
                     down(now);
-                    self.memory().scaled(variant, &spec, replicas, now);
+                    self.writes().record_scaling(variant, &spec, replicas, now);
                     return Ok(());
                 }
-                Err(refused) => {
-                    if refused.leaves_doubt() {
+                Err(failure) => {
+                    if failure.may_have_applied() {
                         let now = Instant::now();
                         down(now);
-                        self.memory().maybe_scaled(variant, &spec, replicas, now);
+                        self.writes()
+                            .record_pending_scaling(variant, &spec, replicas, now);
                     }
-                    wait(refused, deadline).await?;
+                    wait(failure, deadline).await?;
                 }
             }
         }
     }
 }
 
-/// Waits as a server that has too much to do says; what else it says is passed on, and so is this where there
-/// is no time.
-async fn wait(refused: Refused, deadline: Instant) -> Result<(), Refused> {
-    match refused {
-        Refused::Throttled { after } if Instant::now() + after < deadline => {
+/// Waits as long as a throttled answer says. Returns other failures, and this one if there is no time left.
+async fn wait(failure: ApiFailure, deadline: Instant) -> Result<(), ApiFailure> {
+    match failure {
+        ApiFailure::Throttled { after } if Instant::now() + after < deadline => {
             sleep(after).await;
             Ok(())
         }
-        refused => Err(refused),
+        failure => Err(failure),
     }
 }
 
 pub(super) async fn in_time<T>(
     deadline: Instant,
-    asked: impl Future<Output = kube::Result<T>>,
+    request: impl Future<Output = kube::Result<T>>,
     verb: &'static str,
-) -> Result<T, Refused> {
-    match timeout_at(deadline, asked).await {
-        Ok(answer) => answer.map_err(|error| Refused::of(&error, verb)),
-        Err(_) => Err(Refused::Unreachable {
+) -> Result<T, ApiFailure> {
+    match timeout_at(deadline, request).await {
+        Ok(answer) => answer.map_err(|error| ApiFailure::of(&error, verb)),
+        Err(_) => Err(ApiFailure::Unreachable {
             why: "not in time".to_owned(),
-            doubt: true,
+            indeterminate: true,
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! How pods are read.
+//! Reading of pods.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn read(pod: Value) -> Result<PodState, NotResizable> {
     PodState::of(&serde_json::from_value(pod).unwrap(), "app")
 }
 
-/// A pod that runs with a core, as its spec says.
+/// Pod that runs with one core, as its spec says.
 fn pod() -> Value {
     let cpu = json!({"cpu": "1", "memory": "64Mi"});
     let resources = json!({"requests": cpu, "limits": cpu});
@@ -23,7 +23,7 @@ fn pod() -> Value {
     })
 }
 
-/// The same, asking for so many millicores.
+/// The same pod with this many millicores in its spec.
 fn asking(millis: u32) -> Value {
     let mut pod = pod();
     let cpu = json!({"cpu": format!("{millis}m"), "memory": "64Mi"});
@@ -41,7 +41,7 @@ fn with_condition(mut pod: Value, name: &str, reason: &str, of: i64) -> Value {
 }
 
 #[test]
-fn a_settled_pod_is_read_whole() {
+fn settled_pod_is_read_in_full() {
     let state = read(pod()).unwrap();
     let one = Cpu {
         request: Cores::whole(1),
@@ -68,24 +68,24 @@ fn a_settled_pod_is_read_whole() {
             actual: Actual::Has(one),
             resizing: Resizing::Settled,
             address: None,
-            tuned: None,
-            maybe: None,
+            told_cores: None,
+            pending_request: None,
             retired: false,
         }
     );
 }
 
-/// How the resize of a pod stands.
+/// Checks the state of a pod's resize.
 fn check(pod: Value, expected: Resizing) {
     assert_eq!(read(pod.clone()).unwrap().resizing, expected, "{pod}");
 }
 
 #[test]
-fn how_a_resize_stands() {
+fn resize_state_is_read_from_conditions_and_status() {
     let why = || "so".to_owned();
     let (pending, progress) = ("PodResizePending", "PodResizeInProgress");
     check(asking(2000), Resizing::InProgress);
-    // The same amount in other words is the same.
+    // The same amount in another notation is equal.
     check(asking(1000), Resizing::Settled);
     let unseen = |mut pod: Value| {
         pod["metadata"]["generation"] = json!(4);
@@ -109,7 +109,7 @@ fn how_a_resize_stands() {
         with_condition(asking(2000), progress, "Error", 3),
         Resizing::Failed { why: why() },
     );
-    // What is said of an earlier spec says nothing of this one.
+    // A condition about an earlier spec does not count.
     check(
         with_condition(asking(2000), pending, "Infeasible", 2),
         Resizing::InProgress,
@@ -122,11 +122,11 @@ fn how_a_resize_stands() {
         unseen(with_condition(asking(2000), pending, "Infeasible", 3)),
         Resizing::InProgress,
     );
-    // A condition that no longer holds.
+    // A condition that is no longer true.
     let mut over = with_condition(pod(), pending, "Deferred", 3);
     over["status"]["conditions"][1]["status"] = json!("False");
     check(over, Resizing::Settled);
-    // Before 1.34 nobody says what was seen.
+    // Before 1.34 the observed generation is not reported.
     let mut older = asking(2000);
     older["status"]
         .as_object_mut()
@@ -139,7 +139,7 @@ fn how_a_resize_stands() {
 }
 
 #[test]
-fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
+fn restart_start_and_unsupporting_node_are_distinguished() {
     let status = "/status/containerStatuses/0";
     let mut restarted = pod();
     *restarted.pointer_mut(&format!("{status}/state")).unwrap() =
@@ -173,44 +173,50 @@ fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
         let state = read(pod).unwrap();
         assert_eq!((state.actual, state.restarts), (actual, restarts));
         assert_eq!(
-            (state.cores(), state.at_most()),
+            (state.cores(), state.reserved()),
             (Cores::whole(1), Cores::whole(1))
         );
     }
 }
 
 #[test]
-fn a_pod_holds_the_most_of_what_is_asked_granted_and_there() {
+fn pod_reserves_maximum_of_desired_allocated_and_actual() {
     let mut growing = asking(3000);
     let state = read(growing.clone()).unwrap();
     assert_eq!(
-        (state.cores(), state.at_most()),
+        (state.cores(), state.reserved()),
         (Cores::whole(1), Cores::whole(3))
     );
     growing["spec"]["containers"][1]["resources"]["requests"]["cpu"] = json!("500m");
     growing["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] = json!("2");
     let shrinking = read(growing.clone()).unwrap();
-    assert_eq!(shrinking.at_most(), Cores::whole(2));
-    // What is about to go is not counted on.
+    assert_eq!(shrinking.reserved(), Cores::whole(2));
+    // Cores about to be taken away do not count.
     assert_eq!(shrinking.cores(), Cores::from_millis(500));
-    // Nor is what may have been asked for, one way or the other.
-    for (maybe, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
-        let doubted = PodState {
-            maybe: Some(Cores::from_millis(maybe)),
+    // Nor do cores of a pending write, up or down.
+    for (pending, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
+        let with_pending = PodState {
+            pending_request: Some(Cores::from_millis(pending)),
             ..shrinking.clone()
         };
-        let got = (doubted.cores().millis(), doubted.at_most().millis());
+        let got = (
+            with_pending.cores().millis(),
+            with_pending.reserved().millis(),
+        );
         assert_eq!(got, (cores, at_most));
     }
     growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let ending = read(growing.clone()).unwrap();
-    assert_eq!((ending.at_most(), ending.stays()), (Cores::whole(2), false));
+    assert_eq!(
+        (ending.reserved(), ending.stays()),
+        (Cores::whole(2), false)
+    );
     growing["status"]["phase"] = json!("Succeeded");
-    assert_eq!(read(growing).unwrap().at_most(), Cores::ZERO);
+    assert_eq!(read(growing).unwrap().reserved(), Cores::ZERO);
 }
 
 #[test]
-fn who_has_served_is_told_from_who_only_starts() {
+fn served_pod_is_distinguished_from_starting_pod() {
     let unready = |since: &str, restarts: u32| {
         let mut pod = pod();
         pod["status"]["conditions"] =
@@ -232,7 +238,7 @@ fn who_has_served_is_told_from_who_only_starts() {
 }
 
 #[test]
-fn what_can_never_be_resized_says_why() {
+fn unresizable_pod_has_a_reason() {
     let check = |change: fn(&mut Value), says: &str| {
         let mut pod = pod();
         change(&mut pod);

@@ -1,20 +1,20 @@
-//! Pods in nodes without room, and what becomes of them.
+//! Pods on nodes without room, and their replacement.
 
 use super::*;
-use crate::backends::kubernetes::deal::tests::{cpu, ending, pod, seen, starting};
+use crate::backends::kubernetes::distribute::tests::{cpu, ending, pod, starting, workload};
 use crate::backends::kubernetes::pod::Resizing;
 
 const WEB: &str = "Deployment web";
 
-fn never() -> Unmet {
-    Unmet::Infeasible("too large".to_owned())
+fn never() -> PodBlocker {
+    PodBlocker::Infeasible("too large".to_owned())
 }
 
-fn deferred() -> Unmet {
-    Unmet::Deferred("full".to_owned())
+fn deferred() -> PodBlocker {
+    PodBlocker::Deferred("full".to_owned())
 }
 
-/// A pod of 2 cores that is to have 4 and waits for them.
+/// Pod with 2 cores whose target is 4 and which waits for them.
 fn wishing(name: &str) -> PodState {
     PodState {
         desired: cpu(4000),
@@ -26,28 +26,28 @@ fn at(begin: Instant, s: u64) -> Instant {
     begin + Duration::from_secs(s)
 }
 
-/// Whom `replacing` chooses of these, with so many cores of room.
+/// Returns the pod that `replacements` chooses with this many spare cores.
 fn choose(
-    replacing: &mut Replacing,
-    seen: &Seen,
+    replacements: &mut Replacements,
+    workload: &WorkloadState,
     room: u32,
     now: Instant,
-) -> Option<Result<String, Kept>> {
-    let chosen = replacing.retire(0, WEB, seen, Cores::whole(room), None, now)?;
+) -> Option<Result<String, ReplacementBlocker>> {
+    let chosen = replacements.retire(0, WEB, workload, Cores::whole(room), None, now)?;
     Some(chosen.map(|pod| pod.name))
 }
 
-/// What is found of `a`, in an order of seconds, and what comes of it at the last.
-fn check(found: &[(u64, Option<Unmet>)], expected: Option<Result<&str, Kept>>) {
-    let (mut replacing, begin) = (Replacing::default(), Instant::now());
-    let pods = seen(2, vec![wishing("a"), pod("b", 4)]);
+/// Checks the choice after a sequence of blockers of `a`, each at a time in seconds.
+fn check(found: &[(u64, Option<PodBlocker>)], expected: Option<Result<&str, ReplacementBlocker>>) {
+    let (mut replacements, begin) = (Replacements::default(), Instant::now());
+    let pods = workload(2, vec![wishing("a"), pod("b", 4)]);
     let mut now = begin;
-    for (second, unmet) in found {
+    for (second, blocker) in found {
         now = at(begin, *second);
-        replacing.see(&pods.pods[0], unmet.as_ref(), now);
-        replacing.see(&pods.pods[1], None, now);
+        replacements.record(&pods.pods[0], blocker.as_ref(), now);
+        replacements.record(&pods.pods[1], None, now);
     }
-    let chosen = choose(&mut replacing, &pods, 9, now);
+    let chosen = choose(&mut replacements, &pods, 9, now);
     assert_eq!(
         chosen,
         expected.map(|one| one.map(str::to_owned)),
@@ -56,24 +56,24 @@ fn check(found: &[(u64, Option<Unmet>)], expected: Option<Result<&str, Kept>>) {
 }
 
 #[test]
-fn who_waits_in_vain_is_replaced_after_its_time() {
+fn blocked_pod_is_replaced_after_its_timeout() {
     check(&[(0, None)], None);
-    check(&[(0, Some(Unmet::Left))], None);
+    check(&[(0, Some(PodBlocker::RateLimited))], None);
     check(&[(0, Some(never()))], Some(Ok("a")));
-    let refused = Refused::Infeasible { why: String::new() };
-    check(&[(0, Some(Unmet::Refused(refused)))], Some(Ok("a")));
-    let left = |s| Some(Err(Kept::NotYet(Duration::from_secs(s))));
+    let refused = ApiFailure::Infeasible { why: String::new() };
+    check(&[(0, Some(PodBlocker::Refused(refused)))], Some(Ok("a")));
+    let left = |s| Some(Err(ReplacementBlocker::NotYet(Duration::from_secs(s))));
     check(&[(0, Some(deferred())), (299, Some(deferred()))], left(1));
     check(
         &[(0, Some(deferred())), (300, Some(deferred()))],
         Some(Ok("a")),
     );
-    // It had it meanwhile, or something else was in its way.
+    // It had its target in between, or another blocker.
     check(
         &[(0, Some(deferred())), (200, None), (300, Some(deferred()))],
         left(300),
     );
-    let late = || Some(Unmet::Late(Duration::ZERO));
+    let late = || Some(PodBlocker::Late(Duration::ZERO));
     check(
         &[
             (0, Some(deferred())),
@@ -87,15 +87,18 @@ fn who_waits_in_vain_is_replaced_after_its_time() {
 }
 
 #[test]
-fn none_is_replaced_at_the_others_cost() {
-    let check = |pods: Seen, room: u32, allowed: Option<u32>, expected: Result<&str, Kept>| {
-        let (mut replacing, now) = (Replacing::default(), Instant::now());
-        replacing.see(&wishing("a"), Some(&never()), now);
-        let allowed = allowed.map(|pods| Allowed {
+fn pod_is_not_replaced_at_cost_of_others() {
+    let check = |pods: WorkloadState,
+                 room: u32,
+                 allowed: Option<u32>,
+                 expected: Result<&str, ReplacementBlocker>| {
+        let (mut replacements, now) = (Replacements::default(), Instant::now());
+        replacements.record(&wishing("a"), Some(&never()), now);
+        let allowed = allowed.map(|pods| DisruptionAllowance {
             budget: "calm".to_owned(),
             pods,
         });
-        let chosen = replacing.retire(0, WEB, &pods, Cores::whole(room), allowed.as_ref(), now);
+        let chosen = replacements.retire(0, WEB, &pods, Cores::whole(room), allowed.as_ref(), now);
         let chosen = chosen.unwrap().map(|pod| pod.name);
         assert_eq!(
             chosen,
@@ -103,56 +106,77 @@ fn none_is_replaced_at_the_others_cost() {
             "{pods:?} {room} {allowed:?}"
         );
     };
-    let two = || seen(2, vec![wishing("a"), pod("b", 2)]);
+    let two = || workload(2, vec![wishing("a"), pod("b", 2)]);
     check(two(), 0, None, Ok("a"));
     check(two(), 0, Some(1), Ok("a"));
-    check(two(), 0, Some(0), Err(Kept::Protected("calm".to_owned())));
-    let alone = || Err(Kept::Alone(WEB.to_owned()));
-    check(seen(1, vec![wishing("a")]), 9, None, alone());
     check(
-        seen(2, vec![wishing("a"), starting("b", 2)]),
+        two(),
+        0,
+        Some(0),
+        Err(ReplacementBlocker::Protected("calm".to_owned())),
+    );
+    let alone = || Err(ReplacementBlocker::Alone(WEB.to_owned()));
+    check(workload(1, vec![wishing("a")]), 9, None, alone());
+    check(
+        workload(2, vec![wishing("a"), starting("b", 2)]),
         9,
         None,
         alone(),
     );
-    let busy = || Err(Kept::Busy(WEB.to_owned()));
-    check(seen(3, vec![wishing("a"), pod("b", 2)]), 9, None, busy());
+    let busy = || Err(ReplacementBlocker::Busy(WEB.to_owned()));
     check(
-        seen(2, vec![wishing("a"), pod("b", 2), ending("c", 2)]),
+        workload(3, vec![wishing("a"), pod("b", 2)]),
         9,
         None,
         busy(),
     );
     check(
-        seen(3, vec![wishing("a"), pod("b", 2), starting("c", 1)]),
+        workload(2, vec![wishing("a"), pod("b", 2), ending("c", 2)]),
         9,
         None,
         busy(),
     );
-    // The newcomer takes what its template says. What the pod waits for in vain is given back before it goes.
-    let dear = |cores| Seen {
+    check(
+        workload(3, vec![wishing("a"), pod("b", 2), starting("c", 1)]),
+        9,
+        None,
+        busy(),
+    );
+    // The new pod takes its template's cores. The growth that the old one waits for is taken back before the
+    // eviction.
+    let dear = |cores| WorkloadState {
         template: Cores::whole(cores),
         ..two()
     };
     check(dear(2), 0, None, Ok("a"));
-    check(dear(3), 0, None, Err(Kept::NoRoom(Cores::whole(3))));
+    check(
+        dear(3),
+        0,
+        None,
+        Err(ReplacementBlocker::NoRoom(Cores::whole(3))),
+    );
     check(dear(3), 1, None, Ok("a"));
-    check(dear(0), 9, None, Err(Kept::Unpriced));
-    // Of a node that is to give it already, nothing can be had back.
+    check(dear(0), 9, None, Err(ReplacementBlocker::NoTemplateRequest));
+    // If the node has already granted the growth, nothing can be taken back.
     let granted = PodState {
         allocated: Some(Cores::whole(4)),
         resizing: Resizing::InProgress,
         ..wishing("a")
     };
-    let pods = seen(2, vec![granted, pod("b", 2)]);
-    check(pods, 0, None, Err(Kept::NoRoom(Cores::whole(1))));
+    let pods = workload(2, vec![granted, pod("b", 2)]);
+    check(
+        pods,
+        0,
+        None,
+        Err(ReplacementBlocker::NoRoom(Cores::whole(1))),
+    );
 }
 
 #[test]
-fn one_at_a_time_and_less_often_where_it_does_not_help() {
-    let (mut replacing, begin) = (Replacing::default(), Instant::now());
+fn one_pod_is_replaced_at_a_time_with_growing_backoff() {
+    let (mut replacements, begin) = (Replacements::default(), Instant::now());
     let mut now = begin;
-    let lately = |s| Some(Err(Kept::Lately(Duration::from_secs(s))));
+    let lately = |s| Some(Err(ReplacementBlocker::BackingOff(Duration::from_secs(s))));
     let chosen = |name: &str| Some(Ok(name.to_owned()));
     for (name, wait) in [
         ("a", 300),
@@ -162,33 +186,33 @@ fn one_at_a_time_and_less_often_where_it_does_not_help() {
         ("f", 4800),
         ("g", 4800),
     ] {
-        let pods = seen(2, vec![wishing(name), pod("b", 2)]);
-        replacing.see(&pods.pods[0], Some(&never()), now);
-        assert_eq!(choose(&mut replacing, &pods, 9, now), chosen(name));
-        assert!(replacing.is_retired(&pods.pods[0].uid));
-        // As long as it does not end it is the one.
+        let pods = workload(2, vec![wishing(name), pod("b", 2)]);
+        replacements.record(&pods.pods[0], Some(&never()), now);
+        assert_eq!(choose(&mut replacements, &pods, 9, now), chosen(name));
+        assert!(replacements.is_retired(&pods.pods[0].uid));
+        // It stays the choice until it ends.
         let mut gone = pods.clone();
         gone.pods[0].retired = true;
-        assert_eq!(choose(&mut replacing, &gone, 0, now), chosen(name));
-        // The newcomer is as badly off.
-        let pods = seen(2, vec![wishing("next"), pod("b", 2)]);
-        replacing.retain(|uid| uid == "uid-next" || uid == "uid-b");
-        replacing.see(&pods.pods[0], Some(&never()), now);
-        assert_eq!(choose(&mut replacing, &pods, 9, now), lately(wait));
-        replacing.retain(|uid| uid == "uid-b");
+        assert_eq!(choose(&mut replacements, &gone, 0, now), chosen(name));
+        // The new pod is blocked as well.
+        let pods = workload(2, vec![wishing("next"), pod("b", 2)]);
+        replacements.retain(|uid| uid == "uid-next" || uid == "uid-b");
+        replacements.record(&pods.pods[0], Some(&never()), now);
+        assert_eq!(choose(&mut replacements, &pods, 9, now), lately(wait));
+        replacements.retain(|uid| uid == "uid-b");
         now += Duration::from_secs(wait);
     }
-    replacing.settled(0);
-    let pods = seen(2, vec![wishing("h"), pod("b", 2)]);
-    replacing.see(&pods.pods[0], Some(&never()), now);
-    assert_eq!(choose(&mut replacing, &pods, 9, now), chosen("h"));
-    // Refused, it is counted on again, and tried again sooner.
-    let why = Refused::Gone;
-    replacing.keep(0, "uid-h", why.clone(), now);
-    assert!(!replacing.is_retired("uid-h"));
+    replacements.reset_backoff(0);
+    let pods = workload(2, vec![wishing("h"), pod("b", 2)]);
+    replacements.record(&pods.pods[0], Some(&never()), now);
+    assert_eq!(choose(&mut replacements, &pods, 9, now), chosen("h"));
+    // After a refusal plans count on it again, and it is retried sooner.
+    let why = ApiFailure::Gone;
+    replacements.record_refused_eviction(0, "uid-h", why.clone(), now);
+    assert!(!replacements.is_retired("uid-h"));
     let again = REFUSED_AGAIN;
-    let refused = Some(Err(Kept::Refused { why, again }));
-    assert_eq!(choose(&mut replacing, &pods, 9, now), refused);
+    let refused = Some(Err(ReplacementBlocker::Refused { why, again }));
+    assert_eq!(choose(&mut replacements, &pods, 9, now), refused);
     now += again;
-    assert_eq!(choose(&mut replacing, &pods, 9, now), chosen("h"));
+    assert_eq!(choose(&mut replacements, &pods, 9, now), chosen("h"));
 }

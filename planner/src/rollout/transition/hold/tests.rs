@@ -1,5 +1,5 @@
-//! The demand is carried by what goes on to serve at every moment; and how often what is wanted is reached where some
-//! order of steps comes there without a loss.
+//! The serving replicas carry the demand at every moment. Measures how often the target is reached if some order of
+//! steps reaches it without a loss.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ use super::*;
 use crate::capacity::{Bounds, InForce, Resize};
 use crate::rollout::STEPS_MAX;
 
-/// Variants that carry so much by each core, less an offset.
+/// Rates of variants: requests/s per core, less an offset.
 #[derive(Debug, Clone)]
 struct Rates(Vec<(u32, u32)>);
 
@@ -45,7 +45,7 @@ fn goals(cores: &[u32]) -> Vec<Goal> {
         .collect()
 }
 
-/// Variants, a demand, a budget, and servers that take some turns to have what they are asked for.
+/// Variants, a demand, a budget, and servers that need some cycles to grow.
 #[derive(Debug, Clone)]
 struct Case {
     rates: Rates,
@@ -53,18 +53,18 @@ struct Case {
     budget: u32,
     start: Vec<u32>,
     wanted: Vec<u32>,
-    /// Turns that a growth takes, by variant.
-    turns: Vec<u32>,
+    /// Cycles that a growth takes, by variant.
+    cycles: Vec<u32>,
 }
 
-/// The servers, as they are.
+/// Simulated servers.
 struct Servers<'a> {
     case: &'a Case,
     real: Vec<u32>,
-    /// Cores that each is asked to have, and the turns until then, by variant.
+    /// Requested cores, and the cycles until they are actual, by variant.
     pending: Vec<Option<(u32, u32)>>,
     published: Vec<Allocation>,
-    /// The part of the demand that is carried.
+    /// Part of the demand that is carried.
     least: f64,
 }
 
@@ -81,7 +81,7 @@ impl Servers<'_> {
     fn resize(&mut self, transition: &mut Transition, change: Resize) {
         let cores = change.cores().millis() / 1000;
         let index = change.variant;
-        let takes = self.case.turns[index];
+        let takes = self.case.cycles[index];
         if cores > self.real[index] && takes > 0 {
             let begun = self.pending[index].is_some_and(|(asked, _)| asked == cores);
             if !begun {
@@ -95,7 +95,7 @@ impl Servers<'_> {
         self.see();
     }
 
-    /// Checks that what is published is there, and carries no less than before, or all.
+    /// Checks that published capacity is actual, and carries as much as before, or all of the demand.
     fn see(&mut self) {
         let used: u32 = self
             .in_force()
@@ -117,11 +117,11 @@ impl Servers<'_> {
         self.least = carried.min(1.0);
     }
 
-    /// A turn; then a turn's time passes.
-    fn turn(&mut self) {
+    /// Runs one cycle, then lets its time pass.
+    fn cycle(&mut self) {
         let case = self.case;
         let budget = Cores::whole(case.budget);
-        // What is under way goes on.
+        // Changes in progress continue.
         let under_way = self.pending.iter().zip(&case.wanted);
         let asked: Vec<u32> = under_way
             .map(|(p, wanted)| p.map_or(*wanted, |(cores, _)| cores))
@@ -145,9 +145,9 @@ impl Servers<'_> {
             }
         }
         for (real, pending) in self.real.iter_mut().zip(&mut self.pending) {
-            if let Some((cores, turns)) = pending {
-                *turns -= 1;
-                if *turns == 0 {
+            if let Some((cores, cycles)) = pending {
+                *cycles -= 1;
+                if *cycles == 0 {
                     *real = *cores;
                     *pending = None;
                 }
@@ -156,8 +156,8 @@ impl Servers<'_> {
     }
 }
 
-/// Whether some order of changes of one variant each comes from the start to what is wanted, where what serves carries
-/// the demand at each moment, cores that grow count from the beginning, and those that go from the end.
+/// Whether some order of single-variant changes leads from the start to the target while the serving capacity carries
+/// the demand at each moment. Growing cores count from the beginning, shrinking ones until the end.
 fn some_order_does(case: &Case) -> bool {
     let carries = |cores: &[u32]| case.rates.rps(cores) >= case.demand;
     let within = |cores: &[u32]| cores.iter().sum::<u32>() <= case.budget;
@@ -185,16 +185,16 @@ fn any_case() -> impl Strategy<Value = Case> {
     (2usize..4, 3u32..9).prop_flat_map(|(count, budget)| {
         let each = prop::collection::vec((4u32..30, 0u32..8), count);
         let cores = || prop::collection::vec(0..=budget, count);
-        let turns = prop::collection::vec(0u32..4, count);
-        (each, cores(), cores(), turns, 1u32..100).prop_map(
-            move |(each, start, wanted, turns, demand)| {
+        let cycles = prop::collection::vec(0u32..4, count);
+        (each, cores(), cores(), cycles, 1u32..100).prop_map(
+            move |(each, start, wanted, cycles, demand)| {
                 let mut case = Case {
                     rates: Rates(each),
                     demand,
                     budget,
                     start,
                     wanted,
-                    turns,
+                    cycles,
                 };
                 let Case { start, wanted, .. } = &mut case;
                 for cores in [start, wanted] {
@@ -217,15 +217,15 @@ fn played(case: &Case) -> Vec<u32> {
         least: 0.0,
     };
     let now = case.rates.carried(case.demand, &servers.published);
-    // Above what is there it may begin with a loss, which makes room for what carries more.
+    // With more demand than capacity it may begin with a loss, to make room for what carries more.
     servers.least = if now < 1.0 { 0.0 } else { 1.0 };
     for _ in 0..200 {
-        servers.turn();
+        servers.cycle();
     }
     servers.real
 }
 
-/// Cases of [`any_case`], so many, that carry the demand at both ends.
+/// Returns `count` cases of [`any_case`] that carry the demand at both ends.
 fn cases(count: usize) -> impl Iterator<Item = Case> {
     let mut runner = TestRunner::deterministic();
     let any = any_case();
@@ -239,10 +239,10 @@ fn cases(count: usize) -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn demand_is_carried_throughout_and_nearly_always_what_is_wanted_is_reached() {
+fn demand_is_always_carried_and_target_nearly_always_reached() {
     let (mut possible, mut reached) = (0, 0);
     for case in cases(10_000) {
-        // Each step is looked at on the way.
+        // Each step is checked on the way.
         let there = played(&case);
         if some_order_does(&case) {
             possible += 1;
@@ -251,13 +251,13 @@ fn demand_is_carried_throughout_and_nearly_always_what_is_wanted_is_reached() {
     }
     println!("{reached} of {possible} reached");
     assert!(possible > 5000, "{possible}");
-    // Growth of what carries little may take the room that another needs.
+    // Growth of a variant that carries little may take the room that another needs.
     assert!(reached * 100 >= possible * 95, "{reached} of {possible}");
 }
 
 #[test]
-fn budget_is_kept_though_it_no_longer_bears_what_the_demand_needs() {
-    // Of five cores two are to go, and neither variant carries the demand without them.
+fn budget_is_kept_even_if_demand_needs_more() {
+    // Two of five cores are to go, and neither variant carries the demand without them.
     let rates = Rates(vec![(20, 0), (10, 0)]);
     let carried = |there: &[Allocation]| rates.carried(60, there);
     let budget = Cores::whole(3);
@@ -273,8 +273,8 @@ fn budget_is_kept_though_it_no_longer_bears_what_the_demand_needs() {
     );
 }
 
-/// First step of a transition from `start` to `wanted` on 8 cores, where 100 requests/s are to come and that part of
-/// them arrives already.
+/// Returns the first step of a transition from `start` to `wanted` on 8 cores. 100 requests/s are expected, and the
+/// part `arriving` of them arrives already.
 fn first_step(start: &[u32], wanted: &[u32], arriving: f64) -> Step {
     let rates = Rates(vec![(20, 0), (10, 0)]);
     let carried = |there: &[Allocation]| rates.carried(100, there);
@@ -286,13 +286,13 @@ fn first_step(start: &[u32], wanted: &[u32], arriving: f64) -> Step {
 }
 
 #[test]
-fn room_is_made_only_so_far_as_what_arrives_is_served() {
+fn room_is_made_only_while_arriving_requests_are_served() {
     let publishes = |cores: [u32; 2]| Step::Publish(Allocation::ones(&cores.map(Cores::whole)));
     for (arriving, there) in [
         // Of the 90 that are carried, 90 and 70 arrive.
         (0.9, [1, 7]),
         (0.7, [1, 5]),
-        // More arrives than is carried: nothing is lost that would not be.
+        // More arrives than is carried: room is made at no extra loss.
         (0.95, [1, 3]),
         (0.0, [1, 3]),
     ] {
@@ -302,7 +302,7 @@ fn room_is_made_only_so_far_as_what_arrives_is_served() {
             "{arriving}"
         );
     }
-    // What grows beside it will serve what arrives: no more room is made until then.
+    // The growth beside it will serve what arrives: no more room is made until then.
     let Step::Resize(grows) = first_step(&[1, 5], &[5, 3], 0.95) else {
         panic!("it does not grow");
     };

@@ -1,0 +1,86 @@
+//! Request for slots of one variant, and its result.
+
+use std::time::Duration;
+
+use super::{LaneReport, LaneRequest, Timeouts, Usage};
+use crate::priority::Urgency;
+use crate::time::Mono;
+use crate::variant::VariantKey;
+
+/// Usage that a worker publishes of one variant, and the slots it asks for.
+#[derive(Debug, Clone)]
+pub struct AcquireRequest<'a, W> {
+    /// Variant.
+    pub variant: VariantKey,
+    /// Slots that the plan gives this proxy.
+    pub slots: u32,
+    /// Slots that the worker has taken, orphans included.
+    pub taken: u32,
+    /// Slots that it had taken at its last write: in quarantine it takes no more than that.
+    pub reported: u32,
+    /// Latest predicted end of the executions in those slots.
+    pub until: Mono,
+    /// Predicted service time of a new execution.
+    pub service: Duration,
+    /// Requests waiting here, a newcomer included, most urgent first.
+    pub waiting: W,
+    /// Number of them.
+    pub waiting_count: u32,
+    /// Maximum number that may be granted now.
+    pub limit: u32,
+    /// Batch size, so that the server's own batcher fills; 1 (or 0): no batches.
+    pub batch: u32,
+    /// Least urgent request here whose batch window is over.
+    pub due: Option<Urgency>,
+    /// Whether this is a tick: every worker with a more urgent request is notified, so that by the next tick it
+    /// has acquired or lost its reservation.
+    pub tick: bool,
+    /// Data for sending the next request before a lane is free. `None`: it is not sent early.
+    pub lanes: Option<LaneRequest<'a>>,
+}
+
+impl<W: Iterator<Item = Urgency>> AcquireRequest<'_, W> {
+    /// Usage of the worker after the first `granted` requests have left.
+    pub(super) fn usage(mut self, granted: u32, now: Mono, timeouts: &Timeouts) -> Usage {
+        let taken = if granted > 0 {
+            let behind = self.lanes.map_or(Duration::ZERO, |lanes| lanes.mean);
+            now + self.service + behind
+        } else {
+            Mono(0)
+        };
+        Usage {
+            taken: self.taken.saturating_add(granted),
+            waiting_count: self.waiting_count.saturating_sub(granted),
+            until: self.until.max(taken).min(now + timeouts.orphan_max),
+            head: self.waiting.nth(granted as usize),
+        }
+    }
+}
+
+/// Usage of a variant by the other workers of the proxy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OtherWorkers {
+    /// Slots taken, including those of dead workers while they count.
+    pub taken: u32,
+    /// Requests waiting at live workers, as last written.
+    pub waiting: u32,
+}
+
+/// Result of an [`AcquireRequest`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AcquireResult {
+    /// Number of slots granted: the first ones in order may leave.
+    pub granted: u32,
+    /// Whether more could have been granted, but for [`AcquireRequest::limit`]. Only with batches.
+    pub more: bool,
+    /// Time for which a slot was free while a request waited, before the first grant.
+    pub idle: Option<Duration>,
+    /// Usage of the other workers.
+    pub others: OtherWorkers,
+    /// Requests sent, and the backlog of the lanes.
+    pub lanes: LaneReport,
+    /// Whether workers must be notified: those with `notified_at` equal to now.
+    pub notifies: bool,
+    /// Whether the table has changed and must be written.
+    pub changed: bool,
+}

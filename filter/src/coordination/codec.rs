@@ -1,0 +1,344 @@
+//! Encoding of the slot table. Little-endian, no padding:
+//!
+//! ```text
+//! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · rows u16
+//!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
+//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
+//!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
+//!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means      × columns
+//! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
+//! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
+//! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × rows × columns
+//! run      column u16 · first u32 · present u32 · began u64                             × runs
+//! ```
+//!
+//! The checksum covers everything after it. Bytes of another version, too short, too long or changed by
+//! another program are [`Unreadable`]. Nothing here panics on any bytes.
+
+use std::time::Duration;
+
+use super::{COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, SlotTable, Usage, VariantColumn, WorkerRow};
+use crate::coordination::lead::{Lead, Mean};
+use crate::health::{Failure, Health, Outage};
+use crate::priority::Urgency;
+use crate::time::{Mono, nanos};
+use crate::variant::VariantKey;
+
+/// "weirbrd" and the version of the layout. Another layout needs another number, and another key in the
+/// store.
+const MAGIC: [u8; 8] = *b"weirbrd\x05";
+/// Length of magic and checksum, which the checksum does not cover.
+const UNSUMMED: usize = 16;
+/// Lengths in bytes of the header, a column, a lead, a mean, a row, a usage and a run.
+const HEADER: usize = UNSUMMED + 42;
+const COLUMN: usize = 56 + LEAD;
+const LEAD: usize = 25 + 2 * MEAN;
+const MEAN: usize = 34;
+const ENTRY: usize = 29;
+const CELL: usize = 24;
+const RUN: usize = 18;
+
+/// The bytes are not a slot table of this layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a slot table of this layout")]
+pub struct Unreadable;
+
+impl SlotTable {
+    /// Reads a table into this one, reusing its buffers.
+    ///
+    /// # Errors
+    /// [`Unreadable`]; this table is then empty.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+        self.clear();
+        let read = self.fill(bytes);
+        if read.is_none() {
+            self.clear();
+        }
+        read.ok_or(Unreadable)
+    }
+
+    /// Writes the table to `out`, replacing its contents.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let rows = self.columns.len() * COLUMN + self.rows.len() * ENTRY;
+        let rows = rows + self.runs.len() * RUN;
+        out.resize(HEADER + rows + self.usages.len() * CELL, 0);
+        let Some((unsummed, summed)) = out.split_first_chunk_mut::<UNSUMMED>() else {
+            return;
+        };
+        self.fill_in(summed);
+        let sum = checksum(summed);
+        let mut writer = Writer(unsummed);
+        writer.put(MAGIC);
+        writer.u64(sum);
+    }
+
+    /// Writes the part that the checksum covers. A row at a time has a known length, so no number needs a
+    /// bounds check.
+    fn fill_in(&self, out: &mut [u8]) {
+        let Some((header, rows)) = out.split_first_chunk_mut::<{ HEADER - UNSUMMED }>() else {
+            return;
+        };
+        let mut writer = Writer(header);
+        writer.u32(self.resets);
+        writer.put((self.columns.len() as u16).to_le_bytes());
+        writer.put((self.rows.len() as u16).to_le_bytes());
+        writer.put((self.runs.len() as u16).to_le_bytes());
+        writer.u64(self.quarantine_until.0);
+        writer.u64(self.process_id);
+        writer.u64(self.poller.0);
+        writer.u64(self.poller.1.0);
+        let Some((columns, rows)) = rows.split_at_mut_checked(self.columns.len() * COLUMN) else {
+            return;
+        };
+        for (column, row) in self.columns.iter().zip(columns.as_chunks_mut::<COLUMN>().0) {
+            let mut writer = Writer(row);
+            writer.u64(column.key.0);
+            writer.u64(column.idle_since.map_or(0, |at| at.0.max(1)));
+            writer.u64(column.used_at.0);
+            writer.u32(column.open);
+            writer.u32(column.sent);
+            writer.u32(column.begun);
+            writer.health(&column.health);
+            writer.lead(&column.lead);
+        }
+        let Some((rows, usages)) = rows.split_at_mut_checked(self.rows.len() * ENTRY) else {
+            return;
+        };
+        for (worker, row) in self.rows.iter().zip(rows.as_chunks_mut::<ENTRY>().0) {
+            let mut writer = Writer(row);
+            writer.u64(worker.incarnation);
+            writer.u64(worker.lease.0);
+            writer.u64(worker.notified_at.0);
+            writer.put([u8::from(worker.serving)]);
+            writer.u32(worker.held);
+        }
+        let Some((usages, runs)) = usages.split_at_mut_checked(self.usages.len() * CELL) else {
+            return;
+        };
+        for (usage, row) in self.usages.iter().zip(usages.as_chunks_mut::<CELL>().0) {
+            let mut writer = Writer(row);
+            writer.u32(usage.taken);
+            writer.u32(usage.waiting_count);
+            writer.u64(usage.until.0);
+            writer.u64(usage.head.map_or(0, |head| head.0.max(1)));
+        }
+        for (run, row) in self.runs.iter().zip(runs.as_chunks_mut::<RUN>().0) {
+            let mut writer = Writer(row);
+            writer.put(run.column.to_le_bytes());
+            writer.u32(run.first);
+            writer.u32(run.present);
+            writer.u64(run.began.0);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.columns.clear();
+        self.rows.clear();
+        self.usages.clear();
+        self.runs.clear();
+        (self.resets, self.quarantine_until) = Default::default();
+        (self.process_id, self.poller) = Default::default();
+    }
+
+    fn fill(&mut self, bytes: &[u8]) -> Option<()> {
+        let mut reader = Reader(bytes);
+        if reader.take::<8>()? != MAGIC {
+            return None;
+        }
+        let sum = reader.u64()?;
+        if sum != checksum(reader.0) {
+            return None;
+        }
+        self.resets = reader.u32()?;
+        let columns = usize::from(u16::from_le_bytes(reader.take()?));
+        let rows = usize::from(u16::from_le_bytes(reader.take()?));
+        let runs = usize::from(u16::from_le_bytes(reader.take()?));
+        if columns > COLUMNS_MAX || rows > ROWS_MAX || runs > columns * RUNS_MAX {
+            return None;
+        }
+        self.quarantine_until = reader.mono()?;
+        self.process_id = reader.u64()?;
+        self.poller = (reader.u64()?, reader.mono()?);
+        for _ in 0..columns {
+            self.columns.push(VariantColumn {
+                key: VariantKey(reader.u64()?),
+                idle_since: reader.some()?.map(Mono),
+                used_at: reader.mono()?,
+                open: reader.u32()?,
+                sent: reader.u32()?,
+                begun: reader.u32()?,
+                health: reader.health()?,
+                lead: reader.lead()?,
+            });
+        }
+        for _ in 0..rows {
+            self.rows.push(WorkerRow {
+                incarnation: reader.u64()?,
+                lease: reader.mono()?,
+                notified_at: reader.mono()?,
+                serving: reader.take::<1>()? != [0],
+                held: reader.u32()?,
+            });
+        }
+        for _ in 0..rows * columns {
+            self.usages.push(Usage {
+                taken: reader.u32()?,
+                waiting_count: reader.u32()?,
+                until: reader.mono()?,
+                head: reader.some()?.map(Urgency),
+            });
+        }
+        for _ in 0..runs {
+            self.runs.push(Run {
+                column: u16::from_le_bytes(reader.take()?),
+                first: reader.u32()?,
+                present: reader.u32()?,
+                began: reader.mono()?,
+            });
+        }
+        reader.0.is_empty().then_some(())
+    }
+}
+
+/// Bytes left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn mono(&mut self) -> Option<Mono> {
+        self.u64().map(Mono)
+    }
+
+    /// Reads an optional value; 0 stands for `None`.
+    fn some(&mut self) -> Option<Option<u64>> {
+        self.u64().map(|value| (value > 0).then_some(value))
+    }
+
+    fn health(&mut self) -> Option<Health> {
+        let [failure] = self.take()?;
+        let (since, next_trial) = (self.mono()?, self.mono()?);
+        let failure = match failure {
+            0 if (since, next_trial) == (Mono(0), Mono(0)) => None,
+            1 => Some(Failure::Unreachable),
+            2 => Some(Failure::Errors),
+            _ => return None,
+        };
+        Some(Health {
+            failing: failure.map(|failure| Outage {
+                failure,
+                since,
+                next_trial,
+            }),
+            errors: u16::from_le_bytes(self.take()?),
+            rounds: u8::from_le_bytes(self.take()?),
+        })
+    }
+
+    fn lead(&mut self) -> Option<Lead> {
+        Some(Lead {
+            planned: Duration::from_nanos(self.u64()?),
+            early_wait: self.u64()?,
+            recent_wait: self.u64()?,
+            confirmed: self.take::<1>()? != [0],
+            idle: self.mean()?,
+            early: self.mean()?,
+        })
+    }
+
+    fn mean(&mut self) -> Option<Mean> {
+        Some(Mean {
+            mean: self.u64()?,
+            scatter: self.u64()?,
+            last: self.u64()?,
+            count: u16::from_le_bytes(self.take()?),
+            at: self.mono()?,
+        })
+    }
+}
+
+/// Bytes left to write; excess values are dropped.
+struct Writer<'a>(&'a mut [u8]);
+
+impl Writer<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.0).split_first_chunk_mut() {
+            *place = bytes;
+            self.0 = rest;
+        }
+    }
+
+    #[inline]
+    fn u32(&mut self, value: u32) {
+        self.put(value.to_le_bytes());
+    }
+
+    #[inline]
+    fn u64(&mut self, value: u64) {
+        self.put(value.to_le_bytes());
+    }
+
+    #[inline]
+    fn health(&mut self, health: &Health) {
+        let failing = health.failing;
+        self.put([match health.failure() {
+            None => 0,
+            Some(Failure::Unreachable) => 1,
+            Some(Failure::Errors) => 2,
+        }]);
+        self.u64(failing.map_or(0, |failing| failing.since.0));
+        self.u64(failing.map_or(0, |failing| failing.next_trial.0));
+        self.put(health.errors.to_le_bytes());
+        self.put([health.rounds]);
+    }
+
+    #[inline]
+    fn lead(&mut self, lead: &Lead) {
+        self.u64(nanos(lead.planned));
+        self.u64(lead.early_wait);
+        self.u64(lead.recent_wait);
+        self.put([u8::from(lead.confirmed)]);
+        for mean in [&lead.idle, &lead.early] {
+            self.u64(mean.mean);
+            self.u64(mean.scatter);
+            self.u64(mean.last);
+            self.put(mean.count.to_le_bytes());
+            self.u64(mean.at.0);
+        }
+    }
+}
+
+/// Checksum of eight bytes a step, in four independent sums. It is computed for each CAS, and a CRC without
+/// hardware support takes several times as long. Each step is invertible, so bytes that differ in a single
+/// word never have the same sum; others collide with the chance of any 64-bit hash. Protects against
+/// accidents, not malice.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    /// Odd, so that the multiplication is invertible: 2⁶⁴ divided by the golden ratio.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(FACTOR);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (fours, words) = words.as_chunks::<4>();
+    let mut sums = [0; 4];
+    for four in fours {
+        for (sum, word) in sums.iter_mut().zip(four) {
+            *sum = mix(*sum, u64::from_le_bytes(*word));
+        }
+    }
+    let sum = sums.into_iter().fold(bytes.len() as u64, mix);
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let sum = words.fold(sum, mix);
+    rest.iter().map(|byte| u64::from(*byte)).fold(sum, mix)
+}

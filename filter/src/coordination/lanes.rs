@@ -1,0 +1,366 @@
+//! Executions of a variant's servers, as the proxy can infer them: the requests that execute, and since
+//! when. Servers begin requests in the order of sending; a request sent to a full server begins with the
+//! next answer. Every worker reads here when a lane will be free.
+//!
+//! This is an estimate. The usages hold the number of slots taken, and the runs are trimmed to it on each
+//! acquisition.
+
+use std::time::Duration;
+
+use super::SlotTable;
+use crate::coordination::lead::Lead;
+use crate::time::{Mono, nanos};
+
+/// Maximum number of runs kept of a variant. With more lanes at once, the ends of some are not known.
+pub const RUNS_MAX: usize = 16;
+/// Executions that begin within this time of each other form one run.
+const JOIN: Duration = Duration::from_micros(500);
+/// An execution that takes this many times its mean may never end.
+const HANGS: u32 = 2;
+/// Maximum number of executions in a run.
+const RUN_BITS: u32 = 32;
+
+/// Executions of one variant that began together: a single one, or a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// Column of the variant.
+    pub column: u16,
+    /// Ordinal of its first request.
+    pub first: u32,
+    /// Bit set of those still executing, by their distance from the first.
+    pub present: u32,
+    /// Start of the executions.
+    pub began: Mono,
+}
+
+/// Lane data that a worker publishes of one variant, to keep its lanes busy between an answer and the next
+/// request.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneRequest<'a> {
+    /// Time from the start of an execution after which the next request may be sent.
+    pub after: Duration,
+    /// Transfer time of a request and its answer between this proxy and an idle server.
+    pub gap: Duration,
+    /// Mean service time.
+    pub mean: Duration,
+    /// Ordinals of executions that have ended since the last acquisition.
+    pub ended: &'a [u32],
+    /// Last of them, for the measurement of the gap.
+    pub completed: Option<CompletedExecution>,
+    /// Service time of the plan.
+    pub planned: Duration,
+    /// Ordinals of executions with an unpredictable end.
+    pub open_ended: &'a [u32],
+}
+
+/// Execution that has ended, as its worker saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompletedExecution {
+    /// Ordinal.
+    pub ordinal: u32,
+    /// Time of dispatch.
+    pub sent: Mono,
+    /// Time of its end.
+    pub at: Mono,
+    /// Whether it was sent to an idle lane.
+    pub was_idle: bool,
+    /// Whether its duration is a valid measurement of the server's time.
+    pub is_measurement: bool,
+}
+
+/// Backlog of a variant's lanes at the time of an acquisition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaneBacklog {
+    /// Remaining work of all requests sent, in the time of one slot.
+    pub rest: Duration,
+    /// Shortest remaining time of an execution.
+    pub shortest: Duration,
+}
+
+/// Report on the lanes of a variant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaneReport {
+    /// Ordinal of the first request granted; the others follow.
+    pub first: u32,
+    /// Number of granted requests, the last ones, that wait behind others at the servers.
+    pub behind: u32,
+    /// Predicted wait of the first of these at the server.
+    pub first_wait: Duration,
+    /// Start of [`LaneRequest::completed`], if known.
+    pub began: Option<Mono>,
+    /// Time from which one more request may be sent before a lane is free.
+    pub lead_at: Option<Mono>,
+    /// Backlog of the lanes.
+    pub backlog: LaneBacklog,
+    /// Whether lane data was requested at all.
+    pub known: bool,
+    /// Measurements of the gap, including this acquisition's.
+    pub lead: Lead,
+}
+
+impl Run {
+    fn bit(&self, ordinal: u32) -> Option<u32> {
+        let place = ordinal.wrapping_sub(self.first);
+        (place < RUN_BITS).then(|| 1 << place)
+    }
+
+    fn size(&self) -> u32 {
+        self.present.count_ones()
+    }
+}
+
+impl SlotTable {
+    fn runs_of(&self, column: usize) -> impl Iterator<Item = &Run> {
+        let of_it = move |run: &&Run| usize::from(run.column) == column;
+        self.runs.iter().filter(of_it)
+    }
+
+    /// Executions of a variant whose start is known.
+    fn executing(&self, column: usize) -> u32 {
+        self.runs_of(column).map(Run::size).sum()
+    }
+
+    /// Requests of a variant that wait at the servers behind those that execute.
+    fn behind(&self, column: usize) -> u32 {
+        let state = self.columns.get(column);
+        state.map_or(0, |state| state.sent.wrapping_sub(state.begun))
+    }
+
+    /// Records the executions that have ended, and trims the runs to the `taken` slots. Returns the start of
+    /// [`LaneRequest::completed`], if known, and whether anything changed.
+    pub(super) fn update_runs(
+        &mut self,
+        column: usize,
+        lanes: &LaneRequest<'_>,
+        slots: u32,
+        taken: u32,
+        now: Mono,
+    ) -> (Option<Mono>, bool) {
+        let before = self.lane_fingerprint(column);
+        let mut began = None;
+        for ordinal in lanes.ended {
+            let of_it = self.finish(column, *ordinal, slots, now);
+            let is_asked = lanes
+                .completed
+                .is_some_and(|completed| completed.ordinal == *ordinal);
+            began = began.or(of_it.filter(|_| is_asked));
+        }
+        for ordinal in lanes.open_ended {
+            self.remove_execution(column, *ordinal);
+        }
+        self.trim(column, slots, taken);
+        let learnt = self.record_gap(column, lanes, began);
+        (began, learnt || before != self.lane_fingerprint(column))
+    }
+
+    /// Adds the completed execution to the lead's measurements. Returns whether it did.
+    fn record_gap(&mut self, column: usize, lanes: &LaneRequest<'_>, began: Option<Mono>) -> bool {
+        let Some(completed) = lanes.completed.filter(|completed| completed.is_measurement) else {
+            return false;
+        };
+        let mut lead = self.lead(column, lanes.planned);
+        match began {
+            _ if completed.was_idle => {
+                lead.record_idle(completed.at.since(completed.sent), completed.at)
+            }
+            Some(began) => {
+                let early_wait = began.since(completed.sent);
+                lead.record_early(completed.at.since(began), early_wait, completed.at);
+            }
+            None => return false,
+        }
+        if let Some(state) = self.columns.get_mut(column) {
+            state.lead = lead;
+        }
+        true
+    }
+
+    /// Returns a variant's measurements; empty if they were taken for another planned service time.
+    pub(super) fn lead(&self, column: usize, planned: Duration) -> Lead {
+        let known = self.columns.get(column).map(|state| state.lead);
+        let of_it = known.filter(|lead| lead.planned == planned);
+        of_it.unwrap_or(Lead::new(planned))
+    }
+
+    /// Records `granted` requests sent while `taken` slots were taken. Returns the ordinal of the first, and
+    /// the number of them, the last ones, that wait behind others.
+    pub(super) fn send(
+        &mut self,
+        column: usize,
+        granted: u32,
+        slots: u32,
+        taken: u32,
+        begins: Mono,
+    ) -> (u32, u32) {
+        let begun = slots.saturating_sub(taken).min(granted);
+        let first = self.sent(column).wrapping_add(1);
+        for place in 0..begun {
+            self.begin(column, first.wrapping_add(place), begins);
+        }
+        if let Some(state) = self.columns.get_mut(column) {
+            if begun > 0 {
+                // With a slot free, no request waits at the servers.
+                state.begun = state.sent.wrapping_add(begun);
+            }
+            state.sent = state.sent.wrapping_add(granted);
+        }
+        (first, granted - begun)
+    }
+
+    /// Executions of a variant that will end soon: one request may be sent early for each. Excludes those that
+    /// take twice their mean, because the server may hang.
+    pub(super) fn ending(&self, column: usize, lanes: &LaneRequest<'_>, now: Mono) -> u32 {
+        let runs = self.runs_of(column);
+        let ending = runs.filter(|run| {
+            run.began + lanes.after <= now && now.since(run.began) < lanes.mean * HANGS
+        });
+        ending.map(Run::size).sum()
+    }
+
+    /// Time at which the next execution will count in [`SlotTable::ending`].
+    pub(super) fn next_ending(&self, column: usize, after: Duration, now: Mono) -> Option<Mono> {
+        let moments = self.runs_of(column).map(|run| run.began + after);
+        moments.filter(|at| *at > now).min()
+    }
+
+    /// Returns the remaining work of `taken` executions of length `mean`.
+    pub(super) fn backlog(
+        &self,
+        column: usize,
+        taken: u32,
+        mean: Duration,
+        now: Mono,
+    ) -> LaneBacklog {
+        let (mut rest, mut shortest, mut known) = (0_u64, None, 0);
+        for run in self.runs_of(column) {
+            let left = nanos((run.began + mean).since(now));
+            rest = rest.saturating_add(left.saturating_mul(u64::from(run.size())));
+            shortest = Some(shortest.map_or(left, |shortest: u64| shortest.min(left)));
+            known += run.size();
+        }
+        let behind = self.behind(column).min(taken.saturating_sub(known));
+        // The start of the others is unknown; they count as half done.
+        let halves = behind * 2 + taken.saturating_sub(known + behind);
+        let others = (nanos(mean) / 2).saturating_mul(u64::from(halves));
+        LaneBacklog {
+            rest: Duration::from_nanos(rest.saturating_add(others)),
+            shortest: Duration::from_nanos(shortest.unwrap_or(0)),
+        }
+    }
+
+    /// Drops the runs of a column that is reused for another variant.
+    pub(super) fn forget_runs(&mut self, column: usize) {
+        self.runs.retain(|run| usize::from(run.column) != column);
+    }
+
+    fn finish(&mut self, column: usize, ordinal: u32, slots: u32, now: Mono) -> Option<Mono> {
+        const HALF: u32 = 1 << 31;
+        let since = self.sent(column).wrapping_sub(ordinal);
+        if since >= HALF {
+            // Sent under an earlier table.
+            return None;
+        }
+        if since < self.behind(column)
+            && let Some(state) = self.columns.get_mut(column)
+        {
+            // It ended before others were seen to: all requests up to it had begun.
+            state.begun = ordinal;
+        }
+        let began = self.remove_execution(column, ordinal);
+        if self.behind(column) > 0 && self.executing(column) < slots {
+            let next = self.columns.get_mut(column).map(|state| {
+                state.begun = state.begun.wrapping_add(1);
+                state.begun
+            });
+            if let Some(next) = next {
+                self.begin(column, next, now);
+            }
+        }
+        began
+    }
+
+    fn begin(&mut self, column: usize, ordinal: u32, began: Mono) {
+        let of_it = |run: &&mut Run| usize::from(run.column) == column;
+        let mut runs = 0;
+        for run in self.runs.iter_mut().filter(of_it) {
+            runs += 1;
+            let near = began.since(run.began) <= JOIN && run.began <= began;
+            if let Some(bit) = run.bit(ordinal).filter(|_| near) {
+                run.present |= bit;
+                return;
+            }
+        }
+        if runs < RUNS_MAX {
+            self.runs.push(Run {
+                column: column as u16,
+                first: ordinal,
+                present: 1,
+                began,
+            });
+        }
+    }
+
+    /// Removes an execution; returns its start.
+    fn remove_execution(&mut self, column: usize, ordinal: u32) -> Option<Mono> {
+        let place = self.runs.iter().position(|run| {
+            let bit = run.bit(ordinal).unwrap_or(0);
+            usize::from(run.column) == column && run.present & bit != 0
+        })?;
+        let run = self.runs.get_mut(place)?;
+        run.present &= !run.bit(ordinal).unwrap_or(0);
+        let began = run.began;
+        if run.present == 0 {
+            self.runs.remove(place);
+        }
+        Some(began)
+    }
+
+    /// Trims the runs to the slots taken: the executions of dead workers are never reported as ended.
+    fn trim(&mut self, column: usize, slots: u32, taken: u32) {
+        if taken == 0 {
+            self.forget_runs(column);
+            if let Some(state) = self.columns.get_mut(column) {
+                (state.sent, state.begun) = (0, 0);
+            }
+            return;
+        }
+        let mut surplus = self.executing(column).saturating_sub(taken.min(slots));
+        while surplus > 0 {
+            let places = self.runs.iter().enumerate();
+            let of_it = places.filter(|(_, run)| usize::from(run.column) == column);
+            let oldest = of_it.min_by_key(|(_, run)| run.began);
+            let Some(place) = oldest.map(|(place, _)| place) else {
+                break;
+            };
+            if let Some(run) = self.runs.get_mut(place) {
+                run.present &= run.present - 1;
+                if run.present == 0 {
+                    self.runs.remove(place);
+                }
+            }
+            surplus -= 1;
+        }
+        if let Some(state) = self.columns.get_mut(column) {
+            let behind = state.sent.wrapping_sub(state.begun).min(taken);
+            state.begun = state.sent.wrapping_sub(behind);
+        }
+    }
+
+    fn sent(&self, column: usize) -> u32 {
+        self.columns.get(column).map_or(0, |state| state.sent)
+    }
+
+    /// Returns a fingerprint of a column's lanes, to detect changes.
+    fn lane_fingerprint(&self, column: usize) -> (u32, u32, u32, u64) {
+        let state = self.columns.get(column);
+        let sum = self.runs_of(column).fold(0_u64, |sum, run| {
+            sum.wrapping_mul(31).wrapping_add(run.began.0)
+        });
+        (
+            self.sent(column),
+            state.map_or(0, |state| state.begun),
+            self.executing(column),
+            sum,
+        )
+    }
+}

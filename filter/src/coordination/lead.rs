@@ -1,0 +1,342 @@
+//! **Lead**: the time before a lane is free at which the next request is sent to it, so that it waits at
+//! the server by then.
+//!
+//! Between an answer and the next request a server idles for the *gap*: the network latency of both, and
+//! the proxy's own time. The proxy can measure two times. For a request sent to an idle lane, dispatch to
+//! answer is gap and service. For a request that waited at the server when the previous one was answered,
+//! answer to answer is the service alone. The gap is the difference of their means.
+//!
+//! A request sent early may not have waited at the server: the server may have more lanes than known slots,
+//! or the request came too late. Then its time from dispatch to answer is no longer than that of a request
+//! to an idle lane. Until it is longer, the gap is unknown, the lead is set by [`UNCONFIRMED_PART`], and
+//! all times count from dispatch.
+//!
+//! A lane that is free before its prediction idles longer. A request sent early goes before a more urgent
+//! one that comes a moment later. So the lead is the gap plus enough of the service time's scatter that
+//! lanes idle for at most [`IDLE`] of their time, and never more than half a service time.
+//!
+//! All workers of a proxy share one [`Lead`] per variant (see
+//! [`VariantColumn`](crate::coordination::VariantColumn)), because each one sees few of a server's
+//! executions. The numbers are integers, so that slot tables can be compared.
+
+use std::time::Duration;
+
+use crate::time::{Mono, nanos};
+
+mod mean;
+
+pub use mean::Mean;
+use mean::fade;
+
+/// Fraction of its time for which a lane may idle.
+const IDLE: f64 = 0.01;
+/// Lateness of the timer, which counts whole ms, and of notifications between workers; added to the gap.
+const MARGIN: Duration = Duration::from_millis(2);
+/// Lead while too little is known, as a part of the service time; at most [`FIRST_MAX`].
+const FIRST_PART: u32 = 16;
+const FIRST_MAX: Duration = Duration::from_millis(2);
+/// Longest lead, as a part of the service time.
+const LEAD_MAX_PART: u32 = 2;
+/// Lead while no request is known to have waited at the server, as a part of the service time.
+const UNCONFIRMED_PART: u32 = 4;
+/// Minimum number of measurements of either kind.
+const SAMPLES_MIN: u16 = 4;
+/// Time without a measurement of one kind, after which one is sought by sending a request early, or not
+/// early.
+const STALE: Duration = Duration::from_secs(5);
+/// Number of early requests that [`Lead::recent_wait`] averages.
+const RECENT: u64 = 16;
+/// Service times between two early requests while too few measurements suggest that no lead is needed.
+const PROBE_INTERVAL: u32 = 8;
+
+/// Measurements of one variant's gap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Lead {
+    /// Planned service time for which they were taken.
+    pub planned: Duration,
+    /// Requests sent to an idle lane: dispatch to answer.
+    pub idle: Mean,
+    /// Requests sent early: answer to answer.
+    pub early: Mean,
+    /// Mean wait of these at the server, or on their way to it, ns.
+    pub early_wait: u64,
+    /// The same for the latest early requests, including those that came too late for the lane, ns.
+    pub recent_wait: u64,
+    /// Whether early requests are known to wait at the server.
+    pub confirmed: bool,
+}
+
+impl Lead {
+    /// Returns a lead without measurements, for executions with this planned service time.
+    #[must_use]
+    pub fn new(planned: Duration) -> Lead {
+        Lead {
+            planned,
+            ..Lead::default()
+        }
+    }
+
+    /// Records a request that was sent to an idle lane and answered after `took`.
+    pub fn record_idle(&mut self, took: Duration, now: Mono) {
+        self.idle.record(took, now);
+        self.update_confirmed();
+    }
+
+    /// Records a request that was answered `took` after the previous answer, having spent `early_wait` at its
+    /// server, or on its way, before that.
+    pub fn record_early(&mut self, took: Duration, early_wait: Duration, now: Mono) {
+        // A request that came too late for the lane includes part of the gap. An estimate that is too short
+        // does not reveal such a request, so one that waited less than usual does not count either.
+        let at_least = nanos(self.gap()).max(self.recent_wait);
+        if self.early.count < SAMPLES_MIN || nanos(early_wait) >= at_least {
+            let count = self.early.record(took, now);
+            self.early_wait = fade(self.early_wait, nanos(early_wait), count);
+        }
+        let known = u64::from(self.early.count).min(RECENT);
+        self.recent_wait = fade(self.recent_wait, nanos(early_wait), known);
+        self.update_confirmed();
+    }
+
+    /// Whether early requests are known to wait at the server: then their time counts from the previous answer.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    fn update_confirmed(&mut self) {
+        let from_sending = self.early.mean.saturating_add(self.early_wait);
+        let known = self.early.count >= SAMPLES_MIN && self.idle.count > 0;
+        // A confirmed state is not given up by chance.
+        let margin = if self.confirmed {
+            0
+        } else {
+            self.early_wait / 4
+        };
+        self.confirmed = known && from_sending > self.idle.mean.saturating_add(margin);
+    }
+
+    /// Mean time between answers of early requests; `predicted` while unknown.
+    #[must_use]
+    pub fn service(&self, predicted: Duration) -> Duration {
+        if self.early.count < SAMPLES_MIN {
+            return predicted;
+        }
+        self.early.time()
+    }
+
+    /// Extra time of a request that is sent to an idle lane.
+    #[must_use]
+    pub fn difference(&self) -> Duration {
+        if self.early.count < SAMPLES_MIN || self.idle.count == 0 {
+            return Duration::ZERO;
+        }
+        // Few samples may differ by chance.
+        let chance = 1.25 * self.scatter() / f64::from(self.idle.count).sqrt();
+        let gap = self.idle.time().saturating_sub(self.early.time());
+        if self.idle.count < SAMPLES_MIN {
+            gap.saturating_sub(Duration::from_nanos(chance as u64))
+        } else {
+            gap
+        }
+    }
+
+    /// Time between an answer here and the start of the next request at the server, if that is sent only then.
+    #[must_use]
+    pub fn gap(&self) -> Duration {
+        if self.is_confirmed() {
+            self.difference()
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Part of the gap that chance does not explain.
+    #[must_use]
+    pub fn known_gap(&self) -> Duration {
+        let chance = Duration::from_nanos((self.scatter() * 0.4) as u64);
+        self.gap().saturating_sub(chance)
+    }
+
+    /// Time before an execution's predicted end at which the next request is sent.
+    #[must_use]
+    pub fn lead(&self, predicted: Duration, now: Mono) -> Duration {
+        let service = self.service(predicted);
+        let first = (service / FIRST_PART).min(FIRST_MAX);
+        if self.early.count < SAMPLES_MIN || self.early.is_stale(now) {
+            return first;
+        }
+        if self.idle.is_stale(now) {
+            return Duration::ZERO;
+        }
+        if !self.is_confirmed() {
+            return service / UNCONFIRMED_PART;
+        }
+        let lead = self.covering(self.gap(), service);
+        let has_few_samples = self.idle.has_few_samples() || self.early.has_few_samples();
+        if lead.is_zero() && has_few_samples && now.since(self.early.at) > service * PROBE_INTERVAL
+        {
+            // The estimate may be too short by chance, and would stay so without early requests.
+            return first;
+        }
+        lead
+    }
+
+    /// Lead that covers a gap and the scatter; zero if the lane idles for less than [`IDLE`] without one.
+    fn covering(&self, gap: Duration, service: Duration) -> Duration {
+        // The lane idles for at most the gap, with the chance that it is free before the next request arrives.
+        let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
+        let early = 1.25 * self.scatter() * deviations(chance);
+        let lead = nanos(gap + gap / 4) as f64 + early;
+        if chance >= 1.0 || lead <= 0.0 {
+            return Duration::ZERO;
+        }
+        let lead = Duration::from_nanos(lead as u64) + MARGIN;
+        lead.min(service / LEAD_MAX_PART)
+    }
+
+    /// Standard deviation of the time that `count` + 1 executions take one after the other.
+    #[must_use]
+    pub fn spread(&self, count: u32) -> Duration {
+        let one = 1.25 * self.scatter();
+        Duration::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
+    }
+
+    /// Mean absolute deviation of a service time.
+    fn scatter(&self) -> f64 {
+        self.early.scatter as f64
+    }
+}
+
+/// Standard deviations below the mean that a time falls short of with at most this chance.
+fn deviations(chance: f64) -> f64 {
+    const TABLE: [(f64, f64); 8] = [
+        (0.01, 2.33),
+        (0.05, 1.64),
+        (0.1, 1.28),
+        (0.2, 0.84),
+        (0.3, 0.52),
+        (0.5, 0.0),
+        (0.7, -0.52),
+        (0.9, -1.28),
+    ];
+    let row = TABLE.iter().find(|(of, _)| chance <= *of);
+    row.map_or(-2.33, |(_, deviations)| *deviations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// Simulates an always busy lane with that gap: each request is sent by the lead before the predicted
+    /// answer, or with the answer. Returns the fraction of time for which the lane idles.
+    fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) -> f64 {
+        let (mut answered, mut answer, mut idle) = (0.0, service(0), 0.0);
+        let at = |now: f64| Mono((now * 1e6) as u64);
+        for turn in 1..=count {
+            let predicted = ms(service(0));
+            let early = lead
+                .service(predicted)
+                .saturating_sub(lead.lead(predicted, at(answered)));
+            let sent = (answered + early.as_secs_f64() * 1e3).min(answer);
+            let early_wait = answer - sent;
+            let late = (gap - early_wait).max(0.0);
+            let next = answer + late + service(turn);
+            if early_wait > 0.0 {
+                lead.record_early(ms(next - answer), ms(early_wait), at(next));
+            } else {
+                lead.record_idle(ms(next - sent), at(next));
+            }
+            (answered, answer, idle) = (answer, next, idle + late);
+        }
+        idle / answered
+    }
+
+    #[test]
+    fn gap_of_a_busy_server_is_measured() {
+        let mut lead = Lead::default();
+        lead.record_idle(ms(28.0), Mono(0));
+        learn(&mut lead, |_| 25.0, 3.0, 1000);
+        assert!((ms(2.9)..ms(3.2)).contains(&lead.gap()), "{:?}", lead.gap());
+        let idle = learn(&mut lead, |_| 25.0, 3.0, 1000);
+        assert!(idle < 0.002, "idle for {idle}");
+    }
+
+    #[test]
+    fn lead_covers_the_scatter_of_service_times() {
+        let scattered = |turn: u32| {
+            let mixed = u64::from(turn + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let chance = (mixed >> 40) as f64 / f64::from(1 << 24);
+            25.0 * (0.5 + chance)
+        };
+        let mut lead = Lead::default();
+        learn(&mut lead, scattered, 3.0, 2000);
+        let idle = learn(&mut lead, scattered, 3.0, 5000);
+        assert!(idle < 0.02, "idle for {idle}, {lead:?}");
+        let longest = lead.lead(ms(25.0), Mono(0));
+        assert!(longest <= ms(12.5) + MARGIN, "{longest:?}");
+    }
+
+    #[test]
+    fn lead_starts_small_and_stays_below_half_of_the_service_time() {
+        let mut lead = Lead::default();
+        assert_eq!(lead.lead(ms(25.0), Mono(0)), ms(25.0) / 16);
+        assert_eq!(lead.lead(ms(1000.0), Mono(0)), FIRST_MAX);
+        for _ in 0..100 {
+            lead.record_idle(ms(50.0), Mono(0));
+            lead.record_early(ms(25.0), ms(40.0), Mono(0));
+        }
+        let lead = lead.lead(ms(25.0), Mono(0));
+        assert!(ms(12.4) < lead && lead <= ms(12.5), "{lead:?}");
+    }
+
+    /// The server has two lanes where one slot is known.
+    #[test]
+    fn without_server_wait_times_count_from_dispatch() {
+        let mut lead = Lead::default();
+        for _ in 0..1000 {
+            lead.record_idle(ms(28.0), Mono(0));
+            let early = lead.lead(ms(28.0), Mono(0)).as_secs_f64() * 1e3;
+            lead.record_early(ms(28.0 - early), ms(early), Mono(0));
+        }
+        assert!(!lead.is_confirmed());
+        assert_eq!(lead.gap(), Duration::ZERO);
+        assert!(lead.lead(ms(28.0), Mono(0)) <= ms(7.0));
+    }
+
+    #[test]
+    fn zero_lead_by_chance_is_probed_again() {
+        let mut lead = Lead::default();
+        for took in [15.0, 35.0, 15.0, 35.0] {
+            lead.record_idle(ms(took), Mono(0));
+            lead.record_early(ms(took), ms(5.0), Mono(0));
+        }
+        assert_eq!(lead.gap(), Duration::ZERO);
+        assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
+        let later = Mono(0) + ms(25.0) * PROBE_INTERVAL + ms(1.0);
+        assert_eq!(lead.lead(ms(25.0), later), ms(25.0) / FIRST_PART);
+    }
+
+    #[test]
+    fn lead_is_zero_without_a_gap_and_stale_measurements_are_renewed() {
+        let mut lead = Lead::default();
+        for _ in 0..100 {
+            lead.record_idle(ms(25.1), Mono(0));
+            lead.record_early(ms(25.0), ms(5.0), Mono(0));
+        }
+        assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
+        let later = Mono(0) + STALE + ms(1.0);
+        assert!(lead.lead(ms(25.0), later) > Duration::ZERO, "no early one");
+        let mut busy = Lead::default();
+        for _ in 0..100 {
+            busy.record_idle(ms(28.0), Mono(0));
+            busy.record_early(ms(25.0), ms(5.0), later);
+        }
+        assert!(busy.lead(ms(25.0), Mono(0)) > ms(3.0));
+        assert_eq!(busy.lead(ms(25.0), later), Duration::ZERO, "no idle lane");
+    }
+}

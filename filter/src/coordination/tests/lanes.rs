@@ -1,0 +1,189 @@
+//! Lanes in the table: executions with their start, and requests waiting at the servers.
+
+use super::*;
+use crate::coordination::lead::Lead;
+
+const SERVICE: Duration = Duration::from_millis(20);
+const AFTER: Duration = Duration::from_millis(15);
+
+/// Lane request of a VM whose completed executions are no measurements.
+fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
+    let completed = ended.last().map(|ordinal| CompletedExecution {
+        ordinal: *ordinal,
+        sent: at(0),
+        at: at(0),
+        was_idle: false,
+        is_measurement: false,
+    });
+    LaneRequest {
+        after: AFTER,
+        gap: Duration::ZERO,
+        mean: SERVICE,
+        completed,
+        planned: SERVICE,
+        ended,
+        open_ended,
+    }
+}
+
+/// A VM with this number of slots.
+struct Vm {
+    worker: Worker,
+    slots: u32,
+    taken: u32,
+}
+
+impl Vm {
+    fn of(store: &Memory, incarnation: u64, slots: u32) -> Vm {
+        Vm {
+            worker: Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy),
+            slots,
+            taken: 0,
+        }
+    }
+
+    /// Acquires for `waiting_count` requests after the executions `ended`.
+    fn acquire(
+        &mut self,
+        ended: &[u32],
+        open_ended: &[u32],
+        waiting_count: u32,
+        ms: u64,
+    ) -> SyncResult {
+        self.acquire_with(lanes(ended, open_ended), waiting_count, ms)
+    }
+
+    fn acquire_with(&mut self, lanes: LaneRequest<'_>, waiting_count: u32, ms: u64) -> SyncResult {
+        self.taken -= lanes.ended.len() as u32;
+        let request = AcquireRequest {
+            variant: VARIANT,
+            slots: self.slots,
+            taken: self.taken,
+            reported: self.taken,
+            until: at(ms),
+            service: SERVICE,
+            waiting: (0..waiting_count).map(|place| due_at(u64::from(place))),
+            waiting_count,
+            limit: u32::MAX,
+            batch: 1,
+            due: None,
+            tick: true,
+            lanes: Some(lanes),
+        };
+        let outcome = self.worker.acquire(request, at(ms));
+        self.taken += outcome.granted;
+        outcome
+    }
+}
+
+#[test]
+fn next_request_is_sent_within_the_lead_and_begins_with_the_answer() {
+    let store = Memory::default();
+    let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
+    let first = a.acquire(&[], &[], 1, 0);
+    assert_eq!(
+        (first.granted, first.lanes.first, first.lanes.behind),
+        (1, 1, 0)
+    );
+    let early = b.acquire(&[], &[], 1, 14);
+    assert_eq!((early.granted, early.lanes.lead_at), (0, Some(at(15))));
+    let second = b.acquire(&[], &[], 2, 15);
+    assert_eq!((second.granted, second.lanes.behind), (1, 1));
+    assert_eq!(second.lanes.first_wait, Duration::from_millis(5));
+    assert_eq!(second.lanes.backlog.rest, Duration::from_millis(25));
+    assert_eq!(b.acquire(&[], &[], 1, 19).granted, 0, "one lane at most");
+    let answer = a.acquire(&[1], &[], 1, 22);
+    assert_eq!((answer.granted, answer.lanes.began), (0, Some(at(0))));
+    // The second began with the first's answer, whichever VM received that.
+    assert_eq!(answer.lanes.lead_at, Some(at(37)));
+    let next = b.acquire(&[2], &[], 1, 42);
+    assert_eq!((next.granted, next.lanes.began), (1, Some(at(22))));
+    assert_eq!(
+        (next.lanes.first, next.lanes.behind),
+        (1, 0),
+        "to an idle lane"
+    );
+}
+
+#[test]
+fn measurements_of_the_same_plan_are_shared() {
+    let store = Memory::default();
+    let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
+    let completed = |ordinal, sent, end, was_idle| CompletedExecution {
+        ordinal,
+        sent: at(sent),
+        at: at(end),
+        was_idle,
+        is_measurement: true,
+    };
+    let ended = |ended, completed| LaneRequest {
+        completed: Some(completed),
+        ..lanes(ended, &[])
+    };
+    a.acquire(&[], &[], 1, 0);
+    b.acquire(&[], &[], 1, 16);
+    let first = a.acquire_with(ended(&[1], completed(1, 0, 23, true)), 0, 23);
+    assert_eq!(
+        (first.lanes.lead.idle.mean, first.lanes.lead.idle.count),
+        (23_000_000, 1)
+    );
+    let second = b.acquire_with(ended(&[2], completed(2, 16, 43, false)), 0, 43);
+    let Lead {
+        idle,
+        early,
+        early_wait,
+        ..
+    } = second.lanes.lead;
+    assert_eq!((idle.count, early.count), (1, 1));
+    // From the previous answer, until which it waited at the server.
+    assert_eq!((early.mean, early_wait), (20_000_000, 7_000_000));
+    assert_eq!(a.acquire(&[], &[], 0, 44).lanes.lead, second.lanes.lead);
+    let planned = SERVICE * 2;
+    let other = LaneRequest {
+        planned,
+        ..lanes(&[], &[])
+    };
+    assert_eq!(a.acquire_with(other, 0, 45).lanes.lead, Lead::new(planned));
+}
+
+#[test]
+fn each_lane_gets_one_early_request() {
+    let store = Memory::default();
+    let mut vm = Vm::of(&store, 1, 2);
+    assert_eq!(vm.acquire(&[], &[], 1, 0).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 1, 10).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 5, 15).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 5, 25).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 5, 30).granted, 0);
+    // Whichever ends, the first that waits at the server begins.
+    assert_eq!(vm.acquire(&[2], &[], 0, 31).granted, 0);
+    let ended = vm.acquire(&[1], &[], 0, 33);
+    assert_eq!(ended.lanes.began, Some(at(0)));
+    assert_eq!(vm.acquire(&[3], &[], 0, 50).lanes.began, Some(at(31)));
+    assert_eq!(vm.acquire(&[4], &[], 0, 51).lanes.began, Some(at(33)));
+}
+
+#[test]
+fn open_ended_or_hanging_execution_gets_no_early_request() {
+    let store = Memory::default();
+    let mut vm = Vm::of(&store, 1, 1);
+    vm.acquire(&[], &[], 1, 0);
+    assert_eq!(vm.acquire(&[], &[1], 1, 19).granted, 0, "open-ended");
+    assert_eq!(vm.acquire(&[1], &[], 1, 20).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 1, 60).granted, 0, "hangs");
+}
+
+#[test]
+fn runs_of_dead_workers_are_trimmed_to_taken_slots() {
+    let store = Memory::default();
+    let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
+    assert_eq!(a.acquire(&[], &[], 2, 0).granted, 2);
+    // Its lease and the predicted ends of its executions are past.
+    let after = b.acquire(&[], &[], 2, 1000);
+    assert_eq!((after.granted, after.lanes.behind), (2, 0));
+    let mut table = SlotTable::default();
+    table.read(&store.bytes().unwrap()).unwrap();
+    let known: u32 = table.runs.iter().map(|run| run.present.count_ones()).sum();
+    assert_eq!(known, 2);
+    assert!(table.runs.iter().all(|run| run.began == at(1000)));
+}

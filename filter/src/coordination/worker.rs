@@ -1,0 +1,394 @@
+//! A worker's access to the slot table: loads it, changes it, swaps it in, and retries if another worker
+//! was quicker.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use super::batch::Batch;
+use super::slot_share::SlotShare;
+use super::{
+    AcquireRequest, AcquireResult, LaneBacklog, LaneReport, OtherWorkers, SlotTable, TIMEOUTS,
+    Timeouts, Usage, WorkerRow,
+};
+use crate::priority::Urgency;
+use crate::time::Mono;
+use crate::variant::VariantKey;
+
+mod health;
+
+/// Number of CAS attempts before a write is left to the next tick.
+pub const TRIES_MAX: u32 = 8;
+
+/// Storage of the table, and notification of VMs.
+pub trait Store: Debug {
+    /// Loads the table's bytes and returns their version; `None` if there are none yet.
+    fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
+    /// Replaces the bytes if their version is `version` (`None`: there are none yet); returns whether it did.
+    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
+    /// Expected version of the bytes that were swapped in last, if nothing was loaded since. It may be wrong if
+    /// another VM has written meanwhile, and must then be a version that was never ours.
+    fn guess(&mut self) -> Option<u32>;
+    /// Makes this VM the owner of a row, and of the notifications to it.
+    fn claim_row(&mut self, row: usize);
+    /// Notifies the VM that owns a row.
+    fn notify(&mut self, row: usize, why: Notification);
+}
+
+/// Reason of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Notification {
+    /// A slot is free for one of its requests.
+    Slot,
+    /// There is a new plan.
+    Plan,
+    /// A variant has started or stopped failing.
+    Health,
+}
+
+/// Workers that queue together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// All workers of the proxy: one queue in order of deadlines.
+    #[default]
+    Proxy,
+    /// Each worker by itself, with its share of the slots, as without a slot table.
+    Worker,
+}
+
+/// Role of a worker among those of its proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership {
+    /// Identifier of the process.
+    pub process: u64,
+    /// Whether it polls the planner.
+    pub polls: bool,
+    /// Whether it reports what each worker knows only for itself, such as its measurements.
+    pub reports: bool,
+    /// Live workers that have had a request.
+    pub workers: u32,
+    /// Requests that they hold.
+    pub held: u32,
+}
+
+/// Result of a write to the slot table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SyncResult {
+    /// Number of slots granted: the first requests in order may leave.
+    pub granted: u32,
+    /// Whether more could have been granted: see [`AcquireResult::more`].
+    pub more: bool,
+    /// Time for which a slot was free while a request waited.
+    pub idle: Option<Duration>,
+    /// Usage of the other workers; empty without a table.
+    pub others: OtherWorkers,
+    /// Requests sent, by ordinals, and the backlog of the lanes: see [`AcquireResult`].
+    pub lanes: LaneReport,
+    /// CAS attempts that failed.
+    pub conflicts: u32,
+    /// Whether the table was unreadable or gone, and has been reset.
+    pub reset: bool,
+    /// Whether all CAS attempts failed: nothing is granted, and the usage must be published again.
+    pub contended: bool,
+}
+
+/// One worker of a proxy.
+#[derive(Debug)]
+pub struct Worker {
+    store: Box<dyn Store>,
+    incarnation: u64,
+    scope: Scope,
+    pub(super) timeouts: Timeouts,
+    pub(super) serving: bool,
+    held: u32,
+    process: u64,
+    pub(super) row: Option<usize>,
+    share: SlotShare,
+    /// Usage that this worker has published last; it is published again if the table has lost it.
+    pub(super) published: Vec<(VariantKey, Usage)>,
+    /// Requests that may still leave with closed batches, if the worker does not coordinate.
+    open: Vec<(VariantKey, u32)>,
+    table: SlotTable,
+    bytes: Vec<u8>,
+}
+
+impl Worker {
+    /// Creates the worker `incarnation`, a number that is unique to each start of a VM.
+    #[must_use]
+    pub fn new(store: Box<dyn Store>, incarnation: u64, scope: Scope) -> Worker {
+        Worker {
+            store,
+            incarnation,
+            scope,
+            timeouts: TIMEOUTS,
+            serving: false,
+            held: 0,
+            process: 0,
+            row: None,
+            share: SlotShare::WHOLE,
+            published: Vec::new(),
+            open: Vec::new(),
+            table: SlotTable::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Counts this worker among those that serve.
+    pub fn mark_serving(&mut self) {
+        self.serving = true;
+    }
+
+    /// Sets the number of requests that it holds; published with the next renewal.
+    pub fn set_held(&mut self, held: usize) {
+        self.held = u32::try_from(held).unwrap_or(u32::MAX);
+    }
+
+    /// Slots taken of a variant, by the table as last loaded.
+    #[must_use]
+    pub fn taken(&self, variant: VariantKey, now: Mono) -> u32 {
+        let column = self.table.column(variant);
+        column.map_or(0, |column| self.table.taken(column, now))
+    }
+
+    /// Requests waiting for a variant at all live workers, by the table as last loaded.
+    #[must_use]
+    pub fn waiting(&self, variant: VariantKey, now: Mono) -> u32 {
+        let column = self.table.column(variant);
+        column.map_or(0, |column| self.table.waiting(column, now))
+    }
+
+    /// Loads the table, to learn the usage of the others; returns whether there is one.
+    pub fn load(&mut self) -> bool {
+        self.scope == Scope::Proxy
+            && self.store.load(&mut self.bytes).is_some()
+            && self.table.read(&self.bytes).is_ok()
+    }
+
+    /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
+    /// lanes where one execution takes `mean`, by the table as last loaded.
+    #[must_use]
+    pub fn view(
+        &self,
+        variant: VariantKey,
+        taken: u32,
+        mean: Duration,
+        now: Mono,
+    ) -> Option<(OtherWorkers, LaneBacklog)> {
+        let own = |row: &WorkerRow| row.incarnation == self.incarnation;
+        let own = self.table.rows.iter().position(own)?;
+        let column = self.table.column(variant)?;
+        let others = self.table.other_workers(own, column, now);
+        let taken = taken.saturating_add(others.taken);
+        Some((others, self.table.backlog(column, taken, mean, now)))
+    }
+
+    /// Notifies all other live workers.
+    pub fn notify_others(&mut self, why: Notification, now: Mono) {
+        if self.store.load(&mut self.bytes).is_some() && self.table.read(&self.bytes).is_ok() {
+            for row in self.table.others(self.incarnation, now) {
+                self.store.notify(row, why);
+            }
+        }
+    }
+
+    /// Renews the lease. `polls`: this worker can poll the planner. `None` if the table is full or all CAS
+    /// attempts failed.
+    pub fn renew(&mut self, polls: bool, now: Mono) -> (Option<Membership>, SyncResult) {
+        let (incarnation, serving, held) = (self.incarnation, self.serving, self.held);
+        let published = (self.scope == Scope::Worker).then(|| self.published.clone());
+        let mut membership = None;
+        let outcome = self.write(now, |table, timeouts| {
+            let own = table.assign_row(incarnation, now)?;
+            let mut changed = table.renew_row(own, now, timeouts);
+            if let Some(row) = table.rows.get_mut(own) {
+                changed |= (row.serving, row.held) != (serving, held);
+                (row.serving, row.held) = (serving, held);
+            }
+            if let Some(published) = &published {
+                changed |= table.restate(own, published, now, timeouts);
+            }
+            if polls && (table.poller.0 == incarnation || table.poller.1 <= now) {
+                table.poller = (incarnation, now + timeouts.poller_lease);
+                changed = true;
+            }
+            membership = Some((
+                Membership {
+                    process: table.process_id,
+                    polls: table.poller.0 == incarnation,
+                    reports: table.reporter(now) == incarnation,
+                    workers: table.workers(now),
+                    held: table.held(now),
+                },
+                SlotShare::among(table, own, now),
+            ));
+            Some((
+                own,
+                AcquireResult {
+                    changed,
+                    ..AcquireResult::default()
+                },
+            ))
+        });
+        let membership = membership.filter(|_| !outcome.contended);
+        if let Some((_, share)) = membership {
+            self.share = share;
+        }
+        (membership.map(|(membership, _)| membership), outcome)
+    }
+
+    /// Publishes this worker's usage of a variant and acquires slots: see [`SlotTable::acquire`].
+    pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
+        &mut self,
+        request: AcquireRequest<'_, W>,
+        now: Mono,
+    ) -> SyncResult {
+        self.serving = true;
+        if self.scope == Scope::Worker {
+            let slots = self.share.of(request.slots, request.variant.0 as u32);
+            let mut batch = self.batch_of(&request);
+            let outcome = alone(request.clone(), slots, &mut batch);
+            self.open.retain(|(variant, _)| *variant != request.variant);
+            if batch.open() > 0 {
+                self.open.push((request.variant, batch.open()));
+            }
+            self.remember(request, outcome.granted, now);
+            return outcome;
+        }
+        let incarnation = self.incarnation;
+        let mut full = true;
+        let mut outcome = self.write(now, |table, timeouts| {
+            let result = table.acquire(incarnation, request.clone(), now, timeouts);
+            full = result.is_none();
+            let own = table.assign_row(incarnation, now)?;
+            if let Some(row) = table.rows.get_mut(own) {
+                row.serving = true;
+            }
+            result.map(|result| (own, result))
+        });
+        if full {
+            // With a single slot of its own there is no batch to fill.
+            outcome = alone(request.clone(), request.slots.min(1), &mut Batch::single());
+        }
+        self.remember(request, outcome.granted, now);
+        outcome
+    }
+
+    /// Batches of the variant if this worker does not coordinate.
+    fn batch_of<W>(&self, request: &AcquireRequest<'_, W>) -> Batch {
+        let open = self.open.iter().find(|(key, _)| *key == request.variant);
+        let published = self
+            .published
+            .iter()
+            .find(|(key, _)| *key == request.variant);
+        let waited = published.map_or(0, |(_, usage)| usage.waiting_count);
+        Batch::new(request, open.map_or(0, |(_, open)| *open), 0, waited)
+    }
+
+    /// Remembers the usage published of a variant, whether or not the write succeeded; forgets an empty one.
+    fn remember<W: Iterator<Item = Urgency>>(
+        &mut self,
+        request: AcquireRequest<'_, W>,
+        granted: u32,
+        now: Mono,
+    ) {
+        let variant = request.variant;
+        let usage = request.usage(granted, now, &self.timeouts);
+        self.published.retain(|(key, _)| *key != variant);
+        if usage.taken > 0 || usage.head.is_some() {
+            self.published.push((variant, usage));
+        }
+    }
+
+    /// Loads the table, applies `change`, and swaps, until a swap succeeds or the attempts are used up.
+    ///
+    /// If no other VM serves, the table is most likely as we left it, so the first attempt uses it without a
+    /// load. If it has changed, that attempt fails; nothing is returned that a swap has not confirmed.
+    fn write(
+        &mut self,
+        now: Mono,
+        mut change: impl FnMut(&mut SlotTable, &Timeouts) -> Option<(usize, AcquireResult)>,
+    ) -> SyncResult {
+        let mut outcome = SyncResult::default();
+        let mut guess = self.store.guess().filter(|_| self.table.workers(now) <= 1);
+        while outcome.conflicts < TRIES_MAX {
+            let guessed = guess.take();
+            let version = guessed.or_else(|| self.store.load(&mut self.bytes));
+            outcome.reset = match version {
+                _ if guessed.is_some() => false,
+                Some(_) => self.table.read(&self.bytes).is_err(),
+                // Gone although this worker had a row: others may hold slots that a new table does not know.
+                None => self.row.is_some(),
+            };
+            if outcome.reset {
+                self.table = SlotTable::after_reset(now, &self.timeouts);
+            } else if version.is_none() {
+                self.table = SlotTable::default();
+            }
+            let joins = self
+                .table
+                .join(self.incarnation, &self.published, now, &self.timeouts);
+            if self.table.process_id == 0 {
+                // A table after a reset still belongs to the same process.
+                let known = [self.process, self.incarnation];
+                self.table.process_id = known.into_iter().find(|id| *id > 0).unwrap_or(1);
+            }
+            let Some((own, done)) = change(&mut self.table, &self.timeouts) else {
+                if guessed.is_some() {
+                    continue;
+                }
+                return outcome;
+            };
+            outcome.others = done.others;
+            if done.changed || joins || outcome.reset {
+                self.table.write(&mut self.bytes);
+                if !self.store.swap(&self.bytes, version) {
+                    outcome.conflicts += u32::from(guessed.is_none());
+                    continue;
+                }
+            } else if guessed.is_some() {
+                continue;
+            }
+            // Also for the same row: another worker may have owned it, and its queue, in between.
+            if joins || self.row != Some(own) {
+                self.row = Some(own);
+                self.store.claim_row(own);
+            }
+            if done.notifies {
+                self.send_notifications(now);
+            }
+            self.process = self.table.process_id;
+            (outcome.granted, outcome.more) = (done.granted, done.more);
+            (outcome.idle, outcome.lanes) = (done.idle, done.lanes);
+            return outcome;
+        }
+        outcome.contended = true;
+        outcome
+    }
+
+    fn send_notifications(&mut self, now: Mono) {
+        let marked = self.table.rows.iter().enumerate();
+        for (index, _) in marked.filter(|(_, row)| row.notified_at == now.max(Mono(1))) {
+            self.store.notify(index, Notification::Slot);
+        }
+    }
+}
+
+/// Acquires for a worker that does not coordinate, with `slots` slots.
+fn alone<W: Iterator<Item = Urgency>>(
+    request: AcquireRequest<'_, W>,
+    slots: u32,
+    batch: &mut Batch,
+) -> SyncResult {
+    let free = slots.saturating_sub(request.taken);
+    let mut waiting = request.waiting;
+    let mut outcome = SyncResult::default();
+    let mut head = waiting.next();
+    while head.is_some() && outcome.granted < free.min(request.limit) && batch.may_leave(head) {
+        batch.leave();
+        outcome.granted += 1;
+        head = waiting.next();
+    }
+    let may_leave = outcome.granted < free && batch.may_leave(head);
+    outcome.more = may_leave && !batch.is_single() && head.is_some();
+    outcome
+}

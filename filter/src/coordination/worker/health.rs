@@ -1,0 +1,45 @@
+//! Health of variants in the slot table: read by every worker at its renewal, written by the one that sees
+//! a signal.
+
+use super::{AcquireResult, SyncResult, Worker};
+use crate::health::Health;
+use crate::time::Mono;
+use crate::variant::VariantKey;
+
+impl Worker {
+    /// Health of a variant's servers, by the table as last loaded; `None` if it has no column.
+    #[must_use]
+    pub fn health(&self, variant: VariantKey) -> Option<Health> {
+        let column = self.table.columns.get(self.table.column(variant)?)?;
+        Some(column.health)
+    }
+
+    /// Changes a variant's health for all workers; returns the new state. `None` if the table is full or all
+    /// CAS attempts failed.
+    pub fn note_health(
+        &mut self,
+        variant: VariantKey,
+        now: Mono,
+        change: impl Fn(&mut Health),
+    ) -> (Option<Health>, SyncResult) {
+        let incarnation = self.incarnation;
+        let mut noted = None;
+        let outcome = self.write(now, |table, timeouts| {
+            let own = table.assign_row(incarnation, now)?;
+            let column = table.assign_column(variant, now, timeouts)?;
+            let health = &mut table.columns.get_mut(column)?.health;
+            let before = *health;
+            change(health);
+            noted = Some(*health);
+            let changed = *health != before;
+            Some((
+                own,
+                AcquireResult {
+                    changed,
+                    ..AcquireResult::default()
+                },
+            ))
+        });
+        (noted.filter(|_| !outcome.contended), outcome)
+    }
+}

@@ -1,0 +1,171 @@
+//! Admission: a request is routed, then dispatched or held.
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, LanePosition, RefusalContext, Request, State, StreamId};
+use crate::config::Role;
+use crate::reason::Reason;
+use crate::stats::Label;
+use crate::time::{Mono, Now};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
+use crate::waiting::wait_queue::SchedulerState;
+
+impl Engine {
+    /// Routes a request, then sends it upstream, or holds it if no slot is available.
+    pub(super) fn admit(
+        &mut self,
+        stream: StreamId,
+        mut request: Request,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Verdict {
+        request.complete_at = now.mono;
+        self.count_arrival(&request);
+        self.refresh_other_workers(now.mono);
+        request.variant = match self.choose(&request, true, now) {
+            Ok(variant) => variant,
+            Err(reason) => {
+                self.variants.mark_contended(request.requirements(now.mono));
+                let variant = self.gate_variant(&request);
+                let context = request.refusal_context();
+                return self.refuse_new(reason, RefusalContext { variant, ..context });
+            }
+        };
+        if request.uploading && self.owns_slots() && self.exceeds_streams(request.variant) {
+            return self.refuse_new(Reason::QueueFull, request.refusal_context());
+        }
+        if self.config.role != Role::Gate {
+            let variant = Label::Variant(request.variant);
+            self.stats.count(Metric::Routed, variant);
+        }
+        if !self.owns_slots() {
+            // It asks for no slot, but counts among the serving workers.
+            self.worker.mark_serving();
+        }
+        let mut lane = if self.owns_slots() {
+            self.acquire_for(&request, now.mono)
+        } else {
+            Some(LanePosition::default())
+        };
+        if lane.is_none() && self.config.overlap && self.is_hopeless(&request, now.mono) {
+            // Acquiring has refreshed the usage of the other workers.
+            self.acquire_slots(request.variant, None, 0, false, now.mono);
+            let Some(to) = self.downgrade_target(&request, now) else {
+                self.variants.mark_contended(request.requirements(now.mono));
+                return self.refuse_new(Reason::Infeasible, request.refusal_context());
+            };
+            request.variant = to;
+            lane = self.acquire_for(&request, now.mono);
+        }
+        if let Some(lane) = lane {
+            self.count_admitted(&request);
+            return self.dispatch(stream, request, lane, now);
+        }
+        if let Err(reason) = self.make_room(&request, verdicts) {
+            self.retract(&request, now);
+            return self.refuse_new(reason, request.refusal_context());
+        }
+        self.count_admitted(&request);
+        self.park(stream, request);
+        if self.workers > 1 && self.config.overlap {
+            // Other workers' forecasts include it.
+            self.acquire_slots(request.variant, None, 0, false, now.mono);
+        }
+        Verdict::Park
+    }
+
+    /// Whether a request cannot be answered in time at its variant.
+    fn is_hopeless(&self, request: &Request, now: Mono) -> bool {
+        let (class, place) = (request.class, request.place());
+        let variant = self.variants.get(request.variant);
+        let left = request.due.since(now);
+        variant.is_some_and(|variant| variant.response_time(class, place, now) > left)
+    }
+
+    /// Refreshes the usage of other workers if it is old and matters.
+    fn refresh_other_workers(&mut self, now: Mono) {
+        let stale = self.variants.iter().any(|variant| variant.is_stale(now));
+        if !stale || !self.config.overlap || !self.owns_slots() || !self.worker.load() {
+            return;
+        }
+        for index in 0..self.variants.len() {
+            if let Some(variant) = self.variants.get_mut(VariantId(index)) {
+                let (taken, mean) = (variant.slots.taken(), variant.predicted.mean);
+                let seen = self.worker.view(variant.key, taken, mean, now);
+                if let Some((others, busy)) = seen {
+                    variant.slots.set_other_workers(others, busy, now);
+                }
+            }
+        }
+    }
+
+    /// Counts an admission. `admitted` is counted by the slot owner (gate or combined), `routed` by the router.
+    fn count_admitted(&mut self, request: &Request) {
+        if self.owns_slots() {
+            self.stats.count(Metric::Admitted, Label::None);
+            self.count_class(Metric::ClassAdmitted, request.class);
+        }
+    }
+
+    /// Updates the slot table after a request that it was expected_head of is not held after all.
+    fn retract(&mut self, request: &Request, now: Now) {
+        let Some(variant) = self.variants.get(request.variant) else {
+            return;
+        };
+        let slots = &variant.slots;
+        let expected_head = slots
+            .queue
+            .order_with(request.class, request.place())
+            .next();
+        if slots.reported.head == expected_head {
+            self.acquire_slots(request.variant, None, 0, false, now.mono);
+        }
+    }
+
+    pub(super) fn park(&mut self, stream: StreamId, mut request: Request) {
+        request.state = State::Held;
+        self.enter_queue(stream, &request, None);
+        self.held.enter(request.class);
+        self.requests.insert(stream, request);
+    }
+
+    /// Puts a request into the wait queue of its variant; `from`: state of the class scheduler where it waited
+    /// before.
+    pub(super) fn enter_queue(
+        &mut self,
+        stream: StreamId,
+        request: &Request,
+        from: Option<&SchedulerState>,
+    ) {
+        let Some(variant) = self.variants.get_mut(request.variant) else {
+            return;
+        };
+        variant.batch_open_since.get_or_insert(request.complete_at);
+        // It may complete a batch, which then leaves on the next check, at once.
+        variant.slots.reported.stale |= variant.batch > 1;
+        let (class, place) = (request.class, request.place());
+        let ahead = variant.slots.queue.ahead(class, place);
+        variant.slots.record_rank(ahead);
+        match from {
+            None => variant.slots.queue.push(class, place, stream),
+            Some(from) => variant.slots.queue.push_from(from, class, place, stream),
+        }
+    }
+
+    pub(super) fn leave_queue(&mut self, request: &Request) {
+        let variant = self.variants.get_mut(request.variant);
+        let was_there = variant.is_some_and(|variant| {
+            let room = &mut variant.slots.queue;
+            room.cancel(request.class, request.place())
+        });
+        debug_assert!(was_there, "a held request that no room knows");
+        self.held.leave(request.class);
+    }
+
+    pub(super) fn forget_held(&mut self, stream: StreamId) -> Option<Request> {
+        let request = self.requests.remove(&stream)?;
+        self.held.leave(request.class);
+        Some(request)
+    }
+}

@@ -1,0 +1,129 @@
+//! Completion of executions, and the measurements they yield.
+
+use std::time::Duration;
+
+use weir_api::metrics::Metric;
+
+use super::{End, Engine, Flight, Request, StreamId};
+use crate::coordination::{CompletedExecution, LaneReport};
+use crate::stats::Label;
+use crate::time::{Mono, Now};
+use crate::variant::VariantId;
+
+/// Position of a request among those sent to its variant's lanes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LanePosition {
+    /// Ordinal; 0 if it has none.
+    pub(super) ordinal: u32,
+    /// Predicted wait behind others at the server; `None` if it was sent to an idle lane.
+    pub(super) server_wait: Option<Duration>,
+}
+
+/// Completed execution whose start the slot table has still to report.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Completion {
+    sent: Mono,
+    at: Mono,
+    lane: LanePosition,
+    planned: Duration,
+    answered: bool,
+    /// Whether its duration is a valid measurement of the server's time.
+    is_measurement: bool,
+}
+
+impl LanePosition {
+    /// Position of request number `place` of `granted`.
+    pub(super) fn new(sent: &LaneReport, place: u32, granted: u32) -> LanePosition {
+        if sent.first == 0 {
+            return LanePosition::default();
+        }
+        let server_wait = place + sent.behind >= granted;
+        LanePosition {
+            ordinal: sent.first.wrapping_add(place),
+            server_wait: server_wait.then_some(sent.first_wait),
+        }
+    }
+}
+
+impl Completion {
+    /// Returns the execution for the slot table's measurements; `None` if the table does not know it.
+    pub(super) fn completed(&self) -> Option<CompletedExecution> {
+        (self.lane.ordinal > 0).then_some(CompletedExecution {
+            ordinal: self.lane.ordinal,
+            sent: self.sent,
+            at: self.at,
+            was_idle: self.lane.server_wait.is_none(),
+            is_measurement: self.answered && self.is_measurement,
+        })
+    }
+}
+
+impl Engine {
+    /// Frees the slot of a request whose execution is over, or leaves it orphaned.
+    pub(super) fn free_slot(
+        &mut self,
+        stream: StreamId,
+        request: &Request,
+        flight: Flight,
+        end: End,
+        now: Now,
+    ) {
+        let id = request.variant;
+        // The previous completion, if no acquisition has reported it yet.
+        self.record_service_time(id, None, now.mono);
+        let Some(variant) = self.variants.get_mut(id) else {
+            return;
+        };
+        variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploading));
+        let lane = flight.lane;
+        let orphaned = matches!(end, End::TimedOut | End::Gone) && !variant.cancels;
+        if orphaned {
+            // This execution may take longer than most, so the planned time counts if it is longer.
+            let service = variant.predicted.high.max(flight.planned);
+            let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
+            let unique = u64::from(stream);
+            variant.slots.orphan(now.mono, end, unique, lane.ordinal);
+        } else {
+            variant.slots.release(lane.ordinal);
+        }
+        // An aborted execution took at least this long. While the body was incoming, the time was the client's.
+        let measured = matches!(end, End::Answered | End::TimedOut) && !flight.failed;
+        variant.completion = Some(Completion {
+            sent: flight.sent,
+            at: now.mono,
+            lane,
+            planned: flight.planned,
+            answered: end == End::Answered,
+            is_measurement: measured && !request.uploading,
+        });
+        if orphaned {
+            self.record_service_time(id, None, now.mono);
+        }
+    }
+
+    /// Records the service time of the last completed execution, which `began` then by the slot table.
+    pub(super) fn record_service_time(&mut self, id: VariantId, began: Option<Mono>, now: Mono) {
+        let Some(variant) = self.variants.get_mut(id) else {
+            return;
+        };
+        let Some(completion) = variant.completion.take() else {
+            return;
+        };
+        let alone = completion.lane.server_wait.is_none();
+        let counts_from = match began {
+            _ if alone => completion.sent + variant.lead().known_gap(),
+            _ if !variant.lead().is_confirmed() => completion.sent,
+            Some(began) => began.max(completion.sent),
+            // For a request that waited behind others, the start is unknown: the predicted wait counts.
+            None => completion.sent + completion.lane.server_wait.unwrap_or_default(),
+        };
+        let took = completion.at.since(counts_from);
+        if self.config.correct && completion.is_measurement {
+            variant.observe(completion.planned, took, now);
+        }
+        if completion.answered {
+            let label = Label::Variant(id);
+            self.stats.time(Metric::ServiceMs, label, took);
+        }
+    }
+}

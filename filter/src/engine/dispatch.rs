@@ -1,0 +1,126 @@
+//! Dispatch of a request, and the end of its flight.
+
+use weir_api::metrics::Metric;
+
+use super::{End, Engine, Flight, LanePosition, Request, State, StreamId};
+use crate::config::Role;
+use crate::reason::Reason;
+use crate::stats::Label;
+use crate::time::Now;
+use crate::verdict::{Dispatch, StageHeader, Verdict};
+
+impl Engine {
+    pub(super) fn dispatch(
+        &mut self,
+        stream: StreamId,
+        mut request: Request,
+        lane: LanePosition,
+        now: Now,
+    ) -> Verdict {
+        let owns_slots = self.owns_slots();
+        let label = Label::Variant(request.variant);
+        let fails_over = self.may_fail_over(&request);
+        // Each refused connection costs a retry.
+        let others = if fails_over {
+            self.variants.len().saturating_sub(1)
+        } else {
+            0
+        };
+        let others = u8::try_from(others).unwrap_or(u8::MAX);
+        let retries_max = self.config.retries_max.max(others);
+        let Some(variant) = self.variants.get_mut(request.variant) else {
+            return self.refuse(Reason::NoCapacity, request.refusal_context());
+        };
+        let remaining = request.deadline.at.since(now.mono);
+        let stage = request.due.since(now.mono);
+        if owns_slots {
+            let server_wait = lane.server_wait.unwrap_or_default();
+            variant
+                .slots
+                .take(now.mono + server_wait + variant.predicted.high);
+            if request.uploading || request.shape.stream {
+                variant.slots.mark_open_ended(lane.ordinal);
+            }
+            variant.uploads += u32::from(request.uploading);
+            self.stats.count(Metric::Dispatched, label);
+            let waited = now.mono.since(request.complete_at);
+            self.stats.time(Metric::WaitMs, Label::None, waited);
+            self.stats.time(Metric::SlackMs, Label::None, stage);
+        }
+        request.state = State::InFlight(Flight {
+            sent: now.mono,
+            lane,
+            planned: variant.planned,
+            failed: false,
+            answered: false,
+            owns_slot: owns_slots,
+        });
+        self.timers.set(request.deadline.client_at, stream);
+        self.ledger.release(&mut request.body);
+        let class = self.class_names.get(usize::from(request.class.0));
+        let class = class.filter(|_| request.class_changed).cloned();
+        let dispatch = Dispatch {
+            variant: request.variant,
+            name: variant.name.clone(),
+            cluster: (self.config.role != Role::Gate).then(|| {
+                let failover = variant.failover.as_ref().filter(|_| fails_over);
+                failover.unwrap_or(&variant.cluster).clone()
+            }),
+            remaining,
+            stage: match (self.downstream.is_zero(), request.shape.stage) {
+                (false, _) => StageHeader::Set(stage),
+                (true, true) => StageHeader::Remove,
+                (true, false) => StageHeader::Absent,
+            },
+            timeout: (!request.shape.stream)
+                .then(|| request.deadline.client_at.since(now.mono) + self.config.deadline.finish),
+            deadline: request.deadline.client_wall,
+            grpc_timeout: request.shape.grpc_timeout,
+            class,
+            retries_max,
+        };
+        self.requests.insert(stream, request);
+        Verdict::Forward(dispatch)
+    }
+
+    pub(super) fn finish_flight(
+        &mut self,
+        stream: StreamId,
+        request: &Request,
+        flight: Flight,
+        end: End,
+        now: Now,
+    ) {
+        if !flight.answered {
+            self.timers.cancel(request.deadline.client_at, stream);
+        }
+        if flight.owns_slot {
+            self.free_slot(stream, request, flight, end, now);
+        }
+        self.count_outcome(request, flight, end, now);
+    }
+
+    /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals.
+    fn count_outcome(&mut self, request: &Request, flight: Flight, end: End, now: Now) {
+        let label = Label::Variant(request.variant);
+        match end {
+            _ if !self.owns_slots() => {
+                if matches!(end, End::Failed | End::Unreachable) {
+                    self.count_refused(Reason::NoBackend, request.class);
+                }
+            }
+            End::Answered => {
+                self.stats.count(Metric::Served, label);
+                if now.mono > request.deadline.client_at {
+                    self.stats.count(Metric::Late, label);
+                } else if !flight.failed {
+                    self.stats.count(Metric::OnTime, label);
+                    self.count_class(Metric::ClassOnTime, request.class);
+                }
+            }
+            End::Failed | End::Unreachable => self.count_refused(Reason::NoBackend, request.class),
+            End::TimedOut => self.count_refused(Reason::Expired, request.class),
+            End::Gone => self.stats.count(Metric::Gone, Label::None),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Parsing of a request's headers: deadline, class and shape, or the reason of an immediate refusal.
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, RefusalContext, Request, State};
+use crate::config::Role;
+use crate::reason::Reason;
+use crate::request::body::HeldBody;
+use crate::request::deadline::{self, Reading};
+use crate::request::protocol;
+use crate::request::wire::{Field, Wire};
+use crate::stats::Label;
+use crate::time::{Mono, Now, nanos};
+use crate::variant::VariantId;
+use crate::waiting::class::{Claim, ClassId};
+
+/// Request as the shell receives it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IncomingRequest<'a> {
+    /// Headers.
+    pub wire: Wire<'a>,
+    /// Hash of the source, if [`RequiredLookups::source`] is set.
+    pub source: Option<u64>,
+    /// Hash of the sender, also without a trusted proxy's header; it bounds the measurements counted. `None`:
+    /// unbounded.
+    pub sender: Option<u64>,
+    /// Proof of its class, if [`RequiredLookups::proof`] is set.
+    pub proof: Option<&'a [u8]>,
+    /// Whether a body follows, in calls of [`Engine::on_body`].
+    pub body_follows: bool,
+}
+
+impl<'a> From<Wire<'a>> for IncomingRequest<'a> {
+    fn from(wire: Wire<'a>) -> IncomingRequest<'a> {
+        IncomingRequest {
+            wire,
+            ..IncomingRequest::default()
+        }
+    }
+}
+
+/// Lookups that the shell must make before the request. Each costs a hostcall, and few requests need one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequiredLookups<'a> {
+    /// Source of the request, which states its time of sending by its own clock.
+    pub source: bool,
+    /// Path of the property that proves its class.
+    pub proof: Option<&'a [String]>,
+}
+
+/// Result of parsing.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once a request and taken apart at once"
+)]
+pub(super) enum ParseOutcome {
+    /// Pass through untouched.
+    Bypass,
+    /// Refuse at once.
+    Refused(Reason, RefusalContext),
+    /// Route and admit.
+    Request(Request),
+}
+
+impl Engine {
+    /// Returns the lookups that a request with these headers needs.
+    #[must_use]
+    pub fn required_lookups(&self, wire: &Wire<'_>) -> RequiredLookups<'_> {
+        let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
+        let wanted = self.config.classes.lookup(wire.get(Field::Class));
+        RequiredLookups {
+            source: stamped,
+            proof: wanted.claim.and_then(Claim::property),
+        }
+    }
+
+    pub(super) fn parse_request(
+        &mut self,
+        incoming: &IncomingRequest<'_>,
+        now: Now,
+    ) -> ParseOutcome {
+        let wire = &incoming.wire;
+        let mut shape = protocol::shape(&self.config.bypass, &self.config.streams, wire);
+        if shape.bypass {
+            self.stats.count(Metric::Bypassed, Label::None);
+            return ParseOutcome::Bypass;
+        }
+        let class = self.class(incoming);
+        shape.stream |= self
+            .config
+            .classes
+            .get(class)
+            .is_some_and(|class| class.streams);
+        let context = RefusalContext {
+            class,
+            grpc: shape.grpc,
+            variant: None,
+        };
+        let sources = Some(&mut self.sources).filter(|_| self.config.skew.estimate);
+        let reading = deadline::read(
+            &self.config.deadline,
+            wire,
+            now,
+            sources.zip(incoming.source),
+        );
+        self.note(&reading);
+        let counts_as_demand = !self.was_routed(wire);
+        let Ok(deadline) = reading.deadline else {
+            self.count_unservable(counts_as_demand);
+            return ParseOutcome::Refused(Reason::Expired, context);
+        };
+        let due = Mono(deadline.at.0.saturating_sub(nanos(self.downstream)));
+        if due <= now.mono {
+            self.count_unservable(counts_as_demand);
+            return ParseOutcome::Refused(Reason::Infeasible, context);
+        }
+        let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
+            self.stats
+                .count(Metric::Disbelieved, Label::Header(Field::MinAccuracy));
+            0.0
+        });
+        self.arrivals += 1;
+        ParseOutcome::Request(Request {
+            deadline,
+            due,
+            arrived: now,
+            min_accuracy,
+            shape,
+            named: self.named(wire),
+            stamped: reading.stamped,
+            class,
+            class_changed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
+            arrival: self.arrivals,
+            age: reading.age,
+            complete_at: now.mono,
+            sender: incoming.sender,
+            counts_as_demand,
+            uploading: false,
+            body: HeldBody::default(),
+            variant: VariantId(0),
+            state: State::Held,
+        })
+    }
+
+    /// Whether a router before this gate has counted and tagged it.
+    fn was_routed(&self, wire: &Wire<'_>) -> bool {
+        self.config.role == Role::Gate
+            && self.config.deadline.trust_deadline
+            && wire.get(Field::Deadline).is_some()
+            && wire.get(Field::Variant).is_some()
+    }
+
+    /// Variant named by a router, for a gate that serves several.
+    fn named(&self, wire: &Wire<'_>) -> Option<VariantId> {
+        let name = wire
+            .get(Field::Variant)
+            .filter(|_| self.config.role == Role::Gate)?;
+        self.variants.named(std::str::from_utf8(name).ok()?)
+    }
+
+    /// Requested class if the request may claim it, else the default.
+    fn class(&mut self, incoming: &IncomingRequest<'_>) -> ClassId {
+        let classes = &self.config.classes;
+        let value = incoming.wire.get(Field::Class);
+        let wanted = classes.lookup(value);
+        let proof = match wanted.claim {
+            Some(claim) if claim.property().is_none() => {
+                let header = self.config.claim_headers.iter();
+                let mut header = header
+                    .enumerate()
+                    .filter(|(_, name)| claim.header() == Some(name.as_str()));
+                header.next().and_then(|(at, _)| incoming.wire.claim(at))
+            }
+            _ => incoming.proof,
+        };
+        let admitted = wanted.known && wanted.claim.is_none_or(|claim| claim.admits(proof));
+        if admitted || value.is_none() {
+            return wanted.class;
+        }
+        let default = classes.default;
+        self.stats
+            .count(Metric::Disbelieved, Label::Header(Field::Class));
+        default
+    }
+
+    fn is_named(&self, wire: &Wire<'_>, class: ClassId) -> bool {
+        wire.get(Field::Class) == self.config.classes.name(class).map(str::as_bytes)
+    }
+
+    fn note(&mut self, reading: &Reading) {
+        for field in reading.invalid.iter() {
+            self.stats.count(Metric::Disbelieved, Label::Header(field));
+        }
+        if reading.clamped {
+            self.stats.count(Metric::Clamped, Label::None);
+        }
+    }
+
+    /// Counts by class; with a single class that would repeat other metrics.
+    pub(super) fn count_class(&mut self, metric: Metric, class: ClassId) {
+        if self.config.classes.len() > 1 {
+            self.stats.count(metric, Label::Class(class));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Refusals, and how they are counted.
+
+use std::time::Duration;
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, RefusalContext, Request, State};
+use crate::config::Role;
+use crate::reason::Reason;
+use crate::stats::Label;
+use crate::time::Mono;
+use crate::verdict::{Refusal, Verdict};
+use crate::waiting::class::ClassId;
+
+impl Engine {
+    /// Refuses a request that has just become complete.
+    pub(super) fn refuse_new(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
+        self.stats
+            .time(Metric::RefusedAfterMs, Label::None, Duration::ZERO);
+        self.refuse(reason, context)
+    }
+
+    /// Refuses a held request and releases its body.
+    pub(super) fn refuse_waiting(
+        &mut self,
+        request: &Request,
+        reason: Reason,
+        now: Mono,
+    ) -> Verdict {
+        if matches!(request.state, State::Held) {
+            let after = now.since(request.complete_at);
+            self.stats.time(Metric::RefusedAfterMs, Label::None, after);
+        }
+        let mut body = request.body;
+        self.ledger.release(&mut body);
+        self.refuse(reason, request.refusal_context())
+    }
+
+    pub(super) fn refuse(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
+        self.count_refused(reason, context.class);
+        self.refusal(reason, context)
+    }
+
+    /// Creates a refusal that is already counted.
+    pub(super) fn refusal(&self, reason: Reason, context: RefusalContext) -> Verdict {
+        let gate = self.config.role == Role::Gate;
+        let variant = context.variant.filter(|_| gate);
+        let variant = variant.and_then(|id| self.variants.get(id));
+        Verdict::Reject(Refusal {
+            expected: variant.map(|variant| variant.expected(variant.slots.lanes.1)),
+            ..Refusal::new(reason, context.grpc)
+        })
+    }
+
+    pub(super) fn count_refused(&mut self, reason: Reason, class: ClassId) {
+        self.stats.count(Metric::Refused, Label::Reason(reason));
+        self.count_class(Metric::ClassRefused, class);
+    }
+}

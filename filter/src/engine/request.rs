@@ -1,0 +1,99 @@
+//! Requests of an engine, and their states.
+
+use std::time::Duration;
+
+use super::completion::LanePosition;
+use crate::request::body::HeldBody;
+use crate::request::deadline::Deadline;
+use crate::request::protocol::Shape;
+use crate::time::{Mono, Now};
+use crate::variant::VariantId;
+use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) deadline: Deadline,
+    /// Time at which this stage's answer must leave: the deadline less the downstream time.
+    pub(super) due: Mono,
+    pub(super) arrived: Now,
+    pub(super) min_accuracy: f64,
+    pub(super) shape: Shape,
+    /// Whether the client stated the time of sending.
+    pub(super) stamped: bool,
+    pub(super) class: ClassId,
+    /// Whether it requested another class than it gets.
+    pub(super) class_changed: bool,
+    /// Variant named by a router.
+    pub(super) named: Option<VariantId>,
+    /// Sequence number of the arrival, so that equal deadlines keep their order.
+    pub(super) arrival: u64,
+    /// Network latency of its headers, if stated and valid.
+    pub(super) age: Option<Duration>,
+    /// Time of its last byte, or else of the decision.
+    pub(super) complete_at: Mono,
+    /// Hash of the sender, which bounds its share of the measurements.
+    pub(super) sender: Option<u64>,
+    /// Whether it counts as demand here, because no router has counted it.
+    pub(super) counts_as_demand: bool,
+    /// Whether its body is still incoming.
+    pub(super) uploading: bool,
+    /// Bytes of its body that are held.
+    pub(super) body: HeldBody,
+    pub(super) variant: VariantId,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum State {
+    /// Its body is incoming; it is checked at `check_at`.
+    Receiving {
+        check_at: Mono,
+    },
+    /// It waits for a slot.
+    Held,
+    InFlight(Flight),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flight {
+    /// Time from which the server could work: dispatch, or the request's last byte.
+    pub(super) sent: Mono,
+    /// Position among the requests sent to its variant's lanes, and predicted start.
+    pub(super) lane: LanePosition,
+    /// Planned service time at dispatch.
+    pub(super) planned: Duration,
+    /// Whether upstream's answer is an error, which is no measurement of the service time.
+    pub(super) failed: bool,
+    /// Whether upstream's answer has begun.
+    pub(super) answered: bool,
+    /// Whether it still has its slot.
+    pub(super) owns_slot: bool,
+}
+
+/// Properties of a request that its refusal depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RefusalContext {
+    pub(super) class: ClassId,
+    pub(super) grpc: bool,
+    /// Variant that it was routed to; `None` before routing.
+    pub(super) variant: Option<VariantId>,
+}
+
+impl Request {
+    pub(super) fn refusal_context(&self) -> RefusalContext {
+        RefusalContext {
+            class: self.class,
+            grpc: self.shape.grpc,
+            variant: Some(self.variant),
+        }
+    }
+
+    /// Place in the variant's wait queue.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            deadline: self.due,
+            arrival: self.arrival,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Responses: their tags, and the measurements they yield.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_api::metrics::Metric;
+
+use super::{End, Engine, State, StreamId};
+use crate::config::Role;
+use crate::health::HealthSignal;
+use crate::reason::Reason;
+use crate::stats::Label;
+use crate::time::{Now, Wall};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
+
+/// Response from upstream, as the shell receives it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Answer {
+    /// Whether it is an error (4xx, 5xx), which is no measurement of the service time.
+    pub failed: bool,
+    /// Signal of the server's health, if any.
+    pub sign: Option<HealthSignal>,
+    /// Variant that answered, if it may differ from the one it was sent to.
+    pub served_by: Option<VariantId>,
+    /// Response time at the gate before the server (`x-slo-expected-ms`).
+    pub expected: Option<Duration>,
+    /// Retries by Envoy.
+    pub retried: u32,
+}
+
+/// Bytes of a response that Envoy takes from a server while its client reads nothing:
+/// `per_connection_buffer_limit_bytes` in the shipped files. The time after them may be the client's.
+pub const ANSWER_BUFFERED: usize = 65_536;
+
+/// Tags of a response from upstream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tags {
+    /// Variant that answered (`x-slo-variant`).
+    pub variant: Rc<str>,
+    /// Time left (`x-slo-remaining-ms`).
+    pub remaining: Duration,
+    /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
+    pub waited: Option<Duration>,
+    /// Predicted response time of a new request (`x-slo-expected-ms`), for the router before this gate.
+    pub expected: Option<Duration>,
+    /// Arrival of the request, for a client that states its time of sending (`x-slo-clock`).
+    pub came: Option<Wall>,
+}
+
+impl Engine {
+    /// Handles the headers of a response from upstream; returns its tags.
+    pub fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {
+        let role = self.config.role;
+        if let Some(by) = answer.served_by {
+            self.reassign(stream, by, now.mono);
+        }
+        let request = self.requests.get_mut(&stream)?;
+        let State::InFlight(flight) = &mut request.state else {
+            return None;
+        };
+        flight.failed = answer.failed;
+        if !std::mem::replace(&mut flight.answered, true) {
+            // A response that has begun may finish: cut off it would be useless.
+            self.timers.cancel(request.deadline.client_at, stream);
+        }
+        let (flight, request) = (*flight, *request);
+        if answer.retried > 0 {
+            let (label, retried) = (Label::Variant(request.variant), i64::from(answer.retried));
+            self.stats.by(Metric::Retried, label, retried);
+        }
+        if let Some(sign) = answer.sign {
+            self.observe(request.variant, sign, now.mono);
+        }
+        let variant = self.variants.get_mut(request.variant)?;
+        if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
+            variant.record_gate_estimate(expected, now.mono);
+        }
+        Some(Tags {
+            variant: variant.name.clone(),
+            remaining: request.deadline.client_at.since(now.mono),
+            waited: (role != Role::Router).then(|| flight.sent.since(request.complete_at)),
+            expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
+            came: request.stamped.then_some(request.arrived.wall),
+        })
+    }
+
+    /// Handles a response that exceeds Envoy's buffer, so that its client's reading may delay the rest: the
+    /// server's part is over, and its slot is free. Except for a stream, which the server is still producing.
+    pub fn on_response_exceeds_buffer(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
+        if request.shape.stream || !std::mem::replace(&mut flight.owns_slot, false) {
+            return;
+        }
+        let (flight, freed) = (*flight, *request);
+        // Already subtracted with its slot: the end of its body must not subtract it again.
+        request.uploading = false;
+        let request = freed;
+        self.free_slot(stream, &request, flight, End::Answered, now);
+        self.dispatch_variant(request.variant, false, now, verdicts);
+    }
+
+    /// Ends a request in flight whose deadline has passed without a response.
+    pub(super) fn expire_flight(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(request) = self.requests.remove(&stream) else {
+            return;
+        };
+        if let State::InFlight(flight) = request.state {
+            self.finish_flight(stream, &request, flight, End::TimedOut, now);
+            let refusal = self.refusal(Reason::Expired, request.refusal_context());
+            verdicts.push((stream, refusal));
+        }
+    }
+}

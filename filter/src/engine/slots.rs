@@ -1,0 +1,278 @@
+//! Slots: acquisition from the slot table, and dispatch of waiting requests.
+
+use weir_api::metrics::Metric;
+
+use super::variant::Variant;
+use super::{Engine, LanePosition, Request, StreamId};
+use crate::coordination::{AcquireRequest, LaneReport, SyncResult, Worker};
+use crate::priority::Urgency;
+use crate::reason::Reason;
+use crate::slots::latest_start;
+use crate::stats::Label;
+use crate::time::{Mono, Now};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
+use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
+
+impl Engine {
+    /// Dispatches waiting requests of all variants, on a tick or a notification.
+    pub(super) fn dispatch_all(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if !self.owns_slots() {
+            return;
+        }
+        // First pass: downgrade overdue requests, so that they compete in their new queue before slots are
+        // granted there.
+        for index in 0..self.variants.len() {
+            self.evict_overdue(VariantId(index), now, verdicts);
+        }
+        for index in 0..self.variants.len() {
+            self.dispatch_waiting(VariantId(index), true, now, verdicts);
+        }
+        self.dispatch_dirty(now, verdicts);
+    }
+
+    /// Dispatches waiting requests of a variant, and of those to which requests were downgraded from it.
+    pub(super) fn dispatch_variant(
+        &mut self,
+        id: VariantId,
+        tick: bool,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.dispatch_waiting(id, tick, now, verdicts);
+        self.dispatch_dirty(now, verdicts);
+    }
+
+    /// Terminates: a downgraded request can be answered in time at its new variant, and is not moved again at
+    /// the same moment.
+    fn dispatch_dirty(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        while let Some(id) = self.dirty_variants.pop() {
+            self.dispatch_waiting(id, false, now, verdicts);
+        }
+    }
+
+    /// Downgrades or refuses overdue requests, updates the slot table, and dispatches the requests granted.
+    /// `tick`: on a tick or a notification.
+    fn dispatch_waiting(
+        &mut self,
+        id: VariantId,
+        tick: bool,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.evict_overdue(id, now, verdicts);
+        let synced = self
+            .variants
+            .get(id)
+            .is_none_or(|variant| variant.slots.is_synced());
+        if synced {
+            return;
+        }
+        let (granted, sent) = self.acquire_slots(id, None, u32::MAX, tick, now.mono);
+        for place in 0..granted {
+            let next = self.variants.get_mut(id).and_then(|v| v.slots.queue.pop());
+            let Some((_, _, stream)) = next else {
+                break;
+            };
+            if let Some(request) = self.forget_held(stream) {
+                let lane = LanePosition::new(&sent, place, granted);
+                verdicts.push((stream, self.dispatch(stream, request, lane, now)));
+            }
+        }
+        self.count_batch(id, granted);
+    }
+
+    /// Expires orphaned slots, and downgrades or refuses overdue requests.
+    fn evict_overdue(&mut self, id: VariantId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if let Some(variant) = self.variants.get_mut(id) {
+            variant.slots.expire_orphans(now.mono);
+        }
+        while let Some(stream) = self.overdue(id, now.mono) {
+            self.downgrade_or_refuse(stream, now, verdicts);
+        }
+    }
+
+    fn downgrade_or_refuse(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(mut request) = self.forget_held(stream) else {
+            return;
+        };
+        let to = (request.due > now.mono).then(|| self.downgrade_target(&request, now));
+        // If only the downstream time is left, the deadline has not expired yet.
+        let reason = if request.deadline.at <= now.mono {
+            Reason::Expired
+        } else {
+            Reason::Infeasible
+        };
+        match to.flatten() {
+            Some(to) => {
+                request.variant = to;
+                self.park(stream, request);
+                if !self.dirty_variants.contains(&to) {
+                    self.dirty_variants.push(to);
+                }
+            }
+            None => verdicts.push((stream, self.refuse_waiting(&request, reason, now.mono))),
+        }
+    }
+
+    /// Acquires a slot for a new request, unless a waiting request goes before it.
+    pub(super) fn acquire_for(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
+        let variant = self.variants.get_mut(request.variant)?;
+        variant.slots.expire_orphans(now);
+        let newcomer = (request.class, request.place());
+        if !variant.slots.queue.is_next(request.class, request.place()) {
+            return None;
+        }
+        let (granted, sent) = self.acquire_slots(request.variant, Some(newcomer), 1, false, now);
+        if granted == 0 {
+            return None;
+        }
+        let variant = self.variants.get_mut(request.variant)?;
+        variant.slots.queue.charge(request.class);
+        Some(LanePosition::new(&sent, 0, granted))
+    }
+
+    /// Updates the slot table for a variant and acquires slots; a newcomer goes before the queue. Returns the
+    /// number granted, and the lane report.
+    pub(super) fn acquire_slots(
+        &mut self,
+        id: VariantId,
+        newcomer: Option<(ClassId, Place)>,
+        limit: u32,
+        tick: bool,
+        now: Mono,
+    ) -> (u32, LaneReport) {
+        let Some(variant) = self.variants.get_mut(id) else {
+            return (0, LaneReport::default());
+        };
+        let more = u32::from(newcomer.is_some());
+        let waiting_count = u32::try_from(variant.slots.queue.len()).unwrap_or(u32::MAX);
+        let params = AcquireParams {
+            waiting_count: waiting_count.saturating_add(more),
+            due: variant.batch_due(self.config.batch_wait, now),
+            limit,
+            tick,
+            overlaps: self.config.overlap,
+        };
+        let room = &variant.slots.queue;
+        let worker = &mut self.worker;
+        let (outcome, head) = match (newcomer, room.single_class_order()) {
+            (Some((class, place)), Some(line)) => {
+                let order = std::iter::once(room.urgency(class, place)).chain(line);
+                params.acquire(worker, variant, order, now)
+            }
+            (Some((class, place)), None) => {
+                let order = room.order_with(class, place);
+                params.acquire(worker, variant, order, now)
+            }
+            (None, Some(line)) => params.acquire(worker, variant, line, now),
+            (None, None) => params.acquire(worker, variant, room.order(), now),
+        };
+        let slots = &mut variant.slots;
+        // The rest of a batch that a newcomer has closed leaves on the next check, at once.
+        slots.reported.stale = outcome.contended || outcome.more;
+        if !outcome.contended {
+            slots.reported.head = head;
+            slots.reported.taken = slots.taken().saturating_add(outcome.granted);
+            slots.others = outcome.others;
+            slots.lanes = (outcome.lanes, now);
+            slots.mark_reported();
+        }
+        if outcome.granted > 0 {
+            variant.batch_open_since = head.map(|_| now);
+        }
+        self.count(&outcome);
+        self.record_service_time(id, outcome.lanes.began, now);
+        (outcome.granted, outcome.lanes)
+    }
+
+    pub(super) fn count(&mut self, outcome: &SyncResult) {
+        if outcome.conflicts > 0 {
+            let lost = i64::from(outcome.conflicts);
+            self.stats.by(Metric::SwapsLost, Label::None, lost);
+        }
+        if outcome.reset {
+            self.stats.count(Metric::BoardResets, Label::None);
+        }
+        if let Some(idle) = outcome.idle {
+            self.stats.micros(Metric::HandoverUs, Label::None, idle);
+        }
+    }
+
+    fn count_batch(&mut self, id: VariantId, granted: u32) {
+        let batches = self
+            .variants
+            .get(id)
+            .is_some_and(|variant| variant.batch > 1);
+        if granted > 0 && batches {
+            let fill = u64::from(granted);
+            self.stats
+                .value(Metric::BatchFill, Label::Variant(id), fill);
+        }
+    }
+
+    /// Removes an overdue request from a variant's queue.
+    fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
+        let variant = self.variants.get_mut(id)?;
+        if variant.slots.queue.is_empty() {
+            return None;
+        }
+        let service = variant.predicted.high;
+        let begins = variant.must_begin(now);
+        let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
+        let (_, _, stream) = variant
+            .slots
+            .queue
+            .pop_where(|place| late(place.deadline))?;
+        Some(stream)
+    }
+}
+
+/// Parameters of an acquisition beyond the state of the variant's slots.
+#[derive(Debug, Clone, Copy)]
+struct AcquireParams {
+    waiting_count: u32,
+    due: Option<Urgency>,
+    limit: u32,
+    tick: bool,
+    overlaps: bool,
+}
+
+impl AcquireParams {
+    /// Acquires; returns the result, and the first request that then still waits.
+    fn acquire<W: Iterator<Item = Urgency> + Clone>(
+        self,
+        worker: &mut Worker,
+        variant: &Variant,
+        waiting: W,
+        now: Mono,
+    ) -> (SyncResult, Option<Urgency>) {
+        let slots = &variant.slots;
+        let request = AcquireRequest {
+            variant: variant.key,
+            slots: slots.total(),
+            taken: slots.taken(),
+            reported: slots.reported.taken,
+            until: slots.until(),
+            service: variant.predicted.high,
+            waiting_count: self.waiting_count,
+            waiting: waiting.clone(),
+            batch: variant.batch,
+            due: self.due,
+            limit: self.limit,
+            tick: self.tick,
+            lanes: self
+                .overlaps
+                .then(|| variant.lane_request(self.waiting_count, now)),
+        };
+        let outcome = worker.acquire(request, now);
+        let head = waiting.into_iter().nth(outcome.granted as usize);
+        (outcome, head)
+    }
+}

@@ -1,0 +1,181 @@
+//! One variant in the engine.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_api::VariantPlan;
+
+use crate::coordination::lead::Lead;
+use crate::engine::CHECK_PERIOD;
+use crate::engine::completion::Completion;
+use crate::health::Health;
+use crate::priority::Urgency;
+use crate::routing::router::Requirements;
+use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator};
+use crate::slots::{VariantSlots, latest_start};
+use crate::time::Mono;
+use crate::variant::VariantKey;
+use crate::waiting::class::Classes;
+use crate::waiting::wait_queue::WaitQueue;
+
+/// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
+/// whole ms and may be late by a few.
+const BATCH_MARGIN: Duration = Duration::from_millis(5);
+/// The same as a part of the service time. A prediction is accurate to a sixteenth, and a late timer must
+/// not refuse a request that waited only for its batch to fill.
+const BATCH_MARGIN_PART: u32 = 16;
+/// Time for which a router uses the response time reported by a variant's gate.
+const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
+
+/// State of one variant.
+#[derive(Debug)]
+pub(super) struct Variant {
+    pub(super) name: Rc<str>,
+    pub(super) cluster: Rc<str>,
+    /// Cluster that fails over to other variants if a connection is refused, if there is one.
+    pub(super) failover: Option<Rc<str>>,
+    pub(super) key: VariantKey,
+    /// Planned service time.
+    pub(super) planned: Duration,
+    /// The same, corrected by measurements.
+    pub(super) predicted: ServiceTime,
+    pub(super) batch: u32,
+    pub(super) cancels: bool,
+    pub(super) slots: VariantSlots,
+    /// Requests upstream with incoming bodies.
+    pub(super) uploads: u32,
+    /// Health of its servers, as known to the workers of the proxy.
+    pub(super) health: Health,
+    /// Time of the last probe from this worker.
+    pub(super) probed_at: Option<Mono>,
+    /// Start of the batch window.
+    pub(super) batch_open_since: Option<Mono>,
+    /// Last completed execution, until the slot table has reported its start.
+    pub(super) completion: Option<Completion>,
+    pub(super) service_time: ServiceTimeEstimator,
+    pub(super) gate_estimate: Option<(Duration, Mono)>,
+    /// Shortest service time with all the cores it may be given; `None` if the plan does not include it.
+    pub(super) shortest: Option<Duration>,
+    pub(super) share: f64,
+    pub(super) accuracy: f64,
+}
+
+impl Variant {
+    /// Next time at which the engine must check it.
+    pub(super) fn next_wake(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Mono> {
+        if self.slots.reported.stale {
+            return Some(now);
+        }
+        let check_at = (!self.slots.queue.is_empty()).then(|| now + CHECK_PERIOD);
+        let wake = self.slots.next_wake(self.predicted.high);
+        let due = self.batch_due_at(batch_wait);
+        check_at.into_iter().chain(wake).chain(due).min()
+    }
+
+    /// Least urgent request whose batch window is over.
+    pub(super) fn batch_due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
+        self.batch_due_at(batch_wait).filter(|at| *at <= now)?;
+        let waited = self.batch_open_since.zip(batch_wait);
+        if waited.is_some_and(|(since, wait)| since + wait <= now) {
+            return Some(Urgency(u64::MAX));
+        }
+        Some(self.slots.queue.urgency_by(now + self.batch_service()))
+    }
+
+    /// End of the batch window: the latest start of the earliest deadline, or the configured maximum.
+    fn batch_due_at(&self, batch_wait: Option<Duration>) -> Option<Mono> {
+        if self.batch <= 1 {
+            return None;
+        }
+        let earliest = self.slots.queue.earliest()?;
+        let last = latest_start(earliest, self.batch_service());
+        let since = self.batch_open_since.zip(batch_wait);
+        let patience = since.map(|(since, wait)| since + wait);
+        patience.into_iter().chain([last]).min()
+    }
+
+    /// Service time of a batch, plus the margin for closing it.
+    fn batch_service(&self) -> Duration {
+        let service = self.predicted.high;
+        service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
+    }
+
+    /// Whether it could meet these requirements without waiting.
+    pub(super) fn fits(&self, requirements: Requirements) -> bool {
+        self.predicted.high <= requirements.left && self.accuracy >= requirements.min_accuracy
+    }
+
+    /// Whether the plan in force includes it.
+    pub(super) fn is_planned(&self) -> bool {
+        self.shortest.is_some()
+    }
+
+    /// Records the response time reported by a gate before its servers.
+    pub(super) fn record_gate_estimate(&mut self, expected: Duration, now: Mono) {
+        let expected = match self.gate_estimate {
+            // Several gates answer in turn, and none stands for all of them.
+            Some((before, until)) if now < until => (before * 3 + expected) / 4,
+            _ => expected,
+        };
+        self.gate_estimate = Some((expected, now + GATE_ESTIMATE_TTL));
+    }
+
+    /// Records the duration of an execution, completed or aborted.
+    pub(super) fn observe(&mut self, planned: Duration, took: Duration, now: Mono) {
+        if self.service_time.record(planned, took, now) {
+            self.predicted = self.service_time.estimate(self.planned);
+        }
+    }
+
+    pub(super) fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {
+        let mut variant = Variant {
+            name: Rc::from(""),
+            cluster: Rc::from(""),
+            failover: None,
+            key: VariantKey::default(),
+            planned: Duration::ZERO,
+            predicted: ServiceTime::default(),
+            batch: 1,
+            cancels: false,
+            slots: VariantSlots::new(WaitQueue::new(classes)),
+            uploads: 0,
+            health: Health::default(),
+            probed_at: None,
+            batch_open_since: None,
+            completion: None,
+            service_time: ServiceTimeEstimator::default(),
+            gate_estimate: None,
+            shortest: None,
+            share: 0.0,
+            accuracy: 0.0,
+        };
+        variant.apply(planned, suffix);
+        variant
+    }
+
+    pub(super) fn apply(&mut self, plan: &VariantPlan, suffix: Option<&str>) {
+        if *self.name != *plan.name {
+            self.name = Rc::from(plan.name.as_str());
+            self.key = VariantKey::of(&plan.name);
+            (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
+            (self.health, self.probed_at) = (Health::default(), None);
+            self.slots.lanes.0.lead = Lead::default();
+        }
+        if *self.cluster != *plan.cluster {
+            self.cluster = Rc::from(plan.cluster.as_str());
+            self.failover = suffix.map(|suffix| Rc::from(plan.cluster.clone() + suffix));
+        }
+        let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
+        if planned != self.planned {
+            self.slots.lanes.0.lead = Lead::default();
+        }
+        self.planned = planned;
+        self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
+        self.predicted = self.service_time.estimate(self.planned);
+        self.batch = plan.batch;
+        self.cancels = plan.cancels;
+        self.share = plan.share.0;
+        self.slots.set_total(plan.slots);
+        self.accuracy = plan.accuracy;
+    }
+}

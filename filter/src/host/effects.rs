@@ -1,0 +1,124 @@
+//! Effects of a verdict on the current stream: headers set, local replies, response tags.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::engine::Tags;
+use crate::time::{Now, millis, millis_up, nanos};
+use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
+
+use super::call;
+use super::response_origin::{DROPPED_REASON, EXPECTED};
+
+/// Maximum number in `grpc-timeout`: eight digits.
+const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
+
+/// Carries out a verdict on a held request, which is the current context.
+pub(super) fn carry_out_held(verdict: &Verdict) {
+    match verdict {
+        Verdict::Pass => {
+            pass();
+            call::resume_request();
+        }
+        Verdict::Forward(dispatch) => {
+            forward(dispatch);
+            call::resume_request();
+        }
+        Verdict::Reject(refusal) => refuse(*refusal),
+        Verdict::Park => debug_assert!(false, "a held request was told to wait"),
+    }
+}
+
+/// Lets a request pass, without a client's own route key, which must not choose a cluster.
+pub(super) fn pass() {
+    call::set_request_header("x-slo-cluster", None);
+    call::clear_route_cache();
+}
+
+pub(super) fn forward(dispatch: &Dispatch) {
+    let mut digits = itoa::Buffer::new();
+    let ms = |span: Duration| millis(span).max(1);
+    if let Some(cluster) = &dispatch.cluster {
+        call::set_request_header("x-slo-cluster", Some(cluster));
+        call::set_request_header("x-slo-variant", Some(&dispatch.name));
+    }
+    let remaining = digits.format(ms(dispatch.remaining));
+    call::set_request_header("x-slo-remaining-ms", Some(remaining));
+    let deadline = digits.format(dispatch.deadline.as_ms());
+    call::set_request_header("x-slo-deadline", Some(deadline));
+    match dispatch.stage {
+        StageHeader::Absent => {}
+        StageHeader::Remove => call::set_request_header("x-slo-stage-ms", None),
+        StageHeader::Set(left) => {
+            call::set_request_header("x-slo-stage-ms", Some(digits.format(ms(left))));
+        }
+    }
+    if let Some(class) = &dispatch.class {
+        call::set_request_header("x-slo-class", Some(class));
+    }
+    // Rounded up: an answer in the deadline's last millisecond is in time. 0: no timeout.
+    let timeout = dispatch
+        .timeout
+        .map_or(0, |timeout| millis_up(timeout).max(1));
+    call::set_request_header(
+        "x-envoy-upstream-rq-timeout-ms",
+        Some(digits.format(timeout)),
+    );
+    // Overrides the route's own; Envoy's router reads and removes it. It counts hedges as retries too.
+    let retries_max = digits.format(dispatch.retries_max);
+    call::set_request_header("x-envoy-max-retries", Some(retries_max));
+    if dispatch.grpc_timeout {
+        let ms = millis(dispatch.remaining).clamp(1, GRPC_TIMEOUT_MAX);
+        call::set_request_header("grpc-timeout", Some(&format!("{ms}m")));
+    }
+    if dispatch.cluster.is_some() {
+        call::clear_route_cache();
+    }
+}
+
+pub(super) fn refuse(refusal: Refusal) {
+    let label = refusal.reason.label();
+    let retry_after = refusal.retry_after_s.map(|s| s.to_string());
+    let mut headers = vec![(DROPPED_REASON, label)];
+    if let Some(retry_after) = &retry_after {
+        headers.push(("retry-after", retry_after));
+    }
+    let expected = refusal.expected.map(|it| millis(it).to_string());
+    if let Some(expected) = &expected {
+        headers.push((EXPECTED, expected));
+    }
+    let body = format!("{{\"error\":\"refused by weir: {label}\"}}\n");
+    if refusal.grpc {
+        let message = format!("refused by weir: {label}");
+        call::answer_grpc(refusal.reason.grpc_code(), &message, headers);
+    } else {
+        headers.push(("content-type", "application/json"));
+        call::answer(refusal.reason.status(), headers, body.as_bytes());
+    }
+}
+
+pub(super) fn tag(tags: &Tags, now: Now) {
+    call::set_response_header("x-slo-variant", Some(&tags.variant));
+    let mut digits = itoa::Buffer::new();
+    let remaining = digits.format(millis(tags.remaining));
+    call::set_response_header("x-slo-remaining-ms", Some(remaining));
+    if let Some(waited) = tags.waited {
+        call::add_response_header("server-timing", &queue_timing(waited));
+    }
+    if let Some(expected) = tags.expected {
+        call::set_response_header(EXPECTED, Some(digits.format(millis(expected))));
+    }
+    if let Some(came) = tags.came {
+        // As in NTP: from these two and its own two times a client computes its clock offset.
+        let clock = format!("in={};out={}", came.as_ms(), now.wall.as_ms());
+        call::set_response_header("x-slo-clock", Some(&clock));
+    }
+}
+
+/// Time held, in ms and tenths; most requests are not held.
+fn queue_timing(waited: Duration) -> Cow<'static, str> {
+    match nanos(waited) / 100_000 {
+        0 => Cow::Borrowed("queue;dur=0.0"),
+        tenths => Cow::Owned(format!("queue;dur={}.{}", tenths / 10, tenths % 10)),
+    }
+}

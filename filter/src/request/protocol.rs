@@ -1,0 +1,215 @@
+//! Kind of a request, by its method, path and protocol headers: bypassed, gRPC, or a stream.
+//!
+//! Bypassed are requests that no model computes for: configured methods and paths (health checks), and
+//! those that change the protocol of their connection (CONNECT, or an upgrade such as websocket; Envoy
+//! removes an `upgrade` header without one). Paths are compared as sent, without their query. No body is
+//! read, and an unrecognized request is an ordinary one.
+
+use crate::request::wire::{Field, Wire};
+
+/// Maximum number of bypassed methods.
+pub const METHODS_MAX: usize = 16;
+/// Maximum number of bypassed path patterns.
+pub const PATHS_MAX: usize = 64;
+/// Maximum length of a method or path pattern, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 256;
+
+/// Bytes read of a list of protocols; browsers send few.
+const LIST_BYTES_MAX: usize = 1024;
+
+/// Bypassed methods by default.
+pub const METHODS: [&str; 2] = ["HEAD", "OPTIONS"];
+/// Bypassed paths by default: health checks and metadata of Kubernetes, the Open Inference Protocol and
+/// gRPC.
+pub const PATHS: [&str; 12] = [
+    "/healthz",
+    "/readyz",
+    "/livez",
+    "/v2/health/*",
+    "/v2/models/*/ready",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+    "/inference.GRPCInferenceService/ModelReady",
+    "/inference.GRPCInferenceService/ServerMetadata",
+    "/inference.GRPCInferenceService/ModelMetadata",
+    "/grpc.health.v1.Health/*",
+    "/grpc.reflection.*",
+];
+
+/// Paths of bidirectional streams by default: those of the Open Inference Protocol.
+pub const STREAMS: [&str; 1] = ["/inference.GRPCInferenceService/ModelStreamInfer"];
+
+/// Paths of streams. A client's `accept` header does not make a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Streams {
+    /// Requests decided by their headers: their bodies may not end before the answer begins.
+    pub requests: Vec<Pattern>,
+    /// Answers that may continue after the deadline once they have begun.
+    pub answers: Vec<Pattern>,
+}
+
+/// Requests that pass through untouched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bypass {
+    /// Methods.
+    pub methods: Vec<String>,
+    /// Paths.
+    pub paths: Vec<Pattern>,
+}
+
+/// A path, or its prefix and suffix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    prefix: String,
+    /// Part after the `*`, if there is one.
+    suffix: Option<String>,
+}
+
+/// Kind of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Passes through untouched.
+    pub bypass: bool,
+    /// Speaks gRPC, and is refused by gRPC status.
+    pub grpc: bool,
+    /// Carries a `grpc-timeout`, with any protocol: the next hop obeys it.
+    pub grpc_timeout: bool,
+    /// Carries an `x-slo-stage-ms`, of another stage or of a client.
+    pub stage: bool,
+    /// Its answer is a stream, which may continue after the deadline once it has begun.
+    pub stream: bool,
+    /// Its body is a stream: its headers decide.
+    pub upload: bool,
+}
+
+/// Returns the kind of a request.
+#[must_use]
+pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
+    let path = wire.get(Field::Path).unwrap_or_default();
+    Shape {
+        bypass: bypass.applies(wire),
+        grpc: is_grpc(wire),
+        grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
+        stage: wire.get(Field::Stage).is_some(),
+        stream: covers(&streams.answers, path),
+        upload: covers(&streams.requests, path),
+    }
+}
+
+impl Bypass {
+    fn applies(&self, wire: &Wire<'_>) -> bool {
+        let method = wire.get(Field::Method).unwrap_or_default();
+        method == b"CONNECT"
+            || self.methods.iter().any(|other| other.as_bytes() == method)
+            || wire.get(Field::Upgrade).is_some_and(upgrades)
+            || wire
+                .get(Field::Path)
+                .is_some_and(|path| covers(&self.paths, path))
+    }
+}
+
+fn covers(patterns: &[Pattern], path: &[u8]) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(path))
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        let streams: Vec<_> = STREAMS.into_iter().filter_map(Pattern::new).collect();
+        Streams {
+            requests: streams.clone(),
+            answers: streams,
+        }
+    }
+}
+
+impl Default for Bypass {
+    fn default() -> Bypass {
+        Bypass {
+            methods: METHODS.map(str::to_owned).to_vec(),
+            paths: PATHS.into_iter().filter_map(Pattern::new).collect(),
+        }
+    }
+}
+
+impl Pattern {
+    /// Creates a pattern from a path in which one `*` may stand for anything. `None` if it could match no path
+    /// (no `/` at the start, `..`, a query, a second `*`, anything but printable ASCII) or every path (`/*`),
+    /// or is too long.
+    #[must_use]
+    pub fn new(pattern: &str) -> Option<Pattern> {
+        let (prefix, suffix) = match pattern.split_once('*') {
+            Some((prefix, suffix)) => (prefix, Some(suffix)),
+            None => (pattern, None),
+        };
+        let printable = pattern.bytes().all(|b| b.is_ascii_graphic() && b != b'?');
+        let once = suffix.is_none_or(|suffix| !suffix.contains('*'));
+        let narrow = pattern != "/*" && !pattern.contains("..");
+        let fits = pattern.len() <= PATTERN_BYTES_MAX;
+        let sound = printable && once && narrow && fits && prefix.starts_with('/');
+        sound.then(|| Pattern {
+            prefix: prefix.to_owned(),
+            suffix: suffix.map(str::to_owned),
+        })
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let prefix = self.prefix.as_bytes();
+        // One byte distinguishes most paths without a comparison of slices.
+        if path.get(prefix.len().saturating_sub(1)) != prefix.last() {
+            return false;
+        }
+        // A prefix contains no `?`, so it matches before the query.
+        let Some(rest) = path.strip_prefix(prefix) else {
+            return false;
+        };
+        let Some(suffix) = &self.suffix else {
+            return matches!(rest.first(), None | Some(b'?'));
+        };
+        let query = rest.iter().position(|byte| *byte == b'?');
+        let rest = query.and_then(|at| rest.get(..at)).unwrap_or(rest);
+        rest.strip_suffix(suffix.as_bytes())
+            .is_some_and(|part| part.iter().all(is_plain) && !escapes_prefix(&self.prefix, rest))
+    }
+}
+
+/// Whether a `*` may match it. A server that resolves escapes or parameters would see another path than the
+/// one bypassed.
+fn is_plain(byte: &u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b';' | b'#')
+}
+
+/// Whether it may leave the prefix on a server that resolves `..`.
+fn escapes_prefix(prefix: &str, rest: &[u8]) -> bool {
+    let across = prefix.ends_with('.') && rest.first() == Some(&b'.');
+    across || rest.windows(2).any(|two| two == b"..")
+}
+
+/// Items of a list, up to the limit read.
+fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let value = value.get(..LIST_BYTES_MAX).unwrap_or(value);
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Whether any protocol is named except h2c, which is still HTTP.
+fn upgrades(value: &[u8]) -> bool {
+    items(value).any(|protocol| !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c"))
+}
+
+/// Whether a request speaks gRPC.
+#[must_use]
+pub fn is_grpc(wire: &Wire<'_>) -> bool {
+    wire.get(Field::ContentType).is_some_and(names_grpc)
+}
+
+/// `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`.
+fn names_grpc(value: &[u8]) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    let value = value.trim_ascii();
+    let Some((name, rest)) = value.split_at_checked(GRPC.len()) else {
+        return false;
+    };
+    name.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b';' | b'+' | b' '))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! A table for each of the three properties, and invariants for any path.
+
+use super::*;
+use proptest::prelude::*;
+
+fn shape_of(headers: &[(&str, &str)]) -> Shape {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (*name, value.as_bytes()));
+    shape(
+        &Bypass::default(),
+        &Streams::default(),
+        &Wire::pick(headers),
+    )
+}
+
+#[track_caller]
+fn check(header: &str, value: &str, expected: Shape) {
+    let found = shape_of(&[(":method", "POST"), (":path", "/infer"), (header, value)]);
+    assert_eq!(found, expected, "{header}: {value}");
+}
+
+const ORDINARY: Shape = Shape {
+    stage: false,
+    bypass: false,
+    grpc: false,
+    grpc_timeout: false,
+    stream: false,
+    upload: false,
+};
+
+#[test]
+fn configured_methods_and_paths_are_bypassed() {
+    let bypass =
+        |method: &str, path: &str| shape_of(&[(":method", method), (":path", path)]).bypass;
+    for (method, expected) in [
+        ("POST", false),
+        ("GET", false),
+        ("HEAD", true),
+        ("OPTIONS", true),
+        ("CONNECT", true),
+        ("head", false),
+        ("", false),
+    ] {
+        assert_eq!(bypass(method, "/infer"), expected, "{method}");
+    }
+    for (path, expected) in [
+        ("/healthz", true),
+        ("/healthz?verbose", true),
+        ("/healthz/", false),
+        ("/healthzz", false),
+        ("/readyz", true),
+        ("/livez", true),
+        ("/v2/health/live", true),
+        ("/v2/health/", true),
+        ("/v2/health", false),
+        ("/v2/models/resnet/ready", true),
+        ("/v2/models/resnet/versions/2/ready?x=1", true),
+        ("/v2/models/resnet/infer", false),
+        ("/v2/models/resnet/infer?/ready", false),
+        ("/v2/models/ready", false),
+        ("/v2/models//ready", true),
+        ("/v2/health/../models/resnet/infer", false),
+        ("/v2/health/%2e%2e/models/resnet/infer", false),
+        ("/v2/models/resnet/infer%3f/ready", false),
+        ("/v2/models/resnet/infer;/ready", false),
+        ("/v2/models/resnet/infer#/ready", false),
+        ("/v2/health/\\..\\models", false),
+        ("/inference.GRPCInferenceService/ServerLive", true),
+        ("/inference.GRPCInferenceService/ServerReady", true),
+        ("/inference.GRPCInferenceService/ModelReady", true),
+        ("/inference.GRPCInferenceService/ServerMetadata", true),
+        ("/inference.GRPCInferenceService/ModelMetadata", true),
+        ("/inference.GRPCInferenceService/ModelInfer", false),
+        ("/inference.GRPCInferenceService/ModelStreamInfer", false),
+        ("/grpc.health.v1.Health/Check", true),
+        ("/grpc.health.v1.Health/Watch", true),
+        (
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            true,
+        ),
+        ("", false),
+        ("?", false),
+        ("*", false),
+    ] {
+        assert_eq!(bypass("POST", path), expected, "{path}");
+    }
+    assert_eq!(shape_of(&[]), ORDINARY, "neither method nor path");
+}
+
+#[test]
+fn upgrades_are_bypassed() {
+    let bypass = Shape {
+        bypass: true,
+        ..ORDINARY
+    };
+    for (protocols, expected) in [
+        ("websocket", bypass),
+        ("WebSocket", bypass),
+        ("TLS/1.0", bypass),
+        ("h2c, websocket", bypass),
+        ("h2c", ORDINARY),
+        (" H2C ", ORDINARY),
+        ("h2c,", ORDINARY),
+        ("", ORDINARY),
+        (" , ", ORDINARY),
+    ] {
+        check("upgrade", protocols, expected);
+    }
+}
+
+#[test]
+fn grpc_is_recognized_by_content_type() {
+    let grpc = Shape {
+        grpc: true,
+        ..ORDINARY
+    };
+    for (kind, expected) in [
+        ("application/grpc", grpc),
+        ("application/grpc+proto", grpc),
+        ("application/grpc+json", grpc),
+        ("application/grpc; charset=utf-8", grpc),
+        ("application/grpc ;x", grpc),
+        ("Application/GRPC", grpc),
+        ("application/grpc-web", ORDINARY),
+        ("application/grpc-web+proto", ORDINARY),
+        ("application/grpcx", ORDINARY),
+        ("application/json", ORDINARY),
+        ("text/plain, application/grpc", ORDINARY),
+        ("application/grp", ORDINARY),
+        ("", ORDINARY),
+    ] {
+        check("content-type", kind, expected);
+    }
+    let timed = Shape {
+        grpc_timeout: true,
+        ..ORDINARY
+    };
+    check("grpc-timeout", "nonsense", timed);
+}
+
+#[test]
+fn stream_is_recognized_by_path_not_by_accept() {
+    check("accept", "text/event-stream", ORDINARY);
+    let streams = Streams {
+        requests: Pattern::new("/up*").into_iter().collect(),
+        answers: Pattern::new("/chat*").into_iter().collect(),
+    };
+    for (path, upload, stream) in [
+        ("/upload", true, false),
+        ("/chat/completions?x", false, true),
+        ("/infer", false, false),
+        (
+            "/inference.GRPCInferenceService/ModelStreamInfer",
+            false,
+            false,
+        ),
+    ] {
+        let found = shape(
+            &Bypass::default(),
+            &streams,
+            &Wire::pick([(":path", path.as_bytes())]),
+        );
+        assert_eq!((found.upload, found.stream), (upload, stream), "{path}");
+    }
+    let by_default = shape_of(&[(":path", STREAMS[0])]);
+    assert!(by_default.upload && by_default.stream);
+    assert_eq!(
+        Streams::default().requests.len(),
+        STREAMS.len(),
+        "each default is one"
+    );
+}
+
+#[test]
+fn pattern_matching_nothing_or_everything_is_invalid() {
+    let long = format!("/{}", "a".repeat(PATTERN_BYTES_MAX));
+    for pattern in [
+        "", "*", "/*", "healthz", "/a*b*", "/a?b", "/a b", "/a/..", "/a..*", "/é", "*/a", &long,
+    ] {
+        assert_eq!(Pattern::new(pattern), None, "{pattern}");
+    }
+    for pattern in ["/", "/a", "/a*", "/*a", "/a*b", &long[..PATTERN_BYTES_MAX]] {
+        assert!(Pattern::new(pattern).is_some(), "{pattern}");
+    }
+    assert_eq!(
+        Bypass::default().paths.len(),
+        PATHS.len(),
+        "each default is one"
+    );
+}
+
+proptest! {
+    /// A pattern without a `*` matches only itself. With one it matches its prefix and suffix, which do not
+    /// overlap, and never leaves the prefix.
+    #[test]
+    fn pattern_matches_prefix_and_suffix(
+        prefix in "/[ab/.]{0,3}", suffix in "[ab/]{0,3}", path in "/[ab/.%]{0,6}", query in "(\\?[ab/]{0,3})?",
+    ) {
+        let bypass = |pattern: String| Bypass {
+            methods: Vec::new(),
+            paths: Pattern::new(&pattern).into_iter().collect(),
+        };
+        prop_assume!(!prefix.contains(".."));
+        let requested = format!("{path}{query}");
+        let headers = [(":method", b"POST".as_slice()), (":path", requested.as_bytes())];
+        let wire = Wire::pick(headers);
+        prop_assert_eq!(bypass(prefix.clone()).applies(&wire), path == prefix);
+        let pattern = format!("{prefix}*{suffix}");
+        if pattern == "/*" {
+            return Ok(());
+        }
+        let within = (prefix.len() + suffix.len() <= path.len()).then(|| &path[prefix.len()..path.len() - suffix.len()]);
+        let expected = path.starts_with(&prefix) && path.ends_with(&suffix)
+            && within.is_some_and(|part| !part.contains('%')) && !path.contains("..");
+        prop_assert_eq!(bypass(pattern.clone()).applies(&wire), expected, "{} {}", pattern, path);
+    }
+
+    /// No bytes panic, and without configured patterns no path is bypassed.
+    #[test]
+    fn empty_patterns_bypass_no_path(path in prop::collection::vec(any::<u8>(), 0..65_536)) {
+        let none = Bypass { methods: Vec::new(), paths: Vec::new() };
+        let wire = Wire::pick([(":path", path.as_slice()), ("content-type", &path)]);
+        prop_assert!(!none.applies(&wire));
+    }
+}
+
+#[test]
+fn long_list_is_read_up_to_its_limit() {
+    let list = |last: &str| format!("{}{last}", "h2c,".repeat(LIST_BYTES_MAX / 4));
+    assert_eq!(shape_of(&[("upgrade", &list("websocket"))]), ORDINARY);
+    let short = list("websocket").split_off(40);
+    let found = shape_of(&[("upgrade", &short)]);
+    assert!(found.bypass, "all of it within what is read");
+}
+
+#[test]
+fn dots_around_the_star_do_not_escape_the_prefix() {
+    let matches =
+        |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(path.as_bytes());
+    assert!(matches("/a/.*", "/a/.well-known"));
+    assert!(!matches("/a/.*", "/a/../infer"));
+    assert!(!matches("/a/*", "/a/../infer"));
+    assert!(!matches("/a/*./b", "/a/../b"));
+}

@@ -1,0 +1,321 @@
+//! Service time of a variant: the planned time, corrected by the times that this worker measures between
+//! dispatch and answer.
+//!
+//! Stored is the *ratio* of each time to the planned time at dispatch, so that a correction remains valid
+//! when a plan changes the variant's cores. Ratios of the last one to two [`WINDOW`]s count. With fewer
+//! than [`SAMPLES_MIN`] the planned time applies. So a prediction that has grown too large for any request
+//! to be sent expires by itself.
+
+use std::time::Duration;
+
+use crate::time::{Mono, nanos};
+
+/// Half of the time remembered.
+pub const WINDOW: Duration = Duration::from_secs(5);
+/// Minimum number of ratios for a high percentile.
+pub const SAMPLES_MIN: u32 = 20;
+/// Percentile of a prediction. In replay, where servers stall and recover, a higher one refuses many
+/// requests that would have been in time, for as long as the stall is remembered (95: a tenth fewer on time
+/// than 80). In steady overload a lower one sends more that are late (50: half a point fewer).
+pub const PERCENTILE: u32 = 80;
+/// Reference time for ratios of a variant without a planned time.
+const UNPLANNED: Duration = Duration::from_millis(1);
+
+/// The ratio 1 in fixed point.
+const ONE: u64 = 1 << 10;
+/// Steps per doubling: a percentile is accurate to a sixteenth.
+const STEPS: u64 = 16;
+const STEPS_LOG2: u32 = 4;
+/// Buckets for ratios from 1/64 to 4096.
+const BUCKETS: usize = 18 * STEPS as usize;
+/// Number of new ratios after which the percentile is recomputed.
+const UPDATE_EVERY: u32 = 8;
+
+/// Predicted time from dispatch to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServiceTime {
+    /// The [`PERCENTILE`], compared with deadlines.
+    pub high: Duration,
+    /// The mean, for the progress of the queue.
+    pub mean: Duration,
+}
+
+/// Estimator of one variant's service time.
+#[derive(Debug)]
+pub struct ServiceTimeEstimator {
+    windows: [Window; 2],
+    window_ends: Mono,
+    unprocessed: u32,
+    correction: Option<Correction>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Correction {
+    high: u64,
+    mean: u64,
+}
+
+#[derive(Debug)]
+struct Window {
+    counts: Box<[u16]>,
+    /// Highest bucket that is not empty.
+    highest: usize,
+    seen: u32,
+    sum: u64,
+}
+
+impl Default for ServiceTimeEstimator {
+    fn default() -> ServiceTimeEstimator {
+        ServiceTimeEstimator {
+            windows: [Window::new(), Window::new()],
+            window_ends: Mono(0),
+            unprocessed: 0,
+            correction: None,
+        }
+    }
+}
+
+impl ServiceTimeEstimator {
+    /// Records an execution planned to take `planned` that took `took`, completed or aborted. Returns whether
+    /// predictions may have changed.
+    pub fn record(&mut self, planned: Duration, took: Duration, now: Mono) -> bool {
+        let rotated = self.rotate(now);
+        let ratio = ratio(took, planned);
+        let [current, _] = &mut self.windows;
+        current.record(ratio);
+        self.unprocessed += 1;
+        let renews = self.unprocessed >= UPDATE_EVERY || self.correction.is_none();
+        if renews {
+            self.renew();
+        }
+        renews || rotated
+    }
+
+    /// Predicts the time of an execution planned to take `planned`.
+    pub fn predict(&mut self, planned: Duration, now: Mono) -> ServiceTime {
+        self.rotate(now);
+        self.estimate(planned)
+    }
+
+    /// The same, without expiring old ratios.
+    #[must_use]
+    pub fn estimate(&self, planned: Duration) -> ServiceTime {
+        match self.correction {
+            None => ServiceTime {
+                high: planned,
+                mean: planned,
+            },
+            Some(correction) => {
+                let base = if planned.is_zero() {
+                    UNPLANNED
+                } else {
+                    planned
+                };
+                ServiceTime {
+                    high: scale(base, correction.high),
+                    mean: scale(base, correction.mean),
+                }
+            }
+        }
+    }
+
+    /// Drops ratios older than two windows; returns whether a window has ended.
+    fn rotate(&mut self, now: Mono) -> bool {
+        if now < self.window_ends {
+            return false;
+        }
+        let silent = now.since(self.window_ends) >= WINDOW;
+        self.windows.swap(0, 1);
+        let [current, before] = &mut self.windows;
+        current.clear();
+        if silent {
+            before.clear();
+        }
+        self.window_ends = now + WINDOW;
+        self.renew();
+        true
+    }
+
+    fn renew(&mut self) {
+        self.unprocessed = 0;
+        let [current, before] = &self.windows;
+        let seen = current.seen + before.seen;
+        if seen < SAMPLES_MIN {
+            self.correction = None;
+            return;
+        }
+        let mean = (current.sum + before.sum) / u64::from(seen);
+        let above = seen - seen * PERCENTILE / 100;
+        self.correction = Some(Correction {
+            high: self.quantile_from_top(above).max(mean),
+            mean,
+        });
+    }
+
+    /// Ratio that `above` of the recorded ones reach or exceed.
+    fn quantile_from_top(&self, above: u32) -> u64 {
+        let [current, before] = &self.windows;
+        let mut left = above.max(1);
+        let highest = current.highest.max(before.highest);
+        for bucket in (0..=highest).rev() {
+            let count = current.count(bucket) + before.count(bucket);
+            if count >= left {
+                return top_of(bucket);
+            }
+            left -= count;
+        }
+        ONE
+    }
+}
+
+impl Window {
+    fn new() -> Window {
+        Window {
+            counts: vec![0; BUCKETS].into_boxed_slice(),
+            highest: 0,
+            seen: 0,
+            sum: 0,
+        }
+    }
+
+    /// Records a ratio. A full bucket takes no more until the window is rotated.
+    fn record(&mut self, ratio: u64) {
+        let bucket = bucket_of(ratio);
+        if let Some(count) = self.counts.get_mut(bucket)
+            && *count < u16::MAX
+        {
+            *count += 1;
+            self.highest = self.highest.max(bucket);
+            self.seen += 1;
+            self.sum += ratio;
+        }
+    }
+
+    fn count(&self, bucket: usize) -> u32 {
+        self.counts.get(bucket).copied().map_or(0, u32::from)
+    }
+
+    fn clear(&mut self) {
+        if self.seen > 0 {
+            self.counts.fill(0);
+        }
+        (self.highest, self.seen, self.sum) = (0, 0, 0);
+    }
+}
+
+fn ratio(took: Duration, planned: Duration) -> u64 {
+    let planned = if planned.is_zero() {
+        UNPLANNED
+    } else {
+        planned
+    };
+    let most = ONE * 4096;
+    // A time above half a year has the maximum ratio anyway.
+    let took = nanos(took).saturating_mul(ONE);
+    (took / nanos(planned).max(1)).min(most)
+}
+
+fn scale(planned: Duration, ratio: u64) -> Duration {
+    let ns = planned.as_nanos().saturating_mul(u128::from(ratio)) / u128::from(ONE);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// Bucket of a ratio, by octave and step; the lowest octave begins at 1/64.
+fn bucket_of(ratio: u64) -> usize {
+    let ratio = ratio.max(STEPS);
+    let octave = ratio.ilog2() - STEPS_LOG2;
+    let step = (ratio >> octave) - STEPS;
+    let bucket = u64::from(octave) * STEPS + step;
+    usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)
+}
+
+/// Highest ratio of a bucket.
+fn top_of(bucket: usize) -> u64 {
+    let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    ((STEPS + step + 1) << octave) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLANNED: Duration = Duration::from_millis(40);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn prediction_changes_after_enough_samples() {
+        let mut observed = ServiceTimeEstimator::default();
+        for n in 0..SAMPLES_MIN {
+            let plan_holds = ServiceTime {
+                high: PLANNED,
+                mean: PLANNED,
+            };
+            assert_eq!(observed.predict(PLANNED, Mono(0)), plan_holds, "after {n}");
+            observed.record(PLANNED, ms(80), Mono(0));
+        }
+        let predicted = observed.predict(PLANNED, Mono(0));
+        assert_eq!(predicted.mean, ms(80));
+        assert!((ms(80)..=ms(86)).contains(&predicted.high), "{predicted:?}");
+    }
+
+    #[test]
+    fn correction_scales_with_the_planned_time() {
+        let mut observed = ServiceTimeEstimator::default();
+        for _ in 0..100 {
+            observed.record(PLANNED, ms(60), Mono(0));
+        }
+        let halved = observed.predict(PLANNED / 2, Mono(0));
+        assert_eq!(halved.mean, ms(30));
+    }
+
+    #[test]
+    fn samples_older_than_two_windows_are_dropped() {
+        let mut observed = ServiceTimeEstimator::default();
+        for _ in 0..100 {
+            observed.record(PLANNED, ms(4000), Mono(0));
+        }
+        let (one, two) = (Mono(0) + WINDOW, Mono(0) + WINDOW * 2);
+        assert!(observed.predict(PLANNED, one).high > ms(3900));
+        assert_eq!(observed.predict(PLANNED, two).high, PLANNED);
+    }
+
+    #[test]
+    fn unplanned_variant_uses_measured_times() {
+        let mut observed = ServiceTimeEstimator::default();
+        for _ in 0..100 {
+            observed.record(Duration::ZERO, ms(33), Mono(0));
+        }
+        assert_eq!(observed.predict(Duration::ZERO, Mono(0)).mean, ms(33));
+    }
+
+    proptest! {
+        /// The percentile equals that of the sorted list to within a step of the scale, is never below the
+        /// mean, and never panics at the ends of the range.
+        #[test]
+        fn percentile_is_accurate_to_a_sixteenth(
+            mut took in prop::collection::vec(0_u64..200_000_000, 50..400),
+            planned in 0_u64..100_000_000,
+        ) {
+            let planned = Duration::from_nanos(planned);
+            let mut observed = ServiceTimeEstimator::default();
+            for took in &took {
+                observed.record(planned, Duration::from_nanos(*took), Mono(0));
+            }
+            observed.renew();
+            let high = observed.predict(planned, Mono(0)).high;
+            took.sort_unstable();
+            let base = if planned.is_zero() { UNPLANNED } else { planned };
+            let above = took.len() - took.len() * PERCENTILE as usize / 100;
+            let exact = Duration::from_nanos(took[took.len() - above]);
+            // Ratios below 1/64 and above 4096 are not distinguished.
+            let (least, most) = (exact.min(base * 4096), exact.max(base / 32));
+            prop_assert!(high + base / 256 >= least * 15 / 16, "{high:?} of {exact:?}");
+            let mean = observed.predict(planned, Mono(0)).mean;
+            prop_assert!(high <= (most * 17 / 16 + base / 256).max(mean), "{high:?} of {exact:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Writes that the watches do not show yet: those answered, and pending ones, whose answer has not come. Pure.
+//! Entries are dropped once the watches have caught up.
+//!
+//! A patch names the version of the pod that it applies to. Once another version is reported, a pending patch has
+//! either been carried out, as that version shows, or never will be. A scaling increments the generation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use tokio::time::Instant;
+use weir_api::Cores;
+
+use crate::backends::kubernetes::distribute::Refusals;
+use crate::backends::kubernetes::pod::PodState;
+use crate::backends::kubernetes::replace::Replacements;
+use crate::backends::kubernetes::workload::WorkloadSpec;
+
+/// Time after which a request without an answer can no longer be carried out: an API server works on one for at most
+/// a minute, unless configured otherwise.
+pub const PENDING_WRITE_TTL: Duration = Duration::from_secs(60);
+
+/// Writes that the watches do not show yet, with refusals and replacements.
+#[derive(Default)]
+pub(super) struct UnobservedWrites {
+    /// Requests that were refused for good.
+    pub(super) refusals: Refusals,
+    /// Pods to be replaced, and candidates.
+    pub(super) replacements: Replacements,
+    /// Pods as answered, by uid, until a watch has caught up.
+    ahead: BTreeMap<String, Arc<Pod>>,
+    /// Pending patches by pod uid.
+    pending_patches: BTreeMap<String, PendingPatch>,
+    /// Latest scaling by variant, answered or pending.
+    scalings: BTreeMap<usize, LatestScaling>,
+    /// Scale-downs by variant, latest last; earlier ones are kept until they expire.
+    scale_downs: BTreeMap<usize, Vec<ScaleDown>>,
+}
+
+/// Scale-down after which at most `stay` of the pods in `of` stay, whatever the watches report yet.
+struct ScaleDown {
+    of: BTreeSet<String>,
+    stay: u32,
+    until: Instant,
+}
+
+/// Maximum number of scale-downs remembered per variant.
+const SCALE_DOWNS_MAX: usize = 8;
+
+struct PendingPatch {
+    version: String,
+    request: Cores,
+    until: Instant,
+}
+
+impl PendingPatch {
+    /// Whether the patch may still take effect, if this version is the latest. Versions only increase (by definition
+    /// since Kubernetes 1.35, in practice always with etcd).
+    fn is_open(&self, latest: &str) -> bool {
+        match (latest.parse::<u64>(), self.version.parse::<u64>()) {
+            (Ok(latest), Ok(own)) => latest <= own,
+            _ => latest == self.version,
+        }
+    }
+}
+
+/// Workload as known at a generation that no watch may have reported yet. If the replica count was already the same,
+/// that generation never comes; therefore the entry expires.
+struct LatestScaling {
+    uid: String,
+    generation: i64,
+    replicas: u32,
+    pending_replicas: Option<u32>,
+    until: Instant,
+}
+
+impl UnobservedWrites {
+    /// Records the pod in an answer.
+    pub(super) fn record_pod(&mut self, pod: Pod) {
+        let uid = pod.uid().unwrap_or_default();
+        self.ahead.insert(uid, Arc::new(pod));
+    }
+
+    /// Records a pending patch for this request.
+    pub(super) fn record_pending_patch(&mut self, pod: &PodState, request: Cores, now: Instant) {
+        let patch = PendingPatch {
+            version: pod.version.clone(),
+            request,
+            until: now + PENDING_WRITE_TTL,
+        };
+        self.pending_patches.insert(pod.uid.clone(), patch);
+    }
+
+    /// Returns the newest known state of a pod.
+    pub(super) fn newest(&self, told: Arc<Pod>) -> Arc<Pod> {
+        let ahead = self
+            .ahead
+            .get(told.metadata.uid.as_deref().unwrap_or_default());
+        let newer = ahead.filter(|ahead| ahead.metadata.generation > told.metadata.generation);
+        newer.map_or(told, Arc::clone)
+    }
+
+    /// Returns the request of the pod's pending patch, if there is one.
+    pub(super) fn pending_request(&self, pod: &PodState, now: Instant) -> Option<Cores> {
+        let patch = self.pending_patches.get(&pod.uid);
+        let open = patch.filter(|patch| patch.is_open(&pod.version) && now < patch.until);
+        open.map(|patch| patch.request)
+    }
+
+    /// Records that a workload with this `spec` was scaled.
+    pub(super) fn record_scaling(
+        &mut self,
+        variant: usize,
+        spec: &WorkloadSpec,
+        replicas: u32,
+        now: Instant,
+    ) {
+        let scaled = LatestScaling {
+            uid: spec.uid.clone(),
+            generation: spec.generation.saturating_add(1),
+            replicas,
+            pending_replicas: None,
+            until: now + PENDING_WRITE_TTL,
+        };
+        self.scalings.insert(variant, scaled);
+    }
+
+    /// Records a pending scaling.
+    pub(super) fn record_pending_scaling(
+        &mut self,
+        variant: usize,
+        spec: &WorkloadSpec,
+        replicas: u32,
+        now: Instant,
+    ) {
+        let scaled = LatestScaling {
+            uid: spec.uid.clone(),
+            generation: spec.generation,
+            replicas: spec.replicas,
+            pending_replicas: Some(replicas),
+            until: now + PENDING_WRITE_TTL,
+        };
+        self.scalings.insert(variant, scaled);
+    }
+
+    /// Records a scale-down, answered or pending, of a workload with these pods.
+    pub(super) fn record_scale_down(
+        &mut self,
+        variant: usize,
+        of: BTreeSet<String>,
+        stay: u32,
+        now: Instant,
+    ) {
+        let all = self.scale_downs.entry(variant).or_default();
+        if all.len() >= SCALE_DOWNS_MAX {
+            all.remove(0);
+        }
+        let until = now + PENDING_WRITE_TTL;
+        all.push(ScaleDown { of, stay, until });
+    }
+
+    /// Returns how many of a variant's pods end although none of them is reported as ending.
+    pub(super) fn leaving(
+        &self,
+        variant: usize,
+        staying: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> u32 {
+        let all = self.scale_downs.get(&variant).into_iter().flatten();
+        let current = all.filter(|scale_down| now < scale_down.until);
+        let leaving = current.map(|scale_down| {
+            let there = scale_down.of.iter().filter(|uid| staying(uid)).count();
+            u32::try_from(there)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(scale_down.stay)
+        });
+        leaving.max().unwrap_or(0)
+    }
+
+    /// Returns the newest known spec of a workload.
+    pub(super) fn spec(&self, variant: usize, told: WorkloadSpec, now: Instant) -> WorkloadSpec {
+        let scaled = self.scalings.get(&variant);
+        let newer = |scaled: &&LatestScaling| {
+            scaled.uid == told.uid && scaled.generation >= told.generation
+        };
+        match scaled.filter(newer).filter(|scaled| now < scaled.until) {
+            None => told,
+            Some(scaled) => WorkloadSpec {
+                generation: scaled.generation,
+                replicas: scaled.replicas,
+                pending_replicas: scaled.pending_replicas,
+                ..told
+            },
+        }
+    }
+
+    /// Drops pods that are gone, expired entries, and what the watches have caught up with. `there`: generations by
+    /// pod uid.
+    pub(super) fn prune(&mut self, there: &BTreeMap<String, Option<i64>>, now: Instant) {
+        self.refusals.retain(|uid| there.contains_key(uid));
+        self.replacements.retain(|uid| there.contains_key(uid));
+        self.ahead.retain(|uid, ahead| {
+            let told = there.get(uid);
+            told.is_some_and(|told| ahead.metadata.generation > *told)
+        });
+        for all in self.scale_downs.values_mut() {
+            all.retain(|scale_down| now < scale_down.until);
+        }
+        self.pending_patches
+            .retain(|uid, patch| there.contains_key(uid) && now < patch.until);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Writes that the watches do not show yet, and when they are dropped.
+
+use kube::core::Selector;
+use serde_json::json;
+
+use super::*;
+
+fn pod(generation: i64, version: &str) -> Pod {
+    let resources = json!({"requests": {"cpu": "1"}});
+    serde_json::from_value(json!({
+        "metadata": {"name": "a", "uid": "u", "generation": generation, "resourceVersion": version},
+        "spec": {"containers": [{"name": "app", "resources": resources}]},
+    }))
+    .unwrap()
+}
+
+fn state(version: &str) -> PodState {
+    PodState::of(&pod(1, version), "app").unwrap()
+}
+
+#[test]
+fn answered_pod_is_newest_until_watch_catches_up() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    writes.record_pod(pod(2, "9"));
+    let newest = |writes: &UnobservedWrites, generation| {
+        let told = Arc::new(pod(generation, "1"));
+        writes.newest(told).resource_version()
+    };
+    assert_eq!(newest(&writes, 1).as_deref(), Some("9"));
+    assert_eq!(newest(&writes, 2).as_deref(), Some("1"));
+    writes.prune(&[("u".to_owned(), Some(1))].into(), now);
+    assert_eq!(writes.ahead.len(), 1);
+    writes.prune(&[("u".to_owned(), Some(2))].into(), now);
+    assert_eq!(writes.ahead.len(), 0);
+}
+
+#[test]
+fn pending_patch_counts_until_another_version_or_for_a_minute() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    let two = Cores::whole(2);
+    writes.record_pending_patch(&state("10"), two, now);
+    for (version, after, expected) in [
+        ("10", Duration::ZERO, Some(two)),
+        // A watch that lags.
+        ("9", Duration::ZERO, Some(two)),
+        ("11", Duration::ZERO, None),
+        ("10", PENDING_WRITE_TTL, None),
+    ] {
+        let got = writes.pending_request(&state(version), now + after);
+        assert_eq!(got, expected, "{version} {after:?}");
+    }
+    writes.prune(&[("u".to_owned(), Some(1))].into(), now);
+    assert_eq!(writes.pending_patches.len(), 1);
+    writes.prune(&BTreeMap::new(), now);
+    assert_eq!(writes.pending_patches.len(), 0, "its pod is gone");
+}
+
+fn spec(uid: &str, generation: i64, replicas: u32) -> WorkloadSpec {
+    WorkloadSpec {
+        container: "app".to_owned(),
+        uid: uid.to_owned(),
+        generation,
+        replicas,
+        pending_replicas: None,
+        template: Cores::whole(1),
+        selector: Selector::default(),
+    }
+}
+
+#[test]
+fn scaling_holds_until_watch_reports_it() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    // Known state when the watch reports `told`: replicas, and replicas of a pending write.
+    let known = |writes: &UnobservedWrites, told: WorkloadSpec, now| {
+        let spec = writes.spec(0, told, now);
+        (spec.replicas, spec.pending_replicas)
+    };
+    assert_eq!(known(&writes, spec("d", 3, 2), now), (2, None));
+    writes.record_scaling(0, &spec("d", 3, 2), 4, now);
+    assert_eq!(known(&writes, spec("d", 3, 2), now), (4, None));
+    assert_eq!(known(&writes, spec("d", 5, 1), now), (1, None));
+    assert_eq!(
+        known(&writes, spec("new", 1, 1), now),
+        (1, None),
+        "another of its name"
+    );
+    // A pending scaling, while the watch still lags behind the first.
+    let latest = writes.spec(0, spec("d", 3, 2), now);
+    writes.record_pending_scaling(0, &latest, 6, now);
+    for told in [spec("d", 3, 2), spec("d", 4, 4)] {
+        assert_eq!(known(&writes, told, now), (4, Some(6)));
+    }
+    assert_eq!(
+        known(&writes, spec("d", 4, 5), now + PENDING_WRITE_TTL),
+        (5, None)
+    );
+    assert_eq!(known(&writes, spec("d", 5, 6), now), (6, None));
+}
+
+#[test]
+fn ended_pod_counts_until_reported_or_for_a_minute() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    let uids = |text: &str| -> BTreeSet<String> { text.chars().map(String::from).collect() };
+    let leaving = |writes: &UnobservedWrites, staying: &str, after: Duration| {
+        writes.leaving(0, |uid| staying.contains(uid), now + after)
+    };
+    writes.record_scale_down(0, uids("abc"), 2, now);
+    for (staying, expected) in [("abc", 1), ("abcd", 1), ("ac", 0), ("acd", 0), ("", 0)] {
+        assert_eq!(
+            leaving(&writes, staying, Duration::ZERO),
+            expected,
+            "{staying}"
+        );
+    }
+    assert_eq!(writes.leaving(1, |_| true, now), 0, "another variant");
+    // Scaled down again: counted against all pods, and against each scaling.
+    writes.record_scale_down(0, uids("abcd"), 1, now);
+    assert_eq!(leaving(&writes, "abcd", Duration::ZERO), 3);
+    assert_eq!(leaving(&writes, "ab", Duration::ZERO), 1);
+    assert_eq!(leaving(&writes, "abcd", PENDING_WRITE_TTL), 0);
+    for _ in 0..2 * SCALE_DOWNS_MAX {
+        writes.record_scale_down(0, uids("ab"), 1, now);
+    }
+    assert_eq!(writes.scale_downs[&0].len(), SCALE_DOWNS_MAX);
+    writes.prune(&BTreeMap::new(), now + PENDING_WRITE_TTL);
+    assert_eq!(writes.scale_downs[&0].len(), 0);
+}

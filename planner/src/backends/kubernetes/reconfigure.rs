@@ -1,0 +1,179 @@
+//! Tells servers their cores and batch size: a server with a fixed number of threads gains nothing from more cores,
+//! and one that builds larger batches than planned leaves lanes idle. Sends one HTTP request to each pod whose cores
+//! or batch size have changed since the last one, or which has restarted. Until it is answered, plans count on the
+//! smaller of the pod's cores and the cores its server was told, and on the batch size that servers use by default.
+//!
+//! The service defines path and body of the request, in which `{cores}`, `{millicores}` and `{batch}` are replaced.
+//! Triton takes `POST /v2/repository/models/MODEL/load` with a config whose instance count is `{cores}` and whose
+//! `max_batch_size` is `{batch}`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::{Instant, timeout_at};
+use weir_api::Cores;
+
+use super::pod::PodState;
+use crate::service::{BATCH, Retune, RetuneMethod};
+
+/// Maximum length of a server's error that is repeated in messages, in characters.
+const SHOWN_MAX: usize = 200;
+
+/// Client of the servers of one variant.
+pub(super) struct ServerHook {
+    http: reqwest::Client,
+    retune: Retune,
+    /// Maximum batch size that they are to use.
+    batch: AtomicU32,
+    /// Values told last, by pod uid.
+    told: Mutex<BTreeMap<String, Told>>,
+    /// Whether the last request failed; logged when it begins and when it ends.
+    failing: AtomicBool,
+}
+
+/// Values that a server was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    /// Restart count of the container at that time.
+    restarts: i32,
+    cores: Cores,
+    batch: u32,
+}
+
+impl ServerHook {
+    pub(super) fn new(http: reqwest::Client, retune: Retune) -> ServerHook {
+        ServerHook {
+            http,
+            batch: AtomicU32::new(retune.batch),
+            retune,
+            told: Mutex::default(),
+            failing: AtomicBool::new(false),
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the values last told to this pod's server, if it has not restarted since.
+    fn told_to(&self, pod: &PodState) -> Option<Told> {
+        let told = self.told().get(&pod.uid).copied();
+        told.filter(|told| told.restarts == pod.restarts)
+    }
+
+    /// Returns the cores told to this pod's server, if servers are told cores.
+    pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
+        let told = self.told_to(pod).filter(|_| self.retune.says_cores());
+        told.map(|told| told.cores)
+    }
+
+    /// Returns the batch size told to this pod's server, if servers are told it.
+    pub(super) fn batch_of(&self, pod: &PodState) -> Option<u32> {
+        let told = self.told_to(pod).filter(|_| self.retune.says_batch());
+        told.map(|told| told.batch)
+    }
+
+    /// Sets the maximum batch size that servers are to use.
+    pub(super) fn want_batch(&self, batch: u32) {
+        self.batch.store(batch, Ordering::Relaxed);
+    }
+
+    /// Whether the server of this pod needs to be told.
+    pub(super) fn is_due(&self, pod: &PodState) -> bool {
+        let told = self.told_to(pod);
+        let knows = told.is_some_and(|told| {
+            let batch = self.batch.load(Ordering::Relaxed);
+            let cores = !self.retune.says_cores() || told.cores == pod.has();
+            cores && (!self.retune.says_batch() || told.batch == batch)
+        });
+        pod.ready && pod.stays() && !knows
+    }
+
+    /// Tells the server of this pod.
+    ///
+    /// # Errors
+    /// The reason, for people.
+    pub(super) async fn tell(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
+        let told = self.ask(pod, deadline).await;
+        let failed = self.failing.swap(told.is_err(), Ordering::Relaxed);
+        match (&told, failed) {
+            (Err(why), false) => tracing::warn!(
+                "retune of pod {}: {why}; tried again every cycle (said once)",
+                pod.name
+            ),
+            (Ok(()), true) => tracing::info!("retune of pod {}: well again", pod.name),
+            _ => {}
+        }
+        told
+    }
+
+    async fn ask(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
+        let cores = pod.has();
+        let batch = self.batch.load(Ordering::Relaxed);
+        let address = pod.address.ok_or("it has no address yet")?;
+        let address = std::net::SocketAddr::new(address, self.retune.port);
+        let url = format!(
+            "http://{address}{}",
+            filled(&self.retune.path, cores, batch)
+        );
+        let request = match self.retune.method {
+            RetuneMethod::Post => self.http.post(&url),
+            RetuneMethod::Put => self.http.put(&url),
+        };
+        let request = request
+            .header("content-type", "application/json")
+            .body(filled(&self.retune.body, cores, batch));
+        let answer = timeout_at(deadline, request.send()).await;
+        let answer = answer.map_err(|_| format!("{url}: no answer in time"))?;
+        let answer = answer.map_err(|error| format!("{url}: {}", error.without_url()))?;
+        let status = answer.status();
+        if !status.is_success() {
+            let text = timeout_at(deadline, answer.text()).await;
+            let text = text.ok().and_then(Result::ok).unwrap_or_default();
+            let shown: String = text.chars().take(SHOWN_MAX).collect();
+            return Err(format!("{url}: status {}: {shown}", status.as_u16()));
+        }
+        let told = Told {
+            restarts: pod.restarts,
+            cores,
+            batch,
+        };
+        self.told().insert(pod.uid.clone(), told);
+        Ok(())
+    }
+
+    /// Forgets pods that are gone.
+    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        self.told().retain(|uid, _| is_there(uid));
+    }
+}
+
+/// Fills in the placeholders. Whole cores are rounded up: a server has at least one thread.
+fn filled(text: &str, cores: Cores, batch: u32) -> String {
+    let millis = cores.millis();
+    text.replace("{cores}", &millis.div_ceil(1000).to_string())
+        .replace("{millicores}", &millis.to_string())
+        .replace(BATCH, &batch.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_with_cores_and_batch() {
+        for (millis, expected) in [
+            (2500, "3 2500 4 {x}"),
+            (1000, "1 1000 4 {x}"),
+            (10, "1 10 4 {x}"),
+        ] {
+            let text = filled(
+                "{cores} {millicores} {batch} {x}",
+                Cores::from_millis(millis),
+                4,
+            );
+            assert_eq!(text, expected);
+        }
+    }
+}

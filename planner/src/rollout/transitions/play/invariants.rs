@@ -1,0 +1,125 @@
+//! The invariants of a case: at each moment, at each publication, and at an end that is not the target.
+
+use weir_api::Cores;
+
+use super::super::backend::Backend;
+use super::super::case::Wish;
+use super::super::order::some_order_does;
+use super::{Play, TOLERANCE, text};
+use crate::capacity::{Allocation, Goal};
+use crate::rollout::SERVES_AT_ALL;
+
+impl<B: Backend> Play<'_, B> {
+    /// Checks an end that is not the target.
+    pub(super) fn check_end(&mut self, wish: &Wish) {
+        let there = self.backend.allocations();
+        let (now, then) = (self.carried(&there, wish), self.carried(&wish.wanted, wish));
+        let least = now.min(1.0) - TOLERANCE;
+        let used = self.backend.used();
+        let is_within = used <= self.case.budget || !self.is_plan(&wish.wanted);
+        self.ensure(is_within, "stays above the budget", || {
+            format!("{used} cores")
+        });
+        let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, least);
+        let at_all = match now >= wish.arriving {
+            true => wish.arriving.max(SERVES_AT_ALL),
+            false => now.min(SERVES_AT_ALL),
+        } - TOLERANCE;
+        let better = now < 1.0 - TOLERANCE
+            && then > now + TOLERANCE
+            && some_order_does(self.case, &there, &wish.wanted, wish.demand, at_all);
+        self.ensure(!better, "stays with less", || {
+            format!("{} and not {}", text(&there), text(&wish.wanted))
+        });
+        self.ensure(!reachable, "missed", || {
+            format!("stays at {}", text(&there))
+        });
+        self.counts.unreachable += 1;
+    }
+
+    /// Checks a publication: nothing that is carried is lost if it could be kept.
+    pub(super) fn check_publication(
+        &mut self,
+        now: &[Allocation],
+        there: &[Allocation],
+        (wish, goals): (&Wish, &[Goal]),
+    ) {
+        let (before, after) = (self.carried(now, wish), self.carried(there, wish));
+        if after >= before.min(1.0) - TOLERANCE {
+            return;
+        }
+        let known: Cores = self.in_force.iter().map(|one| one.at_most).sum();
+        if known > self.case.budget {
+            return;
+        }
+        let goals: Vec<Allocation> = goals
+            .iter()
+            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .collect();
+        let then = self
+            .carried(&wish.wanted, wish)
+            .max(self.carried(&goals, wish));
+        let how = || {
+            format!(
+                "{before} by {}, {after} by {}, then {then}",
+                text(now),
+                text(there)
+            )
+        };
+        self.ensure(before < 1.0 - TOLERANCE, "loses what is carried", how);
+        let serves = before < wish.arriving - TOLERANCE || after >= wish.arriving - TOLERANCE;
+        self.ensure(serves, "loses what arrives", how);
+        self.ensure(then > before, "loses for nothing", how);
+        self.counts.made_room += 1;
+    }
+
+    pub(super) fn carried(&self, there: &[Allocation], wish: &Wish) -> f64 {
+        self.case.carried(there, wish.demand)
+    }
+
+    /// Whether a plan can be made for these allocations.
+    pub(super) fn is_plan(&self, there: &[Allocation]) -> bool {
+        let serves = |index: usize| there[index] != Allocation::NONE;
+        self.case
+            .stages
+            .iter()
+            .all(|stage| stage.clone().any(serves))
+    }
+
+    /// Extends the allowed use to what may be in use from now on.
+    pub(super) fn allow(&mut self) {
+        let replicas = self.backend.replicas();
+        let excess = self
+            .case
+            .bounds
+            .0
+            .iter()
+            .map(|bound| bound.excess(&replicas));
+        self.allowed = (self.backend.used().max(self.case.budget), excess.collect());
+    }
+
+    /// Checks that cores and resources in use are allowed, and that the published plan can be served.
+    pub(super) fn check_use(&mut self) {
+        let (used, replicas) = (self.backend.used(), self.backend.replicas());
+        let is_within = used <= self.allowed.0;
+        self.ensure(is_within, "above the budget", || format!("{used} cores"));
+        let bounds = self.case.bounds.0.iter().zip(&self.allowed.1);
+        let is_held = bounds
+            .into_iter()
+            .all(|(bound, allowed)| bound.excess(&replicas) <= *allowed);
+        self.ensure(is_held, "too much is held", || format!("by {replicas:?}"));
+        for index in 0..self.published.len() {
+            let published = self.published[index];
+            let is_there = self.undone[index] || self.backend.serves(index, published);
+            self.ensure(is_there, "published and not there", || {
+                format!("{published} of {index}")
+            });
+        }
+    }
+
+    pub(super) fn ensure(&mut self, holds: bool, what: &str, how: impl FnOnce() -> String) {
+        if !holds && self.failure.is_none() {
+            self.failure = Some(format!("{what}: at {} ms, {}", self.now, how()));
+        }
+    }
+}
