@@ -1,4 +1,5 @@
-//! Reasons of refusals: label, HTTP status and gRPC code, in one table for answers, counters and README.
+//! Reasons of refusals: label, HTTP status and gRPC code, in one table for answers, counters and
+//! `docs/reference/refusals.md`.
 //!
 //! These places refuse:
 //! - `engine.rs` (`on_request`): [`NoPlan`](Reason::NoPlan), and the reasons of `engine/parse.rs`;
@@ -52,7 +53,7 @@ pub enum GrpcCode {
 }
 
 impl Reason {
-    /// All reasons, in the order of the README's table.
+    /// All reasons, in the order of `docs/reference/refusals.md`.
     pub const ALL: [Reason; 9] = [
         Reason::Expired,
         Reason::Infeasible,
