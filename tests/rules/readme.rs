@@ -141,7 +141,7 @@ fn its_timeouts_are_above_the_greatest_budget() {
     let snippet = snippet();
     let plugin = &snippet["http_filters"][0]["typed_config"]["config"]["configuration"]["value"];
     let config = Config::parse(plugin.as_str().unwrap().as_bytes()).unwrap();
-    let greatest = config.deadline.greatest;
+    let greatest = config.deadline.max;
     let seconds = |value: &Value| {
         let text = value
             .as_str()
