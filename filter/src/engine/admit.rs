@@ -48,7 +48,7 @@ impl Engine {
         } else {
             Some(LanePosition::default())
         };
-        if lane.is_none() && self.config.overlap && self.is_hopeless(&request, now.mono) {
+        if lane.is_none() && self.config.overlap && self.is_infeasible(&request, now.mono) {
             // Acquiring has refreshed the usage of the other workers.
             self.acquire_slots(request.variant, None, 0, false, now.mono);
             let Some(to) = self.downgrade_target(&request, now) else {
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// Whether a request cannot be answered in time at its variant.
-    fn is_hopeless(&self, request: &Request, now: Mono) -> bool {
+    fn is_infeasible(&self, request: &Request, now: Mono) -> bool {
         let (class, place) = (request.class, request.place());
         let variant = self.variants.get(request.variant);
         let left = request.due.since(now);
@@ -163,7 +163,7 @@ impl Engine {
         self.held.leave(request.class);
     }
 
-    pub(super) fn forget_held(&mut self, stream: StreamId) -> Option<Request> {
+    pub(super) fn take_held(&mut self, stream: StreamId) -> Option<Request> {
         let request = self.requests.remove(&stream)?;
         self.held.leave(request.class);
         Some(request)

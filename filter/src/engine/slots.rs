@@ -75,7 +75,7 @@ impl Engine {
             let Some((_, _, stream)) = next else {
                 break;
             };
-            if let Some(request) = self.forget_held(stream) {
+            if let Some(request) = self.take_held(stream) {
                 let lane = LanePosition::new(&sent, place, granted);
                 verdicts.push((stream, self.dispatch(stream, request, lane, now)));
             }
@@ -99,7 +99,7 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(mut request) = self.forget_held(stream) else {
+        let Some(mut request) = self.take_held(stream) else {
             return;
         };
         let to = (request.due > now.mono).then(|| self.downgrade_target(&request, now));

@@ -29,7 +29,8 @@ pub struct Reported {
     pub taken: u32,
     /// Most urgent request that waits here.
     pub head: Option<Urgency>,
-    /// Whether the last update was not written (all CAS attempts failed); it is retried on the next tick.
+    /// Whether the state must be written on the next tick: the last update was not (all CAS attempts failed),
+    /// or a change is not written yet.
     pub stale: bool,
 }
 
