@@ -1,4 +1,5 @@
-//! The rules about a service: from [`RawService`] to [`Service`], each refusal with its path.
+//! Validation of a whole service: from [`ServiceSpec`] to [`Service`]. Each refusal names the path of the
+//! key.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,7 +36,7 @@ impl TryFrom<ServiceSpec> for ServiceFile {
     }
 }
 
-/// The service of a resource of that name.
+/// Validates the service of the resource called `name`.
 pub(super) fn of_resource(name: &str, raw: ServiceSpec) -> Result<Service, ConfigError> {
     for (key, value) in [
         ("service", &raw.service),
@@ -186,7 +187,7 @@ fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
     for (index, text) in texts.iter().enumerate() {
         let path = format!("proxies.stats[{index}]");
         let url = url(&path, text)?;
-        // Counted twice, its demand would be planned for twice.
+        // A proxy scraped twice would double its demand.
         rule(
             !urls.contains(&url),
             path,

@@ -1,5 +1,5 @@
-//! The classes of a service's requests. The planner does nothing with them: it hands them to the filters' configuration
-//! (`weir manifests`), and the filter's own parser says whether they can be gone by.
+//! Request classes of a service. The planner does not use them: it passes them on to the filters'
+//! configuration (`weir manifests`), and the filter's own parser validates them.
 
 use serde_json::{Map, Value, json};
 use weir_filter::config::{Config, ConfigError as PluginError};
@@ -8,7 +8,7 @@ use super::ConfigError;
 use super::raw::RawClass;
 use super::rule::refused;
 
-/// Classes; none is one that everybody is of.
+/// Request classes; an empty list means one class for all requests.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Classes {
     pub(super) list: Vec<RawClass>,
@@ -17,7 +17,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// The filter's keys of them.
+    /// Returns the filter's configuration keys for the classes.
     pub fn plugin(&self) -> Map<String, Value> {
         let mut keys = Map::new();
         if !self.list.is_empty() {
@@ -33,7 +33,7 @@ impl Classes {
     }
 
     /// # Errors
-    /// The filter would refuse them.
+    /// Fails if the filter would refuse the classes.
     pub(super) fn check(self) -> Result<Classes, ConfigError> {
         let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 1, "service_ms": 1, "accuracy": 1});
         let mut config = json!({"service": "a", "plan": {"variants": [variant]}});
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_the_filters() {
+    fn classes_become_filter_configuration() {
         let text = "classes:\n\
             - {name: gold, share: 0.7, priority: 1, held_max: 50, claim: {header: x-team, values: [a, b*]}}\n\
             - {name: low, share: 0.3}\n\
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_filter_would_refuse_is_refused() {
+    fn classes_invalid_for_filter_are_refused() {
         let check = |text: &str, expected: &str| {
             let error = read(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! The rules about whose problem is solved: `policy`, and the keys of each.
+//! Validation of the policy and of its parameters.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,77 +7,78 @@ use super::rule::{rule, within};
 use super::{ConfigError, InfaasRule, IpaRule, Policy, SpongeRule, ThemisRule};
 use crate::solve::{ipa, themis};
 
-/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
+/// Weights are relative to each other; more than a thousandfold is a typing error.
 pub(super) const WEIGHT_MAX: f64 = 1000.0;
-/// A second of loading costs a whole replica at most.
+/// One second of loading costs at most a whole replica.
 const LOADING_WEIGHT_MAX: f64 = 1.0;
 
-/// Whose problem is solved each cycle.
+/// Optimization problem that is solved each cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RawPolicy {
-    /// Which variants, with how many cores and what share of the traffic.
+    /// Variants, cores of each, and shares of the traffic.
     #[default]
     Infadapter,
-    /// Cores and batch of one variant, by demand and the requests' way from their clients.
+    /// Cores and batch size of one variant, for the demand and the network latencies of the clients.
     Sponge,
-    /// A pipeline: one variant of each stage, its replicas and batch.
+    /// A pipeline: one variant of each stage, its replicas and its batch size.
     Ipa,
-    /// Replicas of each variant, as few as the demand and a least accuracy allow.
+    /// Replicas of each variant, at minimum cost for the demand and a minimum accuracy.
     Infaas,
-    /// A pipeline of one variant a stage: a burst takes cores, what has lasted takes replicas.
+    /// A pipeline with one variant a stage: cores follow a burst, replicas follow persistent load.
     Themis,
 }
 
-/// What policy sponge weighs.
+/// Parameters of policy sponge.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSponge {
-    /// What a request more in a batch costs, in cores.
+    /// Cost of one more request in a batch, in cores.
     pub delta: f64,
-    /// Which of the latest requests' ways is planned for.
+    /// Percentile of the latest requests' network latencies that is planned for.
     pub percentile: f64,
 }
 
-/// What policy ipa weighs: alpha × accuracy in percent − beta × cores − delta × batches.
+/// Weights of policy ipa: alpha × accuracy in percent − beta × cores − delta × batches.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawIpa {
-    /// Of a percent of the pipeline's accuracy.
+    /// Weight of one percent of the pipeline's accuracy.
     pub alpha: f64,
-    /// Of a core.
+    /// Weight of a core.
     pub beta: f64,
-    /// What a request more in a batch costs, in cores.
+    /// Weight of one more request in a batch.
     pub delta: f64,
-    /// What runs is kept within this of the best.
+    /// The actual allocation is kept while its objective is within this of the optimum.
     pub tolerance: f64,
 }
 
-/// What policy infaas is to keep to.
+/// Parameters of policy infaas.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawInfaas {
-    /// Percent.
+    /// Minimum accuracy in percent; variants below it get no replica.
     pub accuracy_least: f64,
-    /// Requests/s on top of the demand.
+    /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
-    /// A second of a replica's loading costs so much of a core.
+    /// Cost of one second of loading a replica, as a fraction of the replica's cost.
     pub loading_weight_per_s: f64,
 }
 
-/// What policy themis goes by.
+/// Parameters of policy themis.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawThemis {
-    /// Of a replica that starts because the load has lasted.
+    /// Cores of a replica that is started because high load has persisted.
     pub horizontal_cores: u32,
-    /// What runs is kept within this of the best.
+    /// Cores by which the actual allocation may exceed the needed one before it is reduced.
     pub tolerance: f64,
 }
 
 impl Default for RawSponge {
     fn default() -> Self {
-        // A batch never costs a core; one request in a hundred may come later than is planned for.
+        // A batch never costs a core. One request in a hundred may have more network latency than planned
+        // for.
         RawSponge {
             delta: 0.001,
             percentile: 99.0,
@@ -88,7 +89,7 @@ impl Default for RawSponge {
 impl Default for RawIpa {
     fn default() -> Self {
         let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
-        // A core is worth `beta`: noise in the demand shall not move one.
+        // A core is worth `beta`: noise in the demand must not move one.
         RawIpa {
             alpha,
             beta,
@@ -110,7 +111,7 @@ impl Default for RawInfaas {
 
 impl Default for RawThemis {
     fn default() -> Self {
-        // By Amdahl's law the smallest replicas do most with a core.
+        // By Amdahl's law the smallest replicas use a core best.
         RawThemis {
             horizontal_cores: 1,
             tolerance: 1.0,
@@ -130,7 +131,7 @@ impl RawPolicy {
     }
 }
 
-/// The policy with its own keys, and those of no other.
+/// Returns the policy with its own parameters; refuses those of other policies.
 pub(super) fn policy(
     raw: RawPolicy,
     sponge: Option<RawSponge>,

@@ -1,5 +1,5 @@
-//! Profiles by reference → laws, as if they stood in the service: read where the reference leads, fitted where
-//! measurements stand there. Pure but for the reading, which is given.
+//! Resolution of profile references: each is replaced by the latency model and the capacity that it
+//! contains, or by those fitted to its measurements. Pure; the caller passes the function that reads.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,13 +14,13 @@ use super::{ConfigError, ServiceFile};
 use crate::solve::Refused;
 use crate::solve::law::{Cell, Point, fit};
 
-/// Largest profile, in bytes.
+/// Maximum size of a profile, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 64 * 1024;
-/// The least part of the measurements' variance that a fitted law explains: one that tells less is not this server's.
+/// Minimum R² of a fit. Measurements that fit worse do not come from such a server.
 pub const R_SQUARED_MIN: f64 = 0.8;
 
 impl ServiceSpec {
-    /// The profiles that its variants refer to, with the paths of the references.
+    /// Returns the variants' profile references, with their paths.
     pub fn references(&self) -> Vec<(String, &RawReference)> {
         let own = self.variants.iter().flatten().enumerate();
         let own = own.map(|(index, variant)| (format!("variants[{index}]"), variant));
@@ -36,10 +36,10 @@ impl ServiceSpec {
             .collect()
     }
 
-    /// Puts in the place of each reference what `read` finds there.
+    /// Replaces each reference by the profile that `read` returns for it.
     ///
     /// # Errors
-    /// What `read` says; a text that is no profile, with the path in it; measurements that no law tells.
+    /// Fails if `read` does, if the text is no valid profile, or if the measurements fit no law.
     pub fn resolve(
         &mut self,
         read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
@@ -60,10 +60,10 @@ impl ServiceSpec {
         Ok(())
     }
 
-    /// Reads a service file, and the profiles beside it.
+    /// Parses a service file and the profiles beside it.
     ///
     /// # Errors
-    /// As [`ServiceFile::from_yaml`] has them; a profile that cannot be read, or is none.
+    /// See [`ServiceFile::from_yaml`]; also fails if a profile cannot be read or is not valid.
     pub fn of_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut spec = ServiceFile::shape(text)?;
@@ -119,7 +119,7 @@ fn resolve(
     Ok(())
 }
 
-/// What is wrong with a profile, as it is seen from the service.
+/// Prefixes the path in an error of a profile with the path of its reference.
 fn within(at: &str, error: ConfigError) -> ConfigError {
     match error {
         ConfigError::Form { path, message } => ConfigError::Form {
@@ -170,7 +170,7 @@ fn laws(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigErr
     Ok((latency, capacity))
 }
 
-/// Sponge's law (Eq. 2) by least squares.
+/// Fits Sponge's latency model (Eq. 2) by least squares.
 fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     let cells = measured.latencies.iter().map(|cell| Cell {
         batch: cell.batch,
@@ -190,7 +190,7 @@ fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     })
 }
 
-/// InfAdapter's line by least squares.
+/// Fits InfAdapter's capacity line by least squares.
 fn line(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     let points = measured.rates.iter().map(|rate| Point {
         cores: rate.cores,
@@ -216,7 +216,7 @@ fn tells(path: &str, r_squared: f64) -> Result<(), ConfigError> {
     )
 }
 
-/// The fit's complaint, whose points are these.
+/// Converts an error of the fit; `path` is that of the measurements.
 fn of_fit(path: &str, error: &Refused) -> ConfigError {
     let field = error.field.replacen("points", path, 1);
     refused(

@@ -1,4 +1,4 @@
-//! What a rule about one value is, and how its refusal reads.
+//! Validation of single values, and the form of a refusal.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -8,8 +8,8 @@ use weir_api::plan::{CLUSTER_MAX, NAME_MAX, is_name};
 
 use super::ConfigError;
 
-/// The value, if it lies in the range (which NaN never does); `unit` ends the sentence about what
-/// is allowed.
+/// Returns the value if it lies in the range (NaN never does). `unit` ends the sentence about the allowed
+/// values.
 pub(super) fn within<T: PartialOrd + Display>(
     path: impl Display,
     value: T,

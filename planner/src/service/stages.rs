@@ -1,4 +1,4 @@
-//! The rules about stages and about all variants together.
+//! Validation of stages, and of all variants together.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::variant::{Frame, variant};
 use super::{ConfigError, OPTIONS_MAX, STAGES_MAX, Stage, Variant};
 use crate::solve::infaas;
 
-/// The stages, and the variants of all of them in their order.
+/// Returns the stages, and their variants in stage order.
 pub(super) fn stages(
     service: &str,
     variants: Option<Vec<RawVariant>>,
@@ -34,7 +34,7 @@ pub(super) fn stages(
     Ok((stages, all))
 }
 
-/// A service is a pipeline of one stage, which has its name.
+/// Returns the only stage of a service that is no pipeline; it carries the service's name.
 fn one(
     service: &str,
     raw: &[RawVariant],
@@ -75,7 +75,8 @@ fn several(raw: &[RawStage], frame: Frame) -> Result<(Vec<Stage>, Vec<Variant>),
     Ok((stages, all))
 }
 
-/// One stage's variants, whose names no other stage's has: reports go by them.
+/// Returns the variants of one stage. Names are unique over all stages, because reports identify variants
+/// by name.
 fn of_stage(
     path: &str,
     raw: &[RawVariant],
@@ -101,7 +102,7 @@ fn of_stage(
     Ok(variants)
 }
 
-/// What holds over all stages.
+/// Checks workloads, cores and options over all stages.
 fn together(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
     let workloads = variants.iter().filter_map(|variant| {
         let workload = variant.workload.as_ref()?;
@@ -109,7 +110,7 @@ fn together(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
     });
     let mut seen = BTreeSet::new();
     for (kind, name) in workloads {
-        // Each of the two would resize the other's pods, and count them.
+        // Two variants on one workload would both resize its pods and count them twice.
         rule(
             seen.insert((kind, name)),
             "variants[].workload",

@@ -1,4 +1,4 @@
-//! The rules about one variant.
+//! Validation of one variant.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::profile::{Fit, Latency, Profile};
 use crate::solve::law::{Law, Parallelism};
 use crate::solve::themis;
 
-/// Longest that a server waits for a batch to fill.
+/// Maximum batch window of a server, in ms.
 const BATCH_DELAY_MAX_MS: f64 = 1000.0;
 
 fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
@@ -30,7 +30,7 @@ fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
     Ok(Duration::from_secs_f64(ms / 1e3))
 }
 
-/// What of the service a variant's rules depend on.
+/// Properties of the service that a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     pub(super) budget: u32,
@@ -39,7 +39,7 @@ pub(super) struct Frame {
     pub(super) rule: Policy,
 }
 
-/// Checks the variant at that path.
+/// Validates the variant at that path.
 pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Variant, ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
     let right = format!("1 to {CLUSTER_MAX} printable ASCII characters without spaces");
@@ -155,7 +155,7 @@ fn tell_batch(at: &str, raw: &RawVariant) -> Result<bool, ConfigError> {
 }
 
 fn workload(at: &str, raw: &RawWorkload, batch: u32) -> Result<Workload, ConfigError> {
-    // A DNS subdomain, as Kubernetes has its names.
+    // A DNS subdomain, as required for names in Kubernetes.
     let fits = |name: &str, most: usize| {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
         (1..=most).contains(&name.len())
@@ -203,8 +203,8 @@ fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> 
     })
 }
 
-/// One instance that is always there and executes one batch after the other on all its cores: what
-/// Sponge's h(b, c) = b / l(b, c) says.
+/// Requires one fixed instance that executes one batch at a time on all its cores, as Sponge's h(b, c) = b
+/// / l(b, c) assumes.
 fn for_sponge(
     at: &str,
     profile: &Profile,
@@ -224,8 +224,8 @@ fn for_sponge(
     )
 }
 
-/// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
-/// with cores that nobody changes. IPA may keep some of each loaded.
+/// Requires replicas of a fixed size, possibly zero of them: the cores of a server that executes one batch
+/// on each core, or pods whose cores are never changed. IPA may keep some of each variant loaded.
 fn for_replicas(
     at: &str,
     policy: &str,
@@ -260,7 +260,7 @@ fn for_replicas(
     rule(may_be, fewest, replicas.least, &none)
 }
 
-/// Replicas that execute one batch at a time, both of which are changed.
+/// Requires replicas that execute one batch at a time and whose number and cores can both change.
 fn for_themis(
     at: &str,
     profile: &Profile,
@@ -314,7 +314,7 @@ fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigE
     rule(one, format!("{at}.latency.parallelism"), given, right)
 }
 
-/// How many there may be, and how many there are at first.
+/// Returns the minimum and maximum, and the initial number.
 fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
     let greatest = raw.greatest.unwrap_or(raw.initial.max(1));

@@ -59,7 +59,7 @@ pub struct RawVariant {
     pub batch: u32,
     /// Batch window of the server in ms: time for which it waits for a batch to fill. Set it for servers
     /// that form batches by themselves; the proxies then form none. Leave it out for servers that execute
-    /// one request body as one batch at once.
+    /// at once the requests that arrive together.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub batch_delay_ms: f64,
