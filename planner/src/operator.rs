@@ -1,9 +1,9 @@
-//! The planner on Kubernetes: every resource `SloService` is a service that is kept. Of several planners one
-//! leads: it plans, resizes, scales and writes; the others pass proxies' polls on to it, and give them the plans
-//! that stand in the resources' statuses where it does not answer.
+//! The planner on Kubernetes: every `SloService` resource has a controller. One of several planners leads:
+//! it plans, resizes, scales and writes statuses. The others forward proxies' polls to it. If it does not
+//! respond, they serve the plans of the resources' statuses.
 //!
-//! [`lease`], [`claims`], [`conditions`] and [`standby`] take values and return values; [`leader`] holds the Lease, and
-//! the rest watches, turns and writes. Nothing here knows a policy.
+//! [`lease`], [`ownership`], [`conditions`] and [`standby`] are pure; [`leader`] holds the Lease, and the
+//! other modules watch, run cycles and write. Nothing here knows a policy.
 
 mod backends;
 pub mod claims;
@@ -45,27 +45,27 @@ use profiles::Profiles;
 pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
 pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
 
-/// Resources reconciled at the same time.
+/// Maximum number of resources reconciled at the same time.
 pub const RECONCILED_AT_ONCE: u16 = 8;
-/// Changes of one resource within this are reconciled once.
+/// Window within which several changes of one resource are reconciled once.
 pub const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long the turns that are under way have to end once the planner is to.
+/// Time in which running cycles may finish on shutdown.
 pub const END_MAX: Duration = Duration::from_secs(10);
 
-/// How a planner operates.
+/// Options of the operator.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its name among the planners: its pod's.
+    /// Name of this planner among the planners: its pod's.
     pub name: String,
-    /// Where the planners' Lease is: their own namespace.
+    /// Namespace of the planners' Lease: their own.
     pub namespace: String,
-    /// Where resources are planned for; all namespaces if empty.
+    /// Namespaces whose resources are planned for; empty for all.
     pub namespaces: Vec<String>,
-    /// Where other planners reach its doors, such as `http://10.0.0.7:8080`.
+    /// Address at which other planners reach this one's endpoints, such as `http://10.0.0.7:8080`.
     pub address: String,
 }
 
-/// Why a planner cannot operate.
+/// Reason why the operator cannot start.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum OperateError {
@@ -75,28 +75,29 @@ pub enum OperateError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// What reconciliations and keepers share.
+/// State shared by reconciliations and controllers.
 struct Shared {
     client: kube::Client,
     http: reqwest::Client,
     clock: Clock,
     candidate: Arc<Candidate>,
     services: Arc<Services>,
-    /// Of all services: an API server is one.
+    /// Shared by all services, because they use one API server.
     pace: Arc<Mutex<Pace>>,
     recorder: Recorder,
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
     keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
     profiles: Profiles,
-    /// How often in a row a resource's reconciliation failed.
+    /// Consecutive failures of each resource's reconciliation.
     failures: Mutex<BTreeMap<Name, u32>>,
 }
 
-/// Keeps all services and answers on `listener` until `stop` says so.
+/// Runs the controllers of all services and serves `listener` until `stop` is set.
 ///
 /// # Errors
-/// Something could not be set up. Nothing that the API server, proxies or clients do ends the planner.
+/// Fails if something cannot be set up. Nothing that the API server, proxies or clients do later ends the
+/// planner.
 pub async fn operate(
     client: kube::Client,
     options: Options,
@@ -135,7 +136,7 @@ pub async fn operate(
     Ok(())
 }
 
-/// The same without doors.
+/// Runs the controllers without the endpoints.
 async fn keep(
     client: kube::Client,
     http: reqwest::Client,
@@ -187,7 +188,7 @@ async fn keep(
             reconcile::failed,
             Arc::clone(&shared),
         );
-        // What failed has been said, and is tried again.
+        // A failure has been logged and is retried.
         reconciled.for_each(|_| std::future::ready(()))
     });
     tokio::select! {
@@ -195,7 +196,7 @@ async fn keep(
         () = candidate.run() => {}
         _ = futures_util::future::join_all(running) => {}
     }
-    // Nothing new is begun, what is under way ends, and only then may another lead.
+    // No new cycle starts, running ones finish, and only then may another planner lead.
     let ended = async {
         let keepers = std::mem::take(&mut *shared.keepers.lock().await);
         let ending = keepers.into_values().map(Keeper::end);
@@ -208,7 +209,7 @@ async fn keep(
 }
 
 impl Shared {
-    /// All resources, as they were last seen.
+    /// Returns all resources as last observed.
     fn resources(&self) -> Vec<Arc<SloService>> {
         let all = self.stores.iter();
         all.flat_map(|store| store.state()).collect()
@@ -223,7 +224,7 @@ impl Shared {
         self.stores.iter().find_map(|store| store.get(&reference))
     }
 
-    /// Followed once, for as long as a service there is planned for.
+    /// Returns the watch of a namespace, started once and kept as long as a service there is planned for.
     fn namespace(&self, name: &str) -> Arc<Namespace> {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed.retain(|_, namespace| namespace.strong_count() > 0);
@@ -235,9 +236,9 @@ impl Shared {
         namespace
     }
 
-    /// Keeps a service no more.
+    /// Stops the controller of a service.
     async fn let_go(&self, name: &Name) {
-        // What it has is nobody else's before its last turn is over.
+        // Its names and workloads stay owned until its last cycle has finished.
         let mut keepers = self.keepers.lock().await;
         if let Some(kept) = keepers.remove(name) {
             let service = kept.service.name.clone();

@@ -1,4 +1,4 @@
-//! What a poll says, checked: every refusal names the field, the value, and what would be right.
+//! Query of a poll and its validation. Each refusal names the field, the value and the allowed values.
 
 use serde::Deserialize;
 use weir_api::Revision;
@@ -7,14 +7,14 @@ use weir_api::plan::is_name;
 use crate::distribution::AFTER_MAX;
 use crate::distribution::slot_allocation::{Poll, Role};
 
-/// Longest node id of a proxy.
+/// Maximum length of a proxy's node id, in bytes.
 pub(super) const PROXY_BYTES_MAX: usize = 256;
-/// Most workers a proxy may claim.
+/// Maximum number of workers that a proxy may report.
 pub(super) const WORKERS_MAX: u32 = 4096;
-/// How much of a wrong value is repeated, in characters.
+/// Maximum part of a wrong value that a refusal repeats, in characters.
 const SHOWN_MAX: usize = 64;
 
-/// A poll's query as it came; fields we do not know are none of ours.
+/// Query of a poll as received; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Asked {
     after: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The revision it has and, if it says who it is, what it says of its proxy.
+    /// Returns the proxy's revision and, if it identifies itself, its report.
     pub(super) fn checked(self) -> Result<(Revision, Option<Poll>), String> {
         let after = Revision(number("after", self.after, AFTER_MAX.0)?);
         let incarnation = number("incarnation", self.incarnation, u64::MAX)?;
@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-/// The whole number in that field, 0 if left out.
+/// Returns the whole number in that field, 0 if left out.
 pub(super) fn number(field: &str, value: Option<String>, most: u64) -> Result<u64, String> {
     let Some(value) = value else { return Ok(0) };
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,12 +1,15 @@
-//! The long poll: a proxy asks for a plan of its stage newer than the one it has and is held until there is one.
+//! The long poll: a proxy asks for a plan of its stage newer than its own, and the request is held until
+//! there is one.
 //!
-//! 200 and the plan, or this proxy's part of it · 204 nothing newer for as long as a poll is held, or
-//! the planner is ending · 400 not a poll · 401 wrong or no key · 404 another service · 409 there are
-//! fewer slots than proxies, and none for this one, or no such variant as it fronts · 503 with retry-after where too many wait or share.
+//! 200 and the plan, with this proxy's slots · 204 nothing newer within the hold time, or the planner is
+//! shutting down · 400 invalid query · 401 wrong or no key · 404 unknown service · 409 fewer slots than
+//! proxies and none for this one, or no such variant as the proxy gates · 503 with retry-after if too many
+//! polls wait or too many proxies share.
 //!
-//! Where another planner plans, it deals the slots too, and the poll is passed on to it ([`forward`]).
+//! If another planner leads, it also allocates the slots, and the poll is forwarded to it ([`forward`]).
 //!
-//! A poll that does not say who it is (`proxy`) gets the whole plan and shares in nothing.
+//! A poll that does not identify its proxy (`proxy`) gets the whole plan and takes no part in the slot
+//! allocation.
 
 use std::sync::Arc;
 
@@ -24,7 +27,7 @@ use crate::distribution::{Published, Publisher, Told};
 use crate::served::Served;
 use crate::telemetry::metrics::PollAnswer;
 
-/// When a proxy that found too many waiting shall ask again.
+/// Seconds after which a proxy retries when too many polls wait.
 const RETRY_AFTER_S: &str = "1";
 
 pub(super) async fn poll(
@@ -73,7 +76,7 @@ pub(super) async fn poll(
     response
 }
 
-/// A poll that may wait.
+/// A poll that may be held.
 struct Admitted<'a> {
     served: Arc<Served>,
     after: Revision,
@@ -81,7 +84,7 @@ struct Admitted<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// The key comes first: a caller without it learns nothing.
+/// Checks the key first: a caller without it learns nothing.
 fn admit<'a>(
     app: &'a App,
     stage: &str,
@@ -131,7 +134,7 @@ async fn answer(
     }
 }
 
-/// The proxy's own part.
+/// Returns the plan with this proxy's slots.
 async fn part(
     app: &App,
     stage: &Publisher,
@@ -154,7 +157,7 @@ async fn part(
             Err(Refusal(StatusCode::CONFLICT, message))
         }
         Told::Plan(plan) => match plan.check() {
-            // A checked plan holds no map and no number that JSON lacks.
+            // A validated plan contains no map and no number that JSON cannot represent.
             Ok(()) => Ok(serde_json::to_vec(&plan).ok()),
             Err(error) => {
                 debug_assert!(false, "a part of a valid plan is none: {error}");

@@ -1,7 +1,7 @@
-//! The status of a service, for whoever has the key: the plans that are out, the latest cycles, the proxies
-//! that poll. Of a pipeline the plan and the proxies at the top are the entry's.
+//! Status of a service: the published plans, the latest cycles, and the polling proxies. For a pipeline,
+//! the top-level plan and proxies are those of the first stage.
 //!
-//! 200 and the status · 400 a query that is none · 401 wrong or no key · 404 another service.
+//! 200 and the status · 400 invalid query · 401 wrong or no key · 404 unknown service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::service::Mode;
 use crate::telemetry::metrics::Counters;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
 
-/// Cycles shown where the query does not say how many. One of three variants is some 1.3 KB.
+/// Default number of cycles shown. One cycle of three variants takes some 1.3 KB.
 pub const CYCLES_SHOWN: usize = 10;
 const _: () = assert!(CYCLES_SHOWN <= CYCLES_MAX);
 
-/// The query.
+/// Query of the status.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusQuery {
-    /// The number of the latest cycles to show, [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
+    /// Number of the latest cycles to show; [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
     cycles: Option<String>,
 }
 
@@ -55,7 +55,7 @@ struct View<'a> {
     plan: Option<&'a Plan>,
     counters: Counters,
     proxies: BTreeMap<String, ProxyView>,
-    /// Of a service without stages there is nothing more to say.
+    /// Empty for a service without stages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     stages: BTreeMap<&'a str, StageView>,
     latest: Option<&'a CycleReport>,
@@ -84,7 +84,7 @@ pub(super) async fn status(
     let entry = served.publishers.entry();
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
-    // Each lock is let go before the next is taken.
+    // Each lock is released before the next is taken.
     let proxies = entry.sharing().view(app.clock.now());
     let view = View {
         service: &service.name,

@@ -1,4 +1,4 @@
-//! The doors over real HTTP on free ports.
+//! Tests of the endpoints over real HTTP on free ports.
 
 mod proxies;
 mod server;
@@ -18,7 +18,7 @@ use crate::service::tests::service;
 use crate::telemetry::status::{CYCLES_MAX, Status};
 
 const KEY: &str = "secret-key";
-/// As good as for ever, for polls that must not end by themselves.
+/// Hold time of polls that must not end by themselves.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Doors {
@@ -100,7 +100,7 @@ impl Doors {
         tokio::spawn(async move { request.send().await.unwrap() })
     }
 
-    /// Returns once so many polls are held.
+    /// Waits until that many polls are held.
     async fn until_held(&self, polls: usize) {
         while self.app.waiting() != polls {
             tokio::task::yield_now().await;
@@ -209,7 +209,7 @@ async fn who_has_no_key_learns_nothing() {
             .header("authorization", "bearer secret-key");
         assert_eq!(lower.send().await.unwrap().status(), 200);
     }
-    // What probes and Prometheus ask for stays open.
+    // The endpoints for probes and Prometheus need no key.
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(doors.get(path).await.status(), 200);
     }
@@ -273,7 +273,7 @@ async fn a_proxy_ahead_of_us_gets_a_plan_beyond_its_own_at_once() {
         Revision(ahead + 1),
         "all hear of it"
     );
-    // The most that can be claimed still leaves room above it.
+    // The highest revision that can be reported still leaves room above it.
     let answer = plan(doors.poll(&format!("?after={AFTER_MAX}")).await).await;
     assert_eq!(answer.revision, Revision(AFTER_MAX.0 + 1));
 }
@@ -292,7 +292,7 @@ async fn too_many_waiting_polls_are_told_to_come_back() {
         error(full, 503).await,
         "2 polls wait already, no more are held"
     );
-    // Who leaves makes room.
+    // A disconnected poll frees its permit.
     held[0].abort();
     doors.until_held(1).await;
     let next = doors.poll_beside(format!("?after={first}"));
@@ -394,7 +394,7 @@ async fn the_status_shows_ten_cycles_unless_asked_for_more() {
         let shown = status["cycles"].as_array().unwrap();
         assert_eq!(shown.len(), cycles, "{query}");
         assert_eq!(shown[cycles - 1]["at_ms"], newest, "{query}");
-        // A cycle of two variants is some 1.3 KB.
+        // A cycle of two variants takes some 1.3 KB.
         assert!(body.len() <= 4096 * (cycles + 1), "{query}: {}", body.len());
     }
     for value in ["1025", "-1", "+1", "x", "", "1.5", "99999999999999999999"] {

@@ -1,5 +1,5 @@
-//! A service's variants as they are changed: pods by their workload, others over HTTP, and those that nothing
-//! changes; and its proxies as they are looked at.
+//! Backends of a service's variants: pods through their workload, addresses over HTTP, and fixed ones; and
+//! the proxies that are scraped.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::observe::{Observe, Scrape, Scraper, Targets};
 use crate::serve::{local, scraper};
 use crate::service::{Mode, Service, Variant};
 
-/// The variants.
+/// Backends of a service's variants.
 pub(super) struct Backends {
     mode: Mode,
     candidate: Arc<Candidate>,
     local: Local,
     pods: KubeBackends,
-    /// By variant: its place among those of pods.
+    /// Index of each variant among those with pods.
     places: Vec<Option<usize>>,
 }
 
-/// The proxies.
+/// Proxies of a service.
 pub(super) struct Proxies {
     scraper: Scraper,
     _watch: Option<ProxyWatch>,

@@ -1,21 +1,21 @@
-//! Which resource may have which names and workloads: pure. Two that plan for one workload would work against
-//! each other, and two plans of one name could not be told apart. What a service that is kept has stays with its
-//! resource, whatever that says since; of others the older one gets what both claim.
+//! Ownership of names and workloads by resources: pure. Two resources that plan for one workload would work
+//! against each other, and two plans with one name could not be told apart. A running service keeps what it
+//! owns, whatever its resource says since. Of other resources, the older one gets what both claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::service::{Service, WorkloadKind};
 
-/// Most resources one planner plans for.
+/// Maximum number of resources that one planner plans for.
 pub const SERVICES_MAX: usize = 256;
 
-/// Which resource it is.
+/// Namespace and name of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// Where it is.
+    /// Namespace of the resource.
     pub namespace: String,
-    /// Its name there.
+    /// Name of the resource.
     pub name: String,
 }
 
@@ -25,25 +25,25 @@ impl fmt::Display for Name {
     }
 }
 
-/// What one resource claims.
+/// Names and workloads that one resource claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Whether a service is kept like this already.
+    /// Whether a service with this claim is running already.
     pub kept: bool,
-    /// When it was made, as the API server counts; older ones are less.
+    /// Creation time of the resource, as set by the API server.
     pub made: i64,
-    /// Which it is.
+    /// Name of the resource.
     pub name: Name,
-    /// Names of plans.
+    /// Names of its plans.
     pub stages: Vec<String>,
-    /// Whose pods it resizes.
+    /// Workloads whose pods it resizes.
     pub workloads: Vec<(WorkloadKind, String)>,
 }
 
 impl Claim {
-    /// What that service claims.
+    /// Builds the claim of a service.
     pub fn of(kept: bool, made: i64, name: Name, service: &Service) -> Claim {
-        // A pipeline is asked for by its own name, too.
+        // A pipeline is also requested by its own name.
         let stages = service.stages.iter().map(|stage| &stage.name);
         let stages = stages.chain([&service.name]).cloned();
         let workloads = service
@@ -62,7 +62,7 @@ impl Claim {
     }
 }
 
-/// Why a resource does not get what it claims.
+/// Reason why a claim is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum Taken {
@@ -84,7 +84,8 @@ pub enum Taken {
     TooMany,
 }
 
-/// Those of the claims that cannot be met, and why. A resource may have two: what is kept for it, and what it says.
+/// Returns the claims that are refused, with the reason. A resource may have two claims: that of its
+/// running service and that of its current spec.
 pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
     claims.sort_by(|a, b| (!a.kept, a.made, &a.name).cmp(&(!b.kept, b.made, &b.name)));
     let mut stages: BTreeMap<String, Name> = BTreeMap::new();
@@ -151,7 +152,7 @@ mod tests {
             claim(1, "a/old", &["old"], &["web", "other"]),
             claim(2, "b/elsewhere", &["elsewhere"], &["web"]),
             claim(5, "b/same", &["old"], &["x"]),
-            // One that is refused takes nothing.
+            // A refused claim takes nothing.
             claim(4, "a/unlucky", &["unlucky"], &["other", "free"]),
             claim(6, "a/lucky", &["lucky"], &["free"]),
         ];
@@ -176,14 +177,14 @@ mod tests {
             kept: true,
             ..claim
         };
-        // The young one has `web`; the old one says since that it wants it, and something else of its own.
+        // The young resource owns `web`; the old one has asked for it since, and for something of its own.
         let claims = vec![
             kept(claim(9, "a/young", &["young"], &["web"])),
             claim(1, "a/old", &["old"], &["web"]),
             kept(claim(1, "a/old", &["old"], &["own"])),
-            // Nobody gets what is still kept for one that says something else now.
+            // A name stays owned by a running service whose spec names another one.
             claim(2, "a/next", &["next"], &["own"]),
-            // What it says may be what is kept for it.
+            // The new spec may claim what its running service owns.
             claim(9, "a/young", &["young"], &["web", "more"]),
         ];
         let refused = refused(claims);

@@ -1,5 +1,5 @@
-//! A turn's report → the resource's status: pure. Conditions are a closed list with closed reasons; what a person
-//! is to know stands in their messages.
+//! Status of a resource from the report of a cycle: pure. Conditions and their reasons are closed lists;
+//! details for people are in the messages.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -11,22 +11,22 @@ use crate::service::resource::{ConditionType, PlannedVariant, SloServiceStatus, 
 use crate::service::{Mode, Service};
 use crate::telemetry::status::{CycleReport, VariantReport};
 
-/// Longest message of a condition, in characters; the API takes 32,768.
+/// Maximum length of a condition's message, in characters; the API allows 32,768.
 pub const MESSAGE_MAX: usize = 1024;
 
-/// Why a resource is not gone by: what is to say how fast its variants are is not there, or says it wrongly.
+/// Reason of a refused resource: a variant's profile is missing or invalid.
 pub const NO_PROFILE: &str = "NoProfile";
 
-/// What a condition says.
+/// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// What it is about.
+    /// Type of the condition.
     pub about: ConditionType,
     /// Whether it holds.
     pub holds: bool,
-    /// In one word, of a closed list.
+    /// Reason, one word of a closed list.
     pub reason: &'static str,
-    /// In a sentence.
+    /// Message, one sentence.
     pub message: String,
 }
 
@@ -47,7 +47,7 @@ impl Said {
     }
 }
 
-/// The status of a service that is planned for, after this turn.
+/// Returns the status of a service after a cycle.
 pub fn planned(
     service: &Service,
     report: &CycleReport,
@@ -80,7 +80,7 @@ pub fn planned(
     }
 }
 
-/// The status of a resource that is not gone by, whatever stood there of its plans.
+/// Returns the status of a refused resource; its plans stay in the status.
 pub fn refused(
     reason: &'static str,
     why: &str,
@@ -98,7 +98,7 @@ pub fn refused(
     status
 }
 
-/// Those that are said, and of the others what was said before.
+/// Returns the new conditions; those not in `said` keep their previous value.
 fn conditions(
     said: &[Said],
     generation: i64,
@@ -238,7 +238,7 @@ fn of_health(report: &CycleReport) -> Said {
     }
 }
 
-/// What most wants a person, and of which variant.
+/// Returns the gravest blocker, with its variant.
 fn worst(report: &CycleReport) -> Option<(&str, &Obstacle)> {
     let all = report.variants.iter();
     let all = all.filter_map(|(name, one)| Some((name.as_str(), one.unmet.as_ref()?)));
@@ -266,7 +266,7 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
     }
 }
 
-/// To three digits: a person reads it.
+/// Rounds to three decimals, for people.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

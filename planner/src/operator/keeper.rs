@@ -1,5 +1,5 @@
-//! One service, kept as long as its resource says the same: planned for while this planner leads, else by the
-//! plans that stand in the resource's status.
+//! Controller of one service. It runs until the resource changes: it runs control cycles while this planner
+//! leads, and otherwise serves the plans of the resource's status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +24,14 @@ use crate::service::resource::{SloService, SloServiceStatus};
 use crate::telemetry::status::CycleReport;
 use weir_api::Plan;
 
-/// How often a standby looks at the status, and who is to lead at whether the pods are known.
+/// Interval at which a standby reads the status, and a new leader checks that the pods have been listed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A service that is kept.
+/// A running controller.
 pub(super) struct Keeper {
-    /// What it is kept as.
+    /// Service that it controls.
     pub(super) service: Service,
-    /// The resource's generation that said so.
+    /// Generation of the resource that the service was read from.
     pub(super) generation: i64,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -67,10 +67,10 @@ impl Keeper {
         })
     }
 
-    /// Lets the turn that is under way end, and no other begin.
+    /// Lets the running cycle finish, and no other start.
     pub(super) async fn end(self) {
         self.stop.send_replace(true);
-        // A turn that panicked has ended too.
+        // A cycle that panicked has ended too.
         let _ = self.task.await;
     }
 }
@@ -92,7 +92,7 @@ impl Kept {
             let mut stop = self.stop.clone();
             let now = tokio::select! {
                 biased;
-                // Who may not act any more stops at once, in the middle of a turn too.
+                // A planner that no longer leads stops at once, even in the middle of a cycle.
                 now = changed(&mut leader) => now,
                 () = self.be(&before) => return,
                 _ = stop.wait_for(|stop| *stop), if before != Leader::Us => return,
@@ -105,7 +105,7 @@ impl Kept {
         }
     }
 
-    /// Who polls here has polled elsewhere till now, or will from now on.
+    /// Leadership moved: slot allocation restarts, because proxies now poll (or stop polling) this planner.
     fn deal_anew(&self) {
         let Some(served) = self.served() else { return };
         let anew = Served::new(self.service.clone(), self.shared.clock);
@@ -118,7 +118,7 @@ impl Kept {
         self.shared.services.get(&self.service.name)
     }
 
-    /// Ends only with the service, after a turn.
+    /// Runs as leader or standby; returns only when the service ends, after a cycle.
     async fn be(&self, leader: &Leader) {
         let Some(served) = self.served() else { return };
         let be = async {
@@ -136,7 +136,7 @@ impl Kept {
         }
     }
 
-    /// By the plans that stand in the status.
+    /// Publishes the plans of the resource's status.
     fn stand(&self) {
         let (Some(served), Some(status)) = (self.served(), self.status()) else {
             return;
@@ -158,7 +158,7 @@ impl Kept {
     async fn plan(&self) {
         let backends = self.shared.backends(&self.name, &self.service);
         let proxies = self.shared.proxies(&self.name, &self.service);
-        // Until the pods are known, what is in force is not.
+        // Until the pods are listed, the actual allocation is unknown.
         while !backends.are_known().await {
             self.stand();
             sleep(LOOK_EVERY).await;
@@ -204,10 +204,10 @@ impl Kept {
     }
 }
 
-/// Who leads, once that is another.
+/// Waits for a change and returns the new leader.
 async fn changed(leader: &mut watch::Receiver<Leader>) -> Leader {
     if leader.changed().await.is_err() {
-        // Nobody tells any more: the planner ends.
+        // The sender is gone: the planner is shutting down.
         std::future::pending::<()>().await;
     }
     leader.borrow_and_update().clone()

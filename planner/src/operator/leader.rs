@@ -1,5 +1,5 @@
-//! The Lease over the API: looked at, claimed, renewed and given back. What to do is [`lease`](super::lease)'s
-//! to say; here it is done, and who plans is told to all who ask.
+//! The Lease in the Kubernetes API: reading, claiming, renewing and releasing it. [`lease`](super::lease)
+//! decides; this module acts and announces the leader.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,12 @@ use super::lease::{ASK_MAX, DURATION, Election, LOOK_EVERY, Record};
 use crate::clock::Clock;
 use crate::http::Leader;
 
-/// The Lease's name.
+/// Name of the Lease.
 pub const LEASE: &str = "weir-planner";
-/// Where its holder answers.
+/// Annotation with the address of the holder.
 const ADDRESS: &str = "weir.dev/address";
 
-/// One planner of those that elect one.
+/// A planner that takes part in the election.
 #[derive(Debug)]
 pub struct Candidate {
     api: Api<Lease>,
@@ -33,7 +33,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The planner `me`, which answers at `address`, with a Lease in that namespace.
+    /// Creates the candidate `me`, which is reachable at `address`, with a Lease in that namespace.
     pub fn new(
         client: &kube::Client,
         namespace: &str,
@@ -51,7 +51,7 @@ impl Candidate {
         })
     }
 
-    /// Who plans, and word of each change.
+    /// Returns a receiver of the current leader and of each change.
     pub fn leader(&self) -> watch::Receiver<Leader> {
         self.told.subscribe()
     }
@@ -61,7 +61,7 @@ impl Candidate {
         self.election().leads(self.clock.now().at)
     }
 
-    /// Looks, claims and renews for ever.
+    /// Reads, claims and renews the Lease; never returns.
     pub async fn run(&self) {
         let mut failing = false;
         loop {
@@ -79,7 +79,7 @@ impl Candidate {
         }
     }
 
-    /// Gives the Lease back, if it is this planner's, so that another need not wait.
+    /// Releases the Lease if this planner holds it, so that another need not wait.
     pub async fn give_back(&self) {
         let held = {
             let mut election = self.election();
@@ -102,7 +102,8 @@ impl Candidate {
         self.election.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the next look is due; who may act no longer says so at that moment, once.
+    /// Waits until the next read is due. A leader whose time runs out is announced as such at that moment,
+    /// once.
     async fn pause(&self) {
         let now = self.clock.now().at;
         let until = self.election().until();
@@ -139,7 +140,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// In the place of that version, if there is one.
+    /// Writes the Lease, replacing that version if there is one.
     async fn write(
         &self,
         version: Option<String>,
@@ -194,7 +195,7 @@ impl Candidate {
     }
 }
 
-/// Why the Lease was not read or written.
+/// Reason why the Lease could not be read or written.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("no answer within {ASK_MAX:?}")]

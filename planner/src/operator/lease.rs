@@ -1,45 +1,47 @@
-//! Who plans, by a Lease: pure. What was read, and when, comes in; whether to claim it, and whether this planner
-//! may act, goes out.
+//! Leader election by a Lease: pure. The records read and their times come in. The result is whether to
+//! claim the Lease, and whether this planner may act.
 //!
-//! As client-go does it: a claim replaces the very version that was read, so that of two who claim at once one
-//! is refused; and a holder is taken for gone once its record has not changed for as long as it promised, by
-//! the clock of who waits, so that clocks that differ do no harm. A holder stops acting [`RENEW_MAX`] after it
-//! *began* its last renewal that succeeded, and others wait [`DURATION`] from when they saw it: what the holder
-//! has asked for by then has [`DURATION`] − [`RENEW_MAX`] to be answered or to have failed.
+//! The algorithm is client-go's. A claim replaces exactly the version that was read, so that one of two
+//! simultaneous claims is refused. A holder counts as gone once its record has not changed for as long as
+//! the record promises, measured by the waiting planner's clock; differing clocks therefore do no harm. A
+//! holder stops acting [`RENEW_MAX`] after it *began* its last successful renewal. Others wait [`DURATION`]
+//! from when they saw it, so requests sent by the holder have [`DURATION`] − [`RENEW_MAX`] to complete or
+//! fail.
 
 use std::time::Duration;
 
-/// How long a record holds after it was seen to change.
+/// Validity of a record after it was seen to change.
 pub const DURATION: Duration = Duration::from_secs(10);
-/// How long a holder acts after a renewal.
+/// Time for which a holder acts after a renewal.
 pub const RENEW_MAX: Duration = Duration::from_secs(6);
-/// How often the Lease is looked at, by all.
+/// Interval at which all planners read the Lease.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long one request about it may take.
+/// Timeout of one request about the Lease.
 pub const ASK_MAX: Duration = Duration::from_secs(2);
 
 const _: () = assert!(LOOK_EVERY.as_secs() + 2 * ASK_MAX.as_secs() <= RENEW_MAX.as_secs());
-/// Whoever waits has it, after a holder was killed, in at most this: the issue of 15 s for it all.
+/// Maximum time until another planner leads after the holder was killed. The whole failover is allowed 15
+/// s.
 pub const TAKE_OVER_MAX: Duration =
     Duration::from_secs(DURATION.as_secs() + LOOK_EVERY.as_secs() + ASK_MAX.as_secs());
 const _: () = assert!(TAKE_OVER_MAX.as_secs() < 15);
 
-/// A Lease as it was read.
+/// A Lease as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// `metadata.resourceVersion`.
     pub version: String,
-    /// Who holds it; none where it was given back.
+    /// Name of the holder; none if the Lease was released.
     pub holder: Option<String>,
-    /// Where the holder answers.
+    /// Address of the holder.
     pub address: Option<String>,
-    /// How long it holds.
+    /// Validity of the record.
     pub duration: Duration,
-    /// How often it has changed hands.
+    /// Number of changes of the holder.
     pub transitions: i32,
 }
 
-/// What one planner knows of it.
+/// One planner's view of the election.
 #[derive(Debug)]
 pub struct Election {
     me: String,
@@ -48,7 +50,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Nothing known, for the planner of that name.
+    /// Creates the view of the planner called `me`, with nothing known.
     pub fn new(me: &str) -> Election {
         Election {
             me: me.to_owned(),
@@ -57,7 +59,7 @@ impl Election {
         }
     }
 
-    /// Takes in what was read, or that there is no Lease.
+    /// Records what was read; `None` means that there is no Lease.
     pub fn saw(&mut self, record: Option<Record>, now: Duration) {
         let before = self.seen.take();
         self.seen = record.map(|record| match before {
@@ -66,7 +68,7 @@ impl Election {
         });
     }
 
-    /// Whether this one is to claim it, or to renew its claim.
+    /// Whether this planner should claim the Lease, or renew its claim.
     pub fn claims(&self, now: Duration) -> bool {
         let Some((record, at)) = &self.seen else {
             return true;
@@ -77,30 +79,30 @@ impl Election {
         }
     }
 
-    /// Its claim has been taken, which it began to send at `began`; this is the Lease then.
+    /// Records that a claim sent at `began` succeeded, and the resulting Lease.
     pub fn claimed(&mut self, record: Record, began: Duration, now: Duration) {
         self.saw(Some(record), now);
         self.renewed = Some(began);
     }
 
-    /// It gives the Lease back, or may act no longer.
+    /// Records that this planner releases the Lease or may no longer act.
     pub fn resign(&mut self) {
         self.renewed = None;
     }
 
-    /// Whether it may act.
+    /// Whether this planner may act.
     pub fn leads(&self, now: Duration) -> bool {
         self.until().is_some_and(|until| now < until)
     }
 
-    /// Until when it may act, without a further renewal.
+    /// Returns the time until which this planner may act without a further renewal.
     pub fn until(&self) -> Option<Duration> {
         let holder = self.seen.as_ref().map(|(record, _)| &record.holder);
         let mine = holder.is_some_and(|holder| holder.as_deref() == Some(&self.me));
         self.renewed.filter(|_| mine).map(|began| began + RENEW_MAX)
     }
 
-    /// The other who holds it by its own word, and where it answers.
+    /// Returns the address of another planner that holds a valid Lease.
     pub fn other(&self, now: Duration) -> Option<&str> {
         let (record, at) = self.seen.as_ref()?;
         let holder = record.holder.as_deref().filter(|holder| *holder != self.me);
@@ -108,7 +110,7 @@ impl Election {
         record.address.as_deref()
     }
 
-    /// How often it has changed hands, after this one's claim.
+    /// Returns the number of holder changes after this planner's claim.
     pub fn transitions(&self) -> i32 {
         let Some((record, _)) = &self.seen else {
             return 0;
@@ -117,7 +119,7 @@ impl Election {
         record.transitions.saturating_add(i32::from(!kept))
     }
 
-    /// The version that a claim replaces; none where there is no Lease.
+    /// Returns the version that a claim replaces; none if there is no Lease.
     pub fn version(&self) -> Option<&str> {
         self.seen
             .as_ref()
@@ -157,7 +159,7 @@ mod tests {
             assert!(!election.claims(s(9 * renewal + 9)), "{renewal}");
             assert_eq!(election.other(s(9 * renewal + 9)), Some("http://b"));
         }
-        // Seen again, and nothing new: it counts from when it changed.
+        // Read again without a change: the time counts from the last change.
         election.saw(Some(record(11, Some("b"))), s(85));
         assert!(!election.claims(s(90)));
         assert!(election.claims(s(91)));
@@ -203,8 +205,8 @@ mod tests {
     }
 
     proptest! {
-        /// Three planners with clocks of their own, which start at any time and run as fast as each other; requests
-        /// are late, lost before the server or after it; planners stop for long and go on.
+        /// Three planners whose clocks have different offsets and the same speed. Requests are delayed, or
+        /// lost before or after the server; planners pause for long and resume.
         #[test]
         fn never_do_two_lead(steps in prop::collection::vec((0usize..3, 0u64..4_000, 0u64..2_000, 0u8..8), 1..200)) {
             let offsets = [0, 1_000_000, 77];

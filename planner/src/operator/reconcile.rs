@@ -1,5 +1,5 @@
-//! A resource as it is → a service that is kept, or the reason why not. Every planner keeps every service; only
-//! the one that leads writes.
+//! Reconciliation: from a resource to its running controller, or to the reason why it is refused. Every
+//! planner runs controllers for all services; only the leader writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use super::{Shared, conditions};
 use crate::service::resource::SloService;
 use crate::service::{ConfigError, Service};
 
-/// Holds a resource until no turn for it is under way any more.
+/// Finalizer that holds a resource until its last cycle has finished.
 pub const FINALIZER: &str = "weir.dev/planner";
-/// When everything is looked at again, whatever the watches say.
+/// Interval after which every resource is reconciled again, whatever the watches report.
 pub const RESYNC: Duration = Duration::from_secs(300);
-/// When a resource is looked at again that is refused: what it claims may have become free.
+/// Interval after which a refused resource is reconciled again: what it claims may have become free.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(10);
-/// When one is looked at again whose reconciliation failed; twice as long each time that it fails again.
+/// Interval after which a failed reconciliation is retried; doubled with each further failure.
 pub const FAILED_AGAIN: Duration = Duration::from_secs(2);
-/// The longest of these waits.
+/// Maximum of these intervals.
 pub const FAILED_AGAIN_MAX: Duration = Duration::from_secs(128);
 
-/// Why a reconciliation failed; it is tried again.
+/// Reason why a reconciliation failed; it is retried.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
     #[error("{0}")]
@@ -40,7 +40,7 @@ pub(super) enum Failed {
     Finalizer(#[from] Box<finalizer::Error<Failed>>),
 }
 
-/// What is wrong with a resource.
+/// Reason why a resource is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
     reason: &'static str,
@@ -65,7 +65,7 @@ async fn reconciled(
     name: Name,
 ) -> Result<Action, Failed> {
     if !shared.candidate.leads() {
-        // Without a finalizer of its own: whoever leads sees to that.
+        // Without a finalizer of this planner: the leader manages it.
         if resource.meta().deletion_timestamp.is_some() {
             shared.let_go(&name).await;
             return Ok(Action::await_change());
@@ -97,7 +97,7 @@ pub(super) fn failed(resource: Arc<SloService>, error: &Failed, shared: Arc<Shar
     Action::requeue(wait)
 }
 
-/// How long is waited after one more than so many failures in a row.
+/// Returns the wait after `failures` earlier failures in a row and one more.
 fn wait(failures: u32) -> Duration {
     let times = 2_u32.saturating_pow(failures);
     FAILED_AGAIN.saturating_mul(times).min(FAILED_AGAIN_MAX)
@@ -107,7 +107,7 @@ async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Resul
     let client = &shared.client;
     let (profiles, again) = (&shared.profiles, again(resource));
     profiles.read(client, &name.namespace, &resource.spec).await;
-    // Who may keep what is decided by one at a time.
+    // Ownership is decided for one resource at a time.
     let mut keepers = shared.keepers.lock().await;
     let service = match accepted(resource, &shared.resources(), profiles, &keepers, name) {
         Ok(service) => service,
@@ -134,7 +134,7 @@ async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Resul
     Ok(Action::requeue(again))
 }
 
-/// When it is looked at again though nothing is told of it.
+/// Returns the interval until the next reconciliation without an event.
 fn again(resource: &SloService) -> Duration {
     match resource.spec.references().is_empty() {
         true => RESYNC,
@@ -170,7 +170,7 @@ fn accepted(
     }
 }
 
-/// The service that a resource describes.
+/// Returns the service that a resource describes.
 fn described(resource: &SloService, profiles: &Profiles) -> Result<Service, Wrong> {
     let wrong = |reason| {
         move |error: ConfigError| Wrong {

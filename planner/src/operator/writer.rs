@@ -1,4 +1,4 @@
-//! Statuses and events → the API: what changed, not too often, and never in a turn's way.
+//! Writing of statuses and events to the API: only changes, rate limited, and never delaying a cycle.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use tokio::time::{sleep, timeout};
 use super::claims::Name;
 use crate::service::resource::{ConditionType, SloService, SloServiceStatus};
 
-/// Whose fields these are.
+/// Field manager of the planner's writes.
 pub const MANAGER: &str = "weir-planner";
-/// Least time from one write of a status to the next: the conditions and the plans.
+/// Minimum interval between two writes of a status whose conditions or plans changed.
 pub const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// The same, for what is only good to know: demand and reasons.
+/// Minimum interval between two writes of the rest: demand and reasons.
 pub const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// How long one write may take.
+/// Timeout of one write.
 pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 
-/// Writes about one resource.
+/// Writer for one resource.
 pub(super) struct Writer {
     api: Api<SloService>,
     name: Name,
@@ -44,7 +44,7 @@ impl Writer {
         }
     }
 
-    /// Writes what comes, where it differs from `written`, for ever.
+    /// Writes each received status that differs from `written`; never returns.
     pub(super) async fn follow(
         &self,
         mut statuses: watch::Receiver<SloServiceStatus>,
@@ -66,7 +66,7 @@ impl Writer {
         }
     }
 
-    /// Writes a status, and says what a person would want to know of it; whether it has been taken.
+    /// Writes a status and the events for its changes; returns whether the API accepted it.
     pub(super) async fn write(&self, before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
         let body = json!({
             "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
@@ -96,7 +96,7 @@ impl Writer {
     }
 }
 
-/// Whether a standby, or somebody who waits for a condition, is to know of it soon.
+/// Whether the change should be written soon: a standby, or a person waiting for a condition, needs it.
 fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
     let said = |status: &SloServiceStatus| -> Vec<(String, String, String)> {
         let all = status.conditions.iter();
@@ -115,8 +115,8 @@ fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
         || plans(before) != plans(new)
 }
 
-/// What changed that a person would want to know: refusals, what works less well than it should and that it
-/// works again, and no resize that went well.
+/// Returns the events for changes that concern people: refusals, degradation and recovery. Successful
+/// resizes yield none.
 fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
     let find = |status: &SloServiceStatus, about: ConditionType| {
         let mut all = status.conditions.iter();
@@ -160,7 +160,7 @@ fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
 }
 
 impl ConditionType {
-    /// What it is called when it is as it should be.
+    /// Returns the event's reason once the condition is healthy again.
     fn label_when_well(self) -> &'static str {
         match self {
             ConditionType::Degraded => "Well",

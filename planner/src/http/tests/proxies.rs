@@ -1,11 +1,11 @@
-//! Several proxies over real HTTP: parts, moves, refusals, and what people see of them.
+//! Tests of several proxies over real HTTP: slots, moves between proxies, refusals, and the status.
 
 use super::*;
 use crate::distribution::slot_allocation::tests::whole;
 use crate::distribution::slot_allocation::{BROKEN_OFF_MAX, HOLD_SHARED, MOVE_MAX, PROXIES_MAX};
 use crate::plan::Draft;
 
-/// How long a loaded test machine may take for what takes milliseconds.
+/// Allowance for a loaded test machine, where this takes milliseconds.
 const SLACK: Duration = Duration::from_millis(500);
 
 impl Doors {
@@ -19,7 +19,7 @@ impl Doors {
             .revision
     }
 
-    /// A poll held in a task, as a proxy's is.
+    /// Starts a poll in a task of its own, as a proxy does.
     fn poll_of(&self, proxy: &str, after: u64, role: &str) -> tokio::task::JoinHandle<Response> {
         self.poll_beside(format!(
             "?proxy={proxy}&incarnation=1&workers=2&role={role}&after={after}"
@@ -30,7 +30,7 @@ impl Doors {
         self.status("?cycles=0").await.json().await.unwrap()
     }
 
-    /// Polls like a filter, for ever; the slots it works by.
+    /// Polls like a filter until aborted; returns the slots in use.
     fn live(&self, proxy: &'static str) -> (watch::Receiver<u32>, tokio::task::JoinHandle<()>) {
         let (slots, seen) = watch::channel(0);
         let (client, address) = (self.client.clone(), self.address);
@@ -108,7 +108,7 @@ async fn polls_are_held_for_long_only_while_there_is_nobody_to_share_with() {
     plan(doors.poll_of("a", 0, "both").await.unwrap()).await;
     let alone = doors.poll_of("a", first, "both");
     doors.until_held(1).await;
-    // A router shares nothing; the next one does, and what is held ends early.
+    // A router shares nothing. The next proxy does, and held polls end early.
     plan(doors.poll_of("r", 0, "router").await.unwrap()).await;
     let _router = doors.poll_of("r", first, "router");
     doors.until_held(2).await;
@@ -154,7 +154,7 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
         text.contains("weir_planner_proxies_refused{service=\"demo\"} 1"),
         "{text}"
     );
-    // Behind a gate all are routers, with the slots as they are.
+    // Behind a gate all proxies are routers; the slots stay as they are.
     let gate = plan(doors.poll_of("gate", 0, "gate").await.unwrap()).await;
     assert_eq!(gate.variants[0].slots, 1);
     let c = plan(doors.poll_of("c", 0, "both").await.unwrap()).await;
@@ -224,7 +224,7 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
 async fn more_proxies_than_may_share_are_told_to_come_back() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish_slots([1, 1]);
-    // They are held until the end: however slow the machine, none of them falls silent.
+    // The polls are held to the end: however slow the machine, no proxy expires.
     let visit = |index| {
         let poll = crate::distribution::slot_allocation::Poll {
             proxy: format!("p{index}"),

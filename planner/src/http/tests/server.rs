@@ -1,4 +1,4 @@
-//! Connections at their limits and at the end.
+//! Tests of connection limits and of shutdown.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,7 +13,7 @@ async fn an_end_is_quick_and_answers_who_waits() {
         .map(|_| doors.poll_beside(format!("?after={first}")))
         .collect();
     doors.until_held(8).await;
-    // Somebody who sends half a request and stays must not hold it up.
+    // A client that sends half a request and stays must not delay the shutdown.
     let mut half = TcpStream::connect(doors.address).await.unwrap();
     half.write_all(b"GET /healthz HTTP/1.1\r\nhost")
         .await

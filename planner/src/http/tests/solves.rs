@@ -1,4 +1,4 @@
-//! Problems solved over HTTP, and what the API says of itself.
+//! Tests of solving over HTTP, and of the API's description.
 
 use serde_json::json;
 
@@ -144,7 +144,7 @@ async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
     let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     let schemas = document["components"]["schemas"].as_object().unwrap();
-    // Every reference leads somewhere.
+    // Every reference resolves.
     let references: Vec<&str> = text
         .split("\"$ref\":\"#/components/schemas/")
         .skip(1)
@@ -161,6 +161,6 @@ async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
             "{formulation}"
         );
     }
-    // Units and meanings are in it.
+    // Units and meanings are included.
     assert!(text.contains("h(b, c)") && text.contains("Percent."));
 }

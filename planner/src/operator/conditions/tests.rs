@@ -1,4 +1,4 @@
-//! What is said of a turn, in the order of its gravity, and what stays said.
+//! Tests of conditions: order of gravity, and values that persist.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A turn in which all went well: `small` has 2 of 2 cores, `large` 4 of 4.
+/// Report of a cycle without problems: `small` has 2 of 2 cores, `large` 4 of 4.
 async fn report() -> CycleReport {
     let mut report = crate::control_loop::tests::reports(1).await.remove(0);
     let variant = |cores| VariantReport {
@@ -40,7 +40,7 @@ fn obstacle(report: &mut CycleReport, name: &str, reason: Reason, why: &str) {
     report.variants.get_mut(name).unwrap().unmet = Some(Obstacle { reason, why });
 }
 
-/// `Type=Status Reason: message`, of all.
+/// Formats each condition as `Type=Status Reason: message`.
 fn shown(status: &SloServiceStatus) -> Vec<String> {
     let shown = |c: &Condition| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message);
     status.conditions.iter().map(shown).collect()
@@ -78,7 +78,7 @@ async fn a_turn_in_which_all_went_well() {
 
 #[tokio::test]
 async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
-    // What went wrong → Actuated, Degraded.
+    // Blockers → Actuated, Degraded.
     type Obstacles = &'static [(&'static str, Reason)];
     let table: &[(Obstacles, &str, &str)] = &[
         (
