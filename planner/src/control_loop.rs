@@ -50,7 +50,7 @@ use crate::policy::scale_down::Linger;
 use crate::policy::{Decision, Kind, sponge};
 use crate::rollout::{Detour, UnderWay};
 use crate::service::{Mode, Policy, Service, Stage};
-use crate::telemetry::error_log::Troubles;
+use crate::telemetry::error_log::ErrorLog;
 use crate::telemetry::status::{CycleReport, Stages};
 
 /// A demand so many times that of the last turn is not left to the next cycle; nor is so many times less time.
@@ -96,9 +96,9 @@ pub struct Planner {
     retired: Option<usize>,
     /// When this turn began.
     now: Duration,
-    troubles: Troubles,
+    troubles: ErrorLog,
     /// Of proxies, by their names.
-    lost: Troubles,
+    lost: ErrorLog,
 }
 
 /// What a turn reaches the world through.
@@ -150,8 +150,8 @@ impl Planner {
             full: vec![None; service.variants.len()],
             retired: None,
             now: Duration::ZERO,
-            troubles: Troubles::default(),
-            lost: Troubles::default(),
+            troubles: ErrorLog::default(),
+            lost: ErrorLog::default(),
             service,
         }
     }

@@ -1,8 +1,8 @@
-//! Envoy by itself: the shipped bootstraps with a service's variants in them. Every setting is as
-//! `envoy/weir.yaml` and `envoy/gate.yaml` have and explain it; only clusters, the filter's configuration and the
-//! times that follow from the promise are the service's.
+//! Standalone Envoy: the shipped bootstraps with a service's variants in them. `envoy/weir.yaml` and
+//! `envoy/gate.yaml` define and explain every setting. Only the clusters, the filter's configuration and
+//! the times derived from the SLO come from the service.
 //!
-//! A variant's servers are looked for by DNS under its cluster's name: the service file has no addresses.
+//! A variant's servers are resolved by DNS under the cluster's name: the service file has no addresses.
 
 use serde_json::{Value, json};
 use weir_filter::config::Role;
@@ -13,9 +13,9 @@ use crate::service::{Service, Variant};
 
 const SHIPPED: &str = include_str!("../../../envoy/weir.yaml");
 const GATE: &str = include_str!("../../../envoy/gate.yaml");
-/// The shipped cluster that is no variant's.
+/// The shipped cluster that belongs to no variant.
 const PLANNER: &str = "planner";
-/// Where model servers usually answer; the service file does not say.
+/// Usual port of model servers; the service file does not contain it.
 const PORT: u16 = 8000;
 const LISTENER: &str = "/static_resources/listeners/0";
 const MANAGER: &str = "/filter_chains/0/filters/0/typed_config";
@@ -25,7 +25,7 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         cluster: PLANNER.to_owned(),
         authority: "planner.local".to_owned(),
     };
-    // Without the planner the cluster would be asked for in vain.
+    // Without the planner, its cluster would only cause failing lookups.
     let with = whole(service, Some((&planner, options)))?;
     let without = whole(service, None)?;
     let mut files = vec![
@@ -91,7 +91,7 @@ fn gate(service: &Service, variant: &Variant, planner: Asked<'_>) -> Result<Valu
     Ok(shipped)
 }
 
-/// Puts the filter's configuration, the clusters and the times of both files where they belong.
+/// Inserts the filter's configuration, the clusters and the times that both files share.
 fn adapt(
     shipped: &mut Value,
     service: &Service,

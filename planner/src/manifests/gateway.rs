@@ -1,7 +1,8 @@
-//! Envoy Gateway: the filter by EnvoyExtensionPolicy, and an HTTPRoute that obeys it by `x-slo-variant`.
+//! Envoy Gateway: the filter by EnvoyExtensionPolicy, and an HTTPRoute that routes by `x-slo-variant`.
 //!
-//! No EnvoyPatchPolicy: there is a field, or a line of the bootstrap, for everything. The route to each variant is
-//! chosen by its public name, so the clusters' names do not matter here; the client's own header is taken out first.
+//! No EnvoyPatchPolicy is needed: a field, or a line of the bootstrap, covers each setting. The route to
+//! each variant matches its public name, so cluster names do not matter here. The client's own header is
+//! removed first.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::service::Service;
 const FOLDER: &str = "k8s/envoy-gateway";
 const GATEWAY_API: &str = "gateway.networking.k8s.io";
 const ENVOY_API: &str = "gateway.envoyproxy.io";
-/// Rules of an HTTPRoute; one is the fallback.
+/// Maximum number of rules of an HTTPRoute; one is the fallback.
 const RULES_MAX: usize = 16;
 
 const PROXY: &str = "What Envoy Gateway has no field for, in the bootstrap: the planner as a cluster of its own name (one made of \
@@ -248,7 +249,7 @@ impl Frame<'_> {
     }
 }
 
-/// A time as the Gateway API reads it: without fractions.
+/// Formats a time as the Gateway API requires it: without fractions.
 fn whole(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         return format!("{}s", time.as_secs());

@@ -1,4 +1,4 @@
-//! What is refused, and what every target has in common.
+//! Tests of refusals, and of properties that all targets share.
 
 use super::*;
 use crate::service::{Service, ServiceSpec};
@@ -19,7 +19,7 @@ const ALL: [Target; 4] = [
     Target::Kubernetes,
 ];
 
-/// A change of the example or an option, and what the refusal says.
+/// Checks that rendering fails with a message that contains all of `says`.
 fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
     let error = render(text, options, target).unwrap_err().to_string();
     for part in says {
@@ -174,7 +174,7 @@ fn images_by_digest_are_checked_by_it() {
     }
 }
 
-/// Variants that are subsets of one Service: one DestinationRule has them all, and routes name them.
+/// Variants that are subsets of one Service: one DestinationRule has all of them, and routes name them.
 #[test]
 fn subsets_are_one_hosts() {
     let text = ["resnet18", "resnet50", "resnet152"]
@@ -202,7 +202,7 @@ fn subsets_are_one_hosts() {
     }
 }
 
-/// Half seconds are written as each API reads them, and a hold ends after the longest deadline.
+/// Half seconds are written as each API reads them; a hold ends after the longest deadline.
 #[test]
 fn times_follow_from_the_promise() {
     let text = example().replace("slo_ms: 1000", "slo_ms: 1500");

@@ -9,7 +9,7 @@ use weir_api::metrics::{Metric, PREFIX, decode};
 use super::{Counts, Observe, Scrape, ScrapeError, Target, Targets};
 use crate::clock::Clock;
 use crate::service::STATS_MAX;
-use crate::telemetry::error_log::Troubles;
+use crate::telemetry::error_log::ErrorLog;
 
 /// Largest answer of a proxy: 100 times what a filter with 64 variants exports.
 pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -19,7 +19,7 @@ pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub struct Scraper {
     targets: Targets,
     look: Look,
-    troubles: Mutex<Troubles>,
+    troubles: Mutex<ErrorLog>,
 }
 
 /// How one proxy is looked at.

@@ -1,48 +1,48 @@
-//! Says a trouble once when it begins and once when it ends, and counts what is between: a proxy
-//! that is down for an hour is two lines, not 3,600.
+//! Error log without repetition: logs an error when it begins and when it ends, and counts the occurrences
+//! between. A proxy that is down for an hour yields two lines, not 3,600.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// The troubles that stand. Bounded by who can be in trouble: proxies and variants of one service. Whose
-/// come and go has them left out with [`Troubles::keep`] when they are gone.
+/// Current errors by source. Bounded by the number of sources: proxies and variants of one service. Sources
+/// that come and go must be removed with [`ErrorLog::retain`].
 #[derive(Debug, Default)]
-pub struct Troubles {
-    standing: BTreeMap<String, u64>,
+pub struct ErrorLog {
+    failing: BTreeMap<String, u64>,
 }
 
-impl Troubles {
-    /// `who` failed.
-    pub fn failed(&mut self, who: &str, error: &dyn Display, fallback: &str) {
-        let count = self.standing.entry(who.to_owned()).or_default();
+impl ErrorLog {
+    /// Records a failure of `source`.
+    pub fn failed(&mut self, source: &str, error: &dyn Display, fallback: &str) {
+        let count = self.failing.entry(source.to_owned()).or_default();
         *count += 1;
         if *count == 1 {
-            tracing::warn!("{who}: {error}; {fallback} (said once, then counted)");
+            tracing::warn!("{source}: {error}; {fallback} (said once, then counted)");
         }
     }
 
-    /// `who` did not fail.
-    pub fn went_well(&mut self, who: &str) {
-        if let Some(count) = self.standing.remove(who) {
-            tracing::info!("{who}: well again after {count} failures");
+    /// Records a success of `source`.
+    pub fn went_well(&mut self, source: &str) {
+        if let Some(count) = self.failing.remove(source) {
+            tracing::info!("{source}: well again after {count} failures");
         }
     }
 
-    /// Leaves out whoever is not there any more: nobody will say that they are well again.
-    pub fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.standing.retain(|who, count| {
-            let stays = is_there(who);
+    /// Removes sources that no longer exist: no success will ever be recorded for them.
+    pub fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.failing.retain(|source, count| {
+            let stays = exists(source);
             if !stays {
-                tracing::info!("{who}: gone after {count} failures");
+                tracing::info!("{source}: gone after {count} failures");
             }
             stays
         });
     }
 
-    /// How often in a row `who` failed; `None` who is well.
+    /// Returns the number of consecutive failures of `source`; `None` if the last attempt succeeded.
     #[cfg(test)]
-    pub(crate) fn count(&self, who: &str) -> Option<u64> {
-        self.standing.get(who).copied()
+    pub(crate) fn count(&self, source: &str) -> Option<u64> {
+        self.failing.get(source).copied()
     }
 }
 
@@ -51,19 +51,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_stands_until_it_ends_or_who_has_it_is_gone() {
-        let mut troubles = Troubles::default();
-        for who in ["a", "b", "b", "c"] {
-            troubles.failed(who, &"no answer", "nothing changes");
+    fn error_stands_until_success_or_source_is_removed() {
+        let mut log = ErrorLog::default();
+        for source in ["a", "b", "b", "c"] {
+            log.failed(source, &"no answer", "nothing changes");
         }
-        troubles.went_well("a");
+        log.went_well("a");
         assert_eq!(
-            ["a", "b", "c"].map(|who| troubles.count(who)),
+            ["a", "b", "c"].map(|source| log.count(source)),
             [None, Some(2), Some(1)]
         );
-        troubles.keep(|who| who != "b");
+        log.retain(|source| source != "b");
         assert_eq!(
-            ["a", "b", "c"].map(|who| troubles.count(who)),
+            ["a", "b", "c"].map(|source| log.count(source)),
             [None, None, Some(1)]
         );
     }

@@ -1,7 +1,7 @@
-//! What the planner may do, and who may talk to whom.
+//! Rights of the planner, and network policies.
 //!
-//! Two ClusterRoles, bound only in the model servers' namespace: one reads, one acts. Without the second the planner
-//! can advise and nothing else; that is what the overlay `advisory` takes away.
+//! Two ClusterRoles are bound only in the model servers' namespace: one reads, one writes. Without the
+//! second the planner can only advise; the overlay `advisory` removes it.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -13,14 +13,14 @@ use super::super::options::{PLANNER, PLANNER_PORT};
 use super::super::typed::typed;
 use super::{Document, Frame, ManifestError, selector};
 
-/// The role that changes something.
+/// ClusterRole with write access.
 pub(super) const ACTS: &str = "weir-planner-acts";
-/// The one that reads.
+/// ClusterRole with read access.
 const READS: &str = "weir-planner";
 const LEADS: &str = "weir-planner-leads";
 const NODES: &str = "weir-planner-nodes";
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Where proxies show statistics: Istio's, Envoy Gateway's.
+/// Statistics ports of proxies: Istio's and Envoy Gateway's.
 const STATS_PORTS: [u16; 2] = [15090, 19001];
 
 const READS_WHY: &str = "What it reads, and what it writes about itself: events, and the status of its own resources. Bound in the \
