@@ -1,10 +1,10 @@
-//! Kubernetes quantities → cores, and back. Pure, exact in nano-units.
+//! Conversion between Kubernetes quantities and cores. Pure, exact in nano-units.
 
 use weir_api::Cores;
 
 const NANO: i128 = 1_000_000_000;
 
-/// Suffixes that CPU, memory and the like are written with, in nano-units.
+/// Suffixes of quantities (CPU, memory and others), in nano-units.
 const UNITS: [(&str, i128); 16] = [
     ("", NANO),
     ("n", 1),
@@ -27,7 +27,7 @@ const UNITS: [(&str, i128); 16] = [
 /// Digits read on each side of the point: more than any quantity has, and no product overflows.
 const DIGITS_MAX: usize = 18;
 
-/// An amount in nano-units; `None` where the text is no quantity, or is negative.
+/// Returns the amount in nano-units; `None` if the text is no quantity or is negative.
 pub(super) fn nanos(text: &str) -> Option<i128> {
     let end = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -59,20 +59,20 @@ pub(super) fn nanos(text: &str) -> Option<i128> {
     }
 }
 
-/// Whole units; `None` where it is no whole number of them too.
+/// Returns whole units; `None` also if the amount is not a whole number.
 pub(crate) fn whole(text: &str) -> Option<u64> {
     let nanos = nanos(text)?;
     let whole = nanos.rem_euclid(NANO) == 0;
     u64::try_from(nanos.div_euclid(NANO)).ok().filter(|_| whole)
 }
 
-/// CPU in whole thousandths, rounded up as Kubernetes does.
+/// Returns CPU in whole thousandths, rounded up as Kubernetes does.
 pub(super) fn cores(text: &str) -> Option<Cores> {
     let millis = ceil(nanos(text)?, NANO / 1_000);
     u32::try_from(millis).ok().map(Cores::from_millis)
 }
 
-/// As Kubernetes itself writes it: `2`, `1500m`.
+/// Formats cores as Kubernetes does: `2`, `1500m`.
 pub(super) fn written(cores: Cores) -> String {
     let millis = cores.millis();
     match millis % 1_000 {

@@ -1,4 +1,4 @@
-//! The planner as a service: the cycle on its clock, the doors on theirs, and their common end.
+//! Standalone planner: runs the control loop and the endpoints until both end.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::served::{Served, Services};
 use crate::service::{Mode, Replicas, Service, Variant};
 use crate::telemetry::status::CycleReport;
 
-/// Why the planner cannot run.
+/// Reason why the planner cannot run.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ServeError {
@@ -28,10 +28,10 @@ pub enum ServeError {
     Cycle(Option<tokio::task::JoinError>),
 }
 
-/// Plans for `service` and answers on `listener` until `stop` says so.
+/// Plans for `service` and serves `listener` until `stop` is set.
 ///
 /// # Errors
-/// Something could not be set up, or a turn panicked (a mistake of ours). Nothing that proxies,
+/// Fails if something cannot be set up, or if a cycle panicked, which would be a bug. Nothing that proxies,
 /// backends or clients do ends the planner.
 pub async fn serve(
     service: Service,
@@ -49,7 +49,7 @@ pub async fn serve(
     let scraper = scraper(&service, &http, clock, targets);
     let local = local(&service, &http);
     let turning = Arc::clone(&served);
-    // A turn that is under way when the doors close is not waited for.
+    // A cycle that is running when the endpoints close is not waited for.
     let (_going, never) = watch::channel(false);
     let mut cycle = tokio::spawn(async move {
         match service.mode {
@@ -64,17 +64,17 @@ pub async fn serve(
     let ended = tokio::select! {
         () = answering => Ok(()),
         () = served.publishers.keep_time(clock) => Ok(()),
-        // It turns for ever; without it the plans would silently grow old.
+        // The control loop never ends; without it the plans would silently become stale.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };
     cycle.abort();
     ended
 }
 
-/// Asks proxies and backends directly, whatever proxy the environment names.
+/// Creates the client for proxies and backends; it ignores proxy settings of the environment.
 ///
 /// # Errors
-/// TLS cannot be set up.
+/// Fails if TLS cannot be set up.
 pub fn client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder()
         .no_proxy()
@@ -83,7 +83,7 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// The variants' backends that are reached over HTTP.
+/// Returns the backends that are reached over HTTP.
 pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
@@ -94,7 +94,7 @@ pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
     Local::new(http.clone(), backends, service.resize_timeout)
 }
 
-/// Looks at the proxies that are there.
+/// Returns the scraper of the proxies.
 pub(crate) fn scraper(
     service: &Service,
     http: &reqwest::Client,
@@ -107,7 +107,7 @@ pub(crate) fn scraper(
     Scraper::new(http.clone(), clock, &stages, targets, timeout)
 }
 
-/// Turns until `stop` says so, between two turns; each is told of.
+/// Runs cycles until `stop` is set, checked between two cycles; calls `tell` with each report.
 pub(crate) async fn cycle(
     served: &Served,
     clock: Clock,

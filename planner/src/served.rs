@@ -1,5 +1,5 @@
-//! The services that are planned for, as the doors and whoever plans share them: a table that is read often,
-//! and changed where a service comes, changes or goes. Nothing here decides.
+//! Registry of the services that are planned for, shared by the endpoints and the control loops: often
+//! read, and changed when a service comes, changes or goes. No decisions are made here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,40 +14,40 @@ use crate::telemetry::metrics::{ServiceMetrics, Shown};
 use crate::telemetry::status::Status;
 use weir_api::Revision;
 
-/// One service that is planned for.
+/// Shared state of one service.
 #[derive(Debug)]
 pub struct Served {
-    /// What it is.
+    /// The service.
     pub service: Arc<Service>,
-    /// Its plans.
+    /// Publishers of its plans.
     pub publishers: Arc<Publishers>,
-    /// Its turns.
+    /// Status of its latest cycles.
     pub status: Arc<Status>,
-    /// Its counts.
+    /// Its metrics.
     pub metrics: Arc<ServiceMetrics>,
-    /// True once it is not served like this any more.
+    /// True once this handle has been replaced or removed.
     over: watch::Sender<bool>,
 }
 
-/// The services, by name.
+/// Handles of all services, by name.
 #[derive(Debug, Default)]
 pub struct Services(RwLock<BTreeMap<String, Arc<Served>>>);
 
 impl Served {
-    /// Of a service that proxies may have had plans for from a planner before this one.
+    /// Creates a handle for a service whose proxies may have plans of a previous planner.
     ///
     /// # Errors
-    /// A name that the registry of metrics does not take: a mistake of ours.
+    /// Fails if the metrics registry refuses a name, which would be a bug.
     pub fn new(service: Service, clock: Clock) -> prometheus::Result<Served> {
         let until = clock.now().at + SETTLE;
         let publishers = Arc::new(Publishers::listening(&service, until));
         Served::with(service, publishers)
     }
 
-    /// The same, whose plans are those.
+    /// Creates a handle with existing publishers.
     ///
     /// # Errors
-    /// As [`Served::new`].
+    /// See [`ServiceHandle::new`].
     pub fn with(service: Service, publishers: Arc<Publishers>) -> prometheus::Result<Served> {
         Ok(Served {
             metrics: Arc::new(ServiceMetrics::new(&service.name)?),
@@ -58,10 +58,11 @@ impl Served {
         })
     }
 
-    /// What it becomes where the service changes: who polls it goes on, if their plans are made as before.
+    /// Creates the handle for a changed service. It keeps the publishers, so that proxies keep polling, if
+    /// its plans are built as before.
     ///
     /// # Errors
-    /// As [`Served::new`].
+    /// See [`ServiceHandle::new`].
     pub fn changed(&self, service: Service, clock: Clock) -> prometheus::Result<Served> {
         let names = |service: &Service| -> Vec<String> {
             let stages = service.stages.iter();
@@ -78,14 +79,14 @@ impl Served {
             let variants = service.variants.iter();
             variants.map(|variant| variant.name.clone()).collect()
         };
-        // A variant that has gone must not be shown for ever.
+        // A variant that was removed must not be shown for ever.
         if variants(&self.service) != variants(&changed.service) {
             return Ok(changed);
         }
         Ok(changed.continuing(self))
     }
 
-    /// With the turns and the counts of before.
+    /// Takes over the status and the metrics of `before`.
     #[must_use]
     pub fn continuing(self, before: &Served) -> Served {
         Served {
@@ -95,14 +96,14 @@ impl Served {
         }
     }
 
-    /// Returns once it is not served like this any more.
+    /// Waits until this handle has been replaced or removed.
     pub async fn over(&self) {
         let mut over = self.over.subscribe();
-        // The sender is here.
+        // The sender is part of `self`, so this cannot fail.
         let _ = over.wait_for(|over| *over).await;
     }
 
-    /// Its metrics as they are now.
+    /// Collects the current metrics.
     pub fn gather(&self, clock: Clock) -> Vec<prometheus::proto::MetricFamily> {
         let (mut proxies, mut counts, mut revision) =
             (BTreeMap::new(), Counts::default(), Revision(0));
@@ -130,22 +131,22 @@ impl Served {
 }
 
 impl Services {
-    /// That one alone.
+    /// Creates a registry of one service.
     pub fn one(served: Arc<Served>) -> Services {
         let services = Services::default();
         services.put(served);
         services
     }
 
-    /// The service of that name.
+    /// Returns the service of that name.
     pub fn get(&self, name: &str) -> Option<Arc<Served>> {
         self.read().get(name).cloned()
     }
 
-    /// The service that has a stage of that name.
+    /// Returns the service that has a stage of that name.
     pub fn of_stage(&self, stage: &str) -> Option<Arc<Served>> {
         let services = self.read();
-        // Most services are their only stage.
+        // Most services have only one stage, which carries their name.
         let named = services.get(stage);
         let mut others = named.into_iter().chain(services.values());
         others
@@ -153,12 +154,12 @@ impl Services {
             .cloned()
     }
 
-    /// All of them, by name.
+    /// Returns all services, by name.
     pub fn all(&self) -> Vec<Arc<Served>> {
         self.read().values().cloned().collect()
     }
 
-    /// Serves it, in the place of one of that name.
+    /// Adds a service, replacing one of the same name.
     pub fn put(&self, served: Arc<Served>) {
         let mut services = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = services.insert(served.service.name.clone(), served);
@@ -168,7 +169,7 @@ impl Services {
         }
     }
 
-    /// Serves it no more.
+    /// Removes a service.
     pub fn remove(&self, name: &str) {
         let mut services = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = services.remove(name);

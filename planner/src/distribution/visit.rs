@@ -1,5 +1,5 @@
-//! One poll while it is held: it waits for its proxy's own plan. Dropped without an answer it tells the
-//! table that the proxy's connection broke off.
+//! A held poll that waits for its proxy's plan. If it is dropped without an answer, it reports that the
+//! proxy's connection broke off.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::Publisher;
 use crate::clock::Clock;
 use crate::distribution::slot_allocation::{Answer, HOLD_SHARED, NoPart, Ticket};
 
-/// What a poll came to.
+/// Result of a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
-    /// A plan newer than the one it has.
+    /// A plan newer than the proxy's.
     Plan(Box<Plan>),
-    /// There is none for now.
+    /// No newer plan within the hold time.
     Nothing,
-    /// There is no slot for it.
+    /// No slots for this proxy.
     Refused(NoPart),
 }
 
-/// A poll that has been taken in.
+/// A registered poll.
 #[derive(Debug)]
 pub struct Visit<'a> {
     pub(super) publisher: &'a Publisher,
@@ -33,7 +33,7 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Waits for an answer for at most `hold`, or [`HOLD_SHARED`] while there is somebody to share with.
+    /// Waits for at most `hold`, or [`HOLD_SHARED`] while slots are shared.
     pub async fn wait(&mut self, hold: Duration) -> Told {
         let begin = Instant::now();
         loop {
@@ -59,7 +59,7 @@ impl Visit<'_> {
         }
     }
 
-    /// It is being answered.
+    /// Records that the poll is being answered.
     pub fn answered(mut self) {
         self.answered = true;
     }

@@ -1,5 +1,5 @@
-//! Who gets which plan now: towards the parts that [`divide`](super::divide) gives, and never into
-//! what another proxy may still be working by.
+//! Assignment of plans to proxies: towards the slots that [`divide`](super::divide) gives, and never into
+//! slots that another proxy may still use.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use super::own::{Tie, ties};
 use super::proxy::{Grant, Proxy};
 use crate::clock::Now;
 
-/// What is to be done for one proxy.
+/// Next change for one proxy.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing.
+    /// None.
     Stay,
     /// A plan with these slots.
     Give(Vec<u32>),
-    /// Nothing yet: it would have to give up its last slot for another one that is not free.
+    /// None yet: the proxy would have to give up its last slot for another that is not free.
     Stuck,
 }
 
 impl Sharing {
-    /// Hands out what can be handed out; whether it did.
+    /// Assigns all slots that are free to assign; returns whether any plan changed.
     pub(super) fn deal(&mut self, now: Now) -> bool {
         let Some(whole) = self.whole.as_ref().filter(|_| !self.is_listening()) else {
             return false;
@@ -62,7 +62,7 @@ impl Sharing {
             }
             unsettled |= proxy.owns_any() && !proxy.is_settled();
         }
-        // Each waits for the last slot of the next, all the way round: one lets go.
+        // Each waits for the last slot of the next, in a circle: one gives its slot up.
         if let Some(proxy) = stuck
             .filter(|_| !dealt && !unsettled)
             .and_then(|name| self.proxies.get_mut(&name))
@@ -82,9 +82,9 @@ impl Sharing {
     }
 }
 
-/// A planner that starts takes those that have a plan for those who shared `whole` before.
+/// Assumes, after a start, that the proxies with a plan shared `whole` before.
 pub(super) fn assume(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan) {
-    // Who has fallen silent since had its part all the same.
+    // A proxy that has fallen silent since had its slots all the same.
     let stands: Vec<_> = proxies.values().map(|proxy| proxy.stand(true)).collect();
     let mut ties = ties(&names_of(whole), &stands);
     for (proxy, ties) in proxies.values().zip(&mut ties) {
@@ -108,7 +108,7 @@ pub(super) fn assume(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan) {
     }
 }
 
-/// What each proxy is to have in the end; who owns, and who is refused.
+/// Returns the target slots of each proxy; updates ownership and refusals.
 fn targets(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan, now: Now) -> Vec<Vec<u32>> {
     let slots = slots_of(whole);
     let live = proxies
@@ -124,7 +124,7 @@ fn targets(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan, now: Now) -> Vec
     parts
 }
 
-/// By variant, what no other owner may be working by.
+/// Returns, by variant, the slots that no other owner may use.
 fn room(proxy: &Proxy, slots: &[u32], held: &[u64]) -> Vec<u32> {
     let free = |(variant, (slots, held)): (usize, (&u32, &u64))| {
         if !proxy.owns(variant) {
@@ -138,7 +138,7 @@ fn room(proxy: &Proxy, slots: &[u32], held: &[u64]) -> Vec<u32> {
 
 fn step(proxy: &Proxy, target: &[u32], room: &[u32], edition: Revision) -> Step {
     let current = proxy.current();
-    // It is to hear of a plan it has not, or to get one newer than what it says it has.
+    // True if the proxy lacks the newest plan, or reports a higher revision than its plan has.
     let fresh = current.is_none_or(|has| has.revision < edition || has.revision < proxy.after);
     if target.iter().all(|slots| *slots == 0) {
         let stay = match current {
@@ -155,7 +155,7 @@ fn step(proxy: &Proxy, target: &[u32], room: &[u32], edition: Revision) -> Step 
         .map(|(variant, (target, room))| *target.min(&proxy.holds(variant).max(*room)))
         .collect();
     let Some(has) = current.filter(|has| !has.is_empty()) else {
-        // A part is worth the wait, which is short.
+        // A proxy without a plan waits for all of its slots, which does not take long.
         return match wanted == target {
             true => Step::Give(wanted),
             false => Step::Stay,
@@ -182,7 +182,7 @@ fn step(proxy: &Proxy, target: &[u32], room: &[u32], edition: Revision) -> Step 
     }
 }
 
-/// One slot to keep until others are free, where there is room for it; whether there is.
+/// Returns one slot to keep until others are free, and whether one is available.
 fn last_of(has: &[u32], room: &[u32]) -> (Vec<u32>, bool) {
     let kept = has
         .iter()
@@ -192,7 +192,7 @@ fn last_of(has: &[u32], room: &[u32]) -> (Vec<u32>, bool) {
     (slots.collect(), kept.is_some())
 }
 
-/// Under the published plan's own revision where that is news to the proxy, else under a new one.
+/// Grants a plan, under the published revision if that is new to the proxy, else under a new one.
 fn give(
     proxy: &mut Proxy,
     slots: Vec<u32>,
@@ -221,7 +221,7 @@ fn sum_of<'a>(proxies: impl Iterator<Item = &'a Proxy>, variant: usize) -> u64 {
     proxies.map(|proxy| held_by(proxy, variant)).sum()
 }
 
-/// By variant, what a proxy may be working by of what it owns.
+/// Returns, by variant, the slots that the proxy owns and may use.
 fn may_hold(proxy: &Proxy, variants: usize) -> Vec<u64> {
     (0..variants)
         .map(|variant| held_by(proxy, variant))

@@ -1,16 +1,15 @@
-//! A whole plan → a part for each proxy. It knows nothing of who has what, or since when.
+//! Division of a whole plan among proxies, regardless of their present slots.
 //!
-//! Each variant's slots are dealt among its owners like cards. What does not divide evenly goes to
-//! those with the fewest slots so far. Hence the parts of a variant differ by at most one, and so do
-//! the totals of those that own the same variants; and a proxy goes without any slot only where there
-//! are fewer slots than proxies. Of those with equally many, who owns fewer variants comes first: it
-//! has no other to get one of.
+//! Each variant's slots are divided evenly among its owners. The remainder goes to the owners with the
+//! fewest slots so far; of equals, to those that own fewer variants, because they have no other source of
+//! slots. Hence the owners' slots of a variant differ by at most one, and so do the totals of owners of the
+//! same variants. A proxy goes without slots only if there are fewer slots than proxies.
 
 use weir_api::{Plan, Share, VariantPlan};
 
 use super::own::{Role, Stand, Tie, ties};
 
-/// There is no slot for this proxy.
+/// Refusal: fewer slots than proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{proxies} proxies share {slots} slots, so none is left for this one: put a gate (a proxy of role gate) in front of the servers, or give the service as many slots as it has proxies"
@@ -22,7 +21,7 @@ pub struct TooFew {
     pub slots: u64,
 }
 
-/// What each of `proxies`, in the order of their node ids, gets of `plan`; every gate fronts all.
+/// Returns each proxy's plan, for `proxies` in the order of their node ids; every gate fronts all variants.
 pub fn divide(plan: &Plan, proxies: &[Role]) -> Vec<Result<Plan, TooFew>> {
     let stand = |role: &Role| Stand {
         role: *role,
@@ -50,12 +49,12 @@ pub fn divide(plan: &Plan, proxies: &[Role]) -> Vec<Result<Plan, TooFew>> {
     ties.iter().zip(parts).map(part_of).collect()
 }
 
-/// The slots of a plan, by variant.
+/// Returns a plan's slots, by variant.
 pub(super) fn slots_of(plan: &Plan) -> Vec<u32> {
     plan.variants.iter().map(|variant| variant.slots).collect()
 }
 
-/// The names of a plan's variants.
+/// Returns the names of a plan's variants.
 pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
     plan.variants
         .iter()
@@ -63,10 +62,10 @@ pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
         .collect()
 }
 
-/// One proxy while slots are dealt.
+/// A proxy's slots while they are divided.
 struct Hand<'a> {
     ties: &'a [Tie],
-    /// How many variants it owns.
+    /// Number of variants that it owns.
     width: usize,
     total: u64,
     part: Vec<u32>,
@@ -83,8 +82,8 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// By proxy, what it gets of each variant's slots: its part of what it owns, and the whole of what
-/// it only chooses.
+/// Returns, by proxy, its slots of each variant: a part of those it owns, and all of those it only routes
+/// to.
 pub(super) fn deal(whole: &[u32], ties: &[Vec<Tie>]) -> Vec<Vec<u32>> {
     let mut hands: Vec<_> = ties.iter().map(|ties| Hand::new(ties)).collect();
     for (variant, slots) in whole.iter().enumerate() {
@@ -107,8 +106,8 @@ pub(super) fn deal(whole: &[u32], ties: &[Vec<Tie>]) -> Vec<Vec<u32>> {
     hands.into_iter().map(|hand| hand.part).collect()
 }
 
-/// Whether a proxy that was dealt `part` is one too many, or has nothing to do with any variant there
-/// is. A gate of a variant that has no slots now is neither: its plan says so.
+/// Whether a proxy with the slots `part` is superfluous, or has no relation to any variant of the plan. A
+/// gate of a variant without slots is neither: its plan says so.
 pub(super) fn is_refused(ties: &[Tie], part: &[u32], whole: &[u32]) -> bool {
     let owner = |tie: &Tie| matches!(tie, Tie::Owns | Tie::Would);
     let any = ties.iter().zip(whole);
@@ -117,8 +116,8 @@ pub(super) fn is_refused(ties: &[Tie], part: &[u32], whole: &[u32]) -> bool {
     (left_out || stranger) && part.iter().all(|slots| *slots == 0)
 }
 
-/// The variants with these slots. A share of what has no slot here goes to the others in proportion
-/// to theirs, or to their slots where they have none.
+/// Returns the variants with these slots. The share of a variant without slots here goes to the others in
+/// proportion to their shares, or to their slots if they have no shares.
 pub(super) fn with_slots(variants: &[VariantPlan], slots: &[u32]) -> Vec<VariantPlan> {
     let slots = || slots.iter().copied().chain(std::iter::repeat(0));
     let lost = |(variant, slots): (&VariantPlan, u32)| variant.share.0 > 0.0 && slots == 0;
@@ -163,7 +162,7 @@ mod tests {
     fn slots_are_dealt_round() {
         check(&[10], 1, &[&[10]]);
         check(&[10], 3, &[&[4], &[3], &[3]]);
-        // Who got the odd one of the first variant does not get that of the second.
+        // An owner that got the odd slot of the first variant does not get that of the second.
         check(&[3, 3], 2, &[&[2, 1], &[1, 2]]);
         check(&[1, 1, 1], 3, &[&[1, 0, 0], &[0, 1, 0], &[0, 0, 1]]);
         check(&[0, 5], 2, &[&[0, 3], &[0, 2]]);
@@ -173,7 +172,7 @@ mod tests {
         check(&[4], 0, &[]);
     }
 
-    /// Who fronts which of a, b and c (nothing: all of them) → their parts.
+    /// Gates by the variant of a, b and c that they front (nothing: all) → their slots.
     #[track_caller]
     fn check_gates(whole: [u32; 3], gates: &[&'static str], expected: &[[u32; 3]]) {
         let stand = |gate: &&'static str| Stand {
@@ -193,9 +192,9 @@ mod tests {
             &["a", "a", "b"],
             &[[4, 0, 0], [3, 0, 0], [0, 4, 0]],
         );
-        // c has slots and nobody to own them.
+        // c has slots and no owner.
         check_gates([2, 2, 9], &["a", "b"], &[[2, 0, 0], [0, 2, 0]]);
-        // A gate of all shares each with the variant's own, which comes first.
+        // A gate of all variants shares each with the variant's own gate, which comes first.
         check_gates(
             [3, 3, 2],
             &["", "a", "b"],
@@ -281,7 +280,7 @@ mod tests {
             }
         }
 
-        /// Of three variants and any gates, routers and proxies that are both.
+        /// Three variants with any mix of gates, routers and combined proxies.
         #[test]
         fn each_variant_is_divided_among_its_owners(
             slots in prop::array::uniform3(0..30_u32),
@@ -308,7 +307,7 @@ mod tests {
             for (place, part) in parts.iter().enumerate() {
                 let plan = Plan { variants: with_slots(&plan.variants, part), ..plan.clone() };
                 prop_assert_eq!(plan.check(), Ok(()));
-                // Who is left out could have got none without another one's only slot.
+                // A superfluous proxy could get a slot only by taking another's last one.
                 if is_refused(&ties[place], part, &slots) {
                     let shares = |other: &usize| {
                         let both = ties[place].iter().zip(&ties[*other]);

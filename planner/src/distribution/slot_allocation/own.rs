@@ -1,29 +1,31 @@
-//! Who owns which variant's slots: by role, and for a gate by the variant it fronts. It counts no slot.
+//! Ownership of a variant's slots: by role, and for a gate by the variant it fronts. Slots are not counted
+//! here.
 //!
-//! A variant is owned by the gates that front it: those that say so, and those that say no variant,
-//! which front all. Where no live gate fronts it, the proxies that are both own it. A router owns nothing.
-//! Who does not own a variant's slots and is no gate chooses among variants: it gets them as they are.
+//! A variant is owned by the gates that front it: those whose polls name it, and those whose polls name no
+//! variant, which front all. If no live gate fronts it, the combined proxies own it. A router owns nothing.
+//! A proxy that is no gate and does not own a variant's slots only routes to the variant: it gets the slots
+//! unchanged.
 
 use serde::{Deserialize, Serialize};
 
-/// What a proxy's filter does.
+/// Function of a proxy's filter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Deadline and choice of variant.
+    /// Deadlines and choice of the variant.
     Router,
-    /// Slots and order.
+    /// Slots and order of requests.
     Gate,
-    /// Both in one.
+    /// Router and gate in one.
     #[default]
     Both,
 }
 
 impl Role {
-    /// All there are.
+    /// All roles.
     pub const ALL: [Role; 3] = [Role::Router, Role::Gate, Role::Both];
 
-    /// As polls and people name it.
+    /// Returns the name used in polls and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Router => "router",
@@ -33,13 +35,13 @@ impl Role {
     }
 }
 
-/// Where a proxy stands.
+/// A proxy's properties that decide ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stand<'a> {
     pub(super) role: Role,
     /// The one variant that a gate fronts; `None` for all.
     pub(super) variant: Option<&'a str>,
-    /// Whether it is to be reckoned with.
+    /// Whether the proxy is alive.
     pub(super) live: bool,
 }
 
@@ -49,20 +51,20 @@ impl Stand<'_> {
     }
 }
 
-/// What a proxy has to do with one variant's slots.
+/// Relation of a proxy to one variant's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tie {
     /// It owns a part of them.
     Owns,
-    /// It would, if it were live.
+    /// It would own a part if it were alive.
     Would,
-    /// Others own them, and it chooses the variant: it gets them as they are.
+    /// Others own them, and it routes to the variant: it gets them unchanged.
     Chooses,
-    /// It is a gate elsewhere.
+    /// It is a gate of other variants.
     None,
 }
 
-/// By proxy, its ties to `variants`.
+/// Returns, by proxy, its relations to `variants`.
 pub(super) fn ties(variants: &[&str], stands: &[Stand<'_>]) -> Vec<Vec<Tie>> {
     let fronted = |variant: &&str| {
         let fronts = |stand: &Stand<'_>| stand.live && stand.fronts(variant);
@@ -94,7 +96,7 @@ pub(super) fn ties(variants: &[&str], stands: &[Stand<'_>]) -> Vec<Vec<Tie>> {
 mod tests {
     use super::*;
 
-    /// Who stands there → who owns "a", who owns "b", by place.
+    /// Proxies → owners of "a", owners of "b", by index.
     #[track_caller]
     fn check(stands: &[(Role, Option<&'static str>)], a: &[usize], b: &[usize]) {
         let stand = |(role, variant): &(Role, Option<&'static str>)| Stand {

@@ -1,4 +1,4 @@
-//! Why a proxy gets no part, said so that a person knows what to do.
+//! Refusals of proxies without slots, worded so that a person knows the remedy.
 
 use weir_api::Plan;
 
@@ -7,7 +7,7 @@ use super::own::Tie;
 use super::proxy::Proxy;
 use super::{Role, Sharing};
 
-/// Why there is no slot for a proxy.
+/// Reason why a proxy gets no slots.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum NoPart {
@@ -26,7 +26,7 @@ pub enum NoPart {
 }
 
 impl Sharing {
-    /// Why that proxy, which is refused, is.
+    /// Returns the reason why that refused proxy is refused.
     pub(super) fn why_none(&self, proxy: &Proxy) -> NoPart {
         let variants = self.whole.iter().flat_map(|whole: &Plan| &whole.variants);
         let gate_of = proxy.variant.as_ref().filter(|_| proxy.role == Role::Gate);

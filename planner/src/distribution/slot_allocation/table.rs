@@ -1,5 +1,5 @@
-//! The table of proxies: who polls, who left, what each poll is answered. Parts are dealt in
-//! [`deal`](super::deal).
+//! State of the allocation: the known proxies, and the answers to their polls. [`assign`](super::assign)
+//! assigns the slots.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
@@ -13,24 +13,24 @@ use super::proxy::{Former, Proxy};
 use super::{BROKEN_OFF_MAX, NoPart, PROXIES_MAX, Role};
 use crate::clock::Now;
 
-/// What a poll says of its proxy.
+/// Content of a poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poll {
     /// Envoy's node id.
     pub proxy: String,
-    /// Another one for each start of what polls.
+    /// Random number of the proxy's process; different after each start.
     pub incarnation: u64,
-    /// Envoy's worker threads; 0 if it did not say.
+    /// Envoy's worker threads; 0 if not reported.
     pub workers: u32,
-    /// What it does.
+    /// Role of the proxy.
     pub role: Role,
-    /// The one variant that it fronts, if it is a gate of one only.
+    /// The one variant that it fronts, for a gate of one variant.
     pub variant: Option<String>,
-    /// The plan it has.
+    /// Revision of the plan it has.
     pub after: Revision,
 }
 
-/// A poll that was taken in and waits for its answer.
+/// A registered poll that waits for its answer.
 #[derive(Debug, Clone)]
 pub struct Ticket {
     proxy: String,
@@ -39,30 +39,30 @@ pub struct Ticket {
     epoch: Option<u64>,
 }
 
-/// What a poll is to be told now.
+/// Answer to a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// This plan.
+    /// A plan.
     Plan(Box<Plan>),
     /// Nothing yet.
     Wait,
-    /// There is no slot for it.
+    /// No slots for this proxy.
     Refused(NoPart),
 }
 
-/// As many proxies share already as may.
+/// Refusal: the maximum number of proxies share slots already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("proxy: {PROXIES_MAX} others share already, no more can")]
 pub struct Full;
 
-/// What happened since the start.
+/// Totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Plans handed out because a part moved, not because a plan was published.
+    /// Plans granted because slots moved, not because a plan was published.
     pub moves: u64,
-    /// Proxies that went.
+    /// Proxies that are gone.
     pub gone: u64,
-    /// Incarnations that took another one's place.
+    /// Incarnations that replaced an earlier one.
     pub replaced: u64,
 }
 
@@ -74,23 +74,23 @@ impl AddAssign for Counts {
     }
 }
 
-/// The table.
+/// Allocation of one stage's slots.
 #[derive(Debug, Default)]
 pub struct Sharing {
     pub(super) proxies: BTreeMap<String, Proxy>,
     pub(super) whole: Option<Plan>,
-    /// Greatest revision known.
+    /// Highest known revision.
     pub(super) floor: Revision,
-    /// Until when only to listen; `None` once that is over.
+    /// End of the listening phase; `None` after it.
     listening_until: Option<Duration>,
     epochs: u64,
-    /// Proxies that counted when last looked at.
+    /// Live proxies at the last tick.
     live: usize,
     pub(super) counts: Counts,
 }
 
 impl Sharing {
-    /// Nobody known; hands nothing out before `listening_until`.
+    /// Creates an allocation without proxies that sends nothing before `listening_until`.
     pub fn new(listening_until: Duration) -> Sharing {
         Sharing {
             listening_until: Some(listening_until).filter(|until| !until.is_zero()),
@@ -98,19 +98,19 @@ impl Sharing {
         }
     }
 
-    /// The revision for a plan made now.
+    /// Returns the revision of a plan made now.
     pub fn next_revision(&self, now: Now) -> Revision {
         self.floor.next(now.unix_ms)
     }
 
-    /// A proxy has this revision; whether that is beyond all of ours.
+    /// Records the revision that a proxy has; returns whether it exceeds all of this planner's.
     pub fn is_ahead(&mut self, after: Revision) -> bool {
         let ahead = after > self.floor;
         self.floor = self.floor.max(after);
         ahead
     }
 
-    /// A new plan for all, which has passed its check and has [`Sharing::next_revision`].
+    /// Sets a new plan for all proxies. It is validated and has [`SlotAllocation::next_revision`].
     pub fn publish(&mut self, plan: Plan, now: Now) {
         self.pass(now);
         self.floor = self.floor.max(plan.revision);
@@ -119,11 +119,10 @@ impl Sharing {
         self.deal(now);
     }
 
-    /// Takes in a poll. `true` where other polls may have to be answered for it, or be held
-    /// for less long.
+    /// Registers a poll. Returns `true` if other polls may have to be answered, or held for less long.
     ///
     /// # Errors
-    /// [`PROXIES_MAX`].
+    /// Fails if [`PROXIES_MAX`] proxies are known.
     pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<(Ticket, bool), Full> {
         let passed = self.pass(now);
         let ticket = |epoch| Ticket {
@@ -151,7 +150,7 @@ impl Sharing {
         Ok((ticket(Some(epoch)), passed || dealt || joined))
     }
 
-    /// A poll has been answered, or has broken off.
+    /// Records that a poll has been answered, or has broken off.
     pub fn leave(&mut self, ticket: &Ticket, answered: bool, now: Now) {
         let Some(proxy) = self.proxies.get_mut(&ticket.proxy) else {
             return;
@@ -163,7 +162,7 @@ impl Sharing {
         }
     }
 
-    /// Time has passed; whether somebody may have to be answered for it.
+    /// Advances the time; returns whether polls may have to be answered.
     pub fn pass(&mut self, now: Now) -> bool {
         if self.listening_until.is_some_and(|until| now.at < until) {
             return false;
@@ -175,13 +174,13 @@ impl Sharing {
         let had = self.proxies.len();
         self.proxies.retain(|_, proxy| proxy.is_shown(now.at));
         self.counts.gone += (had - self.proxies.len()) as u64;
-        // Some are shown that do not count any more.
+        // Refused proxies are shown for a while after they are gone.
         let live = self.live(now);
         let before = std::mem::replace(&mut self.live, live);
         (first || before != live) && self.deal(now)
     }
 
-    /// What a poll is to be told; a plan counts as sent.
+    /// Returns the answer to a poll; a plan counts as sent.
     pub fn answer(&mut self, ticket: &Ticket) -> Answer {
         let listening = self.is_listening();
         let known = self.proxies.get_mut(&ticket.proxy);
@@ -212,13 +211,13 @@ impl Sharing {
         asks.as_ref().is_some_and(may_own) && self.proxies.values().filter(may_own).count() > 1
     }
 
-    /// Whether every proxy that has a plan has `revision` or a later one.
+    /// Whether every proxy with a plan has `revision` or a later one.
     pub fn all_have(&self, revision: Revision) -> bool {
         let has = |proxy: &Proxy| proxy.has_taken(revision) || proxy.holds_nothing();
         self.proxies.values().all(has)
     }
 
-    /// What happened since the start.
+    /// Returns the totals since the start.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -232,7 +231,7 @@ impl Sharing {
         self.proxies.values().filter(live).count()
     }
 
-    /// The poll's proxy as it is now, its epoch, and whether anything about it is news.
+    /// Updates the poll's proxy; returns its epoch, and whether anything changed for the allocation.
     fn take_in(&mut self, poll: &Poll, now: Now) -> Result<(u64, bool), Full> {
         let full = self.proxies.len() >= PROXIES_MAX;
         self.epochs += 1;
@@ -274,13 +273,13 @@ impl Sharing {
                 .front()
                 .is_some_and(|oldest| poll.after < oldest.revision)
             {
-                // It has none of them: it gets the part as free as it is.
+                // It has none of these plans, so it gets slots as far as they are free.
                 proxy.grants.clear();
                 new = true;
             }
             self.counts.replaced += 1;
         }
-        // One that was refused counts again only now that it is back.
+        // A refused proxy that was gone counts as alive again only now.
         let back = !proxy.is_live(now.at);
         let moved = proxy.role != poll.role || proxy.variant != poll.variant;
         let other = moved || proxy.after > poll.after;
@@ -296,7 +295,8 @@ impl Sharing {
         Ok((epoch, news))
     }
 
-    /// Parts are kept by place: where the variants are others than before, each follows its name.
+    /// Grants are stored by index: if the variants changed, slots move to the index of their variant's
+    /// name.
     fn rename(&mut self, old: Option<&Plan>) {
         let (Some(old), Some(new)) = (old, &self.whole) else {
             return;

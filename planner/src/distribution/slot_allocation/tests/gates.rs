@@ -1,9 +1,9 @@
-//! Gates of one variant each, step by step.
+//! Tests of gates of one variant each, step by step.
 
 use super::moves::Bed;
 use super::*;
 
-/// The shares and slots that the poll is answered with, by variant; and the revision.
+/// Returns the shares and slots that the poll is answered with, by variant; and the revision.
 #[track_caller]
 fn takes(bed: &mut Bed, ticket: &Ticket) -> (Vec<(f64, u32)>, u64) {
     let Answer::Plan(plan) = bed.sharing.answer(ticket) else {
@@ -25,11 +25,11 @@ fn two_gates_of_a_variant_share_its_slots_and_routers_see_all() {
     let (part, has) = takes(&mut bed, &first);
     assert_eq!(part, [(1.0, 5), (0.0, 0)], "all that comes to it is v0's");
     let first = bed.gate_polls("gate-a1", "v0", has);
-    // Of the other variant: nobody has to give anything up.
+    // A gate of the other variant: no proxy has to give anything up.
     let other = bed.gate_polls("gate-b", "v1", 0);
     assert_eq!(takes(&mut bed, &other).0, [(0.0, 0), (1.0, 2)]);
     bed.waits(&first);
-    // Of the same one: make before break.
+    // A gate of the same variant: make before break.
     let second = bed.gate_polls("gate-a2", "v0", 0);
     bed.waits(&second);
     let (part, has) = takes(&mut bed, &first);
@@ -60,14 +60,14 @@ fn a_gate_of_one_variant_leaves_the_others_to_those_that_are_both() {
     let gate = bed.gate_polls("gate", "v0", 0);
     let has = bed.gets(&gate, &[6, 0]);
     let held = bed.gate_polls("gate", "v0", has);
-    // They still own v1, and send to the gate as much of v0 as it has.
+    // They still own v1, and route to as much of v0 as the gate has.
     let a = bed.gets(&a, &[6, 2]);
     let b = bed.gets(&b, &[6, 2]);
     let [a, b] = [("a", a), ("b", b)].map(|(name, has)| bed.polls(name, has));
     let shown = bed.sharing.view(now(bed.ms));
     assert_eq!(shown["a"].owns, ["v1"]);
     assert_eq!(shown["gate"].owns, ["v0"]);
-    // The gate goes: v0 is theirs again.
+    // The gate goes: they own v0 again.
     bed.breaks_off(&held);
     assert!(bed.later(BROKEN_OFF_MAX.as_millis() as u64));
     bed.gets(&a, &[3, 2]);
@@ -85,7 +85,7 @@ fn behind_gates_of_all_variants_both_own_nothing_and_a_router_never_does() {
     let both = bed.polls("both", 0);
     bed.gets(&both, &[6, 4]);
     assert!(!bed.sharing.view(now(bed.ms))["both"].owns_slots);
-    // Without any gate a router still owns none: the slots wait for an owner.
+    // Without any gate a router still owns nothing: the slots wait for an owner.
     let mut bed = Bed::new(&[(1.0, 3)]);
     let router = bed.polls_as("router", 1, Role::Router, 0);
     bed.gets(&router, &[3]);
@@ -126,7 +126,7 @@ fn the_gate_too_many_and_the_gate_of_nothing_are_told_so() {
             .is_some_and(|said| *said == why)
     );
     assert_eq!(shown["gate-1"].refused, None);
-    // It comes back as the gate of a variant with slots to spare.
+    // It returns as the gate of a variant with spare slots.
     let found = bed.gate_polls("gate-3", "v1", 0);
     bed.gets(&found, &[0, 9]);
 }

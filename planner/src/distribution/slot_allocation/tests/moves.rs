@@ -1,9 +1,9 @@
-//! What moves when, step by step.
+//! Tests of moves between proxies, step by step.
 
 use super::*;
 use crate::distribution::slot_allocation::proxy::GRANTS_MAX;
 
-/// A table and its time.
+/// An allocation and its time.
 pub(super) struct Bed {
     pub(super) sharing: Sharing,
     pub(super) ms: u64,
@@ -46,7 +46,7 @@ impl Bed {
         self.sharing.poll(&poll, now(self.ms)).unwrap().0
     }
 
-    /// A gate of that variant.
+    /// Polls as a gate of that variant.
     pub(super) fn gate_polls(&mut self, proxy: &str, variant: &str, after: u64) -> Ticket {
         let poll = Poll {
             proxy: proxy.into(),
@@ -63,7 +63,7 @@ impl Bed {
         self.polls_as(proxy, 1, Role::Both, after)
     }
 
-    /// The revision and slots that the poll is answered with.
+    /// Checks the slots that the poll is answered with; returns the revision.
     #[track_caller]
     pub(super) fn gets(&mut self, ticket: &Ticket, slots: &[u32]) -> u64 {
         let Answer::Plan(plan) = self.sharing.answer(ticket) else {
@@ -75,7 +75,7 @@ impl Bed {
         plan.revision.0
     }
 
-    /// "a" comes, then "b"; the polls they have pending once each has its part.
+    /// Lets "a" come, then "b"; returns their pending polls once each has its slots.
     fn a_and_b(&mut self, part_of_a: &[u32], part_of_b: &[u32]) -> (Ticket, Ticket) {
         let first = self.polls("a", 0);
         let first = self.polls_again("a", &first);
@@ -86,7 +86,7 @@ impl Bed {
         (a, self.polls("b", b))
     }
 
-    /// Takes what it is given, and polls.
+    /// Takes the answer, and polls again.
     pub(super) fn polls_again(&mut self, proxy: &str, ticket: &Ticket) -> Ticket {
         let Answer::Plan(plan) = self.sharing.answer(ticket) else {
             panic!("no plan");
@@ -100,7 +100,7 @@ impl Bed {
         assert_eq!(self.sharing.answer(ticket), Answer::Wait);
     }
 
-    /// So much later; whether anything moved.
+    /// Advances the time; returns whether anything moved.
     pub(super) fn later(&mut self, ms: u64) -> bool {
         self.ms += ms;
         self.sharing.pass(now(self.ms))
@@ -166,7 +166,7 @@ fn what_a_lost_proxy_had_goes_to_the_others_within_the_limit() {
         assert!(bed.later(1), "gone after {silence} ms");
         bed.gets(&a, &[10]);
         assert_eq!(bed.sharing.counts().gone, 1);
-        // One whose poll is held is there, however long.
+        // A proxy whose poll is held is alive, however long.
         let a = bed.polls("a", bed.sharing.floor.0);
         assert!(!bed.later(60_000));
         bed.waits(&a);
@@ -182,7 +182,7 @@ fn a_new_incarnation_takes_the_place_at_once_and_the_old_one_counts_no_more() {
     let new = bed.polls_as("a", 3, Role::Both, 0);
     assert_eq!(bed.gets(&new, &[10]), has, "nothing to wait for");
     let new = bed.polls_as("a", 3, Role::Both, has);
-    // The old one drains: its end, its return and its silence are nobody's loss.
+    // The old one drains: its end, return and silence change nothing.
     bed.breaks_off(&old);
     let draining = bed.polls_as("a", 7, Role::Both, has);
     bed.waits(&draining);
@@ -190,7 +190,7 @@ fn a_new_incarnation_takes_the_place_at_once_and_the_old_one_counts_no_more() {
     assert_eq!(shown.incarnation, 3);
     assert_eq!(shown.former.unwrap().incarnation, 7);
     assert_eq!(bed.sharing.counts().replaced, 1);
-    // The new one is lost, the old one is still there: it counts again.
+    // The new one is gone, the old one is still there: it counts again.
     bed.breaks_off(&new);
     bed.later(BROKEN_OFF_MAX.as_millis() as u64 - 1);
     bed.polls_as("a", 7, Role::Both, has);
@@ -209,7 +209,7 @@ fn who_gets_no_slot_gives_its_own_back_and_is_then_refused_until_a_gate_comes() 
     let has = bed.gets(&b, &[1, 0]);
     let b = bed.polls("b", has);
     let c = bed.polls_again("c", &c);
-    // "a" comes before both by its name: "c" is the one too many.
+    // "a" comes before both by its name: "c" is superfluous.
     let a = bed.polls("a", 0);
     bed.waits(&a);
     bed.waits(&b);
@@ -258,7 +258,7 @@ fn a_planner_that_starts_listens_first_and_counts_what_it_finds_as_held() {
         bed.waits(ticket);
     }
     assert!(bed.later(SETTLE.as_millis() as u64));
-    // They had six each from the planner before; c waits for two of each.
+    // They had six each from the previous planner; c waits for two of each.
     let [a, b] = known.map(|ticket| bed.gets(&ticket, &[4]));
     bed.waits(&new);
     bed.polls("a", a);

@@ -1,5 +1,5 @@
-//! Any course of polls, losses, deaths, publications and waits: what proxies work by never grows
-//! beyond the whole, and what they are left with is what the division says.
+//! Property: after any sequence of polls, losses, deaths, publications and waits, the slots in use never
+//! grow beyond the whole, and the final slots are those of the division.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// A proxy polls, if it lives and has no poll held.
+    /// A proxy polls, if it is alive and has no poll held.
     Poll(usize),
-    /// What its poll is answered with arrives, or is lost on the way.
+    /// Its answer arrives, or is lost on the way.
     Answer {
         proxy: usize,
         lost: bool,
     },
     Die(usize),
-    /// Starts anew, and polls.
+    /// It restarts, and polls.
     Start(usize),
     Pass {
         ms: u64,
     },
-    /// The same slots, other shares.
+    /// A plan with the same slots and other shares.
     Publish {
         share: f64,
     },
-    /// Other slots.
+    /// A plan with other slots.
     Resize {
         slots: [u32; 3],
     },
@@ -45,18 +45,18 @@ fn event(proxies: usize) -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A proxy as it really is.
+/// A proxy's real state.
 #[derive(Debug, Default)]
 struct Real {
     alive: bool,
     incarnation: u64,
-    /// The plan it works by, and whether it has any.
+    /// Revision of the plan it uses, and whether it has any.
     revision: u64,
     slots: Option<Vec<u32>>,
     ticket: Option<Ticket>,
 }
 
-/// What stands there: proxies that are both (`None`), or gates, of all variants or of one.
+/// Proxies: combined ones (`None`), or gates of all variants or of one.
 type Who = Vec<Option<Gate>>;
 
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +78,7 @@ fn who() -> impl Strategy<Value = Who> {
     ]
 }
 
-/// Each proxy's role, and the variant it fronts.
+/// Returns each proxy's role, and the variant it fronts.
 fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
     match who {
         None => (Role::Both, None),
@@ -87,7 +87,7 @@ fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
     }
 }
 
-/// What the division comes to for those of them.
+/// Returns the result of the division for those proxies.
 fn divided(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec<Vec<u32>> {
     let stands: Vec<_> = who
         .map(|who| own::Stand {
@@ -106,7 +106,7 @@ struct World {
     proxies: Vec<Real>,
     slots: [u32; 3],
     incarnations: u64,
-    /// By variant, what all worked by when last looked.
+    /// Slots in use, by variant, at the last check.
     working: Vec<u32>,
 }
 
@@ -149,7 +149,7 @@ impl World {
         real.ticket = Some(self.sharing.poll(&poll, now(self.ms)).unwrap().0);
     }
 
-    /// Whether it took a plan.
+    /// Returns whether it took a plan.
     fn answer(&mut self, index: usize, lost: bool) -> bool {
         let real = &mut self.proxies[index];
         let Some(ticket) = real.ticket.take() else {
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Time passes for all that live as it does for proxies that work: they poll in time.
+    /// Advances the time; all live proxies poll in time, as working ones do.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(100) {
             self.ms += 100;
@@ -225,7 +225,8 @@ impl World {
         }
     }
 
-    /// What is worked by may exceed a whole that shrank until all have heard, but never grows then.
+    /// The slots in use may exceed a whole that shrank until all proxies have heard of it, but they never
+    /// grow then.
     fn check(&mut self) {
         for variant in 0..3 {
             let of = |real: &Real| real.slots.as_ref().map_or(0, |slots| slots[variant]);
@@ -236,7 +237,7 @@ impl World {
         }
     }
 
-    /// Everybody polls and is answered until nothing moves any more; in how many rounds.
+    /// All proxies poll and are answered until nothing moves any more; returns the number of rounds.
     fn settle(&mut self) -> usize {
         let mut quiet = 0;
         for round in 0..200 {
@@ -246,7 +247,7 @@ impl World {
                 moved |= self.answer(index, false);
                 self.check();
             }
-            // What one frees in this round another may get in the next.
+            // Slots freed in this round may be assigned in the next.
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet == 2 {
                 return round;
@@ -280,7 +281,7 @@ proptest! {
                 world.check();
             }
         }
-        // The dead are noticed; then all comes to rest.
+        // Dead proxies are noticed; then everything comes to rest.
         world.pass(2 * MOVE_MAX.as_millis() as u64);
         world.settle();
         let alive: Vec<usize> = (0..count).filter(|index| world.proxies[*index].alive).collect();
@@ -291,7 +292,7 @@ proptest! {
         }
     }
 
-    /// Who polls first makes no difference to who gets what.
+    /// The order of the polls does not change the result.
     #[test]
     fn the_order_of_polls_does_not_matter(
         slots in prop::array::uniform3(0..6_u32),
