@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn published_when_changed_and_renewed_at_a_third_of_its_age() {
+    fn plan_is_published_on_change_and_renewed_at_third_of_age() {
         let publisher = Publisher::new(&service(8));
         // second, share → published revision, number of new plans
         for (second, share, revision, new) in [
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_rise_when_the_clock_falls() {
+    fn revisions_increase_when_clock_goes_back() {
         let publisher = Publisher::new(&service(8));
         publisher.publish(draft(0.5), now(100)).unwrap();
         let back = Now {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_ahead_of_us_is_outrun_at_once() {
+    fn proxy_with_higher_revision_causes_republication() {
         let publisher = Publisher::new(&service(8));
         publisher.outrun(Revision(3_000_000), now(0));
         assert!(
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_is_none_does_not_leave() {
+    fn invalid_plan_is_not_published() {
         let publisher = Publisher::new(&service(8));
         let out = publisher.publish(draft(0.5), now(0)).unwrap().revision;
         let mut bad = draft(0.1);

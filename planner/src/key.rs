@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_a_least_and_a_greatest_length_and_is_never_printed() {
+    fn key_length_is_limited_and_key_is_never_printed() {
         for (text, good) in [
             ("1234567", false),
             ("12345678", true),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_may_end_in_a_newline() {
+    fn key_file_may_end_in_newline() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "secret-key\n").unwrap();
         assert!(

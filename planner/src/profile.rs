@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_and_service_time_follow_the_law() {
+    fn slots_and_service_time_follow_latency_model() {
         let fixed = |batches| Parallelism::Fixed(NonZeroU32::new(batches).unwrap());
         let per_core = Parallelism::PerCore;
         // parallelism, batch, millicores → slots, service in ms (tail 1.5)
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_is_the_lesser_of_fit_and_law_and_none_where_too_slow() {
+    fn capacity_is_lower_of_fit_and_model_and_zero_if_too_slow() {
         let per_core = profile(Parallelism::PerCore, 1);
         // 20·4 − 5 = 75 fitted; 4 slots / 40 ms = 100 executed.
         assert_eq!(per_core.capacity(Cores::whole(4), 500.0), Rps(60.0));

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_is_read_as_kubernetes_writes_it() {
+    fn cpu_quantities_are_parsed() {
         for (text, millis) in [
             ("2", Some(2_000)),
             ("1.5", Some(1_500)),
@@ -131,13 +131,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(millis in 0u32..5_000_000) {
+        fn formatted_cores_parse_back(millis in 0u32..5_000_000) {
             let amount = Cores::from_millis(millis);
             prop_assert_eq!(cores(&written(amount)), Some(amount));
         }
 
         #[test]
-        fn no_text_breaks_it(text in "[0-9.eEinumkKMGTP+-]{0,40}") {
+        fn arbitrary_text_does_not_panic(text in "[0-9.eEinumkKMGTP+-]{0,40}") {
             let _ = cores(&text);
         }
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_has_its_own_plan_and_one_that_is_none_keeps_all_back() {
+    fn stages_have_separate_plans_and_invalid_one_blocks_all() {
         let mut service = service(8);
         let stage = |name: &str, variant| Stage {
             name: name.to_owned(),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_wrong_is_named_with_what_would_be_right() {
+    fn invalid_value_is_named_with_allowed_values() {
         let number =
             |value: &str, most: u64| format!("'{value}' must be a whole number from 0 to {most}");
         for value in ["", "-1", "+1", "1.5", "1e3", "99999999999999999999"] {

@@ -123,7 +123,7 @@ async fn error(response: Response, status: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_there_is_given_at_once_and_a_newer_one_wakes_all() {
+async fn existing_plan_is_returned_at_once_and_newer_plan_wakes_all_polls() {
     let doors = Doors::open(LONG, 64, 128).await;
     let first = doors.publish(1);
     for query in [
@@ -150,7 +150,7 @@ async fn a_plan_that_is_there_is_given_at_once_and_a_newer_one_wakes_all() {
 }
 
 #[tokio::test]
-async fn the_first_plan_answers_who_came_before_it() {
+async fn first_plan_answers_earlier_polls() {
     let doors = Doors::open(LONG, 64, 128).await;
     assert_eq!(
         error(doors.get("/readyz").await, 503).await,
@@ -165,7 +165,7 @@ async fn the_first_plan_answers_who_came_before_it() {
 }
 
 #[tokio::test]
-async fn nothing_newer_is_204_after_the_hold() {
+async fn poll_without_newer_plan_returns_204_after_hold() {
     let doors = Doors::open(Duration::from_millis(50), 64, 128).await;
     let first = doors.publish(1);
     let begin = tokio::time::Instant::now();
@@ -174,7 +174,7 @@ async fn nothing_newer_is_204_after_the_hold() {
 }
 
 #[tokio::test]
-async fn who_has_no_key_learns_nothing() {
+async fn requests_without_key_are_refused() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish(1);
     let url = |path: &str| format!("http://{}{path}", doors.address);
@@ -216,7 +216,7 @@ async fn who_has_no_key_learns_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_poll_is_refused_with_the_reason() {
+async fn invalid_poll_is_refused_with_reason() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish(1);
     let long = format!("?proxy={}", "p".repeat(257));
@@ -260,7 +260,7 @@ async fn what_is_no_poll_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_proxy_ahead_of_us_gets_a_plan_beyond_its_own_at_once() {
+async fn proxy_with_higher_revision_gets_plan_above_it_at_once() {
     let doors = Doors::open(LONG, 64, 128).await;
     let first = doors.publish(1);
     let level = doors.poll_beside(format!("?after={first}"));
@@ -279,7 +279,7 @@ async fn a_proxy_ahead_of_us_gets_a_plan_beyond_its_own_at_once() {
 }
 
 #[tokio::test]
-async fn too_many_waiting_polls_are_told_to_come_back() {
+async fn polls_beyond_limit_get_retry_after() {
     let doors = Doors::open(LONG, 2, 128).await;
     let first = doors.publish(1);
     let held: Vec<_> = (0..2)
@@ -302,7 +302,7 @@ async fn too_many_waiting_polls_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn the_status_shows_plan_proxies_counts_and_turns() {
+async fn status_shows_plan_proxies_counters_and_cycles() {
     let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
     let empty: Value = doors.status("").await.json().await.unwrap();
     assert_eq!(
@@ -368,7 +368,7 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
 }
 
 #[tokio::test]
-async fn the_status_shows_ten_cycles_unless_asked_for_more() {
+async fn status_shows_ten_cycles_by_default() {
     let doors = Doors::open(LONG, 64, 128).await;
     let report = crate::control_loop::tests::reports(3).await.remove(2);
     for at_ms in 0..CYCLES_MAX as u64 + 10 {
@@ -408,7 +408,7 @@ async fn the_status_shows_ten_cycles_unless_asked_for_more() {
 }
 
 #[tokio::test]
-async fn the_ring_of_turns_is_bounded() {
+async fn ring_of_cycles_is_bounded() {
     let status = Status::default();
     let report = crate::control_loop::tests::reports(1).await.remove(0);
     for turn in 0..CYCLES_MAX as u64 + 10 {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_one_keeps_what_two_claim() {
+    fn older_resource_owns_what_two_claim() {
         let claims = vec![
             claim(3, "a/young", &["young"], &["web"]),
             claim(1, "a/old", &["old"], &["web", "other"]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_with_its_resource() {
+    fn running_service_keeps_what_it_owns() {
         let kept = |claim: Claim| Claim {
             kept: true,
             ..claim
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_most() {
+    fn resources_beyond_limit_are_refused() {
         let claims = (0..=SERVICES_MAX).rev().map(|index| {
             let name = format!("n{index}");
             claim(

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_nobodys_is_claimed_and_one_that_is_renewed_is_not() {
+    fn free_lease_is_claimed_and_renewed_lease_is_not() {
         let mut election = Election::new("a");
         assert!(election.claims(s(0)));
         election.saw(Some(record(1, None)), s(0));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_acts_for_a_while_after_the_beginning_of_its_renewal() {
+    fn leader_acts_for_limited_time_after_start_of_renewal() {
         let mut election = Election::new("a");
         election.claimed(record(1, Some("a")), s(10), s(12));
         assert_eq!(election.transitions(), 3, "it keeps it");
@@ -208,7 +208,7 @@ mod tests {
         /// Three planners whose clocks have different offsets and the same speed. Requests are delayed, or
         /// lost before or after the server; planners pause for long and resume.
         #[test]
-        fn never_do_two_lead(steps in prop::collection::vec((0usize..3, 0u64..4_000, 0u64..2_000, 0u8..8), 1..200)) {
+        fn two_planners_never_lead_at_once(steps in prop::collection::vec((0usize..3, 0u64..4_000, 0u64..2_000, 0u8..8), 1..200)) {
             let offsets = [0, 1_000_000, 77];
             let mut planners = ["a", "b", "c"].map(Election::new);
             let mut server = Server::default();

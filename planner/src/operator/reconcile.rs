@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_again_waits_longer_up_to_a_most() {
+    fn repeated_failure_doubles_wait_up_to_maximum() {
         let waits = [0, 1, 2, 5, 6, 7, u32::MAX].map(|failures| wait(failures).as_secs());
         assert_eq!(waits, [2, 4, 8, 64, 128, 128, 128]);
     }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_what_it_was_and_one_that_does_not_fit_is_none() {
+    fn plan_is_restored_unless_it_does_not_fit() {
         let service = service(8);
         let good = status(&service);
         let drafts = super::drafts(&service, &good).unwrap();

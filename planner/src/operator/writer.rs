@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_news_and_what_is_not() {
+    fn only_degradation_and_recovery_yield_events() {
         let none = status(&[]);
         let well = status(&[
             ("Accepted", true, "Valid"),

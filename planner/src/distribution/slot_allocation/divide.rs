@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_dealt_round() {
+    fn slots_are_divided_evenly() {
         check(&[10], 1, &[&[10]]);
         check(&[10], 3, &[&[4], &[3], &[3]]);
         // An owner that got the odd slot of the first variant does not get that of the second.
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_gets_of_what_it_fronts_and_of_nothing_else() {
+    fn gate_gets_slots_of_fronted_variants_only() {
         check_gates(
             [7, 4, 0],
             &["a", "a", "b"],
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_without_slots_goes_to_the_others_in_proportion() {
+    fn share_without_slots_is_redistributed_in_proportion() {
         let plan = whole(&[(0.5, 2), (0.3, 2), (0.2, 2)]);
         for (slots, shares) in [
             ([1, 1, 1], [0.5, 0.3, 0.2]),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_depends_on_gates_and_who_gets_nothing_is_told_what_to_do() {
+    fn ownership_depends_on_gates_and_refusal_names_remedy() {
         let plan = whole(&[(1.0, 2)]);
         let slots = |parts: Vec<Result<Plan, TooFew>>| -> Vec<Option<u32>> {
             let of = |part: Result<Plan, TooFew>| part.ok().map(|plan| plan.variants[0].slots);
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_sum_to_the_whole_and_differ_by_at_most_one(
+        fn slots_add_up_to_whole_and_differ_by_at_most_one(
             plan in prop::collection::vec((0.0..1.0_f64, 0..40_u32), 1..6),
             owners in 1..12_usize,
         ) {
@@ -282,7 +282,7 @@ mod tests {
 
         /// Three variants with any mix of gates, routers and combined proxies.
         #[test]
-        fn each_variant_is_divided_among_its_owners(
+        fn variant_slots_are_divided_among_owners(
             slots in prop::array::uniform3(0..30_u32),
             who in prop::collection::vec((0..3_usize, 0..4_usize), 1..9),
         ) {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_is_its_gates_or_else_of_those_that_are_both() {
+    fn variant_is_owned_by_its_gates_or_else_by_combined_proxies() {
         use Role::{Both, Gate, Router};
         check(&[(Both, None), (Both, None)], &[0, 1], &[0, 1]);
         check(&[(Router, None), (Both, None)], &[1], &[1]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_nothing_of_a_variant_chooses_it_unless_it_is_a_gate() {
+    fn non_owner_routes_to_variant_unless_gate() {
         let stand = |role, variant, live| Stand {
             role,
             variant,

@@ -18,7 +18,7 @@ use crate::clock::Now;
 pub struct Poll {
     /// Envoy's node id.
     pub proxy: String,
-    /// Random number of the proxy's process; different after each start.
+    /// Number that differs after each start of the polling process.
     pub incarnation: u64,
     /// Envoy's worker threads; 0 if not reported.
     pub workers: u32,

@@ -12,7 +12,7 @@ use crate::clock::Now;
 /// A proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProxyView {
-    /// Random number of the proxy's process; different after each start.
+    /// Number that differs after each start of the polling process.
     pub incarnation: u64,
     /// Envoy's worker threads; 0 if not reported.
     pub workers: u32,
@@ -49,7 +49,7 @@ pub struct ProxyView {
 /// An earlier incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct FormerView {
-    /// Random number of its process.
+    /// Incarnation number.
     pub incarnation: u64,
     /// Time of its last poll, Unix time in ms.
     pub polled_ms: u64,

@@ -63,7 +63,7 @@ async fn until_slots(seen: &mut watch::Receiver<u32>, slots: u32) {
 }
 
 #[tokio::test]
-async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
+async fn slots_move_when_proxy_comes_and_goes() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish_slots([5, 1]);
     let whole = 6;
@@ -102,7 +102,7 @@ async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
 }
 
 #[tokio::test]
-async fn polls_are_held_for_long_only_while_there_is_nobody_to_share_with() {
+async fn polls_are_held_briefly_while_slots_are_shared() {
     let doors = Doors::open(LONG, 64, 128).await;
     let first = doors.publish_slots([5, 1]).0;
     plan(doors.poll_of("a", 0, "both").await.unwrap()).await;
@@ -126,7 +126,7 @@ async fn polls_are_held_for_long_only_while_there_is_nobody_to_share_with() {
 }
 
 #[tokio::test]
-async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
+async fn proxy_without_slots_is_refused_with_remedy() {
     let doors = Doors::open(LONG, 64, 128).await;
     let first = doors.publish_slots([1, 1]);
     let (mut a, _a) = doors.live("a");
@@ -164,7 +164,7 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
 }
 
 #[tokio::test]
-async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
+async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
     let doors = Doors::open(LONG, 64, 128).await;
     let first = doors.publish_slots([1, 4]).0;
     let slots = |plan: &Plan| [plan.variants[0].slots, plan.variants[1].slots];
@@ -221,7 +221,7 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
 }
 
 #[tokio::test]
-async fn more_proxies_than_may_share_are_told_to_come_back() {
+async fn proxies_beyond_limit_get_retry_after() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish_slots([1, 1]);
     // The polls are held to the end: however slow the machine, no proxy expires.

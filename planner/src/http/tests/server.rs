@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use super::*;
 
 #[tokio::test]
-async fn an_end_is_quick_and_answers_who_waits() {
+async fn shutdown_is_quick_and_answers_held_polls() {
     let doors = Doors::open(LONG, 64, 128).await;
     let first = doors.publish(1);
     let held: Vec<_> = (0..8)
@@ -36,7 +36,7 @@ async fn an_end_is_quick_and_answers_who_waits() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_one_to_end() {
+async fn connections_beyond_limit_wait() {
     let doors = Doors::open(LONG, 64, 1).await;
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut first = TcpStream::connect(doors.address).await.unwrap();
@@ -55,7 +55,7 @@ async fn connections_beyond_the_limit_wait_for_one_to_end() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn oversized_request_head_is_refused() {
     let doors = Doors::open(LONG, 64, 128).await;
     let mut stream = TcpStream::connect(doors.address).await.unwrap();
     let head = format!(

@@ -26,7 +26,7 @@ async fn post(doors: &Doors, query: &str, body: impl Into<reqwest::Body>) -> Res
 }
 
 #[tokio::test]
-async fn a_problem_gets_its_plan_and_an_infeasible_one_its_reason() {
+async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
     let doors = Doors::open(LONG, 64, 128).await;
     let solved = post(&doors, "", sponge(60.0).to_string()).await;
     assert_eq!(solved.status(), 200);
@@ -52,7 +52,7 @@ async fn a_problem_gets_its_plan_and_an_infeasible_one_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_by_name() {
+async fn invalid_problem_is_refused_by_field() {
     let doors = Doors::open(LONG, 64, 128).await;
     let bad = |value: f64| sponge(value).to_string();
     for (query, body, message) in [
@@ -109,7 +109,7 @@ async fn what_is_wrong_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn one_at_a_time() {
+async fn second_concurrent_solve_is_refused() {
     let doors = Doors::open(LONG, 64, 128).await;
     let taken = Arc::clone(&doors.app.solves).acquire_owned().await.unwrap();
     let busy = post(&doors, "", sponge(1.0).to_string()).await;
@@ -123,7 +123,7 @@ async fn one_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
+async fn described_paths_exist_and_references_resolve() {
     let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
     let text = doors.get("/v1/openapi.json").await.text().await.unwrap();
     let document: oas3::OpenApiV3Spec = oas3::from_json(&text).unwrap();

@@ -53,7 +53,7 @@ fn active() -> Service {
 }
 
 #[tokio::test]
-async fn a_turn_in_which_all_went_well() {
+async fn cycle_without_problems_sets_healthy_conditions() {
     let status = planned(
         &active(),
         &report().await,
@@ -77,7 +77,7 @@ async fn a_turn_in_which_all_went_well() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
+async fn gravest_blocker_is_reported() {
     // Blockers → Actuated, Degraded.
     type Obstacles = &'static [(&'static str, Reason)];
     let table: &[(Obstacles, &str, &str)] = &[
@@ -125,7 +125,7 @@ async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
 }
 
 #[tokio::test]
-async fn less_than_all_is_said_with_its_reason() {
+async fn degradation_is_reported_with_reason() {
     let mut report = report().await;
     report.variants.get_mut("large").unwrap().cores_actuated = Cores::whole(1);
     (report.proxies_answered, report.proxies_lost) = (2, 1);
@@ -155,7 +155,7 @@ async fn less_than_all_is_said_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_condition_keeps_its_time_while_it_holds_and_a_refusal_keeps_the_plans() {
+async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     let good = report().await;
     let first = planned(
         &active(),

@@ -16,7 +16,7 @@ fn takes(bed: &mut Bed, ticket: &Ticket) -> (Vec<(f64, u32)>, u64) {
 }
 
 #[test]
-fn two_gates_of_a_variant_share_its_slots_and_routers_see_all() {
+fn gates_of_same_variant_share_slots_and_routers_get_all() {
     let mut bed = Bed::new(&[(0.75, 5), (0.25, 2)]);
     let router = bed.polls_as("router", 1, Role::Router, 0);
     let (whole, _) = takes(&mut bed, &router);
@@ -46,7 +46,7 @@ fn two_gates_of_a_variant_share_its_slots_and_routers_see_all() {
 }
 
 #[test]
-fn a_gate_of_one_variant_leaves_the_others_to_those_that_are_both() {
+fn gate_of_one_variant_leaves_others_to_combined_proxies() {
     let mut bed = Bed::new(&[(0.5, 6), (0.5, 4)]);
     let (a, b) = {
         let a = bed.polls("a", 0);
@@ -75,7 +75,7 @@ fn a_gate_of_one_variant_leaves_the_others_to_those_that_are_both() {
 }
 
 #[test]
-fn behind_gates_of_all_variants_both_own_nothing_and_a_router_never_does() {
+fn combined_proxies_behind_gates_and_routers_own_nothing() {
     let mut bed = Bed::new(&[(0.5, 6), (0.5, 4)]);
     for (name, variant) in [("gate-0", "v0"), ("gate-1", "v1")] {
         let gate = bed.gate_polls(name, variant, 0);
@@ -94,7 +94,7 @@ fn behind_gates_of_all_variants_both_own_nothing_and_a_router_never_does() {
 }
 
 #[test]
-fn the_gate_too_many_and_the_gate_of_nothing_are_told_so() {
+fn superfluous_gate_and_gate_of_unknown_variant_are_refused() {
     let mut bed = Bed::new(&[(0.5, 1), (0.5, 9)]);
     let first = bed.gate_polls("gate-1", "v0", 0);
     let has = bed.gets(&first, &[1, 0]);
@@ -132,7 +132,7 @@ fn the_gate_too_many_and_the_gate_of_nothing_are_told_so() {
 }
 
 #[test]
-fn a_gate_whose_variant_has_no_slots_now_has_a_plan_that_says_so() {
+fn gate_of_variant_without_slots_gets_empty_plan() {
     let mut bed = Bed::new(&[(1.0, 4), (0.0, 0)]);
     let gate = bed.gate_polls("gate", "v1", 0);
     let (part, has) = takes(&mut bed, &gate);
@@ -145,7 +145,7 @@ fn a_gate_whose_variant_has_no_slots_now_has_a_plan_that_says_so() {
 }
 
 #[test]
-fn a_planner_that_starts_takes_gates_for_holders_of_their_own_variant_only() {
+fn restarted_planner_assumes_gates_hold_own_variant_only() {
     let mut bed = Bed {
         sharing: Sharing::new(SETTLE),
         ms: 0,

@@ -112,7 +112,7 @@ impl Bed {
 }
 
 #[test]
-fn one_proxy_has_the_whole_under_the_plans_own_revision() {
+fn single_proxy_gets_whole_plan_unchanged() {
     let mut bed = Bed::new(&[(0.5, 3), (0.5, 2)]);
     let published = bed.sharing.whole.as_ref().unwrap().revision.0;
     let first = bed.polls("a", 0);
@@ -125,7 +125,7 @@ fn one_proxy_has_the_whole_under_the_plans_own_revision() {
 }
 
 #[test]
-fn a_newcomer_waits_until_its_part_is_confirmed_free() {
+fn new_proxy_waits_until_its_slots_are_confirmed_free() {
     let mut bed = Bed::new(&[(1.0, 10)]);
     let a = bed.polls("a", 0);
     let one = bed.gets(&a, &[10]);
@@ -151,7 +151,7 @@ fn a_newcomer_waits_until_its_part_is_confirmed_free() {
 }
 
 #[test]
-fn what_a_lost_proxy_had_goes_to_the_others_within_the_limit() {
+fn slots_of_lost_proxy_move_within_limit() {
     let limit = |ms: Duration| u64::try_from(ms.as_millis()).unwrap();
     for (broken_off, silence) in [(true, limit(BROKEN_OFF_MAX)), (false, limit(SILENT_MAX))] {
         let mut bed = Bed::new(&[(1.0, 10)]);
@@ -174,7 +174,7 @@ fn what_a_lost_proxy_had_goes_to_the_others_within_the_limit() {
 }
 
 #[test]
-fn a_new_incarnation_takes_the_place_at_once_and_the_old_one_counts_no_more() {
+fn new_incarnation_replaces_old_one_at_once() {
     let mut bed = Bed::new(&[(1.0, 10)]);
     let old = bed.polls_as("a", 7, Role::Both, 0);
     let has = bed.gets(&old, &[10]);
@@ -201,7 +201,7 @@ fn a_new_incarnation_takes_the_place_at_once_and_the_old_one_counts_no_more() {
 }
 
 #[test]
-fn who_gets_no_slot_gives_its_own_back_and_is_then_refused_until_a_gate_comes() {
+fn proxy_without_slots_returns_its_own_and_is_refused_until_gate_comes() {
     let mut bed = Bed::new(&[(0.5, 1), (0.5, 1)]);
     let b = bed.polls("b", 0);
     let b = bed.polls_again("b", &b);
@@ -246,7 +246,7 @@ fn who_gets_no_slot_gives_its_own_back_and_is_then_refused_until_a_gate_comes() 
 }
 
 #[test]
-fn a_planner_that_starts_listens_first_and_counts_what_it_finds_as_held() {
+fn restarted_planner_listens_and_assumes_slots_in_use() {
     let mut bed = Bed {
         sharing: Sharing::new(SETTLE),
         ms: 0,
@@ -268,7 +268,7 @@ fn a_planner_that_starts_listens_first_and_counts_what_it_finds_as_held() {
 }
 
 #[test]
-fn the_table_is_bounded_and_the_silent_make_room() {
+fn proxies_are_limited_and_silent_ones_are_removed() {
     let mut bed = Bed::new(&[(1.0, 5000)]);
     let poll = |name: &str| Poll {
         proxy: name.into(),
@@ -302,7 +302,7 @@ fn the_table_is_bounded_and_the_silent_make_room() {
 }
 
 #[test]
-fn plans_that_are_never_confirmed_are_remembered_within_a_limit_and_at_their_most() {
+fn unconfirmed_plans_are_limited_and_merged_at_maximum() {
     let mut bed = Bed::new(&[(1.0, 100)]);
     let a = bed.polls("a", 0);
     bed.gets(&a, &[100]);
@@ -320,7 +320,7 @@ fn plans_that_are_never_confirmed_are_remembered_within_a_limit_and_at_their_mos
 }
 
 #[test]
-fn a_plan_counts_as_taken_over_when_nobody_can_work_by_an_older_one() {
+fn plan_is_adopted_when_no_proxy_may_use_older_one() {
     let mut bed = Bed::new(&[(1.0, 10)]);
     let first = bed.sharing.floor;
     assert!(bed.sharing.all_have(first), "there is nobody");

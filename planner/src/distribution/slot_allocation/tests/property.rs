@@ -261,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn the_whole_is_never_exceeded_and_in_the_end_divided(
+    fn whole_is_never_exceeded_and_finally_divided(
         who in who(),
         slots in prop::array::uniform3(0..6_u32),
         events in prop::collection::vec(event(5), 0..60),
@@ -294,7 +294,7 @@ proptest! {
 
     /// The order of the polls does not change the result.
     #[test]
-    fn the_order_of_polls_does_not_matter(
+    fn order_of_polls_does_not_matter(
         slots in prop::array::uniform3(0..6_u32),
         order in Just((0..5_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
