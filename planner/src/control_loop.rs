@@ -324,7 +324,7 @@ impl Planner {
 
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
         let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
-        self.lost.keep(|proxy| looked_at.contains(proxy));
+        self.lost.retain(|proxy| looked_at.contains(proxy));
         for scrape in scrapes {
             match &scrape.counts {
                 Ok(_) => self.lost.went_well(&scrape.from),

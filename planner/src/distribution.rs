@@ -7,9 +7,9 @@
 //! if a proxy already has a higher revision than the planner: a planner that restarted, or whose clock was
 //! set back, must not be ignored.
 
+mod long_poll;
 pub mod slot_allocation;
 mod stages;
-mod visit;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,12 +20,12 @@ use weir_api::plan::FORMAT;
 use weir_api::{Plan, PlanError, Revision};
 
 use crate::clock::{Clock, Now};
-use crate::distribution::slot_allocation::{Full, LOOK, Poll, Sharing};
+use crate::distribution::slot_allocation::{Full, Poll, SlotAllocation, TICK};
 use crate::plan::{Draft, differs};
 use crate::service::Service;
 
+pub use long_poll::{LongPoll, PollResponse};
 pub use stages::Publishers;
-pub use visit::{Told, Visit};
 
 /// Highest revision that a poll may report. Above it no revisions would be left to exceed it with (half of
 /// [`Revision::MAX`] is the year 142,000).
@@ -61,11 +61,14 @@ pub trait Publish {
 
     /// Waits until every live proxy has the plan of `revision`, at most `within`; returns whether they
     /// have.
-    fn taken_over(&self, revision: Revision, within: Duration)
-    -> impl Future<Output = bool> + Send;
+    fn wait_adopted(
+        &self,
+        revision: Revision,
+        within: Duration,
+    ) -> impl Future<Output = bool> + Send;
 
     /// Waits until requests sent under an older plan have been executed, which takes `takes`.
-    fn drained(&self, takes: Duration) -> impl Future<Output = ()> + Send;
+    fn wait_drained(&self, takes: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// Publisher to the real filters of one stage, which poll.
@@ -73,7 +76,7 @@ pub trait Publish {
 pub struct Publisher {
     service: String,
     max_age: Duration,
-    sharing: Mutex<Sharing>,
+    allocation: Mutex<SlotAllocation>,
     newest: watch::Sender<Option<Arc<Published>>>,
     /// Signals that a proxy should get another plan, or that proxies were added.
     moved: watch::Sender<()>,
@@ -93,7 +96,7 @@ impl Publisher {
         Publisher {
             service: stage.to_owned(),
             max_age,
-            sharing: Mutex::new(Sharing::new(until)),
+            allocation: Mutex::new(SlotAllocation::new(until)),
             newest: watch::Sender::new(None),
             moved: watch::Sender::new(()),
             polled: Notify::new(),
@@ -116,20 +119,22 @@ impl Publisher {
     }
 
     /// Locks the slot allocation: the polling proxies and their slots.
-    pub fn sharing(&self) -> MutexGuard<'_, Sharing> {
-        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn allocation(&self) -> MutexGuard<'_, SlotAllocation> {
+        self.allocation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a poll, which then waits.
     ///
     /// # Errors
     /// Fails if the maximum number of proxies share slots already.
-    pub fn visit(&self, poll: &Poll, clock: Clock) -> Result<Visit<'_>, Full> {
+    pub fn long_poll(&self, poll: &Poll, clock: Clock) -> Result<LongPoll<'_>, Full> {
         let now = clock.now();
-        self.outrun(poll.after, now);
+        self.advance_revision(poll.after, now);
         let moved = self.moved.subscribe();
-        let (ticket, others) = self.sharing().poll(poll, now)?;
-        let visit = Visit {
+        let (ticket, others) = self.allocation().poll(poll, now)?;
+        let poll = LongPoll {
             publisher: self,
             ticket,
             clock,
@@ -140,16 +145,16 @@ impl Publisher {
         if others {
             self.moved.send_replace(());
         }
-        Ok(visit)
+        Ok(poll)
     }
 
     /// Advances the time of the slot allocation, so that proxies that are gone are noticed; never returns.
-    pub async fn keep_time(&self, clock: Clock) {
-        let mut looks = tokio::time::interval(LOOK);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    pub async fn run_ticks(&self, clock: Clock) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
-            let moved = self.sharing().pass(clock.now());
+            ticks.tick().await;
+            let moved = self.allocation().tick(clock.now());
             if moved {
                 self.moved.send_replace(());
                 self.polled.notify_waiters();
@@ -159,14 +164,14 @@ impl Publisher {
 
     /// Republishes the newest plan under a revision above `after` if a proxy's revision `after` exceeds all
     /// of this planner's.
-    pub fn outrun(&self, after: Revision, now: Now) {
-        let mut sharing = self.sharing();
-        if !sharing.is_ahead(after.min(AFTER_MAX)) {
+    pub fn advance_revision(&self, after: Revision, now: Now) {
+        let mut allocation = self.allocation();
+        if !allocation.is_ahead(after.min(AFTER_MAX)) {
             return;
         }
         if let Some(newest) = self.newest() {
             // The plan was validated before; only its revision and time change.
-            let _ = self.send(&mut sharing, newest.draft(), now);
+            let _ = self.send(&mut allocation, newest.draft(), now);
         }
     }
 
@@ -175,7 +180,7 @@ impl Publisher {
     /// # Errors
     /// Fails if the draft is no valid plan; the previous plan stays in use.
     pub fn publish(&self, draft: Draft, now: Now) -> Result<Receipt, PlanError> {
-        let mut sharing = self.sharing();
+        let mut allocation = self.allocation();
         if let Some(newest) = self.newest() {
             let fresh = now.at.saturating_sub(newest.at) < self.max_age / 3;
             if fresh && !differs(&newest.draft(), &draft) {
@@ -185,11 +190,11 @@ impl Publisher {
                 });
             }
         }
-        self.send(&mut sharing, draft, now)
+        self.send(&mut allocation, draft, now)
     }
 
     /// Waits until every live proxy has the newest plan.
-    async fn taken_over(&self) {
+    async fn wait_adopted(&self) {
         if let Some(newest) = self.newest() {
             self.all_have(newest.plan.revision).await;
         }
@@ -207,11 +212,16 @@ impl Publisher {
         }
     }
 
-    fn send(&self, sharing: &mut Sharing, draft: Draft, now: Now) -> Result<Receipt, PlanError> {
-        let plan = self.plan(draft, sharing.next_revision(now), now);
+    fn send(
+        &self,
+        allocation: &mut SlotAllocation,
+        draft: Draft,
+        now: Now,
+    ) -> Result<Receipt, PlanError> {
+        let plan = self.plan(draft, allocation.next_revision(now), now);
         plan.check()?;
         let revision = plan.revision;
-        sharing.publish(plan.clone(), now);
+        allocation.publish(plan.clone(), now);
         // A validated plan contains no map and no number that JSON cannot represent.
         let json = serde_json::to_vec(&plan).unwrap_or_default().into();
         self.newest.send_replace(Some(Arc::new(Published {
@@ -226,7 +236,7 @@ impl Publisher {
     async fn all_have(&self, revision: Revision) {
         loop {
             let polled = self.polled.notified();
-            if self.sharing().all_have(revision) {
+            if self.allocation().all_have(revision) {
                 return;
             }
             polled.await;
@@ -322,7 +332,7 @@ mod tests {
     #[test]
     fn proxy_with_higher_revision_causes_republication() {
         let publisher = Publisher::new(&service(8));
-        publisher.outrun(Revision(3_000_000), now(0));
+        publisher.advance_revision(Revision(3_000_000), now(0));
         assert!(
             publisher.newest().is_none(),
             "there is no plan to publish yet"
@@ -331,13 +341,13 @@ mod tests {
             publisher.publish(draft(0.5), now(0)).unwrap().revision,
             Revision(3_000_001)
         );
-        publisher.outrun(Revision(3_000_001), now(1));
+        publisher.advance_revision(Revision(3_000_001), now(1));
         assert_eq!(
             publisher.newest().unwrap().plan.revision,
             Revision(3_000_001),
             "level is not ahead"
         );
-        publisher.outrun(Revision(4_000_000), now(1));
+        publisher.advance_revision(Revision(4_000_000), now(1));
         assert_eq!(
             publisher.newest().unwrap().plan.revision,
             Revision(4_000_001)

@@ -63,7 +63,7 @@ pub async fn serve(
     let answering = answer(listener, router(Arc::new(app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
-        () = served.publishers.keep_time(clock) => Ok(()),
+        () = served.publishers.run_ticks(clock) => Ok(()),
         // The control loop never ends; without it the plans would silently become stale.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::distribution::Publishers;
-use crate::distribution::slot_allocation::{Counts, SETTLE};
+use crate::distribution::slot_allocation::{Counts, LISTEN_TIME};
 use crate::service::Service;
 use crate::telemetry::metrics::{ServiceMetrics, Shown};
 use crate::telemetry::status::Status;
@@ -39,7 +39,7 @@ impl Served {
     /// # Errors
     /// Fails if the metrics registry refuses a name, which would be a bug.
     pub fn new(service: Service, clock: Clock) -> prometheus::Result<Served> {
-        let until = clock.now().at + SETTLE;
+        let until = clock.now().at + LISTEN_TIME;
         let publishers = Arc::new(Publishers::listening(&service, until));
         Served::with(service, publishers)
     }
@@ -108,15 +108,15 @@ impl Served {
         let (mut proxies, mut counts, mut revision) =
             (BTreeMap::new(), Counts::default(), Revision(0));
         for stage in self.publishers.all() {
-            let sharing = stage.sharing();
+            let allocation = stage.allocation();
             // A proxy may carry the filters of several stages.
             let named = |name: String| match self.service.stages.len() {
                 1 => name,
                 _ => format!("{}/{name}", stage.stage()),
             };
-            let view = sharing.view(clock.now()).into_iter();
+            let view = allocation.view(clock.now()).into_iter();
             proxies.extend(view.map(|(name, proxy)| (named(name), proxy)));
-            counts += sharing.counts();
+            counts += allocation.counts();
             let newest = stage
                 .newest()
                 .map_or(Revision(0), |newest| newest.plan.revision);

@@ -52,7 +52,9 @@ pub const STAGES_MAX: usize = 16;
 pub const WINDOW_MAX: Duration = Duration::from_secs(600);
 /// Longest time for which bursts are remembered.
 pub const BURSTS_MAX: Duration = Duration::from_secs(3600);
+/// Shortest cycle.
 pub const CYCLE_MIN: Duration = Duration::from_millis(100);
+/// Longest cycle.
 pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 
 /// Minimum interval between two scrapes.
@@ -83,6 +85,7 @@ const _: () = assert!(PLAN_MAX_AGE.as_millis() > 2 * CYCLE.as_millis());
 /// A service file: the service, and the planner's own address and key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceFile {
+    /// The validated service.
     pub service: Service,
     /// Address to listen on.
     pub listen: SocketAddr,

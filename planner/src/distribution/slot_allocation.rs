@@ -22,7 +22,7 @@
 //! **Restarts.** A new incarnation takes over its node id and slots at once: the old and the new process
 //! use the same slots while the old one drains. The old one's later polls are answered but do not count,
 //! unless the new one falls silent. A planner that starts does not know who uses which slots. It sends
-//! nothing for [`SETTLE`], and then assumes that the proxies it has heard of that have a plan shared the
+//! nothing for [`LISTEN_TIME`], and then assumes that the proxies it has heard of that have a plan shared the
 //! whole before. A proxy that returns later uses its old slots until its first poll is answered.
 //!
 //! **Fewer slots than owners.** Some proxies get none. One that has slots first gets a plan without slots,
@@ -30,9 +30,9 @@
 //! of a gate whose variant is not in the plan are refused as well. A gate whose variant has no slots at the
 //! moment is not refused: it gets a plan that says so.
 
-mod deal;
+mod assign;
 mod divide;
-mod own;
+mod ownership;
 mod proxy;
 mod refusal;
 mod table;
@@ -43,9 +43,9 @@ mod view;
 use std::time::Duration;
 
 pub use divide::{TooFew, divide};
-pub use own::Role;
-pub use refusal::NoPart;
-pub use table::{Answer, Counts, Full, Poll, Sharing, Ticket};
+pub use ownership::Role;
+pub use refusal::NoSlots;
+pub use table::{Answer, Counts, Full, Poll, SlotAllocation, Ticket};
 pub use view::ProxyView;
 
 /// Maximum number of proxies that share slots; further ones are refused with 503.
@@ -59,19 +59,19 @@ pub const SILENT_MAX: Duration = Duration::from_millis(1200);
 /// Maximum time between a poll that broke off, which most likely was the proxy's end, and the next poll.
 pub const BROKEN_OFF_MAX: Duration = Duration::from_millis(1000);
 /// Interval between two ticks of the allocation.
-pub const LOOK: Duration = Duration::from_millis(50);
+pub const TICK: Duration = Duration::from_millis(50);
 /// Time within which slots have moved after their proxy came or went. Nothing enforces it: it is the sum of
 /// the constants above, with a margin for network latency.
 pub const MOVE_MAX: Duration = Duration::from_secs(2);
 /// Time for which a planner that starts listens before it sends plans: every running proxy has polled by
 /// then.
-pub const SETTLE: Duration = Duration::from_millis(1500);
+pub const LISTEN_TIME: Duration = Duration::from_millis(1500);
 /// Time for which a refused proxy is shown: longer than its filter's longest pause.
 pub const REFUSED_SHOWN: Duration = Duration::from_secs(10);
 
 const _: () = assert!(
-    HOLD_SHARED.as_millis() + SILENT_MAX.as_millis() + LOOK.as_millis() + 200
+    HOLD_SHARED.as_millis() + SILENT_MAX.as_millis() + TICK.as_millis() + 200
         <= MOVE_MAX.as_millis()
 );
 const _: () = assert!(BROKEN_OFF_MAX.as_millis() <= SILENT_MAX.as_millis());
-const _: () = assert!(SETTLE.as_millis() >= SILENT_MAX.as_millis());
+const _: () = assert!(LISTEN_TIME.as_millis() >= SILENT_MAX.as_millis());

@@ -55,8 +55,8 @@ impl Publishers {
     }
 
     /// Advances the time of all slot allocations, so that proxies that are gone are noticed; never returns.
-    pub async fn keep_time(&self, clock: Clock) {
-        futures_util::future::join_all(self.all().map(|publisher| publisher.keep_time(clock)))
+    pub async fn run_ticks(&self, clock: Clock) {
+        futures_util::future::join_all(self.all().map(|publisher| publisher.run_ticks(clock)))
             .await;
     }
 }
@@ -78,12 +78,12 @@ impl Publish for Publishers {
         Ok(all)
     }
 
-    async fn taken_over(&self, _revision: Revision, within: Duration) -> bool {
-        let all = futures_util::future::join_all(self.all().map(Publisher::taken_over));
+    async fn wait_adopted(&self, _revision: Revision, within: Duration) -> bool {
+        let all = futures_util::future::join_all(self.all().map(Publisher::wait_adopted));
         tokio::time::timeout(within, all).await.is_ok()
     }
 
-    async fn drained(&self, takes: Duration) {
+    async fn wait_drained(&self, takes: Duration) {
         tokio::time::sleep(takes).await;
     }
 }

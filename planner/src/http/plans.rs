@@ -23,7 +23,7 @@ use weir_api::Revision;
 use super::asked::Asked;
 use super::{App, Refusal, admitted, forward, unknown};
 use crate::distribution::slot_allocation::Poll;
-use crate::distribution::{Published, Publisher, Told};
+use crate::distribution::{PollResponse, Published, Publisher};
 use crate::served::Served;
 use crate::telemetry::metrics::PollAnswer;
 
@@ -141,27 +141,27 @@ async fn part(
     poll: &Poll,
     ended: impl Future<Output = ()>,
 ) -> Result<Option<Vec<u8>>, Refusal> {
-    let visit = stage.visit(poll, app.clock);
-    let mut visit =
-        visit.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
+    let held = stage.long_poll(poll, app.clock);
+    let mut held =
+        held.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
     let told = tokio::select! {
         biased;
-        told = visit.wait(app.hold) => told,
-        () = ended => Told::Nothing,
+        told = held.wait(app.hold) => told,
+        () = ended => PollResponse::Nothing,
     };
-    visit.answered();
+    held.answered();
     match told {
-        Told::Nothing => Ok(None),
-        Told::Refused(why) => {
+        PollResponse::Nothing => Ok(None),
+        PollResponse::Refused(why) => {
             let message = format!("proxy: '{}': {why}", poll.proxy);
             Err(Refusal(StatusCode::CONFLICT, message))
         }
-        Told::Plan(plan) => match plan.check() {
+        PollResponse::Plan(plan) => match plan.check() {
             // A validated plan contains no map and no number that JSON cannot represent.
             Ok(()) => Ok(serde_json::to_vec(&plan).ok()),
             Err(error) => {
-                debug_assert!(false, "a part of a valid plan is none: {error}");
-                tracing::error!("the part of '{}' is no valid plan: {error}", poll.proxy);
+                debug_assert!(false, "division makes a valid plan invalid: {error}");
+                tracing::error!("plan for proxy '{}' is invalid: {error}", poll.proxy);
                 Ok(None)
             }
         },
@@ -174,7 +174,7 @@ async fn whole(
     after: Revision,
     ended: impl Future<Output = ()>,
 ) -> Option<Vec<u8>> {
-    stage.outrun(after, app.clock.now());
+    stage.advance_revision(after, app.clock.now());
     let mut plans = stage.subscribe();
     let is_newer = |plan: &Option<Arc<Published>>| {
         plan.as_ref().is_some_and(|plan| plan.plan.revision > after)

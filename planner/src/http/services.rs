@@ -85,7 +85,7 @@ pub(super) async fn status(
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
     // Each lock is released before the next is taken.
-    let proxies = entry.sharing().view(app.clock.now());
+    let proxies = entry.allocation().view(app.clock.now());
     let view = View {
         service: &service.name,
         mode: service.mode,
@@ -109,7 +109,7 @@ pub(super) async fn status(
 fn stages<'a>(app: &App, served: &'a Served) -> BTreeMap<&'a str, StageView> {
     let view = |stage: &Publisher| StageView {
         plan: stage.newest().map(|newest| newest.plan.clone()),
-        proxies: stage.sharing().view(app.clock.now()),
+        proxies: stage.allocation().view(app.clock.now()),
     };
     let of_pipeline = served
         .publishers

@@ -50,7 +50,7 @@ impl Doors {
         let router = router(Arc::clone(&app));
         let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
         let timed = Arc::clone(&served.publishers);
-        tokio::spawn(async move { timed.keep_time(clock).await });
+        tokio::spawn(async move { timed.run_ticks(clock).await });
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         Doors {
             app,

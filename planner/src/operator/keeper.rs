@@ -132,7 +132,7 @@ impl Kept {
         };
         tokio::select! {
             () = be => {}
-            () = served.publishers.keep_time(self.shared.clock) => {}
+            () = served.publishers.run_ticks(self.shared.clock) => {}
         }
     }
 

@@ -194,7 +194,7 @@ impl Publish for Desk {
         Ok(receipt)
     }
 
-    async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
+    async fn wait_adopted(&self, revision: Revision, within: Duration) -> bool {
         let until = self.board().now + within;
         let all = move |board: &Board| {
             board
@@ -206,7 +206,7 @@ impl Publish for Desk {
         self.when(until, all, false).await
     }
 
-    async fn drained(&self, takes: Duration) {
+    async fn wait_drained(&self, takes: Duration) {
         let until = self.board().now + takes;
         self.when(until, |_| None, ()).await;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_api::Revision;
 
-use super::own::{Stand, Tie};
+use super::ownership::{Member, Relation};
 use super::{BROKEN_OFF_MAX, REFUSED_SHOWN, Role, SILENT_MAX};
 
 /// Maximum number of plans that a proxy may use. Beyond it the two oldest are merged, with the greater
@@ -63,7 +63,7 @@ pub(super) struct Proxy {
     pub(super) heard_at: Duration,
     pub(super) broken_off: bool,
     /// Relations to the variants' slots; empty before the first assignment.
-    pub(super) ties: Vec<Tie>,
+    pub(super) relations: Vec<Relation>,
     /// Whether it gets no slots.
     pub(super) refused: bool,
     /// Plans that it may use, oldest first; the last is its current plan, sent or not.
@@ -72,8 +72,8 @@ pub(super) struct Proxy {
 
 impl Proxy {
     /// Returns the properties that decide ownership.
-    pub(super) fn stand(&self, live: bool) -> Stand<'_> {
-        Stand {
+    pub(super) fn member(&self, live: bool) -> Member<'_> {
+        Member {
             role: self.role,
             variant: self.variant.as_deref(),
             live,
@@ -82,12 +82,12 @@ impl Proxy {
 
     /// Whether it owns slots of a variant.
     pub(super) fn owns(&self, variant: usize) -> bool {
-        self.ties.get(variant) == Some(&Tie::Owns)
+        self.relations.get(variant) == Some(&Relation::Owns)
     }
 
     /// Whether it owns slots of any variant.
     pub(super) fn owns_any(&self) -> bool {
-        self.ties.contains(&Tie::Owns)
+        self.relations.contains(&Relation::Owns)
     }
 
     /// Returns its current plan, sent or not.

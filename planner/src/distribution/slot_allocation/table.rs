@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use weir_api::{Plan, Revision};
 
-use super::deal::assume;
+use super::assign::assume_previous;
 use super::divide::with_slots;
 use super::proxy::{Former, Proxy};
-use super::{BROKEN_OFF_MAX, NoPart, PROXIES_MAX, Role};
+use super::{BROKEN_OFF_MAX, NoSlots, PROXIES_MAX, Role};
 use crate::clock::Now;
 
 /// Content of a poll.
@@ -47,7 +47,7 @@ pub enum Answer {
     /// Nothing yet.
     Wait,
     /// No slots for this proxy.
-    Refused(NoPart),
+    Refused(NoSlots),
 }
 
 /// Refusal: the maximum number of proxies share slots already.
@@ -76,7 +76,7 @@ impl AddAssign for Counts {
 
 /// Allocation of one stage's slots.
 #[derive(Debug, Default)]
-pub struct Sharing {
+pub struct SlotAllocation {
     pub(super) proxies: BTreeMap<String, Proxy>,
     pub(super) whole: Option<Plan>,
     /// Highest known revision.
@@ -89,12 +89,12 @@ pub struct Sharing {
     pub(super) counts: Counts,
 }
 
-impl Sharing {
+impl SlotAllocation {
     /// Creates an allocation without proxies that sends nothing before `listening_until`.
-    pub fn new(listening_until: Duration) -> Sharing {
-        Sharing {
+    pub fn new(listening_until: Duration) -> SlotAllocation {
+        SlotAllocation {
             listening_until: Some(listening_until).filter(|until| !until.is_zero()),
-            ..Sharing::default()
+            ..SlotAllocation::default()
         }
     }
 
@@ -112,11 +112,11 @@ impl Sharing {
 
     /// Sets a new plan for all proxies. It is validated and has [`SlotAllocation::next_revision`].
     pub fn publish(&mut self, plan: Plan, now: Now) {
-        self.pass(now);
+        self.tick(now);
         self.floor = self.floor.max(plan.revision);
         let old = self.whole.replace(plan);
-        self.rename(old.as_ref());
-        self.deal(now);
+        self.remap_variants(old.as_ref());
+        self.assign(now);
     }
 
     /// Registers a poll. Returns `true` if other polls may have to be answered, or held for less long.
@@ -124,7 +124,7 @@ impl Sharing {
     /// # Errors
     /// Fails if [`PROXIES_MAX`] proxies are known.
     pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<(Ticket, bool), Full> {
-        let passed = self.pass(now);
+        let ticked = self.tick(now);
         let ticket = |epoch| Ticket {
             proxy: poll.proxy.clone(),
             after: poll.after,
@@ -138,16 +138,16 @@ impl Sharing {
             && (proxy.pending > 0 || now.at.saturating_sub(proxy.heard_at) < BROKEN_OFF_MAX)
         {
             former.polled_ms = now.unix_ms;
-            return Ok((ticket(None), passed));
+            return Ok((ticket(None), ticked));
         }
         let known = self.proxies.len();
-        let (epoch, news) = self.take_in(poll, now)?;
-        if news {
+        let (epoch, changed) = self.register(poll, now)?;
+        if changed {
             self.live = self.live(now);
         }
-        let dealt = news && self.deal(now);
+        let assigned = changed && self.assign(now);
         let joined = self.proxies.len() > known;
-        Ok((ticket(Some(epoch)), passed || dealt || joined))
+        Ok((ticket(Some(epoch)), ticked || assigned || joined))
     }
 
     /// Records that a poll has been answered, or has broken off.
@@ -163,13 +163,13 @@ impl Sharing {
     }
 
     /// Advances the time; returns whether polls may have to be answered.
-    pub fn pass(&mut self, now: Now) -> bool {
+    pub fn tick(&mut self, now: Now) -> bool {
         if self.listening_until.is_some_and(|until| now.at < until) {
             return false;
         }
         let first = self.listening_until.take().is_some();
         if first && let Some(whole) = &self.whole {
-            assume(&mut self.proxies, whole);
+            assume_previous(&mut self.proxies, whole);
         }
         let had = self.proxies.len();
         self.proxies.retain(|_, proxy| proxy.is_shown(now.at));
@@ -177,7 +177,7 @@ impl Sharing {
         // Refused proxies are shown for a while after they are gone.
         let live = self.live(now);
         let before = std::mem::replace(&mut self.live, live);
-        (first || before != live) && self.deal(now)
+        (first || before != live) && self.assign(now)
     }
 
     /// Returns the answer to a poll; a plan counts as sent.
@@ -199,7 +199,9 @@ impl Sharing {
             return self
                 .proxies
                 .get(&ticket.proxy)
-                .map_or(Answer::Wait, |proxy| Answer::Refused(self.why_none(proxy)));
+                .map_or(Answer::Wait, |proxy| {
+                    Answer::Refused(self.refusal_of(proxy))
+                });
         }
         Answer::Wait
     }
@@ -232,7 +234,7 @@ impl Sharing {
     }
 
     /// Updates the poll's proxy; returns its epoch, and whether anything changed for the allocation.
-    fn take_in(&mut self, poll: &Poll, now: Now) -> Result<(u64, bool), Full> {
+    fn register(&mut self, poll: &Poll, now: Now) -> Result<(u64, bool), Full> {
         let full = self.proxies.len() >= PROXIES_MAX;
         self.epochs += 1;
         let mut new = false;
@@ -254,7 +256,7 @@ impl Sharing {
                     pending: 0,
                     heard_at: now.at,
                     broken_off: false,
-                    ties: Vec::new(),
+                    relations: Vec::new(),
                     refused: false,
                     grants: VecDeque::new(),
                 })
@@ -291,13 +293,13 @@ impl Sharing {
         let settled = proxy.is_settled();
         let freed = proxy.confirm(poll.after);
         let epoch = proxy.epoch;
-        let news = new || back || other || freed || settled != proxy.is_settled();
-        Ok((epoch, news))
+        let changed = new || back || other || freed || settled != proxy.is_settled();
+        Ok((epoch, changed))
     }
 
     /// Grants are stored by index: if the variants changed, slots move to the index of their variant's
     /// name.
-    fn rename(&mut self, old: Option<&Plan>) {
+    fn remap_variants(&mut self, old: Option<&Plan>) {
         let (Some(old), Some(new)) = (old, &self.whole) else {
             return;
         };

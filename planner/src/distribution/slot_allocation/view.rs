@@ -6,7 +6,7 @@ use serde::Serialize;
 use weir_api::Revision;
 
 use super::proxy::Proxy;
-use super::{Role, Sharing};
+use super::{Role, SlotAllocation};
 use crate::clock::Now;
 
 /// A proxy.
@@ -55,7 +55,7 @@ pub struct FormerView {
     pub polled_ms: u64,
 }
 
-impl Sharing {
+impl SlotAllocation {
     /// Returns the proxies, by node id.
     pub fn view(&self, now: Now) -> BTreeMap<String, ProxyView> {
         let shown = self.proxies.iter();
@@ -89,7 +89,7 @@ impl Sharing {
             part: named.zip(slots.copied()).collect(),
             part_revision: grant.map(|grant| grant.revision),
             settled: proxy.is_settled(),
-            refused: proxy.refused.then(|| self.why_none(proxy).to_string()),
+            refused: proxy.refused.then(|| self.refusal_of(proxy).to_string()),
             former: proxy.former.map(|former| FormerView {
                 incarnation: former.incarnation,
                 polled_ms: former.polled_ms,

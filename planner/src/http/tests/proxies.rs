@@ -225,7 +225,7 @@ async fn proxies_beyond_limit_get_retry_after() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish_slots([1, 1]);
     // The polls are held to the end: however slow the machine, no proxy expires.
-    let visit = |index| {
+    let poll = |index| {
         let poll = crate::distribution::slot_allocation::Poll {
             proxy: format!("p{index}"),
             incarnation: 1,
@@ -238,10 +238,10 @@ async fn proxies_beyond_limit_get_retry_after() {
             .served
             .publishers
             .entry()
-            .visit(&poll, doors.app.clock)
+            .long_poll(&poll, doors.app.clock)
             .unwrap()
     };
-    let visits: Vec<_> = (0..PROXIES_MAX).map(visit).collect();
+    let polls: Vec<_> = (0..PROXIES_MAX).map(poll).collect();
     let full = doors.poll("?proxy=more").await;
     assert_eq!(full.headers()["retry-after"], "1");
     let said = error(full, 503).await;
@@ -251,5 +251,5 @@ async fn proxies_beyond_limit_get_retry_after() {
         200,
         "who does not say who it is shares nothing"
     );
-    drop(visits);
+    drop(polls);
 }

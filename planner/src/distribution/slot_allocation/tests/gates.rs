@@ -6,11 +6,11 @@ use super::*;
 /// Returns the shares and slots that the poll is answered with, by variant; and the revision.
 #[track_caller]
 fn takes(bed: &mut Bed, ticket: &Ticket) -> (Vec<(f64, u32)>, u64) {
-    let Answer::Plan(plan) = bed.sharing.answer(ticket) else {
+    let Answer::Plan(plan) = bed.allocation.answer(ticket) else {
         panic!("no plan");
     };
     assert_eq!(plan.check(), Ok(()));
-    bed.sharing.leave(ticket, true, now(bed.ms));
+    bed.allocation.leave(ticket, true, now(bed.ms));
     let of = |variant: &VariantPlan| (variant.share.0, variant.slots);
     (plan.variants.iter().map(of).collect(), plan.revision.0)
 }
@@ -37,7 +37,7 @@ fn gates_of_same_variant_share_slots_and_routers_get_all() {
     bed.waits(&second);
     bed.gate_polls("gate-a1", "v0", has);
     assert_eq!(takes(&mut bed, &second).0, [(1.0, 2), (0.0, 0)]);
-    let shown = &bed.sharing.view(now(bed.ms))["gate-a2"];
+    let shown = &bed.allocation.view(now(bed.ms))["gate-a2"];
     assert_eq!(shown.variant.as_deref(), Some("v0"));
     assert_eq!(
         (shown.owns_slots, &*shown.owns),
@@ -64,7 +64,7 @@ fn gate_of_one_variant_leaves_others_to_combined_proxies() {
     let a = bed.gets(&a, &[6, 2]);
     let b = bed.gets(&b, &[6, 2]);
     let [a, b] = [("a", a), ("b", b)].map(|(name, has)| bed.polls(name, has));
-    let shown = bed.sharing.view(now(bed.ms));
+    let shown = bed.allocation.view(now(bed.ms));
     assert_eq!(shown["a"].owns, ["v1"]);
     assert_eq!(shown["gate"].owns, ["v0"]);
     // The gate goes: they own v0 again.
@@ -84,12 +84,12 @@ fn combined_proxies_behind_gates_and_routers_own_nothing() {
     }
     let both = bed.polls("both", 0);
     bed.gets(&both, &[6, 4]);
-    assert!(!bed.sharing.view(now(bed.ms))["both"].owns_slots);
+    assert!(!bed.allocation.view(now(bed.ms))["both"].owns_slots);
     // Without any gate a router still owns nothing: the slots wait for an owner.
     let mut bed = Bed::new(&[(1.0, 3)]);
     let router = bed.polls_as("router", 1, Role::Router, 0);
     bed.gets(&router, &[3]);
-    let shown = &bed.sharing.view(now(bed.ms))["router"];
+    let shown = &bed.allocation.view(now(bed.ms))["router"];
     assert_eq!((shown.owns_slots, shown.refused.as_deref()), (false, None));
 }
 
@@ -100,10 +100,10 @@ fn superfluous_gate_and_gate_of_unknown_variant_are_refused() {
     let has = bed.gets(&first, &[1, 0]);
     bed.gate_polls("gate-1", "v0", has);
     let refused = |bed: &mut Bed, ticket: &Ticket| {
-        let Answer::Refused(why) = bed.sharing.answer(ticket) else {
+        let Answer::Refused(why) = bed.allocation.answer(ticket) else {
             panic!("not refused");
         };
-        bed.sharing.leave(ticket, true, now(bed.ms));
+        bed.allocation.leave(ticket, true, now(bed.ms));
         why.to_string()
     };
     let second = bed.gate_polls("gate-2", "v0", 0);
@@ -118,7 +118,7 @@ fn superfluous_gate_and_gate_of_unknown_variant_are_refused() {
         why.starts_with("variant 'v9'") && why.ends_with("none of the plan's: v0, v1"),
         "{why}"
     );
-    let shown = bed.sharing.view(now(bed.ms));
+    let shown = bed.allocation.view(now(bed.ms));
     assert!(
         shown["gate-3"]
             .refused
@@ -139,7 +139,7 @@ fn gate_of_variant_without_slots_gets_empty_plan() {
     assert_eq!(part, [(0.0, 0), (0.0, 0)]);
     let gate = bed.gate_polls("gate", "v1", has);
     bed.waits(&gate);
-    assert_eq!(bed.sharing.view(now(bed.ms))["gate"].refused, None);
+    assert_eq!(bed.allocation.view(now(bed.ms))["gate"].refused, None);
     bed.publish(&[(0.5, 4), (0.5, 2)]);
     assert_eq!(takes(&mut bed, &gate).0, [(0.0, 0), (1.0, 2)]);
 }
@@ -147,13 +147,13 @@ fn gate_of_variant_without_slots_gets_empty_plan() {
 #[test]
 fn restarted_planner_assumes_gates_hold_own_variant_only() {
     let mut bed = Bed {
-        sharing: Sharing::new(SETTLE),
+        allocation: SlotAllocation::new(LISTEN_TIME),
         ms: 0,
     };
     let known = ["v0", "v1"].map(|variant| bed.gate_polls(variant, variant, 500));
     let new = bed.gate_polls("v1-too", "v1", 0);
     bed.publish(&[(0.5, 3), (0.5, 8)]);
-    assert!(bed.later(SETTLE.as_millis() as u64));
+    assert!(bed.later(LISTEN_TIME.as_millis() as u64));
     let [first, second] = known;
     bed.gets(&first, &[3, 0]);
     bed.waits(&new);

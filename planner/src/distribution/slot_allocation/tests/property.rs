@@ -79,7 +79,7 @@ fn who() -> impl Strategy<Value = Who> {
 }
 
 /// Returns each proxy's role, and the variant it fronts.
-fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
+fn member(who: Option<Gate>) -> (Role, Option<&'static str>) {
     match who {
         None => (Role::Both, None),
         Some(Gate::All) => (Role::Gate, None),
@@ -88,20 +88,20 @@ fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
 }
 
 /// Returns the result of the division for those proxies.
-fn divided(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec<Vec<u32>> {
-    let stands: Vec<_> = who
-        .map(|who| own::Stand {
-            role: stand(who).0,
-            variant: stand(who).1,
+fn expected_slots(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec<Vec<u32>> {
+    let members: Vec<_> = who
+        .map(|who| ownership::Member {
+            role: member(who).0,
+            variant: member(who).1,
             live: true,
         })
         .collect();
-    divide::deal(slots, &own::ties(&NAMES, &stands))
+    divide::divide_slots(slots, &ownership::relations(&NAMES, &members))
 }
 
 struct World {
     who: Who,
-    sharing: Sharing,
+    allocation: SlotAllocation,
     ms: u64,
     proxies: Vec<Real>,
     slots: [u32; 3],
@@ -113,7 +113,7 @@ struct World {
 impl World {
     fn new(who: Who, slots: [u32; 3]) -> World {
         let mut world = World {
-            sharing: Sharing::default(),
+            allocation: SlotAllocation::default(),
             ms: 0,
             proxies: who.iter().map(|_| Real::default()).collect(),
             who,
@@ -129,8 +129,8 @@ impl World {
         let now = now(self.ms);
         let [a, b, c] = self.slots;
         let plan = whole(&[(share, a), (1.0 - share, b), (0.0, c)]);
-        let revision = self.sharing.next_revision(now);
-        self.sharing.publish(Plan { revision, ..plan }, now);
+        let revision = self.allocation.next_revision(now);
+        self.allocation.publish(Plan { revision, ..plan }, now);
     }
 
     fn poll(&mut self, index: usize) {
@@ -142,11 +142,11 @@ impl World {
             proxy: format!("p{index}"),
             incarnation: real.incarnation,
             workers: 1,
-            role: stand(self.who[index]).0,
-            variant: stand(self.who[index]).1.map(String::from),
+            role: member(self.who[index]).0,
+            variant: member(self.who[index]).1.map(String::from),
             after: Revision(real.revision),
         };
-        real.ticket = Some(self.sharing.poll(&poll, now(self.ms)).unwrap().0);
+        real.ticket = Some(self.allocation.poll(&poll, now(self.ms)).unwrap().0);
     }
 
     /// Returns whether it took a plan.
@@ -156,16 +156,16 @@ impl World {
             return false;
         };
         let before = real.revision;
-        match self.sharing.answer(&ticket) {
+        match self.allocation.answer(&ticket) {
             Answer::Wait => {
                 real.ticket = Some(ticket);
                 return false;
             }
             Answer::Refused(why) => {
                 let (slots, proxies) = match &why {
-                    NoPart::TooFew(why) => (why.slots, why.proxies),
-                    NoPart::TooFewOf { slots, gates, .. } => (u64::from(*slots), *gates),
-                    NoPart::Unknown { .. } => panic!("{why}"),
+                    NoSlots::TooFew(why) => (why.slots, why.proxies),
+                    NoSlots::TooFewOf { slots, gates, .. } => (u64::from(*slots), *gates),
+                    NoSlots::Unknown { .. } => panic!("{why}"),
                 };
                 assert!(slots > 0 && slots < proxies as u64, "{why}");
             }
@@ -176,29 +176,29 @@ impl World {
                     "the filter would refuse it"
                 );
                 real.revision = plan.revision.0;
-                real.slots = Some(divide::slots_of(&plan));
+                real.slots = Some(divide::variant_slots(&plan));
             }
             Answer::Plan(_) => {}
         }
-        self.sharing.leave(&ticket, true, now(self.ms));
+        self.allocation.leave(&ticket, true, now(self.ms));
         self.proxies[index].revision > before
     }
 
     fn die(&mut self, index: usize) {
         let real = std::mem::take(&mut self.proxies[index]);
         if let Some(ticket) = real.ticket {
-            self.sharing.leave(&ticket, false, now(self.ms));
+            self.allocation.leave(&ticket, false, now(self.ms));
         }
     }
 
     /// Advances the time; all live proxies poll in time, as working ones do.
-    fn pass(&mut self, ms: u64) {
+    fn advance(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(100) {
             self.ms += 100;
             for index in 0..self.proxies.len() {
                 self.poll(index);
             }
-            self.sharing.pass(now(self.ms));
+            self.allocation.tick(now(self.ms));
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
                 self.proxies[*proxy].alive = true;
                 self.poll(*proxy);
             }
-            Event::Pass { ms } => self.pass(*ms),
+            Event::Pass { ms } => self.advance(*ms),
             Event::Publish { share } => self.publish(*share),
             Event::Resize { slots } => {
                 self.slots = *slots;
@@ -282,10 +282,10 @@ proptest! {
             }
         }
         // Dead proxies are noticed; then everything comes to rest.
-        world.pass(2 * MOVE_MAX.as_millis() as u64);
+        world.advance(2 * MOVE_MAX.as_millis() as u64);
         world.settle();
         let alive: Vec<usize> = (0..count).filter(|index| world.proxies[*index].alive).collect();
-        let parts = divided(&world.slots, alive.iter().map(|index| world.who[*index]));
+        let parts = expected_slots(&world.slots, alive.iter().map(|index| world.who[*index]));
         for (index, part) in alive.iter().zip(parts) {
             let has = world.proxies[*index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(&has, &part, "proxy {} of {:?}", index, alive);
@@ -306,7 +306,7 @@ proptest! {
             }
         }
         world.settle();
-        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(divided(&slots, vec![None; 5].into_iter())).collect();
+        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(expected_slots(&slots, vec![None; 5].into_iter())).collect();
         for (index, part) in parts {
             let has = world.proxies[index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(has, part, "proxy {}", index);

@@ -9,22 +9,22 @@ use weir_api::Plan;
 
 use super::Publisher;
 use crate::clock::Clock;
-use crate::distribution::slot_allocation::{Answer, HOLD_SHARED, NoPart, Ticket};
+use crate::distribution::slot_allocation::{Answer, HOLD_SHARED, NoSlots, Ticket};
 
 /// Result of a poll.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum PollResponse {
     /// A plan newer than the proxy's.
     Plan(Box<Plan>),
     /// No newer plan within the hold time.
     Nothing,
     /// No slots for this proxy.
-    Refused(NoPart),
+    Refused(NoSlots),
 }
 
 /// A registered poll.
 #[derive(Debug)]
-pub struct Visit<'a> {
+pub struct LongPoll<'a> {
     pub(super) publisher: &'a Publisher,
     pub(super) ticket: Ticket,
     pub(super) clock: Clock,
@@ -32,29 +32,29 @@ pub struct Visit<'a> {
     pub(super) answered: bool,
 }
 
-impl Visit<'_> {
+impl LongPoll<'_> {
     /// Waits for at most `hold`, or [`HOLD_SHARED`] while slots are shared.
-    pub async fn wait(&mut self, hold: Duration) -> Told {
+    pub async fn wait(&mut self, hold: Duration) -> PollResponse {
         let begin = Instant::now();
         loop {
             self.moved.mark_unchanged();
             let (answer, shared) = {
-                let mut sharing = self.publisher.sharing();
+                let mut allocation = self.publisher.allocation();
                 (
-                    sharing.answer(&self.ticket),
-                    sharing.is_shared(&self.ticket),
+                    allocation.answer(&self.ticket),
+                    allocation.is_shared(&self.ticket),
                 )
             };
             match answer {
-                Answer::Plan(plan) => return Told::Plan(plan),
-                Answer::Refused(why) => return Told::Refused(why),
+                Answer::Plan(plan) => return PollResponse::Plan(plan),
+                Answer::Refused(why) => return PollResponse::Refused(why),
                 Answer::Wait => {}
             }
             let end = begin + if shared { hold.min(HOLD_SHARED) } else { hold };
             tokio::select! {
                 biased;
                 _ = self.moved.changed() => {}
-                () = sleep_until(end) => return Told::Nothing,
+                () = sleep_until(end) => return PollResponse::Nothing,
             }
         }
     }
@@ -65,11 +65,11 @@ impl Visit<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for LongPoll<'_> {
     fn drop(&mut self) {
         let now = self.clock.now();
         self.publisher
-            .sharing()
+            .allocation()
             .leave(&self.ticket, self.answered, now);
     }
 }

@@ -37,7 +37,7 @@ impl Role {
 
 /// A proxy's properties that decide ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stand<'a> {
+pub(super) struct Member<'a> {
     pub(super) role: Role,
     /// The one variant that a gate fronts; `None` for all.
     pub(super) variant: Option<&'a str>,
@@ -45,7 +45,7 @@ pub(super) struct Stand<'a> {
     pub(super) live: bool,
 }
 
-impl Stand<'_> {
+impl Member<'_> {
     fn fronts(&self, variant: &str) -> bool {
         self.role == Role::Gate && self.variant.is_none_or(|own| own == variant)
     }
@@ -53,11 +53,11 @@ impl Stand<'_> {
 
 /// Relation of a proxy to one variant's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tie {
+pub(super) enum Relation {
     /// It owns a part of them.
     Owns,
     /// It would own a part if it were alive.
-    Would,
+    WouldOwn,
     /// Others own them, and it routes to the variant: it gets them unchanged.
     Chooses,
     /// It is a gate of other variants.
@@ -65,31 +65,31 @@ pub(super) enum Tie {
 }
 
 /// Returns, by proxy, its relations to `variants`.
-pub(super) fn ties(variants: &[&str], stands: &[Stand<'_>]) -> Vec<Vec<Tie>> {
+pub(super) fn relations(variants: &[&str], members: &[Member<'_>]) -> Vec<Vec<Relation>> {
     let fronted = |variant: &&str| {
-        let fronts = |stand: &Stand<'_>| stand.live && stand.fronts(variant);
-        stands.iter().any(fronts)
+        let fronts = |member: &Member<'_>| member.live && member.fronts(variant);
+        members.iter().any(fronts)
     };
     let fronted: Vec<bool> = variants.iter().map(fronted).collect();
-    let tie = |stand: &Stand<'_>, variant: &str, fronted: bool| {
-        let owner = match stand.role {
+    let relation = |member: &Member<'_>, variant: &str, fronted: bool| {
+        let owner = match member.role {
             Role::Router => false,
-            Role::Gate => stand.fronts(variant),
+            Role::Gate => member.fronts(variant),
             Role::Both => !fronted,
         };
-        match (owner, stand.live) {
-            (true, true) => Tie::Owns,
-            (true, false) => Tie::Would,
-            (false, _) if stand.role == Role::Gate => Tie::None,
-            (false, _) => Tie::Chooses,
+        match (owner, member.live) {
+            (true, true) => Relation::Owns,
+            (true, false) => Relation::WouldOwn,
+            (false, _) if member.role == Role::Gate => Relation::None,
+            (false, _) => Relation::Chooses,
         }
     };
-    let of = |stand: &Stand<'_>| {
+    let of = |member: &Member<'_>| {
         let each = variants.iter().zip(&fronted);
-        each.map(|(variant, fronted)| tie(stand, variant, *fronted))
+        each.map(|(variant, fronted)| relation(member, variant, *fronted))
             .collect()
     };
-    stands.iter().map(of).collect()
+    members.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -98,22 +98,22 @@ mod tests {
 
     /// Proxies → owners of "a", owners of "b", by index.
     #[track_caller]
-    fn check(stands: &[(Role, Option<&'static str>)], a: &[usize], b: &[usize]) {
-        let stand = |(role, variant): &(Role, Option<&'static str>)| Stand {
+    fn check(members: &[(Role, Option<&'static str>)], a: &[usize], b: &[usize]) {
+        let member = |(role, variant): &(Role, Option<&'static str>)| Member {
             role: *role,
             variant: *variant,
             live: true,
         };
-        let stands: Vec<_> = stands.iter().map(stand).collect();
-        let ties = ties(&["a", "b"], &stands);
+        let members: Vec<_> = members.iter().map(member).collect();
+        let relations = relations(&["a", "b"], &members);
         let owners = |variant: usize| -> Vec<usize> {
-            let owns = |place: &usize| ties[*place][variant] == Tie::Owns;
-            (0..stands.len()).filter(owns).collect()
+            let owns = |place: &usize| relations[*place][variant] == Relation::Owns;
+            (0..members.len()).filter(owns).collect()
         };
         assert_eq!(
             (owners(0).as_slice(), owners(1).as_slice()),
             (a, b),
-            "{stands:?}"
+            "{members:?}"
         );
     }
 
@@ -139,30 +139,30 @@ mod tests {
 
     #[test]
     fn non_owner_routes_to_variant_unless_gate() {
-        let stand = |role, variant, live| Stand {
+        let member = |role, variant, live| Member {
             role,
             variant,
             live,
         };
-        let stands = [
-            stand(Role::Gate, Some("a"), true),
-            stand(Role::Gate, Some("b"), false),
-            stand(Role::Both, None, true),
-            stand(Role::Router, None, true),
-            stand(Role::Gate, Some("none-such"), true),
+        let members = [
+            member(Role::Gate, Some("a"), true),
+            member(Role::Gate, Some("b"), false),
+            member(Role::Both, None, true),
+            member(Role::Router, None, true),
+            member(Role::Gate, Some("none-such"), true),
         ];
-        use Tie::{Chooses, Owns, Would};
-        let apart = Tie::None;
+        use Relation::{Chooses, Owns, WouldOwn};
+        let apart = Relation::None;
         let expected = [
             [Owns, apart],
-            [apart, Would],
+            [apart, WouldOwn],
             [Chooses, Owns],
             [Chooses, Chooses],
             [apart, apart],
         ];
-        let ties = ties(&["a", "b"], &stands);
-        for (ties, expected) in ties.iter().zip(expected) {
-            assert_eq!(ties.as_slice(), expected);
+        let relations = relations(&["a", "b"], &members);
+        for (relations, expected) in relations.iter().zip(expected) {
+            assert_eq!(relations.as_slice(), expected);
         }
     }
 }
