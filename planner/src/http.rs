@@ -7,10 +7,10 @@
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
 //! - `GET /healthz` the process responds · `GET /readyz` a plan is published · `GET /metrics`
 
-mod asked;
 mod forward;
 pub mod openapi;
 mod plans;
+mod poll_query;
 mod server;
 mod services;
 pub mod solve;
@@ -33,7 +33,7 @@ pub use services::CYCLES_SHOWN;
 
 use crate::clock::Clock;
 use crate::key::Key;
-use crate::served::{Served, Services};
+use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::telemetry::metrics::Metrics;
 
 /// Time for which a poll is held: less than the 25 s timeout of the proxies' call. While proxies share
@@ -48,7 +48,7 @@ pub const BODY_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct App {
     /// Services that are planned for.
-    pub services: Arc<Services>,
+    pub services: Arc<ServiceRegistry>,
     /// Key that polls must carry.
     pub key: Key,
     /// Metrics of the endpoints.
@@ -123,7 +123,7 @@ impl App {
     /// # Errors
     /// Fails if the metrics registry refuses a name, which would be a bug.
     pub fn new(
-        services: Arc<Services>,
+        services: Arc<ServiceRegistry>,
         key: Key,
         clock: Clock,
         http: reqwest::Client,
@@ -145,13 +145,15 @@ impl App {
     }
 
     /// Returns the service with that name.
-    fn service(&self, name: &str) -> Result<Arc<Served>, Refusal> {
+    fn service(&self, name: &str) -> Result<Arc<ServiceHandle>, Refusal> {
         self.services.get(name).ok_or_else(|| unknown(name))
     }
 
     /// Returns the service with a stage of that name.
-    fn stage(&self, name: &str) -> Result<Arc<Served>, Refusal> {
-        self.services.of_stage(name).ok_or_else(|| unknown(name))
+    fn stage(&self, name: &str) -> Result<Arc<ServiceHandle>, Refusal> {
+        self.services
+            .get_by_stage(name)
+            .ok_or_else(|| unknown(name))
     }
 
     fn waiting(&self) -> usize {
@@ -167,7 +169,7 @@ fn unknown(name: &str) -> Refusal {
 }
 
 /// Refuses requests without the key.
-fn admitted(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_key(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
     if carries_key(app, headers) {
         return Ok(());
     }
@@ -193,7 +195,7 @@ async fn healthz() -> &'static str {
 async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     // A cycle publishes plans for all stages or for none.
     let services = app.services.all();
-    let published = |served: &Arc<Served>| served.publishers.entry().newest().is_some();
+    let published = |handle: &Arc<ServiceHandle>| handle.publishers.entry().newest().is_some();
     match services.is_empty() || services.iter().any(published) {
         true => Ok("ready\n"),
         false => Err(Refusal(
@@ -205,7 +207,7 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
 
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let services = app.services.all();
-    let each = services.iter().map(|served| served.gather(app.clock));
+    let each = services.iter().map(|handle| handle.gather(app.clock));
     let text = app.metrics.text(app.waiting(), each);
     let text =
         text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

@@ -32,7 +32,7 @@ pub mod distribution;
 pub mod telemetry;
 
 pub mod control_loop;
-pub mod served;
+pub mod registry;
 
 pub mod http;
 pub mod operator;

@@ -6,11 +6,11 @@
 //! other modules watch, run cycles and write. Nothing here knows a policy.
 
 mod backends;
-pub mod claims;
 pub mod conditions;
-mod keeper;
+mod controller;
 pub mod leader;
 pub mod lease;
+pub mod ownership;
 mod profiles;
 mod reconcile;
 pub mod standby;
@@ -34,12 +34,12 @@ use crate::backends::kubernetes::pace::Pace;
 use crate::clock::Clock;
 use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
+use crate::registry::ServiceRegistry;
 use crate::serve::client;
-use crate::served::Services;
 use crate::service::resource::SloService;
-use claims::Name;
-use keeper::Keeper;
+use controller::ServiceController;
 use leader::Candidate;
+use ownership::Name;
 pub use profiles::PROFILES_AGAIN;
 use profiles::Profiles;
 pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
@@ -81,13 +81,13 @@ struct Shared {
     http: reqwest::Client,
     clock: Clock,
     candidate: Arc<Candidate>,
-    services: Arc<Services>,
+    services: Arc<ServiceRegistry>,
     /// Shared by all services, because they use one API server.
     pace: Arc<Mutex<Pace>>,
     recorder: Recorder,
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
-    keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
+    controllers: tokio::sync::Mutex<BTreeMap<Name, ServiceController>>,
     profiles: Profiles,
     /// Consecutive failures of each resource's reconciliation.
     failures: Mutex<BTreeMap<Name, u32>>,
@@ -107,7 +107,7 @@ pub async fn operate(
 ) -> Result<(), OperateError> {
     let http = self::client()?;
     let clock = Clock::start();
-    let services = Arc::new(Services::default());
+    let services = Arc::new(ServiceRegistry::default());
     let candidate = Candidate::new(
         &client,
         &options.namespace,
@@ -125,24 +125,24 @@ pub async fn operate(
             stop.clone(),
         )?
     };
-    let doors = answer(
+    let endpoints = answer(
         listener,
         router(Arc::new(app)),
         CONNECTIONS_MAX,
         stop.clone(),
     );
-    let keeping = keep(client, http, clock, &options, services, candidate, stop);
-    tokio::join!(doors, keeping);
+    let controllers = run_controllers(client, http, clock, &options, services, candidate, stop);
+    tokio::join!(endpoints, controllers);
     Ok(())
 }
 
 /// Runs the controllers without the endpoints.
-async fn keep(
+async fn run_controllers(
     client: kube::Client,
     http: reqwest::Client,
     clock: Clock,
     options: &Options,
-    services: Arc<Services>,
+    services: Arc<ServiceRegistry>,
     candidate: Arc<Candidate>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -156,7 +156,7 @@ async fn keep(
     let config = Config::default()
         .concurrency(RECONCILED_AT_ONCE)
         .debounce(DEBOUNCE);
-    let controllers: Vec<Controller<SloService>> = apis
+    let reconcilers: Vec<Controller<SloService>> = apis
         .into_iter()
         .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
         .collect();
@@ -173,23 +173,23 @@ async fn keep(
         services,
         pace: Arc::default(),
         followed: Mutex::default(),
-        stores: controllers.iter().map(Controller::store).collect(),
-        keepers: tokio::sync::Mutex::default(),
+        stores: reconcilers.iter().map(Controller::store).collect(),
+        controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
         failures: Mutex::default(),
     });
-    let running = controllers.into_iter().map(|controller| {
+    let running = reconcilers.into_iter().map(|reconciler| {
         let elected = stream::unfold(candidate.leader(), |mut leader| async move {
             leader.changed().await.ok()?;
             Some(((), leader))
         });
-        let reconciled = controller.reconcile_all_on(elected).run(
+        let results = reconciler.reconcile_all_on(elected).run(
             reconcile::reconcile,
-            reconcile::failed,
+            reconcile::on_error,
             Arc::clone(&shared),
         );
         // A failure has been logged and is retried.
-        reconciled.for_each(|_| std::future::ready(()))
+        results.for_each(|_| std::future::ready(()))
     });
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
@@ -198,14 +198,14 @@ async fn keep(
     }
     // No new cycle starts, running ones finish, and only then may another planner lead.
     let ended = async {
-        let keepers = std::mem::take(&mut *shared.keepers.lock().await);
-        let ending = keepers.into_values().map(Keeper::end);
+        let controllers = std::mem::take(&mut *shared.controllers.lock().await);
+        let ending = controllers.into_values().map(ServiceController::end);
         futures_util::future::join_all(ending).await;
     };
     if tokio::time::timeout(END_MAX, ended).await.is_err() {
         tracing::warn!("turns were still under way after {END_MAX:?}");
     }
-    candidate.give_back().await;
+    candidate.release().await;
 }
 
 impl Shared {
@@ -237,10 +237,10 @@ impl Shared {
     }
 
     /// Stops the controller of a service.
-    async fn let_go(&self, name: &Name) {
+    async fn stop_controller(&self, name: &Name) {
         // Its names and workloads stay owned until its last cycle has finished.
-        let mut keepers = self.keepers.lock().await;
-        if let Some(kept) = keepers.remove(name) {
+        let mut controllers = self.controllers.lock().await;
+        if let Some(kept) = controllers.remove(name) {
             let service = kept.service.name.clone();
             kept.end().await;
             self.services.remove(&service);

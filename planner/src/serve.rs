@@ -12,7 +12,7 @@ use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
 use crate::observe::{Observe, Scraper, Targets};
-use crate::served::{Served, Services};
+use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::{Mode, Replicas, Service, Variant};
 use crate::telemetry::status::CycleReport;
 
@@ -40,30 +40,30 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
-    let served = Arc::new(Served::new(service, clock)?);
-    let services = Arc::new(Services::one(Arc::clone(&served)));
+    let handle = Arc::new(ServiceHandle::new(service, clock)?);
+    let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
     let http = client()?;
     let app = App::new(services, key, clock, http.clone(), stop.clone())?;
-    let service = Arc::clone(&served.service);
+    let service = Arc::clone(&handle.service);
     let targets = Targets::Fixed(service.stats.clone());
     let scraper = scraper(&service, &http, clock, targets);
-    let local = local(&service, &http);
-    let turning = Arc::clone(&served);
+    let local = http_backends(&service, &http);
+    let running = Arc::clone(&handle);
     // A cycle that is running when the endpoints close is not waited for.
     let (_going, never) = watch::channel(false);
     let mut cycle = tokio::spawn(async move {
         match service.mode {
-            Mode::Active => cycle(&turning, clock, &scraper, &local, never, |_| {}).await,
+            Mode::Active => run_cycles(&running, clock, &scraper, &local, never, |_| {}).await,
             Mode::Advisory => {
                 let advisory = local.advisory();
-                cycle(&turning, clock, &scraper, &advisory, never, |_| {}).await;
+                run_cycles(&running, clock, &scraper, &advisory, never, |_| {}).await;
             }
         }
     });
     let answering = answer(listener, router(Arc::new(app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
-        () = served.publishers.run_ticks(clock) => Ok(()),
+        () = handle.publishers.run_ticks(clock) => Ok(()),
         // The control loop never ends; without it the plans would silently become stale.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };
@@ -84,7 +84,7 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
 }
 
 /// Returns the backends that are reached over HTTP.
-pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
+pub(crate) fn http_backends(service: &Service, http: &reqwest::Client) -> Local {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
         replicated: variant.replicas != Replicas::ONE,
@@ -107,22 +107,22 @@ pub(crate) fn scraper(
     Scraper::new(http.clone(), clock, &stages, targets, timeout)
 }
 
-/// Runs cycles until `stop` is set, checked between two cycles; calls `tell` with each report.
-pub(crate) async fn cycle(
-    served: &Served,
+/// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report.
+pub(crate) async fn run_cycles(
+    handle: &ServiceHandle,
     clock: Clock,
     observe: &impl Observe,
     actuate: &impl Actuate,
     mut stop: watch::Receiver<bool>,
-    mut tell: impl FnMut(&CycleReport),
+    mut on_report: impl FnMut(&CycleReport),
 ) {
-    let mut planner = Planner::new(Arc::clone(&served.service));
-    let mut ticks = interval(served.service.scrape_interval);
+    let mut planner = Planner::new(Arc::clone(&handle.service));
+    let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let ports = Ports {
         observe,
         actuate,
-        publish: &*served.publishers,
+        publish: &*handle.publishers,
         solver: &Aside,
         stopwatch: &|| clock.now().at,
     };
@@ -135,8 +135,8 @@ pub(crate) async fn cycle(
         let Some(report) = planner.tick(&ports, clock.now()).await else {
             continue;
         };
-        served.metrics.record(&report);
-        tell(&report);
-        served.status.push(report);
+        handle.metrics.record(&report);
+        on_report(&report);
+        handle.status.push(report);
     }
 }

@@ -29,7 +29,7 @@ use tally::{Played, told};
 use tokio::time::{Instant, sleep, timeout};
 use weir_apiserver::{Fault, Rule};
 use weir_bed::wait;
-use weir_planner::operator::lease::LOOK_EVERY;
+use weir_planner::operator::lease::RETRY_PERIOD;
 
 /// Schedules where nobody says how many: some 70 s on two cores.
 const SEEDS: u64 = 320;

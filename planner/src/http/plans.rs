@@ -20,11 +20,11 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::SemaphorePermit;
 use weir_api::Revision;
 
-use super::asked::Asked;
-use super::{App, Refusal, admitted, forward, unknown};
+use super::poll_query::PollQuery;
+use super::{App, Refusal, check_key, forward, unknown};
 use crate::distribution::slot_allocation::Poll;
 use crate::distribution::{PollResponse, Published, Publisher};
-use crate::served::Served;
+use crate::registry::ServiceHandle;
 use crate::telemetry::metrics::PollAnswer;
 
 /// Seconds after which a proxy retries when too many polls wait.
@@ -33,19 +33,19 @@ const RETRY_AFTER_S: &str = "1";
 pub(super) async fn poll(
     State(app): State<Arc<App>>,
     Path(stage): Path<String>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<PollQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let mut served = None;
-    let answered = match admit(&app, &stage, asked, &headers, &mut served) {
-        Ok(admitted) => match forward::to_leader(&app, &uri, &headers).await {
+    let mut handle = None;
+    let result = match accept(&app, &stage, query, &headers, &mut handle) {
+        Ok(accepted) => match forward::to_leader(&app, &uri, &headers).await {
             Some(forwarded) => return forwarded,
-            None => answer(&app, &stage, admitted).await,
+            None => answer(&app, &stage, accepted).await,
         },
         Err(refusal) => Err(refusal),
     };
-    let (answer, response) = match answered {
+    let (answer, response) = match result {
         Ok(Some(plan)) => {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (PollAnswer::Plan, (json, plan).into_response())
@@ -68,36 +68,36 @@ pub(super) async fn poll(
             (answer, response)
         }
     };
-    let service = served.as_ref().map(|served| served.service.name.as_str());
+    let service = handle.as_ref().map(|handle| handle.service.name.as_str());
     app.metrics.polled(service, answer);
-    if let (Some(served), PollAnswer::Refused) = (&served, answer) {
-        served.metrics.refused();
+    if let (Some(handle), PollAnswer::Refused) = (&handle, answer) {
+        handle.metrics.refused();
     }
     response
 }
 
 /// A poll that may be held.
-struct Admitted<'a> {
-    served: Arc<Served>,
+struct AcceptedPoll<'a> {
+    handle: Arc<ServiceHandle>,
     after: Revision,
     poll: Option<Poll>,
     _permit: SemaphorePermit<'a>,
 }
 
 /// Checks the key first: a caller without it learns nothing.
-fn admit<'a>(
+fn accept<'a>(
     app: &'a App,
     stage: &str,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<PollQuery>, QueryRejection>,
     headers: &HeaderMap,
-    found: &mut Option<Arc<Served>>,
-) -> Result<Admitted<'a>, Refusal> {
-    admitted(app, headers)?;
-    let served = app.stage(stage)?;
-    *found = Some(Arc::clone(&served));
+    stage_service: &mut Option<Arc<ServiceHandle>>,
+) -> Result<AcceptedPoll<'a>, Refusal> {
+    check_key(app, headers)?;
+    let handle = app.stage(stage)?;
+    *stage_service = Some(Arc::clone(&handle));
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
-    let (after, poll) = asked.checked().map_err(bad)?;
+    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
+    let (after, poll) = query.validate().map_err(bad)?;
     let full = |message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, message);
     let permit = app.polls.try_acquire().map_err(|_| {
         full(format!(
@@ -105,8 +105,8 @@ fn admit<'a>(
             app.polls_max
         ))
     })?;
-    Ok(Admitted {
-        served,
+    Ok(AcceptedPoll {
+        handle,
         after,
         poll,
         _permit: permit,
@@ -116,26 +116,26 @@ fn admit<'a>(
 async fn answer(
     app: &App,
     stage: &str,
-    admitted: Admitted<'_>,
+    accepted: AcceptedPoll<'_>,
 ) -> Result<Option<Vec<u8>>, Refusal> {
-    let Some(publisher) = admitted.served.publishers.of(stage) else {
+    let Some(publisher) = accepted.handle.publishers.of(stage) else {
         return Err(unknown(stage));
     };
     let ended = async {
         let mut stop = app.stop.clone();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
-            () = admitted.served.over() => {}
+            () = accepted.handle.wait_replaced() => {}
         }
     };
-    match &admitted.poll {
-        Some(poll) => part(app, publisher, poll, ended).await,
-        None => Ok(whole(app, publisher, admitted.after, ended).await),
+    match &accepted.poll {
+        Some(poll) => proxy_plan(app, publisher, poll, ended).await,
+        None => Ok(whole_plan(app, publisher, accepted.after, ended).await),
     }
 }
 
 /// Returns the plan with this proxy's slots.
-async fn part(
+async fn proxy_plan(
     app: &App,
     stage: &Publisher,
     poll: &Poll,
@@ -144,13 +144,13 @@ async fn part(
     let held = stage.long_poll(poll, app.clock);
     let mut held =
         held.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
-    let told = tokio::select! {
+    let response = tokio::select! {
         biased;
-        told = held.wait(app.hold) => told,
+        response = held.wait(app.hold) => response,
         () = ended => PollResponse::Nothing,
     };
     held.answered();
-    match told {
+    match response {
         PollResponse::Nothing => Ok(None),
         PollResponse::Refused(why) => {
             let message = format!("proxy: '{}': {why}", poll.proxy);
@@ -168,7 +168,7 @@ async fn part(
     }
 }
 
-async fn whole(
+async fn whole_plan(
     app: &App,
     stage: &Publisher,
     after: Revision,

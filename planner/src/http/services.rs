@@ -14,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
-use super::asked::number;
-use super::{App, Refusal, admitted};
+use super::poll_query::number;
+use super::{App, Refusal, check_key};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
-use crate::served::Served;
+use crate::registry::ServiceHandle;
 use crate::service::Mode;
 use crate::telemetry::metrics::Counters;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
@@ -74,14 +74,14 @@ pub(super) async fn status(
     query: Result<Query<StatusQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    admitted(&app, &headers)?;
-    let served = app.service(&service)?;
-    let service = &served.service;
+    check_key(&app, &headers)?;
+    let handle = app.service(&service)?;
+    let service = &handle.service;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(query) = query.map_err(|error| bad(error.body_text()))?;
     let most = query.checked().map_err(bad)?;
-    let cycles = served.status.latest(most.max(1));
-    let entry = served.publishers.entry();
+    let cycles = handle.status.latest(most.max(1));
+    let entry = handle.publishers.entry();
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
     // Each lock is released before the next is taken.
@@ -93,9 +93,9 @@ pub(super) async fn status(
         budget_cores: service.budget,
         revision: plan.map(|plan| plan.revision),
         plan,
-        counters: served.metrics.counters(),
+        counters: handle.metrics.counters(),
         proxies,
-        stages: stages(&app, &served),
+        stages: stages(&app, &handle),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles
             .iter()
@@ -106,15 +106,15 @@ pub(super) async fn status(
     Ok(Json(view).into_response())
 }
 
-fn stages<'a>(app: &App, served: &'a Served) -> BTreeMap<&'a str, StageView> {
+fn stages<'a>(app: &App, handle: &'a ServiceHandle) -> BTreeMap<&'a str, StageView> {
     let view = |stage: &Publisher| StageView {
         plan: stage.newest().map(|newest| newest.plan.clone()),
         proxies: stage.allocation().view(app.clock.now()),
     };
-    let of_pipeline = served
+    let of_pipeline = handle
         .publishers
         .all()
-        .filter(|_| served.service.stages.len() > 1);
+        .filter(|_| handle.service.stages.len() > 1);
     of_pipeline
         .map(|stage| (stage.stage(), view(stage)))
         .collect()

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{App, Refusal, admitted};
+use super::{App, Refusal, check_key};
 use crate::clock::stopwatch;
 use crate::solve::problem::{Answer, By, Formulation, Problem};
 use crate::solve::{Patience, Refused};
@@ -33,7 +33,7 @@ const RETRY_AFTER_S: &str = "1";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct SolveQuery {
     formulation: Option<String>,
     time_limit_ms: Option<u64>,
     solver: Option<String>,
@@ -41,11 +41,11 @@ pub(super) struct Asked {
 
 pub(super) async fn solve(
     State(app): State<Arc<App>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<SolveQuery>, QueryRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match answer(&app, asked, &headers, body).await {
+    match answer(&app, query, &headers, body).await {
         Ok(answer) => Json(answer).into_response(),
         Err(refusal) if refusal.0 == StatusCode::TOO_MANY_REQUESTS => {
             ([(header::RETRY_AFTER, RETRY_AFTER_S)], refusal).into_response()
@@ -56,14 +56,14 @@ pub(super) async fn solve(
 
 async fn answer(
     app: &App,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<SolveQuery>, QueryRejection>,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Answer, Refusal> {
-    admitted(app, headers)?;
+    check_key(app, headers)?;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
-    let (formulation, by, limit) = asked
+    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
+    let (formulation, by, limit) = query
         .checked()
         .map_err(|refused| bad(refused.to_string()))?;
     let body = body.map_err(|error| Refusal(error.status(), error.body_text()))?;
@@ -91,7 +91,7 @@ async fn answer(
     solved.map_err(bad)
 }
 
-impl Asked {
+impl SolveQuery {
     fn checked(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
         let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
         let by = match self.solver.as_deref() {

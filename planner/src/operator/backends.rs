@@ -6,15 +6,15 @@ use std::sync::Arc;
 use weir_api::Cores;
 
 use super::Shared;
-use super::claims::Name;
 use super::leader::Candidate;
+use super::ownership::Name;
 use crate::backends::kubernetes::actuate::KubeBackends;
 use crate::backends::kubernetes::replace::Kept;
 use crate::backends::{Actuate, ActuateError, Local};
 use crate::capacity::{InForce, Resize};
 use crate::observe::pods::ProxyWatch;
 use crate::observe::{Observe, Scrape, Scraper, Targets};
-use crate::serve::{local, scraper};
+use crate::serve::{http_backends, scraper};
 use crate::service::{Mode, Service, Variant};
 
 /// Backends of a service's variants.
@@ -47,7 +47,7 @@ impl Shared {
         Backends {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
-            local: local(service, &self.http),
+            local: http_backends(service, &self.http),
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,

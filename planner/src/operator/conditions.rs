@@ -19,7 +19,7 @@ pub const NO_PROFILE: &str = "NoProfile";
 
 /// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct ConditionValue {
     /// Type of the condition.
     pub about: ConditionType,
     /// Whether it holds.
@@ -30,15 +30,15 @@ pub struct Said {
     pub message: String,
 }
 
-impl Said {
+impl ConditionValue {
     fn new(
         about: ConditionType,
         holds: bool,
         reason: &'static str,
         message: impl Into<String>,
-    ) -> Said {
+    ) -> ConditionValue {
         let message = message.into();
-        Said {
+        ConditionValue {
             about,
             holds,
             reason,
@@ -48,7 +48,7 @@ impl Said {
 }
 
 /// Returns the status of a service after a cycle.
-pub fn planned(
+pub fn planned_status(
     service: &Service,
     report: &CycleReport,
     plans: &[Plan],
@@ -57,23 +57,23 @@ pub fn planned(
     now: Timestamp,
 ) -> SloServiceStatus {
     let said = [
-        Said::new(
+        ConditionValue::new(
             ConditionType::Accepted,
             true,
             "Valid",
             "the resource is gone by",
         ),
-        of_profiles(service),
-        of_plan(report),
-        of_cores(service, report),
-        of_health(report),
+        profile_condition(service),
+        plan_condition(report),
+        cores_condition(service, report),
+        health_condition(report),
     ];
     let cores = report.variants.values().map(|one| one.cores_actuated);
     SloServiceStatus {
         observed_generation: Some(generation),
         conditions: conditions(&said, generation, before, now),
         why: report.why.chars().take(MESSAGE_MAX).collect(),
-        demand_rps: report.demand_rps.map(|rate| rounded(rate.0)),
+        demand_rps: report.demand_rps.map(|rate| round(rate.0)),
         cores: Some(cores.map(|cores| cores.as_f64()).sum()),
         plans: plans.iter().map(|plan| stage(plan, report)).collect(),
         planned_at: Some(Time(now)),
@@ -81,16 +81,26 @@ pub fn planned(
 }
 
 /// Returns the status of a refused resource; its plans stay in the status.
-pub fn refused(
+pub fn refused_status(
     reason: &'static str,
     why: &str,
     generation: i64,
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
-    let mut said = vec![Said::new(ConditionType::Accepted, false, reason, why)];
+    let mut said = vec![ConditionValue::new(
+        ConditionType::Accepted,
+        false,
+        reason,
+        why,
+    )];
     if reason == NO_PROFILE {
-        said.push(Said::new(ConditionType::ProfileReady, false, reason, why));
+        said.push(ConditionValue::new(
+            ConditionType::ProfileReady,
+            false,
+            reason,
+            why,
+        ));
     }
     let mut status = before.clone();
     status.conditions = conditions(&said, generation, before, now);
@@ -100,7 +110,7 @@ pub fn refused(
 
 /// Returns the new conditions; those not in `said` keep their previous value.
 fn conditions(
-    said: &[Said],
+    said: &[ConditionValue],
     generation: i64,
     before: &SloServiceStatus,
     now: Timestamp,
@@ -129,9 +139,10 @@ fn conditions(
     ConditionType::ALL.into_iter().filter_map(new).collect()
 }
 
-fn of_profiles(service: &Service) -> Said {
-    let said =
-        |reason, message: &str| Said::new(ConditionType::ProfileReady, true, reason, message);
+fn profile_condition(service: &Service) -> ConditionValue {
+    let said = |reason, message: &str| {
+        ConditionValue::new(ConditionType::ProfileReady, true, reason, message)
+    };
     let each = service.variants.iter();
     let each = each.filter_map(|one| Some(format!("{}: {}", one.name, one.profile_from.as_ref()?)));
     let from: Vec<String> = each.collect();
@@ -141,7 +152,7 @@ fn of_profiles(service: &Service) -> Said {
     }
 }
 
-fn of_plan(report: &CycleReport) -> Said {
+fn plan_condition(report: &CycleReport) -> ConditionValue {
     let (holds, reason) = match (report.revision, report.outcome) {
         (None, _) => (false, "NoPlan"),
         (_, Kind::NoDemand) => (true, "NoDemand"),
@@ -155,12 +166,13 @@ fn of_plan(report: &CycleReport) -> Said {
         true => report.why.clone(),
         false => format!("no variant has a core that serves: {}", report.why),
     };
-    Said::new(ConditionType::Planned, holds, reason, message)
+    ConditionValue::new(ConditionType::Planned, holds, reason, message)
 }
 
-fn of_cores(service: &Service, report: &CycleReport) -> Said {
-    let said =
-        |holds, reason, message: String| Said::new(ConditionType::Actuated, holds, reason, message);
+fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
+    let said = |holds, reason, message: String| {
+        ConditionValue::new(ConditionType::Actuated, holds, reason, message)
+    };
     let have = |wanted: fn(&VariantReport) -> String| -> String {
         let each = report.variants.iter();
         let each: Vec<String> = each
@@ -173,7 +185,7 @@ fn of_cores(service: &Service, report: &CycleReport) -> Said {
         let message = format!("mode advisory changes nothing; cores would be: {wish}");
         return said(false, "Advisory", message);
     }
-    if let Some((name, unmet)) = worst(report) {
+    if let Some((name, unmet)) = gravest_blocker(report) {
         return said(
             false,
             unmet.reason.label(),
@@ -195,9 +207,11 @@ fn of_cores(service: &Service, report: &CycleReport) -> Said {
     said(true, "InForce", message)
 }
 
-fn of_health(report: &CycleReport) -> Said {
-    let said = |reason, message: String| Said::new(ConditionType::Degraded, true, reason, message);
-    if let Some((name, unmet)) = worst(report) {
+fn health_condition(report: &CycleReport) -> ConditionValue {
+    let said = |reason, message: String| {
+        ConditionValue::new(ConditionType::Degraded, true, reason, message)
+    };
+    if let Some((name, unmet)) = gravest_blocker(report) {
         match unmet.reason {
             Reason::AnotherWriter => {
                 return said("AnotherWriter", format!("{name}: {}", unmet.why));
@@ -233,13 +247,13 @@ fn of_health(report: &CycleReport) -> Said {
         Kind::Infeasible => said("DemandAboveCapacity", report.why.clone()),
         Kind::OutOfTime => said("SolverOutOfTime", report.why.clone()),
         Kind::NoDemand | Kind::Optimal | Kind::Good => {
-            Said::new(ConditionType::Degraded, false, "AsExpected", "")
+            ConditionValue::new(ConditionType::Degraded, false, "AsExpected", "")
         }
     }
 }
 
 /// Returns the gravest blocker, with its variant.
-fn worst(report: &CycleReport) -> Option<(&str, &Obstacle)> {
+fn gravest_blocker(report: &CycleReport) -> Option<(&str, &Obstacle)> {
     let all = report.variants.iter();
     let all = all.filter_map(|(name, one)| Some((name.as_str(), one.unmet.as_ref()?)));
     all.min_by_key(|(_, unmet)| unmet.reason)
@@ -267,7 +281,7 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
 }
 
 /// Rounds to three decimals, for people.
-fn rounded(value: f64) -> f64 {
+fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 

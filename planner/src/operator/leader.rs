@@ -12,7 +12,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::lease::{ASK_MAX, DURATION, Election, LOOK_EVERY, Record};
+use super::lease::{DURATION, Election, REQUEST_TIMEOUT, RETRY_PERIOD, Record};
 use crate::clock::Clock;
 use crate::http::Leader;
 
@@ -29,7 +29,7 @@ pub struct Candidate {
     address: String,
     clock: Clock,
     election: Mutex<Election>,
-    told: watch::Sender<Leader>,
+    leader: watch::Sender<Leader>,
 }
 
 impl Candidate {
@@ -47,13 +47,13 @@ impl Candidate {
             address: address.to_owned(),
             clock,
             election: Mutex::new(Election::new(me)),
-            told: watch::Sender::new(Leader::Nobody),
+            leader: watch::Sender::new(Leader::Nobody),
         })
     }
 
     /// Returns a receiver of the current leader and of each change.
     pub fn leader(&self) -> watch::Receiver<Leader> {
-        self.told.subscribe()
+        self.leader.subscribe()
     }
 
     /// Whether this planner may act now.
@@ -65,22 +65,24 @@ impl Candidate {
     pub async fn run(&self) {
         let mut failing = false;
         loop {
-            match self.look().await {
+            match self.try_acquire().await {
                 Ok(()) => failing = false,
                 Err(error) => {
                     if !failing {
-                        tracing::warn!("lease {LEASE}: {error}; tried again every {LOOK_EVERY:?}");
+                        tracing::warn!(
+                            "lease {LEASE}: {error}; tried again every {RETRY_PERIOD:?}"
+                        );
                     }
                     failing = true;
                 }
             }
-            self.tell();
+            self.announce();
             self.pause().await;
         }
     }
 
     /// Releases the Lease if this planner holds it, so that another need not wait.
-    pub async fn give_back(&self) {
+    pub async fn release(&self) {
         let held = {
             let mut election = self.election();
             let leads = election.leads(self.clock.now().at);
@@ -88,12 +90,12 @@ impl Candidate {
             let version = election.version().filter(|_| leads).map(str::to_owned);
             version.map(|version| (version, election.transitions()))
         };
-        self.tell();
+        self.announce();
         let Some((version, transitions)) = held else {
             return;
         };
-        let given = self.write(Some(version), None, transitions).await;
-        if let Err(error) = given {
+        let released = self.write(Some(version), None, transitions).await;
+        if let Err(error) = released {
             tracing::warn!("lease {LEASE}: not given back: {error}");
         }
     }
@@ -108,22 +110,22 @@ impl Candidate {
         let now = self.clock.now().at;
         let until = self.election().until();
         let left = until.and_then(|until| until.checked_sub(now));
-        match left.filter(|left| !left.is_zero() && *left < LOOK_EVERY) {
+        match left.filter(|left| !left.is_zero() && *left < RETRY_PERIOD) {
             Some(left) => {
                 sleep(left).await;
-                self.tell();
+                self.announce();
             }
-            None => sleep(LOOK_EVERY).await,
+            None => sleep(RETRY_PERIOD).await,
         }
     }
 
-    async fn look(&self) -> Result<(), Trouble> {
-        let read = in_time(self.api.get_opt(LEASE)).await?;
+    async fn try_acquire(&self) -> Result<(), LeaseError> {
+        let read = with_timeout(self.api.get_opt(LEASE)).await?;
         let now = self.clock.now().at;
         {
             let mut election = self.election();
-            election.saw(read.map(|lease| record(&lease)), now);
-            if !election.claims(now) {
+            election.observe(read.map(|lease| record(&lease)), now);
+            if !election.should_claim(now) {
                 return Ok(());
             }
         }
@@ -136,7 +138,7 @@ impl Candidate {
         };
         let written = self.write(version, Some(&self.me), transitions).await?;
         let later = self.clock.now().at;
-        self.election().claimed(record(&written), now, later);
+        self.election().record_claim(record(&written), now, later);
         Ok(())
     }
 
@@ -146,7 +148,7 @@ impl Candidate {
         version: Option<String>,
         holder: Option<&str>,
         transitions: i32,
-    ) -> Result<Lease, Trouble> {
+    ) -> Result<Lease, LeaseError> {
         let params = PostParams::default();
         let address = holder.map(|_| BTreeMap::from([(ADDRESS.to_owned(), self.address.clone())]));
         let lease = Lease {
@@ -165,12 +167,12 @@ impl Candidate {
             }),
         };
         match version {
-            Some(_) => in_time(self.api.replace(LEASE, &params, &lease)).await,
-            None => in_time(self.api.create(&params, &lease)).await,
+            Some(_) => with_timeout(self.api.replace(LEASE, &params, &lease)).await,
+            None => with_timeout(self.api.create(&params, &lease)).await,
         }
     }
 
-    fn tell(&self) {
+    fn announce(&self) {
         let now = self.clock.now().at;
         let leader = {
             let election = self.election();
@@ -180,15 +182,15 @@ impl Candidate {
                 (false, None) => Leader::Nobody,
             }
         };
-        self.told.send_if_modified(|told| {
-            let new = *told != leader;
+        self.leader.send_if_modified(|announced| {
+            let new = *announced != leader;
             if new {
                 match &leader {
                     Leader::Us => tracing::info!("this planner leads"),
                     Leader::At(address) => tracing::info!("the planner at {address} leads"),
                     Leader::Nobody => tracing::info!("no planner is known to lead"),
                 }
-                *told = leader;
+                *announced = leader;
             }
             new
         });
@@ -197,15 +199,17 @@ impl Candidate {
 
 /// Reason why the Lease could not be read or written.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
-    #[error("no answer within {ASK_MAX:?}")]
+enum LeaseError {
+    #[error("no answer within {REQUEST_TIMEOUT:?}")]
     Late,
     #[error("{0}")]
     Refused(#[from] kube::Error),
 }
 
-async fn in_time<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-    Ok(timeout(ASK_MAX, asked).await.map_err(|_| Trouble::Late)??)
+async fn with_timeout<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
+    Ok(timeout(REQUEST_TIMEOUT, request)
+        .await
+        .map_err(|_| LeaseError::Late)??)
 }
 
 fn record(lease: &Lease) -> Record {

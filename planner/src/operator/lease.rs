@@ -4,8 +4,8 @@
 //! The algorithm is client-go's. A claim replaces exactly the version that was read, so that one of two
 //! simultaneous claims is refused. A holder counts as gone once its record has not changed for as long as
 //! the record promises, measured by the waiting planner's clock; differing clocks therefore do no harm. A
-//! holder stops acting [`RENEW_MAX`] after it *began* its last successful renewal. Others wait [`DURATION`]
-//! from when they saw it, so requests sent by the holder have [`DURATION`] − [`RENEW_MAX`] to complete or
+//! holder stops acting [`RENEW_DEADLINE`] after it *began* its last successful renewal. Others wait [`DURATION`]
+//! from when they saw it, so requests sent by the holder have [`DURATION`] − [`RENEW_DEADLINE`] to complete or
 //! fail.
 
 use std::time::Duration;
@@ -13,17 +13,18 @@ use std::time::Duration;
 /// Validity of a record after it was seen to change.
 pub const DURATION: Duration = Duration::from_secs(10);
 /// Time for which a holder acts after a renewal.
-pub const RENEW_MAX: Duration = Duration::from_secs(6);
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(6);
 /// Interval at which all planners read the Lease.
-pub const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// Timeout of one request about the Lease.
-pub const ASK_MAX: Duration = Duration::from_secs(2);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-const _: () = assert!(LOOK_EVERY.as_secs() + 2 * ASK_MAX.as_secs() <= RENEW_MAX.as_secs());
+const _: () =
+    assert!(RETRY_PERIOD.as_secs() + 2 * REQUEST_TIMEOUT.as_secs() <= RENEW_DEADLINE.as_secs());
 /// Maximum time until another planner leads after the holder was killed. The whole failover is allowed 15
 /// s.
 pub const TAKE_OVER_MAX: Duration =
-    Duration::from_secs(DURATION.as_secs() + LOOK_EVERY.as_secs() + ASK_MAX.as_secs());
+    Duration::from_secs(DURATION.as_secs() + RETRY_PERIOD.as_secs() + REQUEST_TIMEOUT.as_secs());
 const _: () = assert!(TAKE_OVER_MAX.as_secs() < 15);
 
 /// A Lease as read.
@@ -45,7 +46,7 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Election {
     me: String,
-    seen: Option<(Record, Duration)>,
+    observed: Option<(Record, Duration)>,
     renewed: Option<Duration>,
 }
 
@@ -54,23 +55,23 @@ impl Election {
     pub fn new(me: &str) -> Election {
         Election {
             me: me.to_owned(),
-            seen: None,
+            observed: None,
             renewed: None,
         }
     }
 
     /// Records what was read; `None` means that there is no Lease.
-    pub fn saw(&mut self, record: Option<Record>, now: Duration) {
-        let before = self.seen.take();
-        self.seen = record.map(|record| match before {
+    pub fn observe(&mut self, record: Option<Record>, now: Duration) {
+        let before = self.observed.take();
+        self.observed = record.map(|record| match before {
             Some((before, at)) if before.version == record.version => (before, at),
             _ => (record, now),
         });
     }
 
     /// Whether this planner should claim the Lease, or renew its claim.
-    pub fn claims(&self, now: Duration) -> bool {
-        let Some((record, at)) = &self.seen else {
+    pub fn should_claim(&self, now: Duration) -> bool {
+        let Some((record, at)) = &self.observed else {
             return true;
         };
         match &record.holder {
@@ -80,8 +81,8 @@ impl Election {
     }
 
     /// Records that a claim sent at `began` succeeded, and the resulting Lease.
-    pub fn claimed(&mut self, record: Record, began: Duration, now: Duration) {
-        self.saw(Some(record), now);
+    pub fn record_claim(&mut self, record: Record, began: Duration, now: Duration) {
+        self.observe(Some(record), now);
         self.renewed = Some(began);
     }
 
@@ -97,14 +98,16 @@ impl Election {
 
     /// Returns the time until which this planner may act without a further renewal.
     pub fn until(&self) -> Option<Duration> {
-        let holder = self.seen.as_ref().map(|(record, _)| &record.holder);
+        let holder = self.observed.as_ref().map(|(record, _)| &record.holder);
         let mine = holder.is_some_and(|holder| holder.as_deref() == Some(&self.me));
-        self.renewed.filter(|_| mine).map(|began| began + RENEW_MAX)
+        self.renewed
+            .filter(|_| mine)
+            .map(|began| began + RENEW_DEADLINE)
     }
 
     /// Returns the address of another planner that holds a valid Lease.
     pub fn other(&self, now: Duration) -> Option<&str> {
-        let (record, at) = self.seen.as_ref()?;
+        let (record, at) = self.observed.as_ref()?;
         let holder = record.holder.as_deref().filter(|holder| *holder != self.me);
         holder.filter(|_| now < *at + record.duration)?;
         record.address.as_deref()
@@ -112,7 +115,7 @@ impl Election {
 
     /// Returns the number of holder changes after this planner's claim.
     pub fn transitions(&self) -> i32 {
-        let Some((record, _)) = &self.seen else {
+        let Some((record, _)) = &self.observed else {
             return 0;
         };
         let kept = record.holder.as_deref() == Some(&self.me);
@@ -121,7 +124,7 @@ impl Election {
 
     /// Returns the version that a claim replaces; none if there is no Lease.
     pub fn version(&self) -> Option<&str> {
-        self.seen
+        self.observed
             .as_ref()
             .map(|(record, _)| record.version.as_str())
     }
@@ -150,37 +153,37 @@ mod tests {
     #[test]
     fn free_lease_is_claimed_and_renewed_lease_is_not() {
         let mut election = Election::new("a");
-        assert!(election.claims(s(0)));
-        election.saw(Some(record(1, None)), s(0));
-        assert!(election.claims(s(0)));
+        assert!(election.should_claim(s(0)));
+        election.observe(Some(record(1, None)), s(0));
+        assert!(election.should_claim(s(0)));
         assert_eq!(election.transitions(), 4);
         for renewal in 0..10 {
-            election.saw(Some(record(2 + renewal, Some("b"))), s(9 * renewal));
-            assert!(!election.claims(s(9 * renewal + 9)), "{renewal}");
+            election.observe(Some(record(2 + renewal, Some("b"))), s(9 * renewal));
+            assert!(!election.should_claim(s(9 * renewal + 9)), "{renewal}");
             assert_eq!(election.other(s(9 * renewal + 9)), Some("http://b"));
         }
         // Read again without a change: the time counts from the last change.
-        election.saw(Some(record(11, Some("b"))), s(85));
-        assert!(!election.claims(s(90)));
-        assert!(election.claims(s(91)));
+        election.observe(Some(record(11, Some("b"))), s(85));
+        assert!(!election.should_claim(s(90)));
+        assert!(election.should_claim(s(91)));
         assert_eq!(election.other(s(91)), None);
     }
 
     #[test]
     fn leader_acts_for_limited_time_after_start_of_renewal() {
         let mut election = Election::new("a");
-        election.claimed(record(1, Some("a")), s(10), s(12));
+        election.record_claim(record(1, Some("a")), s(10), s(12));
         assert_eq!(election.transitions(), 3, "it keeps it");
         assert!(election.leads(s(15)));
         assert!(!election.leads(s(16)), "from the beginning");
-        election.claimed(record(2, Some("a")), s(14), s(14));
+        election.record_claim(record(2, Some("a")), s(14), s(14));
         assert!(election.leads(s(19)));
-        election.saw(Some(record(3, Some("b"))), s(15));
+        election.observe(Some(record(3, Some("b"))), s(15));
         assert!(!election.leads(s(15)), "somebody has taken it");
-        election.claimed(record(4, Some("a")), s(30), s(30));
+        election.record_claim(record(4, Some("a")), s(30), s(30));
         election.resign();
         assert!(!election.leads(s(30)));
-        assert!(election.claims(s(30)), "it is its own still");
+        assert!(election.should_claim(s(30)), "it is its own still");
     }
 
     /// A Lease with versions, as the API server keeps one.
@@ -218,16 +221,16 @@ mod tests {
                 let local = |who: usize, now: u64| Duration::from_millis(now + offsets[who]);
                 // Read.
                 if luck != 0 {
-                    planners[who].saw(server.record.clone(), local(who, now));
+                    planners[who].observe(server.record.clone(), local(who, now));
                 }
                 now += way;
-                if planners[who].claims(local(who, now)) {
+                if planners[who].should_claim(local(who, now)) {
                     let began = local(who, now);
                     // Lost before the server, or on its way back.
                     let answer = if luck == 1 { None } else { server.replace(&planners[who]) };
                     now += way;
                     if let Some(record) = answer.filter(|_| luck != 2) {
-                        planners[who].claimed(record, began, local(who, now));
+                        planners[who].record_claim(record, began, local(who, now));
                     }
                 }
                 let leading: Vec<usize> = (0..3).filter(|one| planners[*one].leads(local(*one, now))).collect();

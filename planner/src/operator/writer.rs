@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::claims::Name;
+use super::ownership::Name;
 use crate::service::resource::{ConditionType, SloService, SloServiceStatus};
 
 /// Field manager of the planner's writes.
@@ -53,7 +53,7 @@ impl Writer {
         let mut since = RENEW_EVERY;
         loop {
             let new = statuses.borrow_and_update().clone();
-            let due = differs(&written, &new) || since >= RENEW_EVERY;
+            let due = is_urgent(&written, &new) || since >= RENEW_EVERY;
             if due && new.observed_generation.is_some() && self.write(&written, &new).await {
                 written = new;
                 since = Duration::ZERO;
@@ -86,7 +86,7 @@ impl Writer {
                 return false;
             }
         }
-        for event in news(before, new) {
+        for event in events(before, new) {
             let said = self.recorder.publish(&event, &self.reference);
             if let Ok(Err(error)) = timeout(WRITE_MAX, said).await {
                 tracing::warn!("event about {}: {error}", self.name);
@@ -97,7 +97,7 @@ impl Writer {
 }
 
 /// Whether the change should be written soon: a standby, or a person waiting for a condition, needs it.
-fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
+fn is_urgent(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
     let said = |status: &SloServiceStatus| -> Vec<(String, String, String)> {
         let all = status.conditions.iter();
         all.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
@@ -117,7 +117,7 @@ fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
 
 /// Returns the events for changes that concern people: refusals, degradation and recovery. Successful
 /// resizes yield none.
-fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
+fn events(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
     let find = |status: &SloServiceStatus, about: ConditionType| {
         let mut all = status.conditions.iter();
         all.find(|condition| condition.type_ == about.label())
@@ -145,7 +145,7 @@ fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
             false => (EventType::Warning, reason),
             true => (
                 EventType::Normal,
-                format!("{}Again", about.label_when_well()),
+                format!("{}Again", about.recovery_label()),
             ),
         };
         events.push(Event {
@@ -161,7 +161,7 @@ fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
 
 impl ConditionType {
     /// Returns the event's reason once the condition is healthy again.
-    fn label_when_well(self) -> &'static str {
+    fn recovery_label(self) -> &'static str {
         match self {
             ConditionType::Degraded => "Well",
             other => other.label(),
@@ -215,10 +215,10 @@ mod tests {
             (&wrong, &well, &["AcceptedAgain"]),
         ];
         for (before, new, expected) in table {
-            let events = news(before, new);
+            let events = events(before, new);
             let reasons: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
             assert_eq!(reasons, *expected, "{before:?} → {new:?}");
-            assert_eq!(differs(before, new), before.conditions != new.conditions);
+            assert_eq!(is_urgent(before, new), before.conditions != new.conditions);
         }
     }
 }

@@ -13,9 +13,9 @@ fn sponge(rate_rps: f64) -> Value {
     })
 }
 
-async fn post(doors: &Doors, query: &str, body: impl Into<reqwest::Body>) -> Response {
-    let url = format!("http://{}/v1/solve{query}", doors.address);
-    doors
+async fn post(endpoints: &Endpoints, query: &str, body: impl Into<reqwest::Body>) -> Response {
+    let url = format!("http://{}/v1/solve{query}", endpoints.address);
+    endpoints
         .client
         .post(url)
         .bearer_auth(KEY)
@@ -27,8 +27,8 @@ async fn post(doors: &Doors, query: &str, body: impl Into<reqwest::Body>) -> Res
 
 #[tokio::test]
 async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let solved = post(&doors, "", sponge(60.0).to_string()).await;
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let solved = post(&endpoints, "", sponge(60.0).to_string()).await;
     assert_eq!(solved.status(), 200);
     let answer: Value = solved.json().await.unwrap();
     assert_eq!(
@@ -37,7 +37,7 @@ async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
     );
     let plan = &answer["plan"];
     assert!(plan["throughput_rps"].as_f64().unwrap() >= 60.0, "{plan}");
-    let answer: Value = post(&doors, "", sponge(1e6).to_string())
+    let answer: Value = post(&endpoints, "", sponge(1e6).to_string())
         .await
         .json()
         .await
@@ -53,7 +53,7 @@ async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
 
 #[tokio::test]
 async fn invalid_problem_is_refused_by_field() {
-    let doors = Doors::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
     let bad = |value: f64| sponge(value).to_string();
     for (query, body, message) in [
         ("", bad(-1.0), "rate_rps: -1 must be 0 to"),
@@ -95,42 +95,56 @@ async fn invalid_problem_is_refused_by_field() {
         ),
         ("?colour=red", bad(1.0), "unknown field `colour`"),
     ] {
-        let said = error(post(&doors, query, body).await, 400).await;
+        let said = error(post(&endpoints, query, body).await, 400).await;
         assert!(
             said.contains(message),
             "{query}: '{said}' is not '{message}'"
         );
     }
     let large = vec![b' '; solve::BODY_MAX + 1];
-    error(post(&doors, "", large).await, 413).await;
-    let url = format!("http://{}/v1/solve", doors.address);
-    let nobody = doors.client.post(&url).body(bad(1.0)).send().await.unwrap();
+    error(post(&endpoints, "", large).await, 413).await;
+    let url = format!("http://{}/v1/solve", endpoints.address);
+    let nobody = endpoints
+        .client
+        .post(&url)
+        .body(bad(1.0))
+        .send()
+        .await
+        .unwrap();
     assert!(error(nobody, 401).await.contains("Bearer"));
 }
 
 #[tokio::test]
 async fn second_concurrent_solve_is_refused() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let taken = Arc::clone(&doors.app.solves).acquire_owned().await.unwrap();
-    let busy = post(&doors, "", sponge(1.0).to_string()).await;
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let taken = Arc::clone(&endpoints.app.solves)
+        .acquire_owned()
+        .await
+        .unwrap();
+    let busy = post(&endpoints, "", sponge(1.0).to_string()).await;
     assert_eq!(busy.headers()["retry-after"], "1");
     error(busy, 429).await;
     drop(taken);
     assert_eq!(
-        post(&doors, "", sponge(1.0).to_string()).await.status(),
+        post(&endpoints, "", sponge(1.0).to_string()).await.status(),
         200
     );
 }
 
 #[tokio::test]
 async fn described_paths_exist_and_references_resolve() {
-    let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
-    let text = doors.get("/v1/openapi.json").await.text().await.unwrap();
+    let endpoints = Endpoints::open(Duration::from_millis(1), 64, 128).await;
+    let text = endpoints
+        .get("/v1/openapi.json")
+        .await
+        .text()
+        .await
+        .unwrap();
     let document: oas3::OpenApiV3Spec = oas3::from_json(&text).unwrap();
     for (path, method, _) in document.operations() {
         let path = path.replace("{service}", "demo");
-        let url = format!("http://{}{path}", doors.address);
-        let answer = doors
+        let url = format!("http://{}{path}", endpoints.address);
+        let answer = endpoints
             .client
             .request(method.clone(), url)
             .send()

@@ -54,7 +54,7 @@ fn active() -> Service {
 
 #[tokio::test]
 async fn cycle_without_problems_sets_healthy_conditions() {
-    let status = planned(
+    let status = planned_status(
         &active(),
         &report().await,
         &[],
@@ -110,7 +110,7 @@ async fn gravest_blocker_is_reported() {
         for (name, reason) in *obstacles {
             obstacle(&mut report, name, *reason, "why");
         }
-        let status = planned(
+        let status = planned_status(
             &active(),
             &report,
             &[],
@@ -130,7 +130,7 @@ async fn degradation_is_reported_with_reason() {
     report.variants.get_mut("large").unwrap().cores_actuated = Cores::whole(1);
     (report.proxies_answered, report.proxies_lost) = (2, 1);
     let none = SloServiceStatus::default();
-    let said = shown(&planned(&active(), &report, &[], 1, &none, at(0)));
+    let said = shown(&planned_status(&active(), &report, &[], 1, &none, at(0)));
     assert_eq!(
         said[3..],
         [
@@ -143,7 +143,7 @@ async fn degradation_is_reported_with_reason() {
     report.outcome = Kind::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
-    let said = shown(&planned(&advisory, &report, &[], 1, &none, at(0)));
+    let said = shown(&planned_status(&advisory, &report, &[], 1, &none, at(0)));
     assert_eq!(
         said[2..],
         [
@@ -157,7 +157,7 @@ async fn degradation_is_reported_with_reason() {
 #[tokio::test]
 async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     let good = report().await;
-    let first = planned(
+    let first = planned_status(
         &active(),
         &good,
         &[],
@@ -167,11 +167,11 @@ async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     );
     let mut bad = good.clone();
     obstacle(&mut bad, "small", Reason::Deferred, "full");
-    let second = planned(&active(), &bad, &[], 1, &first, at(5));
+    let second = planned_status(&active(), &bad, &[], 1, &first, at(5));
     let since =
         |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;
     assert_eq!((since(&second, 2), since(&second, 3)), (at(0), at(5)));
-    let third = refused("Invalid", &"slo_ms: 0 ".repeat(500), 2, &second, at(9));
+    let third = refused_status("Invalid", &"slo_ms: 0 ".repeat(500), 2, &second, at(9));
     assert_eq!(third.conditions.len(), 5);
     assert_eq!(third.conditions[0].message.chars().count(), MESSAGE_MAX);
     assert_eq!((since(&third, 0), since(&third, 3)), (at(9), at(5)));

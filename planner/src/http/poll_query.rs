@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 64;
 
 /// Query of a poll as received; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct PollQuery {
     after: Option<String>,
     proxy: Option<String>,
     incarnation: Option<String>,
@@ -25,9 +25,9 @@ pub(super) struct Asked {
     variant: Option<String>,
 }
 
-impl Asked {
+impl PollQuery {
     /// Returns the proxy's revision and, if it identifies itself, its report.
-    pub(super) fn checked(self) -> Result<(Revision, Option<Poll>), String> {
+    pub(super) fn validate(self) -> Result<(Revision, Option<Poll>), String> {
         let after = Revision(number("after", self.after, AFTER_MAX.0)?);
         let incarnation = number("incarnation", self.incarnation, u64::MAX)?;
         let workers = number("workers", self.workers, WORKERS_MAX.into())?;
@@ -107,17 +107,17 @@ mod tests {
 
     #[track_caller]
     fn refused(field: &str, value: &str, says: &str) {
-        let mut asked = Asked::default();
+        let mut query = PollQuery::default();
         let place = match field {
-            "after" => &mut asked.after,
-            "proxy" => &mut asked.proxy,
-            "incarnation" => &mut asked.incarnation,
-            "workers" => &mut asked.workers,
-            "variant" => &mut asked.variant,
-            _ => &mut asked.role,
+            "after" => &mut query.after,
+            "proxy" => &mut query.proxy,
+            "incarnation" => &mut query.incarnation,
+            "workers" => &mut query.workers,
+            "variant" => &mut query.variant,
+            _ => &mut query.role,
         };
         *place = Some(value.to_owned());
-        let said = asked.checked().expect_err(value);
+        let said = query.validate().expect_err(value);
         assert!(said.starts_with(field) && said.contains(says), "{said}");
     }
 
@@ -149,14 +149,14 @@ mod tests {
         refused("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
         refused("proxy", &"p".repeat(257), "(257 bytes)");
         let longest = "p".repeat(256);
-        let asked = Asked {
+        let query = PollQuery {
             proxy: Some(longest.clone()),
             incarnation: Some(u64::MAX.to_string()),
             role: Some("gate".to_owned()),
             variant: Some("large".to_owned()),
-            ..Asked::default()
+            ..PollQuery::default()
         };
-        let poll = asked.checked().unwrap().1.unwrap();
+        let poll = query.validate().unwrap().1.unwrap();
         assert_eq!((poll.proxy, poll.incarnation), (longest, u64::MAX));
         assert_eq!((poll.role, poll.after), (Role::Gate, Revision(0)));
         assert_eq!(poll.variant.as_deref(), Some("large"));

@@ -16,7 +16,7 @@ use weir_api::Revision;
 
 /// Shared state of one service.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServiceHandle {
     /// The service.
     pub service: Arc<Service>,
     /// Publishers of its plans.
@@ -26,35 +26,38 @@ pub struct Served {
     /// Its metrics.
     pub metrics: Arc<ServiceMetrics>,
     /// True once this handle has been replaced or removed.
-    over: watch::Sender<bool>,
+    replaced: watch::Sender<bool>,
 }
 
 /// Handles of all services, by name.
 #[derive(Debug, Default)]
-pub struct Services(RwLock<BTreeMap<String, Arc<Served>>>);
+pub struct ServiceRegistry(RwLock<BTreeMap<String, Arc<ServiceHandle>>>);
 
-impl Served {
+impl ServiceHandle {
     /// Creates a handle for a service whose proxies may have plans of a previous planner.
     ///
     /// # Errors
     /// Fails if the metrics registry refuses a name, which would be a bug.
-    pub fn new(service: Service, clock: Clock) -> prometheus::Result<Served> {
+    pub fn new(service: Service, clock: Clock) -> prometheus::Result<ServiceHandle> {
         let until = clock.now().at + LISTEN_TIME;
         let publishers = Arc::new(Publishers::listening(&service, until));
-        Served::with(service, publishers)
+        ServiceHandle::with_publishers(service, publishers)
     }
 
     /// Creates a handle with existing publishers.
     ///
     /// # Errors
     /// See [`ServiceHandle::new`].
-    pub fn with(service: Service, publishers: Arc<Publishers>) -> prometheus::Result<Served> {
-        Ok(Served {
+    pub fn with_publishers(
+        service: Service,
+        publishers: Arc<Publishers>,
+    ) -> prometheus::Result<ServiceHandle> {
+        Ok(ServiceHandle {
             metrics: Arc::new(ServiceMetrics::new(&service.name)?),
             service: Arc::new(service),
             publishers,
             status: Arc::default(),
-            over: watch::Sender::new(false),
+            replaced: watch::Sender::new(false),
         })
     }
 
@@ -63,7 +66,11 @@ impl Served {
     ///
     /// # Errors
     /// See [`ServiceHandle::new`].
-    pub fn changed(&self, service: Service, clock: Clock) -> prometheus::Result<Served> {
+    pub fn with_service(
+        &self,
+        service: Service,
+        clock: Clock,
+    ) -> prometheus::Result<ServiceHandle> {
         let names = |service: &Service| -> Vec<String> {
             let stages = service.stages.iter();
             stages.map(|stage| stage.name.clone()).collect()
@@ -72,8 +79,8 @@ impl Served {
             && self.service.plan_max_age == service.plan_max_age;
         let before = same.then(|| Arc::clone(&self.publishers));
         let changed = match before {
-            Some(publishers) => Served::with(service, publishers)?,
-            None => Served::new(service, clock)?,
+            Some(publishers) => ServiceHandle::with_publishers(service, publishers)?,
+            None => ServiceHandle::new(service, clock)?,
         };
         let variants = |service: &Service| -> Vec<String> {
             let variants = service.variants.iter();
@@ -83,13 +90,13 @@ impl Served {
         if variants(&self.service) != variants(&changed.service) {
             return Ok(changed);
         }
-        Ok(changed.continuing(self))
+        Ok(changed.continue_from(self))
     }
 
     /// Takes over the status and the metrics of `before`.
     #[must_use]
-    pub fn continuing(self, before: &Served) -> Served {
-        Served {
+    pub fn continue_from(self, before: &ServiceHandle) -> ServiceHandle {
+        ServiceHandle {
             status: Arc::clone(&before.status),
             metrics: Arc::clone(&before.metrics),
             ..self
@@ -97,10 +104,10 @@ impl Served {
     }
 
     /// Waits until this handle has been replaced or removed.
-    pub async fn over(&self) {
-        let mut over = self.over.subscribe();
+    pub async fn wait_replaced(&self) {
+        let mut replaced = self.replaced.subscribe();
         // The sender is part of `self`, so this cannot fail.
-        let _ = over.wait_for(|over| *over).await;
+        let _ = replaced.wait_for(|replaced| *replaced).await;
     }
 
     /// Collects the current metrics.
@@ -130,42 +137,42 @@ impl Served {
     }
 }
 
-impl Services {
+impl ServiceRegistry {
     /// Creates a registry of one service.
-    pub fn one(served: Arc<Served>) -> Services {
-        let services = Services::default();
-        services.put(served);
+    pub fn single(handle: Arc<ServiceHandle>) -> ServiceRegistry {
+        let services = ServiceRegistry::default();
+        services.insert(handle);
         services
     }
 
     /// Returns the service of that name.
-    pub fn get(&self, name: &str) -> Option<Arc<Served>> {
+    pub fn get(&self, name: &str) -> Option<Arc<ServiceHandle>> {
         self.read().get(name).cloned()
     }
 
     /// Returns the service that has a stage of that name.
-    pub fn of_stage(&self, stage: &str) -> Option<Arc<Served>> {
+    pub fn get_by_stage(&self, stage: &str) -> Option<Arc<ServiceHandle>> {
         let services = self.read();
         // Most services have only one stage, which carries their name.
         let named = services.get(stage);
         let mut others = named.into_iter().chain(services.values());
         others
-            .find(|served| served.publishers.of(stage).is_some())
+            .find(|handle| handle.publishers.of(stage).is_some())
             .cloned()
     }
 
     /// Returns all services, by name.
-    pub fn all(&self) -> Vec<Arc<Served>> {
+    pub fn all(&self) -> Vec<Arc<ServiceHandle>> {
         self.read().values().cloned().collect()
     }
 
     /// Adds a service, replacing one of the same name.
-    pub fn put(&self, served: Arc<Served>) {
+    pub fn insert(&self, handle: Arc<ServiceHandle>) {
         let mut services = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let before = services.insert(served.service.name.clone(), served);
+        let before = services.insert(handle.service.name.clone(), handle);
         drop(services);
         if let Some(before) = before {
-            before.over.send_replace(true);
+            before.replaced.send_replace(true);
         }
     }
 
@@ -175,11 +182,11 @@ impl Services {
         let before = services.remove(name);
         drop(services);
         if let Some(before) = before {
-            before.over.send_replace(true);
+            before.replaced.send_replace(true);
         }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Served>>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<ServiceHandle>>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,9 +29,9 @@ impl fmt::Display for Name {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// Whether a service with this claim is running already.
-    pub kept: bool,
+    pub running: bool,
     /// Creation time of the resource, as set by the API server.
-    pub made: i64,
+    pub created: i64,
     /// Name of the resource.
     pub name: Name,
     /// Names of its plans.
@@ -42,7 +42,7 @@ pub struct Claim {
 
 impl Claim {
     /// Builds the claim of a service.
-    pub fn of(kept: bool, made: i64, name: Name, service: &Service) -> Claim {
+    pub fn new(running: bool, created: i64, name: Name, service: &Service) -> Claim {
         // A pipeline is also requested by its own name.
         let stages = service.stages.iter().map(|stage| &stage.name);
         let stages = stages.chain([&service.name]).cloned();
@@ -51,8 +51,8 @@ impl Claim {
             .iter()
             .filter_map(|variant| variant.workload.as_ref());
         Claim {
-            kept,
-            made,
+            running,
+            created,
             name,
             stages: stages.collect(),
             workloads: workloads
@@ -65,7 +65,7 @@ impl Claim {
 /// Reason why a claim is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Taken {
+pub enum OwnershipConflict {
     #[error(
         "{kind} {workload} is planned for by SloService {by} already: take it out of one of the two"
     )]
@@ -86,12 +86,12 @@ pub enum Taken {
 
 /// Returns the claims that are refused, with the reason. A resource may have two claims: that of its
 /// running service and that of its current spec.
-pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
-    claims.sort_by(|a, b| (!a.kept, a.made, &a.name).cmp(&(!b.kept, b.made, &b.name)));
+pub fn conflicts(mut claims: Vec<Claim>) -> BTreeMap<Name, OwnershipConflict> {
+    claims.sort_by(|a, b| (!a.running, a.created, &a.name).cmp(&(!b.running, b.created, &b.name)));
     let mut stages: BTreeMap<String, Name> = BTreeMap::new();
     let mut workloads: BTreeMap<(String, &'static str, String), Name> = BTreeMap::new();
-    let mut met = BTreeSet::new();
-    let mut refused = BTreeMap::new();
+    let mut granted = BTreeSet::new();
+    let mut conflicts = BTreeMap::new();
     for claim in claims {
         let own = |kind: WorkloadKind, name: &String| {
             (claim.name.namespace.clone(), kind.label(), name.clone())
@@ -99,21 +99,21 @@ pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
         let stage = claim.stages.iter().find_map(|stage| {
             let by = stages.get(stage).filter(|by| **by != claim.name)?.clone();
             let stage = stage.clone();
-            Some(Taken::Stage { stage, by })
+            Some(OwnershipConflict::Stage { stage, by })
         });
         let workload = claim.workloads.iter().find_map(|(kind, name)| {
             let by = workloads.get(&own(*kind, name));
             let by = by.filter(|by| **by != claim.name)?.clone();
             let (kind, workload) = (kind.label(), name.clone());
-            Some(Taken::Workload { kind, workload, by })
+            Some(OwnershipConflict::Workload { kind, workload, by })
         });
-        let full = met.len() == SERVICES_MAX && !met.contains(&claim.name);
-        let full = full.then_some(Taken::TooMany);
+        let full = granted.len() == SERVICES_MAX && !granted.contains(&claim.name);
+        let full = full.then_some(OwnershipConflict::TooMany);
         if let Some(why) = workload.or(stage).or(full) {
-            refused.insert(claim.name, why);
+            conflicts.insert(claim.name, why);
             continue;
         }
-        met.insert(claim.name.clone());
+        granted.insert(claim.name.clone());
         for (kind, name) in &claim.workloads {
             workloads.insert(own(*kind, name), claim.name.clone());
         }
@@ -121,18 +121,18 @@ pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
             stages.insert(stage, claim.name.clone());
         }
     }
-    refused
+    conflicts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn claim(made: i64, name: &str, stages: &[&str], workloads: &[&str]) -> Claim {
+    fn claim(created: i64, name: &str, stages: &[&str], workloads: &[&str]) -> Claim {
         let (namespace, name) = name.split_once('/').unwrap();
         Claim {
-            kept: false,
-            made,
+            running: false,
+            created,
             name: Name {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -156,8 +156,8 @@ mod tests {
             claim(4, "a/unlucky", &["unlucky"], &["other", "free"]),
             claim(6, "a/lucky", &["lucky"], &["free"]),
         ];
-        let refused = refused(claims);
-        let shown: Vec<String> = refused
+        let conflicts = conflicts(claims);
+        let shown: Vec<String> = conflicts
             .iter()
             .map(|(name, why)| format!("{name}: {why}"))
             .collect();
@@ -173,22 +173,22 @@ mod tests {
 
     #[test]
     fn running_service_keeps_what_it_owns() {
-        let kept = |claim: Claim| Claim {
-            kept: true,
+        let running = |claim: Claim| Claim {
+            running: true,
             ..claim
         };
         // The young resource owns `web`; the old one has asked for it since, and for something of its own.
         let claims = vec![
-            kept(claim(9, "a/young", &["young"], &["web"])),
+            running(claim(9, "a/young", &["young"], &["web"])),
             claim(1, "a/old", &["old"], &["web"]),
-            kept(claim(1, "a/old", &["old"], &["own"])),
+            running(claim(1, "a/old", &["old"], &["own"])),
             // A name stays owned by a running service whose spec names another one.
             claim(2, "a/next", &["next"], &["own"]),
             // The new spec may claim what its running service owns.
             claim(9, "a/young", &["young"], &["web", "more"]),
         ];
-        let refused = refused(claims);
-        let names: Vec<&str> = refused.keys().map(|name| name.name.as_str()).collect();
+        let conflicts = conflicts(claims);
+        let names: Vec<&str> = conflicts.keys().map(|name| name.name.as_str()).collect();
         assert_eq!(names, ["next", "old"]);
     }
 
@@ -203,11 +203,14 @@ mod tests {
                 &[],
             )
         });
-        let refused = refused(claims.collect());
+        let conflicts = conflicts(claims.collect());
         let last = Name {
             namespace: "a".to_owned(),
             name: format!("n{SERVICES_MAX}"),
         };
-        assert_eq!(refused, BTreeMap::from([(last, Taken::TooMany)]));
+        assert_eq!(
+            conflicts,
+            BTreeMap::from([(last, OwnershipConflict::TooMany)])
+        );
     }
 }
