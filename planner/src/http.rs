@@ -191,7 +191,7 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Succeeds once every service has a plan. A planner without services is ready: it waits for some.
+/// Succeeds once any service has a plan. A planner without services is ready: it waits for some.
 async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     // A cycle publishes plans for all stages or for none.
     let services = app.services.all();

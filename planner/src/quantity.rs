@@ -73,7 +73,7 @@ pub(super) fn cores(text: &str) -> Option<Cores> {
 }
 
 /// Formats cores as Kubernetes does: `2`, `1500m`.
-pub(super) fn written(cores: Cores) -> String {
+pub(super) fn format_cores(cores: Cores) -> String {
     let millis = cores.millis();
     match millis % 1_000 {
         0 => (millis / 1_000).to_string(),
@@ -133,7 +133,7 @@ mod tests {
         #[test]
         fn formatted_cores_parse_back(millis in 0u32..5_000_000) {
             let amount = Cores::from_millis(millis);
-            prop_assert_eq!(cores(&written(amount)), Some(amount));
+            prop_assert_eq!(cores(&format_cores(amount)), Some(amount));
         }
 
         #[test]

@@ -370,11 +370,11 @@ impl ServiceFile {
     /// # Errors
     /// Returns the first violation, with the key's path, the value and the allowed values.
     pub fn from_yaml(text: &str) -> Result<ServiceFile, ConfigError> {
-        ServiceFile::shape(text)?.try_into()
+        ServiceFile::parse(text)?.try_into()
     }
 
     /// Parses a service file of at most [`FILE_BYTES_MAX`], without validating values.
-    fn shape(text: &str) -> Result<ServiceSpec, ConfigError> {
+    fn parse(text: &str) -> Result<ServiceSpec, ConfigError> {
         if text.len() > FILE_BYTES_MAX {
             return Err(ConfigError::TooLarge(text.len()));
         }
@@ -396,7 +396,7 @@ impl Service {
     /// # Errors
     /// Returns the first violation, with the key's path, the value and the allowed values.
     pub fn from_resource(name: &str, spec: ServiceSpec) -> Result<Service, ConfigError> {
-        check::of_resource(name, spec)
+        check::from_resource(name, spec)
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
         let refusal = super::Refusal(StatusCode::SERVICE_UNAVAILABLE, answer.to_owned());
         return Some(refusal.into_response());
     }
-    let asked = ask(app, &leader, uri, headers);
+    let asked = forward(app, &leader, uri, headers);
     let mut stop = app.stop.clone();
     tokio::select! {
         answer = asked => match answer {
@@ -50,7 +50,7 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
     }
 }
 
-async fn ask(
+async fn forward(
     app: &App,
     base: &str,
     uri: &Uri,

@@ -69,9 +69,9 @@ pub(super) async fn poll(
         }
     };
     let service = handle.as_ref().map(|handle| handle.service.name.as_str());
-    app.metrics.polled(service, answer);
+    app.metrics.count_poll(service, answer);
     if let (Some(handle), PollAnswer::Refused) = (&handle, answer) {
-        handle.metrics.refused();
+        handle.metrics.count_refusal();
     }
     response
 }

@@ -39,7 +39,7 @@ impl PollQuery {
         if !is_node_id(&proxy) {
             return Err(format!(
                 "proxy: '{}' ({} bytes) must be 1 to {PROXY_BYTES_MAX} bytes without control characters",
-                shown(&proxy),
+                display(&proxy),
                 proxy.len()
             ));
         }
@@ -66,7 +66,7 @@ pub(super) fn number(field: &str, value: Option<String>, most: u64) -> Result<u6
     read.ok_or_else(|| {
         format!(
             "{field}: '{}' must be a whole number from 0 to {most}",
-            shown(&value)
+            display(&value)
         )
     })
 }
@@ -76,12 +76,12 @@ fn role(value: Option<String>) -> Result<Role, String> {
         return Ok(Role::default());
     };
     let role = Role::ALL.into_iter().find(|role| role.name() == value);
-    role.ok_or_else(|| format!("role: '{}' must be router, gate or both", shown(&value)))
+    role.ok_or_else(|| format!("role: '{}' must be router, gate or both", display(&value)))
 }
 
 fn variant(value: Option<String>, role: Role) -> Result<Option<String>, String> {
     let Some(value) = value else { return Ok(None) };
-    let wrong = |right: &str| Err(format!("variant: '{}' {right}", shown(&value)));
+    let wrong = |right: &str| Err(format!("variant: '{}' {right}", display(&value)));
     if !is_name(&value) {
         return wrong("must be a variant's name: a-z, 0-9 and single dashes inside");
     }
@@ -95,7 +95,7 @@ fn is_node_id(proxy: &str) -> bool {
     (1..=PROXY_BYTES_MAX).contains(&proxy.len()) && !proxy.chars().any(char::is_control)
 }
 
-fn shown(value: &str) -> String {
+fn display(value: &str) -> String {
     let head = value.chars().take(SHOWN_MAX);
     head.map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(field: &str, value: &str, says: &str) {
+    fn check_refusal(field: &str, value: &str, says: &str) {
         let mut query = PollQuery::default();
         let place = match field {
             "after" => &mut query.after,
@@ -126,15 +126,15 @@ mod tests {
         let number =
             |value: &str, most: u64| format!("'{value}' must be a whole number from 0 to {most}");
         for value in ["", "-1", "+1", "1.5", "1e3", "99999999999999999999"] {
-            refused("after", value, &number(value, AFTER_MAX.0));
-            refused("incarnation", value, &number(value, u64::MAX));
-            refused("workers", value, &number(value, 4096));
+            check_refusal("after", value, &number(value, AFTER_MAX.0));
+            check_refusal("incarnation", value, &number(value, u64::MAX));
+            check_refusal("workers", value, &number(value, 4096));
         }
-        refused("workers", "4097", "0 to 4096");
+        check_refusal("workers", "4097", "0 to 4096");
         let beyond = (AFTER_MAX.0 + 1).to_string();
-        refused("after", &beyond, &number(&beyond, AFTER_MAX.0));
+        check_refusal("after", &beyond, &number(&beyond, AFTER_MAX.0));
         for value in ["king", "", "Gate", "both "] {
-            refused(
+            check_refusal(
                 "role",
                 value,
                 &format!("'{value}' must be router, gate or both"),
@@ -142,12 +142,12 @@ mod tests {
         }
         for value in ["", "A", "a--b", "a b"] {
             let says = format!("'{value}' must be a variant's name");
-            refused("variant", value, &says);
+            check_refusal("variant", value, &says);
         }
-        refused("variant", "a", "only a proxy of role gate");
-        refused("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
-        refused("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
-        refused("proxy", &"p".repeat(257), "(257 bytes)");
+        check_refusal("variant", "a", "only a proxy of role gate");
+        check_refusal("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
+        check_refusal("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
+        check_refusal("proxy", &"p".repeat(257), "(257 bytes)");
         let longest = "p".repeat(256);
         let query = PollQuery {
             proxy: Some(longest.clone()),

@@ -36,7 +36,7 @@ pub(super) struct StatusQuery {
 }
 
 impl StatusQuery {
-    fn checked(self) -> Result<usize, String> {
+    fn validate(self) -> Result<usize, String> {
         if self.cycles.is_none() {
             return Ok(CYCLES_SHOWN);
         }
@@ -79,7 +79,7 @@ pub(super) async fn status(
     let service = &handle.service;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(query) = query.map_err(|error| bad(error.body_text()))?;
-    let most = query.checked().map_err(bad)?;
+    let most = query.validate().map_err(bad)?;
     let cycles = handle.status.latest(most.max(1));
     let entry = handle.publishers.entry();
     let newest = entry.newest();

@@ -64,7 +64,7 @@ async fn answer(
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(query) = query.map_err(|error| bad(error.body_text()))?;
     let (formulation, by, limit) = query
-        .checked()
+        .validate()
         .map_err(|refused| bad(refused.to_string()))?;
     let body = body.map_err(|error| Refusal(error.status(), error.body_text()))?;
     let permit = Arc::clone(&app.solves).try_acquire_owned().map_err(|_| {
@@ -92,7 +92,7 @@ async fn answer(
 }
 
 impl SolveQuery {
-    fn checked(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
+    fn validate(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
         let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
         let by = match self.solver.as_deref() {
             None => By::Own,

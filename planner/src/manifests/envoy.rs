@@ -26,8 +26,8 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         authority: "planner.local".to_owned(),
     };
     // Without the planner, its cluster would only cause failing lookups.
-    let with = whole(service, Some((&planner, options)))?;
-    let without = whole(service, None)?;
+    let with = bootstrap(service, Some((&planner, options)))?;
+    let without = bootstrap(service, None)?;
     let mut files = vec![
         File::new("envoy/weir.yaml", vec![Document::new(WEIR, with)]),
         File::new("envoy/static.yaml", vec![Document::new(STATIC, without)]),
@@ -48,9 +48,12 @@ const STATIC: &str =
 const GATED: &str = "A gate beside one model server, behind routers (role `router` instead of `both`). Every setting \
     is explained in envoy/gate.yaml of the repository.";
 
-type Asked<'a> = (&'a PlannerAt, &'a Options);
+type PlannerCluster<'a> = (&'a PlannerAt, &'a Options);
 
-fn whole(service: &Service, planner: Option<Asked<'_>>) -> Result<Value, ManifestError> {
+fn bootstrap(
+    service: &Service,
+    planner: Option<PlannerCluster<'_>>,
+) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/weir.yaml", SHIPPED)?;
     let config = plugin(service, Role::Both, None, planner.map(|(at, _)| at))?;
     let clusters = service.variants.iter().map(|v| v.cluster.as_str());
@@ -71,7 +74,11 @@ fn whole(service: &Service, planner: Option<Asked<'_>>) -> Result<Value, Manifes
     Ok(shipped)
 }
 
-fn gate(service: &Service, variant: &Variant, planner: Asked<'_>) -> Result<Value, ManifestError> {
+fn gate(
+    service: &Service,
+    variant: &Variant,
+    planner: PlannerCluster<'_>,
+) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/gate.yaml", GATE)?;
     let config = plugin(service, Role::Gate, Some(variant), Some(planner.0))?;
     adapt(
@@ -97,7 +104,7 @@ fn adapt(
     service: &Service,
     config: &Value,
     clusters: Vec<&str>,
-    planner: Option<Asked<'_>>,
+    planner: Option<PlannerCluster<'_>>,
 ) -> Result<(), ManifestError> {
     let text = serde_json::to_string_pretty(config).map_err(|error| ManifestError::Form {
         what: "the filter's configuration".to_owned(),
@@ -115,7 +122,7 @@ fn adapt(
     let template = at(shipped, "/static_resources/clusters/0")?.clone();
     let mut made = Vec::new();
     for name in clusters {
-        made.push(addressed(template.clone(), name, name, PORT)?);
+        made.push(with_address(template.clone(), name, name, PORT)?);
     }
     if let Some((planner, _)) = planner {
         let shipped = at(shipped, "/static_resources/clusters")?.as_array();
@@ -123,7 +130,7 @@ fn adapt(
         let template = shipped.and_then(|clusters| clusters.iter().find(named));
         let template = template.cloned().ok_or_else(|| missing(PLANNER))?;
         let address = format!("{}.local", planner.cluster);
-        made.push(addressed(
+        made.push(with_address(
             template,
             &planner.cluster,
             &address,
@@ -134,7 +141,7 @@ fn adapt(
     Ok(())
 }
 
-fn addressed(
+fn with_address(
     mut cluster: Value,
     name: &str,
     host: &str,

@@ -161,7 +161,7 @@ impl Frame<'_> {
             add("/stats_config", edges),
             add("/stats_flush_interval", json!("0.25s")),
         ]);
-        let drain = whole(Times::of(self.service).hold);
+        let drain = format_time(Times::of(self.service).hold);
         let spec = json!({
             "bootstrap": { "type": "JSONPatch", "jsonPatches": patches },
             "shutdown": { "drainTimeout": drain },
@@ -182,7 +182,7 @@ impl Frame<'_> {
                     "type": "RequestHeaderModifier", "requestHeaderModifier": { "remove": ["x-slo-cluster"] },
                 }],
                 "backendRefs": [{ "name": backend.name, "port": backend.port }],
-                "timeouts": { "request": whole(timeout) },
+                "timeouts": { "request": format_time(timeout) },
             })
         };
         let chosen = |backend: &Backend| {
@@ -219,7 +219,7 @@ impl Frame<'_> {
                 "requestID": "PreserveOrGenerate",
             },
             "timeout": { "http": {
-                "requestReceivedTimeout": whole(times.request), "streamIdleTimeout": whole(times.answer),
+                "requestReceivedTimeout": format_time(times.request), "streamIdleTimeout": format_time(times.answer),
             } },
             "connection": { "bufferLimit": BUFFER_BYTES.to_string() },
             "http2": {
@@ -250,7 +250,7 @@ impl Frame<'_> {
 }
 
 /// Formats a time as the Gateway API requires it: without fractions.
-fn whole(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         return format!("{}s", time.as_secs());
     }

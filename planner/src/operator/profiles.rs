@@ -52,7 +52,7 @@ impl Profiles {
     ///
     /// # Errors
     /// Fails if a profile is missing or invalid.
-    pub(super) fn resolved(
+    pub(super) fn resolve(
         &self,
         namespace: &str,
         spec: &ServiceSpec,

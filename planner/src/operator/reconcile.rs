@@ -188,7 +188,7 @@ fn parse_service(resource: &SloService, profiles: &Profiles) -> Result<Service, 
         }
     };
     let namespace = resource.namespace().unwrap_or_default();
-    let spec = profiles.resolved(&namespace, &resource.spec);
+    let spec = profiles.resolve(&namespace, &resource.spec);
     let spec = spec.map_err(refusal(NO_PROFILE))?;
     Service::from_resource(&resource.name_any(), spec).map_err(refusal("Invalid"))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::raw::{RawAmount, RawStage, RawVariant};
-use super::rule::{refused, rule, within};
+use super::rule::{refusal, rule, within};
 use super::{ConfigError, Stage, Variant};
 use crate::capacity::{Amount, BOUNDS_MAX, Bound, Bounds};
 use crate::quantity;
@@ -39,7 +39,7 @@ pub(super) fn bounds(
         let unbounded = holds.keys().find(|name| !held.contains_key(*name));
         if let Some(name) = unbounded {
             let right = "left out, or bounded by budget.held";
-            return Err(refused(format!("{path}.holds.{name}"), "given", right));
+            return Err(refusal(format!("{path}.holds.{name}"), "given", right));
         }
     }
     let mut bounds = Vec::with_capacity(held.len());
@@ -115,7 +115,7 @@ fn amount(path: &str, raw: &RawAmount) -> Result<u64, ConfigError> {
         RawAmount::Text(text) => quantity::whole(text),
     };
     let right = "whole bytes or pieces, such as 64Gi, 1536Mi or 4";
-    amount.ok_or_else(|| refused(path, raw, right))
+    amount.ok_or_else(|| refusal(path, raw, right))
 }
 
 /// Whether the name is a qualified name of Kubernetes.

@@ -9,7 +9,7 @@ use weir_api::plan::HOUR_MS;
 use super::bounds::{bounds, holds};
 use super::policy::{WEIGHT_MAX, policy};
 use super::raw::{RawDemand, RawObjective, RawPods, RawProxies, ServiceSpec};
-use super::rule::{millis, named, refused, rule, seconds, url, within};
+use super::rule::{millis, refusal, rule, seconds, url, valid_name, within};
 use super::stages::stages;
 use super::variant::Frame;
 use super::{
@@ -22,14 +22,14 @@ impl TryFrom<ServiceSpec> for ServiceFile {
     type Error = ConfigError;
 
     fn try_from(mut raw: ServiceSpec) -> Result<ServiceFile, ConfigError> {
-        let missing = |key| refused(key, "missing", "given in a service file");
+        let missing = |key| refusal(key, "missing", "given in a service file");
         let name = raw.service.take().ok_or_else(|| missing("service"))?;
         let listen_at = raw.listen.take().ok_or_else(|| missing("listen"))?;
         let (env, file) = (raw.key_env.take(), raw.key_file.take());
         let right = "left out: pods are found for a resource of Kubernetes, not for a file";
         rule(raw.proxies.pods.is_none(), "proxies.pods", "given", right)?;
         Ok(ServiceFile {
-            service: service(named("service", &name)?, raw)?,
+            service: service(valid_name("service", &name)?, raw)?,
             listen: listen(&listen_at)?,
             key: key(env, file)?,
         })
@@ -37,7 +37,7 @@ impl TryFrom<ServiceSpec> for ServiceFile {
 }
 
 /// Validates the service of the resource called `name`.
-pub(super) fn of_resource(name: &str, raw: ServiceSpec) -> Result<Service, ConfigError> {
+pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, ConfigError> {
     for (key, value) in [
         ("service", &raw.service),
         ("listen", &raw.listen),
@@ -48,7 +48,7 @@ pub(super) fn of_resource(name: &str, raw: ServiceSpec) -> Result<Service, Confi
         let value = value.as_deref();
         rule(value.is_none(), key, value.unwrap_or_default(), right)?;
     }
-    service(named("metadata.name", name)?, raw)
+    service(valid_name("metadata.name", name)?, raw)
 }
 
 fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
@@ -167,14 +167,14 @@ fn key(env: Option<String>, file: Option<String>) -> Result<KeySource, ConfigErr
             Ok(KeySource::Env(env))
         }
         (None, Some(file)) => Ok(KeySource::File(file.into())),
-        (None, None) => Err(refused("key_env, key_file", "both missing", right)),
-        (Some(_), Some(_)) => Err(refused("key_env, key_file", "both given", right)),
+        (None, None) => Err(refusal("key_env, key_file", "both missing", right)),
+        (Some(_), Some(_)) => Err(refusal("key_env, key_file", "both given", right)),
     }
 }
 
 fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
     let right = "an address with a port, such as 127.0.0.1:8080";
-    text.parse().map_err(|_| refused("listen", text, right))
+    text.parse().map_err(|_| refusal("listen", text, right))
 }
 
 fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {

@@ -6,7 +6,7 @@ use weir_filter::config::{Config, ConfigError as PluginError};
 
 use super::ConfigError;
 use super::raw::RawClass;
-use super::rule::refused;
+use super::rule::refusal;
 
 /// Request classes; an empty list means one class for all requests.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,7 +42,7 @@ impl Classes {
         }
         match Config::parse(config.to_string().as_bytes()) {
             Ok(_) => Ok(self),
-            Err(PluginError::Value { path, value, right }) => Err(refused(path, value, &right)),
+            Err(PluginError::Value { path, value, right }) => Err(refusal(path, value, &right)),
             Err(other) => Err(ConfigError::Form {
                 path: "classes".to_owned(),
                 message: other.to_string(),

@@ -9,7 +9,7 @@ use super::raw::{
     RawCapacity, RawLatency, RawMeasured, RawProfile, RawReference, RawVariant, ServiceSpec,
     from_yaml,
 };
-use super::rule::{refused, rule};
+use super::rule::{refusal, rule};
 use super::{ConfigError, ServiceFile};
 use crate::solve::Refused;
 use crate::solve::law::{Cell, Point, fit};
@@ -64,9 +64,9 @@ impl ServiceSpec {
     ///
     /// # Errors
     /// See [`ServiceFile::from_yaml`]; also fails if a profile cannot be read or is not valid.
-    pub fn of_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
+    pub fn from_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut spec = ServiceFile::shape(text)?;
+        let mut spec = ServiceFile::parse(text)?;
         spec.resolve(|at, reference| {
             let right = "left out: it is for a resource of Kubernetes, a file has profile.file";
             let map = reference.config_map.as_deref();
@@ -79,12 +79,12 @@ impl ServiceSpec {
             let right = "the path of a profile, relative to the service file";
             let at = format!("{at}.file");
             let file = reference.file.as_deref();
-            let file = file.ok_or_else(|| refused(&at, "missing", right))?;
+            let file = file.ok_or_else(|| refusal(&at, "missing", right))?;
             let mut text = String::new();
             let most = PROFILE_BYTES_MAX as u64 + 1;
             let opened = File::open(folder.join(file));
             let read = opened.and_then(|opened| opened.take(most).read_to_string(&mut text));
-            read.map_err(|error| refused(&at, format!("{file} ({error})"), right))?;
+            read.map_err(|error| refusal(&at, format!("{file} ({error})"), right))?;
             Ok(text)
         })?;
         Ok(spec)
@@ -109,8 +109,8 @@ fn resolve(
     let at = format!("{at}.profile");
     let text = read(&at, reference)?;
     reference.read = true;
-    let profile = profile(&text).map_err(|error| within(&at, error))?;
-    let (latency, capacity) = laws(&profile).map_err(|error| within(&at, error))?;
+    let profile = profile(&text).map_err(|error| with_path_prefix(&at, error))?;
+    let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
     variant.capacity = capacity;
     if let Some(readiness_s) = profile.readiness_s {
@@ -120,7 +120,7 @@ fn resolve(
 }
 
 /// Prefixes the path in an error of a profile with the path of its reference.
-fn within(at: &str, error: ConfigError) -> ConfigError {
+fn with_path_prefix(at: &str, error: ConfigError) -> ConfigError {
     match error {
         ConfigError::Form { path, message } => ConfigError::Form {
             path: format!("{at}: {path}"),
@@ -142,44 +142,44 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
     from_yaml(text, "profile")
 }
 
-fn laws(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
+fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
     let measured = raw.measured.as_ref();
     let latencies = measured.filter(|measured| !measured.latencies.is_empty());
     let right = "exactly one of the two: latency (a law) or measured.latencies";
     let latency = match (raw.latency, latencies) {
         (Some(law), None) => law,
-        (None, Some(measured)) => fitted(measured)?,
+        (None, Some(measured)) => fit_latency(measured)?,
         (None, None) => {
-            return Err(refused(
+            return Err(refusal(
                 "latency, measured.latencies",
                 "both missing",
                 right,
             ));
         }
         (Some(_), Some(_)) => {
-            return Err(refused("latency, measured.latencies", "both given", right));
+            return Err(refusal("latency, measured.latencies", "both given", right));
         }
     };
     let rates = measured.filter(|measured| !measured.rates.is_empty());
     let right = "at most one of the two: capacity (a line) or measured.rates";
     let capacity = match (raw.capacity, rates) {
         (capacity, None) => capacity,
-        (None, Some(measured)) => Some(line(measured)?),
-        (Some(_), Some(_)) => return Err(refused("capacity, measured.rates", "both given", right)),
+        (None, Some(measured)) => Some(fit_capacity(measured)?),
+        (Some(_), Some(_)) => return Err(refusal("capacity, measured.rates", "both given", right)),
     };
     Ok((latency, capacity))
 }
 
 /// Fits Sponge's latency model (Eq. 2) by least squares.
-fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
+fn fit_latency(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     let cells = measured.latencies.iter().map(|cell| Cell {
         batch: cell.batch,
         cores: cell.cores,
         latency_ms: cell.ms,
     });
     let cells: Vec<Cell> = cells.collect();
-    let found = fit::sponge(&cells).map_err(|error| of_fit("measured.latencies", &error))?;
-    tells("measured.latencies", found.r_squared)?;
+    let found = fit::sponge(&cells).map_err(|error| fit_error("measured.latencies", &error))?;
+    check_fit("measured.latencies", found.r_squared)?;
     Ok(RawLatency {
         gamma_ms: found.law.gamma_ms,
         epsilon_ms: found.law.epsilon_ms,
@@ -191,14 +191,14 @@ fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
 }
 
 /// Fits InfAdapter's capacity line by least squares.
-fn line(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
+fn fit_capacity(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     let points = measured.rates.iter().map(|rate| Point {
         cores: rate.cores,
         rps: rate.rps,
     });
     let points: Vec<Point> = points.collect();
-    let found = fit::line(&points).map_err(|error| of_fit("measured.rates", &error))?;
-    tells("measured.rates", found.r_squared)?;
+    let found = fit::line(&points).map_err(|error| fit_error("measured.rates", &error))?;
+    check_fit("measured.rates", found.r_squared)?;
     Ok(RawCapacity {
         slope_rps: found.law.slope_rps,
         intercept_rps: found.law.intercept_rps,
@@ -206,7 +206,7 @@ fn line(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     })
 }
 
-fn tells(path: &str, r_squared: f64) -> Result<(), ConfigError> {
+fn check_fit(path: &str, r_squared: f64) -> Result<(), ConfigError> {
     let right = format!("{R_SQUARED_MIN} or more: these measurements follow no such law");
     rule(
         r_squared >= R_SQUARED_MIN,
@@ -217,9 +217,9 @@ fn tells(path: &str, r_squared: f64) -> Result<(), ConfigError> {
 }
 
 /// Converts an error of the fit; `path` is that of the measurements.
-fn of_fit(path: &str, error: &Refused) -> ConfigError {
+fn fit_error(path: &str, error: &Refused) -> ConfigError {
     let field = error.field.replacen("points", path, 1);
-    refused(
+    refusal(
         field.replace("latency_ms", "ms"),
         &error.value,
         &error.right,

@@ -112,13 +112,13 @@ impl ConditionType {
 /// Returns the custom resource definition, as a manifest.
 pub fn definition() -> serde_json::Value {
     let mut definition = serde_json::to_value(SloService::crd()).unwrap_or_default();
-    without_rusts_formats(&mut definition);
+    remove_rust_formats(&mut definition);
     definition
 }
 
 /// Removes Rust's integer formats (`uint32`), of which an API server warns; the schema's minimum says the
 /// same.
-fn without_rusts_formats(schema: &mut serde_json::Value) {
+fn remove_rust_formats(schema: &mut serde_json::Value) {
     let format = schema.get("format").and_then(serde_json::Value::as_str);
     if format.is_some_and(|format| format.starts_with("uint"))
         && let Some(schema) = schema.as_object_mut()
@@ -126,8 +126,8 @@ fn without_rusts_formats(schema: &mut serde_json::Value) {
         schema.remove("format");
     }
     match schema {
-        serde_json::Value::Object(parts) => parts.values_mut().for_each(without_rusts_formats),
-        serde_json::Value::Array(parts) => parts.iter_mut().for_each(without_rusts_formats),
+        serde_json::Value::Object(parts) => parts.values_mut().for_each(remove_rust_formats),
+        serde_json::Value::Array(parts) => parts.iter_mut().for_each(remove_rust_formats),
         _ => {}
     }
 }

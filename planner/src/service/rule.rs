@@ -39,7 +39,7 @@ pub(super) fn seconds(
     within(path, value, range, &format!("s{more}")).map(Duration::from_secs_f64)
 }
 
-pub(super) fn named(path: impl Display, name: &str) -> Result<String, ConfigError> {
+pub(super) fn valid_name(path: impl Display, name: &str) -> Result<String, ConfigError> {
     let right = format!("1 to {NAME_MAX} of a-z, 0-9 and single dashes inside");
     rule(is_name(name), path, name, &right)?;
     Ok(name.to_owned())
@@ -48,7 +48,7 @@ pub(super) fn named(path: impl Display, name: &str) -> Result<String, ConfigErro
 pub(super) fn url(path: impl Display, text: &str) -> Result<reqwest::Url, ConfigError> {
     let url = reqwest::Url::parse(text).ok();
     let http = url.filter(|url| url.scheme() == "http" && url.has_host());
-    http.ok_or_else(|| refused(path, text, "an http:// address"))
+    http.ok_or_else(|| refusal(path, text, "an http:// address"))
 }
 
 pub(super) fn rule(
@@ -60,11 +60,11 @@ pub(super) fn rule(
     if holds {
         Ok(())
     } else {
-        Err(refused(path, value, right))
+        Err(refusal(path, value, right))
     }
 }
 
-pub(super) fn refused(path: impl Display, value: impl Display, right: &str) -> ConfigError {
+pub(super) fn refusal(path: impl Display, value: impl Display, right: &str) -> ConfigError {
     let value: String = value.to_string().chars().take(CLUSTER_MAX + 1).collect();
     let (path, right) = (path.to_string(), right.to_owned());
     ConfigError::Value { path, value, right }

@@ -6,7 +6,7 @@ use weir_api::plan::VARIANTS_MAX;
 
 use super::policy::RawPolicy;
 use super::raw::{RawStage, RawVariant};
-use super::rule::{named, refused, rule, within};
+use super::rule::{refusal, rule, valid_name, within};
 use super::variant::{Frame, variant};
 use super::{ConfigError, OPTIONS_MAX, STAGES_MAX, Stage, Variant};
 use crate::solve::infaas;
@@ -20,28 +20,28 @@ pub(super) fn stages(
 ) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     let right = "exactly one of the two: variants (of a service) or stages (of a pipeline)";
     let (stages, all) = match (variants, stages) {
-        (Some(variants), None) => one(service, &variants, frame)?,
+        (Some(variants), None) => single_stage(service, &variants, frame)?,
         (None, Some(stages)) => {
             let right = "left out, unless policy is ipa or themis: the others know one stage";
             let known = matches!(frame.policy, RawPolicy::Ipa | RawPolicy::Themis);
             rule(known, "stages", "given", right)?;
-            several(&stages, frame)?
+            pipeline_stages(&stages, frame)?
         }
-        (None, None) => return Err(refused("variants, stages", "both missing", right)),
-        (Some(_), Some(_)) => return Err(refused("variants, stages", "both given", right)),
+        (None, None) => return Err(refusal("variants, stages", "both missing", right)),
+        (Some(_), Some(_)) => return Err(refusal("variants, stages", "both given", right)),
     };
-    together(&all, frame)?;
+    check_totals(&all, frame)?;
     Ok((stages, all))
 }
 
 /// Returns the only stage of a service that is no pipeline; it carries the service's name.
-fn one(
+fn single_stage(
     service: &str,
     raw: &[RawVariant],
     frame: Frame,
 ) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     let mut names = BTreeSet::new();
-    let variants = of_stage("variants", raw, frame, &mut names)?;
+    let variants = stage_variants("variants", raw, frame, &mut names)?;
     let stage = Stage {
         name: service.to_owned(),
         variants: 0..variants.len(),
@@ -49,17 +49,20 @@ fn one(
     Ok((vec![stage], variants))
 }
 
-fn several(raw: &[RawStage], frame: Frame) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
+fn pipeline_stages(
+    raw: &[RawStage],
+    frame: Frame,
+) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     within("stages", raw.len(), 1..=STAGES_MAX, "of them")?;
     let (mut stages, mut all): (Vec<Stage>, Vec<Variant>) = (Vec::new(), Vec::new());
     let mut names = BTreeSet::new();
     for (index, raw) in raw.iter().enumerate() {
         let path = format!("stages[{index}]");
-        let name = named(format!("{path}.name"), &raw.name)?;
+        let name = valid_name(format!("{path}.name"), &raw.name)?;
         let right = "another name: this one stands twice";
         let new = stages.iter().all(|stage| stage.name != name);
         rule(new, format!("{path}.name"), &name, right)?;
-        let variants = of_stage(
+        let variants = stage_variants(
             &format!("{path}.variants"),
             &raw.variants,
             frame,
@@ -77,7 +80,7 @@ fn several(raw: &[RawStage], frame: Frame) -> Result<(Vec<Stage>, Vec<Variant>),
 
 /// Returns the variants of one stage. Names are unique over all stages, because reports identify variants
 /// by name.
-fn of_stage(
+fn stage_variants(
     path: &str,
     raw: &[RawVariant],
     frame: Frame,
@@ -103,7 +106,7 @@ fn of_stage(
 }
 
 /// Checks workloads, cores and options over all stages.
-fn together(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
+fn check_totals(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
     let workloads = variants.iter().filter_map(|variant| {
         let workload = variant.workload.as_ref()?;
         Some((workload.kind.label(), &workload.name))

@@ -11,7 +11,7 @@ use super::raw::{
     RawCapacity, RawLatency, RawParallelism, RawReference, RawReplicas, RawRetune, RawVariant,
     RawWorkload,
 };
-use super::rule::{named, refused, rule, seconds, url, within};
+use super::rule::{refusal, rule, seconds, url, valid_name, within};
 use super::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant, Workload,
 };
@@ -65,11 +65,11 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
     let unread = raw.profile.as_ref().filter(|reference| !reference.read);
     if let Some(reference) = unread {
         let right = "left out, and latency given instead: references are not followed here";
-        return Err(refused(key("profile"), reference.label(), right));
+        return Err(refusal(key("profile"), reference.label(), right));
     }
     let right = "given, or profile (where it is)";
     let law = raw.latency.as_ref();
-    let law = law.ok_or_else(|| refused(key("latency"), "missing", right))?;
+    let law = law.ok_or_else(|| refusal(key("latency"), "missing", right))?;
     let profile = Profile {
         latency: latency(&key("latency"), law)?,
         parallelism: parallelism(&key("latency.parallelism"), law.parallelism)?,
@@ -85,17 +85,17 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
             let right = "given, with policy infadapter";
             rule(raw.capacity.is_some(), key("capacity"), "missing", right)?;
         }
-        RawPolicy::Sponge => for_sponge(at, &profile, least, replicas)?,
-        RawPolicy::Ipa => for_replicas(at, "ipa", &profile, (least, greatest), replicas)?,
+        RawPolicy::Sponge => check_sponge(at, &profile, least, replicas)?,
+        RawPolicy::Ipa => check_fixed_replicas(at, "ipa", &profile, (least, greatest), replicas)?,
         RawPolicy::Infaas => {
-            for_replicas(at, "infaas", &profile, (least, greatest), replicas)?;
+            check_fixed_replicas(at, "infaas", &profile, (least, greatest), replicas)?;
             if profile.parallelism == Parallelism::PerCore {
                 let right =
                     format!("{highest}, with policy infaas: the budget alone bounds replicas");
                 rule(greatest == highest, key("cores.greatest"), greatest, &right)?;
             }
         }
-        RawPolicy::Themis => for_themis(at, &profile, (least, greatest), replicas, frame.rule)?,
+        RawPolicy::Themis => check_themis(at, &profile, (least, greatest), replicas, frame.rule)?,
     }
     let single = replicas == Replicas::ONE;
     let right = "1 or more: a replica has cores; replicas.least: 0 unloads the variant";
@@ -129,7 +129,7 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         in mode active where cores.least and cores.greatest (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
-        name: named(key("name"), &raw.name)?,
+        name: valid_name(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
         accuracy: within(key("accuracy"), raw.accuracy, 0.0..=100.0, "percent")?,
         initial: Allocation::new(count, Cores::whole(initial)),
@@ -205,13 +205,13 @@ fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> 
 
 /// Requires one fixed instance that executes one batch at a time on all its cores, as Sponge's h(b, c) = b
 /// / l(b, c) assumes.
-fn for_sponge(
+fn check_sponge(
     at: &str,
     profile: &Profile,
     least: u32,
     replicas: Replicas,
 ) -> Result<(), ConfigError> {
-    one_at_a_time(at, profile, "1, with policy sponge")?;
+    check_one_at_a_time(at, profile, "1, with policy sponge")?;
     let right = "1 or more, with policy sponge";
     rule(least > 0, format!("{at}.cores.least"), least, right)?;
     let right = "left out, with policy sponge: it knows one instance";
@@ -226,7 +226,7 @@ fn for_sponge(
 
 /// Requires replicas of a fixed size, possibly zero of them: the cores of a server that executes one batch
 /// on each core, or pods whose cores are never changed. IPA may keep some of each variant loaded.
-fn for_replicas(
+fn check_fixed_replicas(
     at: &str,
     policy: &str,
     profile: &Profile,
@@ -251,7 +251,7 @@ fn for_replicas(
     }
     let right =
         format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
-    one_at_a_time(at, profile, &right)?;
+    check_one_at_a_time(at, profile, &right)?;
     let right = format!(
         "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
     );
@@ -261,14 +261,14 @@ fn for_replicas(
 }
 
 /// Requires replicas that execute one batch at a time and whose number and cores can both change.
-fn for_themis(
+fn check_themis(
     at: &str,
     profile: &Profile,
     (least, greatest): (u32, u32),
     replicas: Replicas,
     policy: Policy,
 ) -> Result<(), ConfigError> {
-    one_at_a_time(at, profile, "1, with policy themis")?;
+    check_one_at_a_time(at, profile, "1, with policy themis")?;
     let cores = 1..=themis::CORES_MAX;
     within(
         format!("{at}.cores.greatest"),
@@ -305,7 +305,7 @@ fn for_themis(
     rule(between, path, format!("{least} to {greatest}"), &right)
 }
 
-fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigError> {
+fn check_one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigError> {
     let one = profile.parallelism == Parallelism::Fixed(NonZeroU32::MIN);
     let given = match profile.parallelism {
         Parallelism::PerCore => "per-core".to_owned(),

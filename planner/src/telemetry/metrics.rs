@@ -138,7 +138,7 @@ impl Metrics {
     }
 
     /// Counts the result of a poll for a service; `None` for a service that is not planned for here.
-    pub fn polled(&self, service: Option<&str>, answer: PollAnswer) {
+    pub fn count_poll(&self, service: Option<&str>, answer: PollAnswer) {
         let labels = [service.unwrap_or_default(), answer.label()];
         self.polls.with_label_values(&labels).inc();
     }
@@ -215,7 +215,7 @@ impl ServiceMetrics {
                 .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
             cores_actuated: make
                 .gauges("cores_actuated", "Cores a variant's backend has confirmed.")?,
-            cores_unmet: make.registered(GaugeVec::new(
+            cores_unmet: make.register(GaugeVec::new(
                 Opts::new(
                     "cores_unmet",
                     "Cores that a variant is to have and does not get, by what stands in the way.",
@@ -309,7 +309,7 @@ impl ServiceMetrics {
     }
 
     /// Counts a poll of a proxy that gets no slot.
-    pub fn refused(&self) {
+    pub fn count_refusal(&self) {
         self.polls_refused.inc();
     }
 
@@ -348,7 +348,7 @@ impl Make {
     }
 
     fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
-        self.registered(IntCounter::new(name, help)?)
+        self.register(IntCounter::new(name, help)?)
     }
 
     fn counters(
@@ -357,39 +357,39 @@ impl Make {
         help: &str,
         labels: &[&str],
     ) -> prometheus::Result<IntCounterVec> {
-        self.registered(IntCounterVec::new(Opts::new(name, help), labels)?)
+        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
     fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {
-        self.registered(Gauge::new(name, help)?)
+        self.register(Gauge::new(name, help)?)
     }
 
     fn int_gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
-        self.registered(IntGauge::new(name, help)?)
+        self.register(IntGauge::new(name, help)?)
     }
 
     fn gauges(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
-        self.registered(GaugeVec::new(Opts::new(name, help), &["variant"])?)
+        self.register(GaugeVec::new(Opts::new(name, help), &["variant"])?)
     }
 
     fn by_resource(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
-        self.registered(GaugeVec::new(Opts::new(name, help), &["resource"])?)
+        self.register(GaugeVec::new(Opts::new(name, help), &["resource"])?)
     }
 
     fn histogram(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {
-        self.registered(Histogram::with_opts(
+        self.register(Histogram::with_opts(
             HistogramOpts::new(name, help).buckets(MS.to_vec()),
         )?)
     }
 
     fn histograms(&self, name: &str, help: &str, label: &str) -> prometheus::Result<HistogramVec> {
-        self.registered(HistogramVec::new(
+        self.register(HistogramVec::new(
             HistogramOpts::new(name, help).buckets(MS.to_vec()),
             &[label],
         )?)
     }
 
-    fn registered<C>(&self, collector: C) -> prometheus::Result<C>
+    fn register<C>(&self, collector: C) -> prometheus::Result<C>
     where
         C: prometheus::core::Collector + Clone + 'static,
     {

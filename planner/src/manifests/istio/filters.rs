@@ -59,7 +59,7 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
         buffer(context),
         http_route(context, CHOSEN, None, by_header(&answer)),
         http_route(context, WEBSOCKET, None, json!({ "idle_timeout": "3600s" })),
-        unbuffered(http_route(
+        without_buffer(http_route(
             context,
             STREAM,
             None,
@@ -125,7 +125,7 @@ fn buffer(context: &str) -> Value {
 }
 
 /// Adds to a route's patch that bodies are not buffered.
-fn unbuffered(mut patch: Value) -> Value {
+fn without_buffer(mut patch: Value) -> Value {
     let value = patch
         .pointer_mut("/patch/value")
         .and_then(Value::as_object_mut);

@@ -44,7 +44,7 @@ pub(super) fn gateway(frame: &Frame) -> Vec<Document> {
 
 pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let times = Times::of(frame.service);
-    let last = last(frame)?;
+    let last = fallback_backend(frame)?;
     let chosen =
         |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
     let present = json!({ "x-slo-cluster": {} });
@@ -72,7 +72,7 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     http.push(route(
         FALLBACK,
         None,
-        &last(frame)?,
+        &fallback_backend(frame)?,
         &seconds(times.greatest()),
     ));
     let body = virtual_service(frame, Value::Array(http));
@@ -124,7 +124,7 @@ pub(super) fn destinations(frame: &Frame) -> Vec<Document> {
 }
 
 /// Returns the backend of the fallback route.
-fn last<'a>(frame: &'a Frame) -> Result<Backend<'a>, ManifestError> {
+fn fallback_backend<'a>(frame: &'a Frame) -> Result<Backend<'a>, ManifestError> {
     let quickest = fallback(frame.service)?;
     let found = frame.backends.iter().find(|it| it.variant == quickest);
     found

@@ -14,9 +14,9 @@ use super::super::typed::typed;
 use super::{Document, Frame, ManifestError, selector};
 
 /// ClusterRole with write access.
-pub(super) const ACTS: &str = "weir-planner-acts";
+pub(super) const WRITE_ROLE: &str = "weir-planner-acts";
 /// ClusterRole with read access.
-const READS: &str = "weir-planner";
+const READ_ROLE: &str = "weir-planner";
 const LEADS: &str = "weir-planner-leads";
 const NODES: &str = "weir-planner-nodes";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -64,15 +64,15 @@ pub(super) fn rbac(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     Ok(vec![
         Document::new(
             READS_WHY,
-            typed::<ClusterRole>(cluster_role(READS, reads()))?,
+            typed::<ClusterRole>(cluster_role(READ_ROLE, read_role()))?,
         ),
-        Document::new("", in_models(READS)?),
+        Document::new("", in_models(READ_ROLE)?),
         Document::new(
             ACTS_WHY,
-            typed::<ClusterRole>(cluster_role(ACTS, acts(frame.replaces)))?,
+            typed::<ClusterRole>(cluster_role(WRITE_ROLE, write_role(frame.replaces)))?,
         ),
-        Document::new("", in_models(ACTS)?),
-        Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leads())))?),
+        Document::new("", in_models(WRITE_ROLE)?),
+        Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leader_role())))?),
         Document::new(
             "",
             typed::<RoleBinding>(own("RoleBinding", bound("Role", LEADS)))?,
@@ -95,7 +95,7 @@ fn read(all: &[(&str, &[&str])]) -> Value {
         .collect()
 }
 
-fn reads() -> Value {
+fn read_role() -> Value {
     json!([
         rule("", &["pods"], &["get", "list", "watch"]),
         rule("", &["configmaps"], &["get"]),
@@ -127,7 +127,7 @@ fn reads() -> Value {
     ])
 }
 
-fn acts(replaces: bool) -> Value {
+fn write_role(replaces: bool) -> Value {
     let scale = &["deployments/scale", "statefulsets/scale"];
     let mut rules = vec![
         rule("", &["pods/resize"], &["patch"]),
@@ -139,7 +139,7 @@ fn acts(replaces: bool) -> Value {
     rules.into()
 }
 
-fn leads() -> Value {
+fn leader_role() -> Value {
     json!([rule(
         "coordination.k8s.io",
         &["leases"],

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::options::{PLANNER, PLANNER_PORT};
 use super::super::typed::typed;
-use super::access::ACTS;
+use super::access::WRITE_ROLE;
 use super::workload::KEY_SECRET;
 use super::{Document, File, Frame, ManifestError, kustomization, selector};
 
@@ -49,7 +49,7 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
         "replacements": [key(frame, "EnvoyExtensionPolicy", ENVOY_GATEWAY_KEY)],
     });
     let without = |kind: &str, namespace: Option<&str>| {
-        let mut metadata = json!({ "name": ACTS });
+        let mut metadata = json!({ "name": WRITE_ROLE });
         if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
             metadata.insert("namespace".to_owned(), json!(namespace));
         }

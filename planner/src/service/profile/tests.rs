@@ -170,7 +170,7 @@ fn profile_file_is_relative_to_service_file() {
     variant.remove("capacity");
     let mut check = |reference: serde_json::Value| {
         service["variants"][0]["profile"] = reference;
-        let spec = ServiceSpec::of_file(&path, &service.to_string())?;
+        let spec = ServiceSpec::from_file(&path, &service.to_string())?;
         ServiceFile::try_from(spec).map(|file| file.service)
     };
     let found: Service = check(serde_json::json!({"file": "p.yaml"})).unwrap();

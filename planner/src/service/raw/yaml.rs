@@ -41,7 +41,7 @@ fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError
     };
     let value = error
         .location()
-        .and_then(|place| written_at(text, place.line(), place.column()));
+        .and_then(|place| scalar_at(text, place.line(), place.column()));
     ConfigError::Value {
         path,
         value: value.unwrap_or_default(),
@@ -50,7 +50,7 @@ fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError
 }
 
 /// Returns the scalar that begins there; line and column count from 1.
-fn written_at(text: &str, line: u64, column: u64) -> Option<String> {
+fn scalar_at(text: &str, line: u64, column: u64) -> Option<String> {
     let line = text
         .lines()
         .nth(usize::try_from(line.checked_sub(1)?).ok()?)?;
