@@ -203,7 +203,7 @@ async fn run_controllers(
         futures_util::future::join_all(ending).await;
     };
     if tokio::time::timeout(END_MAX, ended).await.is_err() {
-        tracing::warn!("turns were still under way after {END_MAX:?}");
+        tracing::warn!("cycles were still running after {END_MAX:?}");
     }
     candidate.release().await;
 }
