@@ -389,15 +389,15 @@ fn values_beyond_limits_are_refused() {
             .map(|i| one.replace("name: a", &format!("name: a{i}")))
             .collect()
     };
-    assert!(Service::from_yaml(&format!("{head}{}", valid_name(64))).is_ok());
-    let error = Service::from_yaml(&format!("{head}{}", valid_name(65)))
+    assert!(Service::from_yaml(&format!("{head}{}", named(64))).is_ok());
+    let error = Service::from_yaml(&format!("{head}{}", named(65)))
         .unwrap_err()
         .to_string();
     assert!(
         error.contains("variants: 65") && error.contains("1 to 64"),
         "{error}"
     );
-    let vast = format!("{head}{}", valid_name(10)).replace("cores: 8", "cores: 1024");
+    let vast = format!("{head}{}", named(10)).replace("cores: 8", "cores: 1024");
     let error = Service::from_yaml(&vast).unwrap_err().to_string();
     assert!(
         error.contains("variants[].cores: 10250") && error.contains("at most 8192"),

@@ -27,7 +27,7 @@ pub(super) struct ProxyMetrics {
 impl ProxyMetrics {
     pub(super) fn new(make: &Make) -> prometheus::Result<ProxyMetrics> {
         let each = |name, help, labels: &[&str]| {
-            make.registered(IntGaugeVec::new(Opts::new(name, help), labels)?)
+            make.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
         };
         Ok(ProxyMetrics {
             showing: Mutex::new(()),
