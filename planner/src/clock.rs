@@ -1,18 +1,18 @@
-//! The wall clock, read in this one place. Everything else takes the time as an argument.
+//! The clock, read only in this file. All other code takes the time as an argument.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Now, on the two clocks a turn needs.
+/// The current time on the two clocks that a cycle needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Time since the planner started; never goes back. Rates and ages are counted on it.
+    /// Time since the planner started; never goes back. Used for rates and ages.
     pub at: Duration,
-    /// Unix time in ms; may jump. Only revisions and what people read are made from it.
+    /// Unix time in ms; may jump. Used only for revisions and output for people.
     pub unix_ms: u64,
 }
 
 impl Now {
-    /// So much later.
+    /// Returns the time `time` later.
     #[must_use]
     pub fn after(self, time: Duration) -> Now {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -30,14 +30,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose [`Now::at`] is zero now.
+    /// Starts a clock whose [`Now::at`] is zero now.
     pub fn start() -> Clock {
         Clock {
             start: tokio::time::Instant::now(),
         }
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now(&self) -> Now {
         Now {
             at: self.start.elapsed(),
@@ -46,8 +46,8 @@ impl Clock {
     }
 }
 
-/// The time since this call, as the machine's clock has it, in a virtual world too: how long a solver
-/// computes is real.
+/// Returns the time since this call on the machine's clock, even in a simulation: the solver's run time is
+/// real.
 #[allow(
     clippy::disallowed_methods,
     reason = "the one place that reads a clock"

@@ -44,12 +44,12 @@ use crate::backends::{Actuate, ActuateError, Obstacle};
 use crate::capacity::{Allocation, Goal, InForce};
 use crate::clock::Now;
 use crate::distribution::Publish;
+use crate::error_log::ErrorLog;
 use crate::forecast::Demand;
 use crate::observe::{Arrivals, Failing, Observation, Observe, Routes, Scrape, Slack};
 use crate::policy::scale_down::Linger;
 use crate::rollout::{Detour, UnderWay};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus, Stage};
-use crate::telemetry::error_log::Troubles;
 use crate::telemetry::status::{CycleReport, Stages};
 
 /// A demand so many times that of the last turn is not left to the next cycle; nor is so many times less time.
@@ -95,9 +95,9 @@ pub struct Planner {
     retired: Option<usize>,
     /// When this turn began.
     now: Duration,
-    troubles: Troubles,
+    troubles: ErrorLog,
     /// Of proxies, by their names.
-    lost: Troubles,
+    lost: ErrorLog,
 }
 
 /// What a turn reaches the world through.
@@ -149,8 +149,8 @@ impl Planner {
             full: vec![None; service.variants.len()],
             retired: None,
             now: Duration::ZERO,
-            troubles: Troubles::default(),
-            lost: Troubles::default(),
+            troubles: ErrorLog::default(),
+            lost: ErrorLog::default(),
             service,
         }
     }
@@ -323,7 +323,7 @@ impl Planner {
 
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
         let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
-        self.lost.keep(|proxy| looked_at.contains(proxy));
+        self.lost.retain(|proxy| looked_at.contains(proxy));
         for scrape in scrapes {
             match &scrape.counts {
                 Ok(_) => self.lost.went_well(&scrape.from),

@@ -1,15 +1,15 @@
-//! Plans → filters: revisions, and who waits for which. Every plan is checked before it leaves. What
-//! each proxy gets of a plan is [`sharing`](crate::distribution::slot_allocation)'s to say. Each stage of a pipeline has plans,
-//! revisions and proxies of its own.
+//! Distribution of plans to the filters: revisions and long polls. Every plan is validated before it is
+//! sent. [`slot_allocation`] decides the slots of each proxy. Each stage of a pipeline has its own plans,
+//! revisions and proxies.
 //!
-//! A plan is published when its content changed, renewed under a new revision after a third of its
-//! age limit (so that a filter sees two renewals before it takes a plan for stale), and published at
-//! once where a proxy already holds a greater revision than ours: a planner that was started anew, or
-//! whose clock was set back, must not be ignored.
+//! A plan is published when its content changed. It is renewed under a new revision after a third of its
+//! age limit, so that a filter sees two renewals before it considers a plan stale. It is published at once
+//! if a proxy already has a higher revision than the planner: a planner that restarted, or whose clock was
+//! set back, must not be ignored.
 
+mod long_poll;
 pub mod slot_allocation;
 mod stages;
-mod visit;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,115 +20,121 @@ use weir_api::plan::FORMAT;
 use weir_api::{Plan, PlanError, Revision};
 
 use crate::clock::{Clock, Now};
-use crate::distribution::slot_allocation::{Full, LOOK, Poll, Sharing};
+use crate::distribution::slot_allocation::{Full, Poll, SlotAllocation, TICK};
 use crate::plan::{Draft, differs};
 use crate::service::Service;
 
+pub use long_poll::{LongPoll, PollResponse};
 pub use stages::Publishers;
-pub use visit::{Told, Visit};
 
-/// Greatest revision a poll may claim to have. Above it no revisions would be left to outrun it with
-/// (half of [`Revision::MAX`] is the year 142,000).
+/// Highest revision that a poll may report. Above it no revisions would be left to exceed it with (half of
+/// [`Revision::MAX`] is the year 142,000).
 pub const AFTER_MAX: Revision = Revision(Revision::MAX.0 / 2);
 
-/// A plan that is out.
+/// A published plan.
 #[derive(Debug, Clone)]
 pub struct Published {
-    /// As it was checked.
+    /// The plan, validated.
     pub plan: Plan,
-    /// As it goes over the wire.
+    /// The plan as sent to proxies.
     pub json: Arc<[u8]>,
-    /// When; [`Now::at`].
+    /// Time of publication, by [`Now::at`].
     pub at: Duration,
 }
 
-/// What became of an offer.
+/// Result of an offered plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// The revision that is out; of several stages the greatest.
+    /// Published revision; with several stages, the highest.
     pub revision: Revision,
-    /// Plans that this offer brought out.
+    /// Number of plans that this offer published.
     pub new: u32,
 }
 
-/// The port to the filters; a replay hands the plan to its simulated ones.
+/// Port to the filters. A replay passes the plan to its simulated ones.
 pub trait Publish {
-    /// Publishes, if there is reason to; one draft for each stage, in their order.
+    /// Publishes if necessary; `drafts` has one draft for each stage, in their order.
     ///
     /// # Errors
-    /// What is offered is no valid plan; the last ones stay.
+    /// Fails if a draft is no valid plan; the previous plans stay in use.
     fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError>;
 
-    /// Waits until every live proxy has what was out with `revision`, at most `within`; whether they have.
-    fn taken_over(&self, revision: Revision, within: Duration)
-    -> impl Future<Output = bool> + Send;
+    /// Waits until every live proxy has the plan of `revision`, at most `within`; returns whether they
+    /// have.
+    fn wait_adopted(
+        &self,
+        revision: Revision,
+        within: Duration,
+    ) -> impl Future<Output = bool> + Send;
 
-    /// Waits until what was sent by an older plan has been executed, which takes so long.
-    fn drained(&self, takes: Duration) -> impl Future<Output = ()> + Send;
+    /// Waits until requests sent under an older plan have been executed, which takes `takes`.
+    fn wait_drained(&self, takes: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// Publishes to the real filters of one stage, which poll.
+/// Publisher to the real filters of one stage, which poll.
 #[derive(Debug)]
 pub struct Publisher {
     service: String,
     max_age: Duration,
-    sharing: Mutex<Sharing>,
+    allocation: Mutex<SlotAllocation>,
     newest: watch::Sender<Option<Arc<Published>>>,
-    /// Some proxy is to have another plan, or there are more of them.
+    /// Signals that a proxy should get another plan, or that proxies were added.
     moved: watch::Sender<()>,
     polled: Notify,
 }
 
 impl Publisher {
-    /// Nothing published yet, and nobody known, for the entry.
+    /// Creates the first stage's publisher, without plans and proxies.
     pub fn new(service: &Service) -> Publisher {
         let name = service.stages.first().map_or("", |stage| &stage.name);
         Publisher::listening(name, service.plan_max_age, Duration::ZERO)
     }
 
-    /// The same, for proxies that a planner before this one may have given plans: nothing is handed
-    /// out until [`Now::at`] is `until`.
+    /// Creates a publisher for proxies that may have plans of a previous planner: nothing is sent before
+    /// [`Now::at`] reaches `until`.
     fn listening(stage: &str, max_age: Duration, until: Duration) -> Publisher {
         Publisher {
             service: stage.to_owned(),
             max_age,
-            sharing: Mutex::new(Sharing::new(until)),
+            allocation: Mutex::new(SlotAllocation::new(until)),
             newest: watch::Sender::new(None),
             moved: watch::Sender::new(()),
             polled: Notify::new(),
         }
     }
 
-    /// The stage: the service that its filters carry.
+    /// Returns the stage's name, which its filters carry as `service`.
     pub fn stage(&self) -> &str {
         &self.service
     }
 
-    /// The newest plan, whole, and word of each newer one.
+    /// Returns a receiver of the newest complete plan.
     pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Published>>> {
         self.newest.subscribe()
     }
 
-    /// The newest plan, whole.
+    /// Returns the newest complete plan.
     pub fn newest(&self) -> Option<Arc<Published>> {
         self.newest.borrow().clone()
     }
 
-    /// The proxies that poll, and what each has.
-    pub fn sharing(&self) -> MutexGuard<'_, Sharing> {
-        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the slot allocation: the polling proxies and their slots.
+    pub fn allocation(&self) -> MutexGuard<'_, SlotAllocation> {
+        self.allocation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a poll, which then waits.
+    /// Registers a poll, which then waits.
     ///
     /// # Errors
-    /// As many proxies share already as may.
-    pub fn visit(&self, poll: &Poll, clock: Clock) -> Result<Visit<'_>, Full> {
+    /// Fails if the maximum number of proxies share slots already.
+    pub fn long_poll(&self, poll: &Poll, clock: Clock) -> Result<LongPoll<'_>, Full> {
         let now = clock.now();
-        self.outrun(poll.after, now);
+        self.advance_revision(poll.after, now);
         let moved = self.moved.subscribe();
-        let (ticket, others) = self.sharing().poll(poll, now)?;
-        let visit = Visit {
+        let (ticket, others) = self.allocation().poll(poll, now)?;
+        let poll = LongPoll {
             publisher: self,
             ticket,
             clock,
@@ -139,16 +145,16 @@ impl Publisher {
         if others {
             self.moved.send_replace(());
         }
-        Ok(visit)
+        Ok(poll)
     }
 
-    /// Looks at the time for those who wait for a proxy that has gone; never ends.
-    pub async fn keep_time(&self, clock: Clock) {
-        let mut looks = tokio::time::interval(LOOK);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    /// Advances the time of the slot allocation, so that proxies that are gone are noticed; never returns.
+    pub async fn run_ticks(&self, clock: Clock) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
-            let moved = self.sharing().pass(clock.now());
+            ticks.tick().await;
+            let moved = self.allocation().tick(clock.now());
             if moved {
                 self.moved.send_replace(());
                 self.polled.notify_waiters();
@@ -156,24 +162,25 @@ impl Publisher {
         }
     }
 
-    /// A proxy holds `after`: if that is beyond all of ours, the newest is published anew beyond it.
-    pub fn outrun(&self, after: Revision, now: Now) {
-        let mut sharing = self.sharing();
-        if !sharing.is_ahead(after.min(AFTER_MAX)) {
+    /// Republishes the newest plan under a revision above `after` if a proxy's revision `after` exceeds all
+    /// of this planner's.
+    pub fn advance_revision(&self, after: Revision, now: Now) {
+        let mut allocation = self.allocation();
+        if !allocation.is_ahead(after.min(AFTER_MAX)) {
             return;
         }
         if let Some(newest) = self.newest() {
-            // It passed the check before; only its revision and time change.
-            let _ = self.send(&mut sharing, newest.draft(), now);
+            // The plan was validated before; only its revision and time change.
+            let _ = self.send(&mut allocation, newest.draft(), now);
         }
     }
 
-    /// Publishes, if there is reason to.
+    /// Publishes if necessary.
     ///
     /// # Errors
-    /// What is offered is no valid plan; the last one stays.
+    /// Fails if the draft is no valid plan; the previous plan stays in use.
     pub fn publish(&self, draft: Draft, now: Now) -> Result<Receipt, PlanError> {
-        let mut sharing = self.sharing();
+        let mut allocation = self.allocation();
         if let Some(newest) = self.newest() {
             let fresh = now.at.saturating_sub(newest.at) < self.max_age / 3;
             if fresh && !differs(&newest.draft(), &draft) {
@@ -183,11 +190,11 @@ impl Publisher {
                 });
             }
         }
-        self.send(&mut sharing, draft, now)
+        self.send(&mut allocation, draft, now)
     }
 
     /// Waits until every live proxy has the newest plan.
-    async fn taken_over(&self) {
+    async fn wait_adopted(&self) {
         if let Some(newest) = self.newest() {
             self.all_have(newest.plan.revision).await;
         }
@@ -205,12 +212,17 @@ impl Publisher {
         }
     }
 
-    fn send(&self, sharing: &mut Sharing, draft: Draft, now: Now) -> Result<Receipt, PlanError> {
-        let plan = self.plan(draft, sharing.next_revision(now), now);
+    fn send(
+        &self,
+        allocation: &mut SlotAllocation,
+        draft: Draft,
+        now: Now,
+    ) -> Result<Receipt, PlanError> {
+        let plan = self.plan(draft, allocation.next_revision(now), now);
         plan.check()?;
         let revision = plan.revision;
-        sharing.publish(plan.clone(), now);
-        // A checked plan holds no map and no number that JSON lacks.
+        allocation.publish(plan.clone(), now);
+        // A validated plan contains no map and no number that JSON cannot represent.
         let json = serde_json::to_vec(&plan).unwrap_or_default().into();
         self.newest.send_replace(Some(Arc::new(Published {
             plan,
@@ -224,7 +236,7 @@ impl Publisher {
     async fn all_have(&self, revision: Revision) {
         loop {
             let polled = self.polled.notified();
-            if self.sharing().all_have(revision) {
+            if self.allocation().all_have(revision) {
                 return;
             }
             polled.await;
@@ -273,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn published_when_changed_and_renewed_at_a_third_of_its_age() {
+    fn plan_is_published_on_change_and_renewed_at_third_of_age() {
         let publisher = Publisher::new(&service(8));
-        // second, share → revision out, whether new
+        // second, share → published revision, number of new plans
         for (second, share, revision, new) in [
             (0, 0.5, 1_000_000, 1),
             (1, 0.5, 1_000_000, 0),
@@ -304,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_rise_when_the_clock_falls() {
+    fn revisions_increase_when_clock_goes_back() {
         let publisher = Publisher::new(&service(8));
         publisher.publish(draft(0.5), now(100)).unwrap();
         let back = Now {
@@ -318,9 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_ahead_of_us_is_outrun_at_once() {
+    fn proxy_with_higher_revision_causes_republication() {
         let publisher = Publisher::new(&service(8));
-        publisher.outrun(Revision(3_000_000), now(0));
+        publisher.advance_revision(Revision(3_000_000), now(0));
         assert!(
             publisher.newest().is_none(),
             "there is no plan to publish yet"
@@ -329,13 +341,13 @@ mod tests {
             publisher.publish(draft(0.5), now(0)).unwrap().revision,
             Revision(3_000_001)
         );
-        publisher.outrun(Revision(3_000_001), now(1));
+        publisher.advance_revision(Revision(3_000_001), now(1));
         assert_eq!(
             publisher.newest().unwrap().plan.revision,
             Revision(3_000_001),
             "level is not ahead"
         );
-        publisher.outrun(Revision(4_000_000), now(1));
+        publisher.advance_revision(Revision(4_000_000), now(1));
         assert_eq!(
             publisher.newest().unwrap().plan.revision,
             Revision(4_000_001)
@@ -343,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_is_none_does_not_leave() {
+    fn invalid_plan_is_not_published() {
         let publisher = Publisher::new(&service(8));
         let out = publisher.publish(draft(0.5), now(0)).unwrap().revision;
         let mut bad = draft(0.1);

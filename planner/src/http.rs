@@ -1,16 +1,16 @@
-//! The doors: plans for the proxies and the status for people, both with the key; health and metrics without.
-//! Nothing here decides; every error is JSON, `{"error": "…"}`.
+//! HTTP endpoints: plans for the proxies and the status for people, both with the key; health and metrics
+//! without. No decisions are made here. Every error is JSON, `{"error": "…"}`.
 //!
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
-//! - `GET /v1/services/{service}?cycles=…` is the status ([`services`])
+//! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
-//! - `GET /v1/openapi.json` says what all of these take and give ([`openapi`])
-//! - `GET /healthz` the process answers · `GET /readyz` a plan is out · `GET /metrics`
+//! - `GET /v1/openapi.json` describes all of these ([`openapi`])
+//! - `GET /healthz` the process responds · `GET /readyz` a plan is published · `GET /metrics`
 
-mod asked;
 mod forward;
 pub mod openapi;
 mod plans;
+mod poll_query;
 mod server;
 mod services;
 pub mod solve;
@@ -33,56 +33,57 @@ pub use services::CYCLES_SHOWN;
 
 use crate::clock::Clock;
 use crate::key::Key;
-use crate::served::{Served, Services};
+use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::telemetry::metrics::Metrics;
 
-/// How long a poll is held: under the 25 s that the proxies' call waits. While proxies share slots it
-/// is [`crate::distribution::slot_allocation::HOLD_SHARED`].
+/// Time for which a poll is held: less than the 25 s timeout of the proxies' call. While proxies share
+/// slots it is [`crate::distribution::slot_allocation::HOLD_SHARED`].
 pub const HOLD: Duration = Duration::from_secs(20);
-/// Most polls held at once: one for each proxy that is remembered, and as many for their restarts.
+/// Maximum number of polls held at once: one for each remembered proxy, and as many for their restarts.
 pub const POLLS_MAX: usize = 2 * crate::distribution::slot_allocation::PROXIES_MAX;
-/// Largest request body of a route that reads none; [`solve::BODY_MAX`] is the other.
+/// Maximum request body of a route that reads none; [`solve::BODY_MAX`] is the other limit.
 pub const BODY_MAX: usize = 1024;
 
-/// What the routes share.
+/// State shared by the routes.
 #[derive(Debug)]
 pub struct App {
-    /// The services.
-    pub services: Arc<Services>,
-    /// What polls must carry.
+    /// Services that are planned for.
+    pub services: Arc<ServiceRegistry>,
+    /// Key that polls must carry.
     pub key: Key,
-    /// What the doors count.
+    /// Metrics of the endpoints.
     pub metrics: Metrics,
-    /// Who plans.
+    /// Planner that leads.
     pub leader: watch::Receiver<Leader>,
-    /// Asks the planner that plans.
+    /// Client for forwarding polls to the leader.
     pub http: reqwest::Client,
-    /// The time.
+    /// Clock of the process.
     pub clock: Clock,
-    /// How long a poll is held, [`HOLD`] but in tests.
+    /// Time for which a poll is held; [`HOLD`] except in tests.
     pub hold: Duration,
-    /// A permit for each poll that may be held.
+    /// Permits of the polls that may be held.
     pub polls: Semaphore,
-    /// How many permits there are in all.
+    /// Total number of these permits.
     pub polls_max: usize,
-    /// A permit for each problem that may be solved at once.
+    /// Permits of the solves that may run at once.
     pub solves: Arc<Semaphore>,
-    /// True once the planner is to end.
+    /// True once the planner is shutting down.
     pub stop: watch::Receiver<bool>,
 }
 
-/// Who plans, of several planners for the same services.
+/// The leader among several planners for the same services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leader {
-    /// This one.
+    /// This planner leads.
     Us,
-    /// One that is reached there: it deals the slots, so proxies' polls are for it.
+    /// Another planner leads and is reachable at this address. It allocates the slots, so it must get the
+    /// proxies' polls.
     At(String),
-    /// None that is known: what was planned last holds, and is dealt here.
+    /// No leader is known: the last plan stays in use, and this planner allocates its slots.
     Nobody,
 }
 
-/// A refusal.
+/// A refused request: status and message.
 #[derive(Debug)]
 struct Refusal(StatusCode, String);
 
@@ -92,7 +93,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The routes.
+/// Builds the routes.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/plans/{service}", get(plans::poll))
@@ -117,12 +118,12 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 impl App {
-    /// The doors to these services, for a planner that plans by itself.
+    /// Creates the endpoints for these services, for a standalone planner.
     ///
     /// # Errors
-    /// A name that the registry of metrics does not take: a mistake of ours.
+    /// Fails if the metrics registry refuses a name, which would be a bug.
     pub fn new(
-        services: Arc<Services>,
+        services: Arc<ServiceRegistry>,
         key: Key,
         clock: Clock,
         http: reqwest::Client,
@@ -143,14 +144,16 @@ impl App {
         })
     }
 
-    /// The service with that name.
-    fn service(&self, name: &str) -> Result<Arc<Served>, Refusal> {
+    /// Returns the service with that name.
+    fn service(&self, name: &str) -> Result<Arc<ServiceHandle>, Refusal> {
         self.services.get(name).ok_or_else(|| unknown(name))
     }
 
-    /// The service with a stage of that name.
-    fn stage(&self, name: &str) -> Result<Arc<Served>, Refusal> {
-        self.services.of_stage(name).ok_or_else(|| unknown(name))
+    /// Returns the service with a stage of that name.
+    fn stage(&self, name: &str) -> Result<Arc<ServiceHandle>, Refusal> {
+        self.services
+            .get_by_stage(name)
+            .ok_or_else(|| unknown(name))
     }
 
     fn waiting(&self) -> usize {
@@ -166,7 +169,7 @@ fn unknown(name: &str) -> Refusal {
 }
 
 /// Refuses requests without the key.
-fn admitted(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_key(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
     if carries_key(app, headers) {
         return Ok(());
     }
@@ -188,11 +191,11 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// A planner without services waits for some, and is ready to say that it has none.
+/// Succeeds once any service has a plan. A planner without services is ready: it waits for some.
 async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
-    // A turn publishes for all stages or for none.
+    // A cycle publishes plans for all stages or for none.
     let services = app.services.all();
-    let published = |served: &Arc<Served>| served.publishers.entry().newest().is_some();
+    let published = |handle: &Arc<ServiceHandle>| handle.publishers.entry().newest().is_some();
     match services.is_empty() || services.iter().any(published) {
         true => Ok("ready\n"),
         false => Err(Refusal(
@@ -204,7 +207,7 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
 
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let services = app.services.all();
-    let each = services.iter().map(|served| served.gather(app.clock));
+    let each = services.iter().map(|handle| handle.gather(app.clock));
     let text = app.metrics.text(app.waiting(), each);
     let text =
         text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

@@ -1,22 +1,22 @@
-//! The key that the proxies' polls carry: where it is read from and how it is compared.
-//! It is never in the service file, never printed, and compared in constant time.
+//! The key that the proxies' polls carry: its source and its comparison. It is never part of the service
+//! file, never printed, and compared in constant time.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use subtle::ConstantTimeEq;
 
-/// Shortest key. A longer, random one is better.
+/// Minimum length. A longer, random key is better.
 pub const KEY_MIN: usize = 8;
-/// Longest key.
+/// Maximum length.
 pub const KEY_MAX: usize = 256;
 
-/// Where the key is.
+/// Source of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// In this environment variable.
+    /// Environment variable of this name.
     Env(String),
-    /// In this file; white space around it is left out.
+    /// File of this path; surrounding white space is ignored.
     File(PathBuf),
 }
 
@@ -24,7 +24,7 @@ pub enum KeySource {
 #[derive(Clone)]
 pub struct Key(String);
 
-/// Why there is no key.
+/// Reason why there is no key.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum KeyError {
@@ -47,7 +47,7 @@ impl KeySource {
     /// Reads the key.
     ///
     /// # Errors
-    /// The variable or file is missing, or what it holds is no key.
+    /// Fails if the variable or file is missing, or if its content is no valid key.
     pub fn read(&self) -> Result<Key, KeyError> {
         let (text, source_name) = match self {
             KeySource::Env(name) => {
@@ -70,14 +70,14 @@ impl KeySource {
 }
 
 impl Key {
-    /// A key of [`KEY_MIN`] to [`KEY_MAX`] printable ASCII characters; `None` for anything else.
+    /// Creates a key of [`KEY_MIN`] to [`KEY_MAX`] printable ASCII characters; `None` for anything else.
     pub fn new(text: &str) -> Option<Key> {
         let fits = (KEY_MIN..=KEY_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
         fits.then(|| Key(text.to_owned()))
     }
 
-    /// Whether `offered` is the key. Takes the same time wherever a wrong one of the same length differs.
+    /// Whether `offered` is the key. Takes the same time wherever a wrong key of the same length differs.
     pub fn matches(&self, offered: &str) -> bool {
         self.0.as_bytes().ct_eq(offered.as_bytes()).into()
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_a_least_and_a_greatest_length_and_is_never_printed() {
+    fn key_length_is_limited_and_key_is_never_printed() {
         for (text, good) in [
             ("1234567", false),
             ("12345678", true),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_may_end_in_a_newline() {
+    fn key_file_may_end_in_newline() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "secret-key\n").unwrap();
         assert!(

@@ -33,13 +33,14 @@ pub mod distribution;
 pub mod telemetry;
 
 pub mod control_loop;
-pub mod served;
+pub mod registry;
 
 pub mod http;
 pub mod operator;
 pub mod serve;
 
 pub mod clock;
+pub mod error_log;
 pub mod key;
 pub mod manifests;
 pub mod profile;

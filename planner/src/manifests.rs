@@ -1,9 +1,11 @@
-//! A service and a few [`Options`] → the manifests that attach it to a mesh, as values: what belongs into which
-//! file. Pure; it reads, writes and asks nothing, and the files in `istio/`, `k8s/` and `envoy/` are its output.
+//! Manifests that attach a service to a mesh, as values grouped by file, from a service and a few
+//! [`Options`]. Pure: it reads, writes and requests nothing. The files in `istio/`, `k8s/` and `envoy/` are
+//! its output.
 //!
-//! Each target has files of its own: [`envoy`] a bootstrap, [`istio`] what istiod turns into one, [`gateway`]
-//! what Envoy Gateway does, [`kubernetes`] the planner itself. What all of them say of a service is in
-//! [`plugin`]; where its variants are, in [`backend`]. Whatever Kubernetes has a type for passes through it.
+//! Each target has its own files: [`envoy`] a bootstrap, [`istio`] the resources that istiod reads,
+//! [`gateway`] those that Envoy Gateway reads, [`kubernetes`] the planner itself. [`plugin`] has the parts
+//! that all targets share, [`backend`] the addresses of the variants. Objects of Kubernetes' own kinds are
+//! checked against its types.
 
 mod backend;
 mod envoy;
@@ -22,12 +24,12 @@ pub use options::{FILTER_IMAGE, IMAGE, NAMESPACE, Options};
 pub use plugin::KEY;
 pub use text::COMMAND;
 
-/// What the manifests are for.
+/// Platform that the manifests are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Envoy by itself.
+    /// Standalone Envoy.
     Envoy,
-    /// Istio, by a gateway and by sidecars.
+    /// Istio, with a gateway and with sidecars.
     Istio,
     /// Envoy Gateway.
     Gateway,
@@ -38,22 +40,22 @@ pub enum Target {
 /// One file of manifests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct File {
-    /// Where it belongs, from the top of the repository.
+    /// Path, relative to the top of the repository.
     pub path: String,
-    /// What is in it.
+    /// Documents of the file.
     pub documents: Vec<Document>,
 }
 
 /// One document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// What it does, and why so: the comment above it.
+    /// Purpose and reason: the comment above the document.
     pub why: String,
-    /// What it says.
+    /// Content of the document.
     pub body: serde_json::Value,
 }
 
-/// Why there are no manifests.
+/// Reason why no manifests can be rendered.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ManifestError {
@@ -69,10 +71,10 @@ pub enum ManifestError {
     Form { what: String, error: String },
 }
 
-/// The files of a target, of a service and of what it was read from.
+/// Renders the files of a target for a service and the spec it was read from.
 ///
 /// # Errors
-/// The service cannot be attached that way, or an option is none.
+/// Fails if the service cannot be attached to that target, or if an option is invalid.
 pub fn render(
     service: &Service,
     spec: &ServiceSpec,

@@ -1,16 +1,16 @@
-//! The planner on Kubernetes: every resource `SloService` is a service that is kept. Of several planners one
-//! leads: it plans, resizes, scales and writes; the others pass proxies' polls on to it, and give them the plans
-//! that stand in the resources' statuses where it does not answer.
+//! The planner on Kubernetes: every `SloService` resource has a controller. One of several planners leads:
+//! it plans, resizes, scales and writes statuses. The others forward proxies' polls to it. If it does not
+//! respond, they serve the plans of the resources' statuses.
 //!
-//! [`lease`], [`claims`], [`conditions`] and [`standby`] take values and return values; [`leader`] holds the Lease, and
-//! the rest watches, turns and writes. Nothing here knows a policy.
+//! [`lease`], [`ownership`], [`conditions`] and [`standby`] are pure; [`leader`] holds the Lease, and the
+//! other modules watch, run cycles and write. Nothing here knows a policy.
 
 mod backends;
-pub mod claims;
 pub mod conditions;
-mod keeper;
+mod controller;
 pub mod leader;
 pub mod lease;
+pub mod ownership;
 mod profiles;
 mod reconcile;
 pub mod standby;
@@ -34,38 +34,38 @@ use crate::backends::kubernetes::rate_limit::PatchLimiter;
 use crate::clock::Clock;
 use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
+use crate::registry::ServiceRegistry;
 use crate::serve::client;
-use crate::served::Services;
 use crate::spec::resource::SloService;
-use claims::Name;
-use keeper::Keeper;
+use controller::ServiceController;
 use leader::Candidate;
+use ownership::Name;
 pub use profiles::PROFILES_AGAIN;
 use profiles::Profiles;
 pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
 pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
 
-/// Resources reconciled at the same time.
+/// Maximum number of resources reconciled at the same time.
 pub const RECONCILED_AT_ONCE: u16 = 8;
-/// Changes of one resource within this are reconciled once.
+/// Window within which several changes of one resource are reconciled once.
 pub const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long the turns that are under way have to end once the planner is to.
+/// Time in which running cycles may finish on shutdown.
 pub const END_MAX: Duration = Duration::from_secs(10);
 
-/// How a planner operates.
+/// Options of the operator.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its name among the planners: its pod's.
+    /// Name of this planner among the planners: its pod's.
     pub name: String,
-    /// Where the planners' Lease is: their own namespace.
+    /// Namespace of the planners' Lease: their own.
     pub namespace: String,
-    /// Where resources are planned for; all namespaces if empty.
+    /// Namespaces whose resources are planned for; empty for all.
     pub namespaces: Vec<String>,
-    /// Where other planners reach its doors, such as `http://10.0.0.7:8080`.
+    /// Address at which other planners reach this one's endpoints, such as `http://10.0.0.7:8080`.
     pub address: String,
 }
 
-/// Why a planner cannot operate.
+/// Reason why the operator cannot start.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum OperateError {
@@ -75,28 +75,29 @@ pub enum OperateError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// What reconciliations and keepers share.
+/// State shared by reconciliations and controllers.
 struct Shared {
     client: kube::Client,
     http: reqwest::Client,
     clock: Clock,
     candidate: Arc<Candidate>,
-    services: Arc<Services>,
-    /// Of all services: an API server is one.
+    services: Arc<ServiceRegistry>,
+    /// Shared by all services, because they use one API server.
     pace: Arc<Mutex<PatchLimiter>>,
     recorder: Recorder,
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
-    keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
+    controllers: tokio::sync::Mutex<BTreeMap<Name, ServiceController>>,
     profiles: Profiles,
-    /// How often in a row a resource's reconciliation failed.
+    /// Consecutive failures of each resource's reconciliation.
     failures: Mutex<BTreeMap<Name, u32>>,
 }
 
-/// Keeps all services and answers on `listener` until `stop` says so.
+/// Runs the controllers of all services and serves `listener` until `stop` is set.
 ///
 /// # Errors
-/// Something could not be set up. Nothing that the API server, proxies or clients do ends the planner.
+/// Fails if something cannot be set up. Nothing that the API server, proxies or clients do later ends the
+/// planner.
 pub async fn operate(
     client: kube::Client,
     options: Options,
@@ -106,7 +107,7 @@ pub async fn operate(
 ) -> Result<(), OperateError> {
     let http = self::client()?;
     let clock = Clock::start();
-    let services = Arc::new(Services::default());
+    let services = Arc::new(ServiceRegistry::default());
     let candidate = Candidate::new(
         &client,
         &options.namespace,
@@ -124,24 +125,24 @@ pub async fn operate(
             stop.clone(),
         )?
     };
-    let doors = answer(
+    let endpoints = answer(
         listener,
         router(Arc::new(app)),
         CONNECTIONS_MAX,
         stop.clone(),
     );
-    let keeping = keep(client, http, clock, &options, services, candidate, stop);
-    tokio::join!(doors, keeping);
+    let controllers = run_controllers(client, http, clock, &options, services, candidate, stop);
+    tokio::join!(endpoints, controllers);
     Ok(())
 }
 
-/// The same without doors.
-async fn keep(
+/// Runs the controllers without the endpoints.
+async fn run_controllers(
     client: kube::Client,
     http: reqwest::Client,
     clock: Clock,
     options: &Options,
-    services: Arc<Services>,
+    services: Arc<ServiceRegistry>,
     candidate: Arc<Candidate>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -155,7 +156,7 @@ async fn keep(
     let config = Config::default()
         .concurrency(RECONCILED_AT_ONCE)
         .debounce(DEBOUNCE);
-    let controllers: Vec<Controller<SloService>> = apis
+    let reconcilers: Vec<Controller<SloService>> = apis
         .into_iter()
         .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
         .collect();
@@ -172,43 +173,43 @@ async fn keep(
         services,
         pace: Arc::default(),
         followed: Mutex::default(),
-        stores: controllers.iter().map(Controller::store).collect(),
-        keepers: tokio::sync::Mutex::default(),
+        stores: reconcilers.iter().map(Controller::store).collect(),
+        controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
         failures: Mutex::default(),
     });
-    let running = controllers.into_iter().map(|controller| {
+    let running = reconcilers.into_iter().map(|reconciler| {
         let elected = stream::unfold(candidate.leader(), |mut leader| async move {
             leader.changed().await.ok()?;
             Some(((), leader))
         });
-        let reconciled = controller.reconcile_all_on(elected).run(
+        let results = reconciler.reconcile_all_on(elected).run(
             reconcile::reconcile,
-            reconcile::failed,
+            reconcile::on_error,
             Arc::clone(&shared),
         );
-        // What failed has been said, and is tried again.
-        reconciled.for_each(|_| std::future::ready(()))
+        // A failure has been logged and is retried.
+        results.for_each(|_| std::future::ready(()))
     });
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = candidate.run() => {}
         _ = futures_util::future::join_all(running) => {}
     }
-    // Nothing new is begun, what is under way ends, and only then may another lead.
+    // No new cycle starts, running ones finish, and only then may another planner lead.
     let ended = async {
-        let keepers = std::mem::take(&mut *shared.keepers.lock().await);
-        let ending = keepers.into_values().map(Keeper::end);
+        let controllers = std::mem::take(&mut *shared.controllers.lock().await);
+        let ending = controllers.into_values().map(ServiceController::end);
         futures_util::future::join_all(ending).await;
     };
     if tokio::time::timeout(END_MAX, ended).await.is_err() {
-        tracing::warn!("turns were still under way after {END_MAX:?}");
+        tracing::warn!("cycles were still running after {END_MAX:?}");
     }
-    candidate.give_back().await;
+    candidate.release().await;
 }
 
 impl Shared {
-    /// All resources, as they were last seen.
+    /// Returns all resources as last observed.
     fn resources(&self) -> Vec<Arc<SloService>> {
         let all = self.stores.iter();
         all.flat_map(|store| store.state()).collect()
@@ -223,7 +224,7 @@ impl Shared {
         self.stores.iter().find_map(|store| store.get(&reference))
     }
 
-    /// Followed once, for as long as a service there is planned for.
+    /// Returns the watch of a namespace, started once and kept as long as a service there is planned for.
     fn namespace(&self, name: &str) -> Arc<Namespace> {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed.retain(|_, namespace| namespace.strong_count() > 0);
@@ -235,11 +236,11 @@ impl Shared {
         namespace
     }
 
-    /// Keeps a service no more.
-    async fn let_go(&self, name: &Name) {
-        // What it has is nobody else's before its last turn is over.
-        let mut keepers = self.keepers.lock().await;
-        if let Some(kept) = keepers.remove(name) {
+    /// Stops the controller of a service.
+    async fn stop_controller(&self, name: &Name) {
+        // Its names and workloads stay owned until its last cycle has finished.
+        let mut controllers = self.controllers.lock().await;
+        if let Some(kept) = controllers.remove(name) {
             let service = kept.service.name.clone();
             kept.end().await;
             self.services.remove(&service);

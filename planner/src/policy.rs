@@ -35,7 +35,7 @@ pub use ipa::{Ipa, RawIpa};
 pub use sponge::{RawSponge, Sponge};
 pub use themis::{RawThemis, Themis};
 
-/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
+/// Weights are relative to each other; more than a thousandfold is a typing error.
 pub(crate) const WEIGHT_MAX: f64 = 1000.0;
 
 /// The least demand solved for once a request was seen: a service that idles is still one.
@@ -45,16 +45,16 @@ pub const DEMAND_MIN: Rps = Rps(0.01);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RawPolicy {
-    /// Which variants, with how many cores and what share of the traffic.
+    /// Variants, cores of each, and shares of the traffic.
     #[default]
     Infadapter,
-    /// Cores and batch of one variant, by demand and the requests' way from their clients.
+    /// Cores and batch size of one variant, for the demand and the network latencies of the clients.
     Sponge,
-    /// A pipeline: one variant of each stage, its replicas and batch.
+    /// A pipeline: one variant of each stage, its replicas and its batch size.
     Ipa,
-    /// Replicas of each variant, as few as the demand and a least accuracy allow.
+    /// Replicas of each variant, at minimum cost for the demand and a minimum accuracy.
     Infaas,
-    /// A pipeline of one variant a stage: a burst takes cores, what has lasted takes replicas.
+    /// A pipeline with one variant a stage: cores follow a burst, replicas follow persistent load.
     Themis,
 }
 

@@ -1,24 +1,24 @@
-//! What a variant can do with so many cores: its latency law, how much it runs at once, and the
-//! rate it sustains. Values in, values out; measured elsewhere, configured in the service file.
+//! Performance of a variant by its number of cores: its latency model, its parallelism, and the rate it
+//! sustains. Pure; measured elsewhere, configured in the service file.
 //!
 //! - latency of one batch, Sponge (EuroMLSys '24) Eq. 2: l(b, c) = γ·b/c + ε/c + δ·b + η
-//! - sustained rate, InfAdapter's (EuroMLSys '23) fit: th(n) = slope·n + intercept, of which a
-//!   stated fraction is used (its code: 0.8). Its code also rounds down to whole requests per
-//!   second; we do not, because that takes up to all of a slow model's capacity.
+//! - sustained rate, InfAdapter's (EuroMLSys '23) fit: th(n) = slope·n + intercept, of which a fixed
+//!   fraction is used (its code: 0.8). Its code also rounds down to whole requests per second. This module
+//!   does not, because rounding takes up to all of a slow model's capacity.
 //!
-//! Both are given, and the lesser rate holds: what the slots can execute by the law is a bound on
-//! any fit.
+//! If both are given, the lower rate holds: the rate at which the slots can execute, by the latency model,
+//! bounds any fit.
 
 use weir_api::{Cores, Rps};
 
 use crate::solve::law::{Law, Parallelism};
 
-/// The latency of one batch on the cores it has to itself.
+/// Latency of one batch that has its cores to itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
-    /// Its law, of the mean.
+    /// Model of the mean latency.
     pub law: Law,
-    /// The high percentile over the law's mean, 1 or more.
+    /// Ratio of a high percentile to the mean, at least 1.
     pub tail: f64,
 }
 
@@ -27,37 +27,38 @@ pub struct Latency {
 pub struct Fit {
     /// Requests per second for each core.
     pub slope_rps: f64,
-    /// Requests per second at no cores; mostly negative.
+    /// Requests per second at zero cores; usually negative.
     pub intercept_rps: f64,
-    /// Fraction of it that is planned with, above 0 to 1.
+    /// Fraction of the rate that is planned with, above 0 and at most 1.
     pub utilisation: f64,
 }
 
-/// All that is known of a variant's speed.
+/// Performance of a variant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
-    /// Its latency law.
+    /// Latency model.
     pub latency: Latency,
-    /// How many batches it executes at once.
+    /// Number of batches executed at the same time.
     pub parallelism: Parallelism,
     /// Requests in one batch.
     pub batch: u32,
-    /// Its sustained rate, where it was measured; else what the law says.
+    /// Sustained rate, if measured; otherwise it follows from the latency model.
     pub fit: Option<Fit>,
 }
 
 impl Profile {
-    /// Requests it executes at once with `cores`; 0 without cores.
+    /// Returns the number of requests executed at the same time with `cores`; 0 without cores.
     pub fn slots(&self, cores: Cores) -> u32 {
         self.batches(cores).saturating_mul(self.batch)
     }
 
-    /// Predicted time from dispatch to answer in ms, a high percentile; infinite without cores.
+    /// Returns the predicted time from dispatch to response in ms, a high percentile; infinite without
+    /// cores.
     pub fn service_ms(&self, cores: Cores) -> f64 {
         self.mean_ms(cores) * self.latency.tail
     }
 
-    /// Shortest that one request could take on average with `most` cores, in ms; 0 where nothing says so.
+    /// Returns the minimum mean latency of one request with at most `most` cores, in ms; 0 if unknown.
     pub fn shortest_ms(&self, most: Cores) -> f64 {
         let alone = Profile { batch: 1, ..*self };
         let shortest_ms = alone.mean_ms(most);
@@ -68,7 +69,7 @@ impl Profile {
         }
     }
 
-    /// The rate to plan with: th(n) above, 0 where one answer takes longer than `latency_max_ms`.
+    /// Returns the rate to plan with: th(n) above, 0 if one execution takes longer than `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> Rps {
         if self.service_ms(cores) > latency_max_ms {
             return Rps(0.0);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_and_service_time_follow_the_law() {
+    fn slots_and_service_time_follow_latency_model() {
         let fixed = |batches| Parallelism::Fixed(NonZeroU32::new(batches).unwrap());
         let per_core = Parallelism::PerCore;
         // parallelism, batch, millicores → slots, service in ms (tail 1.5)
@@ -155,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn capacity_is_the_lesser_of_fit_and_law_and_none_where_too_slow() {
+    fn capacity_is_lower_of_fit_and_model_and_zero_if_too_slow() {
         let per_core = profile(Parallelism::PerCore, 1);
         // 20·4 − 5 = 75 fitted; 4 slots / 40 ms = 100 executed.
         assert_eq!(per_core.capacity(Cores::whole(4), 500.0), Rps(60.0));
         assert_eq!(per_core.capacity(Cores::whole(4), 59.0), Rps(0.0));
         assert_eq!(per_core.capacity(Cores::ZERO, 500.0), Rps(0.0));
         assert_eq!(per_core.capacity(Cores::from_millis(200), 5000.0), Rps(0.0));
-        // One at a time: 1 / 13 ms is what 4 cores execute; the fit of 20·40 − 5 must not exceed it.
+        // One at a time: 4 cores execute 1 / 13 ms; the fit of 20·40 − 5 must not exceed it.
         let single =
             profile(Parallelism::Fixed(NonZeroU32::MIN), 1).capacity(Cores::whole(40), 500.0);
         assert!((single.0 - 0.8 * 1000.0 / 4.9).abs() < 1e-9, "{single}");

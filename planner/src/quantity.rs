@@ -1,10 +1,10 @@
-//! Kubernetes quantities → cores, and back. Pure, exact in nano-units.
+//! Conversion between Kubernetes quantities and cores. Pure, exact in nano-units.
 
 use weir_api::Cores;
 
 const NANO: i128 = 1_000_000_000;
 
-/// Suffixes that CPU, memory and the like are written with, in nano-units.
+/// Suffixes of quantities (CPU, memory and others), in nano-units.
 const UNITS: [(&str, i128); 16] = [
     ("", NANO),
     ("n", 1),
@@ -27,7 +27,7 @@ const UNITS: [(&str, i128); 16] = [
 /// Digits read on each side of the point: more than any quantity has, and no product overflows.
 const DIGITS_MAX: usize = 18;
 
-/// An amount in nano-units; `None` where the text is no quantity, or is negative.
+/// Returns the amount in nano-units; `None` if the text is no quantity or is negative.
 pub(super) fn nanos(text: &str) -> Option<i128> {
     let end = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -59,21 +59,21 @@ pub(super) fn nanos(text: &str) -> Option<i128> {
     }
 }
 
-/// Whole units; `None` where it is no whole number of them too.
+/// Returns whole units; `None` also if the amount is not a whole number.
 pub(crate) fn whole(text: &str) -> Option<u64> {
     let nanos = nanos(text)?;
     let whole = nanos.rem_euclid(NANO) == 0;
     u64::try_from(nanos.div_euclid(NANO)).ok().filter(|_| whole)
 }
 
-/// CPU in whole thousandths, rounded up as Kubernetes does.
+/// Returns CPU in whole thousandths, rounded up as Kubernetes does.
 pub(super) fn cores(text: &str) -> Option<Cores> {
     let millis = ceil(nanos(text)?, NANO / 1_000);
     u32::try_from(millis).ok().map(Cores::from_millis)
 }
 
-/// As Kubernetes itself writes it: `2`, `1500m`.
-pub(super) fn written(cores: Cores) -> String {
+/// Formats cores as Kubernetes does: `2`, `1500m`.
+pub(super) fn format_cores(cores: Cores) -> String {
     let millis = cores.millis();
     match millis % 1_000 {
         0 => (millis / 1_000).to_string(),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_is_read_as_kubernetes_writes_it() {
+    fn cpu_quantities_are_parsed() {
         for (text, millis) in [
             ("2", Some(2_000)),
             ("1.5", Some(1_500)),
@@ -131,13 +131,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(millis in 0u32..5_000_000) {
+        fn formatted_cores_parse_back(millis in 0u32..5_000_000) {
             let amount = Cores::from_millis(millis);
-            prop_assert_eq!(cores(&written(amount)), Some(amount));
+            prop_assert_eq!(cores(&format_cores(amount)), Some(amount));
         }
 
         #[test]
-        fn no_text_breaks_it(text in "[0-9.eEinumkKMGTP+-]{0,40}") {
+        fn arbitrary_text_does_not_panic(text in "[0-9.eEinumkKMGTP+-]{0,40}") {
             let _ = cores(&text);
         }
     }

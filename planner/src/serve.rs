@@ -1,4 +1,4 @@
-//! The planner as a service: the cycle on its clock, the doors on theirs, and their common end.
+//! Standalone planner: runs the control loop and the endpoints until both end.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
 use crate::observe::{Observe, ScrapeTargets, Scraper};
-use crate::served::{Served, Services};
+use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::{Mode, Replicas, Service, Variant};
 use crate::telemetry::status::CycleReport;
 
-/// Why the planner cannot run.
+/// Reason why the planner cannot run.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ServeError {
@@ -28,10 +28,10 @@ pub enum ServeError {
     Cycle(Option<tokio::task::JoinError>),
 }
 
-/// Plans for `service` and answers on `listener` until `stop` says so.
+/// Plans for `service` and serves `listener` until `stop` is set.
 ///
 /// # Errors
-/// Something could not be set up, or a turn panicked (a mistake of ours). Nothing that proxies,
+/// Fails if something cannot be set up, or if a cycle panicked, which would be a bug. Nothing that proxies,
 /// backends or clients do ends the planner.
 pub async fn serve(
     service: Service,
@@ -40,41 +40,41 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
-    let served = Arc::new(Served::new(service, clock)?);
-    let services = Arc::new(Services::one(Arc::clone(&served)));
+    let handle = Arc::new(ServiceHandle::new(service, clock)?);
+    let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
     let http = client()?;
     let app = App::new(services, key, clock, http.clone(), stop.clone())?;
-    let service = Arc::clone(&served.service);
+    let service = Arc::clone(&handle.service);
     let targets = ScrapeTargets::Fixed(service.stats.clone());
     let scraper = scraper(&service, &http, clock, targets);
-    let local = local(&service, &http);
-    let turning = Arc::clone(&served);
-    // A turn that is under way when the doors close is not waited for.
+    let local = http_backends(&service, &http);
+    let running = Arc::clone(&handle);
+    // A cycle that is running when the endpoints close is not waited for.
     let (_going, never) = watch::channel(false);
     let mut cycle = tokio::spawn(async move {
         match service.mode {
-            Mode::Active => cycle(&turning, clock, &scraper, &local, never, |_| {}).await,
+            Mode::Active => run_cycles(&running, clock, &scraper, &local, never, |_| {}).await,
             Mode::Advisory => {
                 let advisory = local.advisory();
-                cycle(&turning, clock, &scraper, &advisory, never, |_| {}).await;
+                run_cycles(&running, clock, &scraper, &advisory, never, |_| {}).await;
             }
         }
     });
     let answering = answer(listener, router(Arc::new(app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
-        () = served.publishers.keep_time(clock) => Ok(()),
-        // It turns for ever; without it the plans would silently grow old.
+        () = handle.publishers.run_ticks(clock) => Ok(()),
+        // The control loop never ends; without it the plans would silently become stale.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };
     cycle.abort();
     ended
 }
 
-/// Asks proxies and backends directly, whatever proxy the environment names.
+/// Creates the client for proxies and backends; it ignores proxy settings of the environment.
 ///
 /// # Errors
-/// TLS cannot be set up.
+/// Fails if TLS cannot be set up.
 pub fn client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder()
         .no_proxy()
@@ -83,8 +83,8 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// The variants' backends that are reached over HTTP.
-pub(crate) fn local(service: &Service, http: &reqwest::Client) -> HttpBackends {
+/// Returns the backends that are reached over HTTP.
+pub(crate) fn http_backends(service: &Service, http: &reqwest::Client) -> HttpBackends {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
         replicated: variant.replicas != Replicas::ONE,
@@ -94,7 +94,7 @@ pub(crate) fn local(service: &Service, http: &reqwest::Client) -> HttpBackends {
     HttpBackends::new(http.clone(), backends, service.resize_timeout)
 }
 
-/// Looks at the proxies that are there.
+/// Returns the scraper of the proxies.
 pub(crate) fn scraper(
     service: &Service,
     http: &reqwest::Client,
@@ -107,22 +107,22 @@ pub(crate) fn scraper(
     Scraper::new(http.clone(), clock, &stages, targets, timeout)
 }
 
-/// Turns until `stop` says so, between two turns; each is told of.
-pub(crate) async fn cycle(
-    served: &Served,
+/// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report.
+pub(crate) async fn run_cycles(
+    handle: &ServiceHandle,
     clock: Clock,
     observe: &impl Observe,
     actuate: &impl Actuate,
     mut stop: watch::Receiver<bool>,
-    mut tell: impl FnMut(&CycleReport),
+    mut on_report: impl FnMut(&CycleReport),
 ) {
-    let mut planner = Planner::new(Arc::clone(&served.service));
-    let mut ticks = interval(served.service.scrape_interval);
+    let mut planner = Planner::new(Arc::clone(&handle.service));
+    let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let ports = Ports {
         observe,
         actuate,
-        publish: &*served.publishers,
+        publish: &*handle.publishers,
         solver: &Aside,
         stopwatch: &|| clock.now().at,
     };
@@ -135,8 +135,8 @@ pub(crate) async fn cycle(
         let Some(report) = planner.tick(&ports, clock.now()).await else {
             continue;
         };
-        served.metrics.record(&report);
-        tell(&report);
-        served.status.push(report);
+        handle.metrics.record(&report);
+        on_report(&report);
+        handle.status.push(report);
     }
 }

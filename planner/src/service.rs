@@ -20,41 +20,44 @@ pub use policy::{
 };
 pub use retune::{BATCH, Retune, RetuneMethod};
 
-/// Largest service file, in bytes.
+/// Maximum size of a service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
-/// Most proxies scraped: a service file has no more, and of more pods the first by name are.
+/// Maximum number of proxies scraped. A service file lists no more; of more pods, the first by name are
+/// scraped.
 pub const STATS_MAX: usize = 256;
-/// Most whole cores of one replica.
+/// Maximum whole cores of one replica.
 pub const CORES_MAX: u32 = 1024;
-/// Most replicas of one variant.
+/// Maximum replicas of one variant.
 pub const REPLICAS_MAX: u32 = 1000;
-/// Most whole cores of one service.
+/// Maximum whole cores of one service.
 pub const BUDGET_MAX: u32 = 65_536;
-/// Most numbers of cores and replicas, over all variants, that a solve chooses from.
+/// Maximum number of (cores, replicas) options, over all variants, that a solve chooses from.
 pub const OPTIONS_MAX: u32 = 8192;
-/// Most stages of a pipeline: each has plans and proxies of its own.
+/// Maximum stages of a pipeline: each has its own plans and proxies.
 pub const STAGES_MAX: usize = 16;
 /// Shortest cycle.
 pub const CYCLE_MIN: Duration = Duration::from_millis(100);
 /// Longest cycle.
 pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 
-/// Proxies are looked at no more often than this.
+/// Minimum interval between two scrapes.
 pub const SCRAPE_INTERVAL_MIN: Duration = SAMPLE_INTERVAL_MIN;
-/// Looks in a cycle, where the service does not say how often.
+/// Scrapes per cycle, if the service does not set the interval.
 pub const LOOKS: u64 = 4;
 
-/// The fast loop of DESIGN: shares, slots and cores move every second.
+/// Default cycle: shares, slots and cores change every second.
 pub const CYCLE: Duration = Duration::from_secs(1);
-/// A scrape on a local network takes a few ms; three tenths of a cycle is a proxy in trouble.
+/// Default scrape timeout. A scrape on a local network takes a few ms; a proxy that needs three tenths of a
+/// cycle is overloaded or unreachable.
 pub const SCRAPE_TIMEOUT: Duration = Duration::from_millis(300);
-/// A resize that is not confirmed by then is tried again in the next cycle.
+/// Default resize timeout. A resize not confirmed by then is tried again in the next cycle.
 pub const RESIZE_TIMEOUT: Duration = Duration::from_millis(200);
-/// The slow loop of DESIGN: a model takes seconds to load.
+/// Default scale-down stabilization: a model takes seconds to load.
 pub const SCALE_DOWN_AFTER: Duration = Duration::from_secs(30);
-/// Typical instances take 10 ms; the rest of the cycle is left to act.
+/// Default solver time limit. Typical instances take 10 ms; the rest of the cycle is left for resizing.
 pub const SOLVER_LIMIT: Duration = Duration::from_millis(250);
-/// Proxies outlive a minute without a planner before their stated fallback holds.
+/// Default maximum age of a plan: proxies run for a minute without a planner before they use their
+/// fallback.
 pub const PLAN_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Least time for a batch to fill and execute, in ms: a network latency of the whole SLO leaves nothing to solve for.
@@ -65,56 +68,56 @@ const _: () = assert!(RESIZE_TIMEOUT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(SOLVER_LIMIT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(PLAN_MAX_AGE.as_millis() > 2 * CYCLE.as_millis());
 
-/// A checked service: made by [`Service::from_yaml`] and [`Service::from_resource`] only.
+/// A validated service, made by [`Service::from_yaml`] and [`Service::from_resource`] only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
-    /// Its name, which the proxies' filters carry too.
+    /// Name of the service; the proxies' filters carry it too.
     pub name: String,
-    /// The latency promised, client to client.
+    /// Latency objective, from the client's send to its receive.
     pub slo: Duration,
-    /// The longest a variant may take for one answer: of the SLO less the rest of the pipeline, the
-    /// share that is not the network's and the queue's. L of InfAdapter's Eq. 1.
+    /// Maximum latency of one execution: the SLO minus the downstream time, times the share that is not
+    /// reserved for network and queue. L of InfAdapter's Eq. 1.
     pub latency_max_ms: f64,
-    /// Predicted time that the stages of a pipeline after this service still need; 0 where nothing
-    /// comes after. It goes into every plan.
+    /// Downstream time: predicted time that the later stages of the pipeline need, 0 for the last one. Part
+    /// of every plan.
     pub rest_ms: f64,
-    /// The fast loop.
+    /// Length of a control cycle.
     pub cycle: Duration,
-    /// How long proxies may go by a plan.
+    /// Maximum age of a plan in the proxies.
     pub plan_max_age: Duration,
     /// Whether cores are changed.
     pub mode: Mode,
-    /// Whose problem is solved each cycle.
+    /// Policy that plans each cycle.
     pub policy: SharedPolicy,
-    /// What a good plan is, by InfAdapter.
+    /// Weights of InfAdapter's objective.
     pub objective: Objective,
-    /// Cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
+    /// Maximum cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
     pub budget: u32,
-    /// What replicas hold besides, and how much of it there may be.
+    /// Resources of the replicas other than cores, and their limits.
     pub bounds: Bounds,
-    /// How demand is made of arrivals.
+    /// Rule that turns arrivals into demand.
     pub demand: DemandRule,
-    /// Longest solve.
+    /// Time limit of one solve.
     pub solver_limit: Duration,
-    /// The proxies' statistics; none where they are found by their pods.
+    /// Addresses of the proxies' statistics; empty if the proxies are discovered by their pods.
     pub stats: Vec<reqwest::Url>,
-    /// Pods whose proxies are asked.
+    /// Pods whose proxies are scraped.
     pub proxy_pods: Option<ProxyPods>,
-    /// How often is looked at what arrives.
+    /// Interval between two scrapes.
     pub scrape_interval: Duration,
-    /// Longest scrape.
+    /// Timeout of one scrape.
     pub scrape_timeout: Duration,
-    /// What happens where a node has no room.
+    /// Behaviour when a node has no capacity for a resize.
     pub fallback: Fallback,
-    /// How long so few replicas must have been wanted before any are taken away.
+    /// Scale-down stabilization: replicas are removed only after fewer have sufficed for this long.
     pub scale_down_after: Duration,
-    /// Longest resize.
+    /// Timeout of one resize.
     pub resize_timeout: Duration,
-    /// Of requests; the filters' alone.
+    /// Request classes; used by the filters only.
     pub classes: Classes,
-    /// One or more, in the order of a request's way.
+    /// One or more stages, in the order in which a request passes them.
     pub stages: Vec<Stage>,
-    /// Of all stages, in their order; names distinct.
+    /// Variants of all stages, in stage order; names are unique.
     pub variants: Vec<Variant>,
 }
 
@@ -129,105 +132,105 @@ impl Classes {
     }
 }
 
-/// One stage of the pipeline; a service without any is one stage with its name.
+/// One stage of the pipeline. A service without stages has one, which carries its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// The service that this stage's filters carry.
+    /// Service name that this stage's filters carry.
     pub name: String,
-    /// Its part of [`Service::variants`].
+    /// Index range in [`Service::variants`].
     pub variants: Range<usize>,
 }
 
-/// What happens where the nodes have no room for what a variant is to have.
+/// Behaviour when the nodes have no capacity for a variant's target.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Fallback {
-    /// It stays as it is, and is asked for again each cycle.
+    /// The variant keeps its actual allocation; the resize is retried each cycle.
     Keep,
-    /// For [`crate::control_loop::ROOM_AGAIN`] the others are planned with more instead.
+    /// For [`crate::control_loop::ROOM_AGAIN`], the other variants are planned with more instead.
     Move,
-    /// A pod is evicted, and another one takes its place, perhaps on another node ([`crate::backends::kubernetes::replace`]).
+    /// A pod is evicted, and its replacement may be scheduled on another node
+    /// ([`crate::backends::kubernetes::replace`]).
     Replace,
 }
 
-/// Whether the planner acts.
+/// Whether the planner changes cores.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Observes, solves, publishes shares for the cores that are there and exports the cores it
-    /// would give; changes none.
+    /// Observes, solves, publishes shares for the actual cores and exports the target cores; changes none.
     Advisory,
     /// Changes the cores too.
     Active,
 }
 
-/// InfAdapter's objective, α·AA − (β·RC + γ·LC), all three terms 0 to 1.
+/// InfAdapter's objective, α·AA − (β·RC + γ·LC); each term is between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {
-    /// Weight of the answers' mean accuracy.
+    /// Weight of the mean accuracy of the responses.
     pub alpha: f64,
-    /// Weight of the fraction of the budget in use.
+    /// Weight of the used fraction of the budget.
     pub beta: f64,
-    /// Weight of the longest loading, over the longest there is.
+    /// Weight of the longest loading time, relative to the longest of all variants.
     pub gamma: f64,
-    /// The cores in force are kept while they carry the demand and their objective is within this
-    /// of the optimum: noise in the demand shall not resize.
+    /// The actual cores are kept while they carry the demand and their objective is within this of the
+    /// optimum; keeps noise in the demand from causing resizes.
     pub tolerance: f64,
 }
 
-/// A checked variant.
+/// A validated variant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     /// Public name.
     pub name: String,
-    /// Envoy cluster.
+    /// Name of the Envoy cluster.
     pub cluster: String,
-    /// Percent.
+    /// Accuracy in percent.
     pub accuracy: f64,
-    /// What it has until its backend says otherwise.
+    /// Allocation assumed until the backend reports the actual one.
     pub initial: Allocation,
-    /// Cores a replica keeps without any share; 0 unloads it.
+    /// Minimum cores of a replica, kept without any share; 0 unloads the variant.
     pub least: u32,
-    /// Most cores of a replica.
+    /// Maximum cores of a replica.
     pub greatest: u32,
-    /// How many replicas it may have.
+    /// Minimum and maximum number of replicas.
     pub replicas: Replicas,
-    /// What it does with them.
+    /// Latency and capacity for each number of cores.
     pub profile: Profile,
-    /// Time for which its server waits for a batch to fill; zero where it does not make batches by itself.
+    /// Batch window of the server; zero if it does not form batches by itself.
     pub batch_delay: Duration,
-    /// Where that is, where it does not stand in the service.
+    /// Source of the profile, if it is not part of the service.
     pub profile_from: Option<String>,
-    /// Whether its server stops executing what was abandoned.
+    /// Whether the server stops executing abandoned requests.
     pub cancels: bool,
-    /// Time from loading to the first answer: rt_m of InfAdapter's Eq. 1.
+    /// Time from loading to the first response: rt_m of InfAdapter's Eq. 1.
     pub readiness: Duration,
-    /// Where its cores are read and changed; `None` where they cannot be.
+    /// Address at which cores are read and changed; `None` if there is none.
     pub resize: Option<reqwest::Url>,
-    /// Whether its servers are told there the batch they are to make.
+    /// Whether the batch size is also sent to that address.
     pub tell_batch: bool,
-    /// Whose pods run it and are resized in place; `None` where Kubernetes has no part in it.
+    /// Kubernetes workload whose pods run the variant and are resized in place; `None` outside Kubernetes.
     pub workload: Option<Workload>,
 }
 
-/// What keeps a variant's pods.
+/// Kubernetes workload that owns a variant's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
-    /// A Deployment or a StatefulSet.
+    /// Deployment or StatefulSet.
     pub kind: WorkloadKind,
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// The model server's container; `None` where the template has but one.
+    /// Container of the model server; `None` if the pod template has only one.
     pub container: Option<String>,
-    /// Request by which its servers are told the cores they have or the batch they are to make, where they are.
+    /// Reconfigure request: tells a pod's server its cores or its batch size.
     pub retune: Option<Retune>,
 }
 
-/// What keeps the pods.
+/// Kind of the workload that owns the pods.
 #[derive(
     Debug,
     Clone,
@@ -242,15 +245,15 @@ pub struct Workload {
     schemars::JsonSchema,
 )]
 pub enum WorkloadKind {
-    /// apps/v1 Deployment.
+    /// A Deployment (apps/v1).
     #[default]
     Deployment,
-    /// apps/v1 StatefulSet.
+    /// A StatefulSet (apps/v1).
     StatefulSet,
 }
 
 impl WorkloadKind {
-    /// Its name as people write it.
+    /// Returns the kind as written in manifests.
     pub fn label(self) -> &'static str {
         match self {
             WorkloadKind::Deployment => "Deployment",
@@ -262,34 +265,34 @@ impl WorkloadKind {
 /// Pods whose Envoys carry the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyPods {
-    /// All of these.
+    /// Labels that a pod must have, all of them.
     pub labels: BTreeMap<String, String>,
-    /// `None`: the resource's own.
+    /// Namespace; `None` is the resource's own.
     pub namespace: Option<String>,
-    /// Where their statistics are.
+    /// Port of the statistics.
     pub port: u16,
-    /// Path and query.
+    /// Path and query of the statistics.
     pub path: String,
 }
 
-/// How many replicas a variant may have.
+/// Minimum and maximum number of replicas of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replicas {
-    /// It keeps so many without any share.
+    /// Minimum, kept without any share.
     pub least: u32,
-    /// Most of them.
+    /// Maximum.
     pub greatest: u32,
 }
 
 impl Replicas {
-    /// The one that cannot be changed.
+    /// One fixed replica.
     pub const ONE: Replicas = Replicas {
         least: 1,
         greatest: 1,
     };
 }
 
-/// Why a service file is refused.
+/// Reason why a service file is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ConfigError {
@@ -313,7 +316,7 @@ impl Service {
 }
 
 impl Variant {
-    /// Replicas it keeps without any share.
+    /// Returns the number of replicas kept without any share.
     pub fn fewest(&self) -> u32 {
         match self.least {
             0 => 0,
@@ -321,21 +324,21 @@ impl Variant {
         }
     }
 
-    /// Whether its servers make batches of what is there by themselves, on more than one lane: several batches that
-    /// were sent may be executed as one. On a single lane there is no more than one that was sent.
+    /// Whether its servers form batches by themselves on more than one lane, so that several dispatched
+    /// batches may be executed as one. On a single lane at most one batch is dispatched at a time.
     pub fn makes_batches(&self) -> bool {
         let each = Cores::whole(self.greatest).as_f64();
         let lanes = self.profile.parallelism.at_once(each) * self.replicas.greatest;
         !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
     }
 
-    /// Whether its servers are told the greatest batch that they are to make.
+    /// Whether its servers are told the maximum batch size.
     pub fn is_told_batch(&self) -> bool {
         let retune = self.workload.as_ref().and_then(|one| one.retune.as_ref());
         self.tell_batch || retune.is_some_and(Retune::says_batch)
     }
 
-    /// What a replica sustains with `cores` where one answer may take `latency_max_ms`.
+    /// Returns the rate that a replica with `cores` sustains if one execution may take `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> f64 {
         self.profile.capacity(cores, latency_max_ms).0
     }

@@ -39,11 +39,11 @@ impl ServiceFile {
     /// # Errors
     /// The first thing that is wrong, with the key's path, the value and what is allowed.
     pub fn from_yaml(text: &str) -> Result<ServiceFile, ConfigError> {
-        ServiceFile::shape(text)?.try_into()
+        ServiceFile::parse(text)?.try_into()
     }
 
-    /// The shape of a service file of no more than [`FILE_BYTES_MAX`].
-    fn shape(text: &str) -> Result<ServiceSpec, ConfigError> {
+    /// Parses a service file of at most [`FILE_BYTES_MAX`], without validating values.
+    fn parse(text: &str) -> Result<ServiceSpec, ConfigError> {
         if text.len() > FILE_BYTES_MAX {
             return Err(ConfigError::TooLarge(text.len()));
         }
@@ -65,7 +65,7 @@ impl Service {
     /// # Errors
     /// The first thing that is wrong, with the key's path, the value and what is allowed.
     pub fn from_resource(name: &str, spec: ServiceSpec) -> Result<Service, ConfigError> {
-        check::of_resource(name, spec)
+        check::from_resource(name, spec)
     }
 }
 

@@ -1,5 +1,4 @@
-//! What the planner says of itself: metrics, the status of its services, and errors said once.
+//! Telemetry of the planner: metrics, the status of its services, and a log that reports each error once.
 
-pub mod error_log;
 pub mod metrics;
 pub mod status;

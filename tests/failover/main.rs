@@ -29,7 +29,7 @@ use summary::{Outcome, summarize};
 use tokio::time::{Instant, sleep, timeout};
 use weir_apiserver::{Fault, Rule};
 use weir_bed::wait;
-use weir_planner::operator::lease::LOOK_EVERY;
+use weir_planner::operator::lease::RETRY_PERIOD;
 
 /// Default number of schedules: about 70 s on two cores.
 const SEEDS: u64 = 320;
@@ -77,7 +77,7 @@ fn deposed_leader_retries_the_lease_at_the_usual_rate() {
         let minute = Duration::from_secs(60);
         sleep(minute).await;
         let asked = cluster.server.faults().met();
-        let most = 2 * minute.as_secs() / LOOK_EVERY.as_secs();
+        let most = 2 * minute.as_secs() / RETRY_PERIOD.as_secs();
         assert!((1..=most).contains(&asked), "{asked} times in {minute:?}");
     });
 }

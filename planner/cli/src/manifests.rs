@@ -56,7 +56,7 @@ impl Manifests {
         let path = &self.service;
         let about = || format!("service file {}", path.display());
         let text = std::fs::read_to_string(path).with_context(about)?;
-        let spec = ServiceSpec::of_file(path, &text).with_context(about)?;
+        let spec = ServiceSpec::from_file(path, &text).with_context(about)?;
         let file = ServiceFile::try_from(spec.clone()).with_context(about)?;
         let service = file.service;
         let (target, flag) = self.target.chosen();

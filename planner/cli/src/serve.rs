@@ -30,7 +30,7 @@ impl Serve {
         let path = &self.config;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("service file {}", path.display()))?;
-        let file = ServiceSpec::of_file(path, &text).and_then(ServiceFile::try_from);
+        let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);
         let file = file.with_context(|| format!("service file {}", path.display()))?;
         let key = file
             .key

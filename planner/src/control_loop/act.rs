@@ -145,9 +145,9 @@ impl Planner {
                 Step::Resize(changes) => {
                     // Once for each plan: what follows a shrinking need not wait again.
                     if let Some(revision) = acted.revision.filter(|out| awaited != Some(*out)) {
-                        ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
+                        ports.publish.wait_adopted(revision, TAKE_OVER_MAX).await;
                         let under_way = longest_of(&acted.plan, &changes);
-                        ports.publish.drained(under_way).await;
+                        ports.publish.wait_drained(under_way).await;
                         awaited = Some(revision);
                     }
                     let at = pace.now.after(pace.elapsed()).at;

@@ -35,9 +35,9 @@ impl Planner {
             return;
         }
         if let Some(revision) = acted.revision {
-            ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
+            ports.publish.wait_adopted(revision, TAKE_OVER_MAX).await;
             let under_way = longest(&acted.plan, [variant].into_iter());
-            ports.publish.drained(under_way).await;
+            ports.publish.wait_drained(under_way).await;
         }
         let name = self.service.variants.get(variant);
         let who = name.map_or(String::new(), |variant| {

@@ -138,7 +138,7 @@ impl Publish for World {
         })
     }
 
-    async fn taken_over(&self, revision: Revision, _: Duration) -> bool {
+    async fn wait_adopted(&self, revision: Revision, _: Duration) -> bool {
         self.log
             .lock()
             .unwrap()
@@ -146,7 +146,7 @@ impl Publish for World {
         true
     }
 
-    async fn drained(&self, takes: Duration) {
+    async fn wait_drained(&self, takes: Duration) {
         self.drained.lock().unwrap().push(takes);
     }
 }

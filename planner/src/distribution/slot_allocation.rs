@@ -1,39 +1,38 @@
-//! Several proxies, one set of slots: who they are, what part each has, and how parts move when a
-//! proxy comes or goes. Pure: polls and the time come in, plans and waits go out.
+//! Allocation of one set of slots to several proxies, and its changes when a proxy comes or goes. Pure:
+//! polls and the time come in, plans and waits go out.
 //!
-//! **Who owns slots.** The gates that front a variant; where no live gate fronts it, the proxies that
-//! are router and gate in one; a router never: it gets the plan as it is. A gate fronts the variant that
-//! its polls name, or all. [`divide`] deals each variant's slots out in the order of the node ids: the
-//! parts sum to the whole and differ by at most one. A variant that neither a gate nor a proxy that is
-//! both fronts is nobody's: its slots wait for an owner.
+//! **Ownership.** The gates that front a variant own its slots. If no live gate fronts it, the proxies that
+//! are router and gate in one own them. A router owns nothing: it gets the plan unchanged. A gate fronts
+//! the variant that its polls name, or all variants. [`divide`] divides each variant's slots in the order
+//! of the node ids: the proxies' slots add up to the whole, and differ by at most one. A variant that
+//! neither a gate nor a combined proxy fronts has no owner; its slots wait for one.
 //!
-//! **How a part moves.** Make before break: a proxy *may work by* every plan handed to it since the
-//! one its polls confirm (`after`), so a part grows only into what no other may work by. A proxy that
-//! has to give up slots gets a smaller plan at once; who is to have them gets its plan when that one
-//! is confirmed, or its proxy gone. Whoever waits without a plan waits for its whole part; who has one
-//! goes on by it.
+//! **Moves.** Make before break: a proxy *may use* every plan sent to it since the one that its polls
+//! confirm (`after`). A proxy's slots therefore grow only into those that no other proxy may use. A proxy
+//! that has to give up slots gets a smaller plan at once. The proxy that receives them gets its plan once
+//! the smaller one is confirmed, or its proxy is gone. A proxy without a plan waits for all of its slots;
+//! one with a plan goes on using it.
 //!
-//! **Who is gone.** A proxy whose pending poll broke off and that did not come back within
-//! [`BROKEN_OFF_MAX`], or that let [`SILENT_MAX`] pass without a poll. So that a machine that fell
-//! silent is noticed, polls are held for [`HOLD_SHARED`] only while slots are shared. Its own requests
-//! cannot be seen from here: one that is cut off from the planner but not from its servers goes on by
-//! its last part beside those who took it over.
+//! **Proxies that are gone.** A proxy is gone if its pending poll broke off and it did not return within
+//! [`BROKEN_OFF_MAX`], or if [`SILENT_MAX`] passed without a poll. Polls are held for [`HOLD_SHARED`] only
+//! while slots are shared, so that a silent machine is noticed. A proxy's own requests are not visible
+//! here. One that is cut off from the planner, but not from its servers, goes on using its last slots while
+//! others use them too.
 //!
-//! **Restarts.** A new incarnation takes its node id's place, part and all, at once: the old process
-//! and the new one work by the same part while the old one drains. The old one's later polls are
-//! answered and count for nothing, unless the new one falls silent. A planner that starts knows
-//! nothing of who holds what: it hands out nothing for [`SETTLE`], and then takes those it has heard
-//! of that have a plan for those who shared the whole before. One that comes back later than that
-//! works by its old part until its first poll is answered.
+//! **Restarts.** A new incarnation takes over its node id and slots at once: the old and the new process
+//! use the same slots while the old one drains. The old one's later polls are answered but do not count,
+//! unless the new one falls silent. A planner that starts does not know who uses which slots. It sends
+//! nothing for [`LISTEN_TIME`], and then assumes that the proxies it has heard of that have a plan shared the
+//! whole before. A proxy that returns later uses its old slots until its first poll is answered.
 //!
-//! **Fewer slots than owners.** Some get none: one that has a part first gets a plan without slots,
-//! to give it back; then its polls are refused ([`NoPart`]) until there are slots, or a gate. So are those
-//! of a gate whose variant is none of the plan's. A gate whose variant has no slots at the moment is not
-//! one too many: it gets a plan that says so.
+//! **Fewer slots than owners.** Some proxies get none. One that has slots first gets a plan without slots,
+//! to give them back. Then its polls are refused ([`NoSlots`]) until there are slots, or a gate. The polls
+//! of a gate whose variant is not in the plan are refused as well. A gate whose variant has no slots at the
+//! moment is not refused: it gets a plan that says so.
 
-mod deal;
+mod assign;
 mod divide;
-mod own;
+mod ownership;
 mod proxy;
 mod refusal;
 mod table;
@@ -44,34 +43,35 @@ mod view;
 use std::time::Duration;
 
 pub use divide::{TooFew, divide};
-pub use own::Role;
-pub use refusal::NoPart;
-pub use table::{Answer, Counts, Full, Poll, Sharing, Ticket};
+pub use ownership::Role;
+pub use refusal::NoSlots;
+pub use table::{Answer, Counts, Full, Poll, SlotAllocation, Ticket};
 pub use view::ProxyView;
 
-/// Most proxies that share; a further one is told to come back (503).
+/// Maximum number of proxies that share slots; further ones are refused with 503.
 pub const PROXIES_MAX: usize = 1024;
-/// How long a poll is held while there is somebody to share with. A poll that is answered and not
-/// followed by another is what tells of a silent machine.
+/// Time for which a poll is held while slots are shared. A silent machine is noticed because no poll
+/// follows an answered one.
 pub const HOLD_SHARED: Duration = Duration::from_millis(500);
-/// How long a proxy may let pass between an answer and its next poll. Longer than a filter pauses
-/// after its first failure (500 ms) and a tick of it (500 ms).
+/// Maximum time between an answer and the proxy's next poll. Longer than a filter's pause after its first
+/// failure (500 ms) and one of its ticks (500 ms).
 pub const SILENT_MAX: Duration = Duration::from_millis(1200);
-/// The same after its poll was broken off, which most likely was its end.
+/// Maximum time between a poll that broke off, which most likely was the proxy's end, and the next poll.
 pub const BROKEN_OFF_MAX: Duration = Duration::from_millis(1000);
-/// How often the time is looked at.
-pub const LOOK: Duration = Duration::from_millis(50);
-/// A part has moved so long after its proxy has come or gone. Nothing enforces it: it is what the
-/// figures above come to, with time left for the answers' way.
+/// Interval between two ticks of the allocation.
+pub const TICK: Duration = Duration::from_millis(50);
+/// Time within which slots have moved after their proxy came or went. Nothing enforces it: it is the sum of
+/// the constants above, with a margin for network latency.
 pub const MOVE_MAX: Duration = Duration::from_secs(2);
-/// How long a planner that starts listens before it hands out parts: whoever is there has polled.
-pub const SETTLE: Duration = Duration::from_millis(1500);
-/// How long a proxy that was refused a part is shown: longer than its filter's longest pause.
+/// Time for which a planner that starts listens before it sends plans: every running proxy has polled by
+/// then.
+pub const LISTEN_TIME: Duration = Duration::from_millis(1500);
+/// Time for which a refused proxy is shown: longer than its filter's longest pause.
 pub const REFUSED_SHOWN: Duration = Duration::from_secs(10);
 
 const _: () = assert!(
-    HOLD_SHARED.as_millis() + SILENT_MAX.as_millis() + LOOK.as_millis() + 200
+    HOLD_SHARED.as_millis() + SILENT_MAX.as_millis() + TICK.as_millis() + 200
         <= MOVE_MAX.as_millis()
 );
 const _: () = assert!(BROKEN_OFF_MAX.as_millis() <= SILENT_MAX.as_millis());
-const _: () = assert!(SETTLE.as_millis() >= SILENT_MAX.as_millis());
+const _: () = assert!(LISTEN_TIME.as_millis() >= SILENT_MAX.as_millis());

@@ -1,4 +1,4 @@
-//! The publishers of all stages as one: what a turn decides leaves for all of them or for none.
+//! Publishers of all stages together: the plans of a cycle are published for all stages or for none.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::clock::{Clock, Now};
 use crate::plan::Draft;
 use crate::service::Service;
 
-/// One publisher for each stage, in their order; at least the entry's.
+/// One publisher for each stage, in their order; at least the first stage's.
 #[derive(Debug)]
 pub struct Publishers {
     entry: Publisher,
@@ -17,13 +17,13 @@ pub struct Publishers {
 }
 
 impl Publishers {
-    /// Nothing published yet, and nobody known.
+    /// Creates the publishers, without plans and proxies.
     pub fn new(service: &Service) -> Publishers {
         Publishers::listening(service, Duration::ZERO)
     }
 
-    /// The same, for proxies that a planner before this one may have given plans: nothing is handed
-    /// out until [`Now::at`] is `until`.
+    /// Creates publishers for proxies that may have plans of a previous planner: nothing is sent before
+    /// [`Now::at`] reaches `until`.
     pub fn listening(service: &Service, until: Duration) -> Publishers {
         let max_age = service.plan_max_age;
         let publisher = |name: &str| Publisher::listening(name, max_age, until);
@@ -39,24 +39,24 @@ impl Publishers {
         }
     }
 
-    /// The one through which requests come.
+    /// Returns the publisher of the first stage, through which requests enter.
     pub fn entry(&self) -> &Publisher {
         &self.entry
     }
 
-    /// Of the stage with that name.
+    /// Returns the publisher of the stage with that name.
     pub fn of(&self, stage: &str) -> Option<&Publisher> {
         self.all().find(|publisher| publisher.stage() == stage)
     }
 
-    /// All of them, in the stages' order.
+    /// Returns all publishers, in stage order.
     pub fn all(&self) -> impl Iterator<Item = &Publisher> {
         std::iter::once(&self.entry).chain(&self.others)
     }
 
-    /// Looks at the time for those who wait for a proxy that has gone; never ends.
-    pub async fn keep_time(&self, clock: Clock) {
-        futures_util::future::join_all(self.all().map(|publisher| publisher.keep_time(clock)))
+    /// Advances the time of all slot allocations, so that proxies that are gone are noticed; never returns.
+    pub async fn run_ticks(&self, clock: Clock) {
+        futures_util::future::join_all(self.all().map(|publisher| publisher.run_ticks(clock)))
             .await;
     }
 }
@@ -78,12 +78,12 @@ impl Publish for Publishers {
         Ok(all)
     }
 
-    async fn taken_over(&self, _revision: Revision, within: Duration) -> bool {
-        let all = futures_util::future::join_all(self.all().map(Publisher::taken_over));
+    async fn wait_adopted(&self, _revision: Revision, within: Duration) -> bool {
+        let all = futures_util::future::join_all(self.all().map(Publisher::wait_adopted));
         tokio::time::timeout(within, all).await.is_ok()
     }
 
-    async fn drained(&self, takes: Duration) {
+    async fn wait_drained(&self, takes: Duration) {
         tokio::time::sleep(takes).await;
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_has_its_own_plan_and_one_that_is_none_keeps_all_back() {
+    fn stages_have_separate_plans_and_invalid_one_blocks_all() {
         let mut service = service(8);
         let stage = |name: &str, variant| Stage {
             name: name.to_owned(),

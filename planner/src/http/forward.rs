@@ -1,7 +1,8 @@
-//! A poll that another planner is to answer: it deals the slots, and two who deal would deal them twice.
+//! Forwarding of polls to the leader. Only the leader allocates slots; two planners would give the same
+//! slots out twice.
 //!
-//! Passed on as it came, and the answer as it comes. Where that planner does not answer, the poll is this one's
-//! to answer, by the plan that was known last; whoever leads next hears of it by the proxies' own polls.
+//! Request and response are forwarded unchanged. If the leader does not respond, this planner answers by
+//! the last known plan. The next leader learns of the proxy from the proxy's own polls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use axum::response::{IntoResponse, Response};
 
 use super::{App, Leader};
 
-/// How long a planner may take to be connected to.
+/// Connection timeout to the leader.
 pub const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// How much longer than it holds polls a planner may take to answer one.
+/// Time beyond the hold time within which the leader must respond.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
-/// Says that a poll has been passed on: never twice.
+/// Header of a forwarded poll, which is never forwarded again.
 const PASSED: &str = "x-weir-forwarded";
-/// Headers of an answer that are passed on.
+/// Response headers that are forwarded.
 const KEPT: [header::HeaderName; 2] = [header::CONTENT_TYPE, header::RETRY_AFTER];
 
-/// The leader's answer, where another planner leads and answers.
+/// Returns the leader's response if another planner leads and responds.
 pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     let mut leads = app.leader.clone();
     let leader = match &*leads.borrow_and_update() {
@@ -33,7 +34,7 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
         let refusal = super::Refusal(StatusCode::SERVICE_UNAVAILABLE, answer.to_owned());
         return Some(refusal.into_response());
     }
-    let asked = ask(app, &leader, uri, headers);
+    let asked = forward(app, &leader, uri, headers);
     let mut stop = app.stop.clone();
     tokio::select! {
         answer = asked => match answer {
@@ -43,13 +44,13 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
                 None
             }
         },
-        // Who leads now answers the next poll.
+        // The new leader answers the proxy's next poll.
         _ = leads.changed() => Some(StatusCode::NO_CONTENT.into_response()),
         _ = stop.wait_for(|stop| *stop) => Some(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
-async fn ask(
+async fn forward(
     app: &App,
     base: &str,
     uri: &Uri,

@@ -1,5 +1,5 @@
-//! `GET /v1/openapi.json`: what this API takes and gives (OpenAPI 3.1). The paths are written beside this
-//! file; the schemas of problems and answers come from the types that read and write them.
+//! `GET /v1/openapi.json`: description of this API (OpenAPI 3.1). The paths are in `openapi.json` beside
+//! this file; the schemas of problems and answers are generated from their types.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -11,17 +11,17 @@ use crate::solve::problem::{Answer, Document};
 const PATHS: &str = include_str!("openapi.json");
 const SCHEMAS: &str = "/components/schemas";
 
-/// The document.
+/// Builds the document.
 ///
 /// # Errors
-/// Never but for a build whose paths are no JSON, which a test excludes.
+/// Fails only in a build whose `openapi.json` is not JSON, which a test excludes.
 pub fn document() -> Result<Value, serde_json::Error> {
     let mut document: Value = serde_json::from_str(PATHS)?;
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = SCHEMAS.into();
     });
     let mut generator = settings.into_generator();
-    // Both become definitions, with all that they are made of.
+    // Both become definitions, with all the types they refer to.
     generator.subschema_for::<Document>();
     generator.subschema_for::<Answer>();
     let schemas = generator.take_definitions(true);

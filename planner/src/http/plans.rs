@@ -1,12 +1,15 @@
-//! The long poll: a proxy asks for a plan of its stage newer than the one it has and is held until there is one.
+//! The long poll: a proxy asks for a plan of its stage newer than its own, and the request is held until
+//! there is one.
 //!
-//! 200 and the plan, or this proxy's part of it · 204 nothing newer for as long as a poll is held, or
-//! the planner is ending · 400 not a poll · 401 wrong or no key · 404 another service · 409 there are
-//! fewer slots than proxies, and none for this one, or no such variant as it fronts · 503 with retry-after where too many wait or share.
+//! 200 and the plan, with this proxy's slots · 204 nothing newer within the hold time, or the planner is
+//! shutting down · 400 invalid query · 401 wrong or no key · 404 unknown service · 409 fewer slots than
+//! proxies and none for this one, or no such variant as the proxy gates · 503 with retry-after if too many
+//! polls wait or too many proxies share.
 //!
-//! Where another planner plans, it deals the slots too, and the poll is passed on to it ([`forward`]).
+//! If another planner leads, it also allocates the slots, and the poll is forwarded to it ([`forward`]).
 //!
-//! A poll that does not say who it is (`proxy`) gets the whole plan and shares in nothing.
+//! A poll that does not identify its proxy (`proxy`) gets the whole plan and takes no part in the slot
+//! allocation.
 
 use std::sync::Arc;
 
@@ -17,32 +20,32 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::SemaphorePermit;
 use weir_api::Revision;
 
-use super::asked::Asked;
-use super::{App, Refusal, admitted, forward, unknown};
+use super::poll_query::PollQuery;
+use super::{App, Refusal, check_key, forward, unknown};
 use crate::distribution::slot_allocation::Poll;
-use crate::distribution::{Published, Publisher, Told};
-use crate::served::Served;
+use crate::distribution::{PollResponse, Published, Publisher};
+use crate::registry::ServiceHandle;
 use crate::telemetry::metrics::PollAnswer;
 
-/// When a proxy that found too many waiting shall ask again.
+/// Seconds after which a proxy retries when too many polls wait.
 const RETRY_AFTER_S: &str = "1";
 
 pub(super) async fn poll(
     State(app): State<Arc<App>>,
     Path(stage): Path<String>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<PollQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let mut served = None;
-    let answered = match admit(&app, &stage, asked, &headers, &mut served) {
-        Ok(admitted) => match forward::to_leader(&app, &uri, &headers).await {
+    let mut handle = None;
+    let result = match accept(&app, &stage, query, &headers, &mut handle) {
+        Ok(accepted) => match forward::to_leader(&app, &uri, &headers).await {
             Some(forwarded) => return forwarded,
-            None => answer(&app, &stage, admitted).await,
+            None => answer(&app, &stage, accepted).await,
         },
         Err(refusal) => Err(refusal),
     };
-    let (answer, response) = match answered {
+    let (answer, response) = match result {
         Ok(Some(plan)) => {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (PollAnswer::Plan, (json, plan).into_response())
@@ -65,36 +68,36 @@ pub(super) async fn poll(
             (answer, response)
         }
     };
-    let service = served.as_ref().map(|served| served.service.name.as_str());
-    app.metrics.polled(service, answer);
-    if let (Some(served), PollAnswer::Refused) = (&served, answer) {
-        served.metrics.refused();
+    let service = handle.as_ref().map(|handle| handle.service.name.as_str());
+    app.metrics.count_poll(service, answer);
+    if let (Some(handle), PollAnswer::Refused) = (&handle, answer) {
+        handle.metrics.count_refusal();
     }
     response
 }
 
-/// A poll that may wait.
-struct Admitted<'a> {
-    served: Arc<Served>,
+/// A poll that may be held.
+struct AcceptedPoll<'a> {
+    handle: Arc<ServiceHandle>,
     after: Revision,
     poll: Option<Poll>,
     _permit: SemaphorePermit<'a>,
 }
 
-/// The key comes first: a caller without it learns nothing.
-fn admit<'a>(
+/// Checks the key first: a caller without it learns nothing.
+fn accept<'a>(
     app: &'a App,
     stage: &str,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<PollQuery>, QueryRejection>,
     headers: &HeaderMap,
-    found: &mut Option<Arc<Served>>,
-) -> Result<Admitted<'a>, Refusal> {
-    admitted(app, headers)?;
-    let served = app.stage(stage)?;
-    *found = Some(Arc::clone(&served));
+    stage_service: &mut Option<Arc<ServiceHandle>>,
+) -> Result<AcceptedPoll<'a>, Refusal> {
+    check_key(app, headers)?;
+    let handle = app.stage(stage)?;
+    *stage_service = Some(Arc::clone(&handle));
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
-    let (after, poll) = asked.checked().map_err(bad)?;
+    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
+    let (after, poll) = query.validate().map_err(bad)?;
     let full = |message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, message);
     let permit = app.polls.try_acquire().map_err(|_| {
         full(format!(
@@ -102,8 +105,8 @@ fn admit<'a>(
             app.polls_max
         ))
     })?;
-    Ok(Admitted {
-        served,
+    Ok(AcceptedPoll {
+        handle,
         after,
         poll,
         _permit: permit,
@@ -113,65 +116,65 @@ fn admit<'a>(
 async fn answer(
     app: &App,
     stage: &str,
-    admitted: Admitted<'_>,
+    accepted: AcceptedPoll<'_>,
 ) -> Result<Option<Vec<u8>>, Refusal> {
-    let Some(publisher) = admitted.served.publishers.of(stage) else {
+    let Some(publisher) = accepted.handle.publishers.of(stage) else {
         return Err(unknown(stage));
     };
     let ended = async {
         let mut stop = app.stop.clone();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
-            () = admitted.served.over() => {}
+            () = accepted.handle.wait_replaced() => {}
         }
     };
-    match &admitted.poll {
-        Some(poll) => part(app, publisher, poll, ended).await,
-        None => Ok(whole(app, publisher, admitted.after, ended).await),
+    match &accepted.poll {
+        Some(poll) => proxy_plan(app, publisher, poll, ended).await,
+        None => Ok(whole_plan(app, publisher, accepted.after, ended).await),
     }
 }
 
-/// The proxy's own part.
-async fn part(
+/// Returns the plan with this proxy's slots.
+async fn proxy_plan(
     app: &App,
     stage: &Publisher,
     poll: &Poll,
     ended: impl Future<Output = ()>,
 ) -> Result<Option<Vec<u8>>, Refusal> {
-    let visit = stage.visit(poll, app.clock);
-    let mut visit =
-        visit.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
-    let told = tokio::select! {
+    let held = stage.long_poll(poll, app.clock);
+    let mut held =
+        held.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
+    let response = tokio::select! {
         biased;
-        told = visit.wait(app.hold) => told,
-        () = ended => Told::Nothing,
+        response = held.wait(app.hold) => response,
+        () = ended => PollResponse::Nothing,
     };
-    visit.answered();
-    match told {
-        Told::Nothing => Ok(None),
-        Told::Refused(why) => {
+    held.answered();
+    match response {
+        PollResponse::Nothing => Ok(None),
+        PollResponse::Refused(why) => {
             let message = format!("proxy: '{}': {why}", poll.proxy);
             Err(Refusal(StatusCode::CONFLICT, message))
         }
-        Told::Plan(plan) => match plan.check() {
-            // A checked plan holds no map and no number that JSON lacks.
+        PollResponse::Plan(plan) => match plan.check() {
+            // A validated plan contains no map and no number that JSON cannot represent.
             Ok(()) => Ok(serde_json::to_vec(&plan).ok()),
             Err(error) => {
-                debug_assert!(false, "a part of a valid plan is none: {error}");
-                tracing::error!("the part of '{}' is no valid plan: {error}", poll.proxy);
+                debug_assert!(false, "division makes a valid plan invalid: {error}");
+                tracing::error!("plan for proxy '{}' is invalid: {error}", poll.proxy);
                 Ok(None)
             }
         },
     }
 }
 
-async fn whole(
+async fn whole_plan(
     app: &App,
     stage: &Publisher,
     after: Revision,
     ended: impl Future<Output = ()>,
 ) -> Option<Vec<u8>> {
-    stage.outrun(after, app.clock.now());
+    stage.advance_revision(after, app.clock.now());
     let mut plans = stage.subscribe();
     let is_newer = |plan: &Option<Arc<Published>>| {
         plan.as_ref().is_some_and(|plan| plan.plan.revision > after)

@@ -1,5 +1,5 @@
-//! Connections: how many, how long a request's head may take, and how they end. It never looks into
-//! a request.
+//! Connection handling: connection limit, timeout of the request head, and shutdown. Requests are not
+//! inspected here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-/// Most connections: one for each poll that may be held, and some for people and Prometheus. Further
-/// ones wait until one ends.
+/// Maximum number of connections: one for each poll that may be held, and some for people and Prometheus.
+/// Further ones wait until one ends.
 pub const CONNECTIONS_MAX: usize = super::POLLS_MAX + 256;
-/// Longest that a request's head may take, and longest that a connection may idle.
+/// Timeout of a request's head, and idle timeout of a connection.
 pub const HEAD_MAX: Duration = Duration::from_secs(30);
-/// Largest head of a request, in bytes: any poll fits 20 times.
+/// Maximum size of a request's head, in bytes: 20 times that of any poll.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// How long open connections have to end once the planner is to.
+/// Time in which open connections may finish on shutdown.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// The pause after a connection could not be accepted (no descriptor left, most likely).
+/// Pause after a connection could not be accepted, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-// A connection is not taken for idle while its poll is held.
+// A connection must not count as idle while its poll is held.
 const _: () = assert!(HEAD_MAX.as_secs() > super::HOLD.as_secs());
 
-/// Answers on `listener` until `stop`, on at most `connections_max` at a time; then lets what is open
-/// end for [`GRACE`].
+/// Serves `listener` until `stop`, on at most `connections_max` connections. Open requests then get
+/// [`GRACE`] to finish.
 pub async fn answer(
     listener: TcpListener,
     router: Router,
@@ -60,7 +60,7 @@ pub async fn answer(
             .into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            // A client that hangs up is its own affair.
+            // A disconnecting client is no error of the planner.
             let _ = connection.await;
             drop(place);
         });
@@ -74,7 +74,7 @@ type Accepted = (tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit);
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
     let place = Arc::clone(places).acquire_owned().await.ok()?;
     let (stream, _) = listener.accept().await.ok()?;
-    // Answers are small and wanted at once.
+    // Responses are small and must not be delayed.
     let _ = stream.set_nodelay(true);
     Some((stream, place))
 }

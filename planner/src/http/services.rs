@@ -1,7 +1,7 @@
-//! The status of a service, for whoever has the key: the plans that are out, the latest cycles, the proxies
-//! that poll. Of a pipeline the plan and the proxies at the top are the entry's.
+//! Status of a service: the published plans, the latest cycles, and the polling proxies. For a pipeline,
+//! the top-level plan and proxies are those of the first stage.
 //!
-//! 200 and the status · 400 a query that is none · 401 wrong or no key · 404 another service.
+//! 200 and the status · 400 invalid query · 401 wrong or no key · 404 unknown service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
-use super::asked::number;
-use super::{App, Refusal, admitted};
+use super::poll_query::number;
+use super::{App, Refusal, check_key};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
-use crate::served::Served;
+use crate::registry::ServiceHandle;
 use crate::service::Mode;
 use crate::telemetry::metrics::Counters;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
 
-/// Cycles shown where the query does not say how many. One of three variants is some 1.3 KB.
+/// Default number of cycles shown. One cycle of three variants takes some 1.3 KB.
 pub const CYCLES_SHOWN: usize = 10;
 const _: () = assert!(CYCLES_SHOWN <= CYCLES_MAX);
 
-/// The query.
+/// Query of the status.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusQuery {
-    /// The number of the latest cycles to show, [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
+    /// Number of the latest cycles to show; [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
     cycles: Option<String>,
 }
 
 impl StatusQuery {
-    fn checked(self) -> Result<usize, String> {
+    fn validate(self) -> Result<usize, String> {
         if self.cycles.is_none() {
             return Ok(CYCLES_SHOWN);
         }
@@ -55,7 +55,7 @@ struct View<'a> {
     plan: Option<&'a Plan>,
     counters: Counters,
     proxies: BTreeMap<String, ProxyView>,
-    /// Of a service without stages there is nothing more to say.
+    /// Empty for a service without stages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     stages: BTreeMap<&'a str, StageView>,
     latest: Option<&'a CycleReport>,
@@ -74,18 +74,18 @@ pub(super) async fn status(
     query: Result<Query<StatusQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    admitted(&app, &headers)?;
-    let served = app.service(&service)?;
-    let service = &served.service;
+    check_key(&app, &headers)?;
+    let handle = app.service(&service)?;
+    let service = &handle.service;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(query) = query.map_err(|error| bad(error.body_text()))?;
-    let most = query.checked().map_err(bad)?;
-    let cycles = served.status.latest(most.max(1));
-    let entry = served.publishers.entry();
+    let most = query.validate().map_err(bad)?;
+    let cycles = handle.status.latest(most.max(1));
+    let entry = handle.publishers.entry();
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
-    // Each lock is let go before the next is taken.
-    let proxies = entry.sharing().view(app.clock.now());
+    // Each lock is released before the next is taken.
+    let proxies = entry.allocation().view(app.clock.now());
     let view = View {
         service: &service.name,
         mode: service.mode,
@@ -93,9 +93,9 @@ pub(super) async fn status(
         budget_cores: service.budget,
         revision: plan.map(|plan| plan.revision),
         plan,
-        counters: served.metrics.counters(),
+        counters: handle.metrics.counters(),
         proxies,
-        stages: stages(&app, &served),
+        stages: stages(&app, &handle),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles
             .iter()
@@ -106,15 +106,15 @@ pub(super) async fn status(
     Ok(Json(view).into_response())
 }
 
-fn stages<'a>(app: &App, served: &'a Served) -> BTreeMap<&'a str, StageView> {
+fn stages<'a>(app: &App, handle: &'a ServiceHandle) -> BTreeMap<&'a str, StageView> {
     let view = |stage: &Publisher| StageView {
         plan: stage.newest().map(|newest| newest.plan.clone()),
-        proxies: stage.sharing().view(app.clock.now()),
+        proxies: stage.allocation().view(app.clock.now()),
     };
-    let of_pipeline = served
+    let of_pipeline = handle
         .publishers
         .all()
-        .filter(|_| served.service.stages.len() > 1);
+        .filter(|_| handle.service.stages.len() > 1);
     of_pipeline
         .map(|stage| (stage.stage(), view(stage)))
         .collect()

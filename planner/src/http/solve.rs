@@ -1,8 +1,8 @@
-//! `POST /v1/solve`: a problem of any formulation in, its plan out; the same as `weir solve`.
+//! `POST /v1/solve`: solves a problem of any formulation, as `weir solve` does.
 //!
-//! 200 and the answer, an infeasible problem's too · 400 what of the problem or the query is wrong, by
-//! field · 401 wrong or no key · 413 larger than [`BODY_MAX`] · 429 with retry-after where [`SOLVES_MAX`]
-//! are at work. Nothing of it touches the service that is planned for.
+//! 200 and the answer, also for an infeasible problem · 400 invalid problem or query, by field · 401 wrong
+//! or no key · 413 larger than [`BODY_MAX`] · 429 with retry-after if [`SOLVES_MAX`] solves are running.
+//! The services that are planned for are not affected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{App, Refusal, admitted};
+use super::{App, Refusal, check_key};
 use crate::clock::stopwatch;
 use crate::solve::problem::{Answer, By, Formulation, Problem};
 use crate::solve::{Patience, Refused};
 
-/// Largest problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
+/// Maximum size of a problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
 pub const BODY_MAX: usize = 4 * 1024 * 1024;
-/// Most solves at once, so that the cycle's own always has a core.
+/// Maximum number of solves at once, so that the control loop's own always has a core.
 pub const SOLVES_MAX: usize = 1;
-/// Longest solve where none is asked for.
+/// Default time limit of a solve.
 pub const LIMIT: Duration = Duration::from_secs(1);
-/// Longest solve that can be asked for.
+/// Maximum time limit of a solve.
 pub const LIMIT_MAX: Duration = Duration::from_secs(10);
-/// When somebody who found too many at work shall ask again.
+/// Seconds after which a client retries when too many solves are running.
 const RETRY_AFTER_S: &str = "1";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct SolveQuery {
     formulation: Option<String>,
     time_limit_ms: Option<u64>,
     solver: Option<String>,
@@ -41,11 +41,11 @@ pub(super) struct Asked {
 
 pub(super) async fn solve(
     State(app): State<Arc<App>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<SolveQuery>, QueryRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match answer(&app, asked, &headers, body).await {
+    match answer(&app, query, &headers, body).await {
         Ok(answer) => Json(answer).into_response(),
         Err(refusal) if refusal.0 == StatusCode::TOO_MANY_REQUESTS => {
             ([(header::RETRY_AFTER, RETRY_AFTER_S)], refusal).into_response()
@@ -56,15 +56,15 @@ pub(super) async fn solve(
 
 async fn answer(
     app: &App,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<SolveQuery>, QueryRejection>,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Answer, Refusal> {
-    admitted(app, headers)?;
+    check_key(app, headers)?;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
-    let (formulation, by, limit) = asked
-        .checked()
+    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
+    let (formulation, by, limit) = query
+        .validate()
         .map_err(|refused| bad(refused.to_string()))?;
     let body = body.map_err(|error| Refusal(error.status(), error.body_text()))?;
     let permit = Arc::clone(&app.solves).try_acquire_owned().map_err(|_| {
@@ -72,7 +72,7 @@ async fn answer(
         Refusal(StatusCode::TOO_MANY_REQUESTS, message)
     })?;
     let solving = tokio::task::spawn_blocking(move || {
-        // Held to the end even if nobody waits for it any more.
+        // Held to the end, even if the client has disconnected.
         let _permit = permit;
         let document = serde_json::from_slice(&body).map_err(|error| format!("JSON: {error}"))?;
         let problem =
@@ -91,8 +91,8 @@ async fn answer(
     solved.map_err(bad)
 }
 
-impl Asked {
-    fn checked(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
+impl SolveQuery {
+    fn validate(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
         let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
         let by = match self.solver.as_deref() {
             None => By::Own,

@@ -1,4 +1,4 @@
-//! The doors over real HTTP on free ports.
+//! Tests of the endpoints over real HTTP on free ports.
 
 mod proxies;
 mod server;
@@ -18,25 +18,25 @@ use crate::spec::tests::service;
 use crate::telemetry::status::{CYCLES_MAX, Status};
 
 const KEY: &str = "secret-key";
-/// As good as for ever, for polls that must not end by themselves.
+/// Hold time of polls that must not end by themselves.
 const LONG: Duration = Duration::from_secs(60);
 
-struct Doors {
+struct Endpoints {
     app: Arc<App>,
-    served: Arc<Served>,
+    handle: Arc<ServiceHandle>,
     address: SocketAddr,
     stop: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
     client: Client,
 }
 
-impl Doors {
-    async fn open(hold: Duration, polls_max: usize, connections_max: usize) -> Doors {
+impl Endpoints {
+    async fn open(hold: Duration, polls_max: usize, connections_max: usize) -> Endpoints {
         let (stop, stopped) = watch::channel(false);
         let clock = Clock::start();
         let publishers = Arc::new(Publishers::new(&service(8)));
-        let served = Arc::new(Served::with(service(8), publishers).unwrap());
-        let services = Arc::new(Services::one(Arc::clone(&served)));
+        let handle = Arc::new(ServiceHandle::with_publishers(service(8), publishers).unwrap());
+        let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
         let key = Key::new(KEY).unwrap();
         let http = crate::serve::client().unwrap();
         let app = Arc::new(App {
@@ -49,12 +49,12 @@ impl Doors {
         let address = listener.local_addr().unwrap();
         let router = router(Arc::clone(&app));
         let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
-        let timed = Arc::clone(&served.publishers);
-        tokio::spawn(async move { timed.keep_time(clock).await });
+        let timed = Arc::clone(&handle.publishers);
+        tokio::spawn(async move { timed.run_ticks(clock).await });
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
-        Doors {
+        Endpoints {
             app,
-            served,
+            handle,
             address,
             stop,
             serving,
@@ -64,8 +64,8 @@ impl Doors {
 
     fn publish(&self, cores: u32) -> Revision {
         let there = [cores, 1].map(|n| Allocation::one(weir_api::Cores::whole(n)));
-        let draft = crate::plan::draft(&self.served.service, &there, None).unwrap();
-        self.served
+        let draft = crate::plan::draft(&self.handle.service, &there, None).unwrap();
+        self.handle
             .publishers
             .entry()
             .publish(draft, self.app.clock.now())
@@ -100,7 +100,7 @@ impl Doors {
         tokio::spawn(async move { request.send().await.unwrap() })
     }
 
-    /// Returns once so many polls are held.
+    /// Waits until that many polls are held.
     async fn until_held(&self, polls: usize) {
         while self.app.waiting() != polls {
             tokio::task::yield_now().await;
@@ -123,61 +123,67 @@ async fn error(response: Response, status: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_there_is_given_at_once_and_a_newer_one_wakes_all() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let first = doors.publish(1);
+async fn existing_plan_is_returned_at_once_and_newer_plan_wakes_all_polls() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let first = endpoints.publish(1);
     for query in [
         "",
         "?after=0",
         "?after=5&proxy=envoy-1&incarnation=7&workers=2&role=both&novelty=x",
     ] {
         assert_eq!(
-            plan(doors.poll(query).await).await.revision,
+            plan(endpoints.poll(query).await).await.revision,
             first,
             "{query}"
         );
     }
     let waiting: Vec<_> = (0..32)
-        .map(|_| doors.poll_beside(format!("?after={first}")))
+        .map(|_| endpoints.poll_beside(format!("?after={first}")))
         .collect();
-    doors.until_held(32).await;
-    let second = doors.publish(2);
+    endpoints.until_held(32).await;
+    let second = endpoints.publish(2);
     assert!(second > first);
     for poll in waiting {
         assert_eq!(plan(poll.await.unwrap()).await.revision, second);
     }
-    doors.until_held(0).await;
+    endpoints.until_held(0).await;
 }
 
 #[tokio::test]
-async fn the_first_plan_answers_who_came_before_it() {
-    let doors = Doors::open(LONG, 64, 128).await;
+async fn first_plan_answers_earlier_polls() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
     assert_eq!(
-        error(doors.get("/readyz").await, 503).await,
+        error(endpoints.get("/readyz").await, 503).await,
         "no plan is published yet"
     );
-    assert_eq!(doors.get("/healthz").await.text().await.unwrap(), "ok\n");
-    let early = doors.poll_beside(String::new());
-    doors.until_held(1).await;
-    let first = doors.publish(1);
+    assert_eq!(
+        endpoints.get("/healthz").await.text().await.unwrap(),
+        "ok\n"
+    );
+    let early = endpoints.poll_beside(String::new());
+    endpoints.until_held(1).await;
+    let first = endpoints.publish(1);
     assert_eq!(plan(early.await.unwrap()).await.revision, first);
-    assert_eq!(doors.get("/readyz").await.status(), 200);
+    assert_eq!(endpoints.get("/readyz").await.status(), 200);
 }
 
 #[tokio::test]
-async fn nothing_newer_is_204_after_the_hold() {
-    let doors = Doors::open(Duration::from_millis(50), 64, 128).await;
-    let first = doors.publish(1);
+async fn poll_without_newer_plan_returns_204_after_hold() {
+    let endpoints = Endpoints::open(Duration::from_millis(50), 64, 128).await;
+    let first = endpoints.publish(1);
     let begin = tokio::time::Instant::now();
-    assert_eq!(doors.poll(&format!("?after={first}")).await.status(), 204);
+    assert_eq!(
+        endpoints.poll(&format!("?after={first}")).await.status(),
+        204
+    );
     assert!(begin.elapsed() >= Duration::from_millis(50), "it was held");
 }
 
 #[tokio::test]
-async fn who_has_no_key_learns_nothing() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    doors.publish(1);
-    let url = |path: &str| format!("http://{}{path}", doors.address);
+async fn requests_without_key_are_refused() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    endpoints.publish(1);
+    let url = |path: &str| format!("http://{}{path}", endpoints.address);
     for path in [
         "/v1/plans/demo",
         "/v1/plans/other",
@@ -194,7 +200,7 @@ async fn who_has_no_key_learns_nothing() {
             Some("Basic secret-key"),
             Some(KEY),
         ] {
-            let mut request = doors.client.get(url(path));
+            let mut request = endpoints.client.get(url(path));
             if let Some(value) = value {
                 request = request.header("authorization", value);
             }
@@ -203,22 +209,22 @@ async fn who_has_no_key_learns_nothing() {
         }
     }
     for path in ["/v1/plans/demo", "/v1/services/demo"] {
-        let lower = doors
+        let lower = endpoints
             .client
             .get(url(path))
             .header("authorization", "bearer secret-key");
         assert_eq!(lower.send().await.unwrap().status(), 200);
     }
-    // What probes and Prometheus ask for stays open.
+    // The endpoints for probes and Prometheus need no key.
     for path in ["/healthz", "/readyz", "/metrics"] {
-        assert_eq!(doors.get(path).await.status(), 200);
+        assert_eq!(endpoints.get(path).await.status(), 200);
     }
 }
 
 #[tokio::test]
-async fn what_is_no_poll_is_refused_with_the_reason() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    doors.publish(1);
+async fn invalid_poll_is_refused_with_reason() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    endpoints.publish(1);
     let long = format!("?proxy={}", "p".repeat(257));
     let beyond = format!("?after={}", AFTER_MAX.0 + 1);
     for (query, says) in [
@@ -234,22 +240,22 @@ async fn what_is_no_poll_is_refused_with_the_reason() {
         ("?after=1&after=2", "after"),
         (&long, "(257 bytes) must be 1 to 256 bytes"),
     ] {
-        let refused = error(doors.poll(query).await, 400).await;
+        let refused = error(endpoints.poll(query).await, 400).await;
         assert!(
             refused.contains(says),
             "{query}: '{refused}' does not say '{says}'"
         );
     }
-    let other = doors
+    let other = endpoints
         .client
-        .get(format!("http://{}/v1/plans/other", doors.address))
+        .get(format!("http://{}/v1/plans/other", endpoints.address))
         .bearer_auth(KEY);
     let refused = error(other.send().await.unwrap(), 404).await;
     assert!(refused.contains("'other'"), "{refused}");
-    assert_eq!(error(doors.get("/v2").await, 404).await, "no such path");
-    let post = doors
+    assert_eq!(error(endpoints.get("/v2").await, 404).await, "no such path");
+    let post = endpoints
         .client
-        .post(format!("http://{}/readyz", doors.address))
+        .post(format!("http://{}/readyz", endpoints.address))
         .send()
         .await
         .unwrap();
@@ -260,66 +266,66 @@ async fn what_is_no_poll_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_proxy_ahead_of_us_gets_a_plan_beyond_its_own_at_once() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let first = doors.publish(1);
-    let level = doors.poll_beside(format!("?after={first}"));
-    doors.until_held(1).await;
+async fn proxy_with_higher_revision_gets_plan_above_it_at_once() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let first = endpoints.publish(1);
+    let level = endpoints.poll_beside(format!("?after={first}"));
+    endpoints.until_held(1).await;
     let ahead = first.0 + 1_000_000;
-    let answer = plan(doors.poll(&format!("?after={ahead}")).await).await;
+    let answer = plan(endpoints.poll(&format!("?after={ahead}")).await).await;
     assert_eq!(answer.revision, Revision(ahead + 1));
     assert_eq!(
         plan(level.await.unwrap()).await.revision,
         Revision(ahead + 1),
         "all hear of it"
     );
-    // The most that can be claimed still leaves room above it.
-    let answer = plan(doors.poll(&format!("?after={AFTER_MAX}")).await).await;
+    // The highest revision that can be reported still leaves room above it.
+    let answer = plan(endpoints.poll(&format!("?after={AFTER_MAX}")).await).await;
     assert_eq!(answer.revision, Revision(AFTER_MAX.0 + 1));
 }
 
 #[tokio::test]
-async fn too_many_waiting_polls_are_told_to_come_back() {
-    let doors = Doors::open(LONG, 2, 128).await;
-    let first = doors.publish(1);
+async fn polls_beyond_limit_get_retry_after() {
+    let endpoints = Endpoints::open(LONG, 2, 128).await;
+    let first = endpoints.publish(1);
     let held: Vec<_> = (0..2)
-        .map(|_| doors.poll_beside(format!("?after={first}")))
+        .map(|_| endpoints.poll_beside(format!("?after={first}")))
         .collect();
-    doors.until_held(2).await;
-    let full = doors.poll(&format!("?after={first}")).await;
+    endpoints.until_held(2).await;
+    let full = endpoints.poll(&format!("?after={first}")).await;
     assert_eq!(full.headers()["retry-after"], "1");
     assert_eq!(
         error(full, 503).await,
         "2 polls wait already, no more are held"
     );
-    // Who leaves makes room.
+    // A disconnected poll frees its permit.
     held[0].abort();
-    doors.until_held(1).await;
-    let next = doors.poll_beside(format!("?after={first}"));
-    doors.until_held(2).await;
-    let second = doors.publish(2);
+    endpoints.until_held(1).await;
+    let next = endpoints.poll_beside(format!("?after={first}"));
+    endpoints.until_held(2).await;
+    let second = endpoints.publish(2);
     assert_eq!(plan(next.await.unwrap()).await.revision, second);
 }
 
 #[tokio::test]
-async fn the_status_shows_plan_proxies_counts_and_turns() {
-    let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
-    let empty: Value = doors.status("").await.json().await.unwrap();
+async fn status_shows_plan_proxies_counters_and_cycles() {
+    let endpoints = Endpoints::open(Duration::from_millis(1), 64, 128).await;
+    let empty: Value = endpoints.status("").await.json().await.unwrap();
     assert_eq!(
         (&empty["revision"], &empty["latest"]),
         (&Value::Null, &Value::Null)
     );
-    let first = doors.publish(1);
+    let first = endpoints.publish(1);
     for after in [Revision(0), first] {
         let query = format!("?after={after}&proxy=envoy-1&incarnation=3&workers=2&role=gate");
-        doors.poll(&query).await;
+        endpoints.poll(&query).await;
     }
     let world = crate::control_loop::tests::reports(5).await;
     for report in &world {
-        doors.served.metrics.record(report);
-        doors.served.status.push(report.clone());
+        endpoints.handle.metrics.record(report);
+        endpoints.handle.status.push(report.clone());
     }
-    let status: Value = doors.status("?cycles=2").await.json().await.unwrap();
+    let status: Value = endpoints.status("?cycles=2").await.json().await.unwrap();
     assert_eq!(status["service"], "demo");
     assert_eq!(status["revision"], first.0);
     assert_eq!(status["plan"]["variants"][0]["name"], "a");
@@ -343,15 +349,15 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
     ] {
         assert!(a[key].is_number(), "{key}: {a}");
     }
-    let none: Value = doors.status("?cycles=0").await.json().await.unwrap();
+    let none: Value = endpoints.status("?cycles=0").await.json().await.unwrap();
     assert_eq!(none["cycles"].as_array().unwrap().len(), 0);
     assert_eq!(none["latest"], status["latest"]);
     assert!(
-        error(doors.with_key("/v1/services/other").await, 404)
+        error(endpoints.with_key("/v1/services/other").await, 404)
             .await
             .contains("'other'")
     );
-    let text = doors.get("/metrics").await.text().await.unwrap();
+    let text = endpoints.get("/metrics").await.text().await.unwrap();
     for line in [
         "weir_planner_cycle_ms_count{service=\"demo\"} 5",
         "weir_planner_polls_total{answer=\"none\",service=\"demo\"} 1",
@@ -368,12 +374,12 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
 }
 
 #[tokio::test]
-async fn the_status_shows_ten_cycles_unless_asked_for_more() {
-    let doors = Doors::open(LONG, 64, 128).await;
+async fn status_shows_ten_cycles_by_default() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
     let report = crate::control_loop::tests::reports(3).await.remove(2);
     for at_ms in 0..CYCLES_MAX as u64 + 10 {
-        doors
-            .served
+        endpoints
+            .handle
             .status
             .push(crate::telemetry::status::CycleReport {
                 at_ms,
@@ -387,28 +393,28 @@ async fn the_status_shows_ten_cycles_unless_asked_for_more() {
         ("?cycles=11", 11),
         ("?cycles=1024", CYCLES_MAX),
     ] {
-        let answer = doors.status(query).await;
+        let answer = endpoints.status(query).await;
         assert_eq!(answer.status(), 200, "{query}");
         let body = answer.text().await.unwrap();
         let status: Value = serde_json::from_str(&body).unwrap();
         let shown = status["cycles"].as_array().unwrap();
         assert_eq!(shown.len(), cycles, "{query}");
         assert_eq!(shown[cycles - 1]["at_ms"], newest, "{query}");
-        // A cycle of two variants is some 1.3 KB.
+        // A cycle of two variants takes some 1.3 KB.
         assert!(body.len() <= 4096 * (cycles + 1), "{query}: {}", body.len());
     }
     for value in ["1025", "-1", "+1", "x", "", "1.5", "99999999999999999999"] {
-        let refused = error(doors.status(&format!("?cycles={value}")).await, 400).await;
+        let refused = error(endpoints.status(&format!("?cycles={value}")).await, 400).await;
         let right = "must be a whole number from 0 to 1024";
         let value = value.replace('+', " ");
         assert_eq!(refused, format!("cycles: '{value}' {right}"));
     }
-    let refused = error(doors.status("?turns=3").await, 400).await;
+    let refused = error(endpoints.status("?turns=3").await, 400).await;
     assert!(refused.contains("turns"), "{refused}");
 }
 
 #[tokio::test]
-async fn the_ring_of_turns_is_bounded() {
+async fn ring_of_cycles_is_bounded() {
     let status = Status::default();
     let report = crate::control_loop::tests::reports(1).await.remove(0);
     for turn in 0..CYCLES_MAX as u64 + 10 {

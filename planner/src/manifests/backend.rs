@@ -1,24 +1,24 @@
-//! Where a variant's servers are, by its cluster's name as istiod makes it: `outbound|PORT|SUBSET|HOST`.
+//! Addresses of a variant's servers, from its cluster name in istiod's form: `outbound|PORT|SUBSET|HOST`.
 //!
-//! The plan tells proxies which cluster to send to, so the service file has to name clusters that istiod makes.
-//! Nothing is guessed: another name is refused.
+//! Plans name the clusters that proxies send to, so the service file must name clusters that istiod
+//! creates. Nothing is guessed: any other name is refused.
 
 use super::{ManifestError, refused};
 use crate::service::{Service, Variant};
 
-/// One variant and its servers.
+/// A variant and its servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Backend<'a> {
     pub(super) variant: &'a Variant,
     pub(super) port: u16,
     pub(super) subset: Option<&'a str>,
     pub(super) host: &'a str,
-    /// The Kubernetes Service's name.
+    /// Name of the Kubernetes Service.
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
 }
 
-/// All variants' backends, which are in one namespace.
+/// Returns the backends of all variants, which must be in one namespace.
 pub(super) fn backends(service: &Service) -> Result<Vec<Backend<'_>>, ManifestError> {
     let each = service.variants.iter().enumerate();
     let backends = each.map(|(index, variant)| {
@@ -44,7 +44,7 @@ pub(super) fn backends(service: &Service) -> Result<Vec<Backend<'_>>, ManifestEr
     Ok(backends)
 }
 
-/// The namespace of the model servers.
+/// Returns the namespace of the model servers.
 pub(super) fn namespace<'a>(backends: &[Backend<'a>]) -> &'a str {
     backends.first().map_or("default", |first| first.namespace)
 }

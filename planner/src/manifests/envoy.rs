@@ -1,8 +1,8 @@
-//! Envoy by itself: the shipped bootstraps with a service's variants in them. Every setting is as
-//! `envoy/weir.yaml` and `envoy/gate.yaml` have and explain it; only clusters, the filter's configuration and the
-//! times that follow from the promise are the service's.
+//! Standalone Envoy: the shipped bootstraps with a service's variants in them. `envoy/weir.yaml` and
+//! `envoy/gate.yaml` define and explain every setting. Only the clusters, the filter's configuration and
+//! the times derived from the SLO come from the service.
 //!
-//! A variant's servers are looked for by DNS under its cluster's name: the service file has no addresses.
+//! A variant's servers are resolved by DNS under the cluster's name: the service file has no addresses.
 
 use serde_json::{Value, json};
 use weir_filter::config::Role;
@@ -13,9 +13,9 @@ use crate::service::{Service, Variant};
 
 const SHIPPED: &str = include_str!("../../../envoy/weir.yaml");
 const GATE: &str = include_str!("../../../envoy/gate.yaml");
-/// The shipped cluster that is no variant's.
+/// The shipped cluster that belongs to no variant.
 const PLANNER: &str = "planner";
-/// Where model servers usually answer; the service file does not say.
+/// Usual port of model servers; the service file does not contain it.
 const PORT: u16 = 8000;
 const LISTENER: &str = "/static_resources/listeners/0";
 const MANAGER: &str = "/filter_chains/0/filters/0/typed_config";
@@ -25,9 +25,9 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         cluster: PLANNER.to_owned(),
         authority: "planner.local".to_owned(),
     };
-    // Without the planner the cluster would be asked for in vain.
-    let with = whole(service, Some((&planner, options)))?;
-    let without = whole(service, None)?;
+    // Without the planner, its cluster would only cause failing lookups.
+    let with = bootstrap(service, Some((&planner, options)))?;
+    let without = bootstrap(service, None)?;
     let mut files = vec![
         File::new("envoy/weir.yaml", vec![Document::new(WEIR, with)]),
         File::new("envoy/static.yaml", vec![Document::new(STATIC, without)]),
@@ -48,9 +48,12 @@ const STATIC: &str =
 const GATED: &str = "A gate beside one model server, behind routers (role `router` instead of `both`). Every setting \
     is explained in envoy/gate.yaml of the repository.";
 
-type Asked<'a> = (&'a PlannerAt, &'a Options);
+type PlannerCluster<'a> = (&'a PlannerAt, &'a Options);
 
-fn whole(service: &Service, planner: Option<Asked<'_>>) -> Result<Value, ManifestError> {
+fn bootstrap(
+    service: &Service,
+    planner: Option<PlannerCluster<'_>>,
+) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/weir.yaml", SHIPPED)?;
     let config = plugin(service, Role::Both, None, planner.map(|(at, _)| at))?;
     let clusters = service.variants.iter().map(|v| v.cluster.as_str());
@@ -71,7 +74,11 @@ fn whole(service: &Service, planner: Option<Asked<'_>>) -> Result<Value, Manifes
     Ok(shipped)
 }
 
-fn gate(service: &Service, variant: &Variant, planner: Asked<'_>) -> Result<Value, ManifestError> {
+fn gate(
+    service: &Service,
+    variant: &Variant,
+    planner: PlannerCluster<'_>,
+) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/gate.yaml", GATE)?;
     let config = plugin(service, Role::Gate, Some(variant), Some(planner.0))?;
     adapt(
@@ -91,13 +98,13 @@ fn gate(service: &Service, variant: &Variant, planner: Asked<'_>) -> Result<Valu
     Ok(shipped)
 }
 
-/// Puts the filter's configuration, the clusters and the times of both files where they belong.
+/// Inserts the filter's configuration, the clusters and the times that both files share.
 fn adapt(
     shipped: &mut Value,
     service: &Service,
     config: &Value,
     clusters: Vec<&str>,
-    planner: Option<Asked<'_>>,
+    planner: Option<PlannerCluster<'_>>,
 ) -> Result<(), ManifestError> {
     let text = serde_json::to_string_pretty(config).map_err(|error| ManifestError::Form {
         what: "the filter's configuration".to_owned(),
@@ -115,7 +122,7 @@ fn adapt(
     let template = at(shipped, "/static_resources/clusters/0")?.clone();
     let mut made = Vec::new();
     for name in clusters {
-        made.push(addressed(template.clone(), name, name, PORT)?);
+        made.push(with_address(template.clone(), name, name, PORT)?);
     }
     if let Some((planner, _)) = planner {
         let shipped = at(shipped, "/static_resources/clusters")?.as_array();
@@ -123,7 +130,7 @@ fn adapt(
         let template = shipped.and_then(|clusters| clusters.iter().find(named));
         let template = template.cloned().ok_or_else(|| missing(PLANNER))?;
         let address = format!("{}.local", planner.cluster);
-        made.push(addressed(
+        made.push(with_address(
             template,
             &planner.cluster,
             &address,
@@ -134,7 +141,7 @@ fn adapt(
     Ok(())
 }
 
-fn addressed(
+fn with_address(
     mut cluster: Value,
     name: &str,
     host: &str,

@@ -1,7 +1,8 @@
-//! Envoy Gateway: the filter by EnvoyExtensionPolicy, and an HTTPRoute that obeys it by `x-slo-variant`.
+//! Envoy Gateway: the filter by EnvoyExtensionPolicy, and an HTTPRoute that routes by `x-slo-variant`.
 //!
-//! No EnvoyPatchPolicy: there is a field, or a line of the bootstrap, for everything. The route to each variant is
-//! chosen by its public name, so the clusters' names do not matter here; the client's own header is taken out first.
+//! No EnvoyPatchPolicy is needed: a field, or a line of the bootstrap, covers each setting. The route to
+//! each variant matches its public name, so cluster names do not matter here. The client's own header is
+//! removed first.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::service::Service;
 const FOLDER: &str = "k8s/envoy-gateway";
 const GATEWAY_API: &str = "gateway.networking.k8s.io";
 const ENVOY_API: &str = "gateway.envoyproxy.io";
-/// Rules of an HTTPRoute; one is the fallback.
+/// Maximum number of rules of an HTTPRoute; one is the fallback.
 const RULES_MAX: usize = 16;
 
 const PROXY: &str = "What Envoy Gateway has no field for, in the bootstrap: the planner as a cluster of its own name (one made of \
@@ -160,7 +161,7 @@ impl Frame<'_> {
             add("/stats_config", edges),
             add("/stats_flush_interval", json!("0.25s")),
         ]);
-        let drain = whole(Times::of(self.service).hold);
+        let drain = format_time(Times::of(self.service).hold);
         let spec = json!({
             "bootstrap": { "type": "JSONPatch", "jsonPatches": patches },
             "shutdown": { "drainTimeout": drain },
@@ -181,7 +182,7 @@ impl Frame<'_> {
                     "type": "RequestHeaderModifier", "requestHeaderModifier": { "remove": ["x-slo-cluster"] },
                 }],
                 "backendRefs": [{ "name": backend.name, "port": backend.port }],
-                "timeouts": { "request": whole(timeout) },
+                "timeouts": { "request": format_time(timeout) },
             })
         };
         let chosen = |backend: &Backend| {
@@ -218,7 +219,7 @@ impl Frame<'_> {
                 "requestID": "PreserveOrGenerate",
             },
             "timeout": { "http": {
-                "requestReceivedTimeout": whole(times.request), "streamIdleTimeout": whole(times.answer),
+                "requestReceivedTimeout": format_time(times.request), "streamIdleTimeout": format_time(times.answer),
             } },
             "connection": { "bufferLimit": BUFFER_BYTES.to_string() },
             "http2": {
@@ -248,8 +249,8 @@ impl Frame<'_> {
     }
 }
 
-/// A time as the Gateway API reads it: without fractions.
-fn whole(time: Duration) -> String {
+/// Formats a time as the Gateway API requires it: without fractions.
+fn format_time(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         return format!("{}s", time.as_secs());
     }

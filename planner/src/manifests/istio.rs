@@ -1,10 +1,10 @@
-//! Istio: the filter by WasmPlugin (or TrafficExtension) at a gateway and in the sidecars of model servers, and the
-//! routes that obey it.
+//! Istio: the filter by WasmPlugin (or TrafficExtension) at a gateway and in the sidecars of model servers,
+//! and the routes that follow its decision.
 //!
-//! `istio/gateway` is all that a gateway needs; `istio/sidecar` adds gates, and makes the gateway a router;
-//! `istio/header-routing` are other routes for whoever may not use EnvoyFilters, `istio/traffic-extension` the
-//! filter by the kind that follows WasmPlugin, `istio/from-file` without a registry, `istio/pods` what has to be on pods
-//! that are not ours.
+//! `istio/gateway` is all that a gateway needs. `istio/sidecar` adds gates, and makes the gateway a router.
+//! `istio/header-routing` has other routes, for users who may not create EnvoyFilters.
+//! `istio/traffic-extension` uses the kind that succeeds WasmPlugin, `istio/from-file` needs no registry,
+//! and `istio/pods` has the patches for pods managed by others.
 
 mod filters;
 mod insert;
@@ -20,16 +20,16 @@ use super::plugin::PlannerAt;
 use super::{Document, File, ManifestError, Options};
 use crate::service::Service;
 
-/// Where `istioctl install` puts its gateway.
+/// Namespace in which `istioctl install` puts its gateway.
 pub(super) const INGRESS_NAMESPACE: &str = "istio-system";
-/// How it labels the gateway's pods.
+/// Label that `istioctl install` puts on the gateway's pods.
 pub(super) const INGRESS_LABEL: (&str, &str) = ("istio", "ingressgateway");
-/// On every model server's pod: whose it is …
+/// Label of a model server's pod: the service.
 const SERVICE_LABEL: &str = "weir.dev/service";
-/// … and which variant.
+/// Label of a model server's pod: the variant.
 const VARIANT_LABEL: &str = "weir.dev/variant";
 
-/// What the files have in common.
+/// Data shared by the files.
 struct Frame<'a> {
     service: &'a Service,
     options: &'a Options,
@@ -80,7 +80,7 @@ const GATEWAY: &str =
 const SIDECAR: &str = "Gates in the model servers' sidecars, behind the gateway of ../gateway, which is then a router: \
     the overlay `sidecar` says so.";
 
-/// The files of a kustomization, and what lists them.
+/// Returns the files of a kustomization, and the kustomization.yaml that lists them.
 fn folder<const N: usize>(path: &str, why: &str, files: [(&str, Vec<Document>); N]) -> Vec<File> {
     let resources: Vec<String> = files
         .iter()
@@ -97,7 +97,8 @@ fn folder<const N: usize>(path: &str, why: &str, files: [(&str, Vec<Document>); 
     files
 }
 
-/// istiod's own cluster of the planner's Service: with its endpoints, and mutual TLS where the planner has a sidecar.
+/// Returns istiod's own cluster of the planner's Service: it has the endpoints, and uses mutual TLS if the
+/// planner has a sidecar.
 fn planner_at(options: &Options) -> PlannerAt {
     let host = options.planner_host();
     PlannerAt {
@@ -107,7 +108,7 @@ fn planner_at(options: &Options) -> PlannerAt {
 }
 
 impl Frame<'_> {
-    /// What this service's resources are called.
+    /// Returns the name of this service's resources.
     fn name(&self) -> String {
         format!("weir-{}", self.service.name)
     }
@@ -127,7 +128,7 @@ impl Frame<'_> {
     }
 }
 
-/// The gateway's pods.
+/// Returns the selector of the gateway's pods.
 fn ingress() -> Value {
     let (key, value) = INGRESS_LABEL;
     json!({ key: value })

@@ -1,7 +1,8 @@
-//! The planner on Kubernetes: `k8s/base`, what watches it (`k8s/monitoring`), and overlays that put it together with
-//! what Istio needs.
+//! The planner on Kubernetes: `k8s/base`, its monitoring (`k8s/monitoring`), and overlays that combine it
+//! with Istio's files.
 //!
-//! The planner is not in a request's path: two replicas, small, without any right but those named in `rbac`.
+//! The planner is not in a request's path: two small replicas, with the rights listed in `rbac` and no
+//! others.
 
 mod access;
 mod overlays;
@@ -17,17 +18,17 @@ use super::{Document, File, ManifestError, Options};
 use crate::service::{Fallback, Service};
 use crate::spec::ServiceSpec;
 
-/// What the files have in common.
+/// Data shared by the files.
 struct Frame<'a> {
     options: &'a Options,
-    /// Where the model servers are.
+    /// Namespace of the model servers.
     models: &'a str,
     service: &'a str,
     /// Whether pods may be evicted.
     replaces: bool,
 }
 
-/// The base's files, in the order of its list.
+/// Files of the base, in the order of its kustomization.
 const BASE: [&str; 9] = [
     "crd",
     "namespace",
@@ -87,7 +88,7 @@ pub(super) fn files(
 }
 
 impl Frame<'_> {
-    /// A document of the planner's namespace, or of none where that is empty.
+    /// Returns a document of the planner's namespace, or of none if that is empty.
     fn object(&self, api: &str, kind: &str, name: &str, rest: Value) -> Value {
         self.object_in(&self.options.namespace, api, kind, name, rest)
     }
@@ -109,7 +110,7 @@ impl Frame<'_> {
     }
 }
 
-/// By which the planner's pods are found.
+/// Returns the labels that select the planner's pods.
 fn selector() -> Value {
     json!({ "app.kubernetes.io/name": super::options::PLANNER })
 }

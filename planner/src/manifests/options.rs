@@ -1,26 +1,27 @@
-//! What manifests depend on besides the service: names and images. Checked before anything is rendered.
+//! Options of manifests beside the service: names and images. They are validated before anything is
+//! rendered.
 
 use weir_api::plan::is_name;
 
 use super::{ManifestError, refused};
 
-/// Where the planner runs, unless told otherwise.
+/// Default namespace of the planner.
 pub const NAMESPACE: &str = "weir-system";
-/// The planner's image; `.example` is nobody's, so it has to be replaced.
+/// Default image of the planner; `.example` belongs to nobody, so it has to be replaced.
 pub const IMAGE: &str = "registry.example/weir-planner:0.1.0";
-/// The filter's.
+/// Default image of the filter.
 pub const FILTER_IMAGE: &str = "registry.example/weir-filter:0.1.0";
-/// Longest image reference: what registries take of a name, and a digest.
+/// Maximum length of an image reference: a registry's limit for a name, and a digest.
 const IMAGE_MAX: usize = 255 + 72;
 
 /// Names and images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The planner's namespace.
+    /// Namespace of the planner.
     pub namespace: String,
-    /// The planner's image.
+    /// Image of the planner.
     pub image: String,
-    /// The filter's image.
+    /// Image of the filter.
     pub filter_image: String,
 }
 
@@ -44,23 +45,23 @@ impl Options {
         image("--filter-image", &self.filter_image)
     }
 
-    /// The planner's address within the cluster.
+    /// Returns the planner's host name within the cluster.
     pub(super) fn planner_host(&self) -> String {
         format!("{PLANNER}.{}.svc.cluster.local", self.namespace)
     }
 
-    /// The digest by which the filter's image is named, if it is.
+    /// Returns the digest of the filter's image, if the reference has one.
     pub(super) fn filter_digest(&self) -> Option<&str> {
         Some(self.filter_image.split_once("@sha256:")?.1)
     }
 }
 
-/// The planner's name: of its Deployment, Service, account and pods.
+/// Name of the planner's Deployment, Service, account and pods.
 pub(super) const PLANNER: &str = "weir-planner";
-/// Where it answers.
+/// Port of the planner.
 pub(super) const PLANNER_PORT: u16 = 8080;
 
-/// An image reference without a scheme; with a digest that is one.
+/// Validates an image reference: no scheme, and a well-formed digest if there is one.
 fn image(path: &str, reference: &str) -> Result<(), ManifestError> {
     let right =
         "an image without a scheme, such as registry.example/weir:1.0 or …@sha256:<64 hex digits>";

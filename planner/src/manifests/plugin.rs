@@ -1,7 +1,7 @@
-//! What every target says of a service: the filter's configuration, the times that belong together, the
-//! histogram's edges. The filter's own parser has the last word on the configuration.
+//! Parts shared by all targets: the filter's configuration, the related timeouts, and the histogram's
+//! buckets. The filter's own parser validates the configuration.
 //!
-//! Static plans are made as the planner makes its own, of the cores that variants start with.
+//! Static plans are built as the planner builds its own, from the variants' initial cores.
 
 use std::time::Duration;
 
@@ -14,41 +14,41 @@ use super::{ManifestError, refused};
 use crate::plan;
 use crate::service::{Service, Variant};
 
-/// The key in rendered manifests, to be replaced.
+/// Placeholder of the key in rendered manifests.
 pub const KEY: &str = "change-me";
-/// The filter's root id, as Istio's `pluginName` has it.
+/// Root id of the filter, which Istio calls `pluginName`.
 pub(super) const ROOT_ID: &str = "weir";
-/// Requests that may be in flight or held to one variant: never met, because slots limit first.
+/// Maximum number of requests in flight or held for one variant. Never reached, because slots limit first.
 pub(super) const REQUESTS_MAX: u32 = 65_536;
-/// What one connection may buffer, and a stream's window: a held request waits in its client behind this.
+/// Buffer limit of a connection, and window of a stream. The rest of a held request waits in its client.
 pub(super) const BUFFER_BYTES: u32 = 65_536;
-/// Largest body of a request that Envoy waits for, where its buffer filter does: the filter's own default of
+/// Maximum request body that Envoy's buffer filter waits for: the filter's default of
 /// `body.request_max_bytes`.
 pub(super) const BODY_BYTES: u32 = 1 << 23;
-/// The metric by whose percentile policy `sponge` plans, as Envoy keeps it.
+/// Name in Envoy of the metric whose percentile policy `sponge` uses.
 pub(super) const SLACK: &str = "wasmcustom.weir_demand_slack_ms";
-/// Its edges, in ms.
+/// Bucket bounds of that metric, in ms.
 pub(super) const EDGES: &[u32] = &crate::observe::slack::EDGES_MS;
 
-/// Where the filter asks for plans.
+/// Cluster and authority at which the filter polls for plans.
 #[derive(Debug, Clone)]
 pub(super) struct PlannerAt {
     pub(super) cluster: String,
     pub(super) authority: String,
 }
 
-/// Times that depend on each other: see the comments in `envoy/weir.yaml`.
+/// Related timeouts; the comments in `envoy/weir.yaml` explain them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     /// `deadline.default_ms`.
     pub(super) default_ms: u64,
-    /// `deadline.greatest_ms`: ten times the promise leaves clients room to ask for more.
+    /// `deadline.greatest_ms`: ten times the SLO lets clients ask for longer deadlines.
     pub(super) greatest_ms: u64,
-    /// Ends a hold, which the filter has ended before.
+    /// Limit of a hold; the filter ends holds earlier.
     pub(super) hold: Duration,
-    /// The upper bound of an answer.
+    /// Limit of a response.
     pub(super) answer: Duration,
-    /// To receive a request, whose body may wait in its client while it is held.
+    /// Limit for receiving a request, whose body may wait in its client while it is held.
     pub(super) request: Duration,
 }
 
@@ -71,12 +71,12 @@ impl Times {
     }
 }
 
-/// A time as Envoy and Istio read it.
+/// Formats a time as Envoy and Istio read it.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
-/// The variants as the planner would publish them for the cores at the start.
+/// Returns the variants of the plan that the planner would publish for the initial cores.
 pub(super) fn plan(service: &Service) -> Result<Vec<VariantPlan>, ManifestError> {
     let initial: Vec<_> = service.variants.iter().map(|v| v.initial).collect();
     let draft = plan::draft(service, &initial, None);
@@ -85,7 +85,7 @@ pub(super) fn plan(service: &Service) -> Result<Vec<VariantPlan>, ManifestError>
     Ok(draft.variants)
 }
 
-/// Who can bear all traffic: the quickest of those that have a slot.
+/// Returns the variant that gets unrouted traffic: the fastest of those with a slot.
 pub(super) fn fallback(service: &Service) -> Result<&Variant, ManifestError> {
     let plan = plan(service)?;
     let able = service.variants.iter().zip(&plan);
@@ -97,7 +97,7 @@ pub(super) fn fallback(service: &Service) -> Result<&Variant, ManifestError> {
         .ok_or_else(|| refused("variants", 0, right))
 }
 
-/// The filter's configuration in that role; a gate's is of one variant.
+/// Builds the filter's configuration for that role; a gate's has one variant.
 pub(super) fn plugin(
     service: &Service,
     role: Role,

@@ -1,4 +1,4 @@
-//! What is refused, and what every target has in common.
+//! Tests of refusals, and of properties that all targets share.
 
 use super::*;
 use crate::service::Service;
@@ -20,7 +20,7 @@ const ALL: [Target; 4] = [
     Target::Kubernetes,
 ];
 
-/// A change of the example or an option, and what the refusal says.
+/// Checks that rendering fails with a message that contains all of `says`.
 fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
     let error = render(text, options, target).unwrap_err().to_string();
     for part in says {
@@ -29,7 +29,7 @@ fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
+fn unattachable_service_is_refused_with_field_and_allowed_values() {
     let (defaults, text) = (Options::default(), example());
     let cluster = "outbound|8000||resnet50.models.svc.cluster.local";
     for (other, targets) in [
@@ -108,7 +108,7 @@ fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
 }
 
 #[test]
-fn a_pipelines_stages_are_files_of_their_own() {
+fn pipeline_stages_have_separate_files() {
     let text = example().replace("initial: 6", "initial: 2, least: 0");
     let (head, variants) = text.split_once("variants:\n").unwrap();
     let variants: String = variants
@@ -125,7 +125,7 @@ fn a_pipelines_stages_are_files_of_their_own() {
 }
 
 #[test]
-fn each_file_has_its_place_and_reads_back_as_it_was() {
+fn files_have_distinct_paths_and_parse_back_unchanged() {
     let text = example();
     for target in ALL {
         let files = render(&text, &Options::default(), target).unwrap();
@@ -148,7 +148,7 @@ fn each_file_has_its_place_and_reads_back_as_it_was() {
 }
 
 #[test]
-fn the_edges_are_those_of_the_shipped_file() {
+fn bucket_bounds_equal_shipped_file() {
     let shipped: serde_json::Value =
         serde_saphyr::from_str(include_str!("../../../envoy/weir.yaml")).unwrap();
     let settings = &shipped["stats_config"]["histogram_bucket_settings"][0];
@@ -157,7 +157,7 @@ fn the_edges_are_those_of_the_shipped_file() {
 }
 
 #[test]
-fn images_by_digest_are_checked_by_it() {
+fn image_digest_is_passed_as_checksum() {
     let digest = "0123456789abcdef".repeat(4);
     let options = Options {
         filter_image: format!("registry.example/f@sha256:{digest}"),
@@ -175,9 +175,9 @@ fn images_by_digest_are_checked_by_it() {
     }
 }
 
-/// Variants that are subsets of one Service: one DestinationRule has them all, and routes name them.
+/// Variants that are subsets of one Service: one DestinationRule has all of them, and routes name them.
 #[test]
-fn subsets_are_one_hosts() {
+fn subsets_of_one_host_share_destination_rule() {
     let text = ["resnet18", "resnet50", "resnet152"]
         .iter()
         .fold(example(), |text, name| {
@@ -203,9 +203,9 @@ fn subsets_are_one_hosts() {
     }
 }
 
-/// Half seconds are written as each API reads them, and a hold ends after the longest deadline.
+/// Half seconds are written as each API reads them; a hold ends after the longest deadline.
 #[test]
-fn times_follow_from_the_promise() {
+fn timeouts_follow_from_slo() {
     let text = example().replace("slo_ms: 1000", "slo_ms: 1500");
     for (target, path, pointer, time) in [
         (
@@ -235,7 +235,7 @@ fn times_follow_from_the_promise() {
 }
 
 #[test]
-fn classes_go_into_the_filters_configuration() {
+fn classes_are_part_of_filter_configuration() {
     let classes =
         "\nclasses: [{name: gold, share: 0.7}, {name: low, share: 0.3}]\ndefault_class: low\n";
     let text = example() + classes;

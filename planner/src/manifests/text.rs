@@ -1,17 +1,18 @@
-//! Files of manifests as YAML: which command made them, each document below the comment that explains it.
+//! YAML text of manifests: a header with the command that generated them, and each document below its
+//! comment.
 
 use super::{Document, File, ManifestError};
 
-/// The name of the command in headers.
+/// Name of the command in headers.
 pub const COMMAND: &str = "weir manifests";
-/// Where comments are broken, in characters.
+/// Line width of comments, in characters.
 const WIDTH: usize = 110;
 
 impl File {
-    /// The file's text; `command` is what made it.
+    /// Returns the file's text; `command` is named in the header.
     ///
     /// # Errors
-    /// What it says is no YAML.
+    /// Fails if a document cannot be written as YAML.
     pub fn text(&self, command: &str) -> Result<String, ManifestError> {
         let mut text =
             format!("# Made by `{command}`. Change the service file or the command, not this.\n");
@@ -19,10 +20,10 @@ impl File {
         Ok(text)
     }
 
-    /// The same without the line that says what made it.
+    /// Returns the file's text without the header.
     ///
     /// # Errors
-    /// What it says is no YAML.
+    /// Fails if a document cannot be written as YAML.
     pub fn body(&self) -> Result<String, ManifestError> {
         let mut text = String::new();
         for (index, document) in self.documents.iter().enumerate() {
@@ -40,8 +41,8 @@ impl File {
 }
 
 fn yaml(path: &str, document: &Document) -> Result<String, ManifestError> {
-    // Long strings stay on their line: folded ones read badly. What YAML 1.1 takes for something else than a
-    // string is quoted by default: Kubernetes reads both.
+    // Long strings stay on one line: folded ones are hard to read. Strings that YAML 1.1 reads as another
+    // type are quoted by default: Kubernetes parsers use both versions.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     let text = serde_saphyr::to_string_with_options(&document.body, options);
     let mut text = text.map_err(|error| ManifestError::Form {
@@ -54,7 +55,7 @@ fn yaml(path: &str, document: &Document) -> Result<String, ManifestError> {
     Ok(text)
 }
 
-/// A comment's lines, broken between words; a line break in it stays one.
+/// Breaks a comment into lines between words; its own line breaks remain.
 fn comment(why: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in why.lines() {

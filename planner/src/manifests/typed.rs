@@ -1,5 +1,5 @@
-//! Manifests of Kubernetes' own kinds pass through Kubernetes' own types: a key that they do not have is lost on
-//! the way, and what has lost something is refused.
+//! Check of manifests of Kubernetes' own kinds: they are converted to Kubernetes' types and back. A key
+//! that the type lacks is lost in this, and a document that lost a key is refused.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ManifestError;
 
-/// The same value, if `T` knows all of it.
+/// Returns the value unchanged if `T` has all its keys.
 pub(super) fn typed<T: DeserializeOwned + Serialize>(value: Value) -> Result<Value, ManifestError> {
     let wrong = |error: String| ManifestError::Form {
         what: std::any::type_name::<T>().to_owned(),

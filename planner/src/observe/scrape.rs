@@ -8,8 +8,8 @@ use weir_api::metrics::{Metric, PREFIX, decode};
 
 use super::{Counts, Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
+use crate::error_log::ErrorLog;
 use crate::service::STATS_MAX;
-use crate::telemetry::error_log::Troubles;
 
 /// Maximum size of a proxy's answer, in bytes: 100 times what a filter with 64 variants exports.
 pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -19,7 +19,7 @@ pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub struct Scraper {
     targets: ScrapeTargets,
     proxy_scraper: ProxyScraper,
-    troubles: Mutex<Troubles>,
+    troubles: Mutex<ErrorLog>,
 }
 
 /// Scrape of a single proxy.

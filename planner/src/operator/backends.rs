@@ -1,32 +1,32 @@
-//! A service's variants as they are changed: pods by their workload, others over HTTP, and those that nothing
-//! changes; and its proxies as they are looked at.
+//! Backends of a service's variants: pods through their workload, addresses over HTTP, and fixed ones; and
+//! the proxies that are scraped.
 
 use std::sync::Arc;
 
 use weir_api::Cores;
 
 use super::Shared;
-use super::claims::Name;
 use super::leader::Candidate;
+use super::ownership::Name;
 use crate::backends::kubernetes::actuate::KubeBackends;
 use crate::backends::{Actuate, ActuateError, HttpBackends, NotReplaced};
 use crate::capacity::{InForce, Resize};
 use crate::observe::pods::ProxyWatch;
 use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
-use crate::serve::{local, scraper};
+use crate::serve::{http_backends, scraper};
 use crate::service::{Mode, Service, Variant};
 
-/// The variants.
+/// Backends of a service's variants.
 pub(super) struct Backends {
     mode: Mode,
     candidate: Arc<Candidate>,
     local: HttpBackends,
     pods: KubeBackends,
-    /// By variant: its place among those of pods.
+    /// Index of each variant among those with pods.
     places: Vec<Option<usize>>,
 }
 
-/// The proxies.
+/// Proxies of a service.
 pub(super) struct Proxies {
     scraper: Scraper,
     _watch: Option<ProxyWatch>,
@@ -46,7 +46,7 @@ impl Shared {
         Backends {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
-            local: local(service, &self.http),
+            local: http_backends(service, &self.http),
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,

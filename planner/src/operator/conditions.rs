@@ -1,5 +1,5 @@
-//! A turn's report → the resource's status: pure. Conditions are a closed list with closed reasons; what a person
-//! is to know stands in their messages.
+//! Status of a resource from the report of a cycle: pure. Conditions and their reasons are closed lists;
+//! details for people are in the messages.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -11,34 +11,34 @@ use crate::service::{Mode, Service};
 use crate::spec::resource::{ConditionType, PlannedVariant, SloServiceStatus, StagePlan};
 use crate::telemetry::status::{CycleReport, VariantReport};
 
-/// Longest message of a condition, in characters; the API takes 32,768.
+/// Maximum length of a condition's message, in characters; the API allows 32,768.
 pub const MESSAGE_MAX: usize = 1024;
 
-/// Why a resource is not gone by: what is to say how fast its variants are is not there, or says it wrongly.
+/// Reason of a refused resource: a variant's profile is missing or invalid.
 pub const NO_PROFILE: &str = "NoProfile";
 
-/// What a condition says.
+/// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// What it is about.
+pub struct ConditionValue {
+    /// Type of the condition.
     pub about: ConditionType,
     /// Whether it holds.
     pub holds: bool,
-    /// In one word, of a closed list.
+    /// Reason, one word of a closed list.
     pub reason: &'static str,
-    /// In a sentence.
+    /// Message, one sentence.
     pub message: String,
 }
 
-impl Said {
+impl ConditionValue {
     fn new(
         about: ConditionType,
         holds: bool,
         reason: &'static str,
         message: impl Into<String>,
-    ) -> Said {
+    ) -> ConditionValue {
         let message = message.into();
-        Said {
+        ConditionValue {
             about,
             holds,
             reason,
@@ -47,8 +47,8 @@ impl Said {
     }
 }
 
-/// The status of a service that is planned for, after this turn.
-pub fn planned(
+/// Returns the status of a service after a cycle.
+pub fn planned_status(
     service: &Service,
     report: &CycleReport,
     plans: &[Plan],
@@ -57,40 +57,50 @@ pub fn planned(
     now: Timestamp,
 ) -> SloServiceStatus {
     let said = [
-        Said::new(
+        ConditionValue::new(
             ConditionType::Accepted,
             true,
             "Valid",
             "the resource is gone by",
         ),
-        of_profiles(service),
-        of_plan(report),
-        of_cores(service, report),
-        of_health(report),
+        profile_condition(service),
+        plan_condition(report),
+        cores_condition(service, report),
+        health_condition(report),
     ];
     let cores = report.variants.values().map(|one| one.cores_actuated);
     SloServiceStatus {
         observed_generation: Some(generation),
         conditions: conditions(&said, generation, before, now),
         why: report.why.chars().take(MESSAGE_MAX).collect(),
-        demand_rps: report.demand_rps.map(|rate| rounded(rate.0)),
+        demand_rps: report.demand_rps.map(|rate| round(rate.0)),
         cores: Some(cores.map(|cores| cores.as_f64()).sum()),
         plans: plans.iter().map(|plan| stage(plan, report)).collect(),
         planned_at: Some(Time(now)),
     }
 }
 
-/// The status of a resource that is not gone by, whatever stood there of its plans.
-pub fn refused(
+/// Returns the status of a refused resource; its plans stay in the status.
+pub fn refused_status(
     reason: &'static str,
     why: &str,
     generation: i64,
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
-    let mut said = vec![Said::new(ConditionType::Accepted, false, reason, why)];
+    let mut said = vec![ConditionValue::new(
+        ConditionType::Accepted,
+        false,
+        reason,
+        why,
+    )];
     if reason == NO_PROFILE {
-        said.push(Said::new(ConditionType::ProfileReady, false, reason, why));
+        said.push(ConditionValue::new(
+            ConditionType::ProfileReady,
+            false,
+            reason,
+            why,
+        ));
     }
     let mut status = before.clone();
     status.conditions = conditions(&said, generation, before, now);
@@ -98,9 +108,9 @@ pub fn refused(
     status
 }
 
-/// Those that are said, and of the others what was said before.
+/// Returns the new conditions; those not in `said` keep their previous value.
 fn conditions(
-    said: &[Said],
+    said: &[ConditionValue],
     generation: i64,
     before: &SloServiceStatus,
     now: Timestamp,
@@ -129,9 +139,10 @@ fn conditions(
     ConditionType::ALL.into_iter().filter_map(new).collect()
 }
 
-fn of_profiles(service: &Service) -> Said {
-    let said =
-        |reason, message: &str| Said::new(ConditionType::ProfileReady, true, reason, message);
+fn profile_condition(service: &Service) -> ConditionValue {
+    let said = |reason, message: &str| {
+        ConditionValue::new(ConditionType::ProfileReady, true, reason, message)
+    };
     let each = service.variants.iter();
     let each = each.filter_map(|one| Some(format!("{}: {}", one.name, one.profile_from.as_ref()?)));
     let from: Vec<String> = each.collect();
@@ -141,7 +152,7 @@ fn of_profiles(service: &Service) -> Said {
     }
 }
 
-fn of_plan(report: &CycleReport) -> Said {
+fn plan_condition(report: &CycleReport) -> ConditionValue {
     let (holds, reason) = match (report.revision, report.outcome) {
         (None, _) => (false, "NoPlan"),
         (_, SolveStatus::NoDemand) => (true, "NoDemand"),
@@ -155,12 +166,13 @@ fn of_plan(report: &CycleReport) -> Said {
         true => report.why.clone(),
         false => format!("no variant has a core that serves: {}", report.why),
     };
-    Said::new(ConditionType::Planned, holds, reason, message)
+    ConditionValue::new(ConditionType::Planned, holds, reason, message)
 }
 
-fn of_cores(service: &Service, report: &CycleReport) -> Said {
-    let said =
-        |holds, reason, message: String| Said::new(ConditionType::Actuated, holds, reason, message);
+fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
+    let said = |holds, reason, message: String| {
+        ConditionValue::new(ConditionType::Actuated, holds, reason, message)
+    };
     let have = |wanted: fn(&VariantReport) -> String| -> String {
         let each = report.variants.iter();
         let each: Vec<String> = each
@@ -173,7 +185,7 @@ fn of_cores(service: &Service, report: &CycleReport) -> Said {
         let message = format!("mode advisory changes nothing; cores would be: {wish}");
         return said(false, "Advisory", message);
     }
-    if let Some((name, unmet)) = worst(report) {
+    if let Some((name, unmet)) = gravest_blocker(report) {
         return said(
             false,
             unmet.reason.label(),
@@ -195,9 +207,11 @@ fn of_cores(service: &Service, report: &CycleReport) -> Said {
     said(true, "InForce", message)
 }
 
-fn of_health(report: &CycleReport) -> Said {
-    let said = |reason, message: String| Said::new(ConditionType::Degraded, true, reason, message);
-    if let Some((name, unmet)) = worst(report) {
+fn health_condition(report: &CycleReport) -> ConditionValue {
+    let said = |reason, message: String| {
+        ConditionValue::new(ConditionType::Degraded, true, reason, message)
+    };
+    if let Some((name, unmet)) = gravest_blocker(report) {
         match unmet.reason {
             Reason::AnotherWriter => {
                 return said("AnotherWriter", format!("{name}: {}", unmet.why));
@@ -233,13 +247,13 @@ fn of_health(report: &CycleReport) -> Said {
         SolveStatus::Infeasible => said("DemandAboveCapacity", report.why.clone()),
         SolveStatus::OutOfTime => said("SolverOutOfTime", report.why.clone()),
         SolveStatus::NoDemand | SolveStatus::Optimal | SolveStatus::Good => {
-            Said::new(ConditionType::Degraded, false, "AsExpected", "")
+            ConditionValue::new(ConditionType::Degraded, false, "AsExpected", "")
         }
     }
 }
 
-/// What most wants a person, and of which variant.
-fn worst(report: &CycleReport) -> Option<(&str, &Obstacle)> {
+/// Returns the gravest blocker, with its variant.
+fn gravest_blocker(report: &CycleReport) -> Option<(&str, &Obstacle)> {
     let all = report.variants.iter();
     let all = all.filter_map(|(name, one)| Some((name.as_str(), one.unmet.as_ref()?)));
     all.min_by_key(|(_, unmet)| unmet.reason)
@@ -266,8 +280,8 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
     }
 }
 
-/// To three digits: a person reads it.
-fn rounded(value: f64) -> f64 {
+/// Rounds to three decimals, for people.
+fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 

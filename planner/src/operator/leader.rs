@@ -1,5 +1,5 @@
-//! The Lease over the API: looked at, claimed, renewed and given back. What to do is [`lease`](super::lease)'s
-//! to say; here it is done, and who plans is told to all who ask.
+//! The Lease in the Kubernetes API: reading, claiming, renewing and releasing it. [`lease`](super::lease)
+//! decides; this module acts and announces the leader.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,16 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::lease::{ASK_MAX, DURATION, Election, LOOK_EVERY, Record};
+use super::lease::{DURATION, Election, REQUEST_TIMEOUT, RETRY_PERIOD, Record};
 use crate::clock::Clock;
 use crate::http::Leader;
 
-/// The Lease's name.
+/// Name of the Lease.
 pub const LEASE: &str = "weir-planner";
-/// Where its holder answers.
+/// Annotation with the address of the holder.
 const ADDRESS: &str = "weir.dev/address";
 
-/// One planner of those that elect one.
+/// A planner that takes part in the election.
 #[derive(Debug)]
 pub struct Candidate {
     api: Api<Lease>,
@@ -29,11 +29,11 @@ pub struct Candidate {
     address: String,
     clock: Clock,
     election: Mutex<Election>,
-    told: watch::Sender<Leader>,
+    leader: watch::Sender<Leader>,
 }
 
 impl Candidate {
-    /// The planner `me`, which answers at `address`, with a Lease in that namespace.
+    /// Creates the candidate `me`, which is reachable at `address`, with a Lease in that namespace.
     pub fn new(
         client: &kube::Client,
         namespace: &str,
@@ -47,13 +47,13 @@ impl Candidate {
             address: address.to_owned(),
             clock,
             election: Mutex::new(Election::new(me)),
-            told: watch::Sender::new(Leader::Nobody),
+            leader: watch::Sender::new(Leader::Nobody),
         })
     }
 
-    /// Who plans, and word of each change.
+    /// Returns a receiver of the current leader and of each change.
     pub fn leader(&self) -> watch::Receiver<Leader> {
-        self.told.subscribe()
+        self.leader.subscribe()
     }
 
     /// Whether this planner may act now.
@@ -61,26 +61,28 @@ impl Candidate {
         self.election().leads(self.clock.now().at)
     }
 
-    /// Looks, claims and renews for ever.
+    /// Reads, claims and renews the Lease; never returns.
     pub async fn run(&self) {
         let mut failing = false;
         loop {
-            match self.look().await {
+            match self.try_acquire().await {
                 Ok(()) => failing = false,
                 Err(error) => {
                     if !failing {
-                        tracing::warn!("lease {LEASE}: {error}; tried again every {LOOK_EVERY:?}");
+                        tracing::warn!(
+                            "lease {LEASE}: {error}; tried again every {RETRY_PERIOD:?}"
+                        );
                     }
                     failing = true;
                 }
             }
-            self.tell();
+            self.announce();
             self.pause().await;
         }
     }
 
-    /// Gives the Lease back, if it is this planner's, so that another need not wait.
-    pub async fn give_back(&self) {
+    /// Releases the Lease if this planner holds it, so that another need not wait.
+    pub async fn release(&self) {
         let held = {
             let mut election = self.election();
             let leads = election.leads(self.clock.now().at);
@@ -88,12 +90,12 @@ impl Candidate {
             let version = election.version().filter(|_| leads).map(str::to_owned);
             version.map(|version| (version, election.transitions()))
         };
-        self.tell();
+        self.announce();
         let Some((version, transitions)) = held else {
             return;
         };
-        let given = self.write(Some(version), None, transitions).await;
-        if let Err(error) = given {
+        let released = self.write(Some(version), None, transitions).await;
+        if let Err(error) = released {
             tracing::warn!("lease {LEASE}: not given back: {error}");
         }
     }
@@ -102,27 +104,28 @@ impl Candidate {
         self.election.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the next look is due; who may act no longer says so at that moment, once.
+    /// Waits until the next read is due. A leader whose time runs out is announced as such at that moment,
+    /// once.
     async fn pause(&self) {
         let now = self.clock.now().at;
         let until = self.election().until();
         let left = until.and_then(|until| until.checked_sub(now));
-        match left.filter(|left| !left.is_zero() && *left < LOOK_EVERY) {
+        match left.filter(|left| !left.is_zero() && *left < RETRY_PERIOD) {
             Some(left) => {
                 sleep(left).await;
-                self.tell();
+                self.announce();
             }
-            None => sleep(LOOK_EVERY).await,
+            None => sleep(RETRY_PERIOD).await,
         }
     }
 
-    async fn look(&self) -> Result<(), Trouble> {
-        let read = in_time(self.api.get_opt(LEASE)).await?;
+    async fn try_acquire(&self) -> Result<(), LeaseError> {
+        let read = with_timeout(self.api.get_opt(LEASE)).await?;
         let now = self.clock.now().at;
         {
             let mut election = self.election();
-            election.saw(read.map(|lease| record(&lease)), now);
-            if !election.claims(now) {
+            election.observe(read.map(|lease| record(&lease)), now);
+            if !election.should_claim(now) {
                 return Ok(());
             }
         }
@@ -135,17 +138,17 @@ impl Candidate {
         };
         let written = self.write(version, Some(&self.me), transitions).await?;
         let later = self.clock.now().at;
-        self.election().claimed(record(&written), now, later);
+        self.election().record_claim(record(&written), now, later);
         Ok(())
     }
 
-    /// In the place of that version, if there is one.
+    /// Writes the Lease, replacing that version if there is one.
     async fn write(
         &self,
         version: Option<String>,
         holder: Option<&str>,
         transitions: i32,
-    ) -> Result<Lease, Trouble> {
+    ) -> Result<Lease, LeaseError> {
         let params = PostParams::default();
         let address = holder.map(|_| BTreeMap::from([(ADDRESS.to_owned(), self.address.clone())]));
         let lease = Lease {
@@ -164,12 +167,12 @@ impl Candidate {
             }),
         };
         match version {
-            Some(_) => in_time(self.api.replace(LEASE, &params, &lease)).await,
-            None => in_time(self.api.create(&params, &lease)).await,
+            Some(_) => with_timeout(self.api.replace(LEASE, &params, &lease)).await,
+            None => with_timeout(self.api.create(&params, &lease)).await,
         }
     }
 
-    fn tell(&self) {
+    fn announce(&self) {
         let now = self.clock.now().at;
         let leader = {
             let election = self.election();
@@ -179,32 +182,34 @@ impl Candidate {
                 (false, None) => Leader::Nobody,
             }
         };
-        self.told.send_if_modified(|told| {
-            let new = *told != leader;
+        self.leader.send_if_modified(|announced| {
+            let new = *announced != leader;
             if new {
                 match &leader {
                     Leader::Us => tracing::info!("this planner leads"),
                     Leader::At(address) => tracing::info!("the planner at {address} leads"),
                     Leader::Nobody => tracing::info!("no planner is known to lead"),
                 }
-                *told = leader;
+                *announced = leader;
             }
             new
         });
     }
 }
 
-/// Why the Lease was not read or written.
+/// Reason why the Lease could not be read or written.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
-    #[error("no answer within {ASK_MAX:?}")]
+enum LeaseError {
+    #[error("no answer within {REQUEST_TIMEOUT:?}")]
     Late,
     #[error("{0}")]
     Refused(#[from] kube::Error),
 }
 
-async fn in_time<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-    Ok(timeout(ASK_MAX, asked).await.map_err(|_| Trouble::Late)??)
+async fn with_timeout<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
+    Ok(timeout(REQUEST_TIMEOUT, request)
+        .await
+        .map_err(|_| LeaseError::Late)??)
 }
 
 fn record(lease: &Lease) -> Record {

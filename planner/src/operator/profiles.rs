@@ -1,5 +1,5 @@
-//! Profiles that resources refer to, read from their ConfigMaps. One by one and by name: a right to list them would
-//! show a planner all that a namespace is configured with.
+//! Profiles that resources refer to, read from their ConfigMaps, each by its name. The right to list
+//! ConfigMaps would show the planner all configuration of a namespace.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,14 @@ use kube::api::Api;
 use crate::service::ConfigError;
 use crate::spec::{RawReference, ServiceSpec};
 
-/// How often the ConfigMaps of a resource that refers to any are read again.
+/// Interval at which the ConfigMaps that a resource refers to are read again.
 pub const PROFILES_AGAIN: Duration = Duration::from_secs(60);
 
-/// What was last read, by namespace and name; what cannot be read now stays as it was.
+/// ConfigMaps as last read, by namespace and name. One that cannot be read now keeps its previous content.
 #[derive(Debug, Default)]
 pub(super) struct Profiles(Mutex<BTreeMap<(String, String), Found>>);
 
-/// A ConfigMap, or why there is none.
+/// Content of a ConfigMap, or the reason why there is none.
 type Found = Result<BTreeMap<String, String>, String>;
 
 impl Profiles {
@@ -26,7 +26,7 @@ impl Profiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all that this resource of a namespace refers to.
+    /// Reads all ConfigMaps that the resource refers to.
     pub(super) async fn read(&self, client: &kube::Client, namespace: &str, spec: &ServiceSpec) {
         let names = spec.references().into_iter();
         let names = names.filter_map(|(_, reference)| reference.config_map.clone());
@@ -49,11 +49,11 @@ impl Profiles {
         }
     }
 
-    /// The resource with the profiles that were read.
+    /// Returns the spec with its profiles resolved.
     ///
     /// # Errors
-    /// There is none, or it is none.
-    pub(super) fn resolved(
+    /// Fails if a profile is missing or invalid.
+    pub(super) fn resolve(
         &self,
         namespace: &str,
         spec: &ServiceSpec,

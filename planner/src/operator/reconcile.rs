@@ -1,5 +1,5 @@
-//! A resource as it is → a service that is kept, or the reason why not. Every planner keeps every service; only
-//! the one that leads writes.
+//! Reconciliation: from a resource to its running controller, or to the reason why it is refused. Every
+//! planner runs controllers for all services; only the leader writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use kube::runtime::controller::Action;
 use kube::runtime::finalizer::{self, finalizer};
 use kube::{Resource, ResourceExt};
 
-use super::claims::{Claim, Name, refused};
 use super::conditions::NO_PROFILE;
-use super::keeper::Keeper;
+use super::controller::ServiceController;
+use super::ownership::{Claim, Name, conflicts};
 use super::profiles::{PROFILES_AGAIN, Profiles};
 use super::writer::Writer;
 use super::{Shared, conditions};
 use crate::service::{ConfigError, Service};
 use crate::spec::resource::SloService;
 
-/// Holds a resource until no turn for it is under way any more.
+/// Finalizer that holds a resource until its last cycle has finished.
 pub const FINALIZER: &str = "weir.dev/planner";
-/// When everything is looked at again, whatever the watches say.
+/// Interval after which every resource is reconciled again, whatever the watches report.
 pub const RESYNC: Duration = Duration::from_secs(300);
-/// When a resource is looked at again that is refused: what it claims may have become free.
+/// Interval after which a refused resource is reconciled again: what it claims may have become free.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(10);
-/// When one is looked at again whose reconciliation failed; twice as long each time that it fails again.
+/// Interval after which a failed reconciliation is retried; doubled with each further failure.
 pub const FAILED_AGAIN: Duration = Duration::from_secs(2);
-/// The longest of these waits.
+/// Maximum of these intervals.
 pub const FAILED_AGAIN_MAX: Duration = Duration::from_secs(128);
 
-/// Why a reconciliation failed; it is tried again.
+/// Reason why a reconciliation failed; it is retried.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum ReconcileError {
     #[error("{0}")]
     Metrics(#[from] prometheus::Error),
     #[error("{0}")]
-    Finalizer(#[from] Box<finalizer::Error<Failed>>),
+    Finalizer(#[from] Box<finalizer::Error<ReconcileError>>),
 }
 
-/// What is wrong with a resource.
+/// Reason why a resource is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wrong {
+struct Refusal {
     reason: &'static str,
     why: String,
 }
@@ -50,150 +50,159 @@ struct Wrong {
 pub(super) async fn reconcile(
     resource: Arc<SloService>,
     shared: Arc<Shared>,
-) -> Result<Action, Failed> {
+) -> Result<Action, ReconcileError> {
     let name = name(&resource);
-    let done = reconciled(resource, &shared, name.clone()).await;
+    let done = apply(resource, &shared, name.clone()).await;
     if done.is_ok() {
         shared.failures().remove(&name);
     }
     done
 }
 
-async fn reconciled(
+async fn apply(
     resource: Arc<SloService>,
     shared: &Arc<Shared>,
     name: Name,
-) -> Result<Action, Failed> {
+) -> Result<Action, ReconcileError> {
     if !shared.candidate.leads() {
-        // Without a finalizer of its own: whoever leads sees to that.
+        // Without a finalizer of this planner: the leader manages it.
         if resource.meta().deletion_timestamp.is_some() {
-            shared.let_go(&name).await;
+            shared.stop_controller(&name).await;
             return Ok(Action::await_change());
         }
-        return keep(&resource, shared, &name).await;
+        return ensure_controller(&resource, shared, &name).await;
     }
     let api: Api<SloService> = Api::namespaced(shared.client.clone(), &name.namespace);
     let (context, of) = (Arc::clone(shared), name);
     let done = finalizer(&api, FINALIZER, resource, |event| async move {
         match event {
-            finalizer::Event::Apply(resource) => keep(&resource, &context, &of).await,
+            finalizer::Event::Apply(resource) => ensure_controller(&resource, &context, &of).await,
             finalizer::Event::Cleanup(_) => {
-                context.let_go(&of).await;
+                context.stop_controller(&of).await;
                 Ok(Action::await_change())
             }
         }
     });
     done.await
-        .map_err(|error| Failed::Finalizer(Box::new(error)))
+        .map_err(|error| ReconcileError::Finalizer(Box::new(error)))
 }
 
-pub(super) fn failed(resource: Arc<SloService>, error: &Failed, shared: Arc<Shared>) -> Action {
+pub(super) fn on_error(
+    resource: Arc<SloService>,
+    error: &ReconcileError,
+    shared: Arc<Shared>,
+) -> Action {
     let name = name(&resource);
     let mut failures = shared.failures();
     let before = failures.entry(name.clone()).or_default();
-    let wait = wait(*before);
+    let wait = backoff(*before);
     *before = before.saturating_add(1);
     tracing::warn!("{name}: {error}; tried again in {wait:?}");
     Action::requeue(wait)
 }
 
-/// How long is waited after one more than so many failures in a row.
-fn wait(failures: u32) -> Duration {
+/// Returns the wait after `failures` earlier failures in a row and one more.
+fn backoff(failures: u32) -> Duration {
     let times = 2_u32.saturating_pow(failures);
     FAILED_AGAIN.saturating_mul(times).min(FAILED_AGAIN_MAX)
 }
 
-async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Result<Action, Failed> {
+async fn ensure_controller(
+    resource: &SloService,
+    shared: &Arc<Shared>,
+    name: &Name,
+) -> Result<Action, ReconcileError> {
     let client = &shared.client;
-    let (profiles, again) = (&shared.profiles, again(resource));
+    let (profiles, interval) = (&shared.profiles, requeue_interval(resource));
     profiles.read(client, &name.namespace, &resource.spec).await;
-    // Who may keep what is decided by one at a time.
-    let mut keepers = shared.keepers.lock().await;
-    let service = match accepted(resource, &shared.resources(), profiles, &keepers, name) {
+    // Ownership is decided for one resource at a time.
+    let mut controllers = shared.controllers.lock().await;
+    let service = match accept(resource, &shared.resources(), profiles, &controllers, name) {
         Ok(service) => service,
-        Err(wrong) => {
-            drop(keepers);
+        Err(refusal) => {
+            drop(controllers);
             if shared.candidate.leads() {
-                refuse(resource, shared, name, &wrong).await;
+                refuse(resource, shared, name, &refusal).await;
             }
             return Ok(Action::requeue(REFUSED_AGAIN));
         }
     };
     let generation = resource.metadata.generation.unwrap_or(0);
-    let kept = keepers.get(name);
-    if kept.is_some_and(|kept| kept.generation == generation && kept.service == service) {
-        return Ok(Action::requeue(again));
+    let running = controllers.get(name);
+    if running.is_some_and(|running| running.generation == generation && running.service == service)
+    {
+        return Ok(Action::requeue(interval));
     }
-    if let Some(before) = keepers.remove(name) {
+    if let Some(before) = controllers.remove(name) {
         before.end().await;
     }
-    keepers.insert(
+    controllers.insert(
         name.clone(),
-        Keeper::start(shared, name, resource, service)?,
+        ServiceController::start(shared, name, resource, service)?,
     );
-    Ok(Action::requeue(again))
+    Ok(Action::requeue(interval))
 }
 
-/// When it is looked at again though nothing is told of it.
-fn again(resource: &SloService) -> Duration {
+/// Returns the interval until the next reconciliation without an event.
+fn requeue_interval(resource: &SloService) -> Duration {
     match resource.spec.references().is_empty() {
         true => RESYNC,
         false => PROFILES_AGAIN,
     }
 }
 
-fn accepted(
+fn accept(
     resource: &SloService,
     all: &[Arc<SloService>],
     profiles: &Profiles,
-    keepers: &BTreeMap<Name, Keeper>,
+    controllers: &BTreeMap<Name, ServiceController>,
     own: &Name,
-) -> Result<Service, Wrong> {
-    let service = described(resource, profiles)?;
-    let made = |one: &SloService| {
+) -> Result<Service, Refusal> {
+    let service = parse_service(resource, profiles)?;
+    let created = |one: &SloService| {
         let time = one.creation_timestamp();
         time.map_or(0, |time| time.0.as_second())
     };
-    let said = all.iter().filter_map(|one| {
-        let service = described(one, profiles).ok()?;
-        Some(Claim::of(false, made(one), name(one), &service))
+    let claimed = all.iter().filter_map(|one| {
+        let service = parse_service(one, profiles).ok()?;
+        Some(Claim::new(false, created(one), name(one), &service))
     });
-    let kept = keepers
+    let running = controllers
         .iter()
-        .map(|(name, keeper)| Claim::of(true, 0, name.clone(), &keeper.service));
-    match refused(said.chain(kept).collect()).remove(own) {
+        .map(|(name, controller)| Claim::new(true, 0, name.clone(), &controller.service));
+    match conflicts(claimed.chain(running).collect()).remove(own) {
         None => Ok(service),
-        Some(taken) => Err(Wrong {
+        Some(conflict) => Err(Refusal {
             reason: "Taken",
-            why: taken.to_string(),
+            why: conflict.to_string(),
         }),
     }
 }
 
-/// The service that a resource describes.
-fn described(resource: &SloService, profiles: &Profiles) -> Result<Service, Wrong> {
-    let wrong = |reason| {
-        move |error: ConfigError| Wrong {
+/// Returns the service that a resource describes.
+fn parse_service(resource: &SloService, profiles: &Profiles) -> Result<Service, Refusal> {
+    let refusal = |reason| {
+        move |error: ConfigError| Refusal {
             reason,
             why: error.to_string(),
         }
     };
     let namespace = resource.namespace().unwrap_or_default();
-    let spec = profiles.resolved(&namespace, &resource.spec);
-    let spec = spec.map_err(wrong(NO_PROFILE))?;
-    Service::from_resource(&resource.name_any(), spec).map_err(wrong("Invalid"))
+    let spec = profiles.resolve(&namespace, &resource.spec);
+    let spec = spec.map_err(refusal(NO_PROFILE))?;
+    Service::from_resource(&resource.name_any(), spec).map_err(refusal("Invalid"))
 }
 
-async fn refuse(resource: &SloService, shared: &Shared, name: &Name, wrong: &Wrong) {
+async fn refuse(resource: &SloService, shared: &Shared, name: &Name, refusal: &Refusal) {
     let before = resource.status.clone().unwrap_or_default();
     let generation = resource.metadata.generation.unwrap_or(0);
     let now = i64::try_from(shared.clock.now().unix_ms).unwrap_or(0);
     let now = Timestamp::from_millisecond(now).unwrap_or_default();
-    let status = conditions::refused(wrong.reason, &wrong.why, generation, &before, now);
+    let status = conditions::refused_status(refusal.reason, &refusal.why, generation, &before, now);
     if status == before {
         return;
     }
-    tracing::warn!("{name}: {}: {}", wrong.reason, wrong.why);
+    tracing::warn!("{name}: {}: {}", refusal.reason, refusal.why);
     let recorder = shared.recorder.clone();
     let writer = Writer::new(&shared.client, name, resource.object_ref(&()), recorder);
     writer.write(&before, &status).await;
@@ -211,8 +220,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_again_waits_longer_up_to_a_most() {
-        let waits = [0, 1, 2, 5, 6, 7, u32::MAX].map(|failures| wait(failures).as_secs());
+    fn repeated_failure_doubles_wait_up_to_maximum() {
+        let waits = [0, 1, 2, 5, 6, 7, u32::MAX].map(|failures| backoff(failures).as_secs());
         assert_eq!(waits, [2, 4, 8, 64, 128, 128, 128]);
     }
 }

@@ -1,5 +1,5 @@
-//! Plans as a resource's status has them → what the proxies are given, while another planner plans or none does:
-//! pure. Nothing new is decided, and what does not fit the resource any more is left out.
+//! Plans from a resource's status, served while another planner leads or none does: pure. Nothing new is
+//! decided. Plans that no longer fit the resource are left out.
 
 use weir_api::{Share, VariantPlan};
 
@@ -7,7 +7,7 @@ use crate::plan::{Draft, shortest_ms};
 use crate::service::{Service, Stage};
 use crate::spec::resource::{SloServiceStatus, StagePlan};
 
-/// One for each stage; `None` where the status has not a plan of each, for these variants.
+/// Returns one draft for each stage; `None` unless the status has a plan of each stage for these variants.
 pub fn drafts(service: &Service, status: &SloServiceStatus) -> Option<Vec<Draft>> {
     let of_stage = |stage: &Stage| -> Option<Draft> {
         let mut plans = status.plans.iter();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_what_it_was_and_one_that_does_not_fit_is_none() {
+    fn plan_is_restored_unless_it_does_not_fit() {
         let service = service(8);
         let good = status(&service);
         let drafts = super::drafts(&service, &good).unwrap();

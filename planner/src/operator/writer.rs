@@ -1,4 +1,4 @@
-//! Statuses and events → the API: what changed, not too often, and never in a turn's way.
+//! Writing of statuses and events to the API: only changes, rate limited, and never delaying a cycle.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::claims::Name;
+use super::ownership::Name;
 use crate::spec::resource::{ConditionType, SloService, SloServiceStatus};
 
-/// Whose fields these are.
+/// Field manager of the planner's writes.
 pub const MANAGER: &str = "weir-planner";
-/// Least time from one write of a status to the next: the conditions and the plans.
+/// Minimum interval between two writes of a status whose conditions or plans changed.
 pub const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// The same, for what is only good to know: demand and reasons.
+/// Minimum interval between two writes of the rest: demand and reasons.
 pub const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// How long one write may take.
+/// Timeout of one write.
 pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 
-/// Writes about one resource.
+/// Writer for one resource.
 pub(super) struct Writer {
     api: Api<SloService>,
     name: Name,
@@ -44,7 +44,7 @@ impl Writer {
         }
     }
 
-    /// Writes what comes, where it differs from `written`, for ever.
+    /// Writes each received status that differs from `written`; never returns.
     pub(super) async fn follow(
         &self,
         mut statuses: watch::Receiver<SloServiceStatus>,
@@ -53,7 +53,7 @@ impl Writer {
         let mut since = RENEW_EVERY;
         loop {
             let new = statuses.borrow_and_update().clone();
-            let due = differs(&written, &new) || since >= RENEW_EVERY;
+            let due = is_urgent(&written, &new) || since >= RENEW_EVERY;
             if due && new.observed_generation.is_some() && self.write(&written, &new).await {
                 written = new;
                 since = Duration::ZERO;
@@ -66,7 +66,7 @@ impl Writer {
         }
     }
 
-    /// Writes a status, and says what a person would want to know of it; whether it has been taken.
+    /// Writes a status and the events for its changes; returns whether the API accepted it.
     pub(super) async fn write(&self, before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
         let body = json!({
             "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
@@ -86,7 +86,7 @@ impl Writer {
                 return false;
             }
         }
-        for event in news(before, new) {
+        for event in events(before, new) {
             let said = self.recorder.publish(&event, &self.reference);
             if let Ok(Err(error)) = timeout(WRITE_MAX, said).await {
                 tracing::warn!("event about {}: {error}", self.name);
@@ -96,8 +96,8 @@ impl Writer {
     }
 }
 
-/// Whether a standby, or somebody who waits for a condition, is to know of it soon.
-fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
+/// Whether the change should be written soon: a standby, or a person waiting for a condition, needs it.
+fn is_urgent(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
     let said = |status: &SloServiceStatus| -> Vec<(String, String, String)> {
         let all = status.conditions.iter();
         all.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
@@ -115,9 +115,9 @@ fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
         || plans(before) != plans(new)
 }
 
-/// What changed that a person would want to know: refusals, what works less well than it should and that it
-/// works again, and no resize that went well.
-fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
+/// Returns the events for changes that concern people: refusals, degradation and recovery. Successful
+/// resizes yield none.
+fn events(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
     let find = |status: &SloServiceStatus, about: ConditionType| {
         let mut all = status.conditions.iter();
         all.find(|condition| condition.type_ == about.label())
@@ -145,7 +145,7 @@ fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
             false => (EventType::Warning, reason),
             true => (
                 EventType::Normal,
-                format!("{}Again", about.label_when_well()),
+                format!("{}Again", about.recovery_label()),
             ),
         };
         events.push(Event {
@@ -160,8 +160,8 @@ fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
 }
 
 impl ConditionType {
-    /// What it is called when it is as it should be.
-    fn label_when_well(self) -> &'static str {
+    /// Returns the event's reason once the condition is healthy again.
+    fn recovery_label(self) -> &'static str {
         match self {
             ConditionType::Degraded => "Well",
             other => other.label(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_news_and_what_is_not() {
+    fn only_degradation_and_recovery_yield_events() {
         let none = status(&[]);
         let well = status(&[
             ("Accepted", true, "Valid"),
@@ -215,10 +215,10 @@ mod tests {
             (&wrong, &well, &["AcceptedAgain"]),
         ];
         for (before, new, expected) in table {
-            let events = news(before, new);
+            let events = events(before, new);
             let reasons: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
             assert_eq!(reasons, *expected, "{before:?} → {new:?}");
-            assert_eq!(differs(before, new), before.conditions != new.conditions);
+            assert_eq!(is_urgent(before, new), before.conditions != new.conditions);
         }
     }
 }

@@ -35,15 +35,15 @@ const LOADING_WEIGHT_MAX: f64 = 1.0;
 /// The resource type that every replica takes, beside what it holds.
 const CORES: &str = "cores";
 
-/// Settings of policy infaas as written.
+/// Parameters of policy infaas.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawInfaas {
-    /// Percent.
+    /// Minimum accuracy in percent; variants below it get no replica.
     pub accuracy_least: f64,
-    /// Requests/s on top of the demand.
+    /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
-    /// A second of a replica's loading costs so much of a core.
+    /// Cost of one second of loading a replica, as a fraction of the replica's cost.
     pub loading_weight_per_s: f64,
 }
 

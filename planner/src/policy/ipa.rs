@@ -54,17 +54,17 @@ struct Found {
     note: String,
 }
 
-/// Settings of policy ipa as written: alpha × accuracy in percent − beta × cores − delta × batches.
+/// Weights of policy ipa: alpha × accuracy in percent − beta × cores − delta × batches.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawIpa {
-    /// Of a percent of the pipeline's accuracy.
+    /// Weight of one percent of the pipeline's accuracy.
     pub alpha: f64,
-    /// Of a core.
+    /// Weight of a core.
     pub beta: f64,
-    /// What a request more in a batch costs, in cores.
+    /// Weight of one more request in a batch.
     pub delta: f64,
-    /// What runs is kept within this of the best.
+    /// The actual allocation is kept while its objective is within this of the optimum.
     pub tolerance: f64,
 }
 

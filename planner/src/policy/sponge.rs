@@ -28,13 +28,13 @@ use crate::solve::sponge::input::{Arriving, Steps};
 use crate::solve::sponge::{Input, Plan, Problem, solve};
 use crate::solve::{Patience, Refused};
 
-/// Settings of policy sponge as written.
+/// Parameters of policy sponge.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSponge {
-    /// What a request more in a batch costs, in cores.
+    /// Cost of one more request in a batch, in cores.
     pub delta: f64,
-    /// Which of the latest requests' ways is planned for.
+    /// Percentile of the latest requests' network latencies that is planned for.
     pub percentile: f64,
 }
 
@@ -43,13 +43,14 @@ pub struct RawSponge {
 pub struct Sponge {
     /// δ of its Eq. 3: cost of one more request in a batch, in cores.
     pub delta: f64,
-    /// Percent of the requests that have at least the time that is planned for left when they come.
+    /// Percentage of requests that arrive with at least the remaining time that is planned for.
     pub percentile: f64,
 }
 
 impl Default for RawSponge {
     fn default() -> Self {
-        // A batch never costs a core; one request in a hundred may come later than is planned for.
+        // A batch never costs a core. One request in a hundred may have more network latency than planned
+        // for.
         RawSponge {
             delta: 0.001,
             percentile: 99.0,

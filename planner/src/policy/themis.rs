@@ -40,13 +40,13 @@ pub(super) const LASTING_PART: f64 = 2.0 / 3.0;
 /// Steps of the search for the greatest load: to a thousandth of where it begins.
 const STEPS: u32 = 10;
 
-/// Settings of policy themis as written.
+/// Parameters of policy themis.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawThemis {
-    /// Of a replica that starts because the load has lasted.
+    /// Cores of a replica that is started because high load has persisted.
     pub horizontal_cores: u32,
-    /// What runs is kept within this of the best.
+    /// Cores by which the actual allocation may exceed the needed one before it is reduced.
     pub tolerance: f64,
 }
 

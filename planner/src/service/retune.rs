@@ -1,40 +1,40 @@
-//! Requests by which servers are told what they have and are to make.
+//! Reconfigure requests, which tell model servers their cores or their batch size.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A request to a pod's server.
+/// A reconfigure request to a pod's server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retune {
-    /// Where it listens.
+    /// Port that the server listens on.
     pub port: u16,
-    /// With `{cores}`, `{millicores}` or `{batch}` in it, or in the body.
+    /// Path; it or the body contains `{cores}`, `{millicores}` or `{batch}`.
     pub path: String,
     /// POST or PUT.
     pub method: RetuneMethod,
-    /// JSON, most likely.
+    /// Body, usually JSON.
     pub body: String,
-    /// Greatest batch that it is told before any plan has chosen one.
+    /// Maximum batch size that is sent before a plan has chosen one.
     pub batch: u32,
 }
 
 impl Retune {
-    /// Whether it says the cores.
+    /// Whether the request contains the cores.
     pub fn says_cores(&self) -> bool {
         let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
         says(&self.path) || says(&self.body)
     }
 
-    /// Whether it says the batch.
+    /// Whether the request contains the batch size.
     pub fn says_batch(&self) -> bool {
         self.path.contains(BATCH) || self.body.contains(BATCH)
     }
 }
 
-/// Stands for the batch in the path and body of a request to a server.
+/// Placeholder of the batch size in the path and body of a reconfigure request.
 pub const BATCH: &str = "{batch}";
 
-/// How a server is told.
+/// HTTP method of a reconfigure request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum RetuneMethod {

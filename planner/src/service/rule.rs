@@ -1,4 +1,4 @@
-//! What a rule about one value is, and how its refusal reads.
+//! Validation of single values, and the form of a refusal.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -8,8 +8,8 @@ use weir_api::plan::{CLUSTER_MAX, NAME_MAX, is_name};
 
 use super::ConfigError;
 
-/// The value, if it lies in the range (which NaN never does); `unit` ends the sentence about what
-/// is allowed.
+/// Returns the value if it lies in the range (NaN never does). `unit` ends the sentence about the allowed
+/// values.
 pub(crate) fn within<T: PartialOrd + Display>(
     path: impl Display,
     value: T,
@@ -39,7 +39,7 @@ pub(crate) fn seconds(
     within(path, value, range, &format!("s{more}")).map(Duration::from_secs_f64)
 }
 
-pub(crate) fn named(path: impl Display, name: &str) -> Result<String, ConfigError> {
+pub(crate) fn valid_name(path: impl Display, name: &str) -> Result<String, ConfigError> {
     let right = format!("1 to {NAME_MAX} of a-z, 0-9 and single dashes inside");
     rule(is_name(name), path, name, &right)?;
     Ok(name.to_owned())
@@ -48,7 +48,7 @@ pub(crate) fn named(path: impl Display, name: &str) -> Result<String, ConfigErro
 pub(crate) fn url(path: impl Display, text: &str) -> Result<reqwest::Url, ConfigError> {
     let url = reqwest::Url::parse(text).ok();
     let http = url.filter(|url| url.scheme() == "http" && url.has_host());
-    http.ok_or_else(|| refused(path, text, "an http:// address"))
+    http.ok_or_else(|| refusal(path, text, "an http:// address"))
 }
 
 pub(crate) fn rule(
@@ -60,11 +60,11 @@ pub(crate) fn rule(
     if holds {
         Ok(())
     } else {
-        Err(refused(path, value, right))
+        Err(refusal(path, value, right))
     }
 }
 
-pub(crate) fn refused(path: impl Display, value: impl Display, right: &str) -> ConfigError {
+pub(crate) fn refusal(path: impl Display, value: impl Display, right: &str) -> ConfigError {
     let value: String = value.to_string().chars().take(CLUSTER_MAX + 1).collect();
     let (path, right) = (path.to_string(), right.to_owned());
     ConfigError::Value { path, value, right }

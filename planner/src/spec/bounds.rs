@@ -1,17 +1,17 @@
-//! The rules about what replicas hold besides their cores, and how much of it there may be.
+//! Validation of the replicas' resources other than cores, and of their limits.
 
 use std::collections::BTreeMap;
 
 use super::raw::{RawAmount, RawStage, RawVariant};
 use crate::capacity::{Amount, BOUNDS_MAX, Bound, Bounds};
 use crate::quantity;
-use crate::service::rule::{refused, rule, within};
+use crate::service::rule::{refusal, rule, within};
 use crate::service::{ConfigError, Stage, Variant};
 
-/// What each variant's replicas hold, by the path of the variant.
+/// Resources used by each variant's replicas, with the path of the variant.
 pub(super) type Holds = Vec<(String, BTreeMap<String, RawAmount>)>;
 
-/// In the variants' order.
+/// Returns the resources of all variants, in their order.
 pub(super) fn holds(variants: Option<&[RawVariant]>, stages: Option<&[RawStage]>) -> Holds {
     let of = |path: String, all: &[RawVariant]| -> Holds {
         let each = all.iter().enumerate();
@@ -25,7 +25,8 @@ pub(super) fn holds(variants: Option<&[RawVariant]>, stages: Option<&[RawStage]>
     alone.into_iter().chain(of_stages).collect()
 }
 
-/// The bounds, if what is to run in any case is within them.
+/// Validates the resource limits. The initial replicas and the fewest replicas with which all stages serve
+/// must fit.
 pub(super) fn bounds(
     held: &BTreeMap<String, RawAmount>,
     holds: &Holds,
@@ -38,7 +39,7 @@ pub(super) fn bounds(
         let unbounded = holds.keys().find(|name| !held.contains_key(*name));
         if let Some(name) = unbounded {
             let right = "left out, or bounded by budget.held";
-            return Err(refused(format!("{path}.holds.{name}"), "given", right));
+            return Err(refusal(format!("{path}.holds.{name}"), "given", right));
         }
     }
     let mut bounds = Vec::with_capacity(held.len());
@@ -90,7 +91,7 @@ fn check(
     );
     let path = format!("variants[].holds.{name}");
     rule(initial <= most, &path, Amount(initial), &right)?;
-    // Every stage serves with one of its variants at least.
+    // Every stage serves with at least one of its variants.
     let fewest = count(Variant::fewest);
     let mut least = bound.held(&fewest);
     for stage in stages {
@@ -107,17 +108,17 @@ fn check(
     rule(least <= most, &path, Amount(least), &right)
 }
 
-/// Whole bytes or pieces.
+/// Returns the amount in whole bytes or devices.
 fn amount(path: &str, raw: &RawAmount) -> Result<u64, ConfigError> {
     let amount = match raw {
         RawAmount::Number(number) => Some(*number),
         RawAmount::Text(text) => quantity::whole(text),
     };
     let right = "whole bytes or pieces, such as 64Gi, 1536Mi or 4";
-    amount.ok_or_else(|| refused(path, raw, right))
+    amount.ok_or_else(|| refusal(path, raw, right))
 }
 
-/// A qualified name, as Kubernetes has them.
+/// Whether the name is a qualified name of Kubernetes.
 fn is_resource(name: &str) -> bool {
     let plain = |part: &str| {
         (1..=63).contains(&part.len())

@@ -1,4 +1,5 @@
-//! The rules about a service: from [`RawService`] to [`Service`], each refusal with its path.
+//! Validation of a whole service: from [`ServiceSpec`] to [`Service`]. Each refusal names the path of the
+//! key.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::variant::Frame;
 use crate::forecast::{BURSTS_MAX, DemandRule, WINDOW_MAX};
 use crate::key::KeySource;
 use crate::policy::{self, Sections, WEIGHT_MAX};
-use crate::service::rule::{millis, named, refused, rule, seconds, url, within};
+use crate::service::rule::{millis, refusal, rule, seconds, url, valid_name, within};
 use crate::service::{
     BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, LOOKS, Objective, ProxyPods,
     SCRAPE_INTERVAL_MIN, STATS_MAX, Service,
@@ -24,22 +25,22 @@ impl TryFrom<ServiceSpec> for ServiceFile {
     type Error = ConfigError;
 
     fn try_from(mut raw: ServiceSpec) -> Result<ServiceFile, ConfigError> {
-        let missing = |key| refused(key, "missing", "given in a service file");
+        let missing = |key| refusal(key, "missing", "given in a service file");
         let name = raw.service.take().ok_or_else(|| missing("service"))?;
         let listen_at = raw.listen.take().ok_or_else(|| missing("listen"))?;
         let (env, file) = (raw.key_env.take(), raw.key_file.take());
         let right = "left out: pods are found for a resource of Kubernetes, not for a file";
         rule(raw.proxies.pods.is_none(), "proxies.pods", "given", right)?;
         Ok(ServiceFile {
-            service: service(named("service", &name)?, raw)?,
+            service: service(valid_name("service", &name)?, raw)?,
             listen: listen(&listen_at)?,
             key: key(env, file)?,
         })
     }
 }
 
-/// The service of a resource of that name.
-pub(super) fn of_resource(name: &str, raw: ServiceSpec) -> Result<Service, ConfigError> {
+/// Validates the service of the resource called `name`.
+pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, ConfigError> {
     for (key, value) in [
         ("service", &raw.service),
         ("listen", &raw.listen),
@@ -50,7 +51,7 @@ pub(super) fn of_resource(name: &str, raw: ServiceSpec) -> Result<Service, Confi
         let value = value.as_deref();
         rule(value.is_none(), key, value.unwrap_or_default(), right)?;
     }
-    service(named("metadata.name", name)?, raw)
+    service(valid_name("metadata.name", name)?, raw)
 }
 
 fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
@@ -169,14 +170,14 @@ fn key(env: Option<String>, file: Option<String>) -> Result<KeySource, ConfigErr
             Ok(KeySource::Env(env))
         }
         (None, Some(file)) => Ok(KeySource::File(file.into())),
-        (None, None) => Err(refused("key_env, key_file", "both missing", right)),
-        (Some(_), Some(_)) => Err(refused("key_env, key_file", "both given", right)),
+        (None, None) => Err(refusal("key_env, key_file", "both missing", right)),
+        (Some(_), Some(_)) => Err(refusal("key_env, key_file", "both given", right)),
     }
 }
 
 fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
     let right = "an address with a port, such as 127.0.0.1:8080";
-    text.parse().map_err(|_| refused("listen", text, right))
+    text.parse().map_err(|_| refusal("listen", text, right))
 }
 
 fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
@@ -189,7 +190,7 @@ fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
     for (index, text) in texts.iter().enumerate() {
         let path = format!("proxies.stats[{index}]");
         let url = url(&path, text)?;
-        // Counted twice, its demand would be planned for twice.
+        // A proxy scraped twice would double its demand.
         rule(
             !urls.contains(&url),
             path,

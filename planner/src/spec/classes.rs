@@ -1,11 +1,11 @@
-//! The classes of a service's requests. The planner does nothing with them: it hands them to the filters' configuration
-//! (`weir manifests`), and the filter's own parser says whether they can be gone by.
+//! Request classes of a service. The planner does not use them: it passes them on to the filters'
+//! configuration (`weir manifests`), and the filter's own parser validates them.
 
 use serde_json::{Map, json};
 use weir_filter::config::{Config, ConfigError as PluginError};
 
 use super::raw::RawClass;
-use crate::service::rule::refused;
+use crate::service::rule::refusal;
 use crate::service::{Classes, ConfigError};
 
 /// Checks the classes, and returns them as keys of the plugin configuration.
@@ -34,7 +34,7 @@ pub(super) fn classes(
     }
     match Config::parse(config.to_string().as_bytes()) {
         Ok(_) => Ok(Classes(keys)),
-        Err(PluginError::Value { path, value, right }) => Err(refused(path, value, &right)),
+        Err(PluginError::Value { path, value, right }) => Err(refusal(path, value, &right)),
         Err(other) => Err(ConfigError::Form {
             path: "classes".to_owned(),
             message: other.to_string(),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_the_filters() {
+    fn classes_become_filter_configuration() {
         let text = "classes:\n\
             - {name: gold, share: 0.7, priority: 1, held_max: 50, claim: {header: x-team, values: [a, b*]}}\n\
             - {name: low, share: 0.3}\n\
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_filter_would_refuse_is_refused() {
+    fn classes_invalid_for_filter_are_refused() {
         let check = |text: &str, expected: &str| {
             let error = read(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");

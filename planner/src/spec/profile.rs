@@ -1,5 +1,5 @@
-//! Profiles by reference → laws, as if they stood in the service: read where the reference leads, fitted where
-//! measurements stand there. Pure but for the reading, which is given.
+//! Resolution of profile references: each is replaced by the latency model and the capacity that it
+//! contains, or by those fitted to its measurements. Pure; the caller passes the function that reads.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,17 +11,17 @@ use super::raw::{
     from_yaml,
 };
 use crate::service::ConfigError;
-use crate::service::rule::{refused, rule};
+use crate::service::rule::{refusal, rule};
 use crate::solve::Refused;
 use crate::solve::law::{Cell, Point, fit};
 
-/// Largest profile, in bytes.
+/// Maximum size of a profile, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 64 * 1024;
-/// The least part of the measurements' variance that a fitted law explains: one that tells less is not this server's.
+/// Minimum R² of a fit. Measurements that fit worse do not come from such a server.
 pub const R_SQUARED_MIN: f64 = 0.8;
 
 impl ServiceSpec {
-    /// The profiles that its variants refer to, with the paths of the references.
+    /// Returns the variants' profile references, with their paths.
     pub fn references(&self) -> Vec<(String, &RawReference)> {
         let own = self.variants.iter().flatten().enumerate();
         let own = own.map(|(index, variant)| (format!("variants[{index}]"), variant));
@@ -37,10 +37,10 @@ impl ServiceSpec {
             .collect()
     }
 
-    /// Puts in the place of each reference what `read` finds there.
+    /// Replaces each reference by the profile that `read` returns for it.
     ///
     /// # Errors
-    /// What `read` says; a text that is no profile, with the path in it; measurements that no law tells.
+    /// Fails if `read` does, if the text is no valid profile, or if the measurements fit no law.
     pub fn resolve(
         &mut self,
         read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
@@ -61,13 +61,13 @@ impl ServiceSpec {
         Ok(())
     }
 
-    /// Reads a service file, and the profiles beside it.
+    /// Parses a service file and the profiles beside it.
     ///
     /// # Errors
-    /// As [`ServiceFile::from_yaml`] has them; a profile that cannot be read, or is none.
-    pub fn of_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
+    /// See [`ServiceFile::from_yaml`]; also fails if a profile cannot be read or is not valid.
+    pub fn from_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut spec = ServiceFile::shape(text)?;
+        let mut spec = ServiceFile::parse(text)?;
         spec.resolve(|at, reference| {
             let right = "left out: it is for a resource of Kubernetes, a file has profile.file";
             let map = reference.config_map.as_deref();
@@ -80,12 +80,12 @@ impl ServiceSpec {
             let right = "the path of a profile, relative to the service file";
             let at = format!("{at}.file");
             let file = reference.file.as_deref();
-            let file = file.ok_or_else(|| refused(&at, "missing", right))?;
+            let file = file.ok_or_else(|| refusal(&at, "missing", right))?;
             let mut text = String::new();
             let most = PROFILE_BYTES_MAX as u64 + 1;
             let opened = File::open(folder.join(file));
             let read = opened.and_then(|opened| opened.take(most).read_to_string(&mut text));
-            read.map_err(|error| refused(&at, format!("{file} ({error})"), right))?;
+            read.map_err(|error| refusal(&at, format!("{file} ({error})"), right))?;
             Ok(text)
         })?;
         Ok(spec)
@@ -110,8 +110,8 @@ fn resolve(
     let at = format!("{at}.profile");
     let text = read(&at, reference)?;
     reference.read = true;
-    let profile = profile(&text).map_err(|error| within(&at, error))?;
-    let (latency, capacity) = laws(&profile).map_err(|error| within(&at, error))?;
+    let profile = profile(&text).map_err(|error| with_path_prefix(&at, error))?;
+    let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
     variant.capacity = capacity;
     if let Some(readiness_s) = profile.readiness_s {
@@ -120,8 +120,8 @@ fn resolve(
     Ok(())
 }
 
-/// What is wrong with a profile, as it is seen from the service.
-fn within(at: &str, error: ConfigError) -> ConfigError {
+/// Prefixes the path in an error of a profile with the path of its reference.
+fn with_path_prefix(at: &str, error: ConfigError) -> ConfigError {
     match error {
         ConfigError::Form { path, message } => ConfigError::Form {
             path: format!("{at}: {path}"),
@@ -143,44 +143,44 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
     from_yaml(text, "profile")
 }
 
-fn laws(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
+fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
     let measured = raw.measured.as_ref();
     let latencies = measured.filter(|measured| !measured.latencies.is_empty());
     let right = "exactly one of the two: latency (a law) or measured.latencies";
     let latency = match (raw.latency, latencies) {
         (Some(law), None) => law,
-        (None, Some(measured)) => fitted(measured)?,
+        (None, Some(measured)) => fit_latency(measured)?,
         (None, None) => {
-            return Err(refused(
+            return Err(refusal(
                 "latency, measured.latencies",
                 "both missing",
                 right,
             ));
         }
         (Some(_), Some(_)) => {
-            return Err(refused("latency, measured.latencies", "both given", right));
+            return Err(refusal("latency, measured.latencies", "both given", right));
         }
     };
     let rates = measured.filter(|measured| !measured.rates.is_empty());
     let right = "at most one of the two: capacity (a line) or measured.rates";
     let capacity = match (raw.capacity, rates) {
         (capacity, None) => capacity,
-        (None, Some(measured)) => Some(line(measured)?),
-        (Some(_), Some(_)) => return Err(refused("capacity, measured.rates", "both given", right)),
+        (None, Some(measured)) => Some(fit_capacity(measured)?),
+        (Some(_), Some(_)) => return Err(refusal("capacity, measured.rates", "both given", right)),
     };
     Ok((latency, capacity))
 }
 
-/// Sponge's law (Eq. 2) by least squares.
-fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
+/// Fits Sponge's latency model (Eq. 2) by least squares.
+fn fit_latency(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     let cells = measured.latencies.iter().map(|cell| Cell {
         batch: cell.batch,
         cores: cell.cores,
         latency_ms: cell.ms,
     });
     let cells: Vec<Cell> = cells.collect();
-    let found = fit::sponge(&cells).map_err(|error| of_fit("measured.latencies", &error))?;
-    tells("measured.latencies", found.r_squared)?;
+    let found = fit::sponge(&cells).map_err(|error| fit_error("measured.latencies", &error))?;
+    check_fit("measured.latencies", found.r_squared)?;
     Ok(RawLatency {
         gamma_ms: found.law.gamma_ms,
         epsilon_ms: found.law.epsilon_ms,
@@ -191,15 +191,15 @@ fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     })
 }
 
-/// InfAdapter's line by least squares.
-fn line(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
+/// Fits InfAdapter's capacity line by least squares.
+fn fit_capacity(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     let points = measured.rates.iter().map(|rate| Point {
         cores: rate.cores,
         rps: rate.rps,
     });
     let points: Vec<Point> = points.collect();
-    let found = fit::line(&points).map_err(|error| of_fit("measured.rates", &error))?;
-    tells("measured.rates", found.r_squared)?;
+    let found = fit::line(&points).map_err(|error| fit_error("measured.rates", &error))?;
+    check_fit("measured.rates", found.r_squared)?;
     Ok(RawCapacity {
         slope_rps: found.law.slope_rps,
         intercept_rps: found.law.intercept_rps,
@@ -207,7 +207,7 @@ fn line(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     })
 }
 
-fn tells(path: &str, r_squared: f64) -> Result<(), ConfigError> {
+fn check_fit(path: &str, r_squared: f64) -> Result<(), ConfigError> {
     let right = format!("{R_SQUARED_MIN} or more: these measurements follow no such law");
     rule(
         r_squared >= R_SQUARED_MIN,
@@ -217,10 +217,10 @@ fn tells(path: &str, r_squared: f64) -> Result<(), ConfigError> {
     )
 }
 
-/// The fit's complaint, whose points are these.
-fn of_fit(path: &str, error: &Refused) -> ConfigError {
+/// Converts an error of the fit; `path` is that of the measurements.
+fn fit_error(path: &str, error: &Refused) -> ConfigError {
     let field = error.field.replacen("points", path, 1);
-    refused(
+    refusal(
         field.replace("latency_ms", "ms"),
         &error.value,
         &error.right,

@@ -1,5 +1,6 @@
-//! A service as written, in its file or as the spec of the custom resource `SloService`: the shape and the
-//! defaults, no rule about values. Its doc comments are the resource's documentation.
+//! A service as written in its file or in the spec of the custom resource `SloService`: structure and
+//! defaults, without rules about values. The doc comments become the descriptions in the custom resource
+//! definition.
 
 #![allow(
     unreachable_pub,
@@ -36,14 +37,13 @@ pub(crate) use profile::{RawMeasured, RawProfile};
 pub use variant::*;
 pub use yaml::from_yaml;
 
-/// A service of one or more stages that keeps a latency promise: what there is to run, with what, and what
-/// a good plan is.
+/// A service with a latency objective, of one or more stages: its variants, its budget and its objective.
 #[derive(Debug, Clone, CustomResource, KubeSchema, Serialize, Deserialize)]
 #[kube(
     group = "weir.dev",
     version = "v1alpha1",
     kind = "SloService",
-    doc = "A service that keeps a latency promise: its variants, what they may have, and what a good plan is.",
+    doc = "A service with a latency objective: its variants, its budget and its objective.",
     namespaced,
     shortname = "slo",
     status = "SloServiceStatus",
@@ -52,13 +52,13 @@ pub use yaml::from_yaml;
     printcolumn(
         name = "Demand",
         type_ = "number",
-        description = "requests/s planned for",
+        description = "requests/s that are planned for",
         json_path = ".status.demandRps"
     ),
     printcolumn(
         name = "Cores",
         type_ = "number",
-        description = "in force, of all variants",
+        description = "actual cores of all variants",
         json_path = ".status.cores"
     ),
     printcolumn(
@@ -94,91 +94,92 @@ pub use yaml::from_yaml;
     validation = Rule::new("!has(self.themis) || self.policy == 'themis'").message("themis is for policy themis")
 )]
 pub struct ServiceSpec {
-    /// The name that the filters carry. A resource's is its own.
+    /// Name that the filters carry. A resource uses its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub service: Option<String>,
-    /// Where to answer. Of the file alone.
+    /// Address to listen on. Service file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub listen: Option<String>,
-    /// Environment variable with the proxies' shared key. Of the file alone.
+    /// Environment variable that holds the key shared with the proxies. Service file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub key_env: Option<String>,
-    /// File with the proxies' shared key. Of the file alone.
+    /// File that holds the key shared with the proxies. Service file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub key_file: Option<String>,
-    /// The promise in ms: from the client's sending to its receiving.
+    /// Latency objective in ms, from the client's send to its receive.
     #[schemars(range(min = 1, max = 3_600_000))]
     pub slo_ms: u64,
-    /// The part of it that one execution may take; the rest is the network's and the queue's.
+    /// Fraction of the objective that one execution may take. The remainder is for network and queueing.
     #[serde(default = "latency_budget")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub latency_budget: f64,
-    /// What the stages after this service still need, in ms; less than slo_ms.
+    /// Downstream time in ms: time that the stages after this service need. Must be less than slo_ms.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub rest_ms: f64,
-    /// Observe, forecast, solve, actuate and publish this often, in ms.
+    /// Length of a control cycle in ms: observe, forecast, solve, resize, publish.
     #[serde(default = "cycle_ms")]
     #[schemars(range(min = 100, max = 60_000))]
     pub cycle_ms: u64,
-    /// Proxies go by a plan this long without a newer one, in ms; more than two cycles.
+    /// Time in ms for which proxies use a plan without a newer one. Must be more than two cycles.
     #[serde(default = "plan_max_age_ms")]
     #[schemars(range(max = 3_600_000))]
     pub plan_max_age_ms: u64,
-    /// advisory: change no cores, only say which it would give. active: change them.
+    /// advisory: publish shares for the actual cores and report the target cores, but change none. active:
+    /// also change the cores.
     #[serde(default = "mode")]
     pub mode: Mode,
-    /// Whose problem is solved each cycle.
+    /// Optimization problem that is solved each cycle.
     #[serde(default)]
     pub policy: RawPolicy,
-    /// Of policy sponge.
+    /// Parameters of policy sponge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sponge: Option<RawSponge>,
-    /// Of policy ipa.
+    /// Parameters of policy ipa.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipa: Option<RawIpa>,
-    /// Of policy infaas.
+    /// Parameters of policy infaas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infaas: Option<RawInfaas>,
-    /// Of policy themis.
+    /// Parameters of policy themis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub themis: Option<RawThemis>,
-    /// What a good plan is, by policy infadapter.
+    /// Weights of the objective of policy infadapter.
     #[serde(default)]
     pub objective: RawObjective,
-    /// What all variants may have together, at any moment.
+    /// Maximum that all variants may use together at any moment.
     pub budget: RawBudget,
-    /// How the demand is made of arrivals.
+    /// Rule that turns arrivals into the demand to plan for.
     #[serde(default)]
     pub demand: RawDemand,
-    /// How long a solve may take.
+    /// Limits of the solver.
     #[serde(default)]
     pub solver: RawSolver,
-    /// The proxies that carry the filter.
+    /// Proxies that carry the filter.
     pub proxies: RawProxies,
-    /// How long a change may take before the cycle goes on.
+    /// Resizing: timeout, fallback and scale-down stabilization.
     #[serde(default)]
     pub resize: RawResize,
-    /// Classes of requests, for the filters' configuration; none: all are alike.
+    /// Request classes, for the configuration of the filters. Without any, all requests are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub classes: Vec<RawClass>,
-    /// The class of those that ask for none.
+    /// Class of requests that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_class: Option<String>,
-    /// A class that waits is let through once in so many slots at least, whatever its priority.
+    /// A waiting class is passed over at most this many times in a row, whatever its priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub starvation: Option<u32>,
-    /// What there is to choose from; of a pipeline, `stages` instead.
+    /// Variants to choose from. A pipeline has stages instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub variants: Option<Vec<RawVariant>>,
-    /// A pipeline's, in the order of a request's way.
+    /// Stages of a pipeline, in the order in which a request passes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub stages: Option<Vec<RawStage>>,
@@ -188,133 +189,137 @@ pub struct ServiceSpec {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawStage {
-    /// The service that this stage's filters carry.
+    /// Service name that this stage's filters carry.
     pub name: String,
-    /// What there is to choose from.
+    /// Variants to choose from.
     #[schemars(length(min = 1, max = 64))]
     pub variants: Vec<RawVariant>,
 }
 
-/// alpha × mean accuracy − beta × part of the budget in use − gamma × longest loading, each term 0 to 1.
+/// alpha × mean accuracy − beta × used fraction of the budget − gamma × longest loading time. Each term is
+/// between 0 and 1.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawObjective {
-    /// Of the mean accuracy.
+    /// Weight of the mean accuracy.
     pub alpha: f64,
-    /// Of the part of the budget in use.
+    /// Weight of the used fraction of the budget.
     pub beta: f64,
-    /// Of the longest loading.
+    /// Weight of the longest loading time.
     pub gamma: f64,
-    /// Cores that carry the demand stay while they are within this of the optimum.
+    /// Cores that carry the demand are kept while their objective is within this of the optimum.
     pub tolerance: f64,
 }
 
-/// What all variants may have together.
+/// Maximum that all variants may use together.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawBudget {
     /// Whole cores, never exceeded.
     #[schemars(range(min = 1, max = 65_536))]
     pub cores: u32,
-    /// So much of what replicas hold besides (`holds`), by its name in Kubernetes (memory, nvidia.com/gpu); never
-    /// exceeded either, by replicas that start or end included.
+    /// Maximum of each other resource that replicas use (variants[].holds), by its Kubernetes name (memory,
+    /// nvidia.com/gpu). Never exceeded; replicas that are starting or terminating count too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 4))]
     pub held: BTreeMap<String, RawAmount>,
 }
 
-/// headroom × the greater of the arrivals' exponential average and, over the last window, their greatest mean; more
-/// where bursts come again.
+/// Demand = headroom × the greater of two rates: the exponential average of the arrivals, and their highest
+/// mean over moving_s in the last window_s. It is higher if bursts recur.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawDemand {
-    /// Time constant of the average.
+    /// Time constant of the exponential average, in s.
     pub smoothing_s: f64,
-    /// How far back the greatest mean is looked for.
+    /// Window in which the highest mean is taken, in s.
     pub window_s: f64,
-    /// The span of these means.
+    /// Span of each of these means, in s. Must not exceed window_s.
     pub moving_s: f64,
-    /// 1 or more.
+    /// Factor on the rate; 1 or more.
     pub headroom: f64,
-    /// Seconds for which a burst is remembered. Where one comes again within them, cores are kept for the next. 0: none is.
+    /// Time in s for which a burst is remembered. If another burst comes within it, cores are kept ready
+    /// for the next. 0 disables this.
     pub bursts_s: f64,
 }
 
-/// The solver's limit.
+/// Limits of the solver.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSolver {
-    /// Less than cycle_ms.
+    /// Time limit of one solve in ms. Must be less than cycle_ms.
     pub time_limit_ms: u64,
 }
 
-/// Where the proxies' statistics are: at addresses, or at pods.
+/// Source of the proxies' statistics: either addresses or pods.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawProxies {
-    /// Of every Envoy that carries the filter: its Prometheus output.
+    /// Addresses of the Prometheus statistics of every Envoy that carries the filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub stats: Vec<String>,
-    /// Pods whose Envoys carry it. Of a resource alone.
+    /// Pods whose Envoys carry the filter. Resource only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<RawPods>,
-    /// How often is looked at what arrives, in ms, at most cycle_ms: a demand that rises is planned for at once. A
-    /// quarter of cycle_ms if left out.
+    /// Scrape interval in ms, at most cycle_ms. A significant rise in demand is planned for at once.
+    /// Defaults to a quarter of cycle_ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 60_000))]
     pub interval_ms: Option<u64>,
-    /// Longest scrape, less than cycle_ms.
+    /// Timeout of one scrape in ms. Must be less than cycle_ms.
     #[serde(default = "scrape_timeout_ms")]
     pub timeout_ms: u64,
 }
 
-/// Pods of the resource's namespace, or another.
+/// Selector of the pods whose Envoys are scraped.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawPods {
-    /// Those that have all these labels.
+    /// Labels that a pod must have, all of them.
     pub labels: BTreeMap<String, String>,
-    /// Where they are; the resource's own if left out.
+    /// Namespace of the pods. Defaults to the resource's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Where Envoy's statistics are; Istio's port if left out.
+    /// Port of Envoy's statistics. Defaults to Istio's, 15090.
     #[serde(default = "stats_port")]
     pub port: u16,
-    /// And under which path.
+    /// Path and query of Envoy's statistics.
     #[serde(default = "stats_path")]
     pub path: String,
 }
 
-/// How long a change may take.
+/// Timeout of a resize, fallback and scale-down stabilization.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawResize {
-    /// Less than cycle_ms.
+    /// Timeout of one resize in ms. Must be less than cycle_ms.
     pub timeout_ms: u64,
-    /// Where the nodes have no room. keep: the variant stays as it is and is asked for again each cycle.
-    /// move: for a minute the others are planned with more instead. replace: a pod is evicted, as PodDisruptionBudgets
-    /// allow, and the next one is resized where it comes to be: at once where its node can never hold what it is to
-    /// have, after five minutes where the kubelet puts it off.
+    /// Behaviour when a node has no capacity for a resize.
+    /// keep: the variant keeps its actual allocation, and the resize is retried each cycle.
+    /// move: for a minute the other variants are planned with more instead.
+    /// replace: a pod is evicted, as far as PodDisruptionBudgets allow, and its replacement is resized on
+    /// the node it is scheduled on. The eviction is immediate if the node can never fit the target, and
+    /// after five minutes if the kubelet defers the resize.
     pub fallback: Fallback,
-    /// Replicas are taken away once so few have been wanted for so long, in s: cores follow at once, a replica takes
-    /// long to start.
+    /// Scale-down stabilization in s: replicas are removed only after fewer have sufficed for this long.
+    /// Cores are reduced at once, because only a replica takes long to start.
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub scale_down_after_s: f64,
 }
 
 impl ServiceSpec {
-    /// Reads the shape of a service file; its values are not looked at.
+    /// Parses a service file without validating its values.
     ///
     /// # Errors
-    /// An unknown, missing or misshapen key.
+    /// Fails on an unknown, missing or malformed key.
     pub fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
         from_yaml(text, "service file")
     }
 }
 
 impl Default for RawObjective {
-    /// InfAdapter's published β (its middle one) and γ. 0.005 is half a point of accuracy.
+    /// InfAdapter's published β (the middle of its three) and γ. 0.005 is half a point of accuracy.
     fn default() -> Self {
         RawObjective {
             alpha: 1.0,
@@ -368,12 +373,12 @@ fn plan_max_age_ms() -> u64 {
     millis(PLAN_MAX_AGE)
 }
 
-/// Where Istio's proxies show their statistics.
+/// Port of the statistics of Istio's proxies.
 const fn stats_port() -> u16 {
     15_090
 }
 
-/// Ours alone.
+/// Statistics of the filter only.
 fn stats_path() -> String {
     "/stats/prometheus?filter=weir_".to_owned()
 }
@@ -382,7 +387,7 @@ fn scrape_timeout_ms() -> u64 {
     millis(SCRAPE_TIMEOUT)
 }
 
-/// Half of the promise for executing, half for network and queue.
+/// Half of the objective for executing, half for network and queue.
 const fn latency_budget() -> f64 {
     0.5
 }

@@ -1,5 +1,5 @@
-//! The custom resource `SloService` (weir.dev/v1alpha1): its spec is the service file's type, and its status
-//! says what became of it. Data only; what it means is `config`'s to say, and what to do the controller's.
+//! The custom resource `SloService` (weir.dev/v1alpha1): its spec has the service file's type. Data only:
+//! [`crate::service`] validates it, and the operator acts on it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResourceExt;
@@ -8,87 +8,87 @@ use serde::{Deserialize, Serialize};
 
 pub use super::{ServiceSpec, SloService};
 
-/// What became of a resource; written by the planner that leads.
+/// Status of a service, written by the leading planner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SloServiceStatus {
-    /// The generation that all of this is about.
+    /// Generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Accepted, ProfileReady, Planned, Actuated, Degraded.
+    /// Conditions: Accepted, ProfileReady, Planned, Actuated, Degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub conditions: Vec<Condition>,
-    /// Why this plan, in a sentence.
+    /// Reason for the current plan, in one sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Requests/s planned for.
+    /// Demand planned for, in requests/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand_rps: Option<f64>,
-    /// Cores in force, of all variants.
+    /// Actual cores of all variants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
-    /// The plan of each stage, as the proxies have it.
+    /// Current plan of each stage, as published to the proxies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub plans: Vec<StagePlan>,
-    /// When the plans were last renewed.
+    /// Time at which the plans were last renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned_at: Option<Time>,
 }
 
-/// The plan of a stage.
+/// Plan of one stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StagePlan {
-    /// The stage: what its filters carry as `service`.
+    /// Name of the stage, which its filters carry as `service`.
     pub stage: String,
-    /// Its revision.
+    /// Revision of the plan.
     pub revision: u64,
-    /// What the stages after it still need.
+    /// Downstream time in ms: time that the stages after this one need.
     pub rest_ms: f64,
-    /// In the service's order.
+    /// Variants, in the order of the spec.
     #[schemars(length(max = 64))]
     pub variants: Vec<PlannedVariant>,
 }
 
-/// A variant of a plan.
+/// Plan of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedVariant {
-    /// Its name.
+    /// Name of the variant.
     pub name: String,
-    /// Its part of the traffic, 0 to 1.
+    /// Share of the traffic, 0 to 1.
     pub share: f64,
-    /// Requests at once.
+    /// Number of requests executed at the same time.
     pub slots: u32,
-    /// Requests it executes together.
+    /// Number of requests that one batch holds.
     pub batch: u32,
-    /// From dispatch to answer, a high percentile.
+    /// High percentile of the time from dispatch to response, in ms.
     pub service_ms: f64,
     /// Replicas that serve.
     pub replicas: u32,
-    /// Cores in force, of all its replicas.
+    /// Actual cores of all replicas together.
     pub cores: f64,
 }
 
-/// What a resource's conditions are about; a closed list.
+/// Types of a resource's conditions; a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// Whether the spec can be gone by.
+    /// The spec is valid and in use.
     Accepted,
-    /// Whether every variant's latency and capacity are known.
+    /// Latency and capacity of every variant are known.
     ProfileReady,
-    /// Whether a plan is out.
+    /// A plan is published.
     Planned,
-    /// Whether the cores decided on are in force.
+    /// The target cores are the actual ones.
     Actuated,
-    /// Whether something works less well than it should.
+    /// Something works less well than it should.
     Degraded,
 }
 
 impl ConditionType {
-    /// All of them.
+    /// All condition types.
     pub const ALL: [ConditionType; 5] = [
         ConditionType::Accepted,
         ConditionType::ProfileReady,
@@ -97,7 +97,7 @@ impl ConditionType {
         ConditionType::Degraded,
     ];
 
-    /// As it stands in `type`.
+    /// Returns the value of the field `type`.
     pub const fn label(self) -> &'static str {
         match self {
             ConditionType::Accepted => "Accepted",
@@ -109,15 +109,16 @@ impl ConditionType {
     }
 }
 
-/// The resource's definition, as a manifest.
+/// Returns the custom resource definition, as a manifest.
 pub fn definition() -> serde_json::Value {
     let mut definition = serde_json::to_value(SloService::crd()).unwrap_or_default();
-    without_rusts_formats(&mut definition);
+    remove_rust_formats(&mut definition);
     definition
 }
 
-/// An API server warns of formats it does not know; `uint32` says no more than the minimum beside it.
-fn without_rusts_formats(schema: &mut serde_json::Value) {
+/// Removes Rust's integer formats (`uint32`), of which an API server warns; the schema's minimum says the
+/// same.
+fn remove_rust_formats(schema: &mut serde_json::Value) {
     let format = schema.get("format").and_then(serde_json::Value::as_str);
     if format.is_some_and(|format| format.starts_with("uint"))
         && let Some(schema) = schema.as_object_mut()
@@ -125,8 +126,8 @@ fn without_rusts_formats(schema: &mut serde_json::Value) {
         schema.remove("format");
     }
     match schema {
-        serde_json::Value::Object(parts) => parts.values_mut().for_each(without_rusts_formats),
-        serde_json::Value::Array(parts) => parts.iter_mut().for_each(without_rusts_formats),
+        serde_json::Value::Object(parts) => parts.values_mut().for_each(remove_rust_formats),
+        serde_json::Value::Array(parts) => parts.iter_mut().for_each(remove_rust_formats),
         _ => {}
     }
 }
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_server_knows_all_formats() {
+    fn schema_has_only_formats_known_to_api_servers() {
         let text = definition().to_string();
         let formats = text.split("\"format\":\"").skip(1);
         for format in formats.map(|rest| rest.split('"').next().unwrap()) {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_structural_and_documented() {
+    fn definition_is_structural_and_documented() {
         let crd = definition();
         let version = &crd["spec"]["versions"][0];
         assert_eq!(version["name"], "v1alpha1");
@@ -177,7 +178,7 @@ mod tests {
         }
         let parallelism = property(spec, "variants.[].latency.parallelism");
         assert_eq!(parallelism["x-kubernetes-int-or-string"], true);
-        // What is the file's alone is no key of the resource, and nothing stands twice.
+        // Keys of the service file alone are absent from the resource; nothing is defined twice.
         for key in ["service", "listen", "key_env", "key_file"] {
             assert_eq!(*property(spec, key), serde_json::Value::Null, "{key}");
         }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_read_as_the_file_is() {
+    fn resource_yields_same_service_as_file() {
         let text = crate::spec::tests::small();
         let file = crate::service::Service::from_yaml(&text).unwrap();
         let mut spec: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
@@ -209,7 +210,7 @@ mod tests {
         let service =
             crate::service::Service::from_resource("demo", resource.spec.clone()).unwrap();
         assert_eq!(service, file);
-        // What is written back is what was read.
+        // Serializing and parsing again changes nothing.
         let again = serde_json::to_value(&resource.spec).unwrap();
         let again: ServiceSpec = serde_json::from_value(again).unwrap();
         let again = crate::service::Service::from_resource("demo", again).unwrap();

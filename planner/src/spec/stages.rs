@@ -1,14 +1,14 @@
-//! The rules about stages and about all variants together.
+//! Validation of stages, and of all variants together.
 
 use std::collections::BTreeSet;
 
 use super::raw::{RawStage, RawVariant};
 use super::variant::{Frame, variant};
 use crate::policy::pipeline_policies;
-use crate::service::rule::{named, refused, rule, within};
+use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{ConfigError, OPTIONS_MAX, STAGES_MAX, Stage, Variant};
 
-/// The stages, and the variants of all of them in their order.
+/// Returns the stages, and their variants in stage order.
 pub(super) fn stages(
     service: &str,
     variants: Option<Vec<RawVariant>>,
@@ -17,28 +17,28 @@ pub(super) fn stages(
 ) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     let right = "exactly one of the two: variants (of a service) or stages (of a pipeline)";
     let (stages, all) = match (variants, stages) {
-        (Some(variants), None) => one(service, &variants, frame)?,
+        (Some(variants), None) => single_stage(service, &variants, frame)?,
         (None, Some(stages)) => {
             let policies = pipeline_policies().join(" or ");
             let right = format!("left out, unless policy is {policies}: the others know one stage");
             rule(frame.policy.plans_pipelines(), "stages", "given", &right)?;
-            several(&stages, frame)?
+            pipeline_stages(&stages, frame)?
         }
-        (None, None) => return Err(refused("variants, stages", "both missing", right)),
-        (Some(_), Some(_)) => return Err(refused("variants, stages", "both given", right)),
+        (None, None) => return Err(refusal("variants, stages", "both missing", right)),
+        (Some(_), Some(_)) => return Err(refusal("variants, stages", "both given", right)),
     };
-    together(&all, frame)?;
+    check_totals(&all, frame)?;
     Ok((stages, all))
 }
 
-/// A service is a pipeline of one stage, which has its name.
-fn one(
+/// Returns the only stage of a service that is no pipeline; it carries the service's name.
+fn single_stage(
     service: &str,
     raw: &[RawVariant],
     frame: Frame<'_>,
 ) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     let mut names = BTreeSet::new();
-    let variants = of_stage("variants", raw, frame, &mut names)?;
+    let variants = stage_variants("variants", raw, frame, &mut names)?;
     let stage = Stage {
         name: service.to_owned(),
         variants: 0..variants.len(),
@@ -46,17 +46,20 @@ fn one(
     Ok((vec![stage], variants))
 }
 
-fn several(raw: &[RawStage], frame: Frame<'_>) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
+fn pipeline_stages(
+    raw: &[RawStage],
+    frame: Frame<'_>,
+) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     within("stages", raw.len(), 1..=STAGES_MAX, "of them")?;
     let (mut stages, mut all): (Vec<Stage>, Vec<Variant>) = (Vec::new(), Vec::new());
     let mut names = BTreeSet::new();
     for (index, raw) in raw.iter().enumerate() {
         let path = format!("stages[{index}]");
-        let name = named(format!("{path}.name"), &raw.name)?;
+        let name = valid_name(format!("{path}.name"), &raw.name)?;
         let right = "another name: this one stands twice";
         let new = stages.iter().all(|stage| stage.name != name);
         rule(new, format!("{path}.name"), &name, right)?;
-        let variants = of_stage(
+        let variants = stage_variants(
             &format!("{path}.variants"),
             &raw.variants,
             frame,
@@ -72,8 +75,9 @@ fn several(raw: &[RawStage], frame: Frame<'_>) -> Result<(Vec<Stage>, Vec<Varian
     Ok((stages, all))
 }
 
-/// One stage's variants, whose names no other stage's has: reports go by them.
-fn of_stage(
+/// Returns the variants of one stage. Names are unique over all stages, because reports identify variants
+/// by name.
+fn stage_variants(
     path: &str,
     raw: &[RawVariant],
     frame: Frame<'_>,
@@ -93,15 +97,15 @@ fn of_stage(
     Ok(variants)
 }
 
-/// What holds over all stages.
-fn together(variants: &[Variant], frame: Frame<'_>) -> Result<(), ConfigError> {
+/// Checks workloads, cores and options over all stages.
+fn check_totals(variants: &[Variant], frame: Frame<'_>) -> Result<(), ConfigError> {
     let workloads = variants.iter().filter_map(|variant| {
         let workload = variant.workload.as_ref()?;
         Some((workload.kind.label(), &workload.name))
     });
     let mut seen = BTreeSet::new();
     for (kind, name) in workloads {
-        // Each of the two would resize the other's pods, and count them.
+        // Two variants on one workload would both resize its pods and count them twice.
         rule(
             seen.insert((kind, name)),
             "variants[].workload",

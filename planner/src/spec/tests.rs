@@ -1,5 +1,5 @@
-//! Tests of the service file: what is taken, and that each refusal names the key, the value and
-//! what is allowed.
+//! Tests of the service file: accepted files, and refusals that name the key, the value and the allowed
+//! values.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ mod workload;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");
 
-/// A service of two variants, that other tests change a line of.
+/// A service of two variants; other tests replace single lines of it.
 pub(crate) fn small() -> String {
     include_str!("tests/small.yaml").to_owned()
 }
 
-/// A service of two variants with so many cores: a (70 %, fast, 1 core at least) and b (80 %, slow,
-/// 0 to 4 cores).
+/// A service of two variants with a budget of that many cores: a (70 %, fast, at least 1 core) and b (80 %,
+/// slow, 0 to 4 cores).
 pub(crate) fn service(budget: u32) -> Service {
     Service::from_yaml(&small().replace("cores: 8", &format!("cores: {budget}"))).unwrap()
 }
 
 #[test]
-fn the_example_is_taken_and_its_comments_state_the_defaults() {
+fn example_file_is_valid_and_comments_show_defaults() {
     let service = Service::from_yaml(EXAMPLE).unwrap();
     assert_eq!(
         (service.name.as_str(), service.budget, service.mode),
         ("demo", 20, Mode::Active)
     );
     assert_eq!(service.variants.len(), 3);
-    // What is commented out is the default: with the comments taken off nothing changes.
+    // The commented-out keys show the defaults: uncommenting them changes nothing.
     let keys = [
         "latency_budget",
         "rest_ms",
@@ -66,7 +66,7 @@ fn the_example_is_taken_and_its_comments_state_the_defaults() {
 }
 
 #[test]
-fn defaults_are_filled_in() {
+fn missing_keys_get_defaults() {
     let service = Service::from_yaml(&small()).unwrap();
     assert_eq!(service.latency_max_ms, 500.0);
     assert_eq!(service.plan_max_age, Duration::from_secs(60));
@@ -97,9 +97,9 @@ fn defaults_are_filled_in() {
     );
 }
 
-/// What is replaced in a good file, by what, and all that the refusal must say.
+/// Each row: text to replace in a valid file, its replacement, and the parts that the refusal must contain.
 #[test]
-fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
+fn refusal_names_key_value_and_allowed_values() {
     let table: &[(&str, &str, &[&str])] = &[
         (
             "slo_ms",
@@ -376,7 +376,7 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
 }
 
 #[test]
-fn limits_hold() {
+fn values_beyond_limits_are_refused() {
     let error = Service::from_yaml(&"#".repeat(FILE_BYTES_MAX + 1))
         .unwrap_err()
         .to_string();
@@ -409,7 +409,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn what_cannot_be_resized_needs_no_address() {
+fn variant_without_resize_needs_no_address() {
     let fixed = small()
         .replace("least: 0, greatest: 4", "least: 2, greatest: 2")
         .replace("  resize: http://127.0.0.1:3/cores\n", "");

@@ -1,4 +1,4 @@
-//! The rules about one variant.
+//! Validation of one variant.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::raw::{
 };
 use crate::capacity::Allocation;
 use crate::profile::{Fit, Latency, Profile};
-use crate::service::rule::{named, refused, rule, seconds, url, within};
+use crate::service::rule::{refusal, rule, seconds, url, valid_name, within};
 use crate::service::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant,
     VariantShape, Workload,
 };
 use crate::solve::law::{Law, Parallelism};
 
-/// Longest that a server waits for a batch to fill.
+/// Maximum batch window of a server, in ms.
 const BATCH_DELAY_MAX_MS: f64 = 1000.0;
 
 fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
@@ -29,7 +29,7 @@ fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
     Ok(Duration::from_secs_f64(ms / 1e3))
 }
 
-/// What of the service a variant's rules depend on.
+/// Properties of the service that a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub(super) budget: u32,
@@ -37,7 +37,7 @@ pub(super) struct Frame<'a> {
     pub(super) policy: &'a dyn Policy,
 }
 
-/// Checks the variant at that path.
+/// Validates the variant at that path.
 pub(super) fn variant(
     at: &str,
     raw: &RawVariant,
@@ -67,11 +67,11 @@ pub(super) fn variant(
     let unread = raw.profile.as_ref().filter(|reference| !reference.read);
     if let Some(reference) = unread {
         let right = "left out, and latency given instead: references are not followed here";
-        return Err(refused(key("profile"), reference.label(), right));
+        return Err(refusal(key("profile"), reference.label(), right));
     }
     let right = "given, or profile (where it is)";
     let law = raw.latency.as_ref();
-    let law = law.ok_or_else(|| refused(key("latency"), "missing", right))?;
+    let law = law.ok_or_else(|| refusal(key("latency"), "missing", right))?;
     let profile = Profile {
         latency: latency(&key("latency"), law)?,
         parallelism: parallelism(&key("latency.parallelism"), law.parallelism)?,
@@ -122,7 +122,7 @@ pub(super) fn variant(
         in mode active where cores.least and cores.greatest (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
-        name: named(key("name"), &raw.name)?,
+        name: valid_name(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
         accuracy: within(key("accuracy"), raw.accuracy, 0.0..=100.0, "percent")?,
         initial: Allocation::new(count, Cores::whole(initial)),
@@ -148,7 +148,7 @@ fn tell_batch(at: &str, raw: &RawVariant) -> Result<bool, ConfigError> {
 }
 
 fn workload(at: &str, raw: &RawWorkload, batch: u32) -> Result<Workload, ConfigError> {
-    // A DNS subdomain, as Kubernetes has its names.
+    // A DNS subdomain, as required for names in Kubernetes.
     let fits = |name: &str, most: usize| {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
         (1..=most).contains(&name.len())
@@ -196,7 +196,7 @@ fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> 
     })
 }
 
-/// How many there may be, and how many there are at first.
+/// Returns the minimum and maximum, and the initial number.
 fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
     let greatest = raw.greatest.unwrap_or(raw.initial.max(1));

@@ -1,6 +1,6 @@
-//! The planner's own metrics: a registry for each service, with its name as a label, and one for the doors; no
-//! globals. Labels are of closed lists or come from the service; only those of a proxy come from polls that
-//! had the key, for as long as it shares.
+//! The planner's own metrics: a registry for each service, with its name as a label, and one for the
+//! endpoints; no globals. Labels are from closed lists or from the service. Only proxies' labels come from
+//! polls, which carried the key, and exist while the proxy shares slots.
 
 mod proxies;
 
@@ -17,30 +17,30 @@ use crate::distribution::slot_allocation::{Counts, ProxyView};
 use crate::telemetry::status::CycleReport;
 use proxies::ProxyMetrics;
 
-/// Buckets for what takes a fraction of a cycle, in ms.
+/// Histogram buckets for durations below a cycle, in ms.
 const MS: [f64; 13] = [
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
 ];
 
-/// What a poll was answered with; a closed list, for labels.
+/// Result of a poll; a closed list, for labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollAnswer {
     /// A plan.
     Plan,
     /// Nothing newer.
     None,
-    /// There is no slot for the proxy.
+    /// No slot for the proxy.
     Refused,
     /// Wrong or no key.
     Unauthorised,
-    /// Too many wait already.
+    /// Too many waiting polls.
     Full,
-    /// Not a poll we know.
+    /// Invalid query.
     Bad,
 }
 
 impl PollAnswer {
-    /// The name in metrics.
+    /// Returns the label's value.
     pub const fn label(self) -> &'static str {
         match self {
             PollAnswer::Plan => "plan",
@@ -53,7 +53,7 @@ impl PollAnswer {
     }
 }
 
-/// What the doors count, of all services.
+/// Metrics of the endpoints, over all services.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -61,7 +61,7 @@ pub struct Metrics {
     polls_waiting: IntGauge,
 }
 
-/// What is counted of one service.
+/// Metrics of one service.
 #[derive(Debug)]
 pub struct ServiceMetrics {
     registry: Registry,
@@ -91,41 +91,41 @@ pub struct ServiceMetrics {
     slots: GaugeVec,
 }
 
-/// The counts since the start, as the status shows them.
+/// Totals since the start, as the status shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Counters {
-    /// Turns.
+    /// Cycles.
     pub cycles: u64,
     /// Plans published.
     pub plans_published: u64,
-    /// Offers that were no valid plan.
+    /// Rejected plans, which failed validation.
     pub plans_unfit: u64,
-    /// Scrapes without an answer.
+    /// Scrapes without a response.
     pub scrapes_lost: u64,
-    /// Changes of cores that were confirmed.
+    /// Resizes confirmed.
     pub resizes_confirmed: u64,
-    /// Changes of cores that failed.
+    /// Resizes failed.
     pub resizes_failed: u64,
-    /// Polls of proxies for which there is no slot.
+    /// Polls refused because the proxy gets no slot.
     pub polls_refused: u64,
 }
 
-/// What is only known when asked.
+/// Values that are collected at the time of a scrape.
 #[derive(Debug)]
 pub struct Shown<'a> {
-    /// The proxies, by node id.
+    /// Proxies, by node id.
     pub proxies: &'a BTreeMap<String, ProxyView>,
-    /// What happened to them.
+    /// Counters of the slot allocation.
     pub counts: Counts,
-    /// The revision that is out.
+    /// Revision of the published plan.
     pub revision: u64,
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Creates the metrics, all at zero.
     ///
     /// # Errors
-    /// A name that the registry does not take: a mistake in this file.
+    /// Fails if the registry refuses a name, which would be a bug in this file.
     pub fn new() -> prometheus::Result<Metrics> {
         let make = Make::new(None)?;
         let labels = ["service", "answer"];
@@ -137,16 +137,16 @@ impl Metrics {
         })
     }
 
-    /// Counts the answer to a poll for a service; `None` for one that is not planned for here.
-    pub fn polled(&self, service: Option<&str>, answer: PollAnswer) {
+    /// Counts the result of a poll for a service; `None` for a service that is not planned for here.
+    pub fn count_poll(&self, service: Option<&str>, answer: PollAnswer) {
         let labels = [service.unwrap_or_default(), answer.label()];
         self.polls.with_label_values(&labels).inc();
     }
 
-    /// Prometheus' text form of all there is, where so many polls are held.
+    /// Returns all metrics in Prometheus' text format; `polls` are held at the moment.
     ///
     /// # Errors
-    /// The encoder's.
+    /// Fails if the encoder does.
     pub fn text(
         &self,
         waiting: usize,
@@ -171,10 +171,10 @@ impl Metrics {
 }
 
 impl ServiceMetrics {
-    /// All at zero.
+    /// Creates the metrics, all at zero.
     ///
     /// # Errors
-    /// A name that the registry does not take: a mistake in this file.
+    /// Fails if the registry refuses a name, which would be a bug in this file.
     pub fn new(service: &str) -> prometheus::Result<ServiceMetrics> {
         let make = Make::new(Some(service))?;
         Ok(ServiceMetrics {
@@ -215,7 +215,7 @@ impl ServiceMetrics {
                 .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
             cores_actuated: make
                 .gauges("cores_actuated", "Cores a variant's backend has confirmed.")?,
-            cores_unmet: make.registered(GaugeVec::new(
+            cores_unmet: make.register(GaugeVec::new(
                 Opts::new(
                     "cores_unmet",
                     "Cores that a variant is to have and does not get, by what stands in the way.",
@@ -249,7 +249,7 @@ impl ServiceMetrics {
         })
     }
 
-    /// Counts a turn and shows its figures.
+    /// Records the report of a cycle.
     pub fn record(&self, report: &CycleReport) {
         self.cycles
             .with_label_values(&[report.outcome.label()])
@@ -277,7 +277,7 @@ impl ServiceMetrics {
         self.resizes_failed.inc_by(report.resizes_failed.into());
         self.plans_published.inc_by(report.published.into());
         self.plans_unfit.inc_by(report.unpublished.into());
-        // What has gone out of the way must not be in it.
+        // Blockers that no longer exist must disappear.
         self.cores_unmet.reset();
         for (resource, held) in &report.held {
             let show = |gauges: &GaugeVec, amount: u64| {
@@ -308,12 +308,12 @@ impl ServiceMetrics {
         }
     }
 
-    /// Counts a poll of a proxy for which there is no slot.
-    pub fn refused(&self) {
+    /// Counts a poll of a proxy that gets no slot.
+    pub fn count_refusal(&self) {
         self.polls_refused.inc();
     }
 
-    /// The counts since the start.
+    /// Returns the totals since the start.
     pub fn counters(&self) -> Counters {
         Counters {
             cycles: self.cycle_ms.get_sample_count(),
@@ -326,10 +326,10 @@ impl ServiceMetrics {
         }
     }
 
-    /// All of it, with what is only known when asked.
+    /// Returns all metrics, with the values collected at the time of the scrape.
     pub fn gather(&self, shown: &Shown<'_>) -> Vec<MetricFamily> {
         self.plan_revision.set(whole(shown.revision));
-        // Proxies that are gone must not be in it, nor one that another scrape has just taken out.
+        // Proxies that are gone must not appear, nor those just removed by a concurrent scrape.
         let _shown = self.proxies.show(shown);
         self.registry.gather()
     }
@@ -348,7 +348,7 @@ impl Make {
     }
 
     fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
-        self.registered(IntCounter::new(name, help)?)
+        self.register(IntCounter::new(name, help)?)
     }
 
     fn counters(
@@ -357,39 +357,39 @@ impl Make {
         help: &str,
         labels: &[&str],
     ) -> prometheus::Result<IntCounterVec> {
-        self.registered(IntCounterVec::new(Opts::new(name, help), labels)?)
+        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
     fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {
-        self.registered(Gauge::new(name, help)?)
+        self.register(Gauge::new(name, help)?)
     }
 
     fn int_gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
-        self.registered(IntGauge::new(name, help)?)
+        self.register(IntGauge::new(name, help)?)
     }
 
     fn gauges(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
-        self.registered(GaugeVec::new(Opts::new(name, help), &["variant"])?)
+        self.register(GaugeVec::new(Opts::new(name, help), &["variant"])?)
     }
 
     fn by_resource(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
-        self.registered(GaugeVec::new(Opts::new(name, help), &["resource"])?)
+        self.register(GaugeVec::new(Opts::new(name, help), &["resource"])?)
     }
 
     fn histogram(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {
-        self.registered(Histogram::with_opts(
+        self.register(Histogram::with_opts(
             HistogramOpts::new(name, help).buckets(MS.to_vec()),
         )?)
     }
 
     fn histograms(&self, name: &str, help: &str, label: &str) -> prometheus::Result<HistogramVec> {
-        self.registered(HistogramVec::new(
+        self.register(HistogramVec::new(
             HistogramOpts::new(name, help).buckets(MS.to_vec()),
             &[label],
         )?)
     }
 
-    fn registered<C>(&self, collector: C) -> prometheus::Result<C>
+    fn register<C>(&self, collector: C) -> prometheus::Result<C>
     where
         C: prometheus::core::Collector + Clone + 'static,
     {

@@ -1,5 +1,5 @@
-//! What people and the demo read of the planner: the latest turns, kept in a bounded ring. Data
-//! only; nothing here decides.
+//! Status of the planner for people and the demo: the latest cycles, in a bounded ring. Data only; no
+//! decisions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,117 +11,119 @@ use crate::backends::Obstacle;
 use crate::observe::Got;
 use crate::service::SolveStatus;
 
-/// Most turns remembered: 17 minutes of one a second.
+/// Maximum number of cycles kept: 17 minutes at one a second.
 pub const CYCLES_MAX: usize = 1024;
 
-/// One turn, as it went.
+/// Report of one cycle.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CycleReport {
-    /// When it began, Unix time in ms.
+    /// Start of the cycle, Unix time in ms.
     pub at_ms: u64,
-    /// From the beginning to the first plan offered.
+    /// Time from the start to the first plan offered, in ms.
     pub cycle_ms: f64,
-    /// From there until the cores were settled: shrinking, and growth that had to wait for it.
+    /// Time from there until the cores were settled, in ms: shrinking, and growth that had to wait for it.
     pub settle_ms: f64,
-    /// Where `cycle_ms` went.
+    /// Parts of `cycle_ms`.
     pub stages_ms: Stages,
-    /// The revision out at the end; `null` if no valid plan could be made.
+    /// Revision published at the end; `null` if no valid plan could be made.
     pub revision: Option<Revision>,
     /// Plans published.
     pub published: u32,
-    /// Offers that were no valid plan.
+    /// Plans that failed validation.
     pub unpublished: u32,
-    /// Arrivals since the last turn; `null` where unknown.
+    /// Arrivals since the last cycle; `null` if unknown.
     pub measured_rps: Option<Rps>,
-    /// The demand planned for.
+    /// Demand planned for.
     pub demand_rps: Option<Rps>,
-    /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of
-    /// them are known. What the plan would give is in the why.
+    /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of them
+    /// are known. The accuracy that the plan would give is part of `why`.
     pub routed_accuracy_percent: Option<f64>,
-    /// Proxies that answered.
+    /// Proxies that responded.
     pub proxies_answered: usize,
-    /// Proxies that did not.
+    /// Proxies that did not respond.
     pub proxies_lost: usize,
-    /// How the solve went.
+    /// Result of the solve.
     pub outcome: SolveStatus,
-    /// Whether the cores in force were preferred to an optimum within the tolerance.
+    /// Whether the actual cores were preferred to an optimum within the tolerance.
     pub kept: bool,
-    /// Why, in a sentence.
+    /// Reason for the plan, in one sentence.
     pub why: String,
-    /// Worth of the cores asked.
+    /// Objective of the target cores.
     pub objective: Option<f64>,
-    /// Worth of the optimum, or the best found.
+    /// Objective of the optimum, or of the best solution found.
     pub optimum: Option<f64>,
-    /// Changes of cores that were confirmed.
+    /// Resizes confirmed.
     pub resizes_confirmed: u32,
-    /// Changes of cores that failed.
+    /// Resizes failed.
     pub resizes_failed: u32,
-    /// Of what replicas hold besides cores, by its name in Kubernetes; empty where nothing of it is bounded.
+    /// Resources other than cores, by Kubernetes name; empty if none is limited.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, HeldReport>,
-    /// By name.
+    /// Variants, by name.
     pub variants: BTreeMap<String, VariantReport>,
 }
 
-/// What replicas hold of one kind at the end of a turn, in bytes or pieces.
+/// Use of one resource other than cores at the end of a cycle, in bytes or devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HeldReport {
-    /// By all that there may be, those that start and end included.
+    /// Amount used by all replicas, including those that start or terminate.
     pub held: u64,
-    /// What the budget bears.
+    /// Limit in the budget.
     pub budget: u64,
 }
 
-/// How long each stage took.
+/// Duration of each stage of a cycle, in ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Stages {
-    /// Scrapes and the backends' cores, at the same time.
+    /// Scraping proxies and reading the actual cores, concurrently.
     pub observe: f64,
-    /// Demand.
+    /// Forecasting the demand.
     pub forecast: f64,
-    /// Cores.
+    /// Solving for the cores.
     pub solve: f64,
-    /// Growth before the first plan.
+    /// Growing variants before the first plan.
     pub actuate: f64,
-    /// Making, checking and handing out the first plan.
+    /// Building, validating and publishing the first plan.
     pub publish: f64,
 }
 
-/// One variant at the end of a turn.
+/// One variant at the end of a cycle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VariantReport {
-    /// What the decision wants it to have, all replicas together.
+    /// Target cores, over all replicas.
     pub cores_asked: Cores,
-    /// What its backend has confirmed, of the replicas that serve.
+    /// Actual cores, confirmed by the backend, over the replicas that serve.
     pub cores_actuated: Cores,
-    /// Replicas that the decision wants.
+    /// Target number of replicas.
     pub replicas_asked: u32,
     /// Replicas that serve.
     pub replicas_ready: u32,
-    /// Its part of the traffic in the plan offered last.
+    /// Share of the traffic in the latest plan.
     pub share: Share,
-    /// Its slots in the plan offered last.
+    /// Slots in the latest plan.
     pub slots: u32,
-    /// Requests it executes together by the plan offered last.
+    /// Batch size in the latest plan.
     pub batch: u32,
-    /// What it sustains with the cores in force.
+    /// Rate that the actual cores sustain.
     pub capacity_rps: Rps,
-    /// What it got of the latest requests, beside its quota; `null` until enough of them are known.
+    /// Share of the latest requests that it got, beside its quota; `null` until enough of them are known.
     pub got: Option<Got>,
-    /// Why it does not have what was asked, or is not known to; `null` where nothing stands in the way.
+    /// Blocker: reason why the actual allocation differs from the target, or is unknown; `null` if there is
+    /// none.
     pub unmet: Option<Obstacle>,
-    /// For how long its servers have been failing, by the word of the proxies; `null` where they are well.
+    /// Time for which its servers have been failing, as reported by the proxies; `null` if they are
+    /// healthy.
     pub failing_ms: Option<u64>,
 }
 
-/// The latest turns.
+/// The latest cycles.
 #[derive(Debug, Default)]
 pub struct Status {
     cycles: Mutex<VecDeque<Arc<CycleReport>>>,
 }
 
 impl Status {
-    /// Remembers a turn, and forgets the oldest beyond [`CYCLES_MAX`].
+    /// Adds a cycle, and removes the oldest beyond [`CYCLES_MAX`].
     pub fn push(&self, report: CycleReport) {
         let mut cycles = self.cycles.lock().unwrap_or_else(PoisonError::into_inner);
         if cycles.len() == CYCLES_MAX {
@@ -130,7 +132,7 @@ impl Status {
         cycles.push_back(Arc::new(report));
     }
 
-    /// The latest turns, at most `most`, oldest first.
+    /// Returns the latest cycles, at most `most`, oldest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<CycleReport>> {
         let cycles = self.cycles.lock().unwrap_or_else(PoisonError::into_inner);
         cycles

@@ -192,7 +192,7 @@ impl Publish for SimulatedPorts {
         Ok(receipt)
     }
 
-    async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
+    async fn wait_adopted(&self, revision: Revision, within: Duration) -> bool {
         let until = self.state().now + within;
         let all = move |state: &PortState| {
             state
@@ -204,7 +204,7 @@ impl Publish for SimulatedPorts {
         self.when(until, all, false).await
     }
 
-    async fn drained(&self, takes: Duration) {
+    async fn wait_drained(&self, takes: Duration) {
         let until = self.state().now + takes;
         self.when(until, |_| None, ()).await;
     }

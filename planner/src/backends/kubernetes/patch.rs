@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_api::Cores;
 
 use super::pod::{Actual, Class, Cpu, PodState};
-use crate::quantity::written;
+use crate::quantity::format_cores;
 
 /// Step and minimum of CPU amounts, in millicores: a CFS quota is at least 1000 µs, and the systemd cgroup driver
 /// rounds to such steps.
@@ -84,9 +84,9 @@ fn moved(limit: Cores, request: Cores, wanted: Cores) -> Cores {
 impl Change {
     /// Returns the body of the patch. It names the version that was read, so that a concurrent write is a conflict.
     pub fn body(&self, pod: &PodState) -> Value {
-        let mut resources = json!({"requests": {"cpu": written(self.request)}});
+        let mut resources = json!({"requests": {"cpu": format_cores(self.request)}});
         if let (Some(limit), Some(all)) = (self.limit, resources.as_object_mut()) {
-            all.insert("limits".to_owned(), json!({"cpu": written(limit)}));
+            all.insert("limits".to_owned(), json!({"cpu": format_cores(limit)}));
         }
         json!({
             "metadata": {"resourceVersion": pod.version},

@@ -1,16 +1,15 @@
-//! A whole plan → a part for each proxy. It knows nothing of who has what, or since when.
+//! Division of a whole plan among proxies, regardless of their present slots.
 //!
-//! Each variant's slots are dealt among its owners like cards. What does not divide evenly goes to
-//! those with the fewest slots so far. Hence the parts of a variant differ by at most one, and so do
-//! the totals of those that own the same variants; and a proxy goes without any slot only where there
-//! are fewer slots than proxies. Of those with equally many, who owns fewer variants comes first: it
-//! has no other to get one of.
+//! Each variant's slots are divided evenly among its owners. The remainder goes to the owners with the
+//! fewest slots so far; of equals, to those that own fewer variants, because they have no other source of
+//! slots. Hence the owners' slots of a variant differ by at most one, and so do the totals of owners of the
+//! same variants. A proxy goes without slots only if there are fewer slots than proxies.
 
 use weir_api::{Plan, Share, VariantPlan};
 
-use super::own::{Role, Stand, Tie, ties};
+use super::ownership::{Member, Relation, Role, relations};
 
-/// There is no slot for this proxy.
+/// Refusal: fewer slots than proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{proxies} proxies share {slots} slots, so none is left for this one: put a gate (a proxy of role gate) in front of the servers, or give the service as many slots as it has proxies"
@@ -22,20 +21,23 @@ pub struct TooFew {
     pub slots: u64,
 }
 
-/// What each of `proxies`, in the order of their node ids, gets of `plan`; every gate fronts all.
+/// Returns each proxy's plan, for `proxies` in the order of their node ids; every gate fronts all variants.
 pub fn divide(plan: &Plan, proxies: &[Role]) -> Vec<Result<Plan, TooFew>> {
-    let stand = |role: &Role| Stand {
+    let member = |role: &Role| Member {
         role: *role,
         variant: None,
         live: true,
     };
-    let stands: Vec<_> = proxies.iter().map(stand).collect();
-    let ties = ties(&names_of(plan), &stands);
-    let whole = slots_of(plan);
-    let parts = deal(&whole, &ties);
-    let owners = ties.iter().filter(|ties| ties.contains(&Tie::Owns)).count();
-    let part_of = |(ties, slots): (&Vec<Tie>, Vec<u32>)| {
-        if is_refused(ties, &slots, &whole) {
+    let members: Vec<_> = proxies.iter().map(member).collect();
+    let relations = relations(&variant_names(plan), &members);
+    let whole = variant_slots(plan);
+    let parts = divide_slots(&whole, &relations);
+    let owners = relations
+        .iter()
+        .filter(|relations| relations.contains(&Relation::Owns))
+        .count();
+    let part_of = |(relations, slots): (&Vec<Relation>, Vec<u32>)| {
+        if is_superfluous(relations, &slots, &whole) {
             let slots = whole.iter().map(|slots| u64::from(*slots)).sum();
             return Err(TooFew {
                 proxies: owners,
@@ -47,78 +49,86 @@ pub fn divide(plan: &Plan, proxies: &[Role]) -> Vec<Result<Plan, TooFew>> {
             ..plan.clone()
         })
     };
-    ties.iter().zip(parts).map(part_of).collect()
+    relations.iter().zip(parts).map(part_of).collect()
 }
 
-/// The slots of a plan, by variant.
-pub(super) fn slots_of(plan: &Plan) -> Vec<u32> {
+/// Returns a plan's slots, by variant.
+pub(super) fn variant_slots(plan: &Plan) -> Vec<u32> {
     plan.variants.iter().map(|variant| variant.slots).collect()
 }
 
-/// The names of a plan's variants.
-pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
+/// Returns the names of a plan's variants.
+pub(super) fn variant_names(plan: &Plan) -> Vec<&str> {
     plan.variants
         .iter()
         .map(|variant| variant.name.as_str())
         .collect()
 }
 
-/// One proxy while slots are dealt.
-struct Hand<'a> {
-    ties: &'a [Tie],
-    /// How many variants it owns.
+/// A proxy's slots while they are divided.
+struct Portion<'a> {
+    relations: &'a [Relation],
+    /// Number of variants that it owns.
     width: usize,
     total: u64,
-    part: Vec<u32>,
+    slots: Vec<u32>,
 }
 
-impl<'a> Hand<'a> {
-    fn new(ties: &'a [Tie]) -> Hand<'a> {
-        Hand {
-            width: ties.iter().filter(|tie| **tie == Tie::Owns).count(),
-            ties,
+impl<'a> Portion<'a> {
+    fn new(relations: &'a [Relation]) -> Portion<'a> {
+        Portion {
+            width: relations
+                .iter()
+                .filter(|relation| **relation == Relation::Owns)
+                .count(),
+            relations,
             total: 0,
-            part: Vec::with_capacity(ties.len()),
+            slots: Vec::with_capacity(relations.len()),
         }
     }
 }
 
-/// By proxy, what it gets of each variant's slots: its part of what it owns, and the whole of what
-/// it only chooses.
-pub(super) fn deal(whole: &[u32], ties: &[Vec<Tie>]) -> Vec<Vec<u32>> {
-    let mut hands: Vec<_> = ties.iter().map(|ties| Hand::new(ties)).collect();
+/// Returns, by proxy, its slots of each variant: a part of those it owns, and all of those it only routes
+/// to.
+pub(super) fn divide_slots(whole: &[u32], relations: &[Vec<Relation>]) -> Vec<Vec<u32>> {
+    let mut portions: Vec<_> = relations
+        .iter()
+        .map(|relations| Portion::new(relations))
+        .collect();
     for (variant, slots) in whole.iter().enumerate() {
-        let mut owners = Vec::with_capacity(hands.len());
-        for hand in &mut hands {
-            match hand.ties.get(variant) {
-                Some(Tie::Owns) => owners.push(hand),
-                Some(Tie::Chooses) => hand.part.push(*slots),
-                _ => hand.part.push(0),
+        let mut owners = Vec::with_capacity(portions.len());
+        for portion in &mut portions {
+            match portion.relations.get(variant) {
+                Some(Relation::Owns) => owners.push(portion),
+                Some(Relation::Chooses) => portion.slots.push(*slots),
+                _ => portion.slots.push(0),
             }
         }
-        owners.sort_by_key(|hand| (hand.total, hand.width));
+        owners.sort_by_key(|portion| (portion.total, portion.width));
         let count = u32::try_from(owners.len()).unwrap_or(u32::MAX).max(1);
-        for (turn, hand) in (0..).zip(owners) {
-            let dealt = slots / count + u32::from(turn < slots % count);
-            hand.total += u64::from(dealt);
-            hand.part.push(dealt);
+        for (index, portion) in (0..).zip(owners) {
+            let share = slots / count + u32::from(index < slots % count);
+            portion.total += u64::from(share);
+            portion.slots.push(share);
         }
     }
-    hands.into_iter().map(|hand| hand.part).collect()
+    portions.into_iter().map(|portion| portion.slots).collect()
 }
 
-/// Whether a proxy that was dealt `part` is one too many, or has nothing to do with any variant there
-/// is. A gate of a variant that has no slots now is neither: its plan says so.
-pub(super) fn is_refused(ties: &[Tie], part: &[u32], whole: &[u32]) -> bool {
-    let owner = |tie: &Tie| matches!(tie, Tie::Owns | Tie::Would);
-    let any = ties.iter().zip(whole);
-    let left_out = any.into_iter().any(|(tie, slots)| owner(tie) && *slots > 0);
-    let stranger = ties.iter().all(|tie| *tie == Tie::None);
-    (left_out || stranger) && part.iter().all(|slots| *slots == 0)
+/// Whether a proxy with the slots `part` is superfluous, or has no relation to any variant of the plan. A
+/// gate of a variant without slots is neither: its plan says so.
+pub(super) fn is_superfluous(relations: &[Relation], part: &[u32], whole: &[u32]) -> bool {
+    let owner = |relation: &Relation| matches!(relation, Relation::Owns | Relation::WouldOwn);
+    let any = relations.iter().zip(whole);
+    let left_out = any
+        .into_iter()
+        .any(|(relation, slots)| owner(relation) && *slots > 0);
+    let unrelated = relations.iter().all(|relation| *relation == Relation::None);
+    (left_out || unrelated) && part.iter().all(|slots| *slots == 0)
 }
 
-/// The variants with these slots. A share of what has no slot here goes to the others in proportion
-/// to theirs, or to their slots where they have none.
+/// Returns the variants with these slots. The share of a variant without slots here goes to the others in
+/// proportion to their shares, or to their slots if they have no shares.
 pub(super) fn with_slots(variants: &[VariantPlan], slots: &[u32]) -> Vec<VariantPlan> {
     let slots = || slots.iter().copied().chain(std::iter::repeat(0));
     let lost = |(variant, slots): (&VariantPlan, u32)| variant.share.0 > 0.0 && slots == 0;
@@ -155,15 +165,19 @@ mod tests {
 
     #[track_caller]
     fn check(whole: &[u32], owners: usize, expected: &[&[u32]]) {
-        let ties = vec![vec![Tie::Owns; whole.len()]; owners];
-        assert_eq!(deal(whole, &ties), expected, "{whole:?} among {owners}");
+        let relations = vec![vec![Relation::Owns; whole.len()]; owners];
+        assert_eq!(
+            divide_slots(whole, &relations),
+            expected,
+            "{whole:?} among {owners}"
+        );
     }
 
     #[test]
-    fn slots_are_dealt_round() {
+    fn slots_are_divided_evenly() {
         check(&[10], 1, &[&[10]]);
         check(&[10], 3, &[&[4], &[3], &[3]]);
-        // Who got the odd one of the first variant does not get that of the second.
+        // An owner that got the odd slot of the first variant does not get that of the second.
         check(&[3, 3], 2, &[&[2, 1], &[1, 2]]);
         check(&[1, 1, 1], 3, &[&[1, 0, 0], &[0, 1, 0], &[0, 0, 1]]);
         check(&[0, 5], 2, &[&[0, 3], &[0, 2]]);
@@ -173,29 +187,33 @@ mod tests {
         check(&[4], 0, &[]);
     }
 
-    /// Who fronts which of a, b and c (nothing: all of them) → their parts.
+    /// Gates by the variant of a, b and c that they front (nothing: all) → their slots.
     #[track_caller]
     fn check_gates(whole: [u32; 3], gates: &[&'static str], expected: &[[u32; 3]]) {
-        let stand = |gate: &&'static str| Stand {
+        let member = |gate: &&'static str| Member {
             role: Role::Gate,
             variant: Some(*gate).filter(|gate| !gate.is_empty()),
             live: true,
         };
-        let stands: Vec<_> = gates.iter().map(stand).collect();
-        let ties = ties(&["a", "b", "c"], &stands);
-        assert_eq!(deal(&whole, &ties), expected, "{whole:?} among {gates:?}");
+        let members: Vec<_> = gates.iter().map(member).collect();
+        let relations = relations(&["a", "b", "c"], &members);
+        assert_eq!(
+            divide_slots(&whole, &relations),
+            expected,
+            "{whole:?} among {gates:?}"
+        );
     }
 
     #[test]
-    fn a_gate_gets_of_what_it_fronts_and_of_nothing_else() {
+    fn gate_gets_slots_of_fronted_variants_only() {
         check_gates(
             [7, 4, 0],
             &["a", "a", "b"],
             &[[4, 0, 0], [3, 0, 0], [0, 4, 0]],
         );
-        // c has slots and nobody to own them.
+        // c has slots and no owner.
         check_gates([2, 2, 9], &["a", "b"], &[[2, 0, 0], [0, 2, 0]]);
-        // A gate of all shares each with the variant's own, which comes first.
+        // A gate of all variants shares each with the variant's own gate, which comes first.
         check_gates(
             [3, 3, 2],
             &["", "a", "b"],
@@ -207,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_without_slots_goes_to_the_others_in_proportion() {
+    fn share_without_slots_is_redistributed_in_proportion() {
         let plan = whole(&[(0.5, 2), (0.3, 2), (0.2, 2)]);
         for (slots, shares) in [
             ([1, 1, 1], [0.5, 0.3, 0.2]),
@@ -228,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_depends_on_gates_and_who_gets_nothing_is_told_what_to_do() {
+    fn ownership_depends_on_gates_and_refusal_names_remedy() {
         let plan = whole(&[(1.0, 2)]);
         let slots = |parts: Vec<Result<Plan, TooFew>>| -> Vec<Option<u32>> {
             let of = |part: Result<Plan, TooFew>| part.ok().map(|plan| plan.variants[0].slots);
@@ -259,14 +277,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_sum_to_the_whole_and_differ_by_at_most_one(
+        fn slots_add_up_to_whole_and_differ_by_at_most_one(
             plan in prop::collection::vec((0.0..1.0_f64, 0..40_u32), 1..6),
             owners in 1..12_usize,
         ) {
             let plan = whole(&plan);
-            let slots = slots_of(&plan);
+            let slots = variant_slots(&plan);
             let total: u32 = slots.iter().sum();
-            let parts = deal(&slots, &vec![vec![Tie::Owns; slots.len()]; owners]);
+            let parts = divide_slots(&slots, &vec![vec![Relation::Owns; slots.len()]; owners]);
             for (variant, whole) in slots.iter().enumerate() {
                 let of: Vec<u32> = parts.iter().map(|part| part[variant]).collect();
                 prop_assert_eq!(of.iter().sum::<u32>(), *whole);
@@ -281,23 +299,23 @@ mod tests {
             }
         }
 
-        /// Of three variants and any gates, routers and proxies that are both.
+        /// Three variants with any mix of gates, routers and combined proxies.
         #[test]
-        fn each_variant_is_divided_among_its_owners(
+        fn variant_slots_are_divided_among_owners(
             slots in prop::array::uniform3(0..30_u32),
             who in prop::collection::vec((0..3_usize, 0..4_usize), 1..9),
         ) {
             const NAMES: [&str; 3] = ["v0", "v1", "v2"];
-            let stand = |(role, variant): &(usize, usize)| Stand {
+            let member = |(role, variant): &(usize, usize)| Member {
                 role: Role::ALL[*role],
                 variant: NAMES.get(*variant).copied().filter(|_| Role::ALL[*role] == Role::Gate),
                 live: true,
             };
-            let stands: Vec<_> = who.iter().map(stand).collect();
-            let ties = ties(&NAMES, &stands);
-            let parts = deal(&slots, &ties);
+            let members: Vec<_> = who.iter().map(member).collect();
+            let relations = relations(&NAMES, &members);
+            let parts = divide_slots(&slots, &relations);
             for (variant, whole) in slots.iter().enumerate() {
-                let owns = |place: &usize| ties[*place][variant] == Tie::Owns;
+                let owns = |place: &usize| relations[*place][variant] == Relation::Owns;
                 let of: Vec<u32> = (0..who.len()).filter(owns).map(|place| parts[place][variant]).collect();
                 if let (Some(most), Some(least)) = (of.iter().max(), of.iter().min()) {
                     prop_assert_eq!(of.iter().sum::<u32>(), *whole);
@@ -308,15 +326,15 @@ mod tests {
             for (place, part) in parts.iter().enumerate() {
                 let plan = Plan { variants: with_slots(&plan.variants, part), ..plan.clone() };
                 prop_assert_eq!(plan.check(), Ok(()));
-                // Who is left out could have got none without another one's only slot.
-                if is_refused(&ties[place], part, &slots) {
+                // A superfluous proxy could get a slot only by taking another's last one.
+                if is_superfluous(&relations[place], part, &slots) {
                     let shares = |other: &usize| {
-                        let both = ties[place].iter().zip(&ties[*other]);
-                        both.into_iter().any(|(one, other)| (*one, *other) == (Tie::Owns, Tie::Owns))
+                        let both = relations[place].iter().zip(&relations[*other]);
+                        both.into_iter().any(|(one, other)| (*one, *other) == (Relation::Owns, Relation::Owns))
                     };
                     let total = |other: usize| -> u32 {
                         let common = |variant: &usize| {
-                            ties[place][*variant] == Tie::Owns && ties[other][*variant] == Tie::Owns
+                            relations[place][*variant] == Relation::Owns && relations[other][*variant] == Relation::Owns
                         };
                         (0..slots.len()).filter(common).map(|variant| parts[other][variant]).sum()
                     };

@@ -1,27 +1,26 @@
-//! One proxy: whether it is there, and which plans it may be working by. What it should have is
-//! decided elsewhere.
+//! One proxy: whether it is alive, and which plans it may use. Its target is decided elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_api::Revision;
 
-use super::own::{Stand, Tie};
+use super::ownership::{Member, Relation};
 use super::{BROKEN_OFF_MAX, REFUSED_SHOWN, Role, SILENT_MAX};
 
-/// Most plans a proxy may be working by; above it the two oldest count as one that has the more of
-/// each variant's slots.
+/// Maximum number of plans that a proxy may use. Beyond it the two oldest are merged, with the greater
+/// slots of each variant.
 pub(super) const GRANTS_MAX: usize = 8;
 
-/// A plan handed out to one proxy.
+/// A plan granted to one proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) revision: Revision,
     /// Unix time in ms.
     pub(super) published_ms: u64,
-    /// By variant.
+    /// Slots, by variant.
     pub(super) slots: Vec<u32>,
-    /// Whether a poll was answered with it; else nobody works by it yet.
+    /// Whether it was sent in an answer; otherwise the proxy cannot use it yet.
     pub(super) sent: bool,
 }
 
@@ -35,7 +34,7 @@ impl Grant {
     }
 }
 
-/// The incarnation before, while its process still polls.
+/// The previous incarnation, while its process still polls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Former {
     pub(super) incarnation: u64,
@@ -46,35 +45,35 @@ pub(super) struct Former {
 #[derive(Debug)]
 pub(super) struct Proxy {
     pub(super) incarnation: u64,
-    /// Tells the polls of this incarnation from those of others.
+    /// Distinguishes the polls of this incarnation from those of others.
     pub(super) epoch: u64,
     pub(super) former: Option<Former>,
     pub(super) role: Role,
     /// The one variant that it fronts as a gate; `None` for all.
     pub(super) variant: Option<String>,
     pub(super) workers: u32,
-    /// The plan it has, as it says.
+    /// Revision of the plan it has, as reported.
     pub(super) after: Revision,
-    /// When it last polled, Unix time in ms.
+    /// Time of its last poll, Unix time in ms.
     pub(super) polled_ms: u64,
     pub(super) polled_at: Duration,
-    /// Polls of its that are held.
+    /// Number of its polls that are held.
     pub(super) pending: u32,
-    /// When it last polled, was answered, or broke off.
+    /// Time when it last polled, was answered, or broke off.
     pub(super) heard_at: Duration,
     pub(super) broken_off: bool,
-    /// What it has to do with each variant's slots; empty until slots are dealt.
-    pub(super) ties: Vec<Tie>,
-    /// Whether there is no slot for it.
+    /// Relations to the variants' slots; empty before the first assignment.
+    pub(super) relations: Vec<Relation>,
+    /// Whether it gets no slots.
     pub(super) refused: bool,
-    /// What it may be working by, oldest first; the last is what it is to have, sent or not.
+    /// Plans that it may use, oldest first; the last is its current plan, sent or not.
     pub(super) grants: VecDeque<Grant>,
 }
 
 impl Proxy {
-    /// Where it stands.
-    pub(super) fn stand(&self, live: bool) -> Stand<'_> {
-        Stand {
+    /// Returns the properties that decide ownership.
+    pub(super) fn member(&self, live: bool) -> Member<'_> {
+        Member {
             role: self.role,
             variant: self.variant.as_deref(),
             live,
@@ -83,20 +82,20 @@ impl Proxy {
 
     /// Whether it owns slots of a variant.
     pub(super) fn owns(&self, variant: usize) -> bool {
-        self.ties.get(variant) == Some(&Tie::Owns)
+        self.relations.get(variant) == Some(&Relation::Owns)
     }
 
     /// Whether it owns slots of any variant.
     pub(super) fn owns_any(&self) -> bool {
-        self.ties.contains(&Tie::Owns)
+        self.relations.contains(&Relation::Owns)
     }
 
-    /// The plan it is to have.
+    /// Returns its current plan, sent or not.
     pub(super) fn current(&self) -> Option<&Grant> {
         self.grants.back()
     }
 
-    /// The most slots of a variant that it may be working by, or will once it hears of its plan.
+    /// Returns the maximum slots of a variant that it may use, now or after it receives its current plan.
     pub(super) fn may_hold(&self, variant: usize) -> u32 {
         self.grants
             .iter()
@@ -105,7 +104,7 @@ impl Proxy {
             .unwrap_or(0)
     }
 
-    /// The slots of a variant that it works by for certain: those of the least plan it may have.
+    /// Returns the slots of a variant that it uses for certain: the minimum over its plans.
     pub(super) fn holds(&self, variant: usize) -> u32 {
         let confirmed = |oldest: &Grant| oldest.revision <= self.after;
         if !self.grants.front().is_some_and(confirmed) {
@@ -115,7 +114,8 @@ impl Proxy {
         sent.map(|grant| grant.of(variant)).min().unwrap_or(0)
     }
 
-    /// It says that it has the plan `after`: those before it are done with. Whether that frees any.
+    /// Records that it has the plan `after` and no longer uses earlier ones; returns whether any were
+    /// dropped.
     pub(super) fn confirm(&mut self, after: Revision) -> bool {
         self.after = after;
         let had = self.grants.len();
@@ -129,7 +129,7 @@ impl Proxy {
         self.grants.len() < had
     }
 
-    /// The plan it is to have, if that is newer than `after`; it is being sent.
+    /// Returns its current plan if that is newer than `after`, and marks it as sent.
     pub(super) fn send(&mut self, after: Revision) -> Option<&Grant> {
         let grant = self
             .grants
@@ -139,19 +139,19 @@ impl Proxy {
         Some(grant)
     }
 
-    /// Whether it has said that it works by the plan it is to have, or has none.
+    /// Whether it has confirmed its current plan, or has none.
     pub(super) fn is_settled(&self) -> bool {
         let has = |grant: &Grant| grant.revision <= self.after;
         self.grants.len() <= 1 && self.current().is_none_or(has)
     }
 
-    /// Whether it has been given no slot that it may still be working by.
+    /// Whether no plan that it may use has slots.
     pub(super) fn holds_nothing(&self) -> bool {
         self.grants.iter().all(Grant::is_empty)
             && (!self.grants.is_empty() || self.after == Revision(0))
     }
 
-    /// It is to have this plan. One that was never sent is forgotten.
+    /// Makes this its current plan. An earlier one that was never sent is dropped.
     pub(super) fn grant(&mut self, grant: Grant) {
         self.grants.pop_back_if(|last| !last.sent);
         self.grants.push_back(grant);
@@ -167,13 +167,13 @@ impl Proxy {
         }
     }
 
-    /// Whether it works by `revision` or a later plan, or by none.
+    /// Whether it uses `revision` or a later plan, or none.
     pub(super) fn has_taken(&self, revision: Revision) -> bool {
         let later = |grant: &Grant| grant.revision >= revision;
         self.after >= revision || (self.after == Revision(0) && self.grants.iter().all(later))
     }
 
-    /// Whether it is to be reckoned with.
+    /// Whether it is alive.
     pub(super) fn is_live(&self, now: Duration) -> bool {
         let limit = if self.broken_off {
             BROKEN_OFF_MAX

@@ -1,16 +1,16 @@
-//! Why a proxy gets no part, said so that a person knows what to do.
+//! Refusals of proxies without slots, worded so that a person knows the remedy.
 
 use weir_api::Plan;
 
-use super::divide::{TooFew, slots_of};
-use super::own::Tie;
+use super::divide::{TooFew, variant_slots};
+use super::ownership::Relation;
 use super::proxy::Proxy;
-use super::{Role, Sharing};
+use super::{Role, SlotAllocation};
 
-/// Why there is no slot for a proxy.
+/// Reason why a proxy gets no slots.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum NoPart {
+pub enum NoSlots {
     #[error(transparent)]
     TooFew(#[from] TooFew),
     #[error(
@@ -25,21 +25,21 @@ pub enum NoPart {
     Unknown { variant: String, known: String },
 }
 
-impl Sharing {
-    /// Why that proxy, which is refused, is.
-    pub(super) fn why_none(&self, proxy: &Proxy) -> NoPart {
+impl SlotAllocation {
+    /// Returns the reason why that refused proxy is refused.
+    pub(super) fn refusal_of(&self, proxy: &Proxy) -> NoSlots {
         let variants = self.whole.iter().flat_map(|whole: &Plan| &whole.variants);
         let gate_of = proxy.variant.as_ref().filter(|_| proxy.role == Role::Gate);
         if let Some(name) = gate_of {
             let place = variants.clone().position(|variant| variant.name == *name);
             let Some(place) = place else {
                 let known: Vec<_> = variants.map(|variant| variant.name.as_str()).collect();
-                return NoPart::Unknown {
+                return NoSlots::Unknown {
                     variant: name.clone(),
                     known: known.join(", "),
                 };
             };
-            return NoPart::TooFewOf {
+            return NoSlots::TooFewOf {
                 variant: name.clone(),
                 gates: self
                     .proxies
@@ -52,10 +52,11 @@ impl Sharing {
                     .map_or(0, |variant| variant.slots),
             };
         }
-        let slots = self.whole.as_ref().map(slots_of).unwrap_or_default();
-        let own = proxy.ties.iter().zip(&slots);
-        let own = own.filter(|(tie, _)| matches!(tie, Tie::Owns | Tie::Would));
-        NoPart::from(TooFew {
+        let slots = self.whole.as_ref().map(variant_slots).unwrap_or_default();
+        let own = proxy.relations.iter().zip(&slots);
+        let own =
+            own.filter(|(relation, _)| matches!(relation, Relation::Owns | Relation::WouldOwn));
+        NoSlots::from(TooFew {
             proxies: self
                 .proxies
                 .values()

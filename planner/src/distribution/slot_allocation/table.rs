@@ -1,5 +1,5 @@
-//! The table of proxies: who polls, who left, what each poll is answered. Parts are dealt in
-//! [`deal`](super::deal).
+//! State of the allocation: the known proxies, and the answers to their polls. [`assign`](super::assign)
+//! assigns the slots.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
@@ -7,30 +7,30 @@ use std::time::Duration;
 
 use weir_api::{Plan, Revision};
 
-use super::deal::assume;
+use super::assign::assume_previous;
 use super::divide::with_slots;
 use super::proxy::{Former, Proxy};
-use super::{BROKEN_OFF_MAX, NoPart, PROXIES_MAX, Role};
+use super::{BROKEN_OFF_MAX, NoSlots, PROXIES_MAX, Role};
 use crate::clock::Now;
 
-/// What a poll says of its proxy.
+/// Content of a poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poll {
     /// Envoy's node id.
     pub proxy: String,
-    /// Another one for each start of what polls.
+    /// Number that differs after each start of the polling process.
     pub incarnation: u64,
-    /// Envoy's worker threads; 0 if it did not say.
+    /// Envoy's worker threads; 0 if not reported.
     pub workers: u32,
-    /// What it does.
+    /// Role of the proxy.
     pub role: Role,
-    /// The one variant that it fronts, if it is a gate of one only.
+    /// The one variant that it fronts, for a gate of one variant.
     pub variant: Option<String>,
-    /// The plan it has.
+    /// Revision of the plan it has.
     pub after: Revision,
 }
 
-/// A poll that was taken in and waits for its answer.
+/// A registered poll that waits for its answer.
 #[derive(Debug, Clone)]
 pub struct Ticket {
     proxy: String,
@@ -39,30 +39,30 @@ pub struct Ticket {
     epoch: Option<u64>,
 }
 
-/// What a poll is to be told now.
+/// Answer to a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// This plan.
+    /// A plan.
     Plan(Box<Plan>),
     /// Nothing yet.
     Wait,
-    /// There is no slot for it.
-    Refused(NoPart),
+    /// No slots for this proxy.
+    Refused(NoSlots),
 }
 
-/// As many proxies share already as may.
+/// Refusal: the maximum number of proxies share slots already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("proxy: {PROXIES_MAX} others share already, no more can")]
 pub struct Full;
 
-/// What happened since the start.
+/// Totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Plans handed out because a part moved, not because a plan was published.
+    /// Plans granted because slots moved, not because a plan was published.
     pub moves: u64,
-    /// Proxies that went.
+    /// Proxies that are gone.
     pub gone: u64,
-    /// Incarnations that took another one's place.
+    /// Incarnations that replaced an earlier one.
     pub replaced: u64,
 }
 
@@ -74,58 +74,57 @@ impl AddAssign for Counts {
     }
 }
 
-/// The table.
+/// Allocation of one stage's slots.
 #[derive(Debug, Default)]
-pub struct Sharing {
+pub struct SlotAllocation {
     pub(super) proxies: BTreeMap<String, Proxy>,
     pub(super) whole: Option<Plan>,
-    /// Greatest revision known.
+    /// Highest known revision.
     pub(super) floor: Revision,
-    /// Until when only to listen; `None` once that is over.
+    /// End of the listening phase; `None` after it.
     listening_until: Option<Duration>,
     epochs: u64,
-    /// Proxies that counted when last looked at.
+    /// Live proxies at the last tick.
     live: usize,
     pub(super) counts: Counts,
 }
 
-impl Sharing {
-    /// Nobody known; hands nothing out before `listening_until`.
-    pub fn new(listening_until: Duration) -> Sharing {
-        Sharing {
+impl SlotAllocation {
+    /// Creates an allocation without proxies that sends nothing before `listening_until`.
+    pub fn new(listening_until: Duration) -> SlotAllocation {
+        SlotAllocation {
             listening_until: Some(listening_until).filter(|until| !until.is_zero()),
-            ..Sharing::default()
+            ..SlotAllocation::default()
         }
     }
 
-    /// The revision for a plan made now.
+    /// Returns the revision of a plan made now.
     pub fn next_revision(&self, now: Now) -> Revision {
         self.floor.next(now.unix_ms)
     }
 
-    /// A proxy has this revision; whether that is beyond all of ours.
+    /// Records the revision that a proxy has; returns whether it exceeds all of this planner's.
     pub fn is_ahead(&mut self, after: Revision) -> bool {
         let ahead = after > self.floor;
         self.floor = self.floor.max(after);
         ahead
     }
 
-    /// A new plan for all, which has passed its check and has [`Sharing::next_revision`].
+    /// Sets a new plan for all proxies. It is validated and has [`SlotAllocation::next_revision`].
     pub fn publish(&mut self, plan: Plan, now: Now) {
-        self.pass(now);
+        self.tick(now);
         self.floor = self.floor.max(plan.revision);
         let old = self.whole.replace(plan);
-        self.rename(old.as_ref());
-        self.deal(now);
+        self.remap_variants(old.as_ref());
+        self.assign(now);
     }
 
-    /// Takes in a poll. `true` where other polls may have to be answered for it, or be held
-    /// for less long.
+    /// Registers a poll. Returns `true` if other polls may have to be answered, or held for less long.
     ///
     /// # Errors
-    /// [`PROXIES_MAX`].
+    /// Fails if [`PROXIES_MAX`] proxies are known.
     pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<(Ticket, bool), Full> {
-        let passed = self.pass(now);
+        let ticked = self.tick(now);
         let ticket = |epoch| Ticket {
             proxy: poll.proxy.clone(),
             after: poll.after,
@@ -139,19 +138,19 @@ impl Sharing {
             && (proxy.pending > 0 || now.at.saturating_sub(proxy.heard_at) < BROKEN_OFF_MAX)
         {
             former.polled_ms = now.unix_ms;
-            return Ok((ticket(None), passed));
+            return Ok((ticket(None), ticked));
         }
         let known = self.proxies.len();
-        let (epoch, news) = self.take_in(poll, now)?;
-        if news {
+        let (epoch, changed) = self.register(poll, now)?;
+        if changed {
             self.live = self.live(now);
         }
-        let dealt = news && self.deal(now);
+        let assigned = changed && self.assign(now);
         let joined = self.proxies.len() > known;
-        Ok((ticket(Some(epoch)), passed || dealt || joined))
+        Ok((ticket(Some(epoch)), ticked || assigned || joined))
     }
 
-    /// A poll has been answered, or has broken off.
+    /// Records that a poll has been answered, or has broken off.
     pub fn leave(&mut self, ticket: &Ticket, answered: bool, now: Now) {
         let Some(proxy) = self.proxies.get_mut(&ticket.proxy) else {
             return;
@@ -163,25 +162,25 @@ impl Sharing {
         }
     }
 
-    /// Time has passed; whether somebody may have to be answered for it.
-    pub fn pass(&mut self, now: Now) -> bool {
+    /// Advances the time; returns whether polls may have to be answered.
+    pub fn tick(&mut self, now: Now) -> bool {
         if self.listening_until.is_some_and(|until| now.at < until) {
             return false;
         }
         let first = self.listening_until.take().is_some();
         if first && let Some(whole) = &self.whole {
-            assume(&mut self.proxies, whole);
+            assume_previous(&mut self.proxies, whole);
         }
         let had = self.proxies.len();
         self.proxies.retain(|_, proxy| proxy.is_shown(now.at));
         self.counts.gone += (had - self.proxies.len()) as u64;
-        // Some are shown that do not count any more.
+        // Refused proxies are shown for a while after they are gone.
         let live = self.live(now);
         let before = std::mem::replace(&mut self.live, live);
-        (first || before != live) && self.deal(now)
+        (first || before != live) && self.assign(now)
     }
 
-    /// What a poll is to be told; a plan counts as sent.
+    /// Returns the answer to a poll; a plan counts as sent.
     pub fn answer(&mut self, ticket: &Ticket) -> Answer {
         let listening = self.is_listening();
         let known = self.proxies.get_mut(&ticket.proxy);
@@ -200,7 +199,9 @@ impl Sharing {
             return self
                 .proxies
                 .get(&ticket.proxy)
-                .map_or(Answer::Wait, |proxy| Answer::Refused(self.why_none(proxy)));
+                .map_or(Answer::Wait, |proxy| {
+                    Answer::Refused(self.refusal_of(proxy))
+                });
         }
         Answer::Wait
     }
@@ -212,13 +213,13 @@ impl Sharing {
         asks.as_ref().is_some_and(may_own) && self.proxies.values().filter(may_own).count() > 1
     }
 
-    /// Whether every proxy that has a plan has `revision` or a later one.
+    /// Whether every proxy with a plan has `revision` or a later one.
     pub fn all_have(&self, revision: Revision) -> bool {
         let has = |proxy: &Proxy| proxy.has_taken(revision) || proxy.holds_nothing();
         self.proxies.values().all(has)
     }
 
-    /// What happened since the start.
+    /// Returns the totals since the start.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -232,8 +233,8 @@ impl Sharing {
         self.proxies.values().filter(live).count()
     }
 
-    /// The poll's proxy as it is now, its epoch, and whether anything about it is news.
-    fn take_in(&mut self, poll: &Poll, now: Now) -> Result<(u64, bool), Full> {
+    /// Updates the poll's proxy; returns its epoch, and whether anything changed for the allocation.
+    fn register(&mut self, poll: &Poll, now: Now) -> Result<(u64, bool), Full> {
         let full = self.proxies.len() >= PROXIES_MAX;
         self.epochs += 1;
         let mut new = false;
@@ -255,7 +256,7 @@ impl Sharing {
                     pending: 0,
                     heard_at: now.at,
                     broken_off: false,
-                    ties: Vec::new(),
+                    relations: Vec::new(),
                     refused: false,
                     grants: VecDeque::new(),
                 })
@@ -274,13 +275,13 @@ impl Sharing {
                 .front()
                 .is_some_and(|oldest| poll.after < oldest.revision)
             {
-                // It has none of them: it gets the part as free as it is.
+                // It has none of these plans, so it gets slots as far as they are free.
                 proxy.grants.clear();
                 new = true;
             }
             self.counts.replaced += 1;
         }
-        // One that was refused counts again only now that it is back.
+        // A refused proxy that was gone counts as alive again only now.
         let back = !proxy.is_live(now.at);
         let moved = proxy.role != poll.role || proxy.variant != poll.variant;
         let other = moved || proxy.after > poll.after;
@@ -292,12 +293,13 @@ impl Sharing {
         let settled = proxy.is_settled();
         let freed = proxy.confirm(poll.after);
         let epoch = proxy.epoch;
-        let news = new || back || other || freed || settled != proxy.is_settled();
-        Ok((epoch, news))
+        let changed = new || back || other || freed || settled != proxy.is_settled();
+        Ok((epoch, changed))
     }
 
-    /// Parts are kept by place: where the variants are others than before, each follows its name.
-    fn rename(&mut self, old: Option<&Plan>) {
+    /// Grants are stored by index: if the variants changed, slots move to the index of their variant's
+    /// name.
+    fn remap_variants(&mut self, old: Option<&Plan>) {
         let (Some(old), Some(new)) = (old, &self.whole) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The table by the clock, and its properties against a model of proxies.
+//! Tests of the allocation over time, and of its properties against a model of proxies.
 
 mod gates;
 mod moves;
@@ -10,7 +10,8 @@ use weir_api::{Plan, Revision, Share, VariantPlan};
 use super::*;
 use crate::clock::Now;
 
-/// A whole plan of these shares and slots, mended so that it is one: a share needs slots and a sum.
+/// A whole plan of these shares and slots, corrected to be valid: a share needs slots, and shares must have
+/// a sum.
 pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
     let kept = |(share, slots): &(f64, u32)| if *slots > 0 { *share } else { 0.0 };
     let sum: f64 = variants.iter().map(kept).sum();

@@ -1,4 +1,4 @@
-//! What people see of the table; data only.
+//! View of the allocation for people; data only.
 
 use std::collections::BTreeMap;
 
@@ -6,57 +6,57 @@ use serde::Serialize;
 use weir_api::Revision;
 
 use super::proxy::Proxy;
-use super::{Role, Sharing};
+use super::{Role, SlotAllocation};
 use crate::clock::Now;
 
 /// A proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProxyView {
-    /// Another one for each start of what polls.
+    /// Number that differs after each start of the polling process.
     pub incarnation: u64,
-    /// Envoy's worker threads; 0 if it did not say.
+    /// Envoy's worker threads; 0 if not reported.
     pub workers: u32,
-    /// What it does.
+    /// Role of the proxy.
     pub role: Role,
     /// The one variant that it fronts; `null` for all.
     pub variant: Option<String>,
-    /// The plan it has.
+    /// Revision of the plan it has.
     pub revision: Revision,
-    /// When it last polled, Unix time in ms.
+    /// Time of the last poll, Unix time in ms.
     pub polled_ms: u64,
-    /// The same as an age.
+    /// Age of the last poll, in ms.
     pub age_ms: u64,
-    /// Whether a poll of its is held.
+    /// Whether one of its polls is held.
     pub waiting: bool,
-    /// Whether it owns slots: a gate, or both in one where there is no gate.
+    /// Whether it owns slots: a gate, or a combined proxy without a gate.
     pub owns_slots: bool,
-    /// The variants whose slots it owns.
+    /// Variants whose slots it owns.
     pub owns: Vec<String>,
-    /// The slots of the plan it is to have, by variant; empty while it has none. Its own part of what
-    /// it owns, the whole of what it only chooses.
+    /// Slots of its current plan, by variant; empty without a plan. A part of those it owns, all of those
+    /// it only routes to.
     pub part: BTreeMap<String, u32>,
-    /// The revision of that plan.
+    /// Revision of that plan.
     pub part_revision: Option<Revision>,
-    /// Whether it has said that it works by that plan.
+    /// Whether it has confirmed that plan.
     pub settled: bool,
-    /// Why there is no slot for it.
+    /// Reason why it gets no slots.
     pub refused: Option<String>,
-    /// An earlier incarnation that still polled after this one had come: the old process of a hot
-    /// restart, or another proxy with the same node id.
+    /// Earlier incarnation that still polled after this one had started: the old process of a hot restart,
+    /// or another proxy with the same node id.
     pub former: Option<FormerView>,
 }
 
 /// An earlier incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct FormerView {
-    /// Which.
+    /// Incarnation number.
     pub incarnation: u64,
-    /// When it last polled, Unix time in ms.
+    /// Time of its last poll, Unix time in ms.
     pub polled_ms: u64,
 }
 
-impl Sharing {
-    /// The proxies, by node id.
+impl SlotAllocation {
+    /// Returns the proxies, by node id.
     pub fn view(&self, now: Now) -> BTreeMap<String, ProxyView> {
         let shown = self.proxies.iter();
         let shown = shown.filter(|(_, proxy)| proxy.is_shown(now.at));
@@ -89,7 +89,7 @@ impl Sharing {
             part: named.zip(slots.copied()).collect(),
             part_revision: grant.map(|grant| grant.revision),
             settled: proxy.is_settled(),
-            refused: proxy.refused.then(|| self.why_none(proxy).to_string()),
+            refused: proxy.refused.then(|| self.refusal_of(proxy).to_string()),
             former: proxy.former.map(|former| FormerView {
                 incarnation: former.incarnation,
                 polled_ms: former.polled_ms,

@@ -1,25 +1,25 @@
-//! Several proxies over real HTTP: parts, moves, refusals, and what people see of them.
+//! Tests of several proxies over real HTTP: slots, moves between proxies, refusals, and the status.
 
 use super::*;
 use crate::distribution::slot_allocation::tests::whole;
 use crate::distribution::slot_allocation::{BROKEN_OFF_MAX, HOLD_SHARED, MOVE_MAX, PROXIES_MAX};
 use crate::plan::Draft;
 
-/// How long a loaded test machine may take for what takes milliseconds.
+/// Allowance for a loaded test machine, where this takes milliseconds.
 const SLACK: Duration = Duration::from_millis(500);
 
-impl Doors {
+impl Endpoints {
     fn publish_slots(&self, slots: [u32; 2]) -> Revision {
         let variants = whole(&slots.map(|slots| (0.5, slots))).variants;
         let rest_ms = 0.0;
-        let publisher = self.served.publishers.entry();
+        let publisher = self.handle.publishers.entry();
         publisher
             .publish(Draft { variants, rest_ms }, self.app.clock.now())
             .unwrap()
             .revision
     }
 
-    /// A poll held in a task, as a proxy's is.
+    /// Starts a poll in a task of its own, as a proxy does.
     fn poll_of(&self, proxy: &str, after: u64, role: &str) -> tokio::task::JoinHandle<Response> {
         self.poll_beside(format!(
             "?proxy={proxy}&incarnation=1&workers=2&role={role}&after={after}"
@@ -30,7 +30,7 @@ impl Doors {
         self.status("?cycles=0").await.json().await.unwrap()
     }
 
-    /// Polls like a filter, for ever; the slots it works by.
+    /// Polls like a filter until aborted; returns the slots in use.
     fn live(&self, proxy: &'static str) -> (watch::Receiver<u32>, tokio::task::JoinHandle<()>) {
         let (slots, seen) = watch::channel(0);
         let (client, address) = (self.client.clone(), self.address);
@@ -63,20 +63,20 @@ async fn until_slots(seen: &mut watch::Receiver<u32>, slots: u32) {
 }
 
 #[tokio::test]
-async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    doors.publish_slots([5, 1]);
+async fn slots_move_when_proxy_comes_and_goes() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    endpoints.publish_slots([5, 1]);
     let whole = 6;
-    let (mut a, _a) = doors.live("a");
+    let (mut a, _a) = endpoints.live("a");
     until_slots(&mut a, whole).await;
-    let (mut b, living) = doors.live("b");
+    let (mut b, living) = endpoints.live("b");
     until_slots(&mut b, 3).await;
     assert_eq!(
         *a.borrow(),
         3,
         "b has its part only now that a works by its own"
     );
-    let shown = doors.shown().await;
+    let shown = endpoints.shown().await;
     let part = |proxy: &str| shown["proxies"][proxy]["part"]["v0"].as_u64().unwrap();
     assert_eq!(part("a") + part("b"), 5);
     let gone = tokio::time::Instant::now();
@@ -87,10 +87,10 @@ async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
         "it might have come back"
     );
     assert!(gone.elapsed() < MOVE_MAX, "{:?}", gone.elapsed());
-    let (mut b, _b) = doors.live("b");
+    let (mut b, _b) = endpoints.live("b");
     until_slots(&mut b, 3).await;
     assert_eq!(*a.borrow(), 3);
-    let text = doors.get("/metrics").await.text().await.unwrap();
+    let text = endpoints.get("/metrics").await.text().await.unwrap();
     for line in [
         "weir_planner_proxies{service=\"demo\"} 2",
         "weir_planner_proxies_gone_total{service=\"demo\"} 1",
@@ -102,20 +102,20 @@ async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
 }
 
 #[tokio::test]
-async fn polls_are_held_for_long_only_while_there_is_nobody_to_share_with() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let first = doors.publish_slots([5, 1]).0;
-    plan(doors.poll_of("a", 0, "both").await.unwrap()).await;
-    let alone = doors.poll_of("a", first, "both");
-    doors.until_held(1).await;
-    // A router shares nothing; the next one does, and what is held ends early.
-    plan(doors.poll_of("r", 0, "router").await.unwrap()).await;
-    let _router = doors.poll_of("r", first, "router");
-    doors.until_held(2).await;
+async fn polls_are_held_briefly_while_slots_are_shared() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let first = endpoints.publish_slots([5, 1]).0;
+    plan(endpoints.poll_of("a", 0, "both").await.unwrap()).await;
+    let alone = endpoints.poll_of("a", first, "both");
+    endpoints.until_held(1).await;
+    // A router shares nothing. The next proxy does, and held polls end early.
+    plan(endpoints.poll_of("r", 0, "router").await.unwrap()).await;
+    let _router = endpoints.poll_of("r", first, "router");
+    endpoints.until_held(2).await;
     let begin = tokio::time::Instant::now();
-    let second = doors.poll_of("b", 0, "both");
+    let second = endpoints.poll_of("b", 0, "both");
     let answer = plan(alone.await.unwrap()).await;
-    let again = doors.poll_of("a", answer.revision.0, "both");
+    let again = endpoints.poll_of("a", answer.revision.0, "both");
     assert_eq!(again.await.unwrap().status(), 204);
     let held = begin.elapsed();
     assert!(
@@ -126,18 +126,18 @@ async fn polls_are_held_for_long_only_while_there_is_nobody_to_share_with() {
 }
 
 #[tokio::test]
-async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let first = doors.publish_slots([1, 1]);
-    let (mut a, _a) = doors.live("a");
-    let (mut b, _b) = doors.live("b");
+async fn proxy_without_slots_is_refused_with_remedy() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let first = endpoints.publish_slots([1, 1]);
+    let (mut a, _a) = endpoints.live("a");
+    let (mut b, _b) = endpoints.live("b");
     until_slots(&mut a, 1).await;
     until_slots(&mut b, 1).await;
-    let refused = error(doors.poll_of("c", 0, "both").await.unwrap(), 409).await;
+    let refused = error(endpoints.poll_of("c", 0, "both").await.unwrap(), 409).await;
     for part in ["'c'", "3 proxies share 2 slots", "role gate"] {
         assert!(refused.contains(part), "'{refused}' does not say '{part}'");
     }
-    let shown = doors.shown().await;
+    let shown = endpoints.shown().await;
     assert_eq!(shown["counters"]["polls_refused"], 1);
     assert!(
         shown["proxies"]["c"]["refused"]
@@ -145,7 +145,7 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
             .unwrap()
             .contains("3 proxies")
     );
-    let text = doors.get("/metrics").await.text().await.unwrap();
+    let text = endpoints.get("/metrics").await.text().await.unwrap();
     assert!(
         text.contains("weir_planner_polls_total{answer=\"refused\",service=\"demo\"} 1"),
         "{text}"
@@ -154,22 +154,22 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
         text.contains("weir_planner_proxies_refused{service=\"demo\"} 1"),
         "{text}"
     );
-    // Behind a gate all are routers, with the slots as they are.
-    let gate = plan(doors.poll_of("gate", 0, "gate").await.unwrap()).await;
+    // Behind a gate all proxies are routers; the slots stay as they are.
+    let gate = plan(endpoints.poll_of("gate", 0, "gate").await.unwrap()).await;
     assert_eq!(gate.variants[0].slots, 1);
-    let c = plan(doors.poll_of("c", 0, "both").await.unwrap()).await;
+    let c = plan(endpoints.poll_of("c", 0, "both").await.unwrap()).await;
     assert!(c.revision >= first);
     assert_eq!([c.variants[0].slots, c.variants[1].slots], [1, 1]);
     until_slots(&mut a, 2).await;
 }
 
 #[tokio::test]
-async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let first = doors.publish_slots([1, 4]).0;
+async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let first = endpoints.publish_slots([1, 4]).0;
     let slots = |plan: &Plan| [plan.variants[0].slots, plan.variants[1].slots];
     let gate = |name: &str, variant: &str, after: u64| {
-        doors.poll_of(name, after, &format!("gate&variant={variant}"))
+        endpoints.poll_of(name, after, &format!("gate&variant={variant}"))
     };
     let one = plan(gate("one", "v0", 0).await.unwrap()).await;
     assert_eq!((slots(&one), one.variants[0].share.0), ([1, 0], 1.0));
@@ -177,7 +177,7 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
     let two = plan(gate("two", "v1", 0).await.unwrap()).await;
     assert_eq!(slots(&two), [0, 4]);
     let _two = gate("two", "v1", first);
-    let router = plan(doors.poll_of("router", 0, "router").await.unwrap()).await;
+    let router = plan(endpoints.poll_of("router", 0, "router").await.unwrap()).await;
     assert_eq!(slots(&router), [1, 4]);
     let refused = error(gate("too-many", "v0", 0).await.unwrap(), 409).await;
     for part in ["'too-many'", "2 gates share 1 slots of variant 'v0'"] {
@@ -188,13 +188,13 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
         refused.contains("'v7'") && refused.contains("v0, v1"),
         "{refused}"
     );
-    let refused = doors.poll("?proxy=x&role=both&variant=v0").await;
+    let refused = endpoints.poll("?proxy=x&role=both&variant=v0").await;
     assert!(
         error(refused, 400)
             .await
             .contains("only a proxy of role gate")
     );
-    let shown = doors.shown().await;
+    let shown = endpoints.shown().await;
     let two = &shown["proxies"]["two"];
     assert_eq!(
         (&two["role"], &two["variant"]),
@@ -211,7 +211,7 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
             .unwrap()
             .contains("'v7'")
     );
-    let text = doors.get("/metrics").await.text().await.unwrap();
+    let text = endpoints.get("/metrics").await.text().await.unwrap();
     for line in [
         "weir_planner_proxy_slots{proxy=\"two\",role=\"gate\",service=\"demo\"} 4",
         "weir_planner_proxy_info{incarnation=\"1\",proxy=\"two\",role=\"gate\",variant=\"v1\",workers=\"2\",service=\"demo\"} 1",
@@ -221,11 +221,11 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
 }
 
 #[tokio::test]
-async fn more_proxies_than_may_share_are_told_to_come_back() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    doors.publish_slots([1, 1]);
-    // They are held until the end: however slow the machine, none of them falls silent.
-    let visit = |index| {
+async fn proxies_beyond_limit_get_retry_after() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    endpoints.publish_slots([1, 1]);
+    // The polls are held to the end: however slow the machine, no proxy expires.
+    let poll = |index| {
         let poll = crate::distribution::slot_allocation::Poll {
             proxy: format!("p{index}"),
             incarnation: 1,
@@ -234,22 +234,22 @@ async fn more_proxies_than_may_share_are_told_to_come_back() {
             variant: None,
             after: Revision(0),
         };
-        doors
-            .served
+        endpoints
+            .handle
             .publishers
             .entry()
-            .visit(&poll, doors.app.clock)
+            .long_poll(&poll, endpoints.app.clock)
             .unwrap()
     };
-    let visits: Vec<_> = (0..PROXIES_MAX).map(visit).collect();
-    let full = doors.poll("?proxy=more").await;
+    let polls: Vec<_> = (0..PROXIES_MAX).map(poll).collect();
+    let full = endpoints.poll("?proxy=more").await;
     assert_eq!(full.headers()["retry-after"], "1");
     let said = error(full, 503).await;
     assert_eq!(said, "proxy: 1024 others share already, no more can");
     assert_eq!(
-        doors.poll("").await.status(),
+        endpoints.poll("").await.status(),
         200,
         "who does not say who it is shares nothing"
     );
-    drop(visits);
+    drop(polls);
 }

@@ -1,4 +1,4 @@
-//! Connections at their limits and at the end.
+//! Tests of connection limits and of shutdown.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -6,45 +6,45 @@ use tokio::net::TcpStream;
 use super::*;
 
 #[tokio::test]
-async fn an_end_is_quick_and_answers_who_waits() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let first = doors.publish(1);
+async fn shutdown_is_quick_and_answers_held_polls() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let first = endpoints.publish(1);
     let held: Vec<_> = (0..8)
-        .map(|_| doors.poll_beside(format!("?after={first}")))
+        .map(|_| endpoints.poll_beside(format!("?after={first}")))
         .collect();
-    doors.until_held(8).await;
-    // Somebody who sends half a request and stays must not hold it up.
-    let mut half = TcpStream::connect(doors.address).await.unwrap();
+    endpoints.until_held(8).await;
+    // A client that sends half a request and stays must not delay the shutdown.
+    let mut half = TcpStream::connect(endpoints.address).await.unwrap();
     half.write_all(b"GET /healthz HTTP/1.1\r\nhost")
         .await
         .unwrap();
     let begin = tokio::time::Instant::now();
-    doors.stop.send(true).unwrap();
+    endpoints.stop.send(true).unwrap();
     for poll in held {
         assert_eq!(poll.await.unwrap().status(), 204);
     }
-    doors.serving.await.unwrap();
+    endpoints.serving.await.unwrap();
     assert!(
         begin.elapsed() < Duration::from_secs(2),
         "{:?}",
         begin.elapsed()
     );
     assert!(
-        TcpStream::connect(doors.address).await.is_err(),
+        TcpStream::connect(endpoints.address).await.is_err(),
         "nobody listens any more"
     );
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_one_to_end() {
-    let doors = Doors::open(LONG, 64, 1).await;
+async fn connections_beyond_limit_wait() {
+    let endpoints = Endpoints::open(LONG, 64, 1).await;
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-    let mut first = TcpStream::connect(doors.address).await.unwrap();
+    let mut first = TcpStream::connect(endpoints.address).await.unwrap();
     first.write_all(request).await.unwrap();
     let mut answer = [0; 15];
     first.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200 OK");
-    let mut second = TcpStream::connect(doors.address).await.unwrap();
+    let mut second = TcpStream::connect(endpoints.address).await.unwrap();
     second.write_all(request).await.unwrap();
     let early =
         tokio::time::timeout(Duration::from_millis(50), second.read_exact(&mut answer)).await;
@@ -55,9 +55,9 @@ async fn connections_beyond_the_limit_wait_for_one_to_end() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let mut stream = TcpStream::connect(doors.address).await.unwrap();
+async fn oversized_request_head_is_refused() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let mut stream = TcpStream::connect(endpoints.address).await.unwrap();
     let head = format!(
         "GET /healthz HTTP/1.1\r\nhost: x\r\npad: {}\r\n\r\n",
         "x".repeat(HEAD_BYTES_MAX)

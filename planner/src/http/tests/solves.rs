@@ -1,4 +1,4 @@
-//! Problems solved over HTTP, and what the API says of itself.
+//! Tests of solving over HTTP, and of the API's description.
 
 use serde_json::json;
 
@@ -13,9 +13,9 @@ fn sponge(rate_rps: f64) -> Value {
     })
 }
 
-async fn post(doors: &Doors, query: &str, body: impl Into<reqwest::Body>) -> Response {
-    let url = format!("http://{}/v1/solve{query}", doors.address);
-    doors
+async fn post(endpoints: &Endpoints, query: &str, body: impl Into<reqwest::Body>) -> Response {
+    let url = format!("http://{}/v1/solve{query}", endpoints.address);
+    endpoints
         .client
         .post(url)
         .bearer_auth(KEY)
@@ -26,9 +26,9 @@ async fn post(doors: &Doors, query: &str, body: impl Into<reqwest::Body>) -> Res
 }
 
 #[tokio::test]
-async fn a_problem_gets_its_plan_and_an_infeasible_one_its_reason() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let solved = post(&doors, "", sponge(60.0).to_string()).await;
+async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let solved = post(&endpoints, "", sponge(60.0).to_string()).await;
     assert_eq!(solved.status(), 200);
     let answer: Value = solved.json().await.unwrap();
     assert_eq!(
@@ -37,7 +37,7 @@ async fn a_problem_gets_its_plan_and_an_infeasible_one_its_reason() {
     );
     let plan = &answer["plan"];
     assert!(plan["throughput_rps"].as_f64().unwrap() >= 60.0, "{plan}");
-    let answer: Value = post(&doors, "", sponge(1e6).to_string())
+    let answer: Value = post(&endpoints, "", sponge(1e6).to_string())
         .await
         .json()
         .await
@@ -52,8 +52,8 @@ async fn a_problem_gets_its_plan_and_an_infeasible_one_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_by_name() {
-    let doors = Doors::open(LONG, 64, 128).await;
+async fn invalid_problem_is_refused_by_field() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
     let bad = |value: f64| sponge(value).to_string();
     for (query, body, message) in [
         ("", bad(-1.0), "rate_rps: -1 must be 0 to"),
@@ -95,42 +95,56 @@ async fn what_is_wrong_is_refused_by_name() {
         ),
         ("?colour=red", bad(1.0), "unknown field `colour`"),
     ] {
-        let said = error(post(&doors, query, body).await, 400).await;
+        let said = error(post(&endpoints, query, body).await, 400).await;
         assert!(
             said.contains(message),
             "{query}: '{said}' is not '{message}'"
         );
     }
     let large = vec![b' '; solve::BODY_MAX + 1];
-    error(post(&doors, "", large).await, 413).await;
-    let url = format!("http://{}/v1/solve", doors.address);
-    let nobody = doors.client.post(&url).body(bad(1.0)).send().await.unwrap();
+    error(post(&endpoints, "", large).await, 413).await;
+    let url = format!("http://{}/v1/solve", endpoints.address);
+    let nobody = endpoints
+        .client
+        .post(&url)
+        .body(bad(1.0))
+        .send()
+        .await
+        .unwrap();
     assert!(error(nobody, 401).await.contains("Bearer"));
 }
 
 #[tokio::test]
-async fn one_at_a_time() {
-    let doors = Doors::open(LONG, 64, 128).await;
-    let taken = Arc::clone(&doors.app.solves).acquire_owned().await.unwrap();
-    let busy = post(&doors, "", sponge(1.0).to_string()).await;
+async fn second_concurrent_solve_is_refused() {
+    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let taken = Arc::clone(&endpoints.app.solves)
+        .acquire_owned()
+        .await
+        .unwrap();
+    let busy = post(&endpoints, "", sponge(1.0).to_string()).await;
     assert_eq!(busy.headers()["retry-after"], "1");
     error(busy, 429).await;
     drop(taken);
     assert_eq!(
-        post(&doors, "", sponge(1.0).to_string()).await.status(),
+        post(&endpoints, "", sponge(1.0).to_string()).await.status(),
         200
     );
 }
 
 #[tokio::test]
-async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
-    let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
-    let text = doors.get("/v1/openapi.json").await.text().await.unwrap();
+async fn described_paths_exist_and_references_resolve() {
+    let endpoints = Endpoints::open(Duration::from_millis(1), 64, 128).await;
+    let text = endpoints
+        .get("/v1/openapi.json")
+        .await
+        .text()
+        .await
+        .unwrap();
     let document: oas3::OpenApiV3Spec = oas3::from_json(&text).unwrap();
     for (path, method, _) in document.operations() {
         let path = path.replace("{service}", "demo");
-        let url = format!("http://{}{path}", doors.address);
-        let answer = doors
+        let url = format!("http://{}{path}", endpoints.address);
+        let answer = endpoints
             .client
             .request(method.clone(), url)
             .send()
@@ -144,7 +158,7 @@ async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
     let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     let schemas = document["components"]["schemas"].as_object().unwrap();
-    // Every reference leads somewhere.
+    // Every reference resolves.
     let references: Vec<&str> = text
         .split("\"$ref\":\"#/components/schemas/")
         .skip(1)
@@ -161,6 +175,6 @@ async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
             "{formulation}"
         );
     }
-    // Units and meanings are in it.
-    assert!(text.contains("h(b, c)") && text.contains("Percent."));
+    // Units and meanings are included.
+    assert!(text.contains("h(b, c)") && text.to_lowercase().contains("percent."));
 }

@@ -1,8 +1,8 @@
-//! EnvoyFilters: what Istio has no field for. Limits for a proxy that holds requests, and the route's
-//! `cluster_header`.
+//! EnvoyFilters for settings that Istio has no field for: limits of a proxy that holds requests, and the
+//! route's `cluster_header`.
 //!
-//! An API server takes any value here, and istiod drops what it cannot read: `tests/manifests.rs` puts each value
-//! where istiod would and asks Envoy.
+//! An API server accepts any value here, and istiod drops those it cannot read. `tests/manifests.rs`
+//! therefore puts each value where istiod would, and has Envoy validate it.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 const BUFFER: &str = "envoy.filters.http.buffer";
 const BUFFER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer";
-/// Requests in flight or held on one HTTP/2 connection.
+/// Maximum number of requests in flight or held on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1024;
 
 const AT_GATEWAY: &str = "All listeners of this gateway hold requests: small buffers, and as many connections on every \
@@ -59,7 +59,7 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
         buffer(context),
         http_route(context, CHOSEN, None, by_header(&answer)),
         http_route(context, WEBSOCKET, None, json!({ "idle_timeout": "3600s" })),
-        unbuffered(http_route(
+        without_buffer(http_route(
             context,
             STREAM,
             None,
@@ -113,7 +113,7 @@ fn manager(times: &Times) -> Value {
     })
 }
 
-/// Envoy's own waiting for bodies, before all other filters.
+/// Returns Envoy's buffer filter, which waits for bodies before all other filters.
 fn buffer(context: &str) -> Value {
     json!({
         "applyTo": "HTTP_FILTER",
@@ -124,8 +124,8 @@ fn buffer(context: &str) -> Value {
     })
 }
 
-/// A route's patch by which bodies are not waited for.
-fn unbuffered(mut patch: Value) -> Value {
+/// Adds to a route's patch that bodies are not buffered.
+fn without_buffer(mut patch: Value) -> Value {
     let value = patch
         .pointer_mut("/patch/value")
         .and_then(Value::as_object_mut);

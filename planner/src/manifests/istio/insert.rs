@@ -1,5 +1,5 @@
-//! The filter by EnvoyFilter, from a file on the proxy's disk: without a registry, and with all that Envoy lets one say
-//! of a plugin.
+//! The filter by EnvoyFilter, from a file on the proxy's disk: needs no registry, and gives access to all
+//! of Envoy's plugin settings.
 
 use serde_json::{Value, json};
 use weir_filter::config::Role;
@@ -14,7 +14,7 @@ const API: &str = "networking.istio.io/v1alpha3";
 const ROUTER: &str = "envoy.filters.http.router";
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const TEXT: &str = "type.googleapis.com/google.protobuf.StringValue";
-/// Where the module is mounted.
+/// Path of the mounted module.
 const MODULE: &str = "/var/lib/weir/weir_filter.wasm";
 
 const WHY: &str = "Instead of the WasmPlugins, where no registry may be asked: the filter from a file on the proxy's disk, such as \

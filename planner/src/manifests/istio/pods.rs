@@ -1,4 +1,4 @@
-//! What has to be on pods that are not ours, as patches for their Deployments; and who may reach the gates.
+//! Patches for Deployments managed by others, and the network policy of the gates.
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::super::typed::typed;
 use super::wasm::pods;
 use super::{Document, File, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LABEL, ingress};
 
-/// Where a sidecar shows its statistics; no mutual TLS.
+/// Statistics port of a sidecar; not covered by mutual TLS.
 pub(in super::super) const STATS_PORT: u16 = 15090;
 
 const ANNOTATED: &str = "statsHistogramBuckets: fine edges for the time that requests have left, by a percentile of which \
@@ -18,7 +18,8 @@ const ANNOTATED: &str = "statsHistogramBuckets: fine edges for the time that req
 const ROUTERS: &str = "A gate believes the deadline in x-slo-deadline, so only routers may reach the model servers: the gateway. The \
     planner reads the sidecars' statistics. Add whoever else has a router; kubelets are let through anyway.";
 
-/// `kubectl patch --patch-file`, one for the gateway and one for each variant's Deployment.
+/// Returns patches for `kubectl patch --patch-file`: one for the gateway and one for each variant's
+/// Deployment.
 pub(super) fn patches(frame: &Frame) -> Vec<File> {
     let gateway = "kubectl -n istio-system patch deployment istio-ingressgateway --patch-file istio/pods/gateway.yaml";
     let mut files = vec![patch("gateway", gateway, annotations(), None)];

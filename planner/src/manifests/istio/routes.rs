@@ -1,5 +1,6 @@
-//! The routes that obey the filter: by `x-slo-cluster`, one for all variants (an EnvoyFilter gives it its
-//! `cluster_header`), or by `x-slo-variant`, one for each; and behind them a fallback for what nothing has chosen for.
+//! Routes that follow the filter's decision: one for all variants by `x-slo-cluster` (an EnvoyFilter adds
+//! its `cluster_header`), or one for each variant by `x-slo-variant`. The last route is the fallback for
+//! requests without a decision.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::{Document, Frame, INGRESS_NAMESPACE, ManifestError, VARIANT_LABEL, in
 
 const API: &str = "networking.istio.io/v1";
 
-/// The routes' names, by which [`filters`](super::filters) finds them.
+/// Names of the routes, by which [`filters`](super::filters) matches them.
 pub(super) const STREAM: &str = "weir-stream";
 pub(super) const CHOSEN: &str = "weir-variant";
 pub(super) const WEBSOCKET: &str = "weir-websocket";
@@ -43,7 +44,7 @@ pub(super) fn gateway(frame: &Frame) -> Vec<Document> {
 
 pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let times = Times::of(frame.service);
-    let last = last(frame)?;
+    let last = fallback_backend(frame)?;
     let chosen =
         |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
     let present = json!({ "x-slo-cluster": {} });
@@ -71,14 +72,14 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     http.push(route(
         FALLBACK,
         None,
-        &last(frame)?,
+        &fallback_backend(frame)?,
         &seconds(times.greatest()),
     ));
     let body = virtual_service(frame, Value::Array(http));
     Ok(vec![Document::new(BY_HEADER, body)])
 }
 
-/// One for each host; its subsets are its variants.
+/// Returns one DestinationRule for each host; its subsets are the host's variants.
 pub(super) fn destinations(frame: &Frame) -> Vec<Document> {
     let mut hosts: BTreeMap<&str, Vec<&Backend>> = BTreeMap::new();
     for backend in &frame.backends {
@@ -122,8 +123,8 @@ pub(super) fn destinations(frame: &Frame) -> Vec<Document> {
     documents
 }
 
-/// Who gets what nobody has chosen for.
-fn last<'a>(frame: &'a Frame) -> Result<Backend<'a>, ManifestError> {
+/// Returns the backend of the fallback route.
+fn fallback_backend<'a>(frame: &'a Frame) -> Result<Backend<'a>, ManifestError> {
     let quickest = fallback(frame.service)?;
     let found = frame.backends.iter().find(|it| it.variant == quickest);
     found
@@ -137,7 +138,7 @@ fn virtual_service(frame: &Frame, http: Value) -> Value {
     frame.object(API, "VirtualService", frame.models(), &frame.name(), spec)
 }
 
-/// The streams that the filter knows by itself.
+/// Returns the route for streams that the filter recognizes.
 fn stream(to: &Backend, timeout: &str) -> Value {
     let mut route = route(STREAM, None, to, timeout);
     let paths = STREAMS.map(|path| json!({ "uri": { "exact": path } }));

@@ -1,4 +1,4 @@
-//! The filter itself, by WasmPlugin and by TrafficExtension, which says the same a level deeper.
+//! The filter by WasmPlugin, and by TrafficExtension, which has the same fields one level deeper.
 
 use serde_json::{Value, json};
 use weir_filter::config::Role;
@@ -78,7 +78,7 @@ pub(super) fn extensions(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     Ok(documents)
 }
 
-/// The pods of a variant's servers.
+/// Returns the labels of a variant's pods.
 pub(super) fn pods(frame: &Frame, backend: &Backend) -> Value {
     json!({ SERVICE_LABEL: frame.service.name, VARIANT_LABEL: backend.variant.name })
 }

@@ -1,7 +1,7 @@
-//! What the planner may do, and who may talk to whom.
+//! Rights of the planner, and network policies.
 //!
-//! Two ClusterRoles, bound only in the model servers' namespace: one reads, one acts. Without the second the planner
-//! can advise and nothing else; that is what the overlay `advisory` takes away.
+//! Two ClusterRoles are bound only in the model servers' namespace: one reads, one writes. Without the
+//! second the planner can only advise; the overlay `advisory` removes it.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -13,14 +13,14 @@ use super::super::options::{PLANNER, PLANNER_PORT};
 use super::super::typed::typed;
 use super::{Document, Frame, ManifestError, selector};
 
-/// The role that changes something.
-pub(super) const ACTS: &str = "weir-planner-acts";
-/// The one that reads.
-const READS: &str = "weir-planner";
+/// ClusterRole with write access.
+pub(super) const WRITE_ROLE: &str = "weir-planner-acts";
+/// ClusterRole with read access.
+const READ_ROLE: &str = "weir-planner";
 const LEADS: &str = "weir-planner-leads";
 const NODES: &str = "weir-planner-nodes";
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Where proxies show statistics: Istio's, Envoy Gateway's.
+/// Statistics ports of proxies: Istio's and Envoy Gateway's.
 const STATS_PORTS: [u16; 2] = [15090, 19001];
 
 const READS_WHY: &str = "What it reads, and what it writes about itself: events, and the status of its own resources. Bound in the \
@@ -64,15 +64,15 @@ pub(super) fn rbac(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     Ok(vec![
         Document::new(
             READS_WHY,
-            typed::<ClusterRole>(cluster_role(READS, reads()))?,
+            typed::<ClusterRole>(cluster_role(READ_ROLE, read_role()))?,
         ),
-        Document::new("", in_models(READS)?),
+        Document::new("", in_models(READ_ROLE)?),
         Document::new(
             ACTS_WHY,
-            typed::<ClusterRole>(cluster_role(ACTS, acts(frame.replaces)))?,
+            typed::<ClusterRole>(cluster_role(WRITE_ROLE, write_role(frame.replaces)))?,
         ),
-        Document::new("", in_models(ACTS)?),
-        Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leads())))?),
+        Document::new("", in_models(WRITE_ROLE)?),
+        Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leader_role())))?),
         Document::new(
             "",
             typed::<RoleBinding>(own("RoleBinding", bound("Role", LEADS)))?,
@@ -95,7 +95,7 @@ fn read(all: &[(&str, &[&str])]) -> Value {
         .collect()
 }
 
-fn reads() -> Value {
+fn read_role() -> Value {
     json!([
         rule("", &["pods"], &["get", "list", "watch"]),
         rule("", &["configmaps"], &["get"]),
@@ -127,7 +127,7 @@ fn reads() -> Value {
     ])
 }
 
-fn acts(replaces: bool) -> Value {
+fn write_role(replaces: bool) -> Value {
     let scale = &["deployments/scale", "statefulsets/scale"];
     let mut rules = vec![
         rule("", &["pods/resize"], &["patch"]),
@@ -139,7 +139,7 @@ fn acts(replaces: bool) -> Value {
     rules.into()
 }
 
-fn leads() -> Value {
+fn leader_role() -> Value {
     json!([rule(
         "coordination.k8s.io",
         &["leases"],

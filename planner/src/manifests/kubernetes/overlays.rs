@@ -1,13 +1,13 @@
-//! What puts base, Istio's files and a choice together; and what Prometheus Operator reads.
+//! Overlays that combine the base, Istio's files and a mode; and the resources for Prometheus Operator.
 //!
-//! An overlay adds nothing that is not in one of them: it chooses, and copies the key.
+//! An overlay adds nothing of its own: it selects, and copies the key.
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 
 use super::super::options::{PLANNER, PLANNER_PORT};
 use super::super::typed::typed;
-use super::access::ACTS;
+use super::access::WRITE_ROLE;
 use super::workload::KEY_SECRET;
 use super::{Document, File, Frame, ManifestError, kustomization, selector};
 
@@ -24,9 +24,9 @@ const MONITORING: &str = "For Prometheus Operator: add `components: [../../monit
 const MONITORS: &str = "The planner's own metrics; the filters' are in the proxies' (15090), which Istio's own monitors read.";
 const PROMETHEUS: &str = "Prometheus may ask; change the namespace to yours.";
 
-/// Where a WasmPlugin has the key, as kustomize writes it.
+/// Path of the key in a WasmPlugin, in kustomize's notation.
 const ISTIO_KEY: &str = "spec.pluginConfig.planner.key";
-/// Where an EnvoyExtensionPolicy has it.
+/// Path of the key in an EnvoyExtensionPolicy.
 const ENVOY_GATEWAY_KEY: &str = "spec.wasm.0.config.planner.key";
 
 pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
@@ -49,7 +49,7 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
         "replacements": [key(frame, "EnvoyExtensionPolicy", ENVOY_GATEWAY_KEY)],
     });
     let without = |kind: &str, namespace: Option<&str>| {
-        let mut metadata = json!({ "name": ACTS });
+        let mut metadata = json!({ "name": WRITE_ROLE });
         if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
             metadata.insert("namespace".to_owned(), json!(namespace));
         }
@@ -73,7 +73,7 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
     ])
 }
 
-/// The planner gets a sidecar, so that polls come by mutual TLS.
+/// Gives the planner a sidecar, so that polls use mutual TLS.
 fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
     let metadata = json!({
         "labels": { "sidecar.istio.io/inject": "true" },
@@ -87,7 +87,7 @@ fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
     Ok(json!({ "patch": text(&patch)? }))
 }
 
-/// The Secret's key, to where the filter reads it.
+/// Returns the replacement that copies the Secret's key to the path that the filter reads.
 fn key(frame: &Frame, kind: &str, path: &str) -> Value {
     json!({
         "source": {
@@ -98,7 +98,7 @@ fn key(frame: &Frame, kind: &str, path: &str) -> Value {
     })
 }
 
-/// A patch stands in a string, as kustomize wants it.
+/// Formats a patch as a string, as kustomize requires.
 fn text(patch: &Value) -> Result<String, ManifestError> {
     serde_saphyr::to_string(patch).map_err(|error| ManifestError::Form {
         what: "a patch".to_owned(),

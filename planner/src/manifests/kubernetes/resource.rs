@@ -1,4 +1,4 @@
-//! The service as a resource, and the right to find the proxies that it names.
+//! The service as a custom resource, and the right to list the proxies' pods.
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn resource(service: &Service, spec: &ServiceSpec, frame: &Frame) -> Result<Valu
         let unnamed = variant.get("workload").is_none() && variant.get("resize").is_none();
         let mut variant = variant.as_object_mut();
         if let Some(variant) = &mut variant {
-            // A file beside the service file: what stands there stands in the variant by now.
+            // A profile file beside the service file: its content is part of the variant by now.
             variant.remove("profile");
         }
         if let Some(variant) = variant.filter(|_| unnamed && backend.subset.is_none()) {
@@ -72,7 +72,7 @@ fn resource(service: &Service, spec: &ServiceSpec, frame: &Frame) -> Result<Valu
         "metadata": { "name": service.name, "namespace": frame.models },
         "spec": spec,
     });
-    // What is written is what is read.
+    // The written resource must parse.
     let read = serde_json::from_value::<SloService>(body.clone());
     let form = |error: String| ManifestError::Form {
         what: "the resource".to_owned(),

@@ -1,4 +1,4 @@
-//! What runs: the planner's namespace, key, Deployment, Service and budget of disruptions.
+//! The planner's namespace, key, Deployment, Service and PodDisruptionBudget.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
@@ -10,13 +10,13 @@ use super::super::plugin::KEY;
 use super::super::typed::typed;
 use super::{Document, Frame, ManifestError, labels, selector};
 
-/// The Secret with the proxies' shared key.
+/// Secret with the key shared with the proxies.
 pub(super) const KEY_SECRET: &str = "weir-key";
-/// Two: one plans, the other takes over when it has gone.
+/// Two replicas: one plans, the other takes over if it fails.
 const REPLICAS: u32 = 2;
-/// The user that images without users of their own run as.
+/// User id for images that set none.
 const USER: u32 = 65_532;
-/// Where the key is mounted.
+/// Directory in which the key is mounted.
 const KEY_FOLDER: &str = "/etc/weir";
 
 const KEY_WHY: &str = "The key by which proxies and planner know each other, 8 to 256 printable characters: change it here, and \

@@ -1,4 +1,4 @@
-//! What is said of a turn, in the order of its gravity, and what stays said.
+//! Tests of conditions: order of gravity, and values that persist.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A turn in which all went well: `small` has 2 of 2 cores, `large` 4 of 4.
+/// Report of a cycle without problems: `small` has 2 of 2 cores, `large` 4 of 4.
 async fn report() -> CycleReport {
     let mut report = crate::control_loop::tests::reports(1).await.remove(0);
     let variant = |cores| VariantReport {
@@ -40,7 +40,7 @@ fn obstacle(report: &mut CycleReport, name: &str, reason: Reason, why: &str) {
     report.variants.get_mut(name).unwrap().unmet = Some(Obstacle { reason, why });
 }
 
-/// `Type=Status Reason: message`, of all.
+/// Formats each condition as `Type=Status Reason: message`.
 fn shown(status: &SloServiceStatus) -> Vec<String> {
     let shown = |c: &Condition| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message);
     status.conditions.iter().map(shown).collect()
@@ -53,8 +53,8 @@ fn active() -> Service {
 }
 
 #[tokio::test]
-async fn a_turn_in_which_all_went_well() {
-    let status = planned(
+async fn cycle_without_problems_sets_healthy_conditions() {
+    let status = planned_status(
         &active(),
         &report().await,
         &[],
@@ -77,8 +77,8 @@ async fn a_turn_in_which_all_went_well() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
-    // What went wrong → Actuated, Degraded.
+async fn gravest_blocker_is_reported() {
+    // Blockers → Actuated, Degraded.
     type Obstacles = &'static [(&'static str, Reason)];
     let table: &[(Obstacles, &str, &str)] = &[
         (
@@ -110,7 +110,7 @@ async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
         for (name, reason) in *obstacles {
             obstacle(&mut report, name, *reason, "why");
         }
-        let status = planned(
+        let status = planned_status(
             &active(),
             &report,
             &[],
@@ -125,12 +125,12 @@ async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
 }
 
 #[tokio::test]
-async fn less_than_all_is_said_with_its_reason() {
+async fn degradation_is_reported_with_reason() {
     let mut report = report().await;
     report.variants.get_mut("large").unwrap().cores_actuated = Cores::whole(1);
     (report.proxies_answered, report.proxies_lost) = (2, 1);
     let none = SloServiceStatus::default();
-    let said = shown(&planned(&active(), &report, &[], 1, &none, at(0)));
+    let said = shown(&planned_status(&active(), &report, &[], 1, &none, at(0)));
     assert_eq!(
         said[3..],
         [
@@ -143,7 +143,7 @@ async fn less_than_all_is_said_with_its_reason() {
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
-    let said = shown(&planned(&advisory, &report, &[], 1, &none, at(0)));
+    let said = shown(&planned_status(&advisory, &report, &[], 1, &none, at(0)));
     assert_eq!(
         said[2..],
         [
@@ -155,9 +155,9 @@ async fn less_than_all_is_said_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_condition_keeps_its_time_while_it_holds_and_a_refusal_keeps_the_plans() {
+async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     let good = report().await;
-    let first = planned(
+    let first = planned_status(
         &active(),
         &good,
         &[],
@@ -167,11 +167,11 @@ async fn a_condition_keeps_its_time_while_it_holds_and_a_refusal_keeps_the_plans
     );
     let mut bad = good.clone();
     obstacle(&mut bad, "small", Reason::Deferred, "full");
-    let second = planned(&active(), &bad, &[], 1, &first, at(5));
+    let second = planned_status(&active(), &bad, &[], 1, &first, at(5));
     let since =
         |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;
     assert_eq!((since(&second, 2), since(&second, 3)), (at(0), at(5)));
-    let third = refused("Invalid", &"slo_ms: 0 ".repeat(500), 2, &second, at(9));
+    let third = refused_status("Invalid", &"slo_ms: 0 ".repeat(500), 2, &second, at(9));
     assert_eq!(third.conditions.len(), 5);
     assert_eq!(third.conditions[0].message.chars().count(), MESSAGE_MAX);
     assert_eq!((since(&third, 0), since(&third, 3)), (at(9), at(5)));

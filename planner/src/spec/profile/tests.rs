@@ -1,10 +1,10 @@
-//! Profiles that a service refers to.
+//! Tests of profile references.
 
 use super::*;
 use crate::service::Service;
 use crate::spec::tests::small;
 
-/// The small service, its first variant's laws as a profile that says `text`.
+/// The small service, with `text` as its first variant's profile.
 fn resolved(text: &str) -> Result<ServiceSpec, ConfigError> {
     let mut spec = ServiceSpec::from_yaml(&small()).unwrap();
     let variant = &mut spec.variants.as_mut().unwrap()[0];
@@ -30,7 +30,7 @@ fn variant(text: &str) -> RawVariant {
 }
 
 #[test]
-fn laws_count_as_if_they_stood_in_the_service() {
+fn referenced_laws_equal_inline_laws() {
     let text = "
         latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core, tail: 1.2}
         capacity: {slope_rps: 20, intercept_rps: -2}
@@ -46,7 +46,7 @@ fn laws_count_as_if_they_stood_in_the_service() {
         .unwrap()
         .service;
     let mut expected = ServiceFile::try_from(inline).unwrap().service;
-    // But for where they are from, which is told.
+    // All but the profile's source, which is recorded.
     let from = found.variants[0].profile_from.clone();
     assert_eq!(
         from.as_deref(),
@@ -57,7 +57,7 @@ fn laws_count_as_if_they_stood_in_the_service() {
 }
 
 #[test]
-fn measurements_are_fitted() {
+fn profile_measurements_are_fitted() {
     let law = |cores: f64, batch: f64| 40.0 * batch / cores + 5.0 / cores + 2.0 * batch + 3.0;
     let mut text =
         "measured:\n  parallelism: 1\n  tail: 1.5\n  utilisation: 0.9\n  latencies:\n".to_owned();
@@ -84,7 +84,7 @@ fn measurements_are_fitted() {
 }
 
 #[test]
-fn what_is_no_profile_is_refused_with_its_path() {
+fn invalid_profile_is_refused_with_path() {
     let check = |text: &str, expected: &[&str]| {
         let error = resolved(text).unwrap_err().to_string();
         for part in expected {
@@ -122,7 +122,7 @@ fn what_is_no_profile_is_refused_with_its_path() {
 }
 
 #[test]
-fn one_of_the_two_is_given() {
+fn latency_and_profile_exclude_each_other() {
     let text = small();
     let mut spec = ServiceSpec::from_yaml(&text).unwrap();
     spec.variants.as_mut().unwrap()[0].profile = Some(RawReference {
@@ -135,7 +135,7 @@ fn one_of_the_two_is_given() {
     let error = spec.clone().resolve(|_, _| Ok(String::new())).unwrap_err();
     let expected = "variants[0].latency: given; it must be left out: it is the profile's";
     assert_eq!(error.to_string(), expected);
-    // Without anybody to read it there is no latency.
+    // Without a reader the latency is missing.
     spec.variants.as_mut().unwrap()[0].latency = None;
     let error = ServiceFile::try_from(spec).unwrap_err();
     assert!(
@@ -154,7 +154,7 @@ fn one_of_the_two_is_given() {
 }
 
 #[test]
-fn a_service_file_names_files_beside_it() {
+fn profile_file_is_relative_to_service_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("service.yaml");
     let law =
@@ -170,7 +170,7 @@ fn a_service_file_names_files_beside_it() {
     variant.remove("capacity");
     let mut check = |reference: serde_json::Value| {
         service["variants"][0]["profile"] = reference;
-        let spec = ServiceSpec::of_file(&path, &service.to_string())?;
+        let spec = ServiceSpec::from_file(&path, &service.to_string())?;
         ServiceFile::try_from(spec).map(|file| file.service)
     };
     let found: Service = check(serde_json::json!({"file": "p.yaml"})).unwrap();

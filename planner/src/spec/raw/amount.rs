@@ -1,4 +1,4 @@
-//! An amount of something, as Kubernetes writes it: `64Gi`, or 4.
+//! Resource amounts as Kubernetes writes them: `64Gi`, or 4.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Whole bytes or pieces, as a number or a quantity of Kubernetes.
+/// Whole bytes or whole devices, as a number or as a Kubernetes quantity (64Gi).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawAmount {
-    /// 4.
+    /// A plain number, such as 4.
     Number(u64),
-    /// 64Gi.
+    /// A quantity, such as 64Gi.
     Text(String),
 }
 
@@ -33,7 +33,7 @@ impl Serialize for RawAmount {
     }
 }
 
-/// Kubernetes' only union of the two.
+/// The only union of number and string that a structural schema allows.
 impl JsonSchema for RawAmount {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Amount".into()

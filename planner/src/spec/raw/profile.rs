@@ -1,33 +1,33 @@
-//! A variant's profile by reference, and as it is written where the reference leads.
+//! References to a variant's profile, and the profile as written in the referenced file or ConfigMap.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::variant::{RawCapacity, RawLatency, RawParallelism, tail, utilisation};
 
-/// Where a profile is.
+/// Location of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawReference {
-    /// A ConfigMap of the resource's namespace. Of a resource alone.
+    /// ConfigMap in the resource's namespace. Resource only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub config_map: Option<String>,
-    /// Its key.
+    /// Key in the ConfigMap.
     #[serde(default = "key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
-    /// A file, relative to the service file. Of the file alone.
+    /// File, relative to the service file. Service file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub file: Option<String>,
-    /// Whether what is there stands in the variant now.
+    /// Whether the profile has been read into the variant.
     #[serde(skip)]
     pub(crate) read: bool,
 }
 
 impl RawReference {
-    /// Where it leads.
+    /// Returns the location for messages.
     pub(crate) fn label(&self) -> String {
         match (&self.config_map, &self.file) {
             (Some(map), _) => format!("ConfigMap {map}, key {}", self.key),
@@ -40,36 +40,36 @@ impl RawReference {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawProfile {
-    /// The latency law, or `measured.latencies`.
+    /// Latency model; alternative to `measured.latencies`.
     #[serde(default)]
     pub(crate) latency: Option<RawLatency>,
-    /// The sustained rate, or `measured.rates`.
+    /// Sustained rate; alternative to `measured.rates`.
     #[serde(default)]
     pub(crate) capacity: Option<RawCapacity>,
-    /// What was measured.
+    /// Measurements to fit.
     #[serde(default)]
     pub(crate) measured: Option<RawMeasured>,
-    /// From loading to the first answer; the variant's own if left out.
+    /// Time from loading to the first response, in s. Defaults to the variant's own.
     #[serde(default)]
     pub(crate) readiness_s: Option<f64>,
 }
 
-/// Measurements.
+/// Measurements of a server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawMeasured {
-    /// Batches at once.
+    /// Batches executed at the same time.
     pub(crate) parallelism: RawParallelism,
-    /// The high percentile over the law.
+    /// Ratio of a high latency percentile to the latency model.
     #[serde(default = "tail")]
     pub(crate) tail: f64,
-    /// Mean latencies of one batch alone on the cores it has.
+    /// Mean latencies of one batch that has its cores to itself.
     #[serde(default)]
     pub(crate) latencies: Vec<RawCell>,
     /// Rates sustained within the SLO.
     #[serde(default)]
     pub(crate) rates: Vec<RawRate>,
-    /// The part of the fitted rate that is planned with.
+    /// Fraction of the fitted rate that is planned with.
     #[serde(default = "utilisation")]
     pub(crate) utilisation: f64,
 }
@@ -80,9 +80,9 @@ pub(crate) struct RawMeasured {
 pub(crate) struct RawCell {
     /// Cores that the batch had to itself.
     pub(crate) cores: f64,
-    /// Requests in it.
+    /// Requests in the batch.
     pub(crate) batch: u32,
-    /// Their mean latency.
+    /// Mean latency in ms.
     pub(crate) ms: f64,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct RawCell {
 pub(crate) struct RawRate {
     /// Cores of the replica.
     pub(crate) cores: f64,
-    /// Requests/s.
+    /// Sustained rate in requests/s.
     pub(crate) rps: f64,
 }
 

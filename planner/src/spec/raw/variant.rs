@@ -1,4 +1,4 @@
-//! A variant as written: what there is of it, how fast it is, and what runs it.
+//! A variant as written: its accuracy, its profile and its servers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::amount::RawAmount;
 use super::profile::RawReference;
 use crate::service::{RetuneMethod, WorkloadKind};
 
-/// A variant of the model, and what runs it.
+/// A variant of the model, with its servers.
 #[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[x_kube(
@@ -20,93 +20,97 @@ use crate::service::{RetuneMethod, WorkloadKind};
     validation = Rule::new("!has(self.resize) || !has(self.workload)").message("at most one of the two: resize (an address) or workload (of this cluster)")
 )]
 pub struct RawVariant {
-    /// Public name: a-z, 0-9, single dashes; no other has it.
+    /// Unique public name: a-z, 0-9 and single dashes.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The Envoy cluster that serves it, as the proxies name it.
+    /// Name of the Envoy cluster that serves this variant, as in the proxies' configuration.
     #[schemars(length(min = 1, max = 256))]
     pub cluster: String,
-    /// Percent.
+    /// Accuracy in percent.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub accuracy: f64,
     /// Whole cores of each replica.
     pub cores: RawCores,
-    /// How many instances, each with `cores`.
+    /// Number of replicas, each with these cores.
     #[serde(default)]
     pub replicas: RawReplicas,
-    /// What each replica holds as long as it is there, whatever its cores; each of it bounded by budget.held.
+    /// Other resources that each replica uses as long as it exists, whatever its cores, by Kubernetes name
+    /// (memory, nvidia.com/gpu). Each must be limited in budget.held.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 4))]
     pub holds: BTreeMap<String, RawAmount>,
-    /// What it sustains within the SLO, where that was measured; needed with policy infadapter.
+    /// Measured rate that the variant sustains within the SLO. Required with policy infadapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,
-    /// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta.
+    /// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<RawLatency>,
-    /// Where latency and capacity are, or the measurements that they follow from, instead of standing here.
+    /// Reference to a profile with latency and capacity, or with measurements that they are fitted to;
+    /// instead of latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<RawReference>,
-    /// From loading to the first answer.
+    /// Time from loading to the first response, in s.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub readiness_s: f64,
-    /// Requests that the server executes together; the greatest where the policy chooses.
+    /// Number of requests that the server executes together; the maximum if the policy chooses the batch
+    /// size.
     #[serde(default = "batch")]
     #[schemars(range(min = 1, max = 1024))]
     pub batch: u32,
-    /// Time for which the server waits for a batch to fill, in ms: it makes batches of what is there by itself, so
-    /// none is made before it. Left out where it executes at once what comes together.
+    /// Batch window of the server in ms: time for which it waits for a batch to fill. Set it for servers
+    /// that form batches by themselves; the proxies then form none. Leave it out for servers that execute
+    /// at once the requests that arrive together.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub batch_delay_ms: f64,
-    /// Whether the server stops executing what its client or a timeout has abandoned.
+    /// Whether the server stops executing requests that were cancelled or timed out.
     #[serde(default)]
     pub cancels: bool,
-    /// Where its cores are read and changed over HTTP: GET and PUT {"cores": 4}.
+    /// Address at which cores are read and changed over HTTP, with GET and PUT {"cores": 4}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<String>,
-    /// Whether its servers are told there the greatest batch that they are to make: PUT {"batch": 4}.
+    /// Whether the maximum batch size is sent to the resize address as well, with PUT {"batch": 4}.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tell_batch: bool,
-    /// The Deployment or StatefulSet whose pods run it and are resized in place.
+    /// Deployment or StatefulSet whose pods run this variant and are resized in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<RawWorkload>,
 }
 
-/// A workload of the service's namespace.
+/// A Kubernetes workload in the service's namespace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawWorkload {
     /// Deployment (default) or StatefulSet.
     #[serde(default)]
     pub kind: WorkloadKind,
-    /// Its name.
+    /// Name of the workload.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The container that is the model server; may be left out where the template has but one.
+    /// Container of the model server. Not needed if the pod template has only one container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// A request to each pod whose cores have changed, so that its server uses them, or that is to make other batches.
+    /// HTTP request that reconfigures the server of a pod after its cores or its batch size changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retune: Option<RawRetune>,
 }
 
-/// A request to a pod's server; {cores}, {millicores} and {batch}, the greatest that it is to make, in path and body are
-/// replaced.
+/// Reconfigure request to the server of a pod. In path and body, {cores}, {millicores} and {batch} (the
+/// maximum batch size) are replaced by their values.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawRetune {
-    /// Where the server listens.
+    /// Port that the server listens on.
     #[schemars(range(min = 1))]
     pub port: u16,
-    /// Such as /v2/repository/models/resnet/load.
+    /// Path of the request, such as /v2/repository/models/resnet/load.
     #[schemars(length(max = 1024))]
     pub path: String,
     /// POST (default) or PUT.
     #[serde(default)]
     pub method: RetuneMethod,
-    /// Such as {"threads": {cores}}.
+    /// Body of the request, such as {"threads": {cores}}.
     #[serde(default)]
     #[schemars(length(max = 16384))]
     pub body: String,
@@ -120,20 +124,20 @@ pub struct RawRetune {
     validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
 )]
 pub struct RawCores {
-    /// What it has until its backend says otherwise.
+    /// Cores assumed until the backend reports the actual ones.
     #[schemars(range(max = 1024))]
     pub initial: u32,
-    /// Kept without any share; 0 unloads it.
+    /// Minimum, kept without any share of the traffic. 0 unloads the variant.
     #[serde(default = "least")]
     #[schemars(range(max = 1024))]
     pub least: u32,
-    /// Most of them; the budget if left out.
+    /// Maximum. Defaults to the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub greatest: Option<u32>,
 }
 
-/// How many replicas.
+/// Number of replicas.
 #[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[x_kube(
@@ -141,14 +145,14 @@ pub struct RawCores {
     validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
 )]
 pub struct RawReplicas {
-    /// What there are until the backend says otherwise.
+    /// Replicas assumed until the backend reports the actual ones.
     #[schemars(range(max = 1000))]
     pub initial: u32,
-    /// Kept without any share; 0 unloads the variant.
+    /// Minimum, kept without any share of the traffic. 0 unloads the variant.
     #[serde(default = "least")]
     #[schemars(range(max = 1000))]
     pub least: u32,
-    /// Most of them; initial if left out.
+    /// Maximum. Defaults to initial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub greatest: Option<u32>,
@@ -160,44 +164,44 @@ pub struct RawReplicas {
 pub struct RawCapacity {
     /// Requests/s for each core.
     pub slope_rps: f64,
-    /// Requests/s at no cores; mostly negative.
+    /// Requests/s at zero cores; usually negative.
     pub intercept_rps: f64,
-    /// The part of it that is planned with.
+    /// Fraction of the sustained rate that is planned with.
     #[serde(default = "utilisation")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub utilisation: f64,
 }
 
-/// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2).
+/// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawLatency {
-    /// γ: per request, shrinks with cores.
+    /// γ: ms per request, divided by the cores.
     #[schemars(range(min = 0.0))]
     pub gamma_ms: f64,
-    /// ε: per batch, shrinks with cores.
+    /// ε: ms per batch, divided by the cores.
     #[schemars(range(min = 0.0))]
     pub epsilon_ms: f64,
-    /// δ: per request, cores do not help.
+    /// δ: ms per request, independent of the cores.
     #[schemars(range(min = 0.0))]
     pub delta_ms: f64,
-    /// η: per batch, cores do not help.
+    /// η: ms per batch, independent of the cores.
     #[schemars(range(min = 0.0))]
     pub eta_ms: f64,
-    /// Batches at once: per-core, or a number that divide the cores.
+    /// Batches executed at the same time: per-core, or a number that the cores are divided among.
     pub parallelism: RawParallelism,
-    /// The high percentile over that law.
+    /// Ratio of a high latency percentile to this model.
     #[serde(default = "tail")]
     #[schemars(range(min = 1.0, max = 100.0))]
     pub tail: f64,
 }
 
-/// Batches executed at once.
+/// Batches executed at the same time.
 #[derive(Debug, Clone, Copy)]
 pub enum RawParallelism {
-    /// One on each core.
+    /// One batch on each core.
     PerCore,
-    /// So many, which divide the cores.
+    /// A fixed number of batches, which divide the cores among them.
     Fixed(u32),
 }
 
@@ -220,7 +224,7 @@ impl Serialize for RawParallelism {
     }
 }
 
-/// Kubernetes' only union of the two.
+/// The only union of number and string that a structural schema allows.
 impl JsonSchema for RawParallelism {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Parallelism".into()
@@ -272,12 +276,12 @@ const fn least() -> u32 {
     1
 }
 
-/// InfAdapter's published code plans with 0.8 of the fit.
+/// InfAdapter's published code plans with 0.8 of the fitted rate.
 pub(super) const fn utilisation() -> f64 {
     0.8
 }
 
-/// The law as given.
+/// No surcharge on the latency model.
 pub(super) const fn tail() -> f64 {
     1.0
 }

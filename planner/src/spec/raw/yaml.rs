@@ -1,13 +1,13 @@
-//! Any shape out of YAML, with refusals in our words: the key's path, the value, what would be right.
+//! YAML parsing with refusals in the planner's form: the key's path, the value, and the allowed values.
 
 use serde::de::DeserializeOwned;
 
 use crate::service::ConfigError;
 
-/// Reads any shape; `whole` is what the file is called where a refusal is about all of it.
+/// Parses YAML into any type; `whole` names the file in refusals that concern all of it.
 ///
 /// # Errors
-/// An unknown, missing or misshapen key.
+/// Fails on an unknown, missing or malformed key.
 pub fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, ConfigError> {
     let mut options = serde_saphyr::options::Options::default();
     options.with_snippet = false;
@@ -26,7 +26,7 @@ pub fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, Conf
     })
 }
 
-/// The reader's complaint in our words: it names neither the value nor, in plain words, its type.
+/// Rewrites the parser's message, which names neither the value nor its type in plain words.
 fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError {
     let serde_saphyr::Error::InvalidScalar { ty, .. } = error else {
         return ConfigError::Form {
@@ -41,7 +41,7 @@ fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError
     };
     let value = error
         .location()
-        .and_then(|place| written_at(text, place.line(), place.column()));
+        .and_then(|place| scalar_at(text, place.line(), place.column()));
     ConfigError::Value {
         path,
         value: value.unwrap_or_default(),
@@ -49,8 +49,8 @@ fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError
     }
 }
 
-/// The scalar that begins there; line and column count from 1.
-fn written_at(text: &str, line: u64, column: u64) -> Option<String> {
+/// Returns the scalar that begins there; line and column count from 1.
+fn scalar_at(text: &str, line: u64, column: u64) -> Option<String> {
     let line = text
         .lines()
         .nth(usize::try_from(line.checked_sub(1)?).ok()?)?;

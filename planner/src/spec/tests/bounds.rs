@@ -1,9 +1,9 @@
-//! What replicas hold and how much of it there may be: what is taken, and how each refusal reads.
+//! Tests of resources and their limits: accepted values and refusals.
 
 use super::*;
 use crate::capacity::Bound;
 
-/// b holds 6Gi and a GPU, a 1536Mi.
+/// Variant b uses 6Gi and a GPU, a uses 1536Mi.
 fn held() -> String {
     let gpu = "{memory: 6Gi, nvidia.com/gpu: 1}";
     small()
@@ -16,7 +16,7 @@ fn held() -> String {
 }
 
 #[test]
-fn amounts_are_in_bytes_and_pieces_by_variant() {
+fn amounts_are_read_by_variant() {
     let bounds = Service::from_yaml(&held()).unwrap().bounds.0;
     let bound = |name: &str, most, each: &[u64]| Bound {
         name: name.to_owned(),
@@ -29,7 +29,7 @@ fn amounts_are_in_bytes_and_pieces_by_variant() {
 }
 
 #[test]
-fn each_refusal_names_what_is_held_and_what_is_allowed() {
+fn refusal_names_resource_and_limit() {
     let many: Vec<String> = (0..5).map(|index| format!("r{index}: 1")).collect();
     let many = format!("held: {{{}, ", many.join(", "));
     for (good, bad, says) in [
@@ -55,7 +55,7 @@ fn each_refusal_names_what_is_held_and_what_is_allowed() {
             "memory: 9Gi",
             "variants[1].holds.memory: 9Gi; it must be at most budget.held.memory (8Gi)",
         ),
-        // Each alone would do.
+        // Each would fit alone.
         (
             "memory: 8Gi",
             "memory: 7Gi",
@@ -92,8 +92,8 @@ fn each_refusal_names_what_is_held_and_what_is_allowed() {
 }
 
 #[test]
-fn every_stage_must_be_able_to_serve() {
-    // Neither runs at first, and one of the two must.
+fn limit_below_smallest_serving_replicas_is_refused() {
+    // Neither runs initially, and one of the two must.
     let idle = |most: &str| {
         held()
             .replace("cores: {initial: 2}", "cores: {initial: 0, least: 0}")

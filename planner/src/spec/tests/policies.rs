@@ -1,11 +1,11 @@
-//! The policies and the stages of a pipeline: defaults, and what is refused.
+//! Tests of the policies and of pipeline stages: defaults and refusals.
 
 use super::*;
 use crate::policy::{Infaas, Infadapter, Ipa, Sponge, Themis};
 use crate::service::{Replicas, SharedPolicy, Stage};
 use crate::solve::law::Parallelism;
 
-/// Variant `name`, per core, in batches up to 8, none of it running unless said.
+/// Variant `name`, per core, in batches up to 8, initially without cores unless `more` sets them.
 fn variant(name: &str, more: &str) -> String {
     format!(
         "{{name: {name}, cluster: {name}, accuracy: 70, cores: {{initial: 1, least: 0}}, batch: 8, \
@@ -42,7 +42,7 @@ fn infaas() -> String {
     )
 }
 
-/// Replicas that execute one batch at a time: 1 of 1 core at first, up to 4 of up to 4 cores.
+/// Replicas that execute one batch at a time: initially 1 of 1 core, up to 4 of up to 4 cores.
 fn replicated(name: &str, least: u32) -> String {
     variant(name, "").replace("per-core", "1").replace(
         "least: 0}",
@@ -57,7 +57,7 @@ fn themis() -> String {
 }
 
 #[test]
-fn each_policy_has_its_defaults() {
+fn policies_have_defaults() {
     let read = |text: &str| Service::from_yaml(text).unwrap();
     assert_eq!(read(&small()).policy, SharedPolicy::new(Infadapter));
     let rule = Sponge {
@@ -86,7 +86,7 @@ fn each_policy_has_its_defaults() {
 }
 
 #[test]
-fn the_example_shows_the_keys_of_each_policy_as_they_are_taken() {
+fn example_file_shows_valid_keys_of_each_policy() {
     for (policy, text) in [
         ("sponge", sponge()),
         ("ipa", pipeline()),
@@ -108,7 +108,7 @@ fn the_example_shows_the_keys_of_each_policy_as_they_are_taken() {
 }
 
 #[test]
-fn a_pipelines_variants_are_told_apart_by_stage() {
+fn pipeline_variants_belong_to_stages() {
     let service = Service::from_yaml(&pipeline()).unwrap();
     let stage = |name: &str, variants| Stage {
         name: name.to_owned(),
@@ -129,7 +129,7 @@ fn a_pipelines_variants_are_told_apart_by_stage() {
 }
 
 #[test]
-fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
+fn refusal_names_key_value_and_allowed_values() {
     type Row<'a> = (String, &'a str, &'a str, &'a [&'a str]);
     let table: &[Row] = &[
         (
@@ -270,7 +270,7 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
 }
 
 #[test]
-fn replicas_have_cores_each() {
+fn initial_allocation_counts_cores_per_replica() {
     let service = Service::from_yaml(&themis()).unwrap();
     let variant = &service.variants[0];
     assert_eq!((variant.least, variant.greatest), (1, 4));
@@ -287,7 +287,7 @@ fn replicas_have_cores_each() {
         Service::from_yaml(&pipeline()).unwrap().variants[0].replicas,
         Replicas::ONE
     );
-    // Of a policy that changes their number, cores stay as they are.
+    // A policy that changes the number of replicas keeps their cores fixed.
     let fixed = replicated("a", 0).replace(
         "initial: 1, least: 1, greatest: 4}, replicas: {initial: 1",
         "initial: 2, least: 2, greatest: 2}, replicas: {initial: 1",
@@ -300,7 +300,7 @@ fn replicas_have_cores_each() {
 }
 
 #[test]
-fn wrong_replicas_are_refused_by_key() {
+fn invalid_replicas_are_refused_by_key() {
     let one = |policy: &str, variant: String| {
         format!("{}policy: {policy}\nvariants: [{variant}]\n", head())
     };
@@ -385,7 +385,7 @@ fn wrong_replicas_are_refused_by_key() {
 }
 
 #[test]
-fn limits_hold() {
+fn values_beyond_limits_are_refused() {
     let stages = |count: usize| -> String {
         let stage = |n: usize| {
             format!(
@@ -417,7 +417,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn ipa_keeps_variants_loaded() {
+fn ipa_accepts_minimum_of_loaded_replicas() {
     let cores = pipeline().replacen("least: 0", "least: 1", 1);
     let service = Service::from_yaml(&cores).unwrap();
     assert_eq!([0, 1].map(|n: usize| service.variants[n].least), [1, 0]);

@@ -1,9 +1,9 @@
-//! Workloads and whose they are.
+//! Tests of workloads and their assignment to variants.
 
 use super::*;
 
 #[test]
-fn a_workload_is_one_variants_alone() {
+fn workload_of_two_variants_is_refused() {
     let on = |a: &str, b: &str| {
         let text = small();
         let text = text.replace(
@@ -17,7 +17,7 @@ fn a_workload_is_one_variants_alone() {
         Service::from_yaml(&text).map_err(|error| error.to_string())
     };
     assert!(on("{name: web}", "{name: db}").is_ok());
-    // Of another kind it is another.
+    // A workload of another kind is a different one.
     assert!(on("{name: web}", "{name: web, kind: StatefulSet}").is_ok());
     let refused = on("{name: web}", "{name: web, container: app}").unwrap_err();
     for said in ["variants[].workload: Deployment web", "stands twice"] {

@@ -1,4 +1,4 @@
-//! The metrics of the proxies that share: shown as they are when asked.
+//! Metrics of the proxies that share slots, collected at the time of a scrape.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
 use super::{Make, Shown, whole};
 
-/// Labels of what is shown of each proxy.
+/// Labels of each proxy's metrics.
 const LABELS: [&str; 2] = ["proxy", "role"];
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct ProxyMetrics {
 impl ProxyMetrics {
     pub(super) fn new(make: &Make) -> prometheus::Result<ProxyMetrics> {
         let each = |name, help, labels: &[&str]| {
-            make.registered(IntGaugeVec::new(Opts::new(name, help), labels)?)
+            make.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
         };
         Ok(ProxyMetrics {
             showing: Mutex::new(()),
@@ -58,7 +58,7 @@ impl ProxyMetrics {
         })
     }
 
-    /// Sets them; to be held until they are read.
+    /// Sets the metrics; hold the guard until they are gathered.
     pub(super) fn show(&self, shown: &Shown<'_>) -> MutexGuard<'_, ()> {
         let showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         for vec in [&self.slots, &self.revision, &self.age_ms, &self.incarnation] {

@@ -1,5 +1,5 @@
-//! Any course of polls, losses, deaths, publications and waits: what proxies work by never grows
-//! beyond the whole, and what they are left with is what the division says.
+//! Property: after any sequence of polls, losses, deaths, publications and waits, the slots in use never
+//! grow beyond the whole, and the final slots are those of the division.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// A proxy polls, if it lives and has no poll held.
+    /// A proxy polls, if it is alive and has no poll held.
     Poll(usize),
-    /// What its poll is answered with arrives, or is lost on the way.
+    /// Its answer arrives, or is lost on the way.
     Answer {
         proxy: usize,
         lost: bool,
     },
     Die(usize),
-    /// Starts anew, and polls.
+    /// It restarts, and polls.
     Start(usize),
     Pass {
         ms: u64,
     },
-    /// The same slots, other shares.
+    /// A plan with the same slots and other shares.
     Publish {
         share: f64,
     },
-    /// Other slots.
+    /// A plan with other slots.
     Resize {
         slots: [u32; 3],
     },
@@ -45,18 +45,18 @@ fn event(proxies: usize) -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A proxy as it really is.
+/// A proxy's real state.
 #[derive(Debug, Default)]
 struct Real {
     alive: bool,
     incarnation: u64,
-    /// The plan it works by, and whether it has any.
+    /// Revision of the plan it uses, and whether it has any.
     revision: u64,
     slots: Option<Vec<u32>>,
     ticket: Option<Ticket>,
 }
 
-/// What stands there: proxies that are both (`None`), or gates, of all variants or of one.
+/// Proxies: combined ones (`None`), or gates of all variants or of one.
 type Who = Vec<Option<Gate>>;
 
 #[derive(Debug, Clone, Copy)]
@@ -78,8 +78,8 @@ fn who() -> impl Strategy<Value = Who> {
     ]
 }
 
-/// Each proxy's role, and the variant it fronts.
-fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
+/// Returns each proxy's role, and the variant it fronts.
+fn member(who: Option<Gate>) -> (Role, Option<&'static str>) {
     match who {
         None => (Role::Both, None),
         Some(Gate::All) => (Role::Gate, None),
@@ -87,33 +87,33 @@ fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
     }
 }
 
-/// What the division comes to for those of them.
-fn divided(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec<Vec<u32>> {
-    let stands: Vec<_> = who
-        .map(|who| own::Stand {
-            role: stand(who).0,
-            variant: stand(who).1,
+/// Returns the result of the division for those proxies.
+fn expected_slots(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec<Vec<u32>> {
+    let members: Vec<_> = who
+        .map(|who| ownership::Member {
+            role: member(who).0,
+            variant: member(who).1,
             live: true,
         })
         .collect();
-    divide::deal(slots, &own::ties(&NAMES, &stands))
+    divide::divide_slots(slots, &ownership::relations(&NAMES, &members))
 }
 
 struct World {
     who: Who,
-    sharing: Sharing,
+    allocation: SlotAllocation,
     ms: u64,
     proxies: Vec<Real>,
     slots: [u32; 3],
     incarnations: u64,
-    /// By variant, what all worked by when last looked.
+    /// Slots in use, by variant, at the last check.
     working: Vec<u32>,
 }
 
 impl World {
     fn new(who: Who, slots: [u32; 3]) -> World {
         let mut world = World {
-            sharing: Sharing::default(),
+            allocation: SlotAllocation::default(),
             ms: 0,
             proxies: who.iter().map(|_| Real::default()).collect(),
             who,
@@ -129,8 +129,8 @@ impl World {
         let now = now(self.ms);
         let [a, b, c] = self.slots;
         let plan = whole(&[(share, a), (1.0 - share, b), (0.0, c)]);
-        let revision = self.sharing.next_revision(now);
-        self.sharing.publish(Plan { revision, ..plan }, now);
+        let revision = self.allocation.next_revision(now);
+        self.allocation.publish(Plan { revision, ..plan }, now);
     }
 
     fn poll(&mut self, index: usize) {
@@ -142,30 +142,30 @@ impl World {
             proxy: format!("p{index}"),
             incarnation: real.incarnation,
             workers: 1,
-            role: stand(self.who[index]).0,
-            variant: stand(self.who[index]).1.map(String::from),
+            role: member(self.who[index]).0,
+            variant: member(self.who[index]).1.map(String::from),
             after: Revision(real.revision),
         };
-        real.ticket = Some(self.sharing.poll(&poll, now(self.ms)).unwrap().0);
+        real.ticket = Some(self.allocation.poll(&poll, now(self.ms)).unwrap().0);
     }
 
-    /// Whether it took a plan.
+    /// Returns whether it took a plan.
     fn answer(&mut self, index: usize, lost: bool) -> bool {
         let real = &mut self.proxies[index];
         let Some(ticket) = real.ticket.take() else {
             return false;
         };
         let before = real.revision;
-        match self.sharing.answer(&ticket) {
+        match self.allocation.answer(&ticket) {
             Answer::Wait => {
                 real.ticket = Some(ticket);
                 return false;
             }
             Answer::Refused(why) => {
                 let (slots, proxies) = match &why {
-                    NoPart::TooFew(why) => (why.slots, why.proxies),
-                    NoPart::TooFewOf { slots, gates, .. } => (u64::from(*slots), *gates),
-                    NoPart::Unknown { .. } => panic!("{why}"),
+                    NoSlots::TooFew(why) => (why.slots, why.proxies),
+                    NoSlots::TooFewOf { slots, gates, .. } => (u64::from(*slots), *gates),
+                    NoSlots::Unknown { .. } => panic!("{why}"),
                 };
                 assert!(slots > 0 && slots < proxies as u64, "{why}");
             }
@@ -176,29 +176,29 @@ impl World {
                     "the filter would refuse it"
                 );
                 real.revision = plan.revision.0;
-                real.slots = Some(divide::slots_of(&plan));
+                real.slots = Some(divide::variant_slots(&plan));
             }
             Answer::Plan(_) => {}
         }
-        self.sharing.leave(&ticket, true, now(self.ms));
+        self.allocation.leave(&ticket, true, now(self.ms));
         self.proxies[index].revision > before
     }
 
     fn die(&mut self, index: usize) {
         let real = std::mem::take(&mut self.proxies[index]);
         if let Some(ticket) = real.ticket {
-            self.sharing.leave(&ticket, false, now(self.ms));
+            self.allocation.leave(&ticket, false, now(self.ms));
         }
     }
 
-    /// Time passes for all that live as it does for proxies that work: they poll in time.
-    fn pass(&mut self, ms: u64) {
+    /// Advances the time; all live proxies poll in time, as working ones do.
+    fn advance(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(100) {
             self.ms += 100;
             for index in 0..self.proxies.len() {
                 self.poll(index);
             }
-            self.sharing.pass(now(self.ms));
+            self.allocation.tick(now(self.ms));
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
                 self.proxies[*proxy].alive = true;
                 self.poll(*proxy);
             }
-            Event::Pass { ms } => self.pass(*ms),
+            Event::Pass { ms } => self.advance(*ms),
             Event::Publish { share } => self.publish(*share),
             Event::Resize { slots } => {
                 self.slots = *slots;
@@ -225,7 +225,8 @@ impl World {
         }
     }
 
-    /// What is worked by may exceed a whole that shrank until all have heard, but never grows then.
+    /// The slots in use may exceed a whole that shrank until all proxies have heard of it, but they never
+    /// grow then.
     fn check(&mut self) {
         for variant in 0..3 {
             let of = |real: &Real| real.slots.as_ref().map_or(0, |slots| slots[variant]);
@@ -236,7 +237,7 @@ impl World {
         }
     }
 
-    /// Everybody polls and is answered until nothing moves any more; in how many rounds.
+    /// All proxies poll and are answered until nothing moves any more; returns the number of rounds.
     fn settle(&mut self) -> usize {
         let mut quiet = 0;
         for round in 0..200 {
@@ -246,7 +247,7 @@ impl World {
                 moved |= self.answer(index, false);
                 self.check();
             }
-            // What one frees in this round another may get in the next.
+            // Slots freed in this round may be assigned in the next.
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet == 2 {
                 return round;
@@ -260,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn the_whole_is_never_exceeded_and_in_the_end_divided(
+    fn whole_is_never_exceeded_and_finally_divided(
         who in who(),
         slots in prop::array::uniform3(0..6_u32),
         events in prop::collection::vec(event(5), 0..60),
@@ -280,20 +281,20 @@ proptest! {
                 world.check();
             }
         }
-        // The dead are noticed; then all comes to rest.
-        world.pass(2 * MOVE_MAX.as_millis() as u64);
+        // Dead proxies are noticed; then everything comes to rest.
+        world.advance(2 * MOVE_MAX.as_millis() as u64);
         world.settle();
         let alive: Vec<usize> = (0..count).filter(|index| world.proxies[*index].alive).collect();
-        let parts = divided(&world.slots, alive.iter().map(|index| world.who[*index]));
+        let parts = expected_slots(&world.slots, alive.iter().map(|index| world.who[*index]));
         for (index, part) in alive.iter().zip(parts) {
             let has = world.proxies[*index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(&has, &part, "proxy {} of {:?}", index, alive);
         }
     }
 
-    /// Who polls first makes no difference to who gets what.
+    /// The order of the polls does not change the result.
     #[test]
-    fn the_order_of_polls_does_not_matter(
+    fn order_of_polls_does_not_matter(
         slots in prop::array::uniform3(0..6_u32),
         order in Just((0..5_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
@@ -305,7 +306,7 @@ proptest! {
             }
         }
         world.settle();
-        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(divided(&slots, vec![None; 5].into_iter())).collect();
+        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(expected_slots(&slots, vec![None; 5].into_iter())).collect();
         for (index, part) in parts {
             let has = world.proxies[index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(has, part, "proxy {}", index);

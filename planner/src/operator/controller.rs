@@ -1,5 +1,5 @@
-//! One service, kept as long as its resource says the same: planned for while this planner leads, else by the
-//! plans that stand in the resource's status.
+//! Controller of one service. It runs until the resource changes: it runs control cycles while this planner
+//! leads, and otherwise serves the plans of the resource's status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,48 +10,48 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::claims::Name;
+use super::ownership::Name;
 use super::writer::Writer;
 use super::{Shared, conditions, standby};
 use crate::backends::Actuate;
 use crate::distribution::{Publish, Publisher};
 use crate::http::Leader;
 use crate::observe::Observe;
-use crate::serve::cycle;
-use crate::served::Served;
+use crate::registry::ServiceHandle;
+use crate::serve::run_cycles;
 use crate::service::Service;
 use crate::spec::resource::{SloService, SloServiceStatus};
 use crate::telemetry::status::CycleReport;
 use weir_api::Plan;
 
-/// How often a standby looks at the status, and who is to lead at whether the pods are known.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which a standby reads the status, and a new leader checks that the pods have been listed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A service that is kept.
-pub(super) struct Keeper {
-    /// What it is kept as.
+/// A running controller.
+pub(super) struct ServiceController {
+    /// Service that it controls.
     pub(super) service: Service,
-    /// The resource's generation that said so.
+    /// Generation of the resource that the service was read from.
     pub(super) generation: i64,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Keeper {
+impl ServiceController {
     pub(super) fn start(
         shared: &Arc<Shared>,
         name: &Name,
         resource: &SloService,
         service: Service,
-    ) -> prometheus::Result<Keeper> {
+    ) -> prometheus::Result<ServiceController> {
         let (stop, stopped) = watch::channel(false);
-        let served = match shared.services.get(&service.name) {
-            Some(before) => before.changed(service.clone(), shared.clock)?,
-            None => Served::new(service.clone(), shared.clock)?,
+        let handle = match shared.services.get(&service.name) {
+            Some(before) => before.with_service(service.clone(), shared.clock)?,
+            None => ServiceHandle::new(service.clone(), shared.clock)?,
         };
-        shared.services.put(Arc::new(served));
+        shared.services.insert(Arc::new(handle));
         let generation = resource.metadata.generation.unwrap_or(0);
-        let kept = Kept {
+        let task = ServiceTask {
             shared: Arc::clone(shared),
             name: name.clone(),
             service: service.clone(),
@@ -59,23 +59,23 @@ impl Keeper {
             reference: resource.object_ref(&()),
             stop: stopped,
         };
-        Ok(Keeper {
+        Ok(ServiceController {
             service,
             generation,
             stop,
-            task: tokio::spawn(kept.run()),
+            task: tokio::spawn(task.run()),
         })
     }
 
-    /// Lets the turn that is under way end, and no other begin.
+    /// Lets the running cycle finish, and no other start.
     pub(super) async fn end(self) {
         self.stop.send_replace(true);
-        // A turn that panicked has ended too.
+        // A cycle that panicked has ended too.
         let _ = self.task.await;
     }
 }
 
-struct Kept {
+struct ServiceTask {
     shared: Arc<Shared>,
     name: Name,
     service: Service,
@@ -84,7 +84,7 @@ struct Kept {
     stop: watch::Receiver<bool>,
 }
 
-impl Kept {
+impl ServiceTask {
     async fn run(self) {
         let mut leader = self.shared.candidate.leader();
         let mut before = leader.borrow_and_update().clone();
@@ -92,60 +92,62 @@ impl Kept {
             let mut stop = self.stop.clone();
             let now = tokio::select! {
                 biased;
-                // Who may not act any more stops at once, in the middle of a turn too.
-                now = changed(&mut leader) => now,
-                () = self.be(&before) => return,
+                // A planner that no longer leads stops at once, even in the middle of a cycle.
+                now = leader_change(&mut leader) => now,
+                () = self.run_as(&before) => return,
                 _ = stop.wait_for(|stop| *stop), if before != Leader::Us => return,
             };
-            let dealt = |leader: &Leader| !matches!(leader, Leader::At(_));
-            if dealt(&before) != dealt(&now) {
-                self.deal_anew();
+            let allocates_slots = |leader: &Leader| !matches!(leader, Leader::At(_));
+            if allocates_slots(&before) != allocates_slots(&now) {
+                self.reset_slot_allocation();
             }
             before = now;
         }
     }
 
-    /// Who polls here has polled elsewhere till now, or will from now on.
-    fn deal_anew(&self) {
-        let Some(served) = self.served() else { return };
-        let anew = Served::new(self.service.clone(), self.shared.clock);
-        if let Ok(anew) = anew {
-            self.shared.services.put(Arc::new(anew.continuing(&served)));
+    /// Leadership moved: slot allocation restarts, because proxies now poll (or stop polling) this planner.
+    fn reset_slot_allocation(&self) {
+        let Some(handle) = self.handle() else { return };
+        let new = ServiceHandle::new(self.service.clone(), self.shared.clock);
+        if let Ok(new) = new {
+            self.shared
+                .services
+                .insert(Arc::new(new.continue_from(&handle)));
         }
     }
 
-    fn served(&self) -> Option<Arc<Served>> {
+    fn handle(&self) -> Option<Arc<ServiceHandle>> {
         self.shared.services.get(&self.service.name)
     }
 
-    /// Ends only with the service, after a turn.
-    async fn be(&self, leader: &Leader) {
-        let Some(served) = self.served() else { return };
-        let be = async {
+    /// Runs as leader or standby; returns only when the service ends, after a cycle.
+    async fn run_as(&self, leader: &Leader) {
+        let Some(handle) = self.handle() else { return };
+        let run = async {
             match leader {
-                Leader::Us => self.plan().await,
+                Leader::Us => self.lead().await,
                 Leader::At(_) | Leader::Nobody => loop {
-                    self.stand();
-                    sleep(LOOK_EVERY).await;
+                    self.serve_last_plan();
+                    sleep(CHECK_INTERVAL).await;
                 },
             }
         };
         tokio::select! {
-            () = be => {}
-            () = served.publishers.keep_time(self.shared.clock) => {}
+            () = run => {}
+            () = handle.publishers.run_ticks(self.shared.clock) => {}
         }
     }
 
-    /// By the plans that stand in the status.
-    fn stand(&self) {
-        let (Some(served), Some(status)) = (self.served(), self.status()) else {
+    /// Publishes the plans of the resource's status.
+    fn serve_last_plan(&self) {
+        let (Some(handle), Some(status)) = (self.handle(), self.status()) else {
             return;
         };
         let Some(drafts) = standby::drafts(&self.service, &status) else {
             return;
         };
         let now = self.shared.clock.now();
-        if let Err(error) = served.publishers.publish(drafts, now) {
+        if let Err(error) = handle.publishers.publish(drafts, now) {
             tracing::warn!("the plan in the status of {}: {error}", self.name);
         }
     }
@@ -155,19 +157,19 @@ impl Kept {
         Some(resource.status.clone().unwrap_or_default())
     }
 
-    async fn plan(&self) {
+    async fn lead(&self) {
         let backends = self.shared.backends(&self.name, &self.service);
         let proxies = self.shared.proxies(&self.name, &self.service);
-        // Until the pods are known, what is in force is not.
+        // Until the pods are listed, the actual allocation is unknown.
         while !backends.are_known().await {
-            self.stand();
-            sleep(LOOK_EVERY).await;
+            self.serve_last_plan();
+            sleep(CHECK_INTERVAL).await;
             if *self.stop.borrow() {
                 return;
             }
         }
         let before = self.status().unwrap_or_default();
-        let (statuses, heard) = watch::channel(before.clone());
+        let (statuses, receiver) = watch::channel(before.clone());
         let recorder = self.shared.recorder.clone();
         let writer = Writer::new(
             &self.shared.client,
@@ -176,38 +178,44 @@ impl Kept {
             recorder,
         );
         tokio::select! {
-            () = self.turn(&backends, &proxies, statuses) => {}
-            () = writer.follow(heard, before) => {}
+            () = self.run_control_loop(&backends, &proxies, statuses) => {}
+            () = writer.follow(receiver, before) => {}
         }
     }
 
-    async fn turn(
+    async fn run_control_loop(
         &self,
         actuate: &impl Actuate,
         observe: &impl Observe,
         statuses: watch::Sender<SloServiceStatus>,
     ) {
-        let Some(served) = self.served() else { return };
-        let tell = |report: &CycleReport| {
+        let Some(handle) = self.handle() else { return };
+        let on_report = |report: &CycleReport| {
             let newest = |stage: &Publisher| Some(stage.newest()?.plan.clone());
-            let plans: Vec<Plan> = served.publishers.all().filter_map(newest).collect();
+            let plans: Vec<Plan> = handle.publishers.all().filter_map(newest).collect();
             let now = Timestamp::from_millisecond(i64::try_from(report.at_ms).unwrap_or(0));
             let now = now.unwrap_or_default();
             statuses.send_modify(|status| {
                 let generation = self.generation;
-                *status =
-                    conditions::planned(&self.service, report, &plans, generation, status, now);
+                *status = conditions::planned_status(
+                    &self.service,
+                    report,
+                    &plans,
+                    generation,
+                    status,
+                    now,
+                );
             });
         };
         let (clock, stop) = (self.shared.clock, self.stop.clone());
-        cycle(&served, clock, observe, actuate, stop, tell).await;
+        run_cycles(&handle, clock, observe, actuate, stop, on_report).await;
     }
 }
 
-/// Who leads, once that is another.
-async fn changed(leader: &mut watch::Receiver<Leader>) -> Leader {
+/// Waits for a change and returns the new leader.
+async fn leader_change(leader: &mut watch::Receiver<Leader>) -> Leader {
     if leader.changed().await.is_err() {
-        // Nobody tells any more: the planner ends.
+        // The sender is gone: the planner is shutting down.
         std::future::pending::<()>().await;
     }
     leader.borrow_and_update().clone()

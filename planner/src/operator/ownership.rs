@@ -1,21 +1,21 @@
-//! Which resource may have which names and workloads: pure. Two that plan for one workload would work against
-//! each other, and two plans of one name could not be told apart. What a service that is kept has stays with its
-//! resource, whatever that says since; of others the older one gets what both claim.
+//! Ownership of names and workloads by resources: pure. Two resources that plan for one workload would work
+//! against each other, and two plans with one name could not be told apart. A running service keeps what it
+//! owns, whatever its resource says since. Of other resources, the older one gets what both claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::service::{Service, WorkloadKind};
 
-/// Most resources one planner plans for.
+/// Maximum number of resources that one planner plans for.
 pub const SERVICES_MAX: usize = 256;
 
-/// Which resource it is.
+/// Namespace and name of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// Where it is.
+    /// Namespace of the resource.
     pub namespace: String,
-    /// Its name there.
+    /// Name of the resource.
     pub name: String,
 }
 
@@ -25,25 +25,25 @@ impl fmt::Display for Name {
     }
 }
 
-/// What one resource claims.
+/// Names and workloads that one resource claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Whether a service is kept like this already.
-    pub kept: bool,
-    /// When it was made, as the API server counts; older ones are less.
-    pub made: i64,
-    /// Which it is.
+    /// Whether a service with this claim is running already.
+    pub running: bool,
+    /// Creation time of the resource, as set by the API server.
+    pub created: i64,
+    /// Name of the resource.
     pub name: Name,
-    /// Names of plans.
+    /// Names of its plans.
     pub stages: Vec<String>,
-    /// Whose pods it resizes.
+    /// Workloads whose pods it resizes.
     pub workloads: Vec<(WorkloadKind, String)>,
 }
 
 impl Claim {
-    /// What that service claims.
-    pub fn of(kept: bool, made: i64, name: Name, service: &Service) -> Claim {
-        // A pipeline is asked for by its own name, too.
+    /// Builds the claim of a service.
+    pub fn new(running: bool, created: i64, name: Name, service: &Service) -> Claim {
+        // A pipeline is also requested by its own name.
         let stages = service.stages.iter().map(|stage| &stage.name);
         let stages = stages.chain([&service.name]).cloned();
         let workloads = service
@@ -51,8 +51,8 @@ impl Claim {
             .iter()
             .filter_map(|variant| variant.workload.as_ref());
         Claim {
-            kept,
-            made,
+            running,
+            created,
             name,
             stages: stages.collect(),
             workloads: workloads
@@ -62,10 +62,10 @@ impl Claim {
     }
 }
 
-/// Why a resource does not get what it claims.
+/// Reason why a claim is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Taken {
+pub enum OwnershipConflict {
     #[error(
         "{kind} {workload} is planned for by SloService {by} already: take it out of one of the two"
     )]
@@ -84,13 +84,14 @@ pub enum Taken {
     TooMany,
 }
 
-/// Those of the claims that cannot be met, and why. A resource may have two: what is kept for it, and what it says.
-pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
-    claims.sort_by(|a, b| (!a.kept, a.made, &a.name).cmp(&(!b.kept, b.made, &b.name)));
+/// Returns the claims that are refused, with the reason. A resource may have two claims: that of its
+/// running service and that of its current spec.
+pub fn conflicts(mut claims: Vec<Claim>) -> BTreeMap<Name, OwnershipConflict> {
+    claims.sort_by(|a, b| (!a.running, a.created, &a.name).cmp(&(!b.running, b.created, &b.name)));
     let mut stages: BTreeMap<String, Name> = BTreeMap::new();
     let mut workloads: BTreeMap<(String, &'static str, String), Name> = BTreeMap::new();
-    let mut met = BTreeSet::new();
-    let mut refused = BTreeMap::new();
+    let mut granted = BTreeSet::new();
+    let mut conflicts = BTreeMap::new();
     for claim in claims {
         let own = |kind: WorkloadKind, name: &String| {
             (claim.name.namespace.clone(), kind.label(), name.clone())
@@ -98,21 +99,21 @@ pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
         let stage = claim.stages.iter().find_map(|stage| {
             let by = stages.get(stage).filter(|by| **by != claim.name)?.clone();
             let stage = stage.clone();
-            Some(Taken::Stage { stage, by })
+            Some(OwnershipConflict::Stage { stage, by })
         });
         let workload = claim.workloads.iter().find_map(|(kind, name)| {
             let by = workloads.get(&own(*kind, name));
             let by = by.filter(|by| **by != claim.name)?.clone();
             let (kind, workload) = (kind.label(), name.clone());
-            Some(Taken::Workload { kind, workload, by })
+            Some(OwnershipConflict::Workload { kind, workload, by })
         });
-        let full = met.len() == SERVICES_MAX && !met.contains(&claim.name);
-        let full = full.then_some(Taken::TooMany);
+        let full = granted.len() == SERVICES_MAX && !granted.contains(&claim.name);
+        let full = full.then_some(OwnershipConflict::TooMany);
         if let Some(why) = workload.or(stage).or(full) {
-            refused.insert(claim.name, why);
+            conflicts.insert(claim.name, why);
             continue;
         }
-        met.insert(claim.name.clone());
+        granted.insert(claim.name.clone());
         for (kind, name) in &claim.workloads {
             workloads.insert(own(*kind, name), claim.name.clone());
         }
@@ -120,18 +121,18 @@ pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
             stages.insert(stage, claim.name.clone());
         }
     }
-    refused
+    conflicts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn claim(made: i64, name: &str, stages: &[&str], workloads: &[&str]) -> Claim {
+    fn claim(created: i64, name: &str, stages: &[&str], workloads: &[&str]) -> Claim {
         let (namespace, name) = name.split_once('/').unwrap();
         Claim {
-            kept: false,
-            made,
+            running: false,
+            created,
             name: Name {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -145,18 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn the_older_one_keeps_what_two_claim() {
+    fn older_resource_owns_what_two_claim() {
         let claims = vec![
             claim(3, "a/young", &["young"], &["web"]),
             claim(1, "a/old", &["old"], &["web", "other"]),
             claim(2, "b/elsewhere", &["elsewhere"], &["web"]),
             claim(5, "b/same", &["old"], &["x"]),
-            // One that is refused takes nothing.
+            // A refused claim takes nothing.
             claim(4, "a/unlucky", &["unlucky"], &["other", "free"]),
             claim(6, "a/lucky", &["lucky"], &["free"]),
         ];
-        let refused = refused(claims);
-        let shown: Vec<String> = refused
+        let conflicts = conflicts(claims);
+        let shown: Vec<String> = conflicts
             .iter()
             .map(|(name, why)| format!("{name}: {why}"))
             .collect();
@@ -171,28 +172,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_with_its_resource() {
-        let kept = |claim: Claim| Claim {
-            kept: true,
+    fn running_service_keeps_what_it_owns() {
+        let running = |claim: Claim| Claim {
+            running: true,
             ..claim
         };
-        // The young one has `web`; the old one says since that it wants it, and something else of its own.
+        // The young resource owns `web`; the old one has asked for it since, and for something of its own.
         let claims = vec![
-            kept(claim(9, "a/young", &["young"], &["web"])),
+            running(claim(9, "a/young", &["young"], &["web"])),
             claim(1, "a/old", &["old"], &["web"]),
-            kept(claim(1, "a/old", &["old"], &["own"])),
-            // Nobody gets what is still kept for one that says something else now.
+            running(claim(1, "a/old", &["old"], &["own"])),
+            // A name stays owned by a running service whose spec names another one.
             claim(2, "a/next", &["next"], &["own"]),
-            // What it says may be what is kept for it.
+            // The new spec may claim what its running service owns.
             claim(9, "a/young", &["young"], &["web", "more"]),
         ];
-        let refused = refused(claims);
-        let names: Vec<&str> = refused.keys().map(|name| name.name.as_str()).collect();
+        let conflicts = conflicts(claims);
+        let names: Vec<&str> = conflicts.keys().map(|name| name.name.as_str()).collect();
         assert_eq!(names, ["next", "old"]);
     }
 
     #[test]
-    fn there_is_a_most() {
+    fn resources_beyond_limit_are_refused() {
         let claims = (0..=SERVICES_MAX).rev().map(|index| {
             let name = format!("n{index}");
             claim(
@@ -202,11 +203,14 @@ mod tests {
                 &[],
             )
         });
-        let refused = refused(claims.collect());
+        let conflicts = conflicts(claims.collect());
         let last = Name {
             namespace: "a".to_owned(),
             name: format!("n{SERVICES_MAX}"),
         };
-        assert_eq!(refused, BTreeMap::from([(last, Taken::TooMany)]));
+        assert_eq!(
+            conflicts,
+            BTreeMap::from([(last, OwnershipConflict::TooMany)])
+        );
     }
 }

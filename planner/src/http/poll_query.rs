@@ -1,4 +1,4 @@
-//! What a poll says, checked: every refusal names the field, the value, and what would be right.
+//! Query of a poll and its validation. Each refusal names the field, the value and the allowed values.
 
 use serde::Deserialize;
 use weir_api::Revision;
@@ -7,16 +7,16 @@ use weir_api::plan::is_name;
 use crate::distribution::AFTER_MAX;
 use crate::distribution::slot_allocation::{Poll, Role};
 
-/// Longest node id of a proxy.
+/// Maximum length of a proxy's node id, in bytes.
 pub(super) const PROXY_BYTES_MAX: usize = 256;
-/// Most workers a proxy may claim.
+/// Maximum number of workers that a proxy may report.
 pub(super) const WORKERS_MAX: u32 = 4096;
-/// How much of a wrong value is repeated, in characters.
+/// Maximum part of a wrong value that a refusal repeats, in characters.
 const SHOWN_MAX: usize = 64;
 
-/// A poll's query as it came; fields we do not know are none of ours.
+/// Query of a poll as received; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct PollQuery {
     after: Option<String>,
     proxy: Option<String>,
     incarnation: Option<String>,
@@ -25,9 +25,9 @@ pub(super) struct Asked {
     variant: Option<String>,
 }
 
-impl Asked {
-    /// The revision it has and, if it says who it is, what it says of its proxy.
-    pub(super) fn checked(self) -> Result<(Revision, Option<Poll>), String> {
+impl PollQuery {
+    /// Returns the proxy's revision and, if it identifies itself, its report.
+    pub(super) fn validate(self) -> Result<(Revision, Option<Poll>), String> {
         let after = Revision(number("after", self.after, AFTER_MAX.0)?);
         let incarnation = number("incarnation", self.incarnation, u64::MAX)?;
         let workers = number("workers", self.workers, WORKERS_MAX.into())?;
@@ -39,7 +39,7 @@ impl Asked {
         if !is_node_id(&proxy) {
             return Err(format!(
                 "proxy: '{}' ({} bytes) must be 1 to {PROXY_BYTES_MAX} bytes without control characters",
-                shown(&proxy),
+                display(&proxy),
                 proxy.len()
             ));
         }
@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-/// The whole number in that field, 0 if left out.
+/// Returns the whole number in that field, 0 if left out.
 pub(super) fn number(field: &str, value: Option<String>, most: u64) -> Result<u64, String> {
     let Some(value) = value else { return Ok(0) };
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -66,7 +66,7 @@ pub(super) fn number(field: &str, value: Option<String>, most: u64) -> Result<u6
     read.ok_or_else(|| {
         format!(
             "{field}: '{}' must be a whole number from 0 to {most}",
-            shown(&value)
+            display(&value)
         )
     })
 }
@@ -76,12 +76,12 @@ fn role(value: Option<String>) -> Result<Role, String> {
         return Ok(Role::default());
     };
     let role = Role::ALL.into_iter().find(|role| role.name() == value);
-    role.ok_or_else(|| format!("role: '{}' must be router, gate or both", shown(&value)))
+    role.ok_or_else(|| format!("role: '{}' must be router, gate or both", display(&value)))
 }
 
 fn variant(value: Option<String>, role: Role) -> Result<Option<String>, String> {
     let Some(value) = value else { return Ok(None) };
-    let wrong = |right: &str| Err(format!("variant: '{}' {right}", shown(&value)));
+    let wrong = |right: &str| Err(format!("variant: '{}' {right}", display(&value)));
     if !is_name(&value) {
         return wrong("must be a variant's name: a-z, 0-9 and single dashes inside");
     }
@@ -95,7 +95,7 @@ fn is_node_id(proxy: &str) -> bool {
     (1..=PROXY_BYTES_MAX).contains(&proxy.len()) && !proxy.chars().any(char::is_control)
 }
 
-fn shown(value: &str) -> String {
+fn display(value: &str) -> String {
     let head = value.chars().take(SHOWN_MAX);
     head.map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
@@ -106,35 +106,35 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(field: &str, value: &str, says: &str) {
-        let mut asked = Asked::default();
+    fn check_refusal(field: &str, value: &str, says: &str) {
+        let mut query = PollQuery::default();
         let place = match field {
-            "after" => &mut asked.after,
-            "proxy" => &mut asked.proxy,
-            "incarnation" => &mut asked.incarnation,
-            "workers" => &mut asked.workers,
-            "variant" => &mut asked.variant,
-            _ => &mut asked.role,
+            "after" => &mut query.after,
+            "proxy" => &mut query.proxy,
+            "incarnation" => &mut query.incarnation,
+            "workers" => &mut query.workers,
+            "variant" => &mut query.variant,
+            _ => &mut query.role,
         };
         *place = Some(value.to_owned());
-        let said = asked.checked().expect_err(value);
+        let said = query.validate().expect_err(value);
         assert!(said.starts_with(field) && said.contains(says), "{said}");
     }
 
     #[test]
-    fn a_value_that_is_wrong_is_named_with_what_would_be_right() {
+    fn invalid_value_is_named_with_allowed_values() {
         let number =
             |value: &str, most: u64| format!("'{value}' must be a whole number from 0 to {most}");
         for value in ["", "-1", "+1", "1.5", "1e3", "99999999999999999999"] {
-            refused("after", value, &number(value, AFTER_MAX.0));
-            refused("incarnation", value, &number(value, u64::MAX));
-            refused("workers", value, &number(value, 4096));
+            check_refusal("after", value, &number(value, AFTER_MAX.0));
+            check_refusal("incarnation", value, &number(value, u64::MAX));
+            check_refusal("workers", value, &number(value, 4096));
         }
-        refused("workers", "4097", "0 to 4096");
+        check_refusal("workers", "4097", "0 to 4096");
         let beyond = (AFTER_MAX.0 + 1).to_string();
-        refused("after", &beyond, &number(&beyond, AFTER_MAX.0));
+        check_refusal("after", &beyond, &number(&beyond, AFTER_MAX.0));
         for value in ["king", "", "Gate", "both "] {
-            refused(
+            check_refusal(
                 "role",
                 value,
                 &format!("'{value}' must be router, gate or both"),
@@ -142,21 +142,21 @@ mod tests {
         }
         for value in ["", "A", "a--b", "a b"] {
             let says = format!("'{value}' must be a variant's name");
-            refused("variant", value, &says);
+            check_refusal("variant", value, &says);
         }
-        refused("variant", "a", "only a proxy of role gate");
-        refused("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
-        refused("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
-        refused("proxy", &"p".repeat(257), "(257 bytes)");
+        check_refusal("variant", "a", "only a proxy of role gate");
+        check_refusal("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
+        check_refusal("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
+        check_refusal("proxy", &"p".repeat(257), "(257 bytes)");
         let longest = "p".repeat(256);
-        let asked = Asked {
+        let query = PollQuery {
             proxy: Some(longest.clone()),
             incarnation: Some(u64::MAX.to_string()),
             role: Some("gate".to_owned()),
             variant: Some("large".to_owned()),
-            ..Asked::default()
+            ..PollQuery::default()
         };
-        let poll = asked.checked().unwrap().1.unwrap();
+        let poll = query.validate().unwrap().1.unwrap();
         assert_eq!((poll.proxy, poll.incarnation), (longest, u64::MAX));
         assert_eq!((poll.role, poll.after), (Role::Gate, Revision(0)));
         assert_eq!(poll.variant.as_deref(), Some("large"));
