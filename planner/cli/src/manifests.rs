@@ -1,7 +1,6 @@
 //! `weir manifests`: writes a service's manifests to standard output or into a folder. Reads nothing else:
 //! no cluster, no registry.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -10,12 +9,14 @@ use weir_planner::manifests::{
 };
 use weir_planner::spec::{ServiceFile, ServiceSpec};
 
+use crate::output;
+
 /// Arguments of `weir manifests`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Manifests {
     /// The service file (YAML).
-    #[arg(long, value_name = "FILE")]
-    service: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     #[command(flatten)]
     target: Chosen,
     /// The planner's namespace.
@@ -53,7 +54,7 @@ impl Manifests {
     /// # Errors
     /// An invalid service file, one that does not support that target, or a folder that cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let path = &self.service;
+        let path = &self.file;
         let about = || format!("service file {}", path.display());
         let text = std::fs::read_to_string(path).with_context(about)?;
         let spec = ServiceSpec::of_file(path, &text).with_context(about)?;
@@ -75,7 +76,7 @@ impl Manifests {
 
     /// Command line that reproduces the manifests, without `--out`.
     fn command(&self, flag: &str) -> String {
-        let mut command = format!("{COMMAND} --{flag} --service {}", self.service.display());
+        let mut command = format!("{COMMAND} --{flag} {}", self.file.display());
         for (name, value, default) in [
             ("namespace", &self.namespace, NAMESPACE),
             ("image", &self.image, IMAGE),
@@ -125,9 +126,5 @@ fn say(files: &[File], command: &str) -> anyhow::Result<()> {
         }
         text += &format!("# {}\n{}", file.path, file.text(command)?);
     }
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader, for example `head`, has closed the pipe.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    output::say(text)
 }

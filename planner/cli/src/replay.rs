@@ -12,14 +12,15 @@ use weir_replay::request::{Play, Request};
 use weir_replay::scenario::{self, Contender, Overrides, Scenario, Server};
 use weir_replay::world;
 
+use crate::output::say;
 use crate::progress::Progress;
 
 /// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Replay {
     /// The scenario file (YAML).
-    #[arg(long, value_name = "FILE")]
-    scenario: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// Random seed, instead of the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -48,7 +49,7 @@ impl Replay {
             seed: self.seed,
             of_capacity: self.of_capacity,
         };
-        let (mut scenario, sending) = scenario::read(&self.scenario, overrides)?;
+        let (mut scenario, sending) = scenario::read(&self.file, overrides)?;
         scenario.contenders = chosen(&scenario.contenders, &self.only)?;
         if let Some(folder) = &self.report {
             report::check(folder)?;
@@ -56,19 +57,17 @@ impl Replay {
         let requests = requests(scenario.seed, &sending);
         drop(sending);
         if self.check {
-            print!("{}", summary(&scenario, &requests));
-            return Ok(());
+            return say(summary(&scenario, &requests));
         }
         let report = played(&scenario, &requests)?;
         if let Some(folder) = &self.report {
             report.write(folder)?;
         }
         if self.json {
-            print!("{}", report.json()?);
+            say(report.json()?)
         } else {
-            println!("{}", report.table());
+            say(format!("{}\n", report.table()))
         }
-        Ok(())
     }
 }
 

@@ -13,8 +13,8 @@ use weir_planner::spec::{ServiceFile, ServiceSpec};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// The service file (YAML).
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// Address to listen on, instead of the file's `listen`; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -27,7 +27,7 @@ impl Serve {
     /// # Errors
     /// An invalid service file or key, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let path = &self.config;
+        let path = &self.file;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("service file {}", path.display()))?;
         let file = ServiceSpec::of_file(path, &text).and_then(ServiceFile::try_from);
