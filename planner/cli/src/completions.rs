@@ -8,6 +8,7 @@ use crate::output::say;
 
 /// Arguments of `weir completions`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Completions {
     /// The shell.
     shell: Shell,

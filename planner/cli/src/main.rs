@@ -1,5 +1,6 @@
 //! Command line of Weir. Reads arguments, files, the key and signals, and leaves the rest to the libraries.
 
+mod check;
 mod completions;
 mod exit;
 mod manifests;
@@ -43,6 +44,8 @@ enum Command {
     Solve(solve::Solve),
     /// Write the manifests of a service for Envoy, Istio, Envoy Gateway or Kubernetes.
     Manifests(manifests::Manifests),
+    /// Report all errors of a file, with line and column.
+    Check(check::Check),
     /// Print the completion script of a shell.
     Completions(completions::Completions),
 }
@@ -80,6 +83,7 @@ fn run() -> anyhow::Result<Exit> {
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
         Command::Manifests(arguments) => arguments.run()?,
+        Command::Check(arguments) => return arguments.run(),
         Command::Completions(arguments) => arguments.run()?,
     }
     Ok(Exit::Done)

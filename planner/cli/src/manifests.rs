@@ -13,6 +13,7 @@ use crate::output;
 
 /// Arguments of `weir manifests`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Manifests {
     /// The service file (YAML).
     #[arg(value_name = "FILE")]

@@ -17,6 +17,7 @@ use crate::progress::Progress;
 
 /// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Replay {
     /// The scenario file (YAML).
     #[arg(value_name = "FILE")]

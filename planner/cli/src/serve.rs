@@ -11,6 +11,7 @@ use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 /// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Serve {
     /// The service file (YAML).
     #[arg(value_name = "FILE")]

@@ -24,6 +24,7 @@ const FIRST: [&str; 3] = ["name", "stage", "variant"];
 
 /// Arguments of `weir solve`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Solve {
     /// The problem (JSON or YAML); - reads standard input.
     #[arg(value_name = "FILE", required_unless_present = "schema")]
