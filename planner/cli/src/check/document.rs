@@ -60,6 +60,8 @@ pub(crate) struct Found<'a> {
     pub(crate) node: &'a Node,
     /// Place of the value (of its key if it is a list or mapping), or of the nearest parent that has one.
     pub(crate) place: Option<Place>,
+    /// Place of the last key of the path.
+    pub(crate) key: Option<Place>,
     /// The path with the indices of the file.
     pub(crate) path: String,
     /// Whether the path exists.
@@ -109,12 +111,13 @@ impl Node {
         let mut found = Found {
             node: self,
             place: self.place,
+            key: None,
             path: String::new(),
             whole: false,
         };
         let mut rest = path;
         while !rest.is_empty() {
-            let (step, place, node, after) = match &found.node.content {
+            let (step, key, place, node, after) = match &found.node.content {
                 Content::Map(entries) => {
                     let Some((index, after)) = entry(entries, rest) else {
                         break;
@@ -125,7 +128,7 @@ impl Node {
                     let many = matches!(entry.value.content, Content::List(_) | Content::Map(_));
                     let (key, value) = (entry.place, entry.value.place);
                     let place = if many { key } else { value.or(key) };
-                    (entry.key.clone(), place, &entry.value, after)
+                    (entry.key.clone(), key, place, &entry.value, after)
                 }
                 Content::List(items) => {
                     let Some((index, after)) = element(rest) else {
@@ -134,12 +137,13 @@ impl Node {
                     let Some((origin, item)) = index.and_then(|index| items.get(index)) else {
                         break;
                     };
-                    (format!("[{origin}]"), item.place, item, after)
+                    (format!("[{origin}]"), None, item.place, item, after)
                 }
                 _ => break,
             };
             found.path = joined(&found.path, &step);
             found.place = place.or(found.place);
+            found.key = key;
             found.node = node;
             rest = after;
         }

@@ -11,7 +11,7 @@ use weir_planner::service::{ConfigError, Service};
 use weir_planner::solve::problem::{Formulation, Problem};
 use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
 
-use super::document::{Node, documents};
+use super::document::{Node, documents, joined};
 
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -238,6 +238,20 @@ impl Kind {
 
     /// First error of a document, as its own reader reports it.
     pub(crate) fn first(self, document: &Node, around: &Around<'_>) -> Option<Complaint> {
+        let complaint = self.complaint(document, around)?;
+        // A part that is read as a whole reports the path within it.
+        let inner = complaint.message.split_once(": ");
+        let inner = inner.map(|(path, message)| (joined(&complaint.path, path), message));
+        match inner {
+            Some((path, message)) if document.find(&path).whole => {
+                let message = message.replacen(" must be ", "; it must be ", 1);
+                Some(Complaint::new(path, &message))
+            }
+            _ => Some(complaint),
+        }
+    }
+
+    fn complaint(self, document: &Node, around: &Around<'_>) -> Option<Complaint> {
         match self {
             Kind::Service => {
                 let spec = ServiceSpec::of_file(around.file, &document.line());
@@ -412,7 +426,8 @@ impl Complaint {
     /// A plan's error names the field before a colon.
     fn of_plan(prefix: &str, message: &str) -> Complaint {
         let (field, message) = message.split_once(": ").unwrap_or(("", message));
-        Complaint::new(format!("{prefix}{field}"), message)
+        let message = message.replacen(" must be ", "; it must be ", 1);
+        Complaint::new(format!("{prefix}{field}"), &message)
     }
 }
 

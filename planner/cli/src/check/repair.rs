@@ -67,7 +67,7 @@ pub(super) fn repairs(
     let targets = targets(complaint);
     let mut groups = vec![local(document, complaint, &targets, example)];
     for target in &targets {
-        groups.extend(elements(target));
+        groups.extend(elements(document, target));
     }
     groups.push(sums(document, complaint, &targets));
     let sections = targets.iter().filter_map(|target| {
@@ -97,15 +97,15 @@ fn local(
         let exists = document.find(target).whole;
         let key = target.rsplit('.').next().unwrap_or(target);
         if complaint.message.contains("unknown field") {
-            let near = words.iter().filter(|word| distance(word, key) <= 2);
-            let near = near.filter(|word| word.as_str() != key);
+            let near = words.iter().filter(|word| is_near(word, key));
             repairs.extend(near.map(|word| (target.clone(), Edit::Rename(word.clone()))));
         }
+        let model = example.and_then(|example| in_example(example, target));
+        repairs.extend(model.map(|value| (target.clone(), Edit::Set(value))));
         if exists && !target.ends_with(']') {
             repairs.push((target.clone(), Edit::Remove));
         }
         let mut values = Vec::new();
-        values.extend(example.and_then(|example| in_example(example, target)));
         values.extend(numbers(&complaint.message));
         values.extend(words.iter().cloned().map(Content::Text));
         values.extend([Content::Unsigned(1), Content::Unsigned(0)]);
@@ -121,15 +121,26 @@ fn local(
     repairs
 }
 
-/// Removal of the list elements around a path, the innermost first; of all but the first for `[]`.
-fn elements(target: &str) -> Vec<Vec<Repair>> {
+/// Removal of the list elements around a path, the innermost first; of all but the first for `[]`. A list with a
+/// single element may be removed with it.
+fn elements(document: &Node, target: &str) -> Vec<Vec<Repair>> {
     let ends = target.match_indices(']').map(|(at, _)| at + 1);
     let mut groups: Vec<Vec<Repair>> = ends
         .filter_map(|end| {
             let path = target.get(..end)?;
             Some(match path.strip_suffix("[]") {
                 Some(list) => vec![(list.to_owned(), Edit::Shorten)],
-                None => vec![(path.to_owned(), Edit::Remove)],
+                None => {
+                    let list = path.rsplit_once('[').map_or("", |(list, _)| list);
+                    let single = match &document.find(list).node.content {
+                        Content::List(items) => items.len() == 1,
+                        _ => false,
+                    };
+                    let list = single.then(|| (list.to_owned(), Edit::Remove));
+                    list.into_iter()
+                        .chain([(path.to_owned(), Edit::Remove)])
+                        .collect()
+                }
             })
         })
         .collect();
@@ -199,6 +210,12 @@ fn words(message: &str) -> Vec<String> {
     words.extend(plain.map(str::to_owned));
     words.dedup();
     words
+}
+
+/// Whether a key may be a misspelled other one.
+fn is_near(word: &str, key: &str) -> bool {
+    let begins = word.starts_with(key) || key.starts_with(word);
+    word != key && (begins || distance(word, key) <= 2)
 }
 
 /// Edit distance of two words.

@@ -12,9 +12,11 @@ use super::kind::Complaint;
 use super::repair::{find, repairs};
 
 /// Copies that are followed at once.
-const WIDTH: usize = 6;
+const WIDTH: usize = 12;
+/// Copies with the same next error: what their repairs cause may differ later.
+const ALIKE: usize = 3;
 /// Maximum time of the search; a scenario's load takes the longest to read.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of errors that are looked for.
 const ERRORS_MAX: usize = 100;
 
@@ -68,7 +70,8 @@ pub(crate) fn errors(
                 Repaired::Valid => return copy.errors(true),
                 Repaired::Copies(found) => {
                     for one in found {
-                        if !more.iter().any(|other| other.next == one.next) {
+                        let alike = more.iter().filter(|other| other.next == one.next);
+                        if alike.count() < ALIKE {
                             more.push(one);
                         }
                     }
@@ -114,7 +117,8 @@ impl Copy {
                 };
                 let next = located(&document, &complaint);
                 let caused = find(&document, &complaint).node.place.is_none();
-                let known = next.path == self.next.path || self.repaired.contains(&next);
+                let here = |error: &Located| error.path == next.path;
+                let known = here(&self.next) || self.repaired.iter().any(here);
                 if !caused && !known {
                     let mut repaired = self.repaired.clone();
                     repaired.push(self.next.clone());
@@ -148,8 +152,9 @@ fn located(document: &Node, complaint: &Complaint) -> Located {
         true => complaint.path.clone(),
         false => found.path,
     };
+    let unknown = found.whole && complaint.message.starts_with("unknown field");
     Located {
-        place: found.place,
+        place: found.key.filter(|_| unknown).or(found.place),
         path,
         message: complaint.message.clone(),
     }

@@ -162,7 +162,11 @@ fn all_errors_of_a_service_are_reported() {
                 "variants[1].latency.gamma_ms",
                 "-86; it must be 0 to",
             ),
-            ("many", "variants[1].accuracy", "many; it must be a number"),
+            (
+                "many\n",
+                "variants[1].accuracy",
+                "many; it must be a number",
+            ),
             ("nowhere", "listen", "nowhere; it must be an address"),
             ("readyness_s", "variants[2].readyness_s", "unknown field"),
         ]
@@ -264,7 +268,7 @@ fn all_errors_of_each_problem_are_reported() {
             ],
             vec![
                 ("-75", "demand_rps", "-75"),
-                ("resnet18 ", "variants[1].name", "resnet18"),
+                ("resnet18\n", "variants[1].name", "resnet18"),
                 ("parabola", "variants[0].throughput.law", "parabola"),
             ],
         ),
@@ -299,12 +303,12 @@ fn all_errors_of_each_problem_are_reported() {
             [
                 ("cost: 7", "cost: -7"),
                 ("resource: gpu", "resource: tpu"),
-                ("cost: 7", "cots: 7"),
+                ("cost: 8", "cots: 8"),
             ],
             vec![
                 ("-7", "architectures[0].variants[1].cost", "-7"),
                 ("tpu", "architectures[0].variants[2].resource", "tpu"),
-                ("cots", "COTS", "unknown field"),
+                ("cots", "architectures[1].variants[0].cots", "unknown field"),
             ],
         ),
         (
