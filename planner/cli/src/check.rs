@@ -84,7 +84,10 @@ impl Check {
             Err(error) => {
                 let place = error.location().and_then(Place::of);
                 let message = error.without_snippet().to_string();
-                report.push(place, String::new(), message);
+                let text = message
+                    .rsplit_once(" at line ")
+                    .map_or(&*message, |(text, _)| text);
+                report.push(place, String::new(), text.to_owned());
                 return report;
             }
         };
@@ -124,7 +127,11 @@ impl Check {
         if checked.is_empty() {
             report.push(None, String::new(), "the file is empty".to_owned());
         }
-        for document in checked {
+        for mut document in checked {
+            for (place, path) in document.take_duplicates() {
+                let message = "the key stands a second time; it must be left out";
+                report.push(place, path, message.to_owned());
+            }
             let example = kind.example(&document);
             let first = |document: &Node| kind.first(document, &around);
             let errors = search::errors(document, example.as_ref(), first);
@@ -133,6 +140,9 @@ impl Check {
                 report.push(error.place, error.path, error.message);
             }
         }
+        report
+            .errors
+            .sort_by_key(|error| (error.line, error.column));
         report
     }
 }

@@ -1,8 +1,10 @@
 //! Tree of a YAML or JSON document that knows the place of each value, and can be edited by path.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
 /// Line and column, from 1.
@@ -75,13 +77,15 @@ impl Place {
     }
 }
 
-/// Reads all documents of a text.
+/// Reads all documents of a text. A key may stand twice in a mapping: see [`Node::take_duplicates`].
 ///
 /// # Errors
 /// The text is neither YAML nor JSON.
 pub(crate) fn documents(text: &str) -> Result<Vec<Node>, serde_saphyr::Error> {
     let mut options = serde_saphyr::options::Options::default();
     options.with_snippet = false;
+    options.duplicate_keys = DuplicateKeyPolicy::LastWins;
+    options.non_finite_float_policy = NonFiniteFloatPolicy::PassThrough;
     serde_saphyr::from_multiple_with_options(text, options)
 }
 
@@ -103,6 +107,52 @@ impl Node {
         match &self.content {
             Content::Map(entries) => entries,
             _ => &[],
+        }
+    }
+
+    /// Removes the keys that stand a second time in a mapping, and returns their places and paths.
+    pub(crate) fn take_duplicates(&mut self) -> Vec<(Option<Place>, String)> {
+        let mut duplicates = Vec::new();
+        self.move_duplicates("", &mut duplicates);
+        duplicates
+    }
+
+    fn move_duplicates(&mut self, path: &str, to: &mut Vec<(Option<Place>, String)>) {
+        match &mut self.content {
+            Content::List(items) => {
+                for (index, item) in items {
+                    item.move_duplicates(&format!("{path}[{index}]"), to);
+                }
+            }
+            Content::Map(entries) => {
+                let mut keys = BTreeSet::new();
+                entries.retain(|entry| {
+                    let new = keys.insert(entry.key.clone());
+                    if !new {
+                        to.push((entry.place, joined(path, &entry.key)));
+                    }
+                    new
+                });
+                for entry in entries {
+                    entry.value.move_duplicates(&joined(path, &entry.key), to);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets the places: the values do not come from the file that is checked.
+    pub(crate) fn forget_places(&mut self) {
+        self.place = None;
+        match &mut self.content {
+            Content::List(items) => items.iter_mut().for_each(|(_, item)| item.forget_places()),
+            Content::Map(entries) => {
+                for entry in entries {
+                    entry.place = None;
+                    entry.value.forget_places();
+                }
+            }
+            _ => {}
         }
     }
 

@@ -12,6 +12,7 @@ use weir_planner::solve::problem::{Formulation, Problem};
 use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
 
 use super::document::{Node, documents, joined};
+use super::repair::is_near;
 
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,7 +73,8 @@ impl Kind {
             return Some(Kind::Resource);
         }
         let document = documents.first()?;
-        if document.get("formulation").is_some() {
+        let mut keys = document.entries().iter().map(|entry| &entry.key);
+        if keys.any(|key| key == "formulation" || is_near(key, "formulation")) {
             return Some(Kind::Problem);
         }
         // The first of the kinds that know most of the keys.
@@ -233,7 +235,9 @@ impl Kind {
                 )
             }
         };
-        documents(&text).ok()?.into_iter().next()
+        let mut example = documents(&text).ok()?.into_iter().next()?;
+        example.forget_places();
+        Some(example)
     }
 
     /// First error of a document, as its own reader reports it.

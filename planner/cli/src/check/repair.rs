@@ -100,6 +100,13 @@ fn local(
             let near = words.iter().filter(|word| is_near(word, key));
             repairs.extend(near.map(|word| (target.clone(), Edit::Rename(word.clone()))));
         }
+        if !exists {
+            let parent = target.rsplit_once('.').map_or("", |(parent, _)| parent);
+            let beside = document.find(parent).node.entries().iter();
+            let near = beside.filter(|entry| is_near(&entry.key, key));
+            let near = near.map(|entry| joined(parent, &entry.key));
+            repairs.extend(near.map(|path| (path, Edit::Rename(key.to_owned()))));
+        }
         let model = example.and_then(|example| in_example(example, target));
         repairs.extend(model.map(|value| (target.clone(), Edit::Set(value))));
         if exists && !target.ends_with(']') {
@@ -213,7 +220,7 @@ fn words(message: &str) -> Vec<String> {
 }
 
 /// Whether a key may be a misspelled other one.
-fn is_near(word: &str, key: &str) -> bool {
+pub(super) fn is_near(word: &str, key: &str) -> bool {
     let begins = word.starts_with(key) || key.starts_with(word);
     word != key && (begins || distance(word, key) <= 2)
 }

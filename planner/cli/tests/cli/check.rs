@@ -181,6 +181,31 @@ fn all_errors_of_a_service_are_reported() {
 }
 
 #[test]
+fn key_that_stands_twice_is_one_of_the_errors() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("slo_ms: 1000 ", "slo_ms: .nan "),
+            ("budget: {cores: 20}", "budget: {cores: 20, cores: 21}"),
+            ("gamma_ms: 86", "gamma_ms: .inf"),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            (".nan", "slo_ms", ".nan; it must be a whole number"),
+            ("cores: 21}", "budget.cores", "a second time"),
+            (
+                ".inf",
+                "variants[1].latency.gamma_ms",
+                "inf; it must be 0 to",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn missing_keys_are_reported_at_their_parent() {
     let text = changed(
         SERVICE,
