@@ -12,9 +12,9 @@ use super::kind::Complaint;
 use super::repair::{find, repairs};
 
 /// Copies that are followed at once.
-const WIDTH: usize = 12;
+const WIDTH: usize = 24;
 /// Copies with the same next error: what their repairs cause may differ later.
-const ALIKE: usize = 3;
+const ALIKE: usize = 6;
 /// Maximum time of the search; a scenario's load takes the longest to read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of errors that are looked for.
@@ -64,21 +64,14 @@ pub(crate) fn errors(
         complaint,
     }];
     loop {
-        let mut more: Vec<Copy> = Vec::new();
+        let mut found = Vec::new();
         for copy in &copies {
             match copy.repaired_copies(example, &first, began) {
                 Repaired::Valid => return copy.errors(true),
-                Repaired::Copies(found) => {
-                    for one in found {
-                        let alike = more.iter().filter(|other| other.next == one.next);
-                        if alike.count() < ALIKE {
-                            more.push(one);
-                        }
-                    }
-                }
+                Repaired::Copies(copies) => found.push(copies.into_iter()),
             }
         }
-        more.truncate(WIDTH);
+        let more = chosen(found);
         let exhausted = began.elapsed() > PATIENCE
             || copies.iter().any(|copy| copy.repaired.len() >= ERRORS_MAX);
         if more.is_empty() || exhausted {
@@ -88,6 +81,24 @@ pub(crate) fn errors(
         }
         copies = more;
     }
+}
+
+/// Copies to follow: of each earlier copy in turn, so that one with many repairs does not displace the others.
+fn chosen(mut found: Vec<impl Iterator<Item = Copy>>) -> Vec<Copy> {
+    let mut chosen: Vec<Copy> = Vec::new();
+    while !found.is_empty() && chosen.len() < WIDTH {
+        found.retain_mut(|copies| {
+            let Some(one) = copies.next() else {
+                return false;
+            };
+            let alike = chosen.iter().filter(|other| other.next == one.next);
+            if alike.count() < ALIKE {
+                chosen.push(one);
+            }
+            true
+        });
+    }
+    chosen
 }
 
 /// Result of all repairs of one error.
