@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde_json::{Value, json};
 use weir_planner::manifests::{
     COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
 };
@@ -32,6 +33,9 @@ pub(crate) struct Manifests {
     /// Write files below this folder instead, replacing files of the same names.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print JSON: each file with its documents, or with --out its path.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -70,7 +74,18 @@ impl Manifests {
         };
         let files = render(&service, &spec, &options, target).with_context(about)?;
         match &self.out {
-            Some(folder) => write(&files, &command, folder),
+            Some(folder) => {
+                write(&files, &command, folder)?;
+                let written = files.iter().map(|file| json!({ "path": file.path }));
+                say_json(self.json, &written.collect::<Vec<Value>>())
+            }
+            None if self.json => {
+                let made = files.iter().map(|file| {
+                    let documents = file.documents.iter().map(|one| &one.body);
+                    json!({ "path": file.path, "documents": documents.collect::<Vec<&Value>>() })
+                });
+                say_json(true, &made.collect::<Vec<Value>>())
+            }
             None => say(&files, &command),
         }
     }
@@ -116,6 +131,14 @@ fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
         std::fs::write(&path, file.text(command)?).with_context(about)?;
     }
     Ok(())
+}
+
+/// Prints a list of files, if JSON is asked for.
+fn say_json(asked: bool, files: &[Value]) -> anyhow::Result<()> {
+    if !asked {
+        return Ok(());
+    }
+    output::say(format!("{:#}\n", json!({ "files": files })))
 }
 
 /// Prints the documents one after the other, each below a comment with its path.

@@ -214,13 +214,16 @@ impl Node {
                     entries.remove(index);
                     true
                 }
-                (Some((index, "")), Edit::Rename(key)) => match entries.get_mut(index) {
-                    Some(entry) => {
-                        entry.key.clone_from(key);
-                        true
+                (Some((index, "")), Edit::Rename(key)) => {
+                    let new = entries.iter().all(|entry| entry.key != *key);
+                    match entries.get_mut(index) {
+                        Some(entry) if new => {
+                            entry.key.clone_from(key);
+                            true
+                        }
+                        _ => false,
                     }
-                    None => false,
-                },
+                }
                 (Some((index, after)), edit) => match entries.get_mut(index) {
                     Some(entry) => entry.value.edit(after, edit),
                     None => false,
@@ -470,6 +473,7 @@ mod tests {
         assert!(document.edit("load.new", &Edit::Set(Content::Bool(true))));
         assert!(document.edit("list[].a", &Edit::Set(Content::Real(1.5))));
         assert!(!document.edit("nothing.there", &Edit::Remove));
+        assert!(!document.edit("load.rate", &Edit::Rename("new".to_owned())));
         let line = r#"{"name": "x", "load": {"rate": 3, "new": true}, "list": [{"a": 1.5, "b": [1, -2]}], "held": {"a.b/c": 1}}"#;
         assert_eq!(document.line(), line);
         assert_eq!(document.find("load.new").node.place, None);

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(arguments)
@@ -89,4 +91,35 @@ fn help_has_the_exit_codes() {
         run(&["check", "planner/problems/ipa.yaml"]).status.code(),
         Some(0)
     );
+}
+
+#[test]
+fn json_is_printed_by_every_command_that_ends() {
+    let json = |arguments: &[&str]| -> Value {
+        let output = run(arguments);
+        let said = text(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    };
+    let service = "k8s/service.example.yaml";
+    let made = json(&["manifests", service, "--istio", "--json"]);
+    let files = made["files"].as_array().unwrap();
+    let file = files
+        .iter()
+        .find(|file| file["path"] == "istio/gateway/gateway.yaml");
+    assert_eq!(file.unwrap()["documents"][0]["kind"], "Gateway");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let written = json(&["manifests", service, "--istio", "--json", "--out", out]);
+    assert_eq!(written["files"].as_array().unwrap().len(), files.len());
+    for file in written["files"].as_array().unwrap() {
+        assert!(folder.path().join(file["path"].as_str().unwrap()).is_file());
+    }
+    let scenario = "planner/scenarios/capacity.yaml";
+    let summary = json(&["replay", scenario, "--check", "--json"]);
+    assert_eq!(summary["scenario"], "capacity");
+    assert_eq!(summary["length_s"], 300.0);
+    let answer = json(&["solve", "planner/problems/ipa.yaml", "--json"]);
+    assert_eq!(answer["formulation"], "ipa");
+    let checked = json(&["check", scenario, "--json"]);
+    assert_eq!(checked["kind"], "scenario");
 }
