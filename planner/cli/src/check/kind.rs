@@ -11,7 +11,7 @@ use weir_planner::service::{ConfigError, Service};
 use weir_planner::solve::problem::{Formulation, Problem};
 use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
 
-use super::document::{Node, documents, joined};
+use super::document::{Edit, Node, documents, joined};
 use super::repair::is_near;
 
 /// Kind of a file.
@@ -85,17 +85,20 @@ impl Kind {
         };
         let mut best = None;
         for kind in Kind::value_variants() {
-            let mut known = known(kind);
-            #[cfg(feature = "replay")]
-            if *kind == Kind::Scenario {
-                let service = document.get("service");
-                known += 3 * usize::from(service.is_some_and(|one| !one.entries().is_empty()));
-            }
+            let known = known(kind) + if kind.has(document) { 3 } else { 0 };
             if known > best.map_or(0, |(most, _)| most) {
                 best = Some((known, *kind));
             }
         }
         best.map(|(_, kind)| kind)
+    }
+
+    /// Whether a document has what only this kind has: the service of a scenario is a mapping, elsewhere it
+    /// is a name.
+    fn has(self, document: &Node) -> bool {
+        let service = document.get("service");
+        let nested = service.is_some_and(|service| !service.entries().is_empty());
+        nested && self.label() == "scenario"
     }
 
     /// Name in messages and of `--kind`.
@@ -204,10 +207,16 @@ impl Kind {
     pub(crate) fn example(self, document: &Node) -> Option<Node> {
         let text = match self {
             Kind::Service => SERVICE.to_owned(),
-            Kind::Resource => format!(
-                "apiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\nspec: {}\n",
-                documents(SERVICE).ok()?.first()?.line()
-            ),
+            Kind::Resource => {
+                let mut spec = documents(SERVICE).ok()?.into_iter().next()?;
+                for key in ["service", "listen", "key_env"] {
+                    spec.edit(key, &Edit::Remove);
+                }
+                format!(
+                    "apiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\nspec: {}\n",
+                    spec.line()
+                )
+            }
             Kind::Profile => UNREAD_PROFILE.replace("PARALLELISM", "per-core"),
             #[cfg(feature = "replay")]
             Kind::Scenario => format!(

@@ -13,8 +13,11 @@ const TEXTS: [&str; 4] = [
 /// Amounts that exceed most sums.
 const AMPLE: [u64; 2] = [1000, 65_536];
 
-/// An edit and the path at which it is made.
-pub(super) type Repair = (String, Edit);
+/// Edits with the paths at which they are made.
+pub(super) type Repair = Vec<Step>;
+
+/// One edit of a repair.
+type Step = (String, Edit);
 
 /// Paths of an error in the document: several for keys that exclude each other, and that of a missing key.
 pub(super) fn targets(complaint: &Complaint) -> Vec<String> {
@@ -22,6 +25,8 @@ pub(super) fn targets(complaint: &Complaint) -> Vec<String> {
     for path in complaint.path.split(", ") {
         // `variants[0].resize, workload`: the second is beside the first.
         let beside = targets.first().and_then(|first| first.rsplit_once('.'));
+        // `variants[0].profile: latency.gamma_ms`: the second is in another file.
+        let path = path.split_once(": ").map_or(path, |(path, _)| path);
         let path = match beside {
             Some((parent, _)) if !path.contains(['.', '[']) => joined(parent, path),
             _ => whole(path).to_owned(),
@@ -75,13 +80,17 @@ pub(super) fn repairs(
         (!section.is_empty()).then(|| section.to_owned())
     });
     let sections: Vec<String> = sections.collect();
-    groups.push(
-        sections
-            .iter()
-            .flat_map(|path| section(path, example))
-            .collect(),
-    );
-    groups
+    let sections = sections.iter().flat_map(|path| section(path, example));
+    groups.push(sections.collect());
+    let alone = |edit| vec![edit];
+    let groups = groups
+        .into_iter()
+        .map(|group| group.into_iter().map(alone).collect());
+    let profiles = targets
+        .iter()
+        .filter_map(|target| profile(document, target, example));
+    let profiles: Vec<Vec<Repair>> = profiles.map(|one| vec![one]).collect();
+    profiles.into_iter().chain(groups).collect()
 }
 
 /// Another key, no key, or another value.
@@ -90,7 +99,7 @@ fn local(
     complaint: &Complaint,
     targets: &[String],
     example: Option<&Node>,
-) -> Vec<Repair> {
+) -> Vec<Step> {
     let mut repairs = Vec::new();
     let words = words(&complaint.message);
     for target in targets {
@@ -128,11 +137,28 @@ fn local(
     repairs
 }
 
+/// The example's laws instead of a profile in another file, if the path is one of the profile's.
+fn profile(document: &Node, target: &str, example: Option<&Node>) -> Option<Repair> {
+    let variant = target.get(..target.rfind(']')? + 1)?;
+    let profile = joined(variant, "profile");
+    if !document.find(&profile).whole || document.find(target).whole && !target.contains(".profile")
+    {
+        return None;
+    }
+    let mut repair = vec![(profile, Edit::Remove)];
+    for key in ["latency", "capacity"] {
+        let path = joined(variant, key);
+        let law = in_example(example?, &path)?;
+        repair.push((path, Edit::Set(law)));
+    }
+    Some(repair)
+}
+
 /// Removal of the list elements around a path, the innermost first; of all but the first for `[]`. A list with a
 /// single element may be removed with it.
-fn elements(document: &Node, target: &str) -> Vec<Vec<Repair>> {
+fn elements(document: &Node, target: &str) -> Vec<Vec<Step>> {
     let ends = target.match_indices(']').map(|(at, _)| at + 1);
-    let mut groups: Vec<Vec<Repair>> = ends
+    let mut groups: Vec<Vec<Step>> = ends
         .filter_map(|end| {
             let path = target.get(..end)?;
             Some(match path.strip_suffix("[]") {
@@ -156,7 +182,7 @@ fn elements(document: &Node, target: &str) -> Vec<Vec<Repair>> {
 }
 
 /// More of the amounts that the message names, and less of those that the path names.
-fn sums(document: &Node, complaint: &Complaint, targets: &[String]) -> Vec<Repair> {
+fn sums(document: &Node, complaint: &Complaint, targets: &[String]) -> Vec<Step> {
     let named = complaint.message.split([' ', '(', ')', ',', ':']);
     let named = named.filter(|word| word.contains('.') && document.find(word).whole);
     let more = named
@@ -167,7 +193,7 @@ fn sums(document: &Node, complaint: &Complaint, targets: &[String]) -> Vec<Repai
 }
 
 /// The example's section instead of this one, or none.
-fn section(path: &str, example: Option<&Node>) -> Vec<Repair> {
+fn section(path: &str, example: Option<&Node>) -> Vec<Step> {
     let there = example.and_then(|example| example.get(path));
     let set = there.map(|node| (path.to_owned(), Edit::Set(node.content.clone())));
     set.into_iter()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::document::{Node, Place};
 use super::kind::Complaint;
-use super::repair::{find, repairs};
+use super::repair::{find, repairs, targets};
 
 /// Copies that are followed at once.
 const WIDTH: usize = 24;
@@ -40,6 +40,8 @@ pub(crate) struct Errors {
 struct Copy {
     document: Node,
     repaired: Vec<Located>,
+    /// Paths of the edits.
+    edited: Vec<String>,
     next: Located,
     complaint: Complaint,
 }
@@ -61,6 +63,7 @@ pub(crate) fn errors(
         next: located(&document, &complaint),
         document,
         repaired: Vec::new(),
+        edited: Vec::new(),
         complaint,
     }];
     loop {
@@ -118,9 +121,10 @@ impl Copy {
     ) -> Repaired {
         for group in repairs(&self.document, &self.complaint, example) {
             let mut copies = Vec::new();
-            for (path, edit) in group {
+            for repair in group {
                 let mut document = self.document.clone();
-                if began.elapsed() > PATIENCE || !document.edit(&path, &edit) {
+                let done = repair.iter().all(|(path, edit)| document.edit(path, edit));
+                if began.elapsed() > PATIENCE || !done {
                     continue;
                 }
                 let Some(complaint) = first(&document) else {
@@ -128,14 +132,21 @@ impl Copy {
                 };
                 let next = located(&document, &complaint);
                 let caused = find(&document, &complaint).node.place.is_none();
+                let paths = repair.iter().map(|(path, _)| self.document.find(path).path);
+                let edited: Vec<String> = self.edited.iter().cloned().chain(paths).collect();
                 let here = |error: &Located| error.path == next.path;
-                let known = here(&self.next) || self.repaired.iter().any(here);
+                let known = here(&self.next)
+                    || self.repaired.iter().any(here)
+                    || targets(&complaint)
+                        .iter()
+                        .any(|path| edited.contains(&document.find(path).path));
                 if !caused && !known {
                     let mut repaired = self.repaired.clone();
                     repaired.push(self.next.clone());
                     copies.push(Copy {
                         document,
                         repaired,
+                        edited,
                         next,
                         complaint,
                     });

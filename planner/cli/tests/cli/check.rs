@@ -255,6 +255,94 @@ fn every_document_of_a_resource_file_is_checked() {
 }
 
 #[test]
+fn error_over_several_keys_does_not_hide_others() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("initial: 6 ", "initial: 16 "),
+            (
+                "mode: active",
+                "mode: active\nkey_file: x\ndemand: {smoothing_s: 0}",
+            ),
+            (
+                "readiness_s: 15",
+                "readiness_s: -15\n    workload: {name: A}",
+            ),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            ("WEIR_KEY   ", "key_env, key_file", "both given"),
+            ("0}", "demand.smoothing_s", "0; it must be 0.1 to"),
+            (
+                "variants:\n  - name: resnet18 ",
+                "variants[].cores.initial",
+                "at most budget.cores (20)",
+            ),
+            ("-15", "variants[2].readiness_s", "-15; it must be 0 to"),
+            (
+                "http://127.0.0.1:9003",
+                "variants[2].resize, workload",
+                "both given",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn profile_in_another_file_or_document_is_checked_too() {
+    let law = "{gamma_ms: -1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}";
+    let variant = "{name: a, cluster: a, accuracy: 101, cores: {initial: 1}, profile: PROFILE}";
+    let both = [
+        ("PROFILE", "variants[0].latency.gamma_ms", "-1; it must be"),
+        ("101", "variants[0].accuracy", "101; it must be"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("service.yaml");
+    let shared = "slo_ms: 1000, budget: {cores: 8}, proxies: {stats: ['http://a/b']}";
+    let service = format!(
+        "{{service: a, listen: '127.0.0.1:1', key_env: A, {shared}, variants: [{variant}]}}"
+    );
+    let service = service.replace("PROFILE", "{file: a.yaml}");
+    fs::write(&file, &service).unwrap();
+    let capacity = "capacity: {slope_rps: 1, intercept_rps: 0}";
+    fs::write(
+        folder.path().join("a.yaml"),
+        format!("latency: {law}\n{capacity}\n"),
+    )
+    .unwrap();
+    let found = report(&run(&[file.to_str().unwrap(), "--json"]));
+    let paths = |report: &Value| -> Vec<String> {
+        let errors = report["errors"].as_array().unwrap().iter();
+        errors
+            .map(|error| error["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let expected: Vec<&str> = both.iter().map(|(_, path, _)| *path).collect();
+    let mut there = paths(&found);
+    there.sort();
+    there.reverse();
+    assert_eq!(there, expected, "{found:#}");
+
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {law}\n    {capacity}\n"
+    );
+    let spec = format!("spec: {{{shared}, variants: [{variant}]}}");
+    let spec = spec.replace("PROFILE", "{config_map: a}");
+    let text = format!(
+        "{map}---\napiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\n{spec}\n"
+    );
+    let found = report(&given(&text, &["--json"]));
+    let mut there = paths(&found);
+    there.sort();
+    there.reverse();
+    let expected: Vec<String> = expected.iter().map(|path| format!("spec.{path}")).collect();
+    assert_eq!(there, expected, "{found:#}");
+}
+
+#[test]
 fn all_errors_of_a_scenario_are_reported() {
     let text = changed(
         "planner/scenarios/burst.yaml",
