@@ -5,7 +5,9 @@
 //! valid document with the fewest errors count. An error that only shows in a value that a repair has put in, or
 //! that depends on a repaired value, is not reported.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use weir_planner::clock::stopwatch;
 
 use super::document::{Node, Place};
 use super::kind::Complaint;
@@ -52,7 +54,7 @@ pub(crate) fn errors(
     example: Option<&Node>,
     first: impl Fn(&Node) -> Option<Complaint>,
 ) -> Errors {
-    let began = Instant::now();
+    let elapsed = stopwatch();
     let Some(complaint) = first(&document) else {
         return Errors {
             all: Vec::new(),
@@ -69,14 +71,14 @@ pub(crate) fn errors(
     loop {
         let mut found = Vec::new();
         for copy in &copies {
-            match copy.repaired_copies(example, &first, began) {
+            match copy.repaired_copies(example, &first, &elapsed) {
                 Repaired::Valid => return copy.errors(true),
                 Repaired::Copies(copies) => found.push(copies.into_iter()),
             }
         }
         let more = chosen(found);
-        let exhausted = began.elapsed() > PATIENCE
-            || copies.iter().any(|copy| copy.repaired.len() >= ERRORS_MAX);
+        let exhausted =
+            elapsed() > PATIENCE || copies.iter().any(|copy| copy.repaired.len() >= ERRORS_MAX);
         if more.is_empty() || exhausted {
             return copies
                 .first()
@@ -117,14 +119,14 @@ impl Copy {
         &self,
         example: Option<&Node>,
         first: &impl Fn(&Node) -> Option<Complaint>,
-        began: Instant,
+        elapsed: &impl Fn() -> Duration,
     ) -> Repaired {
         for group in repairs(&self.document, &self.complaint, example) {
             let mut copies = Vec::new();
             for repair in group {
                 let mut document = self.document.clone();
                 let done = repair.iter().all(|(path, edit)| document.edit(path, edit));
-                if began.elapsed() > PATIENCE || !done {
+                if elapsed() > PATIENCE || !done {
                     continue;
                 }
                 let Some(complaint) = first(&document) else {
