@@ -1,7 +1,12 @@
 //! Command line of Weir. Reads arguments, files, the key and signals, and leaves the rest to the libraries.
 
+mod check;
+mod completions;
+mod exit;
 mod manifests;
+mod moved;
 mod operate;
+mod output;
 #[cfg(feature = "replay")]
 mod progress;
 #[cfg(feature = "replay")]
@@ -13,13 +18,14 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use exit::Exit;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 /// Plans which model variants serve, with how many cores and what share of the traffic.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "weir", version, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -38,10 +44,26 @@ enum Command {
     Solve(solve::Solve),
     /// Write the manifests of a service for Envoy, Istio, Envoy Gateway or Kubernetes.
     Manifests(manifests::Manifests),
+    /// Report all errors of a file, with line and column.
+    Check(check::Check),
+    /// Print the completion script of a shell.
+    Completions(completions::Completions),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let command = Arguments::parse().command;
+/// Prints an error with its causes on one line. An error of a user's file has no use for a backtrace.
+fn main() -> ExitCode {
+    match run() {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            Exit::Failed.into()
+        }
+    }
+}
+
+fn run() -> anyhow::Result<Exit> {
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| moved::tip(error).exit());
+    let command = arguments.command;
     // The log of a replayed planner would bury the output of the replay.
     let level = match command {
         Command::Serve(_) | Command::Operate(_) => "info",
@@ -61,8 +83,10 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
         Command::Manifests(arguments) => arguments.run()?,
+        Command::Check(arguments) => return arguments.run(),
+        Command::Completions(arguments) => arguments.run()?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 #[tokio::main]

@@ -1,21 +1,24 @@
 //! `weir manifests`: writes a service's manifests to standard output or into a folder. Reads nothing else:
 //! no cluster, no registry.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde_json::{Value, json};
 use weir_planner::manifests::{
     COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
 };
 use weir_planner::spec::{ServiceFile, ServiceSpec};
 
+use crate::output;
+
 /// Arguments of `weir manifests`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Manifests {
     /// The service file (YAML).
-    #[arg(long, value_name = "FILE")]
-    service: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     #[command(flatten)]
     target: Chosen,
     /// The planner's namespace.
@@ -30,6 +33,9 @@ pub(crate) struct Manifests {
     /// Write files below this folder instead, replacing files of the same names.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print JSON: each file with its documents, or with --out its path.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -53,7 +59,7 @@ impl Manifests {
     /// # Errors
     /// An invalid service file, one that does not support that target, or a folder that cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let path = &self.service;
+        let path = &self.file;
         let about = || format!("service file {}", path.display());
         let text = std::fs::read_to_string(path).with_context(about)?;
         let spec = ServiceSpec::from_file(path, &text).with_context(about)?;
@@ -68,14 +74,25 @@ impl Manifests {
         };
         let files = render(&service, &spec, &options, target).with_context(about)?;
         match &self.out {
-            Some(folder) => write(&files, &command, folder),
+            Some(folder) => {
+                write(&files, &command, folder)?;
+                let written = files.iter().map(|file| json!({ "path": file.path }));
+                say_json(self.json, &written.collect::<Vec<Value>>())
+            }
+            None if self.json => {
+                let made = files.iter().map(|file| {
+                    let documents = file.documents.iter().map(|one| &one.body);
+                    json!({ "path": file.path, "documents": documents.collect::<Vec<&Value>>() })
+                });
+                say_json(true, &made.collect::<Vec<Value>>())
+            }
             None => say(&files, &command),
         }
     }
 
     /// Command line that reproduces the manifests, without `--out`.
     fn command(&self, flag: &str) -> String {
-        let mut command = format!("{COMMAND} --{flag} --service {}", self.service.display());
+        let mut command = format!("{COMMAND} --{flag} {}", self.file.display());
         for (name, value, default) in [
             ("namespace", &self.namespace, NAMESPACE),
             ("image", &self.image, IMAGE),
@@ -116,6 +133,14 @@ fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints a list of files, if JSON is asked for.
+fn say_json(asked: bool, files: &[Value]) -> anyhow::Result<()> {
+    if !asked {
+        return Ok(());
+    }
+    output::say(format!("{:#}\n", json!({ "files": files })))
+}
+
 /// Prints the documents one after the other, each below a comment with its path.
 fn say(files: &[File], command: &str) -> anyhow::Result<()> {
     let mut text = String::new();
@@ -125,9 +150,5 @@ fn say(files: &[File], command: &str) -> anyhow::Result<()> {
         }
         text += &format!("# {}\n{}", file.path, file.text(command)?);
     }
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader, for example `head`, has closed the pipe.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    output::say(text)
 }

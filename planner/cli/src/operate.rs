@@ -12,6 +12,7 @@ use weir_planner::operator::{Options, operate};
 
 /// Arguments of `weir operate`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Operate {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]

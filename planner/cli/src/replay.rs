@@ -6,20 +6,23 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
 use weir_replay::input::requests;
 use weir_replay::report::{self, Report};
 use weir_replay::request::{Play, Request};
 use weir_replay::scenario::{self, Contender, Overrides, Scenario, Server};
 use weir_replay::world;
 
+use crate::output::say;
 use crate::progress::Progress;
 
 /// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Replay {
     /// The scenario file (YAML).
-    #[arg(long, value_name = "FILE")]
-    scenario: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// Random seed, instead of the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -48,7 +51,7 @@ impl Replay {
             seed: self.seed,
             of_capacity: self.of_capacity,
         };
-        let (mut scenario, sending) = scenario::read(&self.scenario, overrides)?;
+        let (mut scenario, sending) = scenario::read(&self.file, overrides)?;
         scenario.contenders = chosen(&scenario.contenders, &self.only)?;
         if let Some(folder) = &self.report {
             report::check(folder)?;
@@ -56,19 +59,21 @@ impl Replay {
         let requests = requests(scenario.seed, &sending);
         drop(sending);
         if self.check {
-            print!("{}", summary(&scenario, &requests));
-            return Ok(());
+            let summary = Summary::new(&scenario, &requests);
+            return say(match self.json {
+                true => format!("{:#}\n", summary.json(&scenario, &requests)),
+                false => summary.text(&scenario, &requests),
+            });
         }
         let report = played(&scenario, &requests)?;
         if let Some(folder) = &self.report {
             report.write(folder)?;
         }
         if self.json {
-            print!("{}", report.json()?);
+            say(report.json()?)
         } else {
-            println!("{}", report.table());
+            say(format!("{}\n", report.table()))
         }
-        Ok(())
     }
 }
 
@@ -110,40 +115,75 @@ fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
 }
 
 /// Summary of the scenario for `--check`.
-fn summary(scenario: &Scenario, requests: &[Request]) -> String {
-    let length_s = scenario.length.as_secs_f64();
-    let capacity: f64 = scenario.variants.iter().map(Server::capacity_rps).sum();
-    let mean = requests.len() as f64 / length_s;
-    let multiple = if capacity > 0.0 {
+struct Summary {
+    length_s: f64,
+    /// Seconds without a request.
+    silent_s: u64,
+    mean_rps: f64,
+    /// Throughput of the servers with their initial cores.
+    capacity_rps: f64,
+    contenders: Vec<String>,
+}
+
+impl Summary {
+    fn new(scenario: &Scenario, requests: &[Request]) -> Summary {
+        let length_s = scenario.length.as_secs_f64();
+        let mut seconds: Vec<u64> = requests.iter().map(|r| r.sent.as_secs()).collect();
+        seconds.dedup();
+        let length = scenario.length.as_secs();
+        Summary {
+            length_s,
+            silent_s: length.saturating_sub(seconds.len() as u64),
+            mean_rps: requests.len() as f64 / length_s,
+            capacity_rps: scenario.variants.iter().map(Server::capacity_rps).sum(),
+            contenders: scenario
+                .contenders
+                .iter()
+                .map(Contender::to_string)
+                .collect(),
+        }
+    }
+
+    fn json(&self, scenario: &Scenario, requests: &[Request]) -> Value {
+        json!({
+            "scenario": scenario.name,
+            "seed": scenario.seed,
+            "requests": requests.len(),
+            "length_s": self.length_s,
+            "silent_s": self.silent_s,
+            "mean_rps": self.mean_rps,
+            "capacity_rps": self.capacity_rps,
+            "proxies": scenario.proxies.count,
+            "workers": scenario.proxies.workers,
+            "faults": scenario.faults.len(),
+            "contenders": self.contenders,
+        })
+    }
+
+    fn text(&self, scenario: &Scenario, requests: &[Request]) -> String {
+        let (mean, capacity) = (self.mean_rps, self.capacity_rps);
+        let multiple = if capacity > 0.0 {
+            format!(
+                "{:.2} × the {capacity:.1}/s that the servers execute at the start",
+                mean / capacity
+            )
+        } else {
+            "the servers execute nothing at the start".to_owned()
+        };
         format!(
-            "{:.2} × the {capacity:.1}/s that the servers execute at the start",
-            mean / capacity
+            "{}, seed {}\n\
+             {} requests over {} s, {} s without any; {mean:.1}/s, {multiple}\n\
+             proxies: {} with {} workers each; faults: {}\n\
+             contenders: {}\n",
+            scenario.name,
+            scenario.seed,
+            requests.len(),
+            self.length_s,
+            self.silent_s,
+            scenario.proxies.count,
+            scenario.proxies.workers,
+            scenario.faults.len(),
+            self.contenders.join(", "),
         )
-    } else {
-        "the servers execute nothing at the start".to_owned()
-    };
-    let mut seconds: Vec<u64> = requests.iter().map(|r| r.sent.as_secs()).collect();
-    seconds.dedup();
-    let silent = scenario
-        .length
-        .as_secs()
-        .saturating_sub(seconds.len() as u64);
-    let contenders: Vec<String> = scenario
-        .contenders
-        .iter()
-        .map(Contender::to_string)
-        .collect();
-    format!(
-        "{}, seed {}\n\
-         {} requests over {length_s} s, {silent} s without any; {mean:.1}/s, {multiple}\n\
-         proxies: {} with {} workers each; faults: {}\n\
-         contenders: {}\n",
-        scenario.name,
-        scenario.seed,
-        requests.len(),
-        scenario.proxies.count,
-        scenario.proxies.workers,
-        scenario.faults.len(),
-        contenders.join(", "),
-    )
+    }
 }

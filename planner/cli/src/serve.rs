@@ -11,10 +11,11 @@ use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 /// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Serve {
     /// The service file (YAML).
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// Address to listen on, instead of the file's `listen`; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -27,7 +28,7 @@ impl Serve {
     /// # Errors
     /// An invalid service file or key, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let path = &self.config;
+        let path = &self.file;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("service file {}", path.display()))?;
         let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);

@@ -1,8 +1,7 @@
 //! `weir solve`: solves a problem from a file and prints its plan, like `POST /v1/solve`.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,22 +11,24 @@ use weir_planner::clock::stopwatch;
 use weir_planner::solve::Patience;
 use weir_planner::solve::problem::{Answer, By, Document, Formulation, Kind, Problem};
 
+use crate::exit::Exit;
+use crate::output;
+
 /// Maximum size of a problem, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum time limit, in ms: an hour.
 const LIMIT_MAX_MS: u64 = 3_600_000;
-/// Exit code if no plan meets all constraints, or none was found in time.
-const UNSOLVED: u8 = 3;
 
 /// Columns that come first in a table.
 const FIRST: [&str; 3] = ["name", "stage", "variant"];
 
 /// Arguments of `weir solve`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
 pub(crate) struct Solve {
     /// The problem (JSON or YAML); - reads standard input.
-    #[arg(long, value_name = "FILE", required_unless_present = "schema")]
-    problem: Option<PathBuf>,
+    #[arg(value_name = "FILE", required_unless_present = "schema")]
+    file: Option<PathBuf>,
     /// Formulation, if the file does not name one: infadapter, sponge, ipa, infaas or themis.
     #[arg(long, value_name = "NAME")]
     formulation: Option<Formulation>,
@@ -48,14 +49,14 @@ pub(crate) struct Solve {
 impl Solve {
     /// # Errors
     /// A file that cannot be read, or an invalid problem.
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         if self.schema {
             let schema = schemars::schema_for!(Document);
             say(&serde_json::to_string_pretty(&schema)?)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(Exit::Done);
         }
         let by: By = self.solver.parse().context("--solver")?;
-        let path = self.problem.clone().unwrap_or_default();
+        let path = self.file.clone().unwrap_or_default();
         let about = || format!("problem {}", path.display());
         let document = self.document(&path).with_context(about)?;
         let problem = Problem::read(document, self.formulation).with_context(about)?;
@@ -70,8 +71,8 @@ impl Solve {
             say(text(&answer)?.trim_end())?;
         }
         Ok(match answer.outcome {
-            Kind::Optimal | Kind::Good => ExitCode::SUCCESS,
-            Kind::Infeasible | Kind::OutOfTime => ExitCode::from(UNSOLVED),
+            Kind::Optimal | Kind::Good => Exit::Done,
+            Kind::Infeasible | Kind::OutOfTime => Exit::Unsolved,
         })
     }
 
@@ -97,12 +98,8 @@ impl Solve {
     }
 }
 
-/// Writes to standard output; a closed pipe is no error.
 fn say(text: &str) -> anyhow::Result<()> {
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    output::say(format!("{text}\n"))
 }
 
 /// Answer for people: scalars as lines, lists as tables.

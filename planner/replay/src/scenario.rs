@@ -18,7 +18,7 @@ use weir_sim::server::{Law, Parallelism};
 
 use weir_planner::service::Service;
 
-pub use read::{Overrides, SCENARIO_BYTES_MAX, read};
+pub use read::{Overrides, SCENARIO_BYTES_MAX, first_error, read};
 pub use refused::{Refused, VALUE_MAX};
 pub use sending::BYTES_MAX;
 

@@ -132,11 +132,7 @@ impl Planner {
         let config = folder.path().join("service.yaml");
         fs::write(&config, service_file)?;
         let mut command = Command::new(built::planner()?);
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(&config)
-            .env(key.0, key.1);
+        command.arg("serve").arg(&config).env(key.0, key.1);
         let process = Process::spawn(&mut command, &folder.path().join(LOG))?;
         let client = Client::builder().no_proxy().timeout(ANSWER_MAX).build()?;
         Ok(Planner {

@@ -69,7 +69,7 @@ fn reports_equal_golden_files() {
 /// Returns the output of `weir replay --json`.
 fn json(scenario: &Path, contender: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["replay", "--json", "--only", contender, "--scenario"])
+        .args(["replay", "--json", "--only", contender, "--"])
         .arg(scenario)
         .env_remove("RUST_LOG")
         .output()

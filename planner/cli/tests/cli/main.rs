@@ -7,7 +7,9 @@
     clippy::indexing_slicing
 )]
 
+mod check;
 mod golden;
+mod line;
 mod manifests;
 mod reach;
 mod replay;

@@ -29,7 +29,7 @@ fn manifests(arguments: &[&str]) -> Output {
 fn made(target: &str, service: &str) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
-    let output = manifests(&[target, "--service", service, "--out", out]);
+    let output = manifests(&[target, service, "--out", out]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     files(folder.path())
@@ -153,7 +153,7 @@ fn envoy_manifests_equal_shipped_bootstraps() {
 /// Standard output gets one YAML stream of many documents, each below a comment with its path.
 #[test]
 fn without_folder_manifests_go_to_standard_output() {
-    let output = manifests(&["--istio", "--service", "k8s/service.example.yaml"]);
+    let output = manifests(&["--istio", "k8s/service.example.yaml"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
@@ -164,48 +164,30 @@ fn without_folder_manifests_go_to_standard_output() {
         assert!(text.contains(&format!("# {path}\n")), "{path}");
     }
     // The default target is Kubernetes.
-    let output = manifests(&[
-        "--service",
-        "k8s/service.example.yaml",
-        "--namespace",
-        "other",
-    ]);
+    let output = manifests(&["k8s/service.example.yaml", "--namespace", "other"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("kind: Deployment") && text.contains("namespace: other"));
-    assert!(text.contains(
-        "`weir manifests --kubernetes --service k8s/service.example.yaml --namespace other`"
-    ));
+    assert!(
+        text.contains("`weir manifests --kubernetes k8s/service.example.yaml --namespace other`")
+    );
 }
 
 #[test]
 fn invalid_service_is_refused_with_field() {
     for (arguments, says) in [
         (
-            &["--istio", "--service", "planner/service.example.yaml"][..],
+            &["--istio", "planner/service.example.yaml"][..],
             "variants[0].cluster: resnet18; it must be outbound|PORT|SUBSET|",
         ),
         (
-            &[
-                "--istio",
-                "--gateway",
-                "--service",
-                "k8s/service.example.yaml",
-            ],
+            &["--istio", "--gateway", "k8s/service.example.yaml"],
             "cannot be used with",
         ),
         (
-            &[
-                "--service",
-                "k8s/service.example.yaml",
-                "--image",
-                "oci://x",
-            ],
+            &["k8s/service.example.yaml", "--image", "oci://x"],
             "--image: oci://x; it must be an image without a scheme",
         ),
-        (
-            &["--service", "k8s/none.yaml"],
-            "service file k8s/none.yaml",
-        ),
+        (&["k8s/none.yaml"], "service file k8s/none.yaml"),
     ] {
         let output = manifests(arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -16,13 +16,7 @@ const COLLAPSED: f64 = 60.0;
 fn reached(scenario: &str, of_capacity: &str) -> Vec<(String, f64)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args([
-            "replay",
-            "--json",
-            "--of-capacity",
-            of_capacity,
-            "--scenario",
-        ])
+        .args(["replay", "--json", "--of-capacity", of_capacity])
         .arg(folder.join(format!("reach-{scenario}.yaml")))
         .env_remove("RUST_LOG")
         .output()

@@ -13,7 +13,7 @@ fn shipped(name: &str) -> PathBuf {
 
 fn replay(scenario: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.arg("replay").arg("--scenario").arg(scenario);
+    command.arg("replay").arg(scenario);
     command.args(arguments).env_remove("RUST_LOG");
     command.env("RUST_BACKTRACE", "0");
     command

@@ -47,7 +47,7 @@ fn run(arguments: &[&str]) -> Output {
 
 /// Solves a problem given on standard input.
 fn given(input: impl AsRef<[u8]>, arguments: &[&str]) -> Output {
-    let mut command = solve(&["--problem", "-"]);
+    let mut command = solve(&["-"]);
     command.args(arguments).stdin(Stdio::piped());
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
@@ -86,7 +86,7 @@ fn near(one: f64, other: f64) -> bool {
 #[test]
 fn every_example_is_optimal_and_matches_integer_programme() {
     for name in FORMULATIONS {
-        let own = run(&["--problem", &path(name), "--json"]);
+        let own = run(&[&path(name), "--json"]);
         assert_eq!(own.status.code(), Some(0), "{name}: {}", text(&own.stderr));
         assert!(text(&own.stderr).starts_with("own in "), "{name}");
         let own = answer(&own);
@@ -97,7 +97,7 @@ fn every_example_is_optimal_and_matches_integer_programme() {
             continue;
         }
         for solver in ["highs", "microlp"] {
-            let other = run(&["--problem", &path(name), "--json", "--solver", solver]);
+            let other = run(&[&path(name), "--json", "--solver", solver]);
             assert!(text(&other.stderr).starts_with(solver), "{name}");
             let other = answer(&other);
             assert_eq!(other["outcome"], "optimal", "{solver}: {other}");
@@ -119,14 +119,14 @@ fn every_example_is_optimal_and_matches_integer_programme() {
 #[test]
 fn sponge_with_integer_solver_is_refused() {
     for solver in ["highs", "microlp"] {
-        let output = run(&["--problem", &path("sponge"), "--solver", solver]);
+        let output = run(&[&path("sponge"), "--solver", solver]);
         refused(&output, 1, &["solver: an integer programme must be own"]);
     }
 }
 
 #[test]
 fn json_answers_have_the_documented_fields() {
-    let plan = |name: &str| answer(&run(&["--problem", &path(name), "--json"]))["plan"].clone();
+    let plan = |name: &str| answer(&run(&[&path(name), "--json"]))["plan"].clone();
     for (name, fields, list, each) in [
         (
             "infadapter",
@@ -176,7 +176,7 @@ fn json_answers_have_the_documented_fields() {
 
 #[test]
 fn example_answers_match_hand_computed_values() {
-    let plan = |name: &str| answer(&run(&["--problem", &path(name), "--json"]))["plan"].clone();
+    let plan = |name: &str| answer(&run(&[&path(name), "--json"]))["plan"].clone();
     let infadapter = plan("infadapter");
     let of = |field: &str| [0, 1, 2].map(|index| infadapter["variants"][index][field].clone());
     assert_eq!(of("cores"), [json!(0), json!(6), json!(14)]);
@@ -207,9 +207,9 @@ fn json_and_yaml_from_file_or_standard_input_give_equal_answers() {
         let document: Value = serde_saphyr::from_str(&yaml).unwrap();
         let file = folder.path().join("problem.json");
         fs::write(&file, document.to_string()).unwrap();
-        let expected = run(&["--problem", &path(name), "--json"]).stdout;
+        let expected = run(&[&path(name), "--json"]).stdout;
         for output in [
-            run(&["--problem", file.to_str().unwrap(), "--json"]),
+            run(&[file.to_str().unwrap(), "--json"]),
             given(&yaml, &["--json"]),
             given(document.to_string(), &["--json", "--formulation", name]),
         ] {

@@ -56,6 +56,20 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Re
     })
 }
 
+/// First error of a scenario's text as its path and the complaint, if there is one. Files that the
+/// scenario names are relative to `folder`.
+#[must_use]
+pub fn first_error(text: &str, folder: &Path) -> Option<(String, String)> {
+    match check(text, folder, Overrides::default()).err()? {
+        ScenarioError::Here { path, message, .. } => {
+            let complaint = message.strip_prefix(&format!("{path}: "));
+            let complaint = complaint.unwrap_or(&message).to_owned();
+            Some((path, complaint))
+        }
+        ScenarioError::There(refused) => Some(("load".to_owned(), refused.to_string())),
+    }
+}
+
 fn check(
     text: &str,
     folder: &Path,

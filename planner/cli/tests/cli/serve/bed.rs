@@ -148,9 +148,7 @@ impl Folder {
 
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command
-            .args(["serve", "--config"])
-            .arg(self.path("service.yaml"));
+        command.arg("serve").arg(self.path("service.yaml"));
         command.env("WEIR_TEST_KEY", KEY).env_remove("RUST_LOG");
         command.stderr(Stdio::piped()).kill_on_drop(true);
         command

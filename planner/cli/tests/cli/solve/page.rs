@@ -62,7 +62,7 @@ fn defaults_in_example_comments_are_correct() {
             .collect();
         assert!(said > 0, "{name}");
         let output = given(spelt_out.join("\n"), &["--json"]);
-        let expected = run(&["--problem", &path(name), "--json"]);
+        let expected = run(&[&path(name), "--json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert_eq!(text(&output.stdout), text(&expected.stdout), "{name}");
     }
@@ -118,7 +118,7 @@ fn page_shows_actual_output() {
         commands.push(command);
     }
     for name in FORMULATIONS {
-        let example = format!("weir solve --problem {}", path(name));
+        let example = format!("weir solve {}", path(name));
         assert!(
             commands.iter().any(|command| command.starts_with(&example)),
             "{name}"

@@ -178,14 +178,14 @@ fn unparsable_problem_is_refused() {
     ] {
         refused(&given(input, &[]), 1, &["problem -", message]);
     }
-    let missing = run(&["--problem", "planner/problems/nobody.yaml"]);
+    let missing = run(&["planner/problems/nobody.yaml"]);
     refused(
         &missing,
         1,
         &["problem planner/problems/nobody.yaml", "No such file"],
     );
-    refused(&run(&["--problem", "planner/problems"]), 1, &["directory"]);
-    let other = run(&["--problem", &path("ipa"), "--formulation", "sponge"]);
+    refused(&run(&["planner/problems"]), 1, &["directory"]);
+    let other = run(&[&path("ipa"), "--formulation", "sponge"]);
     refused(
         &other,
         1,
@@ -215,8 +215,8 @@ fn wrong_arguments_are_refused() {
             ["--solver", "'gurobi' must be own, highs"],
         ),
     ] {
-        let output = run(&[&["--problem", &file], arguments].concat());
+        let output = run(&[&[&*file], arguments].concat());
         refused(&output, code, &parts);
     }
-    refused(&run(&[]), 2, &["--problem"]);
+    refused(&run(&[]), 2, &["<FILE>"]);
 }

@@ -1,0 +1,457 @@
+//! Kinds of files that users write: recognized by their keys, and checked by the code that reads them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde_json::Value;
+use weir_api::Plan;
+use weir_filter::config::{Config, ConfigError as PluginError};
+use weir_planner::service::{ConfigError, Service};
+use weir_planner::solve::problem::{Formulation, Problem};
+use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
+
+use super::document::{Edit, Node, documents, joined};
+use super::repair::is_near;
+
+/// Kind of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Service file of `weir serve`.
+    Service,
+    /// SloService resources of Kubernetes.
+    Resource,
+    /// Profile of a variant.
+    Profile,
+    /// Scenario of `weir replay`.
+    #[cfg(feature = "replay")]
+    Scenario,
+    /// Problem of `weir solve`.
+    Problem,
+    /// Configuration of the filter.
+    Plugin,
+    /// Plan, as the planner publishes it.
+    Plan,
+}
+
+/// First error that the reader of a kind reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    /// Path in the document, or a name of the whole document.
+    pub(crate) path: String,
+    /// Value and the allowed values, or the reader's message.
+    pub(crate) message: String,
+}
+
+/// What a check needs besides the document.
+#[derive(Debug)]
+pub(crate) struct Around<'a> {
+    /// The file; files that it names are relative to its folder.
+    pub(crate) file: &'a Path,
+    /// Profiles in the ConfigMaps of the same file, by name and key.
+    pub(crate) profiles: BTreeMap<(String, String), String>,
+}
+
+/// Profile that stands for one in a cluster.
+const UNREAD_PROFILE: &str = "capacity: {slope_rps: 1, intercept_rps: 0}\nlatency: {gamma_ms: 1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: PARALLELISM}\n";
+
+/// Service whose variant has the profile that is checked.
+const PROFILED: &str = r#"
+service: a
+listen: 127.0.0.1:8080
+key_env: A
+slo_ms: 1000
+budget: {cores: 8}
+proxies: {stats: ["http://127.0.0.1/"]}
+variants: [{name: a, cluster: a, accuracy: 1, cores: {initial: 1}, profile: {file: a}}]
+"#;
+
+impl Kind {
+    /// Recognizes a file by its documents.
+    pub(crate) fn of(documents: &[Node]) -> Option<Kind> {
+        if documents.iter().any(is_ours) {
+            return Some(Kind::Resource);
+        }
+        let document = documents.first()?;
+        let mut keys = document.entries().iter().map(|entry| &entry.key);
+        if keys.any(|key| key == "formulation" || is_near(key, "formulation")) {
+            return Some(Kind::Problem);
+        }
+        // The first of the kinds that know most of the keys.
+        let known = |kind: &Kind| {
+            let keys = document.entries().iter();
+            keys.filter(|entry| kind.keys().contains(&entry.key.as_str()))
+                .count()
+        };
+        let mut best = None;
+        for kind in Kind::value_variants() {
+            let known = known(kind) + if kind.has(document) { 3 } else { 0 };
+            if known > best.map_or(0, |(most, _)| most) {
+                best = Some((known, *kind));
+            }
+        }
+        best.map(|(_, kind)| kind)
+    }
+
+    /// Whether a document has what only this kind has: the service of a scenario is a mapping, elsewhere it
+    /// is a name.
+    fn has(self, document: &Node) -> bool {
+        let service = document.get("service");
+        let nested = service.is_some_and(|service| !service.entries().is_empty());
+        nested && self.label() == "scenario"
+    }
+
+    /// Name in messages and of `--kind`.
+    pub(crate) fn label(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Keys that tell a kind from the others.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Kind::Service => &[
+                "service",
+                "listen",
+                "key_env",
+                "key_file",
+                "slo_ms",
+                "latency_budget",
+                "rest_ms",
+                "cycle_ms",
+                "plan_max_age_ms",
+                "mode",
+                "policy",
+                "objective",
+                "budget",
+                "demand",
+                "solver",
+                "proxies",
+                "resize",
+                "classes",
+                "default_class",
+                "starvation",
+                "variants",
+                "stages",
+                "sponge",
+                "ipa",
+                "infaas",
+                "themis",
+            ],
+            Kind::Resource => &["apiVersion", "kind", "metadata", "spec"],
+            Kind::Profile => &["latency", "capacity", "measured", "readiness_s"],
+            #[cfg(feature = "replay")]
+            Kind::Scenario => &[
+                "name",
+                "seed",
+                "length_s",
+                "service",
+                "servers",
+                "proxies",
+                "load",
+                "network",
+                "payload_bytes",
+                "answer_bytes",
+                "clients",
+                "classes",
+                "contenders",
+                "faults",
+            ],
+            Kind::Problem => &[
+                "formulation",
+                "demand_rps",
+                "budget_cores",
+                "arrival_rps",
+                "sla_ms",
+                "architectures",
+                "resources",
+                "waiting",
+                "rate_rps",
+                "stages",
+                "variants",
+                "weights",
+            ],
+            Kind::Plugin => &[
+                "service",
+                "role",
+                "variant",
+                "bypass",
+                "streams",
+                "body",
+                "deadline",
+                "skew",
+                "classes",
+                "default_class",
+                "starvation",
+                "queue",
+                "retries_max",
+                "health",
+                "failover",
+                "planner",
+                "plan",
+                "on_stale",
+            ],
+            Kind::Plan => &[
+                "format",
+                "service",
+                "revision",
+                "published_ms",
+                "max_age_ms",
+                "rest_ms",
+                "variants",
+            ],
+        }
+    }
+
+    /// A valid file, whose values may stand for invalid ones.
+    pub(crate) fn example(self, document: &Node) -> Option<Node> {
+        let text = match self {
+            Kind::Service => SERVICE.to_owned(),
+            Kind::Resource => {
+                let mut spec = documents(SERVICE).ok()?.into_iter().next()?;
+                for key in ["service", "listen", "key_env"] {
+                    spec.edit(key, &Edit::Remove);
+                }
+                format!(
+                    "apiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\nspec: {}\n",
+                    spec.line()
+                )
+            }
+            Kind::Profile => UNREAD_PROFILE.replace("PARALLELISM", "per-core"),
+            #[cfg(feature = "replay")]
+            Kind::Scenario => format!(
+                "name: a\nlength_s: 10\nload: {{generator: poisson, rps: 1}}\nservice: {}\n",
+                documents(SERVICE).ok()?.first()?.line()
+            ),
+            Kind::Problem => {
+                let formulation = document.get("formulation").and_then(Node::text);
+                let formulation = formulation.and_then(|name| name.parse().ok());
+                match formulation.unwrap_or(Formulation::Infadapter) {
+                    Formulation::Infadapter => include_str!("../../../problems/infadapter.yaml"),
+                    Formulation::Sponge => include_str!("../../../problems/sponge.yaml"),
+                    Formulation::Ipa => include_str!("../../../problems/ipa.yaml"),
+                    Formulation::Infaas => include_str!("../../../problems/infaas.yaml"),
+                    Formulation::Themis => include_str!("../../../problems/themis.yaml"),
+                }
+                .to_owned()
+            }
+            Kind::Plugin => format!(
+                "service: a\nplanner: {{cluster: a, key: aaaaaaaaaaaaaaaa}}\nplan: {{variants: [{VARIANT}]}}\n"
+            ),
+            Kind::Plan => {
+                format!(
+                    "{{format: 1, service: a, revision: 1, max_age_ms: 1000, variants: [{VARIANT}]}}"
+                )
+            }
+        };
+        let mut example = documents(&text).ok()?.into_iter().next()?;
+        example.forget_places();
+        Some(example)
+    }
+
+    /// First error of a document, as its own reader reports it.
+    pub(crate) fn first(self, document: &Node, around: &Around<'_>) -> Option<Complaint> {
+        let complaint = self.complaint(document, around)?;
+        // A part that is read as a whole reports the path within it.
+        let inner = complaint.message.split_once(": ");
+        let inner = inner.map(|(path, message)| (joined(&complaint.path, path), message));
+        match inner {
+            Some((path, message)) if document.find(&path).whole => {
+                let message = message.replacen(" must be ", "; it must be ", 1);
+                Some(Complaint::new(path, &message))
+            }
+            _ => Some(complaint),
+        }
+    }
+
+    fn complaint(self, document: &Node, around: &Around<'_>) -> Option<Complaint> {
+        match self {
+            Kind::Service => {
+                let spec = ServiceSpec::of_file(around.file, &document.line());
+                let file = spec.and_then(ServiceFile::try_from);
+                file.err().map(Complaint::from)
+            }
+            Kind::Resource => resource(document, around),
+            Kind::Profile => profile(document),
+            #[cfg(feature = "replay")]
+            Kind::Scenario => {
+                let folder = around.file.parent().unwrap_or(Path::new(""));
+                let (path, message) = weir_replay::scenario::first_error(&document.line(), folder)?;
+                Some(Complaint::new(path, &message))
+            }
+            Kind::Problem => problem(document),
+            Kind::Plugin => plugin(document),
+            Kind::Plan => plan(document),
+        }
+    }
+}
+
+const SERVICE: &str = include_str!("../../../service.example.yaml");
+const VARIANT: &str = "{name: a, cluster: a, share: 1, slots: 1, batch: 1, service_ms: 1, service_min_ms: 1, accuracy: 1}";
+
+/// Whether a document is a resource of Weir.
+pub(crate) fn is_ours(document: &Node) -> bool {
+    let version = document.get("apiVersion").and_then(Node::text);
+    version.is_some_and(|version| version.starts_with("weir.dev/"))
+}
+
+/// Profiles in the ConfigMaps of a file, by name and key.
+pub(crate) fn config_maps(documents: &[Node]) -> BTreeMap<(String, String), String> {
+    let mut profiles = BTreeMap::new();
+    for document in documents {
+        let is_map = document.get("kind").and_then(Node::text) == Some("ConfigMap");
+        let name = document.get("metadata").and_then(|data| data.get("name"));
+        let (Some(name), true) = (name.and_then(Node::text), is_map) else {
+            continue;
+        };
+        for entry in document.get("data").map_or(&[][..], Node::entries) {
+            if let Some(text) = entry.value.text() {
+                profiles.insert((name.to_owned(), entry.key.clone()), text.to_owned());
+            }
+        }
+    }
+    profiles
+}
+
+fn resource(document: &Node, around: &Around<'_>) -> Option<Complaint> {
+    let kind = document
+        .get("kind")
+        .and_then(Node::text)
+        .unwrap_or_default();
+    if kind != "SloService" {
+        return Some(Complaint::new(
+            "kind",
+            &format!("{kind}; it must be SloService"),
+        ));
+    }
+    let version = document.get("apiVersion").and_then(Node::text);
+    let version = version.unwrap_or_default();
+    if version != "weir.dev/v1alpha1" {
+        let message = format!("{version}; it must be weir.dev/v1alpha1");
+        return Some(Complaint::new("apiVersion", &message));
+    }
+    let read: Result<SloService, ConfigError> = from_yaml(&document.line(), "resource");
+    let resource = match read {
+        Ok(resource) => resource,
+        Err(error) => return Some(error.into()),
+    };
+    let name = resource.metadata.name.unwrap_or_default();
+    // A profile in the cluster is not known here. It may have either parallelism.
+    let checked = |parallelism: &str| {
+        let mut spec = resource.spec.clone();
+        spec.resolve(|_, reference: &RawReference| {
+            let map = reference.config_map.clone().unwrap_or_default();
+            let there = around.profiles.get(&(map, reference.key.clone()));
+            let unread = || UNREAD_PROFILE.replace("PARALLELISM", parallelism);
+            Ok(there.cloned().unwrap_or_else(unread))
+        })?;
+        Service::from_resource(&name, spec)
+    };
+    let error = checked("per-core").or_else(|_| checked("1")).err()?;
+    let mut complaint = Complaint::from(error);
+    if !complaint.path.starts_with("metadata") {
+        let paths = complaint.path.split(", ");
+        let paths: Vec<String> = paths.map(|path| format!("spec.{path}")).collect();
+        complaint.path = paths.join(", ");
+    }
+    Some(complaint)
+}
+
+fn profile(document: &Node) -> Option<Complaint> {
+    const AT: &str = "variants[0]";
+    let mut spec = match ServiceSpec::from_yaml(PROFILED) {
+        Ok(spec) => spec,
+        Err(error) => return Some(error.into()),
+    };
+    let text = document.line();
+    let error = spec
+        .resolve(|_, _| Ok(text.clone()))
+        .and_then(|()| ServiceFile::try_from(spec))
+        .err()?;
+    let mut complaint = Complaint::from(error);
+    let path = complaint.path.strip_prefix(AT)?;
+    let path = path.strip_prefix(".profile: ").or(path.strip_prefix('.'))?;
+    // Only some policies need a capacity.
+    if path == "capacity" && document.get("capacity").is_none() {
+        return None;
+    }
+    complaint.path = path.to_owned();
+    Some(complaint)
+}
+
+fn problem(document: &Node) -> Option<Complaint> {
+    let line = document.line();
+    let value: Value = match from_yaml(&line, "problem") {
+        Ok(value) => value,
+        Err(error) => return Some(error.into()),
+    };
+    let refused = Problem::read(value, None).err()?;
+    let message = match refused.right.as_str() {
+        "" => refused.value,
+        right => format!("{}; it must be {right}", refused.value),
+    };
+    Some(Complaint::new(refused.field, &message))
+}
+
+fn plugin(document: &Node) -> Option<Complaint> {
+    let error = Config::parse(document.line().as_bytes()).err()?;
+    Some(match error {
+        PluginError::Shape(misread) => Complaint::new(misread.path, &misread.what),
+        PluginError::Value { path, value, right } => {
+            Complaint::new(path, &format!("{value}; it must be {right}"))
+        }
+        PluginError::Plan(error) => Complaint::of_plan("plan.", &error.to_string()),
+        PluginError::NoPlan => Complaint::new(
+            "planner, plan",
+            "both missing; it must be given: a planner (cluster, key), a static plan (variants), or both",
+        ),
+        PluginError::NothingStatic => {
+            Complaint::new("on_stale", "static; it must be given with a static plan")
+        }
+    })
+}
+
+fn plan(document: &Node) -> Option<Complaint> {
+    match weir_api::json::read::<Plan>(document.line().as_bytes()) {
+        Err(misread) => Some(Complaint::new(misread.path, &misread.what)),
+        Ok(plan) => Some(Complaint::of_plan("", &plan.check().err()?.to_string())),
+    }
+}
+
+impl Complaint {
+    /// Complaint without the position that a parser appends: it is one in the line that was checked.
+    fn new(path: impl Into<String>, message: &str) -> Complaint {
+        let place = message.rsplit_once(" at line ");
+        let place = place.filter(|(_, place)| place.contains("column"));
+        let message = place.map_or(message, |(message, _)| message);
+        // The line that was checked has quotes where the file has none.
+        let unquoted = message.strip_prefix('"').and_then(|rest| {
+            let (value, right) = rest.split_once("\"; it must be")?;
+            Some(format!("{value}; it must be{right}"))
+        });
+        let message = unquoted.as_deref().unwrap_or(message);
+        Complaint {
+            path: path.into(),
+            message: message.to_owned(),
+        }
+    }
+
+    /// A plan's error names the field before a colon.
+    fn of_plan(prefix: &str, message: &str) -> Complaint {
+        let (field, message) = message.split_once(": ").unwrap_or(("", message));
+        let message = message.replacen(" must be ", "; it must be ", 1);
+        Complaint::new(format!("{prefix}{field}"), &message)
+    }
+}
+
+impl From<ConfigError> for Complaint {
+    fn from(error: ConfigError) -> Complaint {
+        match error {
+            ConfigError::Value { path, value, right } => {
+                Complaint::new(path, &format!("{value}; it must be {right}"))
+            }
+            ConfigError::Form { path, message } => Complaint::new(path, &message),
+            error @ ConfigError::TooLarge(_) => Complaint::new("", &error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! `weir check` as a separate process: kinds, all errors with their places, and the output as JSON.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("check").args(arguments).current_dir(root());
+    command.env_remove("RUST_LOG");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// Checks a text given on standard input.
+fn given(text: &str, arguments: &[&str]) -> Output {
+    let mut command = command(&["-"]);
+    command.args(arguments).stdin(Stdio::piped());
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
+    drop(input);
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn report(output: &Output) -> Value {
+    let said = text(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+/// Returns a shipped file with each first text replaced by the second.
+fn changed(file: &str, changes: &[(&str, &str)]) -> String {
+    let mut text = fs::read_to_string(root().join(file)).unwrap();
+    for (what, by) in changes {
+        assert!(text.contains(what), "{file}: no '{what}'");
+        text = text.replacen(what, by, 1);
+    }
+    text
+}
+
+/// Line and column, from 1, of the n-th place of a word.
+fn place(text: &str, word: &str, nth: usize) -> (u64, u64) {
+    let (at, _) = text
+        .match_indices(word)
+        .nth(nth)
+        .unwrap_or_else(|| panic!("no {word} in {text}"));
+    let before = &text[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    (line as u64, column as u64)
+}
+
+/// Checks that exactly these errors are reported: the place of a word, the path, and a part of the message.
+fn check(kind: &str, text: &str, expected: &[(&str, &str, &str)]) {
+    let output = given(text, &["--json"]);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert_eq!(report["kind"], kind, "{report}");
+    let errors = report["errors"].as_array().unwrap();
+    for (word, path, message) in expected {
+        let (line, column) = place(text, word, 0);
+        let found = errors.iter().any(|error| {
+            error["line"] == line
+                && error["column"] == column
+                && error["path"] == *path
+                && error["message"].as_str().unwrap().contains(message)
+        });
+        assert!(found, "no {line}:{column}: {path}: {message} in {report:#}");
+    }
+    assert_eq!(errors.len(), expected.len(), "{report:#}");
+    assert_eq!(report["complete"], true, "{report:#}");
+}
+
+const SERVICE: &str = "planner/service.example.yaml";
+
+#[test]
+fn shipped_files_have_no_errors_and_are_recognized() {
+    let mut files = vec![
+        (SERVICE.to_owned(), "service"),
+        ("k8s/service.example.yaml".to_owned(), "service"),
+        ("k8s/sloservice.yaml".to_owned(), "resource"),
+    ];
+    for (folder, kind) in [("problems", "problem"), ("scenarios", "scenario")] {
+        for entry in fs::read_dir(root().join("planner").join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".yaml") {
+                files.push((format!("planner/{folder}/{name}"), kind));
+            }
+        }
+    }
+    for (file, kind) in files {
+        let output = run(&[&file]);
+        let said = text(&output.stdout);
+        assert_eq!(said, format!("{file}: {kind}, no errors\n"));
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn profile_plugin_and_plan_are_recognized() {
+    let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 2, "batch": 1,
+        "service_ms": 10, "service_min_ms": 5, "accuracy": 70});
+    let plugin = json!({"service": "a", "plan": {"variants": [variant.clone()]}});
+    let plan = json!({"format": 1, "service": "a", "revision": 1, "max_age_ms": 1000,
+        "variants": [variant]});
+    let law =
+        "latency: {gamma_ms: 1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}\n";
+    for (kind, file) in [
+        ("profile", law.to_owned()),
+        ("plugin", plugin.to_string()),
+        ("plan", plan.to_string()),
+    ] {
+        let output = given(&file, &["--json"]);
+        let report = report(&output);
+        let expected = json!({"file": "-", "kind": kind, "errors": [], "complete": true});
+        assert_eq!(report, expected);
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn all_errors_of_a_service_are_reported() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("slo_ms: 1000 ", "slo_ms: 0 "),
+            ("mode: active", "mode: activ"),
+            ("budget: {cores: 20}", "budget: {cores: 20, kores: 1}"),
+            ("slope_rps: 24.45", "slop_rps: 24.45"),
+            ("gamma_ms: 86", "gamma_ms: -86"),
+            ("accuracy: 76.13", "accuracy: many"),
+            ("name: resnet152", "name: resnet18"),
+            ("listen: 127.0.0.1:8080", "listen: nowhere"),
+            ("readiness_s: 15", "readiness_s: 15\n    readyness_s: 15"),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            ("0           ", "slo_ms", "0; it must be 1 to 3600000 ms"),
+            ("activ ", "mode", "activ"),
+            ("kores", "budget.kores", "kores"),
+            ("slop_rps", "variants[0].capacity.slop_rps", "slope_rps"),
+            (
+                "-86",
+                "variants[1].latency.gamma_ms",
+                "-86; it must be 0 to",
+            ),
+            (
+                "many\n",
+                "variants[1].accuracy",
+                "many; it must be a number",
+            ),
+            ("nowhere", "listen", "nowhere; it must be an address"),
+            ("readyness_s", "variants[2].readyness_s", "unknown field"),
+        ]
+        .into_iter()
+        .chain([(
+            "resnet18\n    cluster: resnet152",
+            "variants[2].name",
+            "stands twice",
+        )])
+        .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn key_that_stands_twice_is_one_of_the_errors() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("slo_ms: 1000 ", "slo_ms: .nan "),
+            ("budget: {cores: 20}", "budget: {cores: 20, cores: 21}"),
+            ("gamma_ms: 86", "gamma_ms: .inf"),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            (".nan", "slo_ms", ".nan; it must be a whole number"),
+            ("cores: 21}", "budget.cores", "a second time"),
+            (
+                ".inf",
+                "variants[1].latency.gamma_ms",
+                "inf; it must be 0 to",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn missing_keys_are_reported_at_their_parent() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("    cluster: resnet50\n", ""),
+            ("key_env: WEIR_KEY ", "# "),
+            ("budget: {cores: 20}", "budget: {}"),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            (
+                "name: resnet50",
+                "variants[1].cluster",
+                "missing field `cluster`",
+            ),
+            ("service: demo", "key_env, key_file", "both missing"),
+            ("budget: {}", "budget.cores", "missing field `cores`"),
+        ],
+    );
+}
+
+#[test]
+fn every_document_of_a_resource_file_is_checked() {
+    let resource = |name: &str, slo_ms: i64, cores: i64| {
+        format!(
+            "apiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: {name}}}\nspec:\n  slo_ms: {slo_ms}\n  budget: {{cores: {cores}}}\n  proxies: {{pods: {{labels: {{app: gateway}}}}}}\n  variants:\n  - name: a\n    cluster: a\n    accuracy: 70\n    cores: {{initial: 1}}\n    profile: {{config_map: a}}\n"
+        )
+    };
+    let other = "apiVersion: v1\nkind: Service\nmetadata: {name: other}\n";
+    let text = format!(
+        "{}---\n{other}---\n{}",
+        resource("one", 7_000_000, 8),
+        resource("Two", 1000, 70_000)
+    );
+    check(
+        "resource",
+        &text,
+        &[
+            ("7000000", "spec.slo_ms", "7000000; it must be 1 to"),
+            ("70000}", "spec.budget.cores", "70000; it must be 1 to"),
+            ("Two", "metadata.name", "Two; it must be"),
+        ],
+    );
+}
+
+#[test]
+fn error_over_several_keys_does_not_hide_others() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("initial: 6 ", "initial: 16 "),
+            (
+                "mode: active",
+                "mode: active\nkey_file: x\ndemand: {smoothing_s: 0}",
+            ),
+            (
+                "readiness_s: 15",
+                "readiness_s: -15\n    workload: {name: A}",
+            ),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            ("WEIR_KEY   ", "key_env, key_file", "both given"),
+            ("0}", "demand.smoothing_s", "0; it must be 0.1 to"),
+            (
+                "variants:\n  - name: resnet18 ",
+                "variants[].cores.initial",
+                "at most budget.cores (20)",
+            ),
+            ("-15", "variants[2].readiness_s", "-15; it must be 0 to"),
+            (
+                "http://127.0.0.1:9003",
+                "variants[2].resize, workload",
+                "both given",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn profile_in_another_file_or_document_is_checked_too() {
+    let law = "{gamma_ms: -1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}";
+    let variant = "{name: a, cluster: a, accuracy: 101, cores: {initial: 1}, profile: PROFILE}";
+    let both = [
+        ("PROFILE", "variants[0].latency.gamma_ms", "-1; it must be"),
+        ("101", "variants[0].accuracy", "101; it must be"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("service.yaml");
+    let shared = "slo_ms: 1000, budget: {cores: 8}, proxies: {stats: ['http://a/b']}";
+    let service = format!(
+        "{{service: a, listen: '127.0.0.1:1', key_env: A, {shared}, variants: [{variant}]}}"
+    );
+    let service = service.replace("PROFILE", "{file: a.yaml}");
+    fs::write(&file, &service).unwrap();
+    let capacity = "capacity: {slope_rps: 1, intercept_rps: 0}";
+    fs::write(
+        folder.path().join("a.yaml"),
+        format!("latency: {law}\n{capacity}\n"),
+    )
+    .unwrap();
+    let found = report(&run(&[file.to_str().unwrap(), "--json"]));
+    let paths = |report: &Value| -> Vec<String> {
+        let errors = report["errors"].as_array().unwrap().iter();
+        errors
+            .map(|error| error["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let expected: Vec<&str> = both.iter().map(|(_, path, _)| *path).collect();
+    let mut there = paths(&found);
+    there.sort();
+    there.reverse();
+    assert_eq!(there, expected, "{found:#}");
+
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {law}\n    {capacity}\n"
+    );
+    let spec = format!("spec: {{{shared}, variants: [{variant}]}}");
+    let spec = spec.replace("PROFILE", "{config_map: a}");
+    let text = format!(
+        "{map}---\napiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\n{spec}\n"
+    );
+    let found = report(&given(&text, &["--json"]));
+    let mut there = paths(&found);
+    there.sort();
+    there.reverse();
+    let expected: Vec<String> = expected.iter().map(|path| format!("spec.{path}")).collect();
+    assert_eq!(there, expected, "{found:#}");
+}
+
+#[test]
+fn all_errors_of_a_scenario_are_reported() {
+    let text = changed(
+        "planner/scenarios/burst.yaml",
+        &[
+            ("seed: 1", "sed: 1"),
+            ("budget: { cores: 20 }", "budget: { cores: 0 }"),
+            ("low_s: 30", "lows_s: 30"),
+            ("accuracy: 69.75", "accuracy: 169.75"),
+        ],
+    );
+    check(
+        "scenario",
+        &text,
+        &[
+            ("sed: 1", "sed", "unknown field"),
+            ("0 }", "service.budget.cores", "0; it must be 1 to"),
+            (
+                "169.75",
+                "service.variants[0].accuracy",
+                "169.75; it must be 0 to 100",
+            ),
+            ("lows_s", "load.lows_s", "unknown field"),
+        ],
+    );
+}
+
+#[test]
+fn all_errors_of_each_problem_are_reported() {
+    for (name, changes, expected) in [
+        (
+            "infadapter",
+            [
+                ("demand_rps: 75", "demand_rps: -75"),
+                ("name: resnet50", "name: resnet18"),
+                ("law: line ", "law: parabola "),
+            ],
+            vec![
+                ("-75", "demand_rps", "-75"),
+                ("resnet18\n", "variants[1].name", "resnet18"),
+                ("parabola", "variants[0].throughput.law", "parabola"),
+            ],
+        ),
+        (
+            "sponge",
+            [
+                ("latency_ms: 97", "latency_ms: -97"),
+                ("rate_rps: 60", "rate_rps: -60"),
+                ("waited_ms: 190", "waited_ms: -190"),
+            ],
+            vec![
+                ("-97", "latency.points[1].latency_ms", "-97"),
+                ("-60", "rate_rps", "-60"),
+                ("-190", "waiting[1].waited_ms", "-190"),
+            ],
+        ),
+        (
+            "ipa",
+            [
+                ("accuracy_percent: 45.7", "accuracy_percent: -45.7"),
+                ("# after: [detect]", "after: [nobody]"),
+                ("sla_ms: 450", "sla: 450"),
+            ],
+            vec![
+                ("-45.7", "stages[0].variants[0].accuracy_percent", "-45.7"),
+                ("nobody", "stages[1].after[0]", "nobody"),
+                ("sla: 450", "sla", "unknown field"),
+            ],
+        ),
+        (
+            "infaas",
+            [
+                ("cost: 7", "cost: -7"),
+                ("resource: gpu", "resource: tpu"),
+                ("cost: 8", "cots: 8"),
+            ],
+            vec![
+                ("-7", "architectures[0].variants[1].cost", "-7"),
+                ("tpu", "architectures[0].variants[2].resource", "tpu"),
+                ("cots", "architectures[1].variants[0].cots", "unknown field"),
+            ],
+        ),
+        (
+            "themis",
+            [
+                ("serial_ms: 10", "serial_ms: -10"),
+                ("instances: 2 ", "instances: 20 "),
+                ("lasting: false", "lasting: maybe"),
+            ],
+            vec![
+                ("-10", "stages[0].latency.serial_ms", "-10"),
+                ("20 ", "stages[0].running.instances", "20"),
+                ("maybe", "lasting", "maybe"),
+            ],
+        ),
+    ] {
+        check(
+            "problem",
+            &changed(&format!("planner/problems/{name}.yaml"), &changes),
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn all_errors_of_plugin_and_profile_are_reported() {
+    let plugin = "{\n  \"service\": \"A b\",\n  \"rle\": \"gate\",\n  \"queue\": {\"held_max\": 0},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 200000, \"service_ms\": 10, \"accuracy\": 700}\n  ]}\n}\n";
+    check(
+        "plugin",
+        plugin,
+        &[
+            ("\"A b\"", "service", "A b"),
+            ("\"rle\"", "rle", "unknown field"),
+            ("0}", "queue.held_max", "0"),
+            ("200000", "plan.variants[0].slots", "200000"),
+            ("700", "plan.variants[0].accuracy", "700"),
+        ],
+    );
+    let profile = "latency:\n  gamma_ms: -1\n  epsilon_ms: 0\n  delta_ms: 0\n  eta_ms: x\n  parallelism: 0\ncapacity: {slope_rps: -2, intercept_rps: 0, util: 1}\n";
+    check(
+        "profile",
+        profile,
+        &[
+            ("-1", "latency.gamma_ms", "-1"),
+            ("x\n", "latency.eta_ms", "x; it must be a number"),
+            ("0\ncapacity", "latency.parallelism", "0"),
+            ("-2", "capacity.slope_rps", "-2"),
+            ("util", "capacity.util", "unknown field"),
+        ],
+    );
+}
+
+#[test]
+fn errors_for_people_begin_with_file_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("service.yaml");
+    let service = changed(SERVICE, &[("slo_ms: 1000 ", "slo_ms: 0 ")]);
+    fs::write(&file, &service).unwrap();
+    let output = run(&[file.to_str().unwrap()]);
+    let (line, column) = place(&service, "0           ", 0);
+    let place = format!("{}:{line}:{column}", file.display());
+    let expected = format!("{place}: slo_ms: 0; it must be 1 to 3600000 ms\n");
+    assert_eq!(text(&output.stdout), expected);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn unknown_kind_and_unreadable_text_are_errors() {
+    let output = given("what: 1\n", &[]);
+    let said = text(&output.stdout);
+    for part in [
+        "-:1:1: ",
+        "service, resource, profile, scenario, problem, plugin, plan",
+        "--kind",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+    let output = given("what: 1\n", &["--kind", "plan", "--json"]);
+    assert_eq!(report(&output)["kind"], "plan");
+    assert_eq!(output.status.code(), Some(1));
+    let output = given("slo_ms: 1\nlist: [1, 2\nmore: 3\n", &["--json"]);
+    let report = report(&output);
+    assert_eq!(report["errors"].as_array().unwrap().len(), 1, "{report}");
+    assert!(
+        report["errors"][0]["line"].as_u64().unwrap() >= 2,
+        "{report}"
+    );
+    let missing = run(&["nobody.yaml"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("nobody.yaml: No such file"));
+}
