@@ -267,7 +267,7 @@ impl Kind {
     fn complaint(self, document: &Node, around: &Around<'_>) -> Option<Complaint> {
         match self {
             Kind::Service => {
-                let spec = ServiceSpec::of_file(around.file, &document.line());
+                let spec = ServiceSpec::from_file(around.file, &document.line());
                 let file = spec.and_then(ServiceFile::try_from);
                 file.err().map(Complaint::from)
             }
