@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use weir_api::Cores;
 
-use super::pod::{Actual, Class, Cpu, PodState};
+use super::pod::{ActuatedCpu, Class, Cpu, PodState};
 use crate::quantity::format_cores;
 
 /// Step and minimum of CPU amounts, in millicores: a CFS quota is at least 1000 µs, and the systemd cgroup driver
@@ -54,7 +54,7 @@ pub fn change(pod: &PodState, wanted: Cores) -> Result<Option<Change>, NotPatcha
     if !pod.stays() {
         return Err(NotPatchable::Ending);
     }
-    if pod.actual == Actual::Untold {
+    if pod.actual == ActuatedCpu::Untold {
         return Err(NotPatchable::NoSupport);
     }
     if pod.class == Class::Guaranteed && limit != Some(request) {
@@ -232,7 +232,7 @@ mod tests {
         };
         assert_eq!(change(&ending, two), Err(NotPatchable::Ending));
         let untold = PodState {
-            actual: Actual::Untold,
+            actual: ActuatedCpu::Untold,
             ..good.clone()
         };
         assert_eq!(change(&untold, two), Err(NotPatchable::NoSupport));

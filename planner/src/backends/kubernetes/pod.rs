@@ -34,7 +34,7 @@ pub enum Class {
 
 /// Resources of the container by its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Actual {
+pub enum ActuatedCpu {
     /// It runs with these amounts.
     Has(Cpu),
     /// It runs, and the node does not report its amounts: the node cannot resize.
@@ -121,7 +121,7 @@ pub struct PodState {
     /// Request that the kubelet has granted.
     pub allocated: Option<Cores>,
     /// Amounts that the container has.
-    pub actual: Actual,
+    pub actual: ActuatedCpu,
     /// State of the resize.
     pub resizing: Resizing,
     /// IP address.
@@ -212,7 +212,7 @@ impl PodState {
     /// Returns the cores its container has.
     pub fn has(&self) -> Cores {
         match self.actual {
-            Actual::Has(cpu) => cpu.request,
+            ActuatedCpu::Has(cpu) => cpu.request,
             // Without a resize in progress, the spec is the actual amount.
             _ => self.allocated.unwrap_or(self.desired.request),
         }
@@ -224,7 +224,7 @@ impl PodState {
             return Cores::ZERO;
         }
         let actual = match self.actual {
-            Actual::Has(cpu) => cpu.request,
+            ActuatedCpu::Has(cpu) => cpu.request,
             _ => Cores::ZERO,
         };
         let allocated = self.allocated.unwrap_or(Cores::ZERO);
@@ -281,7 +281,7 @@ impl PodState {
             _ => {}
         }
         match self.actual {
-            Actual::Has(cpu) if cpu != self.desired => Resizing::InProgress,
+            ActuatedCpu::Has(cpu) if cpu != self.desired => Resizing::InProgress,
             _ => Resizing::Settled,
         }
     }
@@ -327,17 +327,17 @@ pub(super) fn cpu(resources: &ResourceRequirements) -> Option<Cpu> {
     Some(Cpu { request, limit })
 }
 
-fn actual(status: Option<&ContainerStatus>) -> Actual {
+fn actual(status: Option<&ContainerStatus>) -> ActuatedCpu {
     let Some(status) = status else {
-        return Actual::Starting;
+        return ActuatedCpu::Starting;
     };
     let running = status.state.as_ref().and_then(|s| s.running.as_ref());
     let ended = status.state.as_ref().and_then(|s| s.terminated.as_ref());
     match (running, &status.resources) {
-        (Some(_), Some(resources)) => cpu(resources).map_or(Actual::Untold, Actual::Has),
-        (Some(_), None) => Actual::Untold,
-        (None, _) if status.restart_count > 0 || ended.is_some() => Actual::Restarting,
-        (None, _) => Actual::Starting,
+        (Some(_), Some(resources)) => cpu(resources).map_or(ActuatedCpu::Untold, ActuatedCpu::Has),
+        (Some(_), None) => ActuatedCpu::Untold,
+        (None, _) if status.restart_count > 0 || ended.is_some() => ActuatedCpu::Restarting,
+        (None, _) => ActuatedCpu::Starting,
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::backends::kubernetes::pod::{Actual, Class, Cpu, Resizing};
+use crate::backends::kubernetes::pod::{ActuatedCpu, Class, Cpu, Resizing};
 
 pub(in crate::backends::kubernetes) fn cpu(millis: u32) -> Cpu {
     let request = Cores::from_millis(millis);
@@ -31,7 +31,7 @@ pub(in crate::backends::kubernetes) fn pod(name: &str, cores: u32) -> PodState {
         restarts: 0,
         desired: cpu(cores * 1000),
         allocated: Some(Cores::whole(cores)),
-        actual: Actual::Has(cpu(cores * 1000)),
+        actual: ActuatedCpu::Has(cpu(cores * 1000)),
         resizing: Resizing::Settled,
         address: None,
         told_cores: None,
@@ -45,7 +45,7 @@ pub(in crate::backends::kubernetes) fn starting(name: &str, cores: u32) -> PodSt
         ready: false,
         served: false,
         allocated: None,
-        actual: Actual::Starting,
+        actual: ActuatedCpu::Starting,
         ..pod(name, cores)
     }
 }
@@ -328,7 +328,7 @@ fn final_refusal_stops_same_request_until_pod_changes() {
 #[test]
 fn unpatchable_pod_has_a_reason() {
     let untold = PodState {
-        actual: Actual::Untold,
+        actual: ActuatedCpu::Untold,
         ..pod("a", 2)
     };
     let changes =

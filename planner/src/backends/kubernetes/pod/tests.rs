@@ -65,7 +65,7 @@ fn settled_pod_is_read_in_full() {
             restarts: 0,
             desired: one,
             allocated: Some(Cores::whole(1)),
-            actual: Actual::Has(one),
+            actual: ActuatedCpu::Has(one),
             resizing: Resizing::Settled,
             address: None,
             told_cores: None,
@@ -164,11 +164,11 @@ fn restart_start_and_unsupporting_node_are_distinguished() {
     let mut unscheduled = pod();
     unscheduled["status"] = json!({"phase": "Pending", "qosClass": "Guaranteed"});
     for (pod, actual, restarts) in [
-        (restarted, Actual::Restarting, 2),
-        (ended, Actual::Restarting, 0),
-        (starting, Actual::Starting, 0),
-        (untold, Actual::Untold, 0),
-        (unscheduled, Actual::Starting, 0),
+        (restarted, ActuatedCpu::Restarting, 2),
+        (ended, ActuatedCpu::Restarting, 0),
+        (starting, ActuatedCpu::Starting, 0),
+        (untold, ActuatedCpu::Untold, 0),
+        (unscheduled, ActuatedCpu::Starting, 0),
     ] {
         let state = read(pod).unwrap();
         assert_eq!((state.actual, state.restarts), (actual, restarts));
