@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weir_api::{Cores, Rps};
-use weir_planner::capacity::{Allocation, InForce};
+use weir_planner::capacity::{Actual, Allocation};
 use weir_planner::policy::decide;
 use weir_planner::service::{Inputs, Service, SolveStatus};
 
@@ -37,13 +37,13 @@ fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
 
 fn bounded(criterion: &mut Criterion) {
     for (variants, replicas) in [(3, 8), (5, 20), (8, 20)] {
-        let nothing = vec![InForce::certain(Allocation::new(0, Cores::ZERO)); variants as usize];
+        let nothing = vec![Actual::certain(Allocation::new(0, Cores::ZERO)); variants as usize];
         let inputs = Inputs::steady(Rps(f64::from(replicas) * 20.0));
         let free = decide(&service(variants, replicas, None), &nothing, Some(inputs));
         assert_eq!(free.status, SolveStatus::Optimal, "{}", free.why);
         let each = (2..).step_by(3);
-        let takes = free.goals.iter().zip(each);
-        let takes: u32 = takes.map(|(goal, gi)| goal.replicas * gi).sum();
+        let takes = free.targets.iter().zip(each);
+        let takes: u32 = takes.map(|(target, gi)| target.replicas * gi).sum();
         let mut group =
             criterion.benchmark_group(format!("{variants} variants/{replicas} replicas"));
         group.sample_size(10);

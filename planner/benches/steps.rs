@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weir_api::{Cores, Rps};
-use weir_planner::capacity::{Allocation, Bounds, Goal, InForce};
+use weir_planner::capacity::{Actual, Allocation, ResourceLimits, Target};
 use weir_planner::plan::capacities;
 use weir_planner::rollout::{Shapes, Transition};
 use weir_planner::service::{Inputs, Service};
@@ -57,11 +57,11 @@ fn steps(criterion: &mut Criterion) {
             most(variants, cores, 0),
             most(variants, cores, variants - 1),
         );
-        let there: Vec<InForce> = from.iter().copied().map(InForce::certain).collect();
-        let goals: Vec<Goal> = to.iter().copied().map(Goal::of).collect();
+        let there: Vec<Actual> = from.iter().copied().map(Actual::certain).collect();
+        let targets: Vec<Target> = to.iter().copied().map(Target::of).collect();
         // The target exceeds the budget, so that the search visits every state it may visit.
         let too_much = Allocation::one(Cores::whole(cores - 1));
-        let beyond: Vec<Goal> = vec![Goal::of(too_much); variants];
+        let beyond: Vec<Target> = vec![Target::of(too_much); variants];
         let shapes = vec![
             Shapes {
                 replicas: (1, 1),
@@ -70,14 +70,15 @@ fn steps(criterion: &mut Criterion) {
             variants
         ];
         let budget = Cores::whole(cores);
-        let transition =
-            |goals: &[Goal]| Transition::new(&there, goals, budget, &Bounds::default());
+        let transition = |targets: &[Target]| {
+            Transition::new(&there, targets, budget, &ResourceLimits::default())
+        };
         let size = format!("{variants} variants, {cores} cores");
         let mut group = criterion.benchmark_group("steps");
         group.sample_size(10);
         group.bench_function(BenchmarkId::new("next", &size), |bencher| {
             bencher.iter(|| {
-                let mut transition = transition(&goals);
+                let mut transition = transition(&targets);
                 transition.hold(&carried);
                 black_box(transition.next())
             });

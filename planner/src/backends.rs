@@ -10,22 +10,22 @@ use std::future::Future;
 
 use weir_api::Cores;
 
-use crate::capacity::{InForce, Resize};
+use crate::capacity::{Actual, Resize};
 
-pub use error::{ActuateError, BackendError, NotReplaced, Obstacle, Reason};
+pub use error::{ActuateError, BackendError, Blocker, NotReplaced, Reason};
 pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends};
 pub(crate) use pending_writes::PendingWrites;
 
 /// Port to the backends' cores; a replay answers from its simulation.
 pub trait Actuate {
     /// Reads the actual capacity of each variant, in the variants' order; `None` if a backend cannot report it.
-    fn in_force(&self) -> impl Future<Output = Vec<Option<Result<InForce, ActuateError>>>> + Send;
+    fn actual(&self) -> impl Future<Output = Vec<Option<Result<Actual, ActuateError>>>> + Send;
 
     /// Applies the changes concurrently; returns the actual capacity after each, in the same order.
     fn resize(
         &self,
         changes: &[Resize],
-    ) -> impl Future<Output = Vec<Result<InForce, ActuateError>>> + Send;
+    ) -> impl Future<Output = Vec<Result<Actual, ActuateError>>> + Send;
 
     /// Tells the servers of each variant their maximum batch size; `None` leaves a variant's servers as they are.
     /// Returns the batch size that all serving servers have confirmed. `None` if they cannot be told, or none serves.
@@ -40,10 +40,9 @@ pub trait Actuate {
     /// plans do not count on it. Returns the actual capacity without it; with `room` spare cores, the budget covers
     /// the replacement. Repeated calls return the same choice until it is replaced. `None` if there is nothing to
     /// replace.
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, NotReplaced>>;
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<Actual, NotReplaced>>;
 
     /// Replaces the choice of [`Actuate::retire`], once no plan counts on it. Returns the actual capacity then. If
     /// the replacement is refused, plans count on it again.
-    fn replace(&self, variant: usize)
-    -> impl Future<Output = Result<InForce, ActuateError>> + Send;
+    fn replace(&self, variant: usize) -> impl Future<Output = Result<Actual, ActuateError>> + Send;
 }

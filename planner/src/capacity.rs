@@ -5,6 +5,6 @@ mod allocation;
 mod limits;
 mod resize;
 
-pub use allocation::{Allocation, Goal, InForce};
-pub use limits::{Amount, BOUNDS_MAX, Bound, Bounds};
+pub use allocation::{Actual, Allocation, Target};
+pub use limits::{Amount, BOUNDS_MAX, ResourceLimit, ResourceLimits};
 pub use resize::Resize;

@@ -40,14 +40,14 @@ pub use solver::{Aside, Solver};
 use told::Batches;
 use weir_api::Share;
 
-use crate::backends::{Actuate, ActuateError, Obstacle};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::backends::{Actuate, ActuateError, Blocker};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
 use crate::forecast::Demand;
 use crate::observe::{Arrivals, Failing, Observation, Observe, Routes, Scrape, Slack};
-use crate::policy::scale_down::Linger;
+use crate::policy::scale_down::ScaleDownStabilizer;
 use crate::rollout::{Detour, UnderWay};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus, Stage};
 use crate::telemetry::status::{CycleReport, Stages};
@@ -76,8 +76,8 @@ pub struct Planner {
     /// When the next cycle begins.
     due: Duration,
     /// In the variants' order, like all such lists.
-    in_force: Vec<InForce>,
-    linger: Linger,
+    actual: Vec<Actual>,
+    linger: ScaleDownStabilizer,
     under_way: UnderWay,
     detour: Detour,
     readiness: Readiness,
@@ -86,11 +86,11 @@ pub struct Planner {
     /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
     batches: Batches,
-    last: Option<(SolveStatus, Vec<Goal>)>,
+    last: Option<(SolveStatus, Vec<Target>)>,
     /// By variant: why it does not have what was asked in this turn.
-    unmet: Vec<Option<Obstacle>>,
+    unmet: Vec<Option<Blocker>>,
     /// By variant: until when it is planned with what it has at most, because its nodes are full.
-    full: Vec<Option<(Duration, Obstacle)>>,
+    full: Vec<Option<(Duration, Blocker)>>,
     /// The variant that has a pod which is to be replaced and does not end yet.
     retired: Option<usize>,
     /// When this turn began.
@@ -127,16 +127,16 @@ impl Planner {
             demand: Demand::new(service.demand),
             planned: None,
             due: Duration::ZERO,
-            in_force: service
+            actual: service
                 .variants
                 .iter()
                 .map(|variant| match variant.workload {
                     // Its pods say what there is; until then there is nothing to count on.
-                    Some(_) => InForce::default(),
-                    None => InForce::certain(variant.initial),
+                    Some(_) => Actual::default(),
+                    None => Actual::certain(variant.initial),
                 })
                 .collect(),
-            linger: Linger::new(service.variants.len()),
+            linger: ScaleDownStabilizer::new(service.variants.len()),
             under_way: UnderWay::new(service.variants.len()),
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
@@ -180,7 +180,7 @@ impl Planner {
         if !is_urgent && !self.awaits_changes() {
             return None;
         }
-        let there = ports.actuate.in_force().await;
+        let there = ports.actuate.actual().await;
         if !is_urgent && !self.is_news(&there) {
             return None;
         }
@@ -196,7 +196,7 @@ impl Planner {
         S: Solver,
     {
         let begin = (ports.stopwatch)();
-        let seen = tokio::join!(ports.observe.scrape(), ports.actuate.in_force());
+        let seen = tokio::join!(ports.observe.scrape(), ports.actuate.actual());
         self.look(now, &seen.0);
         self.plan(ports, now, begin, seen).await
     }
@@ -207,7 +207,7 @@ impl Planner {
         ports: &Ports<'_, O, A, P, S>,
         now: Now,
         begin: Duration,
-        (scrapes, there): (Vec<Scrape>, Vec<Option<Result<InForce, ActuateError>>>),
+        (scrapes, there): (Vec<Scrape>, Vec<Option<Result<Actual, ActuateError>>>),
     ) -> CycleReport
     where
         A: Actuate,
@@ -231,20 +231,20 @@ impl Planner {
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
-        let (there, goals) = (&self.in_force, &decision.goals);
-        decision.goals = self.linger.hold(now.at, &self.service, there, goals);
+        let (there, targets) = (&self.actual, &decision.targets);
+        decision.targets = self.linger.hold(now.at, &self.service, there, targets);
         let solve = elapsed() - observe - forecast;
         self.say(&decision);
-        let goals = match self.service.mode {
-            Mode::Active => decision.goals.clone(),
-            Mode::Advisory => self.in_force.iter().map(|one| one.goal()).collect(),
+        let targets = match self.service.mode {
+            Mode::Active => decision.targets.clone(),
+            Mode::Advisory => self.actual.iter().map(|one| one.target()).collect(),
         };
         let so_far = now.after(elapsed());
-        let acted = self.act(ports, &goals, expected, so_far).await;
+        let acted = self.act(ports, &targets, expected, so_far).await;
         decision.why += &self.shortage(expected);
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
-        let variants = self.variants(&decision.goals, &acted.plan, got.as_deref(), expected);
+        let variants = self.variants(&decision.targets, &acted.plan, got.as_deref(), expected);
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
@@ -303,13 +303,13 @@ impl Planner {
 
     /// Whether something was asked for that is not in force yet.
     fn awaits_changes(&self) -> bool {
-        let is_certain = |one: &InForce| one.at_most <= one.ready.cores();
-        !self.in_force.iter().all(is_certain)
+        let is_certain = |one: &Actual| one.reserved <= one.ready.cores();
+        !self.actual.iter().all(is_certain)
     }
 
     /// Whether that is in force which was not before: what follows it need not wait for the next cycle.
-    fn is_news(&self, there: &[Option<Result<InForce, ActuateError>>]) -> bool {
-        let mut each = there.iter().zip(&self.in_force);
+    fn is_news(&self, there: &[Option<Result<Actual, ActuateError>>]) -> bool {
+        let mut each = there.iter().zip(&self.actual);
         each.any(|(there, known)| matches!(there, Some(Ok(there)) if there != known))
     }
 
@@ -359,42 +359,39 @@ impl Planner {
         Some(Inputs { forecast, left_ms })
     }
 
-    fn see_cores(&mut self, answers: Vec<Option<Result<InForce, ActuateError>>>) {
-        let obstacles = self.unmet.iter_mut().zip(&mut self.full);
-        let known = self.in_force.iter_mut().zip(obstacles);
+    fn see_cores(&mut self, answers: Vec<Option<Result<Actual, ActuateError>>>) {
+        let blockers = self.unmet.iter_mut().zip(&mut self.full);
+        let known = self.actual.iter_mut().zip(blockers);
         let lists = answers.into_iter().zip(&self.service.variants).zip(known);
-        for ((answer, variant), (in_force, (unmet, full))) in lists {
+        for ((answer, variant), (actual, (unmet, full))) in lists {
             full.take_if(|(until, _)| *until <= self.now);
-            *unmet = full.as_ref().map(|(_, obstacle)| obstacle.clone());
+            *unmet = full.as_ref().map(|(_, blocker)| blocker.clone());
             let who = format!("cores of {}", variant.name);
             match answer {
                 Some(Ok(there)) => {
                     self.troubles.went_well(&who);
-                    *in_force = there;
+                    *actual = there;
                 }
                 Some(Err(error)) => {
                     self.troubles.failed(&who, &error, "those known last hold");
-                    *unmet = Some(Obstacle::of(&error));
+                    *unmet = Some(Blocker::of(&error));
                 }
                 None => {}
             }
         }
-        self.under_way.see(&self.in_force);
-        self.readiness.see(&self.in_force, self.now);
-        self.horizon.see(&self.in_force, self.now);
+        self.under_way.see(&self.actual);
+        self.readiness.see(&self.actual, self.now);
+        self.horizon.see(&self.actual, self.now);
     }
 
     /// What plans may count on.
     fn ready(&self) -> Vec<Allocation> {
-        self.in_force
-            .iter()
-            .map(|in_force| in_force.ready)
-            .collect()
+        self.actual.iter().map(|actual| actual.ready).collect()
     }
 
     async fn decide<S: Solver>(&self, solver: &S, inputs: Option<Inputs>) -> Decision {
         let attainable = self.attainable();
-        let decision = solver.decide(&attainable, self.in_force.clone(), inputs);
+        let decision = solver.decide(&attainable, self.actual.clone(), inputs);
         decision.await
     }
 }

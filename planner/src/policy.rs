@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_api::Rps;
 
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::service::rule::rule;
 use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, SolveStatus, Variant};
@@ -102,17 +102,17 @@ pub(crate) fn pipeline_policies() -> [&'static str; 2] {
 }
 
 /// Decides by the service's policy, within the limits of its resources.
-pub fn decide(service: &Service, in_force: &[InForce], inputs: Option<Inputs>) -> Decision {
+pub fn decide(service: &Service, actual: &[Actual], inputs: Option<Inputs>) -> Decision {
     let Some(inputs) = inputs else {
         let why = "no demand is known yet: no request was seen, or none since its first count";
-        return keep(in_force, SolveStatus::NoDemand, why.to_owned());
+        return keep(actual, SolveStatus::NoDemand, why.to_owned());
     };
     let solve =
-        |service: &Service, in_force: &[InForce]| service.policy.decide(service, in_force, inputs);
+        |service: &Service, actual: &[Actual]| service.policy.decide(service, actual, inputs);
     if service.bounds.is_empty() {
-        return solve(service, in_force);
+        return solve(service, actual);
     }
-    bounded::decide(service, in_force, inputs.forecast.settled, solve)
+    bounded::decide(service, actual, inputs.forecast.settled, solve)
 }
 
 /// Batch of each variant, by what is `there` and the present demand, with which batches fill.
@@ -182,9 +182,9 @@ impl<P> Solved<P> {
     }
 }
 
-fn keep(in_force: &[InForce], status: SolveStatus, why: String) -> Decision {
+fn keep(actual: &[Actual], status: SolveStatus, why: String) -> Decision {
     Decision {
-        goals: stay(in_force),
+        targets: stay(actual),
         status,
         kept: true,
         why,
@@ -194,9 +194,9 @@ fn keep(in_force: &[InForce], status: SolveStatus, why: String) -> Decision {
 }
 
 /// The solver did not even come back.
-pub(crate) fn broken(in_force: &[InForce], error: &dyn std::fmt::Display) -> Decision {
+pub(crate) fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
-    keep(in_force, SolveStatus::OutOfTime, why)
+    keep(actual, SolveStatus::OutOfTime, why)
 }
 
 /// The law of a variant's promise: a high percentile, where the profile's is the mean's. A server with one lane leaves
@@ -227,18 +227,18 @@ fn waits_ms(variant: &Variant, batch: u32, demand_rps: f64) -> f64 {
 }
 
 /// What is, goes on.
-fn stay(in_force: &[InForce]) -> Vec<Goal> {
-    in_force.iter().map(|one| one.goal()).collect()
+fn stay(actual: &[Actual]) -> Vec<Target> {
+    actual.iter().map(|one| one.target()).collect()
 }
 
 /// What serves.
-fn ready(in_force: &[InForce]) -> Vec<Allocation> {
-    in_force.iter().map(|one| one.ready).collect()
+fn ready(actual: &[Actual]) -> Vec<Allocation> {
+    actual.iter().map(|one| one.ready).collect()
 }
 
 /// All cores of each as whole numbers, if they are.
-fn whole(in_force: &[InForce]) -> Option<Vec<u32>> {
-    let cores = in_force.iter().map(|one| one.ready.cores().millis());
+fn whole(actual: &[Actual]) -> Option<Vec<u32>> {
+    let cores = actual.iter().map(|one| one.ready.cores().millis());
     cores
         .map(|millis| (millis % 1000 == 0).then_some(millis / 1000))
         .collect()
@@ -255,21 +255,21 @@ mod tests {
         Some(Inputs::steady(Rps(demand_rps)))
     }
 
-    fn cores(cores: &[u32]) -> Vec<InForce> {
-        let one = |cores: &u32| InForce::certain(Allocation::one(Cores::whole(*cores)));
+    fn cores(cores: &[u32]) -> Vec<Actual> {
+        let one = |cores: &u32| Actual::certain(Allocation::one(Cores::whole(*cores)));
         cores.iter().map(one).collect()
     }
 
-    fn goals(wanted: &[u32]) -> Vec<Goal> {
-        cores(wanted).iter().map(|one| one.goal()).collect()
+    fn targets(wanted: &[u32]) -> Vec<Target> {
+        cores(wanted).iter().map(|one| one.target()).collect()
     }
 
     #[test]
     fn without_a_known_demand_the_cores_stay() {
         let decision = decide(&service(8), &cores(&[3, 2]), None);
         assert_eq!(
-            (decision.status, decision.goals),
-            (SolveStatus::NoDemand, goals(&[3, 2]))
+            (decision.status, decision.targets),
+            (SolveStatus::NoDemand, targets(&[3, 2]))
         );
         assert!(
             decision.why.contains("no demand is known yet"),
@@ -290,7 +290,7 @@ mod tests {
             decide(&service, &cores(&[4, 2]), Some(forecast))
         };
         let early = decide(6.0, false);
-        assert_eq!((early.kept, early.goals), (true, goals(&[4, 2])));
+        assert_eq!((early.kept, early.targets), (true, targets(&[4, 2])));
         assert!(
             early
                 .why
@@ -298,18 +298,18 @@ mod tests {
             "{}",
             early.why
         );
-        assert_eq!(decide(6.0, true).goals, goals(&[1, 1]));
+        assert_eq!(decide(6.0, true).targets, targets(&[1, 1]));
         // What they do not carry is acted on at once.
-        assert_eq!(decide(100.0, false).goals, decide(100.0, true).goals);
+        assert_eq!(decide(100.0, false).targets, decide(100.0, true).targets);
     }
 
     /// Cores in force and demand → cores to have, how, kept.
-    fn check(in_force: &[u32], demand_rps: f64, expected: &[u32], status: SolveStatus, kept: bool) {
-        let decision = decide(&service(8), &cores(in_force), settled(demand_rps));
-        let got = (decision.goals, decision.status, decision.kept);
+    fn check(actual: &[u32], demand_rps: f64, expected: &[u32], status: SolveStatus, kept: bool) {
+        let decision = decide(&service(8), &cores(actual), settled(demand_rps));
+        let got = (decision.targets, decision.status, decision.kept);
         assert_eq!(
             got,
-            (goals(expected), status, kept),
+            (targets(expected), status, kept),
             "{demand_rps}: {}",
             decision.why
         );
@@ -339,7 +339,10 @@ mod tests {
             service.objective.tolerance = tolerance;
             let decision = decide(&service, &cores(&[2, 1]), demand);
             assert_eq!(decision.kept, kept);
-            assert_eq!(decision.goals, goals(if kept { &[2, 1] } else { &[1, 1] }));
+            assert_eq!(
+                decision.targets,
+                targets(if kept { &[2, 1] } else { &[1, 1] })
+            );
             assert_eq!(
                 decision.optimum, optimum.optimum,
                 "the exact optimum stays reported"
@@ -351,7 +354,7 @@ mod tests {
         assert!(!decide(&service, &cores(&[1, 0]), settled(60.0)).kept);
         // A fraction of a core, set by hand, is no allocation to keep.
         let by_hand = [1500, 1000].map(Cores::from_millis);
-        let by_hand = by_hand.map(|cores| InForce::certain(Allocation::one(cores)));
+        let by_hand = by_hand.map(|cores| Actual::certain(Allocation::one(cores)));
         assert!(!decide(&service, &by_hand, demand).kept);
     }
 
@@ -361,8 +364,8 @@ mod tests {
         service.latency_max_ms = 1.0;
         let decision = decide(&service, &cores(&[3, 2]), settled(10.0));
         assert_eq!(
-            (decision.status, decision.goals),
-            (SolveStatus::Infeasible, goals(&[3, 2]))
+            (decision.status, decision.targets),
+            (SolveStatus::Infeasible, targets(&[3, 2]))
         );
         assert!(
             decision.why.contains("no variant can answer in time"),

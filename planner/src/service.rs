@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-use crate::capacity::{Allocation, Bounds};
+use crate::capacity::{Allocation, ResourceLimits};
 use crate::forecast::{DemandRule, SAMPLE_INTERVAL_MIN};
 use crate::profile::Profile;
 
@@ -94,7 +94,7 @@ pub struct Service {
     /// Maximum cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
     pub budget: u32,
     /// Resources of the replicas other than cores, and their limits.
-    pub bounds: Bounds,
+    pub bounds: ResourceLimits,
     /// Rule that turns arrivals into demand.
     pub demand: DemandRule,
     /// Time limit of one solve.

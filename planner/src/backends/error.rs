@@ -59,7 +59,7 @@ impl ActuateError {
     }
 
     /// Whether the change may have taken effect all the same.
-    pub fn leaves_doubt(&self) -> bool {
+    pub fn may_have_applied(&self) -> bool {
         match self {
             ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
                 true
@@ -76,7 +76,7 @@ impl ActuateError {
 
 /// Blocker of a variant: the reason why its actual capacity is not its target.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Obstacle {
+pub struct Blocker {
     /// Reason in one word.
     pub reason: Reason,
     /// Reason in a sentence.
@@ -112,18 +112,18 @@ pub enum Reason {
     Unknown,
 }
 
-impl Obstacle {
+impl Blocker {
     /// Returns the blocker that an error describes.
-    pub fn of(error: &ActuateError) -> Obstacle {
-        Obstacle {
+    pub fn of(error: &ActuateError) -> Blocker {
+        Blocker {
             reason: error.reason(),
             why: error.to_string(),
         }
     }
 
     /// Blocker of a variant that cannot take over load from others.
-    pub fn stuck() -> Obstacle {
-        Obstacle {
+    pub fn stuck() -> Blocker {
+        Blocker {
             reason: Reason::Waiting,
             why: "it waits: what serves can make no room for it, within budget.cores and budget.held, without carrying \
                   less of the demand"

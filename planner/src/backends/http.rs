@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use weir_api::Cores;
 
 use super::{Actuate, ActuateError, NotReplaced, PendingWrites};
-use crate::capacity::{Allocation, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize};
 
 /// Maximum size of a backend's answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -114,12 +114,12 @@ impl HttpBackends {
     }
 
     /// Reads the actual capacity from an answer and remembers the batch size in it.
-    fn record_answer(&self, variant: usize, said: &Resources) -> InForce {
+    fn record_answer(&self, variant: usize, said: &Resources) -> Actual {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
             self.batches().entry(variant).or_default().told = said.batch;
         }
-        said.in_force(backend.is_some_and(|backend| backend.replicated))
+        said.actual(backend.is_some_and(|backend| backend.replicated))
     }
 
     fn batch(&self, variant: usize) -> Batch {
@@ -127,7 +127,7 @@ impl HttpBackends {
     }
 
     /// Adds the pending writes of a variant to its reported capacity.
-    fn with_pending_writes(&self, variant: usize, there: InForce) -> InForce {
+    fn with_pending_writes(&self, variant: usize, there: Actual) -> Actual {
         let mut pending_writes = self.pending_writes();
         match pending_writes.get_mut(&variant) {
             Some(pending_writes) => pending_writes.with(there, Instant::now()),
@@ -151,7 +151,7 @@ impl HttpBackends {
 
     fn start_resize(&self, change: &Resize) -> Option<PendingAnswer> {
         let backend = self.backends.get(change.variant)?;
-        let replicas = NonZeroU32::new(change.goal.replicas);
+        let replicas = NonZeroU32::new(change.target.replicas);
         let change_of = Change {
             cores: Some(change.cores()),
             parallelism: replicas.filter(|_| backend.replicated),
@@ -181,10 +181,10 @@ impl HttpBackends {
 
 /// Cores of each serving replica, if new replicas are to start with other cores.
 fn serving_cores(change: &Resize) -> Option<Cores> {
-    let Resize { goal, ready, .. } = change;
-    let staying = goal.ready(*ready).replicas();
-    let starts = staying > 0 && goal.replicas > staying && goal.each != goal.start;
-    starts.then_some(goal.each)
+    let Resize { target, ready, .. } = change;
+    let staying = target.ready(*ready).replicas();
+    let starts = staying > 0 && target.replicas > staying && target.each != target.start;
+    starts.then_some(target.each)
 }
 
 type PendingAnswer = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
@@ -194,19 +194,19 @@ async fn await_answer(asked: PendingAnswer) -> Result<Resources, ActuateError> {
 }
 
 impl Resources {
-    fn in_force(&self, replicated: bool) -> InForce {
+    fn actual(&self, replicated: bool) -> Actual {
         let replicas = self.parallelism.filter(|_| replicated);
         let replicas = replicas.map_or(1, NonZeroU32::get);
         let each = Cores::from_millis(self.cores.millis() / replicas);
-        InForce {
-            at_most: self.cores,
-            ..InForce::certain(Allocation::new(replicas, each))
+        Actual {
+            reserved: self.cores,
+            ..Actual::certain(Allocation::new(replicas, each))
         }
     }
 }
 
 impl Actuate for HttpBackends {
-    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+    async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let all = 0..self.backends.len();
         let asked: Vec<Option<PendingAnswer>> = all
             .map(|variant| self.start_request(variant, None))
@@ -225,7 +225,7 @@ impl Actuate for HttpBackends {
         answers
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let asked = changes.iter().map(|change| self.start_resize(change));
         let asked: Vec<Option<PendingAnswer>> = asked.collect();
         let mut answers = Vec::with_capacity(asked.len());
@@ -240,7 +240,7 @@ impl Actuate for HttpBackends {
                     .entry(change.variant)
                     .or_default()
                     .clear(),
-                Err(error) if error.leaves_doubt() => {
+                Err(error) if error.may_have_applied() => {
                     let until = Instant::now() + PENDING_WRITE_TTL;
                     let mut pending_writes = self.pending_writes();
                     pending_writes
@@ -265,7 +265,7 @@ impl Actuate for HttpBackends {
                 Some(asked) => await_answer(asked)
                     .await
                     .map(|said| self.record_answer(variant, &said)),
-                None => Ok(InForce::default()),
+                None => Ok(Actual::default()),
             };
             let told = self.batch(variant).told;
             answers.push(match failed {
@@ -276,32 +276,32 @@ impl Actuate for HttpBackends {
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<Actual, NotReplaced>> {
         None
     }
 
-    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+    async fn replace(&self, _: usize) -> Result<Actual, ActuateError> {
         Err(ActuateError::NoAddress)
     }
 }
 
 impl Actuate for Advisory {
-    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
-        self.0.in_force().await
+    async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
+        self.0.actual().await
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         changes
             .iter()
             .map(|_| Err(ActuateError::Advisory))
             .collect()
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<Actual, NotReplaced>> {
         None
     }
 
-    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+    async fn replace(&self, _: usize) -> Result<Actual, ActuateError> {
         Err(ActuateError::NoAddress)
     }
 }

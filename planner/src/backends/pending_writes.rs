@@ -2,7 +2,7 @@
 //! the latest. All are counted until the backend has what the latest asked for, has answered another change, or they
 //! expire. Pure.
 
-use crate::capacity::{Goal, InForce, Resize};
+use crate::capacity::{Actual, Resize, Target};
 
 /// Maximum number of pending writes remembered; a repeated change counts once.
 const PENDING_MAX: usize = 16;
@@ -12,12 +12,12 @@ const PENDING_MAX: usize = 16;
 pub(crate) struct PendingWrites<T> {
     pending: Vec<PendingWrite<T>>,
     /// Capacity that the backend reported last.
-    last: Option<InForce>,
+    last: Option<Actual>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct PendingWrite<T> {
-    goal: Goal,
+    target: Target,
     until: T,
     /// Whether the backend already had this target when the change was sent; seeing it later then proves nothing.
     already_there: bool,
@@ -35,16 +35,16 @@ impl<T> Default for PendingWrites<T> {
 impl<T: Copy + Ord> PendingWrites<T> {
     /// Records a change whose answer has not come.
     pub(crate) fn record(&mut self, change: &Resize, until: T) {
-        let goal = change.goal;
-        self.pending.retain(|write| write.goal != goal);
+        let target = change.target;
+        self.pending.retain(|write| write.target != target);
         if self.pending.len() == PENDING_MAX {
             self.pending.remove(0);
         }
-        let last = self.last.unwrap_or(InForce::certain(change.ready));
+        let last = self.last.unwrap_or(Actual::certain(change.ready));
         self.pending.push(PendingWrite {
-            goal,
+            target,
             until,
-            already_there: is_reached(last, goal),
+            already_there: is_reached(last, target),
         });
     }
 
@@ -54,22 +54,22 @@ impl<T: Copy + Ord> PendingWrites<T> {
     }
 
     /// Returns `there`, extended by the outcomes that the pending writes may have.
-    pub(crate) fn with(&mut self, there: InForce, now: T) -> InForce {
+    pub(crate) fn with(&mut self, there: Actual, now: T) -> Actual {
         self.last = Some(there);
         self.pending.retain(|write| write.until > now);
         let has_come =
-            |write: &PendingWrite<T>| is_reached(there, write.goal) && !write.already_there;
+            |write: &PendingWrite<T>| is_reached(there, write.target) && !write.already_there;
         if self.pending.last().is_some_and(has_come) {
             self.pending.clear();
         }
         let all = self.pending.iter();
-        all.fold(there, |there, write| there.or(write.goal))
+        all.fold(there, |there, write| there.or(write.target))
     }
 }
 
 /// Whether exactly the target is there.
-fn is_reached(there: InForce, goal: Goal) -> bool {
-    there.ready == goal.ready(there.ready) && there.at_most == goal.cores(there.ready)
+fn is_reached(there: Actual, target: Target) -> bool {
+    there.ready == target.ready(there.ready) && there.reserved == target.cores(there.ready)
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     fn change(ready: u32, to: u32) -> Resize {
         Resize {
             variant: 0,
-            goal: Goal::one(Cores::whole(to)),
+            target: Target::one(Cores::whole(to)),
             ready: Allocation::one(Cores::whole(ready)),
             bound: false,
         }
@@ -90,15 +90,15 @@ mod tests {
 
     /// Cores that are ready, and cores reserved, when the backend reports `there` cores.
     fn with(pending: &mut PendingWrites<u32>, there: u32, now: u32) -> (Cores, Cores) {
-        let there = InForce::certain(Allocation::one(Cores::whole(there)));
+        let there = Actual::certain(Allocation::one(Cores::whole(there)));
         let with = pending.with(there, now);
-        (with.ready.cores(), with.at_most)
+        (with.ready.cores(), with.reserved)
     }
 
     #[test]
     fn each_pending_write_is_counted_until_latest_takes_effect() {
         let mut pending = PendingWrites::default();
-        let cores = |ready, at_most| (Cores::whole(ready), Cores::whole(at_most));
+        let cores = |ready, reserved| (Cores::whole(ready), Cores::whole(reserved));
         // A server loads and is stopped, both without an answer: that nothing serves does not prove that it was
         // stopped.
         pending.record(&change(0, 3), 60);

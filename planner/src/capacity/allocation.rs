@@ -64,39 +64,39 @@ impl fmt::Display for Allocation {
 
 /// Actual capacity of one variant, as far as it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct InForce {
+pub struct Actual {
     /// Capacity that a plan may count on: serving replicas, and the minimum cores of each.
     pub ready: Allocation,
     /// Replicas that have started and do not serve yet.
     pub starting: Allocation,
     /// Cores reserved in the budget, pending changes included.
-    pub at_most: Cores,
+    pub reserved: Cores,
     /// Replicas reserved, ending ones and pending changes included; each occupies its resources.
-    pub replicas_at_most: u32,
+    pub replicas_reserved: u32,
 }
 
-impl InForce {
+impl Actual {
     /// Capacity that is exactly `ready`.
-    pub fn certain(ready: Allocation) -> InForce {
-        InForce {
+    pub fn certain(ready: Allocation) -> Actual {
+        Actual {
             ready,
             starting: Allocation::NONE,
-            at_most: ready.cores(),
-            replicas_at_most: ready.replicas,
+            reserved: ready.cores(),
+            replicas_reserved: ready.replicas,
         }
     }
 
-    /// Capacity that is either this or the result of an unconfirmed change to `goal`.
+    /// Capacity that is either this or the result of an unconfirmed change to `target`.
     #[must_use]
-    pub fn or(self, goal: Goal) -> InForce {
-        let (ready, changed) = (self.ready, goal.ready(self.ready));
-        InForce {
+    pub fn or(self, target: Target) -> Actual {
+        let (ready, changed) = (self.ready, target.ready(self.ready));
+        Actual {
             ready: Allocation::new(
                 ready.replicas.min(changed.replicas),
                 ready.each.min(changed.each),
             ),
-            at_most: self.at_most.max(goal.cores(ready)),
-            replicas_at_most: self.replicas_at_most.max(goal.replicas),
+            reserved: self.reserved.max(target.cores(ready)),
+            replicas_reserved: self.replicas_reserved.max(target.replicas),
             ..self
         }
     }
@@ -107,9 +107,9 @@ impl InForce {
     }
 
     /// Target that keeps this capacity.
-    pub fn goal(self) -> Goal {
+    pub fn target(self) -> Target {
         let (ready, starting) = (self.ready.each, self.starting.each);
-        Goal {
+        Target {
             replicas: self.replicas(),
             each: if self.ready.replicas > 0 {
                 ready
@@ -127,7 +127,7 @@ impl InForce {
 
 /// Target capacity of one variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Goal {
+pub struct Target {
     /// Number of replicas, including those still to start.
     pub replicas: u32,
     /// Cores of each serving replica.
@@ -136,10 +136,10 @@ pub struct Goal {
     pub start: Cores,
 }
 
-impl Goal {
+impl Target {
     /// Target of exactly this allocation.
-    pub fn of(allocation: Allocation) -> Goal {
-        Goal {
+    pub fn of(allocation: Allocation) -> Target {
+        Target {
             replicas: allocation.replicas,
             each: allocation.each,
             start: allocation.each,
@@ -147,8 +147,8 @@ impl Goal {
     }
 
     /// One replica, or none if it has no cores.
-    pub fn one(cores: Cores) -> Goal {
-        Goal::of(Allocation::one(cores))
+    pub fn one(cores: Cores) -> Target {
+        Target::of(Allocation::one(cores))
     }
 
     /// Replicas of `ready` that stay, with their target cores.
@@ -164,9 +164,9 @@ impl Goal {
 
     /// Largest part of the target that `most` cores cover beside `ready`, which keeps its cores.
     #[must_use]
-    pub fn within(self, most: Cores, ready: Allocation) -> Goal {
+    pub fn within(self, most: Cores, ready: Allocation) -> Target {
         if self.replicas == 1 && ready.replicas == 0 {
-            return Goal::one(self.start.min(whole(most)));
+            return Target::one(self.start.min(whole(most)));
         }
         let staying = ready.replicas.min(self.replicas);
         let left = most.saturating_sub(ready.cores());
@@ -177,7 +177,7 @@ impl Goal {
             Some(more) => self.each.min(whole(ready.each + Cores::from_millis(more))),
             None => self.each,
         };
-        Goal {
+        Target {
             replicas: ready.replicas.max(staying + started),
             each: each.max(ready.each),
             start: self.start,
@@ -186,10 +186,10 @@ impl Goal {
 
     /// The same target with at most `replicas` replicas.
     #[must_use]
-    pub fn at_most(self, replicas: u32) -> Goal {
+    pub fn at_most(self, replicas: u32) -> Target {
         match self.replicas.min(replicas) {
-            0 => Goal::default(),
-            replicas => Goal { replicas, ..self },
+            0 => Target::default(),
+            replicas => Target { replicas, ..self },
         }
     }
 
@@ -220,9 +220,9 @@ mod tests {
         Allocation::new(replicas, Cores::whole(cores))
     }
 
-    fn goal(replicas: u32, each: u32, start: u32) -> Goal {
+    fn target(replicas: u32, each: u32, start: u32) -> Target {
         let (each, start) = (Cores::whole(each), Cores::whole(start));
-        Goal {
+        Target {
             replicas,
             each,
             start,
@@ -233,34 +233,41 @@ mod tests {
     fn allocation_without_cores_is_no_replica() {
         assert_eq!(allocation(3, 0), Allocation::NONE);
         assert_eq!(allocation(0, 3), Allocation::NONE);
-        assert_eq!(Goal::one(Cores::ZERO).cores(Allocation::NONE), Cores::ZERO);
+        assert_eq!(
+            Target::one(Cores::ZERO).cores(Allocation::NONE),
+            Cores::ZERO
+        );
         let shown = [allocation(0, 3), allocation(1, 3), allocation(2, 3)];
         assert_eq!(shown.map(|a| a.to_string()), ["0", "3", "2 × 3"]);
     }
 
     #[test]
     fn target_costs_staying_and_starting_replicas() {
-        for (goal, ready, cores) in [
-            (goal(4, 8, 1), allocation(1, 2), 8 + 3),
-            (goal(4, 8, 1), allocation(0, 0), 4),
-            (goal(1, 8, 1), allocation(3, 2), 8),
+        for (target, ready, cores) in [
+            (target(4, 8, 1), allocation(1, 2), 8 + 3),
+            (target(4, 8, 1), allocation(0, 0), 4),
+            (target(1, 8, 1), allocation(3, 2), 8),
         ] {
-            assert_eq!(goal.cores(ready), Cores::whole(cores), "{goal:?} {ready}");
+            assert_eq!(
+                target.cores(ready),
+                Cores::whole(cores),
+                "{target:?} {ready}"
+            );
         }
     }
 
     #[test]
     fn replicas_start_before_others_grow_within_limit() {
         for (wanted, ready, most, expected) in [
-            (goal(1, 6, 6), allocation(0, 0), 4, goal(1, 4, 4)),
-            (goal(1, 6, 6), allocation(1, 2), 4, goal(1, 4, 6)),
-            (goal(4, 8, 1), allocation(1, 2), 20, goal(4, 8, 1)),
-            (goal(4, 8, 1), allocation(1, 2), 8, goal(4, 5, 1)),
-            (goal(4, 8, 1), allocation(1, 2), 4, goal(3, 2, 1)),
-            (goal(3, 2, 2), allocation(0, 0), 5, goal(2, 2, 2)),
-            (goal(2, 4, 4), allocation(2, 1), 5, goal(2, 2, 4)),
+            (target(1, 6, 6), allocation(0, 0), 4, target(1, 4, 4)),
+            (target(1, 6, 6), allocation(1, 2), 4, target(1, 4, 6)),
+            (target(4, 8, 1), allocation(1, 2), 20, target(4, 8, 1)),
+            (target(4, 8, 1), allocation(1, 2), 8, target(4, 5, 1)),
+            (target(4, 8, 1), allocation(1, 2), 4, target(3, 2, 1)),
+            (target(3, 2, 2), allocation(0, 0), 5, target(2, 2, 2)),
+            (target(2, 4, 4), allocation(2, 1), 5, target(2, 2, 4)),
             // Serving replicas stay, whatever the limit.
-            (goal(2, 1, 1), allocation(3, 2), 1, goal(3, 2, 1)),
+            (target(2, 1, 1), allocation(3, 2), 1, target(3, 2, 1)),
         ] {
             let got = wanted.within(Cores::whole(most), ready);
             assert_eq!(got, expected, "{wanted:?} {ready} {most}");
@@ -269,28 +276,28 @@ mod tests {
 
     #[test]
     fn unconfirmed_change_counts_with_worse_outcome() {
-        let in_force = InForce::certain(allocation(2, 2));
-        let grown = in_force.or(goal(3, 4, 4));
+        let actual = Actual::certain(allocation(2, 2));
+        let grown = actual.or(target(3, 4, 4));
         assert_eq!(
-            (grown.ready, grown.at_most),
+            (grown.ready, grown.reserved),
             (allocation(2, 2), Cores::whole(12))
         );
-        let shrunk = in_force.or(goal(1, 1, 1));
+        let shrunk = actual.or(target(1, 1, 1));
         assert_eq!(
-            (shrunk.ready, shrunk.at_most),
+            (shrunk.ready, shrunk.reserved),
             (allocation(1, 1), Cores::whole(4))
         );
-        let ended = in_force.or(goal(0, 0, 0));
+        let ended = actual.or(target(0, 0, 0));
         assert_eq!(ended.ready, Allocation::NONE);
     }
 
     #[test]
     fn target_of_current_capacity_keeps_starting_replicas() {
-        let mut in_force = InForce::certain(allocation(2, 3));
-        assert_eq!(in_force.goal(), goal(2, 3, 3));
-        in_force.starting = allocation(2, 1);
-        assert_eq!(in_force.goal(), goal(4, 3, 1));
-        in_force.ready = Allocation::NONE;
-        assert_eq!(in_force.goal(), goal(2, 1, 1));
+        let mut actual = Actual::certain(allocation(2, 3));
+        assert_eq!(actual.target(), target(2, 3, 3));
+        actual.starting = allocation(2, 1);
+        assert_eq!(actual.target(), target(4, 3, 1));
+        actual.ready = Allocation::NONE;
+        assert_eq!(actual.target(), target(2, 1, 1));
     }
 }

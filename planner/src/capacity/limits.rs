@@ -8,7 +8,7 @@ pub const BOUNDS_MAX: usize = 4;
 
 /// Limit of one resource, by its name in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bound {
+pub struct ResourceLimit {
     /// Name, such as `memory` or `nvidia.com/gpu`.
     pub name: String,
     /// Maximum that all replicas may occupy together, in bytes or pieces.
@@ -19,9 +19,9 @@ pub struct Bound {
 
 /// Limited resources of a service; empty if its budget is cores alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bounds(pub Vec<Bound>);
+pub struct ResourceLimits(pub Vec<ResourceLimit>);
 
-impl Bound {
+impl ResourceLimit {
     /// Returns the amount that these replicas occupy.
     pub fn held(&self, replicas: &[u32]) -> u64 {
         let each = self.each.iter().zip(replicas);
@@ -48,7 +48,7 @@ impl Bound {
     }
 }
 
-impl Bounds {
+impl ResourceLimits {
     /// Whether no resource is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -67,7 +67,7 @@ impl Bounds {
 
     /// Whether any resource limits a variant's replicas.
     pub fn bound(&self, variant: usize) -> bool {
-        let holds = |bound: &Bound| bound.each.get(variant).is_some_and(|each| *each > 0);
+        let holds = |bound: &ResourceLimit| bound.each.get(variant).is_some_and(|each| *each > 0);
         self.0.iter().any(holds)
     }
 }
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn room_is_what_other_variants_leave() {
-        let bound = |most, each: &[u64]| Bound {
+        let bound = |most, each: &[u64]| ResourceLimit {
             name: String::new(),
             most,
             each: each.to_vec(),
         };
-        let bounds = Bounds(vec![bound(16, &[4, 6, 0]), bound(2, &[0, 1, 0])]);
+        let bounds = ResourceLimits(vec![bound(16, &[4, 6, 0]), bound(2, &[0, 1, 0])]);
         for (replicas, bears, room) in [
             ([0, 0, 0], true, [4, 2, u32::MAX]),
             ([1, 2, 9], true, [1, 2, u32::MAX]),
@@ -112,12 +112,12 @@ mod tests {
             assert_eq!(got, room, "{replicas:?}");
         }
         assert_eq!([0, 1, 2].map(|v| bounds.bound(v)), [true, true, false]);
-        assert!(Bounds::default().bear(&[u32::MAX]) && !Bounds::default().bound(0));
+        assert!(ResourceLimits::default().bear(&[u32::MAX]) && !ResourceLimits::default().bound(0));
     }
 
     #[test]
     fn overflowing_amount_exceeds_limit() {
-        let bounds = Bounds(vec![Bound {
+        let bounds = ResourceLimits(vec![ResourceLimit {
             name: "memory".to_owned(),
             most: 1 << 60,
             each: vec![u64::MAX, 1],

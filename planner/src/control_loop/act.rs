@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_api::{Cores, Revision, Share, VariantPlan};
 
 use super::{Planner, Ports};
-use crate::backends::{Actuate, Obstacle, Reason};
-use crate::capacity::{Allocation, Goal, Resize};
+use crate::backends::{Actuate, Blocker, Reason};
+use crate::capacity::{Allocation, Resize, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::forecast::Forecast;
@@ -76,11 +76,11 @@ impl Pace<'_> {
 }
 
 impl Planner {
-    /// Makes `goals` what is in force, as far as it can be, and publishes on the way.
+    /// Makes `targets` what is in force, as far as it can be, and publishes on the way.
     pub(super) async fn act<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
-        goals: &[Goal],
+        targets: &[Target],
         inputs: Option<Inputs>,
         now: Now,
     ) -> Acted
@@ -96,20 +96,20 @@ impl Planner {
             first_out: None,
         };
         let budget = Cores::whole(self.service.budget);
-        let wanted = goals;
+        let wanted = targets;
         let mut detour = std::mem::take(&mut self.detour);
         let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
         let carried = |there: &[Allocation]| self.carried(there, inputs);
-        let by = detour.next(&self.in_force, wanted, (&carried, arriving));
-        let (goals, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
-        let goals = self.under_way.keep(&self.in_force, &goals, budget);
-        self.tell_batches(ports.actuate, &goals, inputs).await;
-        let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
+        let by = detour.next(&self.actual, wanted, (&carried, arriving));
+        let (targets, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
+        let targets = self.under_way.keep(&self.actual, &targets, budget);
+        self.tell_batches(ports.actuate, &targets, inputs).await;
+        let transition = Transition::new(&self.actual, &targets, budget, &self.service.bounds);
         let transition = transition.after(&self.out).down_to(least);
         let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, inputs, &mut pace, &mut acted)
             .await;
-        self.in_force = transition.in_force();
+        self.actual = transition.actual();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, inputs);
         // Room comes by and by while the load rises; a way round, which carries less, would be under way as more arrives.
@@ -158,7 +158,7 @@ impl Planner {
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
                     let at = pace.now.after(pace.elapsed()).at;
-                    self.horizon.see(&transition.in_force(), at);
+                    self.horizon.see(&transition.actual(), at);
                 }
                 Step::Publish(there) => {
                     let publishing = pace.elapsed();
@@ -170,7 +170,7 @@ impl Planner {
                         acted.publish = pace.elapsed() - publishing;
                     }
                     // Where a stage has nothing, none can be made, whatever else goes or comes.
-                    let ready: Vec<_> = transition.in_force().iter().map(|v| v.ready).collect();
+                    let ready: Vec<_> = transition.actual().iter().map(|v| v.ready).collect();
                     if !out && self.carried(&ready, inputs) >= SERVES_AT_ALL {
                         break;
                     }
@@ -221,10 +221,10 @@ impl Planner {
                 .map_or("", |variant| &variant.name);
             let who = format!("resize of {name}");
             match answer {
-                Ok(in_force) => {
+                Ok(actual) => {
                     acted.confirmed += 1;
                     self.troubles.went_well(&who);
-                    transition.confirmed(*change, in_force);
+                    transition.confirmed(*change, actual);
                 }
                 Err(error) => {
                     acted.failed += 1;
@@ -233,18 +233,18 @@ impl Planner {
                         change.cores()
                     );
                     self.troubles.failed(&who, &error, &asked);
-                    self.obstructed(change.variant, Obstacle::of(&error));
+                    self.obstructed(change.variant, Blocker::of(&error));
                     // A pod's server does not begin anew when its cores are to be others.
                     let variant = self.service.variants.get(change.variant);
                     let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
-                    if error.leaves_doubt() && !is_pod {
+                    if error.may_have_applied() && !is_pod {
                         self.under_way.asked(change);
                     }
-                    if !error.leaves_doubt() {
+                    if !error.may_have_applied() {
                         self.horizon.refused(change.variant);
                         self.readiness.refused(change.variant);
                     }
-                    transition.failed(*change, error.leaves_doubt());
+                    transition.failed(*change, error.may_have_applied());
                 }
             }
         }
@@ -256,21 +256,21 @@ impl Planner {
             return;
         }
         for variant in transition.waiting() {
-            self.obstructed(variant, Obstacle::stuck());
+            self.obstructed(variant, Blocker::stuck());
         }
     }
 
-    fn obstructed(&mut self, variant: usize, obstacle: Obstacle) {
+    fn obstructed(&mut self, variant: usize, blocker: Blocker) {
         let is_full = matches!(
-            obstacle.reason,
+            blocker.reason,
             Reason::Deferred | Reason::Infeasible | Reason::Unschedulable
         );
         let moves = self.service.fallback == Fallback::Move;
         if let Some(full) = self.full.get_mut(variant).filter(|_| is_full && moves) {
-            *full = Some((self.now + ROOM_AGAIN, obstacle.clone()));
+            *full = Some((self.now + ROOM_AGAIN, blocker.clone()));
         }
         if let Some(unmet) = self.unmet.get_mut(variant) {
-            *unmet = Some(obstacle);
+            *unmet = Some(blocker);
         }
     }
 

@@ -15,9 +15,9 @@ impl Planner {
             return Arc::clone(&self.service);
         }
         let mut service = Service::clone(&self.service);
-        let known = self.in_force.iter().zip(&self.full).zip(learnt);
-        for (variant, ((in_force, full), learnt)) in service.variants.iter_mut().zip(known) {
-            let there = in_force.ready.each().millis() / 1000;
+        let known = self.actual.iter().zip(&self.full).zip(learnt);
+        for (variant, ((actual, full), learnt)) in service.variants.iter_mut().zip(known) {
+            let there = actual.ready.each().millis() / 1000;
             if full.is_some() {
                 variant.greatest = there.clamp(variant.least.max(1), variant.greatest);
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize, Target};
 
 /// Furthest ahead: a rise that is drawn out for longer says little.
 const HORIZON_MAX: Duration = Duration::from_secs(4);
@@ -15,7 +15,7 @@ const CHANGES_ON_THE_WAY: u32 = 2;
 /// Change that is awaited of each variant, and since when; of all together, the time that the last ones took.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Horizon {
-    asked: Vec<Option<(Goal, Duration)>>,
+    asked: Vec<Option<(Target, Duration)>>,
     took: VecDeque<Duration>,
 }
 
@@ -34,9 +34,9 @@ impl Horizon {
             return;
         };
         let ready = change.ready;
-        let is_in_place = ready != Allocation::NONE && change.goal.replicas <= ready.replicas();
-        let same = asked.filter(|(goal, _)| *goal == change.goal);
-        *asked = is_in_place.then(|| same.unwrap_or((change.goal, at)));
+        let is_in_place = ready != Allocation::NONE && change.target.replicas <= ready.replicas();
+        let same = asked.filter(|(target, _)| *target == change.target);
+        *asked = is_in_place.then(|| same.unwrap_or((change.target, at)));
     }
 
     /// It was refused.
@@ -47,9 +47,9 @@ impl Horizon {
     }
 
     /// What is in force `at` that time.
-    pub(super) fn see(&mut self, in_force: &[InForce], at: Duration) {
-        for (asked, there) in self.asked.iter_mut().zip(in_force) {
-            let is_certain = there.at_most <= there.ready.cores();
+    pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
+        for (asked, there) in self.asked.iter_mut().zip(actual) {
+            let is_certain = there.reserved <= there.ready.cores();
             if let Some((_, asked)) = asked.take_if(|_| is_certain) {
                 self.took.push_back(at.saturating_sub(asked));
             }
@@ -82,17 +82,17 @@ mod tests {
     fn change(ready: u32, to: u32) -> Resize {
         Resize {
             variant: 0,
-            goal: Goal::one(Cores::whole(to)),
+            target: Target::one(Cores::whole(to)),
             ready: Allocation::ones(&[Cores::whole(ready)])[0],
             bound: false,
         }
     }
 
     /// Ready, and what there may be.
-    fn there(ready: u32, at_most: u32) -> [InForce; 1] {
-        [InForce {
-            at_most: Cores::whole(at_most),
-            ..InForce::certain(Allocation::one(Cores::whole(ready)))
+    fn there(ready: u32, reserved: u32) -> [Actual; 1] {
+        [Actual {
+            reserved: Cores::whole(reserved),
+            ..Actual::certain(Allocation::one(Cores::whole(ready)))
         }]
     }
 

@@ -5,7 +5,7 @@
 
 use weir_api::Cores;
 
-use crate::capacity::{Allocation, InForce};
+use crate::capacity::{Actual, Allocation};
 use crate::plan::capacities;
 use crate::policy::batches;
 use crate::profile::Profile;
@@ -14,10 +14,10 @@ use crate::service::{Inputs, Service, SolveStatus, Variant};
 /// The variants with capacity 0 because of the latency budget, each with the value that would be right.
 pub(super) fn over_latency_budget(
     service: &Service,
-    in_force: &[InForce],
+    actual: &[Actual],
     inputs: Option<Inputs>,
 ) -> String {
-    let there: Vec<Allocation> = in_force.iter().map(|one| one.ready).collect();
+    let there: Vec<Allocation> = actual.iter().map(|one| one.ready).collect();
     let batches = batches(service, &there, inputs);
     let capacities = capacities(service, &there, inputs, &[]);
     let mut said = String::new();

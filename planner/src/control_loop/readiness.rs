@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::capacity::{Allocation, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize};
 
 /// Part of what the service file says by which it may be wrong.
 const WRONG_MIN: f64 = 0.25;
@@ -33,7 +33,7 @@ impl Readiness {
         let Some(one) = self.0.get_mut(change.variant) else {
             return;
         };
-        match change.goal.replicas > 0 && change.ready == Allocation::NONE {
+        match change.target.replicas > 0 && change.ready == Allocation::NONE {
             // Asked again, it goes on.
             true => one.asked = one.asked.or(Some(at)),
             false => one.asked = None,
@@ -48,8 +48,8 @@ impl Readiness {
     }
 
     /// What is in force `at` that time.
-    pub(super) fn see(&mut self, in_force: &[InForce], at: Duration) {
-        for (one, there) in self.0.iter_mut().zip(in_force) {
+    pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
+        for (one, there) in self.0.iter_mut().zip(actual) {
             if there.ready != Allocation::NONE
                 && let Some(asked) = one.asked.take()
             {
@@ -76,7 +76,7 @@ mod tests {
     use weir_api::Cores;
 
     use super::*;
-    use crate::capacity::Goal;
+    use crate::capacity::Target;
 
     const CYCLE: Duration = Duration::from_secs(1);
 
@@ -87,14 +87,14 @@ mod tests {
     fn change(ready: u32, to: u32) -> Resize {
         Resize {
             variant: 0,
-            goal: Goal::one(Cores::whole(to)),
+            target: Target::one(Cores::whole(to)),
             ready: Allocation::one(Cores::whole(ready)),
             bound: false,
         }
     }
 
-    fn there(cores: u32) -> [InForce; 1] {
-        [InForce::certain(Allocation::one(Cores::whole(cores)))]
+    fn there(cores: u32) -> [Actual; 1] {
+        [Actual::certain(Allocation::one(Cores::whole(cores)))]
     }
 
     #[test]

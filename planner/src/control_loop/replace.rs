@@ -5,8 +5,8 @@ use weir_api::Cores;
 
 use super::act::{Acted, TAKE_OVER_MAX, longest};
 use super::{Planner, Ports};
-use crate::backends::{Actuate, Obstacle, Reason};
-use crate::capacity::InForce;
+use crate::backends::{Actuate, Blocker, Reason};
+use crate::capacity::Actual;
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::service::{Fallback, Inputs, Mode};
@@ -30,7 +30,7 @@ impl Planner {
             return;
         };
         self.set_in_force(variant, there);
-        let plan: Vec<_> = self.in_force.iter().map(|one| one.ready).collect();
+        let plan: Vec<_> = self.actual.iter().map(|one| one.ready).collect();
         if !self.publish(ports.publish, &plan, inputs, now, acted) {
             return;
         }
@@ -43,12 +43,12 @@ impl Planner {
         let who = name.map_or(String::new(), |variant| {
             format!("replacing {}", variant.name)
         });
-        let obstacle = match ports.actuate.replace(variant).await {
+        let blocker = match ports.actuate.replace(variant).await {
             Ok(there) => {
                 self.troubles.went_well(&who);
                 self.set_in_force(variant, there);
                 self.retired = None;
-                Obstacle {
+                Blocker {
                     reason: Reason::Replacing,
                     why: "a pod that its node has no room for makes way for another one".to_owned(),
                 }
@@ -56,25 +56,25 @@ impl Planner {
             Err(error) => {
                 self.troubles.failed(&who, &error, "it is tried again");
                 // In doubt it stays counted off, and is asked for again.
-                self.retired = error.leaves_doubt().then_some(variant);
-                Obstacle::of(&error)
+                self.retired = error.may_have_applied().then_some(variant);
+                Blocker::of(&error)
             }
         };
         if let Some(unmet) = self.unmet.get_mut(variant) {
-            *unmet = Some(obstacle);
+            *unmet = Some(blocker);
         }
     }
 
     /// The first variant with a pod that is to be replaced now, and what is in force without that. Of the others that
     /// would have one, it is said why not.
-    fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, InForce)> {
-        let held: Cores = self.in_force.iter().map(|one| one.at_most).sum();
+    fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, Actual)> {
+        let held: Cores = self.actual.iter().map(|one| one.reserved).sum();
         let room = Cores::whole(self.service.budget).saturating_sub(held);
         let begun = self.retired;
         let replicas: Vec<u32> = self
-            .in_force
+            .actual
             .iter()
-            .map(|one| one.replicas_at_most)
+            .map(|one| one.replicas_reserved)
             .collect();
         for (variant, unmet) in self.unmet.iter_mut().enumerate() {
             if unmet.is_none() && begun != Some(variant) {
@@ -107,9 +107,9 @@ impl Planner {
         None
     }
 
-    fn set_in_force(&mut self, variant: usize, there: InForce) {
-        if let Some(in_force) = self.in_force.get_mut(variant) {
-            *in_force = there;
+    fn set_in_force(&mut self, variant: usize, there: Actual) {
+        if let Some(actual) = self.actual.get_mut(variant) {
+            *actual = there;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_api::{Rps, VariantPlan};
 
 use super::{Planner, no_capacity};
-use crate::capacity::{Allocation, Bound, Goal, InForce};
+use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
 use crate::observe::{Got, Routes};
 use crate::plan::capacities;
 use crate::rollout::shortage;
@@ -15,7 +15,7 @@ use crate::telemetry::status::{HeldReport, VariantReport};
 impl Planner {
     /// One line for each changed decision.
     pub(super) fn say(&mut self, decision: &Decision) {
-        let new = (decision.status, decision.goals.clone());
+        let new = (decision.status, decision.targets.clone());
         if self.last.as_ref() == Some(&new) {
             return;
         }
@@ -25,9 +25,9 @@ impl Planner {
                 .map(|(variant, allocation)| format!(" {} {allocation}", variant.name))
                 .collect()
         };
-        let wanted = decision.goals.iter();
+        let wanted = decision.targets.iter();
         let wanted: Vec<Allocation> = wanted
-            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .map(|target| Allocation::new(target.replicas, target.each))
             .collect();
         let wish = if self.service.mode == Mode::Advisory {
             "would have"
@@ -44,7 +44,7 @@ impl Planner {
     pub(super) fn capacity_notes(&self, status: SolveStatus, inputs: Option<Inputs>) -> String {
         let service = &self.service;
         no_capacity::utilisation(service, status)
-            + &no_capacity::over_latency_budget(service, &self.in_force, inputs)
+            + &no_capacity::over_latency_budget(service, &self.actual, inputs)
     }
 
     /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
@@ -71,10 +71,10 @@ impl Planner {
 
     /// How much of the demand is carried, where more of a variant is on its way.
     pub(super) fn shortage(&self, inputs: Option<Inputs>) -> String {
-        let comes = |there: &InForce| {
-            there.starting != Allocation::NONE || there.at_most > there.ready.cores()
+        let comes = |there: &Actual| {
+            there.starting != Allocation::NONE || there.reserved > there.ready.cores()
         };
-        let each = self.service.variants.iter().zip(&self.in_force);
+        let each = self.service.variants.iter().zip(&self.actual);
         let come = each.filter(|(_, there)| comes(there));
         let come: Vec<&str> = come.map(|(variant, _)| variant.name.as_str()).collect();
         shortage(self.carried(&self.ready(), inputs), &come)
@@ -96,10 +96,10 @@ impl Planner {
 
     /// What all replicas hold that there may be.
     pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
-        let each = self.in_force.iter().map(|one| one.replicas_at_most);
+        let each = self.actual.iter().map(|one| one.replicas_reserved);
         let replicas: Vec<u32> = each.collect();
         let bounds = self.service.bounds.0.iter();
-        let report = |bound: &Bound| {
+        let report = |bound: &ResourceLimit| {
             let held = HeldReport {
                 held: bound.held(&replicas),
                 budget: bound.most,
@@ -134,7 +134,7 @@ impl Planner {
 
     pub(super) fn variants(
         &self,
-        asked: &[Goal],
+        asked: &[Target],
         plan: &[VariantPlan],
         got: Option<&[Got]>,
         inputs: Option<Inputs>,
@@ -144,19 +144,19 @@ impl Planner {
             .service
             .variants
             .iter()
-            .zip(asked.iter().zip(&self.in_force))
+            .zip(asked.iter().zip(&self.actual))
             .zip(capacities);
         let reports =
             lists.enumerate().map(|(index, lists)| {
-                let ((variant, (asked, in_force)), capacity) = lists;
+                let ((variant, (asked, actual)), capacity) = lists;
                 let part = plan.iter().find(|part| part.name == variant.name);
                 let told = self.batches.told().get(index).copied().flatten();
                 let report =
                     VariantReport {
-                        cores_asked: asked.cores(in_force.ready),
-                        cores_actuated: in_force.ready.cores(),
+                        cores_asked: asked.cores(actual.ready),
+                        cores_actuated: actual.ready.cores(),
                         replicas_asked: asked.replicas,
-                        replicas_ready: in_force.ready.replicas(),
+                        replicas_ready: actual.ready.replicas(),
                         share: part.map(|part| part.share).unwrap_or_default(),
                         slots: part.map_or(0, |part| part.slots),
                         batch: told.unwrap_or_else(|| part.map_or(0, |part| part.batch)),

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::capacity::InForce;
+use crate::capacity::Actual;
 use crate::policy::{broken, decide};
 use crate::service::{Decision, Inputs, Service};
 
@@ -14,7 +14,7 @@ pub trait Solver {
     fn decide(
         &self,
         service: &Arc<Service>,
-        in_force: Vec<InForce>,
+        actual: Vec<Actual>,
         inputs: Option<Inputs>,
     ) -> impl Future<Output = Decision> + Send;
 }
@@ -27,12 +27,12 @@ impl Solver for Aside {
     async fn decide(
         &self,
         service: &Arc<Service>,
-        in_force: Vec<InForce>,
+        actual: Vec<Actual>,
         inputs: Option<Inputs>,
     ) -> Decision {
-        let (service, there) = (Arc::clone(service), in_force.clone());
+        let (service, there) = (Arc::clone(service), actual.clone());
         let solving = tokio::task::spawn_blocking(move || decide(&service, &there, inputs));
         let decision = solving.await;
-        decision.unwrap_or_else(|error| broken(&in_force, &error))
+        decision.unwrap_or_else(|error| broken(&actual, &error))
     }
 }

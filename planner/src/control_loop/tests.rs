@@ -76,13 +76,13 @@ impl Observe for World {
 }
 
 impl Actuate for World {
-    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+    async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let mute = *self.mute.lock().unwrap();
         let answer = |cores: &Cores| {
             if mute {
                 Err(ActuateError::NoAddress)
             } else {
-                Ok(InForce::certain(Allocation::one(*cores)))
+                Ok(Actual::certain(Allocation::one(*cores)))
             }
         };
         self.real
@@ -93,7 +93,7 @@ impl Actuate for World {
             .collect()
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let mut answers = Vec::new();
         for change in changes {
             let stubborn = self.stubborn.lock().unwrap().get(&change.variant).cloned();
@@ -104,17 +104,17 @@ impl Actuate for World {
                     .unwrap()
                     .push(format!("{}={}", change.variant, change.cores()));
             }
-            let there = InForce::certain(Allocation::one(change.cores()));
+            let there = Actual::certain(Allocation::one(change.cores()));
             answers.push(stubborn.map_or(Ok(there), Err));
         }
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<Actual, NotReplaced>> {
         None
     }
 
-    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+    async fn replace(&self, _: usize) -> Result<Actual, ActuateError> {
         Err(ActuateError::NoAddress)
     }
 }
@@ -361,7 +361,7 @@ async fn a_growth_in_doubt_keeps_its_part_of_the_budget() {
     *bed.world.mute.lock().unwrap() = true;
     bed.turn(20.0).await;
     assert_eq!(
-        bed.planner.in_force[1].at_most,
+        bed.planner.actual[1].reserved,
         Cores::whole(3),
         "b may have 3 cores"
     );

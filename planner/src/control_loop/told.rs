@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Planner;
 use crate::backends::Actuate;
-use crate::capacity::{Allocation, Goal};
+use crate::capacity::{Allocation, Target};
 use crate::policy::batches;
 use crate::service::{Inputs, Mode};
 
@@ -56,7 +56,7 @@ impl Planner {
     pub(super) async fn tell_batches<A: Actuate>(
         &mut self,
         actuate: &A,
-        goals: &[Goal],
+        targets: &[Target],
         inputs: Option<Inputs>,
     ) {
         let mut variants = self.service.variants.iter();
@@ -64,7 +64,7 @@ impl Planner {
         if self.service.mode == Mode::Advisory || !tells || inputs.is_none() {
             return;
         }
-        let mut wanted = self.wanted_batches(goals, inputs);
+        let mut wanted = self.wanted_batches(targets, inputs);
         let hold = self.service.scale_down_after;
         self.batches.held(self.now, hold, &mut wanted);
         let mut answers = actuate.tell(&wanted).await.into_iter();
@@ -88,11 +88,11 @@ impl Planner {
     }
 
     /// By variant; `None` where nothing is there or to begin, or nobody is told.
-    fn wanted_batches(&self, goals: &[Goal], inputs: Option<Inputs>) -> Vec<Option<u32>> {
+    fn wanted_batches(&self, targets: &[Target], inputs: Option<Inputs>) -> Vec<Option<u32>> {
         let there = self.ready();
-        let to_be: Vec<Allocation> = goals
+        let to_be: Vec<Allocation> = targets
             .iter()
-            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .map(|target| Allocation::new(target.replicas, target.each))
             .collect();
         let now = batches(&self.service, &there, inputs);
         let then = batches(&self.service, &to_be, inputs);

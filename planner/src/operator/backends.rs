@@ -10,7 +10,7 @@ use super::leader::Candidate;
 use super::ownership::Name;
 use crate::backends::kubernetes::actuate::KubeBackends;
 use crate::backends::{Actuate, ActuateError, HttpBackends, NotReplaced};
-use crate::capacity::{InForce, Resize};
+use crate::capacity::{Actual, Resize};
 use crate::observe::pods::ProxyWatch;
 use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
 use crate::serve::{http_backends, scraper};
@@ -84,10 +84,10 @@ impl Observe for Proxies {
 impl Backends {
     /// Whether all pods have been listed once.
     pub(super) async fn are_known(&self) -> bool {
-        let unseen = |answer: &Option<Result<InForce, ActuateError>>| {
+        let unseen = |answer: &Option<Result<Actual, ActuateError>>| {
             matches!(answer, Some(Err(ActuateError::NotObserved(_))))
         };
-        !self.pods.in_force().await.iter().any(unseen)
+        !self.pods.actual().await.iter().any(unseen)
     }
 
     fn place(&self, variant: usize) -> Option<usize> {
@@ -96,8 +96,8 @@ impl Backends {
 }
 
 impl Actuate for Backends {
-    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
-        let (mut local, mut pods) = tokio::join!(self.local.in_force(), self.pods.in_force());
+    async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
+        let (mut local, mut pods) = tokio::join!(self.local.actual(), self.pods.actual());
         for (answer, place) in local.iter_mut().zip(&self.places) {
             let of_pods = place.and_then(|place| pods.get_mut(place));
             if let Some(of_pods) = of_pods {
@@ -107,7 +107,7 @@ impl Actuate for Backends {
         local
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         if self.mode == Mode::Advisory {
             return changes
                 .iter()
@@ -160,13 +160,13 @@ impl Actuate for Backends {
         local
     }
 
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, NotReplaced>> {
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<Actual, NotReplaced>> {
         let acts = self.mode == Mode::Active && self.candidate.leads();
         let pods = self.place(variant).filter(|_| acts)?;
         self.pods.retire(pods, room)
     }
 
-    async fn replace(&self, variant: usize) -> Result<InForce, ActuateError> {
+    async fn replace(&self, variant: usize) -> Result<Actual, ActuateError> {
         match self.place(variant) {
             Some(pods) => self.pods.replace(pods).await,
             None => Err(ActuateError::NoAddress),

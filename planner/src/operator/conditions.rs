@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use weir_api::Plan;
 
-use crate::backends::{Obstacle, Reason};
+use crate::backends::{Blocker, Reason};
 use crate::service::SolveStatus;
 use crate::service::{Mode, Service};
 use crate::spec::resource::{ConditionType, PlannedVariant, SloServiceStatus, StagePlan};
@@ -253,7 +253,7 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
 }
 
 /// Returns the gravest blocker, with its variant.
-fn gravest_blocker(report: &CycleReport) -> Option<(&str, &Obstacle)> {
+fn gravest_blocker(report: &CycleReport) -> Option<(&str, &Blocker)> {
     let all = report.variants.iter();
     let all = all.filter_map(|(name, one)| Some((name.as_str(), one.unmet.as_ref()?)));
     all.min_by_key(|(_, unmet)| unmet.reason)

@@ -1,4 +1,4 @@
-//! Whatever the policy: the best that is borne of what replicas hold ([`Bounds`]). Policies decide about cores and
+//! Whatever the policy: the best that is borne of what replicas hold ([`ResourceLimits`]). Policies decide about cores and
 //! know how many replicas a variant may have at most; so where what they decide holds too much, they decide again
 //! with fewer, by branch and bound.
 //!
@@ -17,7 +17,7 @@ mod search;
 use search::{Branch, Left, Search, Worth, greatest};
 
 use super::{keep, stay};
-use crate::capacity::{Amount, Bound, Goal, InForce};
+use crate::capacity::{Actual, Amount, ResourceLimit, Target};
 use crate::clock::stopwatch;
 use crate::service::{Decision, Service, SolveStatus};
 
@@ -26,12 +26,12 @@ pub use search::BRANCHES_MAX;
 /// The best of what `solve` decides that the service's bounds bear.
 pub(super) fn decide(
     service: &Service,
-    in_force: &[InForce],
+    actual: &[Actual],
     settled: bool,
-    solve: impl Fn(&Service, &[InForce]) -> Decision,
+    solve: impl Fn(&Service, &[Actual]) -> Decision,
 ) -> Decision {
     let elapsed = stopwatch();
-    let mut search = Search::new(service, in_force, &elapsed, &solve);
+    let mut search = Search::new(service, actual, &elapsed, &solve);
     let free = search.branch(greatest(service), 0);
     if search.is_borne(&free.decision) {
         return free.decision;
@@ -40,7 +40,7 @@ pub(super) fn decide(
     let left = search.run(service.policy.tolerance(service));
     let mut decision = match search.found.take() {
         Some(found) => or_stay(&search, found, settled),
-        None => fewer(service, in_force),
+        None => fewer(service, actual),
     };
     if decision.status == SolveStatus::Optimal && left != Left::Nothing {
         decision.status = SolveStatus::Good;
@@ -57,14 +57,14 @@ pub(super) fn decide(
 /// What runs, where that is borne and near the best.
 fn or_stay<S>(search: &Search<'_, S>, found: Branch, settled: bool) -> Decision
 where
-    S: Fn(&Service, &[InForce]) -> Decision,
+    S: Fn(&Service, &[Actual]) -> Decision,
 {
-    let goals = stay(search.in_force);
-    let running = replicas(&goals);
+    let targets = stay(search.actual);
+    let running = replicas(&targets);
     let Worth::Full(worth) = found.worth else {
         return found.decision;
     };
-    if !search.service.bounds.bear(&running) || found.decision.goals == goals {
+    if !search.service.bounds.bear(&running) || found.decision.targets == targets {
         return found.decision;
     }
     let most = running.into_iter().zip(search.most());
@@ -72,7 +72,7 @@ where
     let near =
         |objective: f64| worth - objective <= search.service.policy.tolerance(search.service);
     let stays = matches!(here.worth, Worth::Full(_))
-        && here.decision.goals == goals
+        && here.decision.targets == targets
         && (!settled || here.decision.objective.is_some_and(near));
     if !stays {
         return found.decision;
@@ -86,17 +86,17 @@ where
 }
 
 /// What runs, with as many replicas fewer as it takes.
-fn fewer(service: &Service, in_force: &[InForce]) -> Decision {
+fn fewer(service: &Service, actual: &[Actual]) -> Decision {
     let why = "no replicas were found in time that carry it".to_owned();
-    let mut decision = keep(in_force, SolveStatus::OutOfTime, why);
-    while !service.bounds.bear(&replicas(&decision.goals)) {
-        let replicas = replicas(&decision.goals);
+    let mut decision = keep(actual, SolveStatus::OutOfTime, why);
+    while !service.bounds.bear(&replicas(&decision.targets)) {
+        let replicas = replicas(&decision.targets);
         let over = service
             .bounds
             .0
             .iter()
             .filter(|bound| bound.excess(&replicas) > 0);
-        let holders = |bound: &Bound| {
+        let holders = |bound: &ResourceLimit| {
             let each = bound.each.iter().zip(&replicas).enumerate();
             let holders = each.filter(|(_, (each, count))| **each > 0 && **count > 0);
             holders
@@ -104,24 +104,24 @@ fn fewer(service: &Service, in_force: &[InForce]) -> Decision {
                 .map(|(index, _)| index)
         };
         let most = over.filter_map(holders).next();
-        let Some(goal) = most.and_then(|index| decision.goals.get_mut(index)) else {
+        let Some(target) = most.and_then(|index| decision.targets.get_mut(index)) else {
             break;
         };
-        *goal = goal.at_most(goal.replicas - 1);
+        *target = target.at_most(target.replicas - 1);
     }
     decision
 }
 
 /// What of the bounds is in the way of a decision.
-fn tight<'a>(service: &'a Service, decision: &Decision) -> Vec<&'a Bound> {
-    let replicas = replicas(&decision.goals);
+fn tight<'a>(service: &'a Service, decision: &Decision) -> Vec<&'a ResourceLimit> {
+    let replicas = replicas(&decision.targets);
     let bounds = service.bounds.0.iter();
     bounds.filter(|bound| bound.excess(&replicas) > 0).collect()
 }
 
-fn says(tight: &[&Bound], decision: &Decision) -> String {
-    let replicas = replicas(&decision.goals);
-    let one = |bound: &&Bound| {
+fn says(tight: &[&ResourceLimit], decision: &Decision) -> String {
+    let replicas = replicas(&decision.targets);
+    let one = |bound: &&ResourceLimit| {
         let (name, held) = (&bound.name, Amount(bound.held(&replicas)));
         let most = Amount(bound.most);
         format!("; more replicas would hold too much {name}: {held} of {most}")
@@ -129,8 +129,8 @@ fn says(tight: &[&Bound], decision: &Decision) -> String {
     tight.iter().map(one).collect()
 }
 
-fn replicas(goals: &[Goal]) -> Vec<u32> {
-    goals.iter().map(|goal| goal.replicas).collect()
+fn replicas(targets: &[Target]) -> Vec<u32> {
+    targets.iter().map(|target| target.replicas).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
 use super::{DEMAND_MIN, Detail, Solved, keep, replica, stay};
-use crate::capacity::{Allocation, Bound, Goal, InForce};
+use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
@@ -104,9 +104,9 @@ impl Policy for Infaas {
     }
 
     /// The cheapest replicas that carry the load, or those that come nearest.
-    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+    fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
-        let each = service.variants.iter().zip(in_force);
+        let each = service.variants.iter().zip(actual);
         let running: Vec<u32> = each
             .map(|(variant, there)| replica::count(variant, there.ready).0)
             .collect();
@@ -118,11 +118,11 @@ impl Policy for Infaas {
             &patience,
         ) {
             Ok(outcome) => outcome,
-            Err(refused) => return keep(in_force, SolveStatus::Infeasible, refused.to_string()),
+            Err(refused) => return keep(actual, SolveStatus::Infeasible, refused.to_string()),
         };
         let solved = match Solved::read(outcome) {
             Ok(solved) => solved,
-            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+            Err((status, why)) => return keep(actual, status, format!("cores stay: {why}")),
         };
         let note = solved.note(|gap| format!("{gap:.4} too dear"));
         let Solved {
@@ -133,7 +133,7 @@ impl Policy for Infaas {
         let carries_any = plan.architectures.iter().any(|one| one.carried_qps > 0.0);
         if let (SolveStatus::Infeasible, false, Detail::Why(why)) = (status, carries_any, detail) {
             // Stopping everything is no effort.
-            return keep(in_force, status, format!("cores stay: {why}"));
+            return keep(actual, status, format!("cores stay: {why}"));
         }
         let wanted = replicas(service, &plan);
         let cores = |replicas: &[u32]| -> u32 {
@@ -141,8 +141,8 @@ impl Policy for Infaas {
             each.map(|(variant, n)| n * replica::cores_each(variant))
                 .sum()
         };
-        let goal = |(variant, count): (&Variant, &u32)| replica::goal(variant, *count);
-        let goals: Vec<Goal> = service.variants.iter().zip(&wanted).map(goal).collect();
+        let target = |(variant, count): (&Variant, &u32)| replica::target(variant, *count);
+        let targets: Vec<Target> = service.variants.iter().zip(&wanted).map(target).collect();
         let stops = wanted
             .iter()
             .zip(&running)
@@ -161,7 +161,7 @@ impl Policy for Infaas {
             self.accuracy_least,
         );
         Decision {
-            goals: if kept { stay(in_force) } else { goals },
+            targets: if kept { stay(actual) } else { targets },
             status,
             kept,
             why,
@@ -290,7 +290,7 @@ fn resources(service: &Service) -> Vec<Resource> {
 }
 
 /// Of all that there may be of it: bytes are too many for the problem.
-fn part(amount: u64, bound: &Bound) -> f64 {
+fn part(amount: u64, bound: &ResourceLimit) -> f64 {
     amount as f64 / bound.most.max(1) as f64
 }
 

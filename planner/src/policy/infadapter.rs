@@ -11,7 +11,7 @@ use weir_api::plan::VARIANTS_MAX;
 use weir_api::{Cores, Rps};
 
 use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, whole};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
@@ -44,34 +44,30 @@ impl Policy for Infadapter {
     }
 
     /// The optimum, or the cores in force where there is reason to keep them.
-    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+    fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let Forecast {
             demand, settled, ..
         } = inputs.forecast;
-        let problem = problem(service, in_force, demand);
+        let problem = problem(service, actual, demand);
         let elapsed = stopwatch();
         let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
         let solved = match Solved::read(outcome) {
             Ok(solved) => solved,
             Err((SolveStatus::OutOfTime, why)) => {
-                return keep(
-                    in_force,
-                    SolveStatus::OutOfTime,
-                    format!("cores stay: {why}"),
-                );
+                return keep(actual, SolveStatus::OutOfTime, format!("cores stay: {why}"));
             }
-            Err((status, why)) => return keep(in_force, status, why),
+            Err((status, why)) => return keep(actual, status, why),
         };
         let note = match (&solved.detail, solved.status) {
             (Detail::Why(why), SolveStatus::Infeasible) => {
                 let why = why.clone();
-                return overloaded(service, in_force, &problem, solved.plan, why);
+                return overloaded(service, actual, &problem, solved.plan, why);
             }
             (Detail::Why(why), _) => format!(", found without the solver ({why})"),
             _ => solved.note(|gap| format!("{gap:.4} below the optimum")),
         };
         let result = (solved.status, note);
-        choose(service, in_force, &problem, solved.plan, settled, result)
+        choose(service, actual, &problem, solved.plan, settled, result)
     }
 
     fn batches(
@@ -92,8 +88,8 @@ impl Policy for Infadapter {
     }
 }
 
-/// The problem that `demand` poses with that `in_force`.
-pub fn problem(service: &Service, in_force: &[InForce], demand: Rps) -> Problem {
+/// The problem that `demand` poses with that `actual`.
+pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
     let candidate = |(variant, there): (&Variant, Allocation)| Candidate {
         name: variant.name.clone(),
         accuracy: variant.accuracy / 100.0,
@@ -110,11 +106,11 @@ pub fn problem(service: &Service, in_force: &[InForce], demand: Rps) -> Problem 
             gamma: service.objective.gamma,
         },
         scale: Scale::Normalised,
-        in_force: whole(in_force),
+        in_force: whole(actual),
         variants: service
             .variants
             .iter()
-            .zip(ready(in_force))
+            .zip(ready(actual))
             .map(candidate)
             .collect(),
     }
@@ -150,21 +146,21 @@ fn shapes(service: &Service, variant: &Variant) -> BTreeMap<u32, (Allocation, f6
     shapes
 }
 
-fn goals(service: &Service, cores: &[u32]) -> Vec<Goal> {
+fn targets(service: &Service, cores: &[u32]) -> Vec<Target> {
     let each = service.variants.iter().zip(cores);
-    let goal = |(variant, cores): (&Variant, &u32)| {
+    let target = |(variant, cores): (&Variant, &u32)| {
         let shapes = shapes(service, variant);
         shapes
             .get(cores)
-            .map_or_else(Goal::default, |(shape, _)| Goal::of(*shape))
+            .map_or_else(Target::default, |(shape, _)| Target::of(*shape))
     };
-    each.map(goal).collect()
+    each.map(target).collect()
 }
 
 /// The best, or the cores in force where they carry the demand and there is reason to keep them.
 fn choose(
     service: &Service,
-    in_force: &[InForce],
+    actual: &[Actual],
     problem: &Problem,
     best: Best,
     settled: bool,
@@ -189,10 +185,10 @@ fn choose(
         problem.budget,
     );
     Decision {
-        goals: if kept.is_some() {
-            stay(in_force)
+        targets: if kept.is_some() {
+            stay(actual)
         } else {
-            goals(service, &chosen.cores)
+            targets(service, &chosen.cores)
         },
         status,
         kept: kept.is_some(),
@@ -205,7 +201,7 @@ fn choose(
 /// The greatest capacity; the cores in force if theirs is as great.
 fn overloaded(
     service: &Service,
-    in_force: &[InForce],
+    actual: &[Actual],
     problem: &Problem,
     best: Best,
     why: String,
@@ -217,10 +213,10 @@ fn overloaded(
     let kept =
         current.filter(|cores| *cores != best.cores && within(cores) && capacity(cores) >= most);
     Decision {
-        goals: if kept.is_some() {
-            stay(in_force)
+        targets: if kept.is_some() {
+            stay(actual)
         } else {
-            goals(service, &best.cores)
+            targets(service, &best.cores)
         },
         status: SolveStatus::Infeasible,
         kept: kept.is_some(),

@@ -27,7 +27,7 @@ use weir_api::Rps;
 use weir_api::plan::VARIANTS_MAX;
 
 use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, ready, replica, stay, wait_ms};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::service::rule::within;
@@ -126,18 +126,18 @@ impl Policy for Ipa {
     }
 
     /// The best within the budget, or the actual capacity where there is reason to keep it.
-    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+    fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let elapsed = stopwatch();
         let patience = Patience::new(service.solver_limit, &elapsed);
         let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-        if let Some(goals) = rise::beside(service, in_force, forecast, &patience) {
+        if let Some(targets) = rise::beside(service, actual, forecast, &patience) {
             let why = format!(
                 "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
                 demand.0
             );
             return Decision {
-                goals,
+                targets,
                 status: SolveStatus::Good,
                 kept: false,
                 why,
@@ -145,7 +145,7 @@ impl Policy for Ipa {
                 optimum: None,
             };
         }
-        let found = by_loaded(service, *self, in_force, forecast, &patience);
+        let found = by_loaded(service, *self, actual, forecast, &patience);
         let among = vec![true; service.variants.len()];
         let found = found.map_or_else(
             || within_budget(service, *self, demand, &among, &patience),
@@ -153,12 +153,12 @@ impl Policy for Ipa {
         );
         let found = match found {
             Ok(found) => found,
-            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+            Err((status, why)) => return keep(actual, status, format!("cores stay: {why}")),
         };
-        let goals = goals(service, &found.plan);
+        let targets = targets(service, &found.plan);
         let worth = worth(service, *self, &found.plan);
-        let running = running(service, *self, &ready(in_force), demand);
-        let running = running.filter(|_| stay(in_force) != goals);
+        let running = running(service, *self, &ready(actual), demand);
+        let running = running.filter(|_| stay(actual) != targets);
         let near = |running: &f64| worth - running <= self.tolerance;
         let usual = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
         let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
@@ -179,10 +179,10 @@ impl Policy for Ipa {
             found.note,
         );
         Decision {
-            goals: if kept.is_some() {
-                stay(in_force)
+            targets: if kept.is_some() {
+                stay(actual)
             } else {
-                goals
+                targets
             },
             status: found.status,
             kept: kept.is_some(),
@@ -209,11 +209,11 @@ impl Policy for Ipa {
 fn by_loaded(
     service: &Service,
     rule: Ipa,
-    in_force: &[InForce],
+    actual: &[Actual],
     forecast: Forecast,
     patience: &Patience<'_>,
 ) -> Option<Found> {
-    let ready = ready(in_force);
+    let ready = ready(actual);
     let loaded: Vec<bool> = ready.iter().map(|one| *one != Allocation::NONE).collect();
     if is_carried(service, &ready, forecast) || loaded.iter().all(|loaded| *loaded) {
         return None;
@@ -387,9 +387,9 @@ fn replicas(variant: &Variant, plan: &Plan) -> u32 {
 }
 
 /// The plan's replicas, in the order of all variants.
-fn goals(service: &Service, plan: &Plan) -> Vec<Goal> {
-    let goal = |variant: &Variant| replica::goal(variant, replicas(variant, plan));
-    service.variants.iter().map(goal).collect()
+fn targets(service: &Service, plan: &Plan) -> Vec<Target> {
+    let target = |variant: &Variant| replica::target(variant, replicas(variant, plan));
+    service.variants.iter().map(target).collect()
 }
 
 fn stages(plan: &Plan) -> String {

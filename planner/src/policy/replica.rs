@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use weir_api::Cores;
 
-use crate::capacity::{Allocation, Goal};
+use crate::capacity::{Allocation, Target};
 use crate::profile::Profile;
 use crate::service::rule::rule;
 use crate::service::{ConfigError, Replicas, Variant, VariantShape};
@@ -103,9 +103,9 @@ pub(super) fn count(variant: &Variant, allocation: Allocation) -> (u32, bool) {
 }
 
 /// So many of them.
-pub(super) fn goal(variant: &Variant, count: u32) -> Goal {
+pub(super) fn target(variant: &Variant, count: u32) -> Target {
     if is_core(variant) {
-        return Goal::one(Cores::whole(count));
+        return Target::one(Cores::whole(count));
     }
-    Goal::of(Allocation::new(count, Cores::whole(cores_each(variant))))
+    Target::of(Allocation::new(count, Cores::whole(cores_each(variant))))
 }

@@ -9,35 +9,36 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::service::{ScaleDown, Service, Variant};
 
 /// By variant: since when nobody has wanted more replicas than so many. Falling, so that the first is the most of
 /// the time remembered; bounded by the most replicas there may be.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Linger(Vec<VecDeque<(Duration, u32)>>);
+pub(crate) struct ScaleDownStabilizer(Vec<VecDeque<(Duration, u32)>>);
 
-impl Linger {
+impl ScaleDownStabilizer {
     /// Nothing was wanted yet.
-    pub(crate) fn new(variants: usize) -> Linger {
-        Linger(vec![VecDeque::new(); variants])
+    pub(crate) fn new(variants: usize) -> ScaleDownStabilizer {
+        ScaleDownStabilizer(vec![VecDeque::new(); variants])
     }
 
-    /// What to go to, where `goals` are wanted `at` that time.
+    /// What to go to, where `targets` are wanted `at` that time.
     pub(crate) fn hold(
         &mut self,
         at: Duration,
         service: &Service,
-        in_force: &[InForce],
-        goals: &[Goal],
-    ) -> Vec<Goal> {
-        let mut held = goals.to_vec();
+        actual: &[Actual],
+        targets: &[Target],
+    ) -> Vec<Target> {
+        let mut held = targets.to_vec();
         let rule = service.policy.scale_down();
         if rule == ScaleDown::Immediate {
             return held;
         }
-        let lists = service.variants.iter().zip(in_force).zip(&mut self.0);
-        for ((goal, wish), ((variant, there), wanted)) in held.iter_mut().zip(goals).zip(lists) {
+        let lists = service.variants.iter().zip(actual).zip(&mut self.0);
+        for ((target, wish), ((variant, there), wanted)) in held.iter_mut().zip(targets).zip(lists)
+        {
             if wanted.is_empty() {
                 // Who wanted those that are there, and when, is not known.
                 wanted.push_back((at, there.replicas()));
@@ -59,25 +60,23 @@ impl Linger {
             let ends_at_once = rule == ScaleDown::StabilizedAboveZero && wish.replicas == 0;
             let lingers = is_scaled(variant) && !ends_at_once;
             if lingers && stay > wish.replicas {
-                *goal = more(variant, *there, *wish, stay);
+                *target = more(variant, *there, *wish, stay);
             }
         }
-        while !is_borne(service, in_force, &held) {
+        while !is_borne(service, actual, &held) {
             let costs = |index: &usize| {
-                let at = |goals: &[Goal]| goals.get(*index).copied().unwrap_or_default();
-                let ready = in_force
-                    .get(*index)
-                    .map_or(Allocation::NONE, |one| one.ready);
+                let at = |targets: &[Target]| targets.get(*index).copied().unwrap_or_default();
+                let ready = actual.get(*index).map_or(Allocation::NONE, |one| one.ready);
                 at(&held)
                     .cores(ready)
-                    .saturating_sub(at(goals).cores(ready))
+                    .saturating_sub(at(targets).cores(ready))
             };
-            let held_back = (0..held.len()).filter(|index| held.get(*index) != goals.get(*index));
+            let held_back = (0..held.len()).filter(|index| held.get(*index) != targets.get(*index));
             let Some(dearest) = held_back.max_by_key(costs) else {
                 break;
             };
-            if let (Some(goal), Some(wanted)) = (held.get_mut(dearest), goals.get(dearest)) {
-                *goal = *wanted;
+            if let (Some(target), Some(wanted)) = (held.get_mut(dearest), targets.get(dearest)) {
+                *target = *wanted;
             }
         }
         held
@@ -90,23 +89,23 @@ fn is_scaled(variant: &Variant) -> bool {
 }
 
 /// `wanted` on more replicas: those that are to go have no more cores than they must.
-fn more(variant: &Variant, there: InForce, wanted: Goal, replicas: u32) -> Goal {
+fn more(variant: &Variant, there: Actual, wanted: Target, replicas: u32) -> Target {
     let least = Cores::whole(variant.least.max(1));
-    let has = there.goal();
+    let has = there.target();
     match wanted.replicas {
-        0 => Goal {
+        0 => Target {
             replicas,
             each: least.min(has.each),
             start: least.min(has.start),
         },
-        _ => Goal { replicas, ..wanted },
+        _ => Target { replicas, ..wanted },
     }
 }
 
-fn is_borne(service: &Service, in_force: &[InForce], goals: &[Goal]) -> bool {
-    let each = in_force.iter().zip(goals);
-    let cores: Cores = each.map(|(there, goal)| goal.cores(there.ready)).sum();
-    let replicas: Vec<u32> = goals.iter().map(|goal| goal.replicas).collect();
+fn is_borne(service: &Service, actual: &[Actual], targets: &[Target]) -> bool {
+    let each = actual.iter().zip(targets);
+    let cores: Cores = each.map(|(there, target)| target.cores(there.ready)).sum();
+    let replicas: Vec<u32> = targets.iter().map(|target| target.replicas).collect();
     cores <= Cores::whole(service.budget) && service.bounds.bear(&replicas)
 }
 
@@ -144,17 +143,18 @@ mod tests {
 
     /// Turns: when, what is wanted and what is to be gone to, which is in force then.
     fn check(service: &Service, turns: &[(u64, Wanted, Wanted)]) {
-        let mut linger = Linger::new(2);
-        let mut in_force = vec![InForce::default(); 2];
+        let mut linger = ScaleDownStabilizer::new(2);
+        let mut actual = vec![Actual::default(); 2];
         for (second, wanted, expected) in turns {
-            let of = |(replicas, each): (u32, u32)| Goal::of(allocation(replicas, each));
+            let of = |(replicas, each): (u32, u32)| Target::of(allocation(replicas, each));
             let at = Duration::from_secs(*second);
-            let held = linger.hold(at, service, &in_force, &wanted.map(of));
+            let held = linger.hold(at, service, &actual, &wanted.map(of));
             let got: Vec<(u32, Cores)> = held.iter().map(|g| (g.replicas, g.each)).collect();
             let expected = expected.map(|(replicas, each)| (replicas, Cores::whole(each)));
             assert_eq!(got, expected, "at {second} s");
-            let now = |goal: &Goal| InForce::certain(Allocation::new(goal.replicas, goal.each));
-            in_force = held.iter().map(now).collect();
+            let now =
+                |target: &Target| Actual::certain(Allocation::new(target.replicas, target.each));
+            actual = held.iter().map(now).collect();
         }
     }
 

@@ -16,7 +16,7 @@ use weir_api::Cores;
 
 use super::replica::one_at_a_time;
 use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, whole};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::service::rule::{rule, within};
 use crate::service::{
@@ -105,10 +105,10 @@ impl Policy for Sponge {
     }
 
     /// The cheapest cores that serve the requests, or those that come nearest.
-    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+    fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let Some(variant) = service.variants.first() else {
             return keep(
-                in_force,
+                actual,
                 SolveStatus::Infeasible,
                 "there is no variant".to_owned(),
             );
@@ -118,24 +118,20 @@ impl Policy for Sponge {
         let patience = Patience::new(service.solver_limit, &elapsed);
         let outcome = match problem(service, *self, variant, all, inputs) {
             Ok(problem) => solve(&problem, &patience),
-            Err(why) => return keep(in_force, SolveStatus::Infeasible, why),
+            Err(why) => return keep(actual, SolveStatus::Infeasible, why),
         };
         let solved = match Solved::read(outcome) {
             Ok(solved) => solved,
             Err((SolveStatus::OutOfTime, why)) => {
-                return keep(
-                    in_force,
-                    SolveStatus::OutOfTime,
-                    format!("cores stay: {why}"),
-                );
+                return keep(actual, SolveStatus::OutOfTime, format!("cores stay: {why}"));
             }
-            Err((status, why)) => return keep(in_force, status, why),
+            Err((status, why)) => return keep(actual, status, why),
         };
         let note = solved.note(|gap| format!("{gap:.4} too many"));
         let Solved {
             plan: best, status, ..
         } = solved;
-        let current = whole(in_force).and_then(|cores| cores.first().copied());
+        let current = whole(actual).and_then(|cores| cores.first().copied());
         let kept = current.filter(|current| !inputs.forecast.settled && *current > best.cores);
         let left = inputs.left_ms.map_or_else(
             || "the way from clients unknown".to_owned(),
@@ -151,7 +147,7 @@ impl Policy for Sponge {
             inputs.forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
         );
         Decision {
-            goals: vec![Goal::one(Cores::whole(kept.unwrap_or(best.cores)))],
+            targets: vec![Target::one(Cores::whole(kept.unwrap_or(best.cores)))],
             status,
             kept: kept.is_some(),
             why,
@@ -261,8 +257,8 @@ pub(crate) mod tests {
         service
     }
 
-    fn three() -> [InForce; 1] {
-        [InForce::certain(Allocation::one(Cores::whole(3)))]
+    fn three() -> [Actual; 1] {
+        [Actual::certain(Allocation::one(Cores::whole(3)))]
     }
 
     fn forecast(rps: f64, left_ms: Option<f64>) -> Inputs {
@@ -291,8 +287,8 @@ pub(crate) mod tests {
             let forecast = forecast(rps, left_ms);
             let decision = decide(&service, &three(), Some(forecast));
             assert_eq!(
-                decision.goals,
-                [Goal::one(Cores::whole(cores))],
+                decision.targets,
+                [Target::one(Cores::whole(cores))],
                 "{rps} {left_ms:?}: {}",
                 decision.why
             );
@@ -329,10 +325,10 @@ pub(crate) mod tests {
         ] {
             let decision = decide(&service, &three(), Some(forecast(rps, left_ms)));
             assert_eq!(
-                (decision.status, &decision.goals),
+                (decision.status, &decision.targets),
                 (
                     SolveStatus::Infeasible,
-                    &vec![Goal::one(Cores::whole(cores))]
+                    &vec![Target::one(Cores::whole(cores))]
                 ),
                 "{}",
                 decision.why
@@ -348,8 +344,8 @@ pub(crate) mod tests {
         early.forecast.settled = false;
         let decision = decide(&service, &three(), Some(early));
         assert_eq!(
-            (decision.kept, decision.goals),
-            (true, vec![Goal::one(Cores::whole(3))])
+            (decision.kept, decision.targets),
+            (true, vec![Target::one(Cores::whole(3))])
         );
         assert!(
             decision

@@ -20,7 +20,7 @@ use weir_api::{Cores, Rps};
 
 use super::replica::one_at_a_time;
 use super::{DEMAND_MIN, Solved, WEIGHT_MAX, ipa, keep, promised, ready, stay, wait_ms};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::service::rule::{rule, within};
@@ -140,7 +140,7 @@ impl Policy for Themis {
     }
 
     /// The fewest cores in the phase that it is, or the actual capacity where there is reason to keep it.
-    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+    fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let elapsed = stopwatch();
         let patience = Patience::new(service.solver_limit, &elapsed);
@@ -148,15 +148,15 @@ impl Policy for Themis {
         let lasting = forecast
             .lasted
             .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
-        let asked = input(service, *self, in_force, demand, lasting);
+        let asked = input(service, *self, actual, demand, lasting);
         let problem: Result<Problem, Refused> = asked.clone().try_into();
         let outcome = match problem {
             Ok(problem) => solve(&problem, &patience),
-            Err(refused) => return keep(in_force, SolveStatus::Infeasible, refused.to_string()),
+            Err(refused) => return keep(actual, SolveStatus::Infeasible, refused.to_string()),
         };
         let solved = match Solved::read(outcome) {
             Ok(solved) => solved,
-            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+            Err((status, why)) => return keep(actual, status, format!("cores stay: {why}")),
         };
         let mut note = solved.note(|gap| format!("{gap:.0} cores too many"));
         let Solved {
@@ -177,20 +177,20 @@ impl Policy for Themis {
         };
         let Some(scaling) = scaling else {
             return keep(
-                in_force,
+                actual,
                 status,
                 format!("cores stay: nothing was found{note}"),
             );
         };
-        let (kept, reason) = kept(service, *self, in_force, forecast, scaling, demand);
-        let goals = if kept {
-            stay(in_force)
+        let (kept, reason) = kept(service, *self, actual, forecast, scaling, demand);
+        let targets = if kept {
+            stay(actual)
         } else {
-            let mut goals = goals(service, &plan, in_force, forecast.settled);
+            let mut targets = targets(service, &plan, actual, forecast.settled);
             if is_short {
-                start_beside(service, &plan, in_force, &mut goals);
+                start_beside(service, &plan, actual, &mut targets);
             }
-            goals
+            targets
         };
         let phase = match plan.phase {
             Phase::Vertical => "vertically",
@@ -203,10 +203,10 @@ impl Policy for Themis {
             settings(scaling),
             scaling.latency_ms,
         );
-        let cores: Cores = in_force.iter().map(|one| one.at_most).sum();
+        let cores: Cores = actual.iter().map(|one| one.reserved).sum();
         let optimum = -f64::from(scaling.cores);
         Decision {
-            goals,
+            targets,
             status,
             kept,
             why,
@@ -255,17 +255,17 @@ fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f6
 fn kept(
     service: &Service,
     rule: Themis,
-    in_force: &[InForce],
+    actual: &[Actual],
     forecast: Forecast,
     scaling: &Scaling,
     demand: Rps,
 ) -> (bool, &'static str) {
-    let all_serve = in_force.iter().all(|one| one.starting.replicas() == 0);
-    let carries = ipa::carrying(service, &ready(in_force), demand).is_some();
+    let all_serve = actual.iter().all(|one| one.starting.replicas() == 0);
+    let carries = ipa::carrying(service, &ready(actual), demand).is_some();
     if !all_serve || !carries {
         return (false, "");
     }
-    let cores: Cores = in_force.iter().map(|one| one.at_most).sum();
+    let cores: Cores = actual.iter().map(|one| one.reserved).sum();
     let more = cores.as_f64() - f64::from(scaling.cores);
     match (forecast.settled, more) {
         (_, 0.0) => (false, ""),
@@ -278,16 +278,16 @@ fn kept(
 }
 
 /// In the variants' order, one of each stage.
-fn goals(service: &Service, plan: &Plan, in_force: &[InForce], settled: bool) -> Vec<Goal> {
+fn targets(service: &Service, plan: &Plan, actual: &[Actual], settled: bool) -> Vec<Target> {
     let of = |scaling: &Option<Scaling>, index: usize| {
         let setting = scaling.as_ref()?.stages.get(index)?;
         Some((setting.instances, Cores::whole(setting.cores)))
     };
-    let goal = |(index, (variant, there)): (usize, (&Variant, &InForce))| {
+    let target = |(index, (variant, there)): (usize, (&Variant, &Actual))| {
         let vertical = of(&plan.vertical, index);
         let horizontal = of(&plan.horizontal, index);
-        let goal = match plan.phase {
-            Phase::Vertical => vertical.or(horizontal).map(|(instances, each)| Goal {
+        let target = match plan.phase {
+            Phase::Vertical => vertical.or(horizontal).map(|(instances, each)| Target {
                 // What has been started is not stopped again because the load has risen once more.
                 replicas: instances.max(there.replicas()),
                 each,
@@ -296,39 +296,40 @@ fn goals(service: &Service, plan: &Plan, in_force: &[InForce], settled: bool) ->
             Phase::Horizontal => horizontal.or(vertical).map(|(instances, each)| {
                 let waits = instances > there.ready.replicas() && there.ready.replicas() > 0;
                 let meanwhile = vertical.map_or(there.ready.each(), |(_, each)| each);
-                Goal {
+                Target {
                     replicas: instances,
                     each: if waits { meanwhile.max(each) } else { each },
                     start: each,
                 }
             }),
         };
-        bounded(variant, *there, goal.unwrap_or(there.goal()), settled)
+        bounded(variant, *there, target.unwrap_or(there.target()), settled)
     };
-    let each = service.variants.iter().zip(in_force);
-    let mut goals: Vec<Goal> = each.enumerate().map(goal).collect();
+    let each = service.variants.iter().zip(actual);
+    let mut targets: Vec<Target> = each.enumerate().map(target).collect();
     if plan.phase == Phase::Horizontal && plan.vertical.is_none() {
-        make_room(service, in_force, &mut goals);
+        make_room(service, actual, &mut targets);
     }
-    goals
+    targets
 }
 
 /// Adds instances of the horizontal plan as the budget leaves room, where the fewest of them are there first.
-fn start_beside(service: &Service, plan: &Plan, in_force: &[InForce], goals: &mut [Goal]) {
+fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut [Target]) {
     let budget = Cores::whole(service.budget);
     let Some(horizontal) = &plan.horizontal else {
         return;
     };
     loop {
-        let each = goals.iter().zip(in_force);
-        let all: Cores = each.map(|(goal, there)| goal.cores(there.ready)).sum();
-        let wanted = goals.iter_mut().zip(&horizontal.stages);
-        let fewer = wanted.filter(|(goal, wanted)| goal.replicas < wanted.instances);
-        let part = |goal: &Goal, instances: u32| f64::from(goal.replicas) / f64::from(instances);
+        let each = targets.iter().zip(actual);
+        let all: Cores = each.map(|(target, there)| target.cores(there.ready)).sum();
+        let wanted = targets.iter_mut().zip(&horizontal.stages);
+        let fewer = wanted.filter(|(target, wanted)| target.replicas < wanted.instances);
+        let part =
+            |target: &Target, instances: u32| f64::from(target.replicas) / f64::from(instances);
         let first = fewer
             .min_by(|(a, to), (b, of)| part(a, to.instances).total_cmp(&part(b, of.instances)));
         match first {
-            Some((goal, _)) if all + goal.start <= budget => goal.replicas += 1,
+            Some((target, _)) if all + target.start <= budget => target.replicas += 1,
             _ => return,
         }
     }
@@ -336,14 +337,16 @@ fn start_beside(service: &Service, plan: &Plan, in_force: &[InForce], goals: &mu
 
 /// Takes cores from the largest of those that serve until all that are to start have room, down to
 /// what these start with.
-fn make_room(service: &Service, in_force: &[InForce], goals: &mut [Goal]) {
+fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
     let budget = Cores::whole(service.budget);
     let one = Cores::whole(1);
     loop {
-        let each = goals.iter().zip(in_force);
-        let all: Cores = each.map(|(goal, there)| goal.cores(there.ready)).sum();
-        let larger = goals.iter_mut().filter(|goal| goal.each > goal.start);
-        let largest = larger.max_by_key(|goal| goal.each);
+        let each = targets.iter().zip(actual);
+        let all: Cores = each.map(|(target, there)| target.cores(there.ready)).sum();
+        let larger = targets
+            .iter_mut()
+            .filter(|target| target.each > target.start);
+        let largest = larger.max_by_key(|target| target.each);
         let Some(largest) = largest.filter(|_| all > budget) else {
             return;
         };
@@ -352,28 +355,25 @@ fn make_room(service: &Service, in_force: &[InForce], goals: &mut [Goal]) {
 }
 
 /// What the service's bounds allow, and before the forecast settles no less than there is.
-fn bounded(variant: &Variant, there: InForce, goal: Goal, settled: bool) -> Goal {
+fn bounded(variant: &Variant, there: Actual, target: Target, settled: bool) -> Target {
     let least = Cores::whole(variant.least);
     let now = if settled {
-        Goal::default()
+        Target::default()
     } else {
-        there.goal()
+        there.target()
     };
-    Goal {
-        replicas: goal.replicas.max(variant.replicas.least).max(now.replicas),
-        each: goal.each.max(least).max(now.each),
-        start: goal.start.max(least),
+    Target {
+        replicas: target
+            .replicas
+            .max(variant.replicas.least)
+            .max(now.replicas),
+        each: target.each.max(least).max(now.each),
+        start: target.start.max(least),
     }
 }
 
-fn input(
-    service: &Service,
-    rule: Themis,
-    in_force: &[InForce],
-    demand: Rps,
-    lasting: bool,
-) -> Input {
-    let stage = |(index, (variant, there)): (usize, (&Variant, &InForce))| StageInput {
+fn input(service: &Service, rule: Themis, actual: &[Actual], demand: Rps, lasting: bool) -> Input {
+    let stage = |(index, (variant, there)): (usize, (&Variant, &Actual))| StageInput {
         name: service
             .stages
             .get(index)
@@ -388,7 +388,7 @@ fn input(
         wait_ms: wait_ms(variant),
         instances_max: variant.replicas.greatest,
     };
-    let each = service.variants.iter().zip(in_force);
+    let each = service.variants.iter().zip(actual);
     Input {
         load_rps: demand.0,
         lasting,

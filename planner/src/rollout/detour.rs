@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::rollout::{Carried, Path, Shapes, Transition};
 
 /// Part of the demand that counts as rounding.
@@ -23,26 +23,26 @@ pub(crate) struct Detour {
 }
 
 impl Detour {
-    /// Returns the next allocations of the detour to `goals`, and the part of the demand to carry meanwhile. Leaves
+    /// Returns the next allocations of the detour to `targets`, and the part of the demand to carry meanwhile. Leaves
     /// the detour once other variants are wanted, the demand exceeds what the detour carries, or `arriving` has grown
     /// above it.
     pub(crate) fn next(
         &mut self,
-        in_force: &[InForce],
-        goals: &[Goal],
+        actual: &[Actual],
+        targets: &[Target],
         (carried, arriving): (Carried<'_>, f64),
-    ) -> Option<(Vec<Goal>, f64)> {
+    ) -> Option<(Vec<Target>, f64)> {
         self.rests = self.rests.saturating_sub(1);
         let is_there = |by: &Vec<Allocation>| {
-            let each = in_force.iter().zip(by);
+            let each = actual.iter().zip(by);
             each.into_iter()
-                .all(|(there, by)| *there == InForce::certain(*by))
+                .all(|(there, by)| *there == Actual::certain(*by))
         };
         while self.by.pop_front_if(|by| is_there(by)).is_some() {}
         let by = self.by.front()?;
-        let now: Vec<Allocation> = in_force.iter().map(|one| one.ready).collect();
+        let now: Vec<Allocation> = actual.iter().map(|one| one.ready).collect();
         let all = carried(&now);
-        let then: Vec<Allocation> = goals
+        let then: Vec<Allocation> = targets
             .iter()
             .map(|g| Allocation::new(g.replicas, g.each))
             .collect();
@@ -51,19 +51,24 @@ impl Detour {
         let unserved = (self.least + TOLERANCE..=all).contains(&arriving);
         let falls_short =
             carried(by) < self.least - TOLERANCE || loses && (for_nothing || unserved);
-        if falls_short || !goals.iter().map(is_wanted).eq(self.wanted.iter().copied()) {
+        if falls_short
+            || !targets
+                .iter()
+                .map(is_wanted)
+                .eq(self.wanted.iter().copied())
+        {
             self.by.clear();
             return None;
         }
-        let goals = by.iter().copied().map(Goal::of).collect();
-        Some((goals, self.least))
+        let targets = by.iter().copied().map(Target::of).collect();
+        Some((targets, self.least))
     }
 
-    /// Records the state of a transition to the decision's `goals`; searches a detour if it is blocked.
+    /// Records the state of a transition to the decision's `targets`; searches a detour if it is blocked.
     pub(crate) fn see(
         &mut self,
         transition: &Transition,
-        goals: &[Goal],
+        targets: &[Target],
         shapes: &[Shapes],
         carried: Carried<'_>,
     ) {
@@ -71,21 +76,21 @@ impl Detour {
             return;
         }
         if !self.by.is_empty() {
-            self.take(goals, None);
+            self.take(targets, None);
         } else if self.rests == 0 {
-            self.take(goals, transition.detour(shapes, carried));
+            self.take(targets, transition.detour(shapes, carried));
         }
     }
 
-    /// Starts the detour that a search has found on the way to `goals`.
-    fn take(&mut self, goals: &[Goal], path: Option<Path>) {
+    /// Starts the detour that a search has found on the way to `targets`.
+    fn take(&mut self, targets: &[Target], path: Option<Path>) {
         match path {
             Some(path) => {
                 self.by = path.by.into();
                 // The last allocation is the target, of which the goals at that time say more.
                 self.by.pop_back();
                 self.least = path.least;
-                self.wanted = goals.iter().map(is_wanted).collect();
+                self.wanted = targets.iter().map(is_wanted).collect();
                 self.rests = 0;
             }
             None => {
@@ -96,6 +101,6 @@ impl Detour {
     }
 }
 
-fn is_wanted(goal: &Goal) -> bool {
-    goal.replicas > 0
+fn is_wanted(target: &Target) -> bool {
+    target.replicas > 0
 }

@@ -18,7 +18,7 @@ use weir_api::Cores;
 pub use detour::{Path, Shapes};
 pub use hold::{Carried, SERVES_AT_ALL};
 
-use crate::capacity::{Allocation, Bounds, Goal, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize, ResourceLimits, Target};
 
 /// Factor of growth at which a growth in progress is requested anew: doubling each time keeps such restarts rare.
 pub const MUCH_MORE: f64 = 2.0;
@@ -41,7 +41,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub struct Transition {
     budget: Cores,
-    bounds: Bounds,
+    bounds: ResourceLimits,
     variants: Vec<Variant>,
     /// Allocations of the published plan, made before this transition or by it.
     out: Vec<Allocation>,
@@ -55,27 +55,32 @@ pub struct Transition {
 
 #[derive(Debug, Clone, Copy)]
 struct Variant {
-    in_force: InForce,
-    wanted: Goal,
+    actual: Actual,
+    wanted: Target,
     /// Target for now: the wanted one, or more ([`Transition::hold`]).
-    goal: Goal,
+    target: Target,
     /// Maximum cores for now, if there is not room for all growth ([`Transition::distribute`]).
     grows_to: Option<Cores>,
     given_up: bool,
 }
 
 impl Transition {
-    /// Creates a transition from `in_force` to `goals` within `budget` and `bounds`.
-    pub fn new(in_force: &[InForce], goals: &[Goal], budget: Cores, bounds: &Bounds) -> Transition {
-        debug_assert_eq!(in_force.len(), goals.len());
-        let variant = |(in_force, goal): (&InForce, &Goal)| Variant {
-            in_force: *in_force,
-            wanted: *goal,
-            goal: *goal,
+    /// Creates a transition from `actual` to `targets` within `budget` and `bounds`.
+    pub fn new(
+        actual: &[Actual],
+        targets: &[Target],
+        budget: Cores,
+        bounds: &ResourceLimits,
+    ) -> Transition {
+        debug_assert_eq!(actual.len(), targets.len());
+        let variant = |(actual, target): (&Actual, &Target)| Variant {
+            actual: *actual,
+            wanted: *target,
+            target: *target,
             grows_to: None,
             given_up: false,
         };
-        let variants = in_force.iter().zip(goals).map(variant).collect();
+        let variants = actual.iter().zip(targets).map(variant).collect();
         Transition {
             budget,
             bounds: bounds.clone(),
@@ -114,7 +119,7 @@ impl Transition {
     pub fn next(&self) -> Step {
         let safe = self.safe();
         let mut each = self.out.iter().zip(&self.variants);
-        let is_out = each.all(|(out, variant)| is_in(*out, variant.in_force.ready));
+        let is_out = each.all(|(out, variant)| is_in(*out, variant.actual.ready));
         if !is_out {
             // The published plan counts on capacity that is gone.
             return Step::Publish(safe);
@@ -138,10 +143,10 @@ impl Transition {
     }
 
     /// Records the actual capacity after a change, which may differ from its target.
-    pub fn confirmed(&mut self, change: Resize, in_force: InForce) {
+    pub fn confirmed(&mut self, change: Resize, actual: Actual) {
         if let Some(variant) = self.variants.get_mut(change.variant) {
-            variant.in_force = in_force;
-            variant.given_up |= in_force.at_most != change.cores();
+            variant.actual = actual;
+            variant.given_up |= actual.reserved != change.cores();
         }
     }
 
@@ -150,7 +155,7 @@ impl Transition {
         if let Some(variant) = self.variants.get_mut(change.variant) {
             variant.given_up = true;
             if indeterminate {
-                variant.in_force = variant.in_force.or(change.goal);
+                variant.actual = variant.actual.or(change.target);
             }
         }
     }
@@ -161,11 +166,8 @@ impl Transition {
     }
 
     /// Returns the actual capacity now.
-    pub fn in_force(&self) -> Vec<InForce> {
-        self.variants
-            .iter()
-            .map(|variant| variant.in_force)
-            .collect()
+    pub fn actual(&self) -> Vec<Actual> {
+        self.variants.iter().map(|variant| variant.actual).collect()
     }
 
     /// Returns the allocations that a plan may count on: actual now and still so after the shrinking.
@@ -177,48 +179,48 @@ impl Transition {
     /// variant that has none, and the resources of its first replica, are kept free: without them no variant could
     /// take over from those that shrink.
     fn growth(&self) -> Vec<Resize> {
-        let mut total: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
+        let mut total: Cores = self.variants.iter().map(|v| v.actual.reserved).sum();
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
         let mut firsts: Cores = growing.iter().map(|(_, variant)| variant.first()).sum();
-        let each = self.variants.iter().map(|v| v.in_force.replicas_at_most);
+        let each = self.variants.iter().map(|v| v.actual.replicas_reserved);
         let mut held: Vec<u32> = each.collect();
         for (index, variant) in &growing {
             if let Some(held) = held.get_mut(*index).filter(|held| **held == 0) {
-                *held = variant.goal.replicas.min(1);
+                *held = variant.target.replicas.min(1);
             }
         }
         let mut growth = Vec::with_capacity(growing.len());
         for (index, variant) in growing {
-            let (ready, at_most) = (variant.in_force.ready, variant.in_force.at_most);
+            let (ready, reserved) = (variant.actual.ready, variant.actual.reserved);
             let own = variant.first();
             firsts = firsts.saturating_sub(own);
-            let free = self.budget.saturating_sub(total.saturating_sub(at_most));
+            let free = self.budget.saturating_sub(total.saturating_sub(reserved));
             let most = free.saturating_sub(firsts).max(free.min(own));
             let most = most.min(variant.grows_to.unwrap_or(most));
             let borne = self
                 .bounds
                 .room(index, &held)
-                .max(variant.in_force.replicas());
-            let goal = variant.grown(most).at_most(borne);
-            if goal != variant.goal && !variant.may_be_asked_anew(goal) {
+                .max(variant.actual.replicas());
+            let target = variant.grown(most).at_most(borne);
+            if target != variant.target && !variant.may_be_asked_anew(target) {
                 continue;
             }
             if let Some(held) = held.get_mut(index) {
-                *held = variant.in_force.replicas_at_most.max(goal.replicas);
+                *held = variant.actual.replicas_reserved.max(target.replicas);
             }
-            total = total.saturating_sub(at_most) + at_most.max(goal.cores(ready));
-            if (Variant { goal, ..variant }).grows() {
-                growth.push(self.change(index, &variant, goal));
+            total = total.saturating_sub(reserved) + reserved.max(target.cores(ready));
+            if (Variant { target, ..variant }).grows() {
+                growth.push(self.change(index, &variant, target));
             }
         }
         growth
     }
 
-    fn change(&self, variant: usize, of: &Variant, goal: Goal) -> Resize {
+    fn change(&self, variant: usize, of: &Variant, target: Target) -> Resize {
         Resize {
             variant,
-            goal,
-            ready: of.in_force.ready,
+            target,
+            ready: of.actual.ready,
             bound: self.bounds.bound(variant),
         }
     }
@@ -236,83 +238,87 @@ fn is_in(one: Allocation, other: Allocation) -> bool {
 
 impl Variant {
     fn grows(&self) -> bool {
-        let InForce { ready, .. } = self.in_force;
-        self.goal.replicas > self.in_force.replicas()
-            || self.goal.ready(ready).each() > ready.each()
+        let Actual { ready, .. } = self.actual;
+        self.target.replicas > self.actual.replicas()
+            || self.target.ready(ready).each() > ready.each()
     }
 
     fn shrinks(&self) -> bool {
-        let InForce { ready, at_most, .. } = self.in_force;
-        self.goal.replicas < self.in_force.replicas()
-            || self.goal.ready(ready).each() < ready.each()
-            || self.goal.cores(ready) < at_most
+        let Actual {
+            ready, reserved, ..
+        } = self.actual;
+        self.target.replicas < self.actual.replicas()
+            || self.target.ready(ready).each() < ready.each()
+            || self.target.cores(ready) < reserved
     }
 
     /// Returns the largest part of the target that `most` cores cover. Starting replicas are not ended to let others
     /// grow.
-    fn grown(&self, most: Cores) -> Goal {
-        let InForce {
+    fn grown(&self, most: Cores) -> Target {
+        let Actual {
             ready, starting, ..
-        } = self.in_force;
-        let goal = self.goal.within(most, ready);
-        let started = self.in_force.replicas().min(self.goal.replicas);
-        if goal.replicas >= started {
-            return goal;
+        } = self.actual;
+        let target = self.target.within(most, ready);
+        let started = self.actual.replicas().min(self.target.replicas);
+        if target.replicas >= started {
+            return target;
         }
-        let as_started = Goal {
+        let as_started = Target {
             replicas: started,
             start: starting.each(),
-            ..self.goal
+            ..self.target
         };
-        let goal = as_started.within(most, ready);
-        if goal.replicas >= started {
-            return goal;
+        let target = as_started.within(most, ready);
+        if target.replicas >= started {
+            return target;
         }
-        self.in_force.goal()
+        self.actual.target()
     }
 
     fn safe(&self) -> Allocation {
-        let (ready, goal) = (self.in_force.ready, self.goal.ready(self.in_force.ready));
-        let replicas = ready.replicas().min(goal.replicas());
-        Allocation::new(replicas, ready.each().min(goal.each()))
+        let (ready, target) = (self.actual.ready, self.target.ready(self.actual.ready));
+        let replicas = ready.replicas().min(target.replicas());
+        Allocation::new(replicas, ready.each().min(target.each()))
     }
 
     /// Returns the part of the target that shrinks.
-    fn shrunk(&self) -> Goal {
-        let InForce {
+    fn shrunk(&self) -> Target {
+        let Actual {
             ready, starting, ..
-        } = self.in_force;
-        Goal {
-            replicas: self.goal.replicas.min(self.in_force.replicas()),
+        } = self.actual;
+        Target {
+            replicas: self.target.replicas.min(self.actual.replicas()),
             each: match ready.replicas() {
-                0 => self.goal.each,
-                _ => self.goal.each.min(ready.each()),
+                0 => self.target.each,
+                _ => self.target.each.min(ready.each()),
             },
             start: match starting {
-                Allocation::NONE => self.goal.start,
-                starting => self.goal.start.min(starting.each()),
+                Allocation::NONE => self.target.start,
+                starting => self.target.start.min(starting.each()),
             },
         }
     }
 
     /// Whether a partial target justifies restarting the change in progress. A loading server continues as requested;
     /// a serving one does so until there is room for much more.
-    fn may_be_asked_anew(&self, goal: Goal) -> bool {
-        let InForce { ready, at_most, .. } = self.in_force;
+    fn may_be_asked_anew(&self, target: Target) -> bool {
+        let Actual {
+            ready, reserved, ..
+        } = self.actual;
         let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
-        let least = match ready != Allocation::NONE && goal.replicas <= ready.replicas() {
-            true => growth(at_most) * MUCH_MORE,
-            false => growth(at_most),
+        let least = match ready != Allocation::NONE && target.replicas <= ready.replicas() {
+            true => growth(reserved) * MUCH_MORE,
+            false => growth(reserved),
         };
-        growth(goal.cores(ready)) >= least
+        growth(target.cores(ready)) >= least
     }
 
     /// Returns the cores needed to have anything at all, if it has nothing.
     fn first(&self) -> Cores {
-        if self.in_force.at_most > Cores::ZERO {
+        if self.actual.reserved > Cores::ZERO {
             return Cores::ZERO;
         }
-        self.goal.first()
+        self.target.first()
     }
 }
 

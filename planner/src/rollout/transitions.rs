@@ -15,7 +15,7 @@
 //!
 //! Mutations that were tried, and the check that caught each, in 16,000 transitions:
 //! - `hold` dropped, or one level too few (loses what is carried, no plan);
-//! - an unconfirmed change left out of `InForce::or` (above the budget; published and not there);
+//! - an unconfirmed change left out of `Actual::or` (above the budget; published and not there);
 //! - shrinking before publishing (published and not there);
 //! - `UnderWay::keep` without the requested target (asked anew), `see` that never forgets (missed);
 //! - `given_up` ignored (no end of a cycle);

@@ -4,12 +4,12 @@
 
 use weir_api::Cores;
 
-use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize, Target};
 use crate::rollout::MUCH_MORE;
 
 /// Targets requested and not confirmed, by variant.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct UnderWay(Vec<Option<Goal>>);
+pub(crate) struct UnderWay(Vec<Option<Target>>);
 
 impl UnderWay {
     /// Creates a record without requests.
@@ -21,91 +21,91 @@ impl UnderWay {
     /// those with which a new replica starts; its actual cores may be uncertain in the next cycle.
     pub(crate) fn asked(&mut self, change: &Resize) {
         if let Some(asked) = self.0.get_mut(change.variant) {
-            *asked = Some(match change.goal.replicas > change.ready.replicas() {
-                true => change.goal,
-                false => Goal {
-                    start: change.goal.each,
-                    ..change.goal
+            *asked = Some(match change.target.replicas > change.ready.replicas() {
+                true => change.target,
+                false => Target {
+                    start: change.target.each,
+                    ..change.target
                 },
             });
         }
     }
 
     /// Drops requests that are fulfilled or will not be.
-    pub(crate) fn see(&mut self, in_force: &[InForce]) {
-        for (asked, there) in self.0.iter_mut().zip(in_force) {
-            asked.take_if(|_| there.at_most <= there.ready.cores());
+    pub(crate) fn see(&mut self, actual: &[Actual]) {
+        for (asked, there) in self.0.iter_mut().zip(actual) {
+            asked.take_if(|_| there.reserved <= there.ready.cores());
         }
     }
 
-    /// Returns the targets to request, given the wanted `goals`. A growth in progress is requested anew once much
+    /// Returns the targets to request, given the wanted `targets`. A growth in progress is requested anew once much
     /// more is wanted, because a rise may reach many times what its first sample shows. A serving variant that is to
     /// shrink first gets what was requested. A loading server continues even if it is no longer wanted, while the
     /// budget covers it: it may be wanted again in the next cycle.
-    pub(crate) fn keep(&self, in_force: &[InForce], goals: &[Goal], budget: Cores) -> Vec<Goal> {
-        let mut kept = goals.to_vec();
-        let all: Cores = in_force.iter().map(|one| one.at_most).sum();
-        let each = kept.iter_mut().zip(&self.0).zip(goals.iter().zip(in_force));
-        for ((goal, asked), (wanted, there)) in each {
+    pub(crate) fn keep(&self, actual: &[Actual], targets: &[Target], budget: Cores) -> Vec<Target> {
+        let mut kept = targets.to_vec();
+        let all: Cores = actual.iter().map(|one| one.reserved).sum();
+        let each = kept.iter_mut().zip(&self.0).zip(targets.iter().zip(actual));
+        for ((target, asked), (wanted, there)) in each {
             let ready = there.ready;
-            let is_too_little = |asked: &Goal| {
+            let is_too_little = |asked: &Target| {
                 let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
-                let room = budget.saturating_sub(all.saturating_sub(there.at_most));
+                let room = budget.saturating_sub(all.saturating_sub(there.reserved));
                 let more = growth(wanted.cores(ready).min(room));
                 ready != Allocation::NONE && more >= growth(asked.cores(ready)) * MUCH_MORE
             };
-            let goes_on = |asked: &Goal| match asked.cores(ready) > ready.cores() {
+            let goes_on = |asked: &Target| match asked.cores(ready) > ready.cores() {
                 true => wanted.replicas > 0 && !is_too_little(asked),
                 false => wanted.cores(ready) < asked.cores(ready),
             };
             if let Some(asked) = asked.filter(goes_on) {
-                *goal = asked;
+                *target = asked;
             }
         }
         for (index, asked) in self.0.iter().enumerate() {
-            let (Some(asked), Some(there)) = (asked, in_force.get(index)) else {
+            let (Some(asked), Some(there)) = (asked, actual.get(index)) else {
                 continue;
             };
-            let all: Cores = in_force.iter().zip(&kept).map(cores).sum();
+            let all: Cores = actual.iter().zip(&kept).map(cores).sum();
             let loads = there.ready == Allocation::NONE;
             let bears = all + asked.cores(there.ready) <= budget;
-            if let Some(goal) = kept.get_mut(index).filter(|goal| goal.replicas == 0)
+            if let Some(target) = kept.get_mut(index).filter(|target| target.replicas == 0)
                 && loads
                 && bears
             {
-                *goal = *asked;
+                *target = *asked;
             }
         }
         kept
     }
 }
 
-fn cores((there, goal): (&InForce, &Goal)) -> Cores {
-    goal.cores(there.ready)
+fn cores((there, target): (&Actual, &Target)) -> Cores {
+    target.cores(there.ready)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cores(cores: [u32; 3]) -> Vec<Goal> {
-        cores.map(|cores| Goal::one(Cores::whole(cores))).to_vec()
+    fn cores(cores: [u32; 3]) -> Vec<Target> {
+        cores.map(|cores| Target::one(Cores::whole(cores))).to_vec()
     }
 
     /// Actual capacity with ready and reserved cores.
-    fn there(each: [(u32, u32); 3]) -> Vec<InForce> {
-        let one = |(ready, at_most)| InForce {
-            at_most: Cores::whole(at_most),
-            ..InForce::certain(Allocation::one(Cores::whole(ready)))
+    fn there(each: [(u32, u32); 3]) -> Vec<Actual> {
+        let one = |(ready, reserved)| Actual {
+            reserved: Cores::whole(reserved),
+            ..Actual::certain(Allocation::one(Cores::whole(ready)))
         };
         each.map(one).to_vec()
     }
 
     /// Change of a variant with `ready` cores.
-    fn change(variant: usize, ready: u32, goal: Goal) -> Resize {
+    fn change(variant: usize, ready: u32, target: Target) -> Resize {
         Resize {
             variant,
-            goal,
+            target,
             ready: Allocation::one(Cores::whole(ready)),
             bound: false,
         }
@@ -115,7 +115,7 @@ mod tests {
     fn growth_continues_as_requested_until_actual() {
         let budget = Cores::whole(12);
         let mut under_way = UnderWay::new(3);
-        under_way.asked(&change(1, 0, Goal::one(Cores::whole(5))));
+        under_way.asked(&change(1, 0, Target::one(Cores::whole(5))));
         let loads = there([(4, 4), (0, 5), (0, 0)]);
         under_way.see(&loads);
         let keep = |under_way: &UnderWay, wanted| under_way.keep(&loads, &cores(wanted), budget);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn serving_variant_grows_as_requested_and_may_end() {
         let mut under_way = UnderWay::new(3);
-        under_way.asked(&change(0, 4, Goal::one(Cores::whole(8))));
+        under_way.asked(&change(0, 4, Target::one(Cores::whole(8))));
         let grows = there([(4, 8), (0, 0), (2, 2)]);
         under_way.see(&grows);
         let keep = |under_way: &UnderWay, wanted| {
@@ -144,14 +144,14 @@ mod tests {
         assert_eq!(keep(&under_way, 11), 8);
         assert_eq!(keep(&under_way, 12), 12);
         // A requested decrease is completed first, then growth is requested at once.
-        under_way.asked(&change(0, 8, Goal::one(Cores::whole(4))));
-        for (wanted, goal) in [(0, 4), (1, 4), (6, 6)] {
-            assert_eq!(keep(&under_way, wanted), goal);
+        under_way.asked(&change(0, 8, Target::one(Cores::whole(4))));
+        for (wanted, target) in [(0, 4), (1, 4), (6, 6)] {
+            assert_eq!(keep(&under_way, wanted), target);
         }
         // A request for 7 of the 8 wanted cores stands even while the actual cores are uncertain.
-        let part = Goal {
+        let part = Target {
             each: Cores::whole(7),
-            ..Goal::one(Cores::whole(8))
+            ..Target::one(Cores::whole(8))
         };
         under_way.asked(&change(0, 4, part));
         let uncertain = there([(0, 7), (0, 0), (2, 2)]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_api::Rps;
 
 use super::{ConfigError, Replicas, Service};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::profile::Profile;
 
@@ -37,7 +37,7 @@ pub trait Policy: Debug + Send + Sync {
     }
 
     /// Returns the target for these inputs. The time serves only the solver's limit.
-    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision;
+    fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision;
 
     /// Batch of each variant, by what is `there` and the present demand. A plan must hold for the actual capacity at each
     /// step of a rollout, so the batch follows from that, not from the target.
@@ -167,7 +167,7 @@ pub enum ScaleDown {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// In the variants' order.
-    pub goals: Vec<Goal>,
+    pub targets: Vec<Target>,
     /// Result of the solve.
     pub status: SolveStatus,
     /// Whether the actual capacity was preferred to an optimum within the tolerance.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::raw::{RawAmount, RawStage, RawVariant};
-use crate::capacity::{Amount, BOUNDS_MAX, Bound, Bounds};
+use crate::capacity::{Amount, BOUNDS_MAX, ResourceLimit, ResourceLimits};
 use crate::quantity;
 use crate::service::rule::{refusal, rule, within};
 use crate::service::{ConfigError, Stage, Variant};
@@ -32,7 +32,7 @@ pub(super) fn bounds(
     holds: &Holds,
     stages: &[Stage],
     variants: &[Variant],
-) -> Result<Bounds, ConfigError> {
+) -> Result<ResourceLimits, ConfigError> {
     let unit = "kinds of what replicas hold";
     within("budget.held", held.len(), 0..=BOUNDS_MAX, unit)?;
     for (path, holds) in holds {
@@ -56,7 +56,7 @@ pub(super) fn bounds(
             let amount = holds.get(name).map(|raw| amount(&path, raw));
             each.push(amount.transpose()?.unwrap_or(0));
         }
-        let bound = Bound {
+        let bound = ResourceLimit {
             name: name.clone(),
             most,
             each,
@@ -64,11 +64,11 @@ pub(super) fn bounds(
         check(&bound, holds, stages, variants)?;
         bounds.push(bound);
     }
-    Ok(Bounds(bounds))
+    Ok(ResourceLimits(bounds))
 }
 
 fn check(
-    bound: &Bound,
+    bound: &ResourceLimit,
     holds: &Holds,
     stages: &[Stage],
     variants: &[Variant],

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use weir_api::{Cores, Revision, Rps, Share};
 
-use crate::backends::Obstacle;
+use crate::backends::Blocker;
 use crate::observe::Got;
 use crate::service::SolveStatus;
 
@@ -110,7 +110,7 @@ pub struct VariantReport {
     pub got: Option<Got>,
     /// Blocker: reason why the actual allocation differs from the target, or is unknown; `null` if there is
     /// none.
-    pub unmet: Option<Obstacle>,
+    pub unmet: Option<Blocker>,
     /// Time for which its servers have been failing, as reported by the proxies; `null` if they are
     /// healthy.
     pub failing_ms: Option<u64>,

@@ -6,11 +6,11 @@ use weir_api::Cores;
 use weir_apiserver::{Fault, Rule};
 use weir_planner::backends::kubernetes::actuate::KubeBackends;
 use weir_planner::backends::{Actuate, ActuateError, BackendError, Reason};
-use weir_planner::capacity::{InForce, Resize};
+use weir_planner::capacity::{Actual, Resize};
 use weir_planner::service::WorkloadKind;
 
 use super::bed::deployment;
-use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, goal, says};
+use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, says, target};
 
 #[tokio::test]
 async fn conflict_is_retried_once_with_the_newest_state() {
@@ -22,8 +22,8 @@ async fn conflict_is_retried_once_with_the_newest_state() {
     stage.server.store().amend("pods", &stage.pods()[0], |pod| {
         pod["metadata"]["labels"]["other"] = json!("writer");
     });
-    let grown = stage.resize(goal(1, 2)).await;
-    assert_eq!(grown, Ok(InForce::certain(cores(1, 2))));
+    let grown = stage.resize(target(1, 2)).await;
+    assert_eq!(grown, Ok(Actual::certain(cores(1, 2))));
     assert_eq!(stage.answers("pods/resize"), [409, 200]);
 }
 
@@ -36,7 +36,7 @@ async fn invalid_resize_is_reported_and_not_retried() {
         pod["status"]["containerStatuses"].as_array_mut().unwrap().push(log);
     });
     for _ in 0..2 {
-        let error = stage.resize(goal(1, 2)).await.unwrap_err();
+        let error = stage.resize(target(1, 2)).await.unwrap_err();
         let invalid = says(
             &error,
             Reason::Refused,
@@ -48,7 +48,7 @@ async fn invalid_resize_is_reported_and_not_retried() {
             why.contains("Pod running on node without support for resize"),
             "{why}"
         );
-        assert!(!error.leaves_doubt());
+        assert!(!error.may_have_applied());
     }
     let answers = stage.answers("pods/resize");
     assert_eq!(
@@ -63,13 +63,13 @@ async fn too_many_requests_waits_for_retry_after() {
     let stage = Stage::new(1, 1, AMPLE).await;
     let rule = Rule::always(Fault::TooMany(1)).resource("pods/resize");
     stage.server.faults().add(rule.times(1));
-    let grown = stage.resize(goal(1, 2)).await;
-    assert_eq!(grown, Ok(InForce::certain(cores(1, 2))));
+    let grown = stage.resize(target(1, 2)).await;
+    assert_eq!(grown, Ok(Actual::certain(cores(1, 2))));
     assert_eq!(stage.answers("pods/resize"), [429, 200]);
     let stage = Stage::new(1, 1, SHORT).await;
     let rule = Rule::always(Fault::TooMany(5)).resource("pods/resize");
     stage.server.faults().add(rule);
-    let error = stage.resize(goal(1, 2)).await.unwrap_err();
+    let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
         says(
             &error,
@@ -78,7 +78,7 @@ async fn too_many_requests_waits_for_retry_after() {
         ),
         "{error}"
     );
-    assert!(!error.leaves_doubt());
+    assert!(!error.may_have_applied());
 }
 
 #[tokio::test]
@@ -86,20 +86,20 @@ async fn lost_answer_is_pending_until_the_change_is_observed() {
     let stage = Stage::new(1, 1, AMPLE).await;
     let rule = |fault| Rule::always(fault).resource("pods/resize").times(1);
     stage.server.faults().add(rule(Fault::LoseAnswer));
-    let grown = stage.resize(goal(1, 2)).await;
-    assert_eq!(grown, Ok(InForce::certain(cores(1, 2))));
+    let grown = stage.resize(target(1, 2)).await;
+    assert_eq!(grown, Ok(Actual::certain(cores(1, 2))));
     assert_eq!(stage.answers("pods/resize"), [200]);
     // No change is observed, but the write may still take effect.
     let stage = Stage::new(1, 1, SHORT).await;
     stage.server.faults().add(rule(Fault::HangUp));
-    let error = stage.resize(goal(1, 2)).await.unwrap_err();
+    let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
         says(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
-    assert!(error.leaves_doubt());
-    let grown = stage.resize_until_done(goal(1, 2)).await;
-    assert_eq!(grown, InForce::certain(cores(1, 2)));
+    assert!(error.may_have_applied());
+    let grown = stage.resize_until_done(target(1, 2)).await;
+    assert_eq!(grown, Actual::certain(cores(1, 2)));
 }
 
 /// A pending write that no watch has reported yet is counted by the next cycle all the same.
@@ -113,28 +113,28 @@ async fn pending_write_counts_until_the_watch_reports_it() {
         stage.server.faults().add(rule.times(1));
     };
     lose("pods/resize");
-    let error = stage.resize(goal(1, 2)).await.unwrap_err();
-    assert!(error.leaves_doubt(), "{error}");
-    let in_force = stage.in_force().await.unwrap();
+    let error = stage.resize(target(1, 2)).await.unwrap_err();
+    assert!(error.may_have_applied(), "{error}");
+    let actual = stage.actual().await.unwrap();
     assert_eq!(
-        (in_force.ready, in_force.at_most),
+        (actual.ready, actual.reserved),
         (cores(1, 1), Cores::whole(2))
     );
     stage
-        .until("two cores", |now| *now == InForce::certain(cores(1, 2)))
+        .until("two cores", |now| *now == Actual::certain(cores(1, 2)))
         .await;
     lose("deployments/scale");
-    let error = stage.resize(goal(3, 2)).await.unwrap_err();
+    let error = stage.resize(target(3, 2)).await.unwrap_err();
     assert!(
         error
             .to_string()
             .starts_with("Deployment web is not scaled: "),
         "{error}"
     );
-    assert!(error.leaves_doubt(), "{error}");
-    let in_force = stage.in_force().await.unwrap();
+    assert!(error.may_have_applied(), "{error}");
+    let actual = stage.actual().await.unwrap();
     assert_eq!(
-        (in_force.ready, in_force.at_most),
+        (actual.ready, actual.reserved),
         (cores(1, 2), Cores::whole(4))
     );
     stage
@@ -149,7 +149,7 @@ async fn forbidden_request_names_the_missing_right() {
     let subject = "system:serviceaccount:demo:weir";
     let blind = stage.server.client_without_retries(subject).await.unwrap();
     let blind = backends_of(&blind, WorkloadKind::Deployment, &["web"], SHORT);
-    let told = async |backends: &KubeBackends| backends.in_force().await.remove(0).unwrap();
+    let told = async |backends: &KubeBackends| backends.actual().await.remove(0).unwrap();
     let forbidden = async || match told(&blind).await {
         Err(ActuateError::NotObserved(why)) => why.contains("forbidden"),
         _ => false,
@@ -169,25 +169,25 @@ async fn forbidden_request_names_the_missing_right() {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
             "subjects": [{"kind": "ServiceAccount", "name": "weir", "namespace": super::bed::DEMO}]}))
         .unwrap();
-    let sees = async || told(&blind).await == Ok(InForce::certain(cores(1, 1)));
+    let sees = async || told(&blind).await == Ok(Actual::certain(cores(1, 1)));
     weir_bed::wait::until_async("its pods", super::bed::LIMIT, sees)
         .await
         .unwrap();
-    let change = |goal| Resize {
+    let change = |target| Resize {
         variant: 0,
-        goal,
+        target,
         ready: cores(1, 1),
         bound: false,
     };
-    let error = blind.resize(&[change(goal(1, 2))]).await.remove(0);
+    let error = blind.resize(&[change(target(1, 2))]).await.remove(0);
     let error = error.unwrap_err();
     let says = error.to_string();
     assert!(
         says.contains("not allowed to patch pods/resize: "),
         "{says}"
     );
-    assert!(!error.leaves_doubt());
-    let error = blind.resize(&[change(goal(2, 1))]).await.remove(0);
+    assert!(!error.may_have_applied());
+    let error = blind.resize(&[change(target(2, 1))]).await.remove(0);
     let says = error.unwrap_err().to_string();
     assert!(
         says.starts_with("Deployment web is not scaled: not allowed to patch scale: "),
@@ -200,7 +200,7 @@ async fn missing_server_or_workload_is_reported() {
     let stage = Stage::new(1, 1, SHORT).await;
     let other = backends(&stage.server, &["web", "nobody"], SHORT).await;
     let listed = async || {
-        let told = other.in_force().await.remove(1).unwrap().unwrap_err();
+        let told = other.actual().await.remove(1).unwrap().unwrap_err();
         let none = BackendError {
             reason: Reason::NoWorkload,
             message: "there is no Deployment nobody".to_owned(),
@@ -214,11 +214,11 @@ async fn missing_server_or_workload_is_reported() {
     // Without a server, the last observed state holds.
     let Stage { server, backends } = stage;
     drop(server);
-    let last = backends.in_force().await.remove(0).unwrap().unwrap();
-    assert_eq!(last, InForce::certain(cores(1, 1)));
+    let last = backends.actual().await.remove(0).unwrap().unwrap();
+    assert_eq!(last, Actual::certain(cores(1, 1)));
     let change = Resize {
         variant: 0,
-        goal: goal(1, 2),
+        target: target(1, 2),
         ready: last.ready,
         bound: false,
     };
@@ -228,10 +228,10 @@ async fn missing_server_or_workload_is_reported() {
         "{error}"
     );
     // A write to a closed port cannot have taken effect.
-    let most = if error.leaves_doubt() { 2 } else { 1 };
-    let last = backends.in_force().await.remove(0).unwrap().unwrap();
+    let most = if error.may_have_applied() { 2 } else { 1 };
+    let last = backends.actual().await.remove(0).unwrap().unwrap();
     assert_eq!(
-        (last.ready, last.at_most),
+        (last.ready, last.reserved),
         (cores(1, 1), Cores::whole(most))
     );
 }

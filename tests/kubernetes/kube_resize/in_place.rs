@@ -7,29 +7,29 @@ use weir_api::Cores;
 use weir_apiserver::{Key, Resizing, Version};
 use weir_bed::wait;
 use weir_planner::backends::{ActuateError, BackendError, Reason};
-use weir_planner::capacity::{Goal, InForce};
+use weir_planner::capacity::{Actual, Target};
 
 use super::bed::{DEMO, LIMIT, deployment, pod};
-use super::stage::{AMPLE, SHORT, Stage, asked, cores, goal, patches, says};
+use super::stage::{AMPLE, SHORT, Stage, asked, cores, patches, says, target};
 
 #[tokio::test]
 async fn pods_are_resized_without_a_restart() {
     let stage = Stage::new(3, 1, AMPLE).await;
     let before = stage.pods();
-    let grown = stage.resize(goal(3, 2)).await;
-    assert_eq!(grown, Ok(InForce::certain(cores(3, 2))));
+    let grown = stage.resize(target(3, 2)).await;
+    assert_eq!(grown, Ok(Actual::certain(cores(3, 2))));
     assert_eq!(stage.server.log().actuations().len(), 3);
     for patch in patches(&stage.server, "pods/resize") {
         let two = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2"}});
         assert_eq!(asked(&patch), &two);
         assert_eq!(patch.content_type, "application/strategic-merge-patch+json");
     }
-    let shrunk = stage.resize_until_done(goal(3, 1)).await;
-    assert_eq!(shrunk, InForce::certain(cores(3, 1)));
+    let shrunk = stage.resize_until_done(target(3, 1)).await;
+    assert_eq!(shrunk, Actual::certain(cores(3, 1)));
     assert_eq!(stage.answers("pods/resize"), [200; 6]);
     assert_eq!(stage.pods(), before);
     // No patch is sent for the actual state.
-    assert_eq!(stage.resize(goal(3, 1)).await, Ok(shrunk));
+    assert_eq!(stage.resize(target(3, 1)).await, Ok(shrunk));
     assert_eq!(stage.answers("pods/resize"), [200; 6]);
 }
 
@@ -47,7 +47,7 @@ async fn resize_without_room_is_deferred_until_there_is() {
         pods.iter().map(|pod| pod.cores()).sum::<f64>() > 6.9
     };
     wait::until("a full node", LIMIT, full).await.unwrap();
-    let error = stage.resize(goal(2, 4)).await.unwrap_err();
+    let error = stage.resize(target(2, 4)).await.unwrap_err();
     assert!(
         says(
             &error,
@@ -56,20 +56,16 @@ async fn resize_without_room_is_deferred_until_there_is() {
         ),
         "{error}"
     );
-    assert!(error.leaves_doubt());
-    let in_force = stage.in_force().await.unwrap();
-    assert_eq!(in_force.ready, cores(2, 3));
-    assert_eq!(
-        in_force.at_most,
-        Cores::whole(8),
-        "as much as was asked for"
-    );
+    assert!(error.may_have_applied());
+    let actual = stage.actual().await.unwrap();
+    assert_eq!(actual.ready, cores(2, 3));
+    assert_eq!(actual.reserved, Cores::whole(8), "as much as was asked for");
     stage
         .server
         .store()
         .remove("pods", &Key::new(DEMO, "other"));
     stage
-        .until("room", |in_force| in_force.ready == cores(2, 4))
+        .until("room", |actual| actual.ready == cores(2, 4))
         .await;
     assert_eq!(stage.answers("pods/resize"), [200; 2]);
 }
@@ -80,23 +76,23 @@ async fn infeasible_resize_is_requested_once() {
         let made = deployment("web", 1, 1_000);
         let stage = Stage::of(|options| options.version = version, made, AMPLE, |_| {}).await;
         for _ in 0..2 {
-            let error = stage.resize(goal(1, 9)).await.unwrap_err();
+            let error = stage.resize(target(1, 9)).await.unwrap_err();
             let infeasible = says(&error, Reason::Infeasible, "its node can never hold it: ");
             assert!(infeasible, "{error}");
-            let in_force = stage.in_force().await.unwrap();
-            assert_eq!(in_force.ready, cores(1, 1));
+            let actual = stage.actual().await.unwrap();
+            assert_eq!(actual.ready, cores(1, 1));
             if version == Version::V1_36 {
-                assert!(!error.leaves_doubt());
-                assert_eq!(in_force.at_most, Cores::whole(1));
+                assert!(!error.may_have_applied());
+                assert_eq!(actual.reserved, Cores::whole(1));
                 assert_eq!(stage.answers("pods/resize"), [403]);
             } else {
-                assert!(error.leaves_doubt());
-                assert_eq!(in_force.at_most, Cores::whole(9));
+                assert!(error.may_have_applied());
+                assert_eq!(actual.reserved, Cores::whole(9));
                 assert_eq!(stage.answers("pods/resize"), [200]);
             }
         }
-        let less = stage.resize_until_done(goal(1, 2)).await;
-        assert_eq!(less, InForce::certain(cores(1, 2)));
+        let less = stage.resize_until_done(target(1, 2)).await;
+        assert_eq!(less, Actual::certain(cores(1, 2)));
         assert_eq!(stage.answers("pods/resize").len(), 2);
     }
 }
@@ -107,25 +103,25 @@ async fn failed_or_late_resize_counts_with_both_amounts() {
     stage.server.kubelet().resizes(Resizing::Failed {
         after: Duration::from_millis(1),
     });
-    let error = stage.resize(goal(1, 2)).await.unwrap_err();
+    let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
         says(&error, Reason::Refused, "its kubelet failed: "),
         "{error}"
     );
-    assert!(error.leaves_doubt());
+    assert!(error.may_have_applied());
     let late = Stage::new(1, 1, SHORT).await;
     late.server.kubelet().resizes(Resizing::Actuated {
         after: Duration::from_secs(600),
     });
-    let error = late.resize(goal(1, 2)).await.unwrap_err();
+    let error = late.resize(target(1, 2)).await.unwrap_err();
     assert!(
         says(&error, Reason::Waiting, "not actuated within "),
         "{error}"
     );
     for stage in [stage, late] {
-        let in_force = stage.in_force().await.unwrap();
+        let actual = stage.actual().await.unwrap();
         assert_eq!(
-            (in_force.ready, in_force.at_most),
+            (actual.ready, actual.reserved),
             (cores(1, 1), Cores::whole(2))
         );
     }
@@ -142,11 +138,11 @@ async fn restarted_container_counts_once_ready() {
         .server
         .kubelet()
         .ready_after(Duration::from_millis(300));
-    let restarted = stage.resize(goal(1, 2)).await.unwrap();
+    let restarted = stage.resize(target(1, 2)).await.unwrap();
     assert_eq!(restarted.starting, cores(1, 2));
     assert_eq!(restarted.ready, cores(0, 0));
     stage
-        .until("the restart", |now| *now == InForce::certain(cores(1, 2)))
+        .until("the restart", |now| *now == Actual::certain(cores(1, 2)))
         .await;
     assert!(stage.server.log().actuations()[0].restarted);
 }
@@ -165,9 +161,9 @@ async fn unready_pod_keeps_its_cores() {
     stage
         .until("one that serves", |now| now.ready == cores(1, 2))
         .await;
-    let wish = Goal {
+    let wish = Target {
         start: Cores::whole(1),
-        ..goal(2, 3)
+        ..target(2, 3)
     };
     // The unready pod keeps more cores than a new pod would get, so none are left for the other.
     let error = stage.resize(wish).await.unwrap_err();
@@ -180,14 +176,14 @@ async fn unready_pod_keeps_its_cores() {
         indeterminate: false,
     };
     assert_eq!(error, ActuateError::Backend(waits));
-    assert!(!error.leaves_doubt());
+    assert!(!error.may_have_applied());
     assert!(stage.answers("pods/resize").is_empty());
-    let grown = stage.resize(goal(2, 3)).await.unwrap();
+    let grown = stage.resize(target(2, 3)).await.unwrap();
     assert_eq!((grown.ready, grown.starting), (cores(1, 3), cores(1, 2)));
     stage.server.kubelet().set_ready(&pods[0], true);
     stage.until("both", |now| now.ready == cores(2, 2)).await;
-    let grown = stage.resize_until_done(goal(2, 3)).await;
-    assert_eq!(grown, InForce::certain(cores(2, 3)));
+    let grown = stage.resize_until_done(target(2, 3)).await;
+    assert_eq!(grown, Actual::certain(cores(2, 3)));
 }
 
 #[tokio::test]
@@ -203,15 +199,15 @@ async fn unreadable_pod_during_a_resize_is_reported() {
         strange.spec.as_mut().unwrap().containers[0].name = "main".to_owned();
         stage.server.store().create(&strange).unwrap();
     };
-    let (answer, ()) = tokio::join!(stage.resize(goal(1, 2)), come);
+    let (answer, ()) = tokio::join!(stage.resize(target(1, 2)), come);
     let error = answer.unwrap_err();
-    assert!(error.leaves_doubt(), "{error}");
+    assert!(error.may_have_applied(), "{error}");
     let says = "pod strange: it has no container app, only main";
     assert!(error.to_string().starts_with(says), "{error}");
     // Before the first request, nothing is in doubt.
-    let error = stage.in_force().await.unwrap_err();
+    let error = stage.actual().await.unwrap_err();
     assert_eq!(error.to_string(), says);
-    assert!(!error.leaves_doubt());
+    assert!(!error.may_have_applied());
 }
 
 #[tokio::test]
@@ -233,10 +229,10 @@ async fn pod_deleted_during_a_resize_is_not_waited_for() {
         wait::until("the patches", LIMIT, patched).await.unwrap();
         stage.server.store().remove("pods", &pods[0]);
     };
-    let (answer, ()) = tokio::join!(stage.resize(goal(2, 2)), gone);
-    let in_force = answer.unwrap();
-    assert_eq!(in_force.ready, cores(1, 2));
+    let (answer, ()) = tokio::join!(stage.resize(target(2, 2)), gone);
+    let actual = answer.unwrap();
+    assert_eq!(actual.ready, cores(1, 2));
     // Its successor has the template's resources.
-    assert_eq!(in_force.starting, cores(1, 1));
-    assert_eq!(in_force.at_most, Cores::whole(3));
+    assert_eq!(actual.starting, cores(1, 1));
+    assert_eq!(actual.reserved, Cores::whole(3));
 }

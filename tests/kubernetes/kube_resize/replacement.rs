@@ -5,10 +5,10 @@ use weir_api::Cores;
 use weir_apiserver::{Fault, Options, Rule, Verb, Version};
 use weir_bed::wait;
 use weir_planner::backends::{Actuate, Reason};
-use weir_planner::capacity::InForce;
+use weir_planner::capacity::Actual;
 
 use super::bed::{DEMO, LIMIT, deployment};
-use super::stage::{AMPLE, Stage, cores, goal};
+use super::stage::{AMPLE, Stage, cores, target};
 
 const ROOM: Cores = Cores::whole(1);
 /// Name of a large node. It sorts before the small node's, so the scheduler prefers it.
@@ -31,7 +31,7 @@ impl Stage {
 
     /// Waits until a resize is infeasible on the small node.
     async fn stuck(&self) {
-        let error = self.resize(goal(2, 10)).await.unwrap_err();
+        let error = self.resize(target(2, 10)).await.unwrap_err();
         assert!(error.to_string().contains("can never hold it"), "{error}");
     }
 }
@@ -44,18 +44,18 @@ async fn pod_that_cannot_grow_is_replaced_on_a_larger_node() {
     let there = stage.backends.retire(0, ROOM).unwrap().unwrap();
     // Plans count only on the other pod; the budget counts all pods.
     assert_eq!(there.ready, cores(1, 1));
-    assert_eq!(there.at_most, Cores::whole(3));
+    assert_eq!(there.reserved, Cores::whole(3));
     assert_eq!(stage.evictions(), Vec::<u16>::new());
     let there = stage.backends.replace(0).await.unwrap();
     assert_eq!(there.ready, cores(1, 1));
     assert_eq!(stage.evictions(), [201]);
-    let two = |there: &InForce| there.ready.replicas() == 2;
+    let two = |there: &Actual| there.ready.replicas() == 2;
     stage.until("another pod", two).await;
     let after = stage.pods();
     let stayed = after.iter().filter(|pod| before.contains(pod)).count();
     assert_eq!((after.len(), stayed), (2, 1), "{before:?} {after:?}");
     // The new pod has its target cores, and the other one is not replaced at once.
-    stage.resize(goal(2, 10)).await.unwrap_err();
+    stage.resize(target(2, 10)).await.unwrap_err();
     let newcomer = after.iter().find(|pod| !before.contains(pod)).unwrap();
     let pods = stage.server.kubelet().pods();
     let newcomer = pods.iter().find(|pod| pod.key == *newcomer).unwrap();
@@ -82,29 +82,29 @@ async fn pod_kept_by_a_disruption_budget_stays_and_counts() {
     };
     wait::until("the budget", LIMIT, protected).await.unwrap();
     assert_eq!(stage.evictions(), Vec::<u16>::new());
-    assert_eq!(stage.in_force().await.unwrap().ready, cores(2, 1));
+    assert_eq!(stage.actual().await.unwrap().ready, cores(2, 1));
 }
 
 #[tokio::test]
 async fn pod_with_a_conflicting_writer_is_not_replaced() {
     let stage = stage().await;
     stage.stuck().await;
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let hpa_target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let scaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "old", "namespace": DEMO},
-        "spec": {"scaleTargetRef": target, "maxReplicas": 3},
+        "spec": {"scaleTargetRef": hpa_target, "maxReplicas": 3},
     });
     stage.server.store().create(&scaler).unwrap();
     let told = async || {
-        let error = stage.resize(goal(2, 10)).await.unwrap_err();
+        let error = stage.resize(target(2, 10)).await.unwrap_err();
         error.reason() == Reason::AnotherWriter
     };
     wait::until_async("the autoscaler", LIMIT, told)
         .await
         .unwrap();
     assert_eq!(stage.backends.retire(0, ROOM), None);
-    assert_eq!(stage.in_force().await.unwrap().ready, cores(2, 1));
+    assert_eq!(stage.actual().await.unwrap().ready, cores(2, 1));
 }
 
 #[tokio::test]
@@ -119,14 +119,14 @@ async fn refused_eviction_leaves_the_pod_unchanged() {
         let rule = Rule::always(fault).resource("pods/eviction").times(1);
         stage.server.faults().add(rule);
         let error = stage.backends.replace(0).await.unwrap_err();
-        assert_eq!(error.leaves_doubt(), doubt, "{error}");
+        assert_eq!(error.may_have_applied(), doubt, "{error}");
         if doubt {
             // The eviction may have taken effect, and can be repeated without harm.
             let again = stage.backends.retire(0, ROOM);
             if let Some(Ok(_)) = again {
                 stage.backends.replace(0).await.unwrap();
             }
-            let two = |there: &InForce| there.ready.replicas() == 2;
+            let two = |there: &Actual| there.ready.replicas() == 2;
             stage.until("another pod", two).await;
             assert_eq!(stage.pods().len(), 2);
             continue;
@@ -134,7 +134,7 @@ async fn refused_eviction_leaves_the_pod_unchanged() {
         let says = "is to be replaced, and stays: not allowed to create pods/eviction: ";
         assert_eq!(error.reason(), Reason::Forbidden, "{error}");
         assert!(error.to_string().contains(says), "{error}");
-        assert_eq!(stage.in_force().await.unwrap().ready, cores(2, 1));
+        assert_eq!(stage.actual().await.unwrap().ready, cores(2, 1));
     }
 }
 
@@ -144,9 +144,9 @@ async fn timed_out_replacement_releases_pod() {
     let stage = Stage::of(old, deployment("web", 2, 1_000), AMPLE, |_| {}).await;
     stage.server.store().node(LARGE, 64, 65_536).unwrap();
     stage.stuck().await;
-    assert_eq!(stage.in_force().await.unwrap().at_most, Cores::whole(20));
+    assert_eq!(stage.actual().await.unwrap().reserved, Cores::whole(20));
     assert!(stage.backends.retire(0, Cores::ZERO).unwrap().is_ok());
     let there = stage.backends.replace(0).await.unwrap();
-    assert!(there.at_most <= Cores::whole(12), "{there:?}");
+    assert!(there.reserved <= Cores::whole(12), "{there:?}");
     assert_eq!(stage.evictions(), [201]);
 }

@@ -7,10 +7,10 @@ use weir_api::Cores;
 use weir_apiserver::ApiServer;
 use weir_bed::wait;
 use weir_planner::backends::{ActuateError, BackendError, Reason};
-use weir_planner::capacity::{Goal, InForce};
+use weir_planner::capacity::{Actual, Target};
 
 use super::bed::{DEMO, LIMIT, deployment};
-use super::stage::{AMPLE, Stage, cores, goal, patches, says};
+use super::stage::{AMPLE, Stage, cores, patches, says, target};
 
 #[tokio::test]
 async fn new_pods_count_once_they_are_ready() {
@@ -19,21 +19,21 @@ async fn new_pods_count_once_they_are_ready() {
         .server
         .kubelet()
         .ready_after(Duration::from_millis(500));
-    let grown = stage.resize(goal(4, 1)).await.unwrap();
+    let grown = stage.resize(target(4, 1)).await.unwrap();
     assert_eq!((grown.ready, grown.starting), (cores(2, 1), cores(2, 1)));
-    assert_eq!(grown.at_most, Cores::whole(4));
+    assert_eq!(grown.reserved, Cores::whole(4));
     stage
-        .until("all", |now| *now == InForce::certain(cores(4, 1)))
+        .until("all", |now| *now == Actual::certain(cores(4, 1)))
         .await;
     // Repeating the target changes nothing; then the number of pods falls.
     assert_eq!(
-        stage.resize(goal(4, 1)).await,
-        Ok(InForce::certain(cores(4, 1)))
+        stage.resize(target(4, 1)).await,
+        Ok(Actual::certain(cores(4, 1)))
     );
-    let fewer = stage.resize(goal(1, 1)).await.unwrap();
+    let fewer = stage.resize(target(1, 1)).await.unwrap();
     assert_eq!((fewer.ready, fewer.starting), (cores(1, 1), cores(0, 0)));
     stage
-        .until("one", |now| *now == InForce::certain(cores(1, 1)))
+        .until("one", |now| *now == Actual::certain(cores(1, 1)))
         .await;
     let asked: Vec<u64> = patches(&stage.server, "deployments/scale")
         .iter()
@@ -54,11 +54,11 @@ async fn ending_pod_holds_its_cores_until_deleted() {
         .termination_grace_period_seconds = Some(2);
     let slow = |options: &mut weir_apiserver::Options| options.exits_after = None;
     let stage = Stage::of(slow, made, AMPLE, |_| {}).await;
-    let fewer = stage.resize(goal(1, 3)).await.unwrap();
+    let fewer = stage.resize(target(1, 3)).await.unwrap();
     assert_eq!(fewer.ready, cores(1, 3));
-    assert_eq!(fewer.at_most, Cores::whole(6));
+    assert_eq!(fewer.reserved, Cores::whole(6));
     // Four cores are the target, but seven exceed it while the ending pod still exists.
-    let error = stage.resize(goal(1, 4)).await.unwrap_err();
+    let error = stage.resize(target(1, 4)).await.unwrap_err();
     assert!(
         says(
             &error,
@@ -67,20 +67,20 @@ async fn ending_pod_holds_its_cores_until_deleted() {
         ),
         "{error}"
     );
-    assert!(!error.leaves_doubt());
+    assert!(!error.may_have_applied());
     assert!(stage.answers("pods/resize").is_empty());
     let grown = stage
-        .until("its end", |now| now.at_most == Cores::whole(3))
+        .until("its end", |now| now.reserved == Cores::whole(3))
         .await;
-    assert_eq!(grown, InForce::certain(cores(1, 3)));
-    let grown = stage.resize(goal(1, 4)).await;
-    assert_eq!(grown, Ok(InForce::certain(cores(1, 4))));
+    assert_eq!(grown, Actual::certain(cores(1, 3)));
+    let grown = stage.resize(target(1, 4)).await;
+    assert_eq!(grown, Ok(Actual::certain(cores(1, 4))));
 }
 
 #[tokio::test]
 async fn template_with_too_many_cores_limits_scale_up() {
     let stage = Stage::new(1, 2, AMPLE).await;
-    let wish = Goal {
+    let wish = Target {
         replicas: 3,
         each: Cores::whole(2),
         start: Cores::whole(1),
@@ -119,15 +119,15 @@ async fn disruption_budget_limits_scale_down() {
         })
     };
     // One of the three surplus pods ends, once all four are known to be ready.
-    let one_goes = async || stage.resize(goal(1, 1)).await == Err(told(true));
+    let one_goes = async || stage.resize(target(1, 1)).await == Err(told(true));
     wait::until_async("one to go", LIMIT, one_goes)
         .await
         .unwrap();
     stage
-        .until("three", |now| *now == InForce::certain(cores(3, 1)))
+        .until("three", |now| *now == Actual::certain(cores(3, 1)))
         .await;
-    assert_eq!(stage.resize(goal(1, 1)).await, Err(told(false)));
-    assert!(told(true).leaves_doubt() && !told(false).leaves_doubt());
+    assert_eq!(stage.resize(target(1, 1)).await, Err(told(false)));
+    assert!(told(true).may_have_applied() && !told(false).may_have_applied());
     let asked: Vec<u64> = patches(&stage.server, "deployments/scale")
         .iter()
         .map(|patch| patch.body["spec"]["replicas"].as_u64().unwrap())

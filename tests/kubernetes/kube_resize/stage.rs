@@ -9,7 +9,7 @@ use weir_api::Cores;
 use weir_planner::backends::kubernetes::actuate::KubeBackends;
 use weir_planner::backends::kubernetes::namespace::Namespace;
 use weir_planner::backends::{Actuate, ActuateError, Reason};
-use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
+use weir_planner::capacity::{Actual, Allocation, Resize, Target};
 use weir_planner::service::{Workload, WorkloadKind};
 
 use weir_apiserver::{ApiServer, Key, Options, Request, Verb};
@@ -48,8 +48,8 @@ impl Stage {
         let backends = backends(&server, &["web"], timeout).await;
         let stage = Stage { server, backends };
         stage
-            .until("ready pods", |in_force| {
-                in_force.ready.replicas() == replicas as u32
+            .until("ready pods", |actual| {
+                actual.ready.replicas() == replicas as u32
             })
             .await;
         stage
@@ -71,22 +71,22 @@ impl Stage {
         stage
     }
 
-    pub(crate) async fn in_force(&self) -> Result<InForce, ActuateError> {
-        self.backends.in_force().await.remove(0).unwrap()
+    pub(crate) async fn actual(&self) -> Result<Actual, ActuateError> {
+        self.backends.actual().await.remove(0).unwrap()
     }
 
-    pub(crate) async fn until(&self, what: &str, is: impl Fn(&InForce) -> bool) -> InForce {
-        let found = async || self.in_force().await.is_ok_and(|in_force| is(&in_force));
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&Actual) -> bool) -> Actual {
+        let found = async || self.actual().await.is_ok_and(|actual| is(&actual));
         let waited = wait::until_async(what, LIMIT, found).await;
-        assert!(waited.is_ok(), "{what}: {:?}", self.in_force().await);
-        self.in_force().await.unwrap()
+        assert!(waited.is_ok(), "{what}: {:?}", self.actual().await);
+        self.actual().await.unwrap()
     }
 
-    pub(crate) async fn resize(&self, goal: Goal) -> Result<InForce, ActuateError> {
-        let ready = self.in_force().await.unwrap().ready;
+    pub(crate) async fn resize(&self, target: Target) -> Result<Actual, ActuateError> {
+        let ready = self.actual().await.unwrap().ready;
         let change = Resize {
             variant: 0,
-            goal,
+            target,
             ready,
             bound: false,
         };
@@ -94,14 +94,14 @@ impl Stage {
     }
 
     /// Repeats the resize as successive cycles do; the rate limit delays further patches of a pod.
-    pub(crate) async fn resize_until_done(&self, goal: Goal) -> InForce {
+    pub(crate) async fn resize_until_done(&self, target: Target) -> Actual {
         let mut last = None;
         let done = async || {
-            last = Some(self.resize(goal).await);
+            last = Some(self.resize(target).await);
             last.as_ref().is_some_and(Result::is_ok)
         };
         let waited = wait::until_async("the change", LIMIT, done).await;
-        assert!(waited.is_ok(), "{goal:?}: {last:?}");
+        assert!(waited.is_ok(), "{target:?}: {last:?}");
         last.unwrap().unwrap()
     }
 
@@ -160,8 +160,8 @@ pub(crate) fn cores(replicas: u32, each: u32) -> Allocation {
     Allocation::new(replicas, Cores::whole(each))
 }
 
-pub(crate) fn goal(replicas: u32, each: u32) -> Goal {
-    Goal::of(cores(replicas, each))
+pub(crate) fn target(replicas: u32, each: u32) -> Target {
+    Target::of(cores(replicas, each))
 }
 
 /// Resources in a resize patch.

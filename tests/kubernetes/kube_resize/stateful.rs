@@ -6,10 +6,10 @@ use std::time::Duration;
 use weir_api::Cores;
 use weir_apiserver::{Key, Resizing};
 use weir_planner::backends::Actuate;
-use weir_planner::capacity::{Goal, InForce};
+use weir_planner::capacity::{Actual, Target};
 
 use super::bed::DEMO;
-use super::stage::{AMPLE, Stage, cores, goal, patches};
+use super::stage::{AMPLE, Stage, cores, patches, target};
 
 fn names(stage: &Stage) -> Vec<String> {
     stage.pods().into_iter().map(|pod| pod.name).collect()
@@ -18,38 +18,38 @@ fn names(stage: &Stage) -> Vec<String> {
 #[tokio::test]
 async fn stateful_pods_are_resized_in_place_one_by_one() {
     let stage = Stage::stateful(1, 1, AMPLE).await;
-    let grown = stage.resize(goal(1, 3)).await;
-    assert_eq!(grown, Ok(InForce::certain(cores(1, 3))));
+    let grown = stage.resize(target(1, 3)).await;
+    assert_eq!(grown, Ok(Actual::certain(cores(1, 3))));
     assert_eq!(names(&stage), ["web-0"]);
     stage
         .server
         .kubelet()
         .ready_after(Duration::from_millis(300));
-    let goal = Goal {
+    let target = Target {
         replicas: 3,
         each: Cores::whole(3),
         start: Cores::whole(1),
     };
-    let starting = stage.resize(goal).await.unwrap();
+    let starting = stage.resize(target).await.unwrap();
     assert_eq!(
         (starting.ready, starting.starting),
         (cores(1, 3), cores(2, 1))
     );
     // The third pod is created only after the second is ready, but is already reserved.
     assert_eq!(
-        (starting.at_most, starting.replicas_at_most),
+        (starting.reserved, starting.replicas_reserved),
         (Cores::whole(5), 3)
     );
     let two = stage
         .until("the second", |now| now.ready.replicas() == 2)
         .await;
-    assert_eq!((two.ready, two.at_most), (cores(2, 1), Cores::whole(5)));
+    assert_eq!((two.ready, two.reserved), (cores(2, 1), Cores::whole(5)));
     stage.until("all", |now| now.ready.replicas() == 3).await;
     assert_eq!(names(&stage), ["web-0", "web-1", "web-2"]);
     // The pod with the highest ordinal ends first.
-    stage.resize_until_done(super::stage::goal(1, 3)).await;
+    stage.resize_until_done(super::stage::target(1, 3)).await;
     stage
-        .until("one", |now| *now == InForce::certain(cores(1, 3)))
+        .until("one", |now| *now == Actual::certain(cores(1, 3)))
         .await;
     assert_eq!(names(&stage), ["web-0"]);
     let asked = patches(&stage.server, "statefulsets/scale");
@@ -73,7 +73,7 @@ async fn replaced_stateful_pod_keeps_its_name() {
     let before = uid(&stage);
     let never = Resizing::Infeasible("Node didn't have enough capacity".to_owned());
     stage.server.kubelet().resizes_of(&stuck, Some(never));
-    stage.resize(goal(2, 2)).await.unwrap_err();
+    stage.resize(target(2, 2)).await.unwrap_err();
     let off = stage.backends.retire(0, Cores::whole(8)).unwrap().unwrap();
     assert_eq!(off.ready, cores(1, 2));
     stage.backends.replace(0).await.unwrap();
@@ -82,6 +82,6 @@ async fn replaced_stateful_pod_keeps_its_name() {
         .await;
     assert_eq!(back.ready, cores(2, 1), "it begins with its template's");
     assert_ne!(uid(&stage), before);
-    let all = stage.resize_until_done(goal(2, 2)).await;
-    assert_eq!(all, InForce::certain(cores(2, 2)));
+    let all = stage.resize_until_done(target(2, 2)).await;
+    assert_eq!(all, Actual::certain(cores(2, 2)));
 }

@@ -11,35 +11,35 @@ use weir_apiserver::{ApiServer, Fault, Happening, Rule, Verb};
 use weir_bed::wait;
 use weir_planner::backends::Actuate;
 use weir_planner::backends::kubernetes::actuate::KubeBackends;
-use weir_planner::capacity::{Bounds, Goal, InForce};
+use weir_planner::capacity::{Actual, ResourceLimits, Target};
 use weir_planner::rollout::STEPS_MAX;
 use weir_planner::rollout::{Step, Transition};
 
 use super::bed::{LIMIT, deployment, start};
-use super::stage::{asked, backends, cores, goal, patches};
+use super::stage::{asked, backends, cores, patches, target};
 
 const BUDGET: Cores = Cores::whole(7);
 const NAMES: [&str; 2] = ["fast", "good"];
 
-async fn there(backends: &KubeBackends) -> Option<Vec<InForce>> {
-    let all = backends.in_force().await.into_iter();
+async fn there(backends: &KubeBackends) -> Option<Vec<Actual>> {
+    let all = backends.actual().await.into_iter();
     all.map(|one| one?.ok()).collect()
 }
 
 /// Runs one cycle; a published plan counts only on actual cores.
-async fn cycle(backends: &KubeBackends, goals: &[Goal]) {
-    let Some(in_force) = there(backends).await else {
+async fn cycle(backends: &KubeBackends, targets: &[Target]) {
+    let Some(actual) = there(backends).await else {
         return;
     };
-    let mut transition = Transition::new(&in_force, goals, BUDGET, &Bounds::default());
+    let mut transition = Transition::new(&actual, targets, BUDGET, &ResourceLimits::default());
     for _ in 0..STEPS_MAX {
         match transition.next() {
             Step::Resize(changes) => {
                 let answers = backends.resize(&changes).await;
                 for (change, answer) in changes.into_iter().zip(answers) {
                     match answer {
-                        Ok(in_force) => transition.confirmed(change, in_force),
-                        Err(error) => transition.failed(change, error.leaves_doubt()),
+                        Ok(actual) => transition.confirmed(change, actual),
+                        Err(error) => transition.failed(change, error.may_have_applied()),
                     }
                 }
             }
@@ -94,23 +94,23 @@ async fn faults_neither_break_the_budget_nor_repeat_a_patch() {
     }
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     for _ in 0..14 {
-        let fast = goal(rng.random_range(1..3), rng.random_range(1..3));
+        let fast = target(rng.random_range(1..3), rng.random_range(1..3));
         let left = BUDGET.saturating_sub(fast.cores(cores(0, 0))).millis() / 1000;
         let replicas = rng.random_range(1..3u32).min(left);
-        let good = goal(replicas, rng.random_range(1..3u32).min(left / replicas));
+        let good = target(replicas, rng.random_range(1..3u32).min(left / replicas));
         cycle(&backends, &[fast, good]).await;
     }
     assert!(server.faults().met() > 0);
     server.faults().clear();
     // Without faults the target is reached.
-    let wish = [goal(2, 2), goal(1, 3)];
+    let wish = [target(2, 2), target(1, 3)];
     let done = async || {
         cycle(&backends, &wish).await;
         let there = there(&backends).await.unwrap_or_default();
-        there == [cores(2, 2), cores(1, 3)].map(InForce::certain)
+        there == [cores(2, 2), cores(1, 3)].map(Actual::certain)
     };
     let waited = wait::until_async("the wish", LIMIT, done).await;
-    assert!(waited.is_ok(), "{:?}", backends.in_force().await);
+    assert!(waited.is_ok(), "{:?}", backends.actual().await);
     let mut last = BTreeMap::new();
     for patch in patches(&server, "pods/resize") {
         if patch.status == 200 {

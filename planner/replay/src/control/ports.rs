@@ -12,7 +12,7 @@ use weir_api::{Cores, Plan, PlanError, Revision};
 use super::kubelet::Kubelet;
 use crate::world::nanos;
 use weir_planner::backends::{Actuate, ActuateError, NotReplaced};
-use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
+use weir_planner::capacity::{Actual, Allocation, Resize, Target};
 use weir_planner::clock::Now;
 use weir_planner::control_loop::Solver;
 use weir_planner::distribution::{Publish, Publisher, Receipt};
@@ -26,7 +26,7 @@ const MEMO_MAX: usize = 100_000;
 
 /// Cache key of a decision for one service: the actual state, the forecast (bit for bit), and the
 /// readiness times of the variants.
-type Problem = (Vec<InForce>, Option<Asked>, Vec<Duration>);
+type Problem = (Vec<Actual>, Option<Asked>, Vec<Duration>);
 
 type Asked = (u64, bool, Option<u64>, Option<u64>);
 
@@ -37,8 +37,8 @@ fn asked(Inputs { forecast, left_ms }: Inputs) -> Asked {
 }
 
 /// State of a replayed variant, which is one replica.
-fn one(cores: Cores) -> InForce {
-    InForce::certain(Allocation::one(cores))
+fn one(cores: Cores) -> Actual {
+    Actual::certain(Allocation::one(cores))
 }
 
 /// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
@@ -132,16 +132,16 @@ impl Observe for SimulatedPorts {
 }
 
 impl Actuate for SimulatedPorts {
-    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+    async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let state = self.state();
         let known = state.kubelet.known().map(|(confirmed, pending)| {
             let now = one(confirmed);
-            Some(Ok(pending.map_or(now, |cores| now.or(Goal::one(cores)))))
+            Some(Ok(pending.map_or(now, |cores| now.or(Target::one(cores)))))
         });
         known.collect()
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
         let (begin, ready): (Duration, Vec<Option<u64>>) = {
             let mut state = self.state();
@@ -171,11 +171,11 @@ impl Actuate for SimulatedPorts {
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<Actual, NotReplaced>> {
         None
     }
 
-    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+    async fn replace(&self, _: usize) -> Result<Actual, ActuateError> {
         Err(ActuateError::NoAddress)
     }
 }
@@ -214,11 +214,11 @@ impl Solver for SimulatedPorts {
     async fn decide(
         &self,
         service: &Arc<Service>,
-        in_force: Vec<InForce>,
+        actual: Vec<Actual>,
         inputs: Option<Inputs>,
     ) -> Decision {
         let readiness = service.variants.iter().map(|variant| variant.readiness);
-        let problem = (in_force, inputs.map(asked), readiness.collect());
+        let problem = (actual, inputs.map(asked), readiness.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 
 use super::*;
-use crate::capacity::Goal;
+use crate::capacity::Target;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -68,13 +68,13 @@ async fn invalid_answer_is_an_error_that_says_whether_change_may_apply() {
         ("/silent", "no answer within 200ms", true),
     ];
     for (path, says, indeterminate) in table {
-        let answers = local(&[&format!("{base}{path}")]).in_force().await;
+        let answers = local(&[&format!("{base}{path}")]).actual().await;
         let error = answers[0].clone().unwrap().unwrap_err();
         assert!(error.to_string().contains(says), "{path}: {error}");
-        assert_eq!(error.leaves_doubt(), *indeterminate, "{path}");
+        assert_eq!(error.may_have_applied(), *indeterminate, "{path}");
     }
     let answers = local(&[&nobody, &format!("{base}/good"), ""])
-        .in_force()
+        .actual()
         .await;
     assert!(
         matches!(answers[0], Some(Err(ActuateError::Unreachable(_)))),
@@ -84,8 +84,8 @@ async fn invalid_answer_is_an_error_that_says_whether_change_may_apply() {
     assert_eq!(answers[2], None);
 }
 
-fn one(millis: u32) -> InForce {
-    InForce::certain(Allocation::one(Cores::from_millis(millis)))
+fn one(millis: u32) -> Actual {
+    Actual::certain(Allocation::one(Cores::from_millis(millis)))
 }
 
 #[tokio::test]
@@ -93,25 +93,25 @@ async fn replicas_are_read_and_sent_as_total_cores_and_count() {
     let (base, _) = backends().await;
     let local = local(&[&format!("{base}/replicas")]);
     let each = Cores::from_millis(2500);
-    let there = InForce::certain(Allocation::new(2, each));
-    assert_eq!(local.in_force().await, [Some(Ok(there))]);
-    let goal = Goal {
+    let there = Actual::certain(Allocation::new(2, each));
+    assert_eq!(local.actual().await, [Some(Ok(there))]);
+    let target = Target {
         replicas: 4,
         each,
         start: Cores::whole(1),
     };
     let change = Resize {
         variant: 0,
-        goal,
+        target,
         ready: there.ready,
         bound: false,
     };
     // Two keep 2.5 cores, two start with one: 1.75 each on average.
     let dealt = Allocation::new(4, Cores::from_millis(1750));
-    assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
+    assert_eq!(local.resize(&[change]).await, [Ok(Actual::certain(dealt))]);
     assert_eq!(serving_cores(&change), Some(each));
     let shrinks = Resize {
-        goal: Goal::of(Allocation::new(1, each)),
+        target: Target::of(Allocation::new(1, each)),
         ..change
     };
     assert_eq!(serving_cores(&shrinks), None);
@@ -123,7 +123,7 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
     let local = local(&["", &format!("{base}/good")]);
     let change = |variant, cores| Resize {
         variant,
-        goal: Goal::one(Cores::whole(cores)),
+        target: Target::one(Cores::whole(cores)),
         ready: Allocation::NONE,
         bound: false,
     };
@@ -135,7 +135,7 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
     );
     assert_eq!(changes.load(Ordering::SeqCst), 1);
     let advisory = local.advisory();
-    assert_eq!(advisory.in_force().await[1], Some(Ok(one(2500))));
+    assert_eq!(advisory.actual().await[1], Some(Ok(one(2500))));
     assert_eq!(
         advisory.resize(&wishes).await,
         vec![Err(ActuateError::Advisory); 3]
@@ -155,12 +155,12 @@ async fn pending_write_is_counted_until_it_takes_effect() {
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     let local = local(&[&format!("http://{address}/late")]);
     let one = |cores| Allocation::one(Cores::whole(cores));
-    let now = async || local.in_force().await.remove(0).unwrap().unwrap();
-    assert_eq!(now().await, InForce::certain(one(2)));
+    let now = async || local.actual().await.remove(0).unwrap().unwrap();
+    assert_eq!(now().await, Actual::certain(one(2)));
     for (asked, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
         let change = Resize {
             variant: 0,
-            goal: Goal::of(one(asked)),
+            target: Target::of(one(asked)),
             ready: one(2),
             bound: false,
         };
@@ -168,13 +168,13 @@ async fn pending_write_is_counted_until_it_takes_effect() {
         assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
         let there = now().await;
         let expected = (one(fewest), Cores::whole(most));
-        assert_eq!((there.ready, there.at_most), expected, "asked for {asked}");
+        assert_eq!((there.ready, there.reserved), expected, "asked for {asked}");
     }
     // It takes effect; the earlier write is superseded.
     cores.store(1, Ordering::SeqCst);
-    assert_eq!(now().await, InForce::certain(one(1)));
+    assert_eq!(now().await, Actual::certain(one(1)));
     cores.store(2, Ordering::SeqCst);
-    assert_eq!(now().await, InForce::certain(one(2)));
+    assert_eq!(now().await, Actual::certain(one(2)));
 }
 
 /// A server that keeps the batch size it was told last, and the bodies it received.
@@ -211,13 +211,13 @@ async fn server_is_told_its_batch_once_and_again_after_restart() {
     assert_eq!(sent(), [r#"{"batch":2}"#]);
     // It has restarted.
     batch.store(8, Ordering::SeqCst);
-    local.in_force().await;
+    local.actual().await;
     assert_eq!(local.tell(&[None]).await, [Some(Ok(8))]);
     assert_eq!(local.tell(&[Some(2)]).await, [Some(Ok(2))]);
     assert_eq!(sent(), [r#"{"batch":2}"#]);
     let change = Resize {
         variant: 0,
-        goal: Goal::one(Cores::whole(4)),
+        target: Target::one(Cores::whole(4)),
         ready: Allocation::NONE,
         bound: false,
     };

@@ -36,7 +36,7 @@ use super::pod::PodState;
 use super::rate_limit::PatchLimiter;
 use super::workload::{WorkloadSpec, WorkloadWatch};
 use crate::backends::{Actuate, ActuateError, NotReplaced};
-use crate::capacity::{InForce, Resize};
+use crate::capacity::{Actual, Resize};
 use crate::service::Workload;
 
 /// Maximum number of concurrent patches.
@@ -196,15 +196,15 @@ impl KubeBackends {
 }
 
 impl Actuate for KubeBackends {
-    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+    async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         self.tell_due_servers().await;
-        let actual = |variant| self.state(variant).map(|state| state.in_force());
+        let actual = |variant| self.state(variant).map(|state| state.actual());
         let all = 0..self.workloads.len();
         all.map(|variant| Some(actual(variant).map_err(ActuateError::from)))
             .collect()
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let deadline = Instant::now() + self.timeout;
         self.prune();
         let started = changes.iter().copied();
@@ -230,12 +230,12 @@ impl Actuate for KubeBackends {
             .collect()
     }
 
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, NotReplaced>> {
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<Actual, NotReplaced>> {
         let retired = self.retire_pod(variant, room)?;
         Some(retired.map_err(|blocker| NotReplaced(blocker.to_string())))
     }
 
-    async fn replace(&self, variant: usize) -> Result<InForce, ActuateError> {
+    async fn replace(&self, variant: usize) -> Result<Actual, ActuateError> {
         Ok(self.evict(variant).await?)
     }
 }

@@ -13,7 +13,7 @@ use weir_api::Cores;
 use super::api_failure::ApiFailure;
 use super::patch::{self, Change, NotPatchable};
 use super::pod::PodState;
-use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize, Target};
 
 /// State of a workload and its pods, as reported by the watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl WorkloadState {
     }
 
     /// Returns the actual capacity. Pods beyond the number of replicas are about to end and do not count.
-    pub fn in_force(&self) -> InForce {
+    pub fn actual(&self) -> Actual {
         let staying = || self.pods.iter().filter(|pod| pod.stays());
         let ready = least(staying().filter(|pod| pod.ready).map(PodState::cores));
         let fewest = self.replicas.min(self.pending_replicas.unwrap_or(u32::MAX));
@@ -119,11 +119,11 @@ impl WorkloadState {
         let new = Some(self.template).filter(|cores| missing > 0 && *cores > Cores::ZERO);
         let starting = least(starting.chain(new));
         let count = self.replicas.saturating_sub(ready.replicas());
-        InForce {
+        Actual {
             ready,
             starting: Allocation::new(count, starting.each()),
-            at_most: self.reserved(),
-            replicas_at_most: self.reserved_replicas(),
+            reserved: self.reserved(),
+            replicas_reserved: self.reserved_replicas(),
         }
     }
 
@@ -150,20 +150,25 @@ impl WorkloadState {
         self.replicas.max(self.pending_replicas.unwrap_or(0))
     }
 
-    /// Distributes `goal`, with no more than `most` reserved.
-    pub fn distribute(&self, goal: Goal, most: CapacityLimit, refusals: &Refusals) -> PodChanges {
+    /// Distributes `target`, with no more than `most` reserved.
+    pub fn distribute(
+        &self,
+        target: Target,
+        most: CapacityLimit,
+        refusals: &Refusals,
+    ) -> PodChanges {
         let mut changes = PodChanges::default();
         let (mut held, pods) = (self.reserved(), self.reserved_replicas());
         let CapacityLimit {
             cores: most,
             replicas: most_pods,
         } = most;
-        if goal.replicas < self.replicas {
-            changes.scale = Some(goal.replicas);
+        if target.replicas < self.replicas {
+            changes.scale = Some(target.replicas);
         } else {
             // Replicas of a pending write are counted already; requesting them again costs nothing.
-            let borne = self.most_replicas().min(goal.replicas);
-            let more = goal.replicas - borne;
+            let borne = self.most_replicas().min(target.replicas);
+            let more = target.replicas - borne;
             let room = most.saturating_sub(held).millis();
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit).min(most_pods.saturating_sub(pods));
@@ -174,7 +179,7 @@ impl WorkloadState {
             held = held + times(self.template, new);
         }
         for pod in self.pods.iter().filter(|pod| pod.stays()) {
-            let wanted = goal.of_pod(pod);
+            let wanted = target.of_pod(pod);
             if wanted == Cores::ZERO {
                 continue;
             }
@@ -220,7 +225,7 @@ impl CapacityLimit {
         CapacityLimit {
             cores: change.cores(),
             replicas: if change.bound {
-                change.goal.replicas
+                change.target.replicas
             } else {
                 u32::MAX
             },
@@ -228,7 +233,7 @@ impl CapacityLimit {
     }
 }
 
-impl Goal {
+impl Target {
     /// Returns the target cores of one pod. A pod that has served and is unready for now keeps its cores: with the
     /// cores of a starting pod it would come back too small, and all others would count with no more.
     fn of_pod(self, pod: &PodState) -> Cores {

@@ -92,7 +92,7 @@ impl KubeError {
     /// Whether the change may have taken effect, in part or as a whole.
     fn may_have_applied(&self) -> bool {
         match self {
-            KubeError::Port(error) => error.leaves_doubt(),
+            KubeError::Port(error) => error.may_have_applied(),
             KubeError::NotReconfigured { .. } | KubeError::Midway(_) => true,
             KubeError::PodBlocked { why, partly, .. } => *partly || why.may_have_applied(),
             KubeError::NotScaled { why, partly, .. } => *partly || why.may_have_applied(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_api::{Cores, Revision, Rps};
 
 use super::*;
-use crate::backends::Obstacle;
+use crate::backends::Blocker;
 use crate::spec::tests::service;
 
 fn at(second: i64) -> Timestamp {
@@ -35,9 +35,9 @@ async fn report() -> CycleReport {
     report
 }
 
-fn obstacle(report: &mut CycleReport, name: &str, reason: Reason, why: &str) {
+fn blocker(report: &mut CycleReport, name: &str, reason: Reason, why: &str) {
     let why = why.to_owned();
-    report.variants.get_mut(name).unwrap().unmet = Some(Obstacle { reason, why });
+    report.variants.get_mut(name).unwrap().unmet = Some(Blocker { reason, why });
 }
 
 /// Formats each condition as `Type=Status Reason: message`.
@@ -105,10 +105,10 @@ async fn gravest_blocker_is_reported() {
             "True AnotherWriter: large: why",
         ),
     ];
-    for (obstacles, actuated, degraded) in table {
+    for (blockers, actuated, degraded) in table {
         let mut report = report().await;
-        for (name, reason) in *obstacles {
-            obstacle(&mut report, name, *reason, "why");
+        for (name, reason) in *blockers {
+            blocker(&mut report, name, *reason, "why");
         }
         let status = planned_status(
             &active(),
@@ -166,7 +166,7 @@ async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
         at(0),
     );
     let mut bad = good.clone();
-    obstacle(&mut bad, "small", Reason::Deferred, "full");
+    blocker(&mut bad, "small", Reason::Deferred, "full");
     let second = planned_status(&active(), &bad, &[], 1, &first, at(5));
     let since =
         |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::replicas;
-use crate::capacity::{Allocation, Bound, Goal, InForce};
+use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
 use crate::service::{Decision, SolveStatus};
 use crate::service::{Service, Stage, Variant};
 
@@ -49,7 +49,7 @@ pub(super) enum Left {
 
 pub(super) struct Search<'a, S> {
     pub(super) service: &'a Service,
-    pub(super) in_force: &'a [InForce],
+    pub(super) actual: &'a [Actual],
     pub(super) elapsed: &'a dyn Fn() -> Duration,
     pub(super) solve: &'a S,
     /// The most replicas of all branches that were made.
@@ -62,16 +62,16 @@ pub(super) struct Search<'a, S> {
     proven: bool,
 }
 
-impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
+impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
     pub(super) fn new(
         service: &'a Service,
-        in_force: &'a [InForce],
+        actual: &'a [Actual],
         elapsed: &'a dyn Fn() -> Duration,
         solve: &'a S,
     ) -> Search<'a, S> {
         Search {
             service,
-            in_force,
+            actual,
             elapsed,
             solve,
             known: BTreeSet::new(),
@@ -184,7 +184,7 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
         let Some(found) = &self.found else {
             return Vec::new();
         };
-        let there = replicas(&found.decision.goals);
+        let there = replicas(&found.decision.targets);
         let fewer = |(index, variant): (usize, &Variant)| {
             let mut fewer = there.clone();
             let own = fewer
@@ -234,12 +234,12 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
         }
         // The first branch must leave time for others.
         service.solver_limit = self.service.solver_limit.saturating_sub((self.elapsed)()) / 2;
-        let fewer = |(now, most): (&InForce, &u32)| clipped(*now, *most);
-        let there: Vec<InForce> = self.in_force.iter().zip(&most).map(fewer).collect();
+        let fewer = |(now, most): (&Actual, &u32)| clipped(*now, *most);
+        let there: Vec<Actual> = self.actual.iter().zip(&most).map(fewer).collect();
         let decision = (self.solve)(&service, &there);
         let worth = match (decision.status, decision.optimum) {
             (SolveStatus::Optimal | SolveStatus::Good, Some(optimum)) => Worth::Full(optimum),
-            _ => Worth::Short(self.carried(&decision.goals)),
+            _ => Worth::Short(self.carried(&decision.targets)),
         };
         Branch {
             most,
@@ -251,8 +251,9 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
 
     /// One of which all that is borne of a branch is part.
     fn below(&self, branch: &Branch) -> Vec<Vec<u32>> {
-        let replicas = replicas(&branch.decision.goals);
-        let part = |bound: &&Bound| bound.excess(&replicas) as f64 / bound.most.max(1) as f64;
+        let replicas = replicas(&branch.decision.targets);
+        let part =
+            |bound: &&ResourceLimit| bound.excess(&replicas) as f64 / bound.most.max(1) as f64;
         let all = self.service.bounds.0.iter();
         let Some(bound) = all.max_by(|a, b| part(a).total_cmp(&part(b))) else {
             return Vec::new();
@@ -277,16 +278,16 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
     }
 
     pub(super) fn is_borne(&self, decision: &Decision) -> bool {
-        self.service.bounds.bear(&replicas(&decision.goals))
+        self.service.bounds.bear(&replicas(&decision.targets))
     }
 
     /// What all stages carry with these.
-    fn carried(&self, goals: &[Goal]) -> f64 {
+    fn carried(&self, targets: &[Target]) -> f64 {
         let of = |stage: &Stage| -> f64 {
             let all = stage.variants.clone().filter_map(|index| {
-                let (variant, goal) = (self.service.variants.get(index)?, goals.get(index)?);
-                let each = variant.capacity(goal.each, self.service.latency_max_ms);
-                Some(f64::from(goal.replicas) * each)
+                let (variant, target) = (self.service.variants.get(index)?, targets.get(index)?);
+                let each = variant.capacity(target.each, self.service.latency_max_ms);
+                Some(f64::from(target.replicas) * each)
             });
             all.sum()
         };
@@ -302,17 +303,17 @@ pub(super) fn greatest(service: &Service) -> Vec<u32> {
 }
 
 /// As if no more than so many replicas were there.
-fn clipped(now: InForce, most: u32) -> InForce {
+fn clipped(now: Actual, most: u32) -> Actual {
     if now.replicas() <= most {
         return now;
     }
     let ready = Allocation::new(now.ready.replicas().min(most), now.ready.each());
     let starting = now.starting.replicas().min(most - ready.replicas());
     let starting = Allocation::new(starting, now.starting.each());
-    InForce {
+    Actual {
         ready,
         starting,
-        at_most: ready.cores() + starting.cores(),
-        replicas_at_most: most,
+        reserved: ready.cores() + starting.cores(),
+        replicas_reserved: most,
     }
 }

@@ -7,7 +7,7 @@ use weir_api::{Cores, Rps};
 
 use super::super::decide;
 use super::*;
-use crate::capacity::{Allocation, Bounds};
+use crate::capacity::{Allocation, ResourceLimits};
 use crate::policy::Infaas;
 use crate::service::{Inputs, Replicas, SharedPolicy};
 use crate::solve::law::{Law, Parallelism};
@@ -21,8 +21,8 @@ fn forecast(rps: f64, settled: bool) -> Option<Inputs> {
     })
 }
 
-fn memory(most: u64, each: &[u64]) -> Bound {
-    Bound {
+fn memory(most: u64, each: &[u64]) -> ResourceLimit {
+    ResourceLimit {
         name: "memory".to_owned(),
         most,
         each: each.to_vec(),
@@ -30,7 +30,7 @@ fn memory(most: u64, each: &[u64]) -> Bound {
 }
 
 /// a: 0.8·(20·n − 2) on n cores, 70 %; b: 0.8·(10·n − 2), 80 %; each 0 to 6 replicas of 1 to 4 cores.
-fn infadapter(bounds: Vec<Bound>) -> Service {
+fn infadapter(bounds: Vec<ResourceLimit>) -> Service {
     let mut service = service(64);
     for variant in &mut service.variants {
         (variant.least, variant.greatest) = (1, 4);
@@ -40,12 +40,12 @@ fn infadapter(bounds: Vec<Bound>) -> Service {
         };
     }
     service.objective.tolerance = 0.0;
-    service.bounds = Bounds(bounds);
+    service.bounds = ResourceLimits(bounds);
     service
 }
 
 /// a: 40 ms and 70 %, b: 80 ms and 80 %; a core each, up to 6 replicas.
-fn infaas(bounds: Vec<Bound>) -> Service {
+fn infaas(bounds: Vec<ResourceLimit>) -> Service {
     let mut service = infadapter(bounds);
     service.policy = SharedPolicy::new(Infaas {
         accuracy_least: 0.0,
@@ -61,9 +61,9 @@ fn infaas(bounds: Vec<Bound>) -> Service {
     service
 }
 
-fn there(each: &[(u32, u32)]) -> Vec<InForce> {
+fn there(each: &[(u32, u32)]) -> Vec<Actual> {
     let one = |(replicas, cores): &(u32, u32)| {
-        InForce::certain(Allocation::new(*replicas, Cores::whole(*cores)))
+        Actual::certain(Allocation::new(*replicas, Cores::whole(*cores)))
     };
     each.iter().map(one).collect()
 }
@@ -79,7 +79,7 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
                 continue;
             }
             let mut service = service.clone();
-            service.bounds = Bounds::default();
+            service.bounds = ResourceLimits::default();
             service.variants[0].replicas.greatest = a;
             service.variants[1].replicas.greatest = b;
             let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
@@ -109,9 +109,9 @@ fn memory_takes_replicas_from_what_holds_more_of_it() {
         decide(&service, &there(&NOTHING), forecast(60.0, true))
     };
     let roomy = decision(12);
-    assert_eq!(replicas(&roomy.goals), [0, 2]);
+    assert_eq!(replicas(&roomy.targets), [0, 2]);
     let tight = decision(10);
-    assert_eq!(replicas(&tight.goals), [1, 1], "{}", tight.why);
+    assert_eq!(replicas(&tight.targets), [1, 1], "{}", tight.why);
     assert_eq!(tight.status, SolveStatus::Optimal);
     assert!(
         tight
@@ -121,12 +121,12 @@ fn memory_takes_replicas_from_what_holds_more_of_it() {
         tight.why
     );
     let single = decision(5);
-    assert_eq!(replicas(&single.goals), [1, 0], "{}", single.why);
+    assert_eq!(replicas(&single.targets), [1, 0], "{}", single.why);
     // None carries it: what carries most.
     let service = infadapter(vec![memory(8, &[4, 6])]);
     let most = decide(&service, &there(&NOTHING), forecast(500.0, true));
     assert_eq!(
-        (replicas(&most.goals), most.status),
+        (replicas(&most.targets), most.status),
         (vec![2, 0], SolveStatus::Infeasible)
     );
 }
@@ -136,10 +136,10 @@ fn what_runs_stays_within_the_tolerance_and_before_the_forecast_settles() {
     let mut service = infadapter(vec![memory(10, &[4, 6])]);
     let runs = there(&[(1, 4), (1, 2)]);
     let best = decide(&service, &runs, forecast(60.0, true));
-    assert_ne!(best.goals, stay(&runs));
+    assert_ne!(best.targets, stay(&runs));
     let early = decide(&service, &runs, forecast(60.0, false));
     assert_eq!(
-        (early.kept, &early.goals),
+        (early.kept, &early.targets),
         (true, &stay(&runs)),
         "{}",
         early.why
@@ -147,7 +147,7 @@ fn what_runs_stays_within_the_tolerance_and_before_the_forecast_settles() {
     service.objective.tolerance = 1.0;
     let near = decide(&service, &runs, forecast(60.0, true));
     assert_eq!(
-        (near.kept, &near.goals),
+        (near.kept, &near.targets),
         (true, &stay(&runs)),
         "{}",
         near.why
@@ -156,7 +156,7 @@ fn what_runs_stays_within_the_tolerance_and_before_the_forecast_settles() {
     // What holds too much does not.
     let too_many = there(&[(1, 4), (2, 2)]);
     let fewer = decide(&service, &too_many, forecast(60.0, true));
-    assert!(service.bounds.bear(&replicas(&fewer.goals)), "{fewer:?}");
+    assert!(service.bounds.bear(&replicas(&fewer.targets)), "{fewer:?}");
 }
 
 #[test]
@@ -166,11 +166,11 @@ fn out_of_time_what_runs_has_fewer_replicas() {
     let runs = there(&[(3, 4), (2, 2)]);
     let decision = decide(&service, &runs, forecast(60.0, true));
     assert!(
-        service.bounds.bear(&replicas(&decision.goals)),
+        service.bounds.bear(&replicas(&decision.targets)),
         "{decision:?}"
     );
     assert!(
-        replicas(&decision.goals).iter().sum::<u32>() > 0,
+        replicas(&decision.targets).iter().sum::<u32>() > 0,
         "{decision:?}"
     );
 }
@@ -180,7 +180,7 @@ fn what_a_branch_had_no_time_for_is_not_called_worse() {
     let service = infadapter(vec![memory(2, &[1, 1])]);
     let running = there(&NOTHING);
     // Where a may have one and b two, nobody knows.
-    let solve = |service: &Service, _: &[InForce]| {
+    let solve = |service: &Service, _: &[Actual]| {
         let most = [0, 1].map(|index: usize| service.variants[index].replicas.greatest);
         let (counts, kind, optimum) = match most {
             [a, b] if a >= 2 && b >= 2 => ([2, 2], SolveStatus::Optimal, Some(10.0)),
@@ -189,13 +189,13 @@ fn what_a_branch_had_no_time_for_is_not_called_worse() {
             _ => ([0, 0], SolveStatus::Infeasible, None),
         };
         let mut decision = keep(&running, kind, String::new());
-        let one = |n| Goal::of(Allocation::new(n, Cores::whole(1)));
-        (decision.goals, decision.optimum) = (counts.map(one).to_vec(), optimum);
+        let one = |n| Target::of(Allocation::new(n, Cores::whole(1)));
+        (decision.targets, decision.optimum) = (counts.map(one).to_vec(), optimum);
         decision
     };
     let decision = super::decide(&service, &running, true, solve);
     assert_eq!(
-        (replicas(&decision.goals), decision.status),
+        (replicas(&decision.targets), decision.status),
         (vec![1, 1], SolveStatus::Good)
     );
 }
@@ -207,7 +207,7 @@ fn no_more_replicas_of_a_variant_than_there_may_be() {
     service.variants[1].replicas.greatest = 20;
     let decision = decide(&service, &there(&NOTHING), forecast(240.0, true));
     assert_eq!(
-        (replicas(&decision.goals), decision.status),
+        (replicas(&decision.targets), decision.status),
         (vec![6, 8], SolveStatus::Optimal),
         "{}",
         decision.why
@@ -228,7 +228,7 @@ proptest! {
         service.objective.tolerance = tolerance;
         service.solver_limit = Duration::from_secs(10);
         let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
-        prop_assert!(service.bounds.bear(&replicas(&decision.goals)), "{decision:?}");
+        prop_assert!(service.bounds.bear(&replicas(&decision.targets)), "{decision:?}");
         let Some(best) = exhaustive(&service, rps) else {
             prop_assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
             return Ok(());

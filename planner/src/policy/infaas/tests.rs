@@ -37,8 +37,8 @@ fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
     service
 }
 
-fn in_force(cores: [u32; 3]) -> [InForce; 3] {
-    cores.map(|cores| InForce::certain(Allocation::one(Cores::whole(cores))))
+fn actual(cores: [u32; 3]) -> [Actual; 3] {
+    cores.map(|cores| Actual::certain(Allocation::one(Cores::whole(cores))))
 }
 
 fn check(
@@ -54,10 +54,10 @@ fn check(
         inputs.forecast.settled = settled;
         inputs
     };
-    let decision = decide(service, &in_force(running), Some(forecast));
-    let wanted = stay(&in_force(wanted));
+    let decision = decide(service, &actual(running), Some(forecast));
+    let wanted = stay(&actual(wanted));
     assert_eq!(
-        (&decision.goals, decision.status),
+        (&decision.targets, decision.status),
         (&wanted, status),
         "{rps}: {}",
         decision.why
@@ -102,7 +102,7 @@ fn the_cheapest_replicas_that_are_accurate_and_quick_enough_run() {
 
 fn decide_for(service: &Service) -> Decision {
     let forecast = Inputs::steady(Rps(60.0));
-    decide(service, &in_force([3, 0, 0]), Some(forecast))
+    decide(service, &actual([3, 0, 0]), Some(forecast))
 }
 
 #[test]

@@ -8,7 +8,7 @@ use weir_api::Cores;
 
 use super::super::{ready, replica, stay};
 use super::there::{capacities, of_stage};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::service::{Service, Stage};
 use crate::solve::Patience;
@@ -17,29 +17,29 @@ use crate::solve::Patience;
 /// room for it beside what serves, or there is no patience left to find them.
 pub(super) fn beside(
     service: &Service,
-    in_force: &[InForce],
+    actual: &[Actual],
     forecast: Forecast,
     patience: &Patience<'_>,
-) -> Option<Vec<Goal>> {
+) -> Option<Vec<Target>> {
     if !forecast.rises {
         return None;
     }
-    let (mut goals, mut there) = (stay(in_force), ready(in_force));
+    let (mut targets, mut there) = (stay(actual), ready(actual));
     let mut has_grown = false;
     while let Some(stage) = weakest(service, &there, forecast) {
         let index = quickest(service, stage, &there, forecast)?;
-        let (goal, variant) = (goals.get_mut(index)?, service.variants.get(index)?);
+        let (target, variant) = (targets.get_mut(index)?, service.variants.get(index)?);
         let one = there.get_mut(index)?;
-        *goal = replica::goal(variant, replica::count(variant, *one).0 + 1);
-        *one = Allocation::new(goal.replicas, goal.each);
+        *target = replica::target(variant, replica::count(variant, *one).0 + 1);
+        *one = Allocation::new(target.replicas, target.each);
         has_grown = true;
-        let each = goals.iter().zip(in_force);
-        let cores = each.map(|(goal, there)| goal.cores(there.ready).max(there.at_most));
+        let each = targets.iter().zip(actual);
+        let cores = each.map(|(target, there)| target.cores(there.ready).max(there.reserved));
         if cores.sum::<Cores>() > Cores::whole(service.budget) || patience.is_over() {
             return None;
         }
     }
-    has_grown.then_some(goals)
+    has_grown.then_some(targets)
 }
 
 /// The stage that carries the least, if it does not carry the demand.
@@ -69,9 +69,9 @@ fn quickest(
         if *one == Allocation::NONE || !is_whole || count >= replica::most(variant) {
             return None;
         }
-        let goal = replica::goal(variant, count + 1);
+        let target = replica::target(variant, count + 1);
         let mut then = there.to_vec();
-        *then.get_mut(index)? = Allocation::new(goal.replicas, goal.each);
+        *then.get_mut(index)? = Allocation::new(target.replicas, target.each);
         let after = of_stage(&capacities(service, &then, forecast), stage);
         Some((after - before) / f64::from(replica::cores_each(variant)))
     };

@@ -6,7 +6,7 @@ use super::super::{batches, decide};
 use weir_api::Cores;
 
 use super::*;
-use crate::capacity::{Bound, Bounds};
+use crate::capacity::{ResourceLimit, ResourceLimits};
 use crate::plan::{Conditions, capacities, drafts, drafts_under};
 use crate::policy::{Infadapter, Sponge};
 use crate::service::SharedPolicy;
@@ -71,12 +71,12 @@ fn there(cores: [u32; 4]) -> Vec<Allocation> {
     cores.into_iter().map(one).collect()
 }
 
-fn cores(cores: [u32; 4]) -> Vec<InForce> {
-    there(cores).into_iter().map(InForce::certain).collect()
+fn cores(cores: [u32; 4]) -> Vec<Actual> {
+    there(cores).into_iter().map(Actual::certain).collect()
 }
 
-fn goals_of(cores: [u32; 4]) -> Vec<Goal> {
-    there(cores).into_iter().map(Goal::of).collect()
+fn targets_of(cores: [u32; 4]) -> Vec<Target> {
+    there(cores).into_iter().map(Target::of).collect()
 }
 
 fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
@@ -140,9 +140,9 @@ fn it_is_the_best_within_the_budget() {
             let Some((worth, wanted)) = brute(&service, rps) else {
                 assert_eq!(decision.status, SolveStatus::Infeasible, "{says}");
                 let sum: Cores = decision
-                    .goals
+                    .targets
                     .iter()
-                    .map(|goal| goal.cores(Allocation::NONE))
+                    .map(|target| target.cores(Allocation::NONE))
                     .sum();
                 assert!(sum <= Cores::whole(budget), "{says}");
                 continue;
@@ -182,7 +182,12 @@ fn more_than_there_is_gets_what_carries_the_most() {
         decision.why
     );
     // n carries 47 a core in eights, r 32: two cores each carry 64 at most.
-    assert_eq!(decision.goals, goals_of([2, 0, 2, 0]), "{}", decision.why);
+    assert_eq!(
+        decision.targets,
+        targets_of([2, 0, 2, 0]),
+        "{}",
+        decision.why
+    );
     let mut hasty = pipeline(4);
     hasty.latency_max_ms = 10.0;
     let decision = decided(&hasty, [1, 0, 1, 0], 1.0);
@@ -194,24 +199,27 @@ fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
     let mut service = pipeline(20);
     let best = decided(&service, [0; 4], 10.0);
     assert!(!best.kept);
-    let mut running = best.goals.clone();
-    let serving = running.iter().position(|goal| goal.replicas > 0).unwrap();
-    running[serving] = Goal::one(running[serving].each + Cores::whole(1));
-    let in_force = |goal: &Goal| InForce::certain(goal.ready(Allocation::one(goal.each)));
+    let mut running = best.targets.clone();
+    let serving = running
+        .iter()
+        .position(|target| target.replicas > 0)
+        .unwrap();
+    running[serving] = Target::one(running[serving].each + Cores::whole(1));
+    let actual = |target: &Target| Actual::certain(target.ready(Allocation::one(target.each)));
     let (wanted, running) = (
         running.clone(),
-        running.iter().map(in_force).collect::<Vec<_>>(),
+        running.iter().map(actual).collect::<Vec<_>>(),
     );
     let again = decide(&service, &running, Some(forecast(10.0, true)));
     assert!(again.kept, "{}", again.why);
-    assert_eq!(again.goals, wanted);
+    assert_eq!(again.targets, wanted);
     service.policy = SharedPolicy::new(Ipa {
         tolerance: 0.9,
         ..RULE
     });
     assert_eq!(
-        decide(&service, &running, Some(forecast(10.0, true))).goals,
-        best.goals
+        decide(&service, &running, Some(forecast(10.0, true))).targets,
+        best.targets
     );
     let early = decide(&service, &running, Some(forecast(10.0, false)));
     assert!(
@@ -372,13 +380,13 @@ fn what_its_pods_hold_bounds_it() {
     let free = decided(&service, [1, 0, 1, 0], 10.0);
     let runs = |decision: &Decision| {
         decision
-            .goals
+            .targets
             .iter()
-            .map(|goal| goal.replicas)
+            .map(|target| target.replicas)
             .collect::<Vec<_>>()
     };
     assert_eq!(runs(&free)[1], 1, "{}", free.why);
-    service.bounds = Bounds(vec![Bound {
+    service.bounds = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most: 2,
         each: vec![1, 4, 1, 1],

@@ -4,7 +4,7 @@ use weir_api::Rps;
 
 use super::super::{batches, decide};
 use super::*;
-use crate::capacity::{Allocation, Bound, Bounds};
+use crate::capacity::{Allocation, ResourceLimit, ResourceLimits};
 use crate::plan::drafts;
 use crate::service::{Replicas, SharedPolicy, Stage};
 use crate::solve::law::{Law, Parallelism};
@@ -59,21 +59,21 @@ fn forecast(rps: f64, lasted: Option<f64>) -> Inputs {
     }
 }
 
-fn there(each: [(u32, u32); 2]) -> [InForce; 2] {
-    each.map(|(n, cores)| InForce::certain(Allocation::new(n, Cores::whole(cores))))
+fn there(each: [(u32, u32); 2]) -> [Actual; 2] {
+    each.map(|(n, cores)| Actual::certain(Allocation::new(n, Cores::whole(cores))))
 }
 
 /// Replicas, cores of each, cores of those that start.
-fn check(decision: &Decision, status: SolveStatus, goals: [(u32, u32, u32); 2]) {
+fn check(decision: &Decision, status: SolveStatus, targets: [(u32, u32, u32); 2]) {
     let got: Vec<(u32, f64, f64)> = decision
-        .goals
+        .targets
         .iter()
-        .map(|goal| (goal.replicas, goal.each.as_f64(), goal.start.as_f64()))
+        .map(|target| (target.replicas, target.each.as_f64(), target.start.as_f64()))
         .collect();
-    let goals = goals.map(|(n, each, start)| (n, f64::from(each), f64::from(start)));
+    let targets = targets.map(|(n, each, start)| (n, f64::from(each), f64::from(start)));
     assert_eq!(
         (decision.status, got),
-        (status, goals.to_vec()),
+        (status, targets.to_vec()),
         "{}",
         decision.why
     );
@@ -103,7 +103,7 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
     );
     // … which they are of detect alone …
     let mut running = there([(4, 1), (1, 2)]);
-    running[0].at_most = Cores::whole(7);
+    running[0].reserved = Cores::whole(7);
     running[1].starting = Allocation::one(Cores::whole(1));
     let waiting = decide(&service, &running, Some(lasting));
     check(&waiting, SolveStatus::Optimal, [(4, 1, 1), (2, 2, 1)]);
@@ -125,21 +125,21 @@ fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
         decision.why
     );
     let cores: Cores = decision
-        .goals
+        .targets
         .iter()
         .zip(&running)
-        .map(|(goal, there)| goal.cores(there.ready))
+        .map(|(target, there)| target.cores(there.ready))
         .sum();
     assert_eq!(cores, Cores::whole(22), "{}", decision.why);
     assert!(
         decision
-            .goals
+            .targets
             .iter()
-            .all(|goal| goal.each > Cores::whole(1))
+            .all(|target| target.each > Cores::whole(1))
     );
     // Fractions of a core make room too.
     let mut uneven = there([(6, 2), (6, 1)]);
-    uneven[0] = InForce::certain(Allocation::new(6, Cores::from_millis(1900)));
+    uneven[0] = Actual::certain(Allocation::new(6, Cores::from_millis(1900)));
     service.budget = 22;
     service.variants[0].greatest = 2;
     let tight = decide(&service, &uneven, Some(forecast(140.0, Some(140.0))));
@@ -149,7 +149,10 @@ fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
     service.budget = 40;
     let roomy = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
     assert!(
-        roomy.goals.iter().all(|goal| goal.each == Cores::whole(8)),
+        roomy
+            .targets
+            .iter()
+            .all(|target| target.each == Cores::whole(8)),
         "{}",
         roomy.why
     );
@@ -161,7 +164,7 @@ fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
     let running = there([(1, 1), (1, 1)]);
     // One replica of detect carries 66.7/s on its eight cores, and classify as much on three.
     let burst = decide(&service, &running, Some(forecast(90.0, Some(8.0))));
-    let [detect, classify] = [0, 1].map(|n: usize| burst.goals[n]);
+    let [detect, classify] = [0, 1].map(|n: usize| burst.targets[n]);
     assert_eq!(detect.each, Cores::whole(8), "{}", burst.why);
     assert!(classify.each >= Cores::whole(3), "{}", burst.why);
     assert!(
@@ -171,10 +174,10 @@ fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
     );
     // Others start in the room that is left, and take none.
     let cores: Cores = burst
-        .goals
+        .targets
         .iter()
         .zip(&running)
-        .map(|(goal, there)| goal.cores(there.ready))
+        .map(|(target, there)| target.cores(there.ready))
         .sum();
     assert!(cores <= Cores::whole(16), "{}", burst.why);
     assert!(detect.replicas + classify.replicas > 2, "{}", burst.why);
@@ -185,10 +188,10 @@ fn another_burst_stops_nothing_that_has_been_started() {
     let service = pipeline(24);
     let mut running = there([(1, 4), (1, 2)]);
     running[0].starting = Allocation::new(3, Cores::whole(1));
-    running[0].at_most = Cores::whole(7);
+    running[0].reserved = Cores::whole(7);
     let burst = decide(&service, &running, Some(forecast(60.0, Some(20.0))));
-    assert_eq!(burst.goals[0].replicas, 4, "{}", burst.why);
-    assert!(burst.goals[0].each > Cores::whole(4), "{}", burst.why);
+    assert_eq!(burst.targets[0].replicas, 4, "{}", burst.why);
+    assert!(burst.targets[0].each > Cores::whole(4), "{}", burst.why);
 }
 
 #[test]
@@ -223,10 +226,10 @@ fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_
     let mut early = forecast(60.0, None);
     early.forecast.settled = false;
     let grown = decide(&service, &running, Some(early));
-    for (goal, now) in grown.goals.iter().zip(&running) {
-        assert!(goal.replicas >= now.ready.replicas() && goal.each >= now.ready.each());
+    for (target, now) in grown.targets.iter().zip(&running) {
+        assert!(target.replicas >= now.ready.replicas() && target.each >= now.ready.each());
     }
-    assert!(grown.goals[0].each > Cores::whole(1), "{}", grown.why);
+    assert!(grown.targets[0].each > Cores::whole(1), "{}", grown.why);
 }
 
 #[test]
@@ -239,9 +242,9 @@ fn more_than_there_is_gets_what_carries_the_most() {
     );
     assert_eq!(decision.status, SolveStatus::Infeasible);
     let cores: Cores = decision
-        .goals
+        .targets
         .iter()
-        .map(|goal| goal.cores(Allocation::one(Cores::whole(1))))
+        .map(|target| target.cores(Allocation::one(Cores::whole(1))))
         .sum();
     assert!(cores <= Cores::whole(6), "{cores}: {}", decision.why);
     assert!(cores >= Cores::whole(4), "{cores}: {}", decision.why);
@@ -271,13 +274,13 @@ fn what_its_replicas_hold_bounds_it() {
     let running = there([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
     // Without a bound there would be four and two.
-    service.bounds = Bounds(vec![Bound {
+    service.bounds = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most: 5,
         each: vec![1, 1],
     }]);
     let bound = decide(&service, &running, Some(lasting));
-    let replicas: Vec<u32> = bound.goals.iter().map(|goal| goal.replicas).collect();
+    let replicas: Vec<u32> = bound.targets.iter().map(|target| target.replicas).collect();
     assert!(service.bounds.bear(&replicas), "{replicas:?} {}", bound.why);
     assert!(
         replicas.iter().all(|n| *n > 0),
@@ -286,9 +289,9 @@ fn what_its_replicas_hold_bounds_it() {
     );
     // What serves keeps its cores as long as it carries the load alone.
     let serving = bound
-        .goals
+        .targets
         .iter()
         .zip(&running)
-        .all(|(goal, now)| goal.each >= now.ready.each());
-    assert!(serving, "{:?} {}", bound.goals, bound.why);
+        .all(|(target, now)| target.each >= now.ready.each());
+    assert!(serving, "{:?} {}", bound.targets, bound.why);
 }

@@ -12,7 +12,7 @@ use weir_api::Cores;
 
 use super::hold::{Carried, TOLERANCE};
 use super::{Transition, Variant, is_in};
-use crate::capacity::{Allocation, InForce};
+use crate::capacity::{Actual, Allocation};
 
 /// Maximum number of states (allocations of all variants) that one search visits.
 const STATES_MAX: usize = 4096;
@@ -46,14 +46,14 @@ impl Transition {
     /// Whether no step is left although the target is not reached, and no change in progress could help.
     pub fn is_blocked(&self) -> bool {
         let rests = |variant: &Variant| {
-            let InForce {
+            let Actual {
                 ready,
                 starting,
-                at_most,
+                reserved,
                 ..
-            } = variant.in_force;
+            } = variant.actual;
             // A serving variant has no change in progress: it would have been requested again. Its pods may differ.
-            let is_there = ready != Allocation::NONE || at_most == Cores::ZERO;
+            let is_there = ready != Allocation::NONE || reserved == Cores::ZERO;
             !variant.given_up && starting == Allocation::NONE && is_there
         };
         self.variants.iter().all(rests) && self.now() != self.wanted()
@@ -63,7 +63,7 @@ impl Transition {
     pub fn waiting(&self) -> impl Iterator<Item = usize> {
         let each = self.variants.iter().enumerate();
         let waits = |(_, variant): &(usize, &Variant)| {
-            let ready = variant.in_force.ready;
+            let ready = variant.actual.ready;
             variant.wanted.cores(ready) > ready.cores()
         };
         each.filter(waits).map(|(index, _)| index)
@@ -99,7 +99,7 @@ impl Transition {
     }
 
     fn now(&self) -> Vec<Allocation> {
-        self.variants.iter().map(|v| v.in_force.ready).collect()
+        self.variants.iter().map(|v| v.actual.ready).collect()
     }
 
     fn wanted(&self) -> Vec<Allocation> {

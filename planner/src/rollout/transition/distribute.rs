@@ -16,12 +16,12 @@ impl Transition {
     /// Sets how far each variant may grow for now: up to its target if there is room for all.
     pub(super) fn distribute(&mut self, carried: Carried<'_>) {
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
-        let at_most = |variant: &Variant| variant.in_force.at_most;
-        let all: Cores = self.variants.iter().map(at_most).sum();
+        let reserved = |variant: &Variant| variant.actual.reserved;
+        let all: Cores = self.variants.iter().map(reserved).sum();
         let free = self.budget.saturating_sub(all);
         let wants = |variant: &Variant| {
-            let cores = variant.goal.cores(variant.in_force.ready);
-            cores.saturating_sub(at_most(variant))
+            let cores = variant.target.cores(variant.actual.ready);
+            cores.saturating_sub(reserved(variant))
         };
         let wanted: Cores = growing.iter().map(|(_, variant)| wants(variant)).sum();
         if growing.len() < 2 || wanted <= free {
@@ -30,7 +30,7 @@ impl Transition {
         // A variant with nothing gets its first core in any case.
         let firsts: Cores = growing.iter().map(|(_, variant)| variant.first()).sum();
         let part = Cores::whole((free.millis() / 1000).div_ceil(PARTS as u32).max(1));
-        let mut most: Vec<Cores> = self.variants.iter().map(at_most).collect();
+        let mut most: Vec<Cores> = self.variants.iter().map(reserved).collect();
         for (index, variant) in &growing {
             if let Some(most) = most.get_mut(*index) {
                 *most = *most + variant.first();
@@ -39,8 +39,8 @@ impl Transition {
         let mut left = free.saturating_sub(firsts);
         while left > Cores::ZERO {
             let next = growing.iter().filter_map(|(index, variant)| {
-                let goal = variant.goal.cores(variant.in_force.ready);
-                let short = goal.saturating_sub(*most.get(*index)?);
+                let target = variant.target.cores(variant.actual.ready);
+                let short = target.saturating_sub(*most.get(*index)?);
                 let more = part.min(left).min(short);
                 (more > Cores::ZERO).then_some((*index, more))
             });
@@ -74,8 +74,8 @@ impl Variant {
         if !self.grows() || self.given_up {
             return self.safe();
         }
-        let goal = self.grown(most);
-        Allocation::new(goal.replicas, goal.each)
+        let target = self.grown(most);
+        Allocation::new(target.replicas, target.each)
     }
 }
 
@@ -83,7 +83,7 @@ impl Variant {
 mod tests {
     use super::super::Step;
     use super::*;
-    use crate::capacity::{Bounds, Goal, InForce};
+    use crate::capacity::{Actual, ResourceLimits, Target};
 
     fn cores(cores: &[u32]) -> Vec<Allocation> {
         Allocation::ones(&cores.iter().map(|n| Cores::whole(*n)).collect::<Vec<_>>())
@@ -100,10 +100,10 @@ mod tests {
                 .collect();
             each[0].min(each[1] + each[2]) / 1000.0
         };
-        let in_force: Vec<InForce> = cores(&start).into_iter().map(InForce::certain).collect();
-        let goals: Vec<Goal> = cores(&wanted).into_iter().map(Goal::of).collect();
+        let actual: Vec<Actual> = cores(&start).into_iter().map(Actual::certain).collect();
+        let targets: Vec<Target> = cores(&wanted).into_iter().map(Target::of).collect();
         let budget = Cores::whole(12);
-        let mut transition = Transition::new(&in_force, &goals, budget, &Bounds::default());
+        let mut transition = Transition::new(&actual, &targets, budget, &ResourceLimits::default());
         transition.hold(&carried);
         let Step::Resize(changes) = transition.next() else {
             return Vec::new();

@@ -11,7 +11,7 @@
 use weir_api::Cores;
 
 use super::{Transition, Variant};
-use crate::capacity::{Allocation, Goal, InForce};
+use crate::capacity::{Actual, Allocation, Target};
 
 /// Part of the demand that counts as rounding.
 pub(super) const TOLERANCE: f64 = 1e-6;
@@ -35,10 +35,10 @@ impl Transition {
 
     fn keep_back(&mut self, carried: Carried<'_>) {
         for variant in &mut self.variants {
-            (variant.goal, variant.grows_to) = (variant.wanted, None);
+            (variant.target, variant.grows_to) = (variant.wanted, None);
         }
         let least = self.safe();
-        let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
+        let now: Vec<Allocation> = self.variants.iter().map(|v| v.actual.ready).collect();
         let all = carried(&now);
         let enough = all.min(1.0).min(self.least) - TOLERANCE;
         if carried(&least) >= enough {
@@ -63,8 +63,8 @@ impl Transition {
         };
         let floor = self.floor(all, carried) - TOLERANCE;
         self.make_room(need, &mut there, &least, (carried, floor));
-        let at_most: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
-        let is_above = at_most > self.budget;
+        let reserved: Cores = self.variants.iter().map(|v| v.actual.reserved).sum();
+        let is_above = reserved > self.budget;
         if is_above {
             // The budget is kept, whatever arrives.
             let some = all.min(SERVES_AT_ALL) - TOLERANCE;
@@ -72,7 +72,7 @@ impl Transition {
         }
         for ((variant, there), least) in self.variants.iter_mut().zip(&there).zip(&least) {
             if there != least {
-                variant.goal = Goal {
+                variant.target = Target {
                     replicas: variant.wanted.replicas.max(there.replicas()),
                     // Nothing grows above the budget; pods with more than the minimum shrink to it.
                     each: match is_above {
@@ -110,7 +110,7 @@ impl Transition {
             then = replaced(
                 &then,
                 change.variant,
-                change.goal.ready(variant.in_force.ready),
+                change.target.ready(variant.actual.ready),
             );
         }
         match carried(&then) >= self.arriving {
@@ -165,11 +165,11 @@ impl Transition {
         let each = || self.variants.iter().zip(there);
         let cores = each().map(|(variant, there)| match variant.shrinks() {
             true => there.cores(),
-            false => variant.in_force.at_most,
+            false => variant.actual.reserved,
         });
         let replicas = each().map(|(variant, there)| match variant.shrinks() {
             true => there.replicas(),
-            false => variant.in_force.replicas_at_most,
+            false => variant.actual.replicas_reserved,
         });
         let mut replicas: Vec<u32> = replicas.collect();
         if let Some(replicas) = need.replica_of.and_then(|index| replicas.get_mut(index)) {
@@ -182,7 +182,7 @@ impl Transition {
     /// Otherwise the first replica of the largest new variant, unless one loads already. None if the target carries
     /// no more.
     fn growth_without_room(&self, carried: Carried<'_>) -> Need {
-        let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
+        let now: Vec<Allocation> = self.variants.iter().map(|v| v.actual.ready).collect();
         let wanted =
             |variant: &Variant| Allocation::new(variant.wanted.replicas, variant.wanted.each);
         let wanted: Vec<Allocation> = self.variants.iter().map(wanted).collect();
@@ -198,8 +198,8 @@ impl Transition {
             };
         }
         let begins = self.variants.iter().enumerate();
-        let begins = begins.filter(|(_, v)| v.wanted.replicas > v.in_force.replicas());
-        let greatest = begins.max_by_key(|(_, v)| v.wanted.cores(v.in_force.ready));
+        let begins = begins.filter(|(_, v)| v.wanted.replicas > v.actual.replicas());
+        let greatest = begins.max_by_key(|(_, v)| v.wanted.cores(v.actual.ready));
         greatest.map_or(Need::default(), |(index, variant)| Need {
             cores: match variant.first() {
                 Cores::ZERO => variant.wanted.start,
@@ -221,13 +221,13 @@ struct Need {
 impl Variant {
     /// Returns the growth of the replicas that keep serving that has not been requested yet.
     fn grows_in_place(&self) -> Cores {
-        let InForce {
+        let Actual {
             ready,
             starting,
-            at_most,
+            reserved,
             ..
-        } = self.in_force;
-        let asked = at_most.saturating_sub(ready.cores() + starting.cores());
+        } = self.actual;
+        let asked = reserved.saturating_sub(ready.cores() + starting.cores());
         let staying = self.wanted.ready(ready);
         let before = Allocation::new(staying.replicas(), ready.each());
         let more = staying.cores().saturating_sub(before.cores());
@@ -236,11 +236,13 @@ impl Variant {
 
     /// Returns the serving allocation with the cores requested for it.
     fn grown_so_far(&self) -> Allocation {
-        let InForce { ready, at_most, .. } = self.in_force;
-        let grows = self.goal.ready(ready).each() > ready.each();
+        let Actual {
+            ready, reserved, ..
+        } = self.actual;
+        let grows = self.target.ready(ready).each() > ready.each();
         match ready.replicas() {
             replicas @ 1.. if grows => {
-                let each = Cores::from_millis(at_most.millis() / replicas);
+                let each = Cores::from_millis(reserved.millis() / replicas);
                 Allocation::new(replicas, each.max(ready.each()))
             }
             _ => ready,
@@ -249,13 +251,13 @@ impl Variant {
 
     /// Whether any of its replicas has started and does not serve yet.
     fn loads(&self) -> bool {
-        let InForce {
+        let Actual {
             ready,
             starting,
-            at_most,
+            reserved,
             ..
-        } = self.in_force;
-        starting != Allocation::NONE || ready == Allocation::NONE && at_most > Cores::ZERO
+        } = self.actual;
+        starting != Allocation::NONE || ready == Allocation::NONE && reserved > Cores::ZERO
     }
 }
 

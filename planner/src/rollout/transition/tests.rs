@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::capacity::Bound;
+use crate::capacity::ResourceLimit;
 use crate::rollout::STEPS_MAX;
 
 fn allocations(cores: &[u32]) -> Vec<Allocation> {
@@ -11,25 +11,30 @@ fn allocations(cores: &[u32]) -> Vec<Allocation> {
     cores.iter().map(one).collect()
 }
 
-fn certain(allocations: &[Allocation]) -> Vec<InForce> {
-    allocations.iter().copied().map(InForce::certain).collect()
+fn certain(allocations: &[Allocation]) -> Vec<Actual> {
+    allocations.iter().copied().map(Actual::certain).collect()
 }
 
-fn goals(allocations: &[Allocation]) -> Vec<Goal> {
-    allocations.iter().copied().map(Goal::of).collect()
+fn targets(allocations: &[Allocation]) -> Vec<Target> {
+    allocations.iter().copied().map(Target::of).collect()
 }
 
 /// Steps, as text, of a rollout of single replicas with every change confirmed.
 fn way(actuated: &[u32], target: &[u32], budget: u32) -> Vec<String> {
-    let goals = goals(&allocations(target));
-    let in_force = certain(&allocations(actuated));
-    let transition = Transition::new(&in_force, &goals, Cores::whole(budget), &Bounds::default());
+    let targets = targets(&allocations(target));
+    let actual = certain(&allocations(actuated));
+    let transition = Transition::new(
+        &actual,
+        &targets,
+        Cores::whole(budget),
+        &ResourceLimits::default(),
+    );
     walk(transition, |change| {
-        InForce::certain(change.goal.ready(Allocation::one(Cores::whole(1))))
+        Actual::certain(change.target.ready(Allocation::one(Cores::whole(1))))
     })
 }
 
-fn walk(mut transition: Transition, answer: fn(&Resize) -> InForce) -> Vec<String> {
+fn walk(mut transition: Transition, answer: fn(&Resize) -> Actual) -> Vec<String> {
     let mut way = Vec::new();
     while way.len() <= STEPS_MAX {
         match transition.next() {
@@ -53,11 +58,11 @@ fn walk(mut transition: Transition, answer: fn(&Resize) -> InForce) -> Vec<Strin
 /// Formats index, replicas if several, cores of each, and the cores with which new ones start.
 fn text(changes: &[Resize]) -> String {
     let each = changes.iter().map(|change| {
-        let Goal {
+        let Target {
             replicas,
             each,
             start,
-        } = change.goal;
+        } = change.target;
         let all = Allocation::new(replicas, each);
         let starts = (replicas > change.ready.replicas().max(1)).then(|| format!(" + {start}"));
         format!(" {}={all}{}", change.variant, starts.unwrap_or_default())
@@ -108,29 +113,34 @@ fn way_of_replicas(
     budget: u32,
     ready_at_once: bool,
 ) -> Vec<String> {
-    let goal = Goal {
+    let target = Target {
         replicas,
         each: Cores::whole(each),
         start: Cores::whole(start),
     };
-    let in_force = certain(&several(&[there]));
-    let transition = Transition::new(&in_force, &[goal], Cores::whole(budget), &Bounds::default());
+    let actual = certain(&several(&[there]));
+    let transition = Transition::new(
+        &actual,
+        &[target],
+        Cores::whole(budget),
+        &ResourceLimits::default(),
+    );
     walk(transition, if ready_at_once { at_once } else { starts })
 }
 
-fn at_once(change: &Resize) -> InForce {
-    InForce::certain(Allocation::new(change.goal.replicas, change.goal.each))
+fn at_once(change: &Resize) -> Actual {
+    Actual::certain(Allocation::new(change.target.replicas, change.target.each))
 }
 
 /// Serving replicas are changed, new ones start.
-fn starts(change: &Resize) -> InForce {
-    let serving = change.goal.ready(change.ready);
-    let more = change.goal.replicas - serving.replicas();
-    InForce {
+fn starts(change: &Resize) -> Actual {
+    let serving = change.target.ready(change.ready);
+    let more = change.target.replicas - serving.replicas();
+    Actual {
         ready: serving,
-        starting: Allocation::new(more, change.goal.start),
-        at_most: change.cores(),
-        replicas_at_most: change.goal.replicas,
+        starting: Allocation::new(more, change.target.start),
+        reserved: change.cores(),
+        replicas_reserved: change.target.replicas,
     }
 }
 
@@ -170,16 +180,26 @@ fn replicas_start_before_others_shrink_or_end() {
 
 #[test]
 fn starting_replicas_count_in_budget_and_not_in_plan() {
-    let mut in_force = certain(&several(&[(1, 4), (1, 2)]));
-    in_force[0].starting = Allocation::new(3, Cores::whole(1));
-    in_force[0].at_most = Cores::whole(7);
-    let goals = goals(&several(&[(4, 4), (1, 4)]));
-    let transition = Transition::new(&in_force, &goals, Cores::whole(10), &Bounds::default());
+    let mut actual = certain(&several(&[(1, 4), (1, 2)]));
+    actual[0].starting = Allocation::new(3, Cores::whole(1));
+    actual[0].reserved = Cores::whole(7);
+    let targets = targets(&several(&[(4, 4), (1, 4)]));
+    let transition = Transition::new(
+        &actual,
+        &targets,
+        Cores::whole(10),
+        &ResourceLimits::default(),
+    );
     let Step::Resize(changes) = transition.next() else {
         panic!("{:?}", transition.next())
     };
     assert_eq!(text(&changes), " 1=3", "one core is left");
-    let mut transition = Transition::new(&in_force, &goals, Cores::whole(9), &Bounds::default());
+    let mut transition = Transition::new(
+        &actual,
+        &targets,
+        Cores::whole(9),
+        &ResourceLimits::default(),
+    );
     assert_eq!(transition.next(), Step::Publish(several(&[(1, 4), (1, 2)])));
     transition.published(several(&[(1, 4), (1, 2)]));
     assert_eq!(transition.next(), Step::Done);
@@ -227,7 +247,7 @@ impl World {
         }
         match fate {
             Fate::Confirmed | Fate::Halfway => {
-                transition.confirmed(change, InForce::certain(Allocation::one(*real)))
+                transition.confirmed(change, Actual::certain(Allocation::one(*real)))
             }
             Fate::Refused => transition.failed(change, false),
             Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
@@ -253,13 +273,13 @@ impl World {
 /// Steps for variants a and b, whose replicas have one core each, with a limit of memory.
 fn bounded(there: (u32, u32), wanted: (u32, u32), most: u64) -> Vec<String> {
     let of = |(a, b): (u32, u32)| several(&[(a, 1), (b, 1)]);
-    let bounds = Bounds(vec![Bound {
+    let bounds = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most,
         each: vec![2, 3],
     }]);
-    let goals = goals(&of(wanted));
-    let transition = Transition::new(&certain(&of(there)), &goals, Cores::whole(99), &bounds);
+    let targets = targets(&of(wanted));
+    let transition = Transition::new(&certain(&of(there)), &targets, Cores::whole(99), &bounds);
     walk(transition, at_once)
 }
 
@@ -293,11 +313,11 @@ proptest! {
         let of = |counts: &[u32]| -> Vec<Allocation> {
             counts.iter().map(|count| Allocation::new(*count, Cores::whole(1))).collect()
         };
-        let bounds = Bounds(vec![Bound { name: String::new(), most, each }]);
+        let bounds = ResourceLimits(vec![ResourceLimit { name: String::new(), most, each }]);
         let held = |counts: &[u32]| bounds.0[0].held(counts);
         let (mut real, mut fates) = (start.clone(), fates.into_iter());
-        let in_force = certain(&of(&start));
-        let mut transition = Transition::new(&in_force, &goals(&of(&wanted)), Cores::whole(99), &bounds);
+        let actual = certain(&of(&start));
+        let mut transition = Transition::new(&actual, &targets(&of(&wanted)), Cores::whole(99), &bounds);
         for _ in 0..STEPS_MAX {
             let changes = match transition.next() {
                 Step::Resize(changes) => changes,
@@ -308,23 +328,23 @@ proptest! {
                 Step::Done => break,
             };
             for change in changes {
-                let (now, goal) = (real[change.variant], change.goal.replicas);
+                let (now, target) = (real[change.variant], change.target.replicas);
                 let fate = fates.next().unwrap_or(Fate::Confirmed);
                 real[change.variant] = match fate {
-                    Fate::Confirmed | Fate::LostAfter => goal,
-                    Fate::Halfway => now.midpoint(goal),
+                    Fate::Confirmed | Fate::LostAfter => target,
+                    Fate::Halfway => now.midpoint(target),
                     Fate::Refused | Fate::LostBefore => now,
                 };
                 let there = of(&[real[change.variant]])[0];
                 match fate {
-                    Fate::Confirmed | Fate::Halfway => transition.confirmed(change, InForce::certain(there)),
+                    Fate::Confirmed | Fate::Halfway => transition.confirmed(change, Actual::certain(there)),
                     Fate::Refused => transition.failed(change, false),
                     Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
                 }
                 prop_assert!(held(&real) <= most.max(held(&start)), "{real:?}");
             }
         }
-        let known: Vec<u32> = transition.in_force().iter().map(|one| one.replicas_at_most).collect();
+        let known: Vec<u32> = transition.actual().iter().map(|one| one.replicas_reserved).collect();
         prop_assert!(known.iter().zip(&real).all(|(known, real)| known >= real));
     }
 
@@ -340,17 +360,17 @@ proptest! {
         let budget = Cores::whole(budget);
         let published = vec![Allocation::NONE; start.len()];
         let mut world = World { budget, real, published, fates: fates.into_iter() };
-        let mut in_force = certain(&allocations(&start));
+        let mut actual = certain(&allocations(&start));
         for wish in wishes {
-            let wish = &wish[..in_force.len()];
+            let wish = &wish[..actual.len()];
             let mut target: Vec<Cores> = wish.iter().copied().map(Cores::whole).collect();
             while target.iter().copied().sum::<Cores>() > budget {
                 let greatest = target.iter_mut().max().unwrap();
                 *greatest = greatest.saturating_sub(Cores::whole(1));
             }
-            let used: Cores = in_force.iter().map(|cores| cores.at_most).sum();
-            let goals: Vec<Goal> = target.iter().copied().map(Goal::one).collect();
-            let mut transition = Transition::new(&in_force, &goals, budget, &Bounds::default());
+            let used: Cores = actual.iter().map(|cores| cores.reserved).sum();
+            let targets: Vec<Target> = target.iter().copied().map(Target::one).collect();
+            let mut transition = Transition::new(&actual, &targets, budget, &ResourceLimits::default());
             // The earlier plan holds until the first publication of this transition.
             let mut steps = 0;
             loop {
@@ -371,9 +391,9 @@ proptest! {
                 steps += 1;
                 prop_assert!(steps <= STEPS_MAX, "no end");
             }
-            in_force = transition.in_force();
-            for (known, real) in in_force.iter().zip(&world.real) {
-                prop_assert!((known.ready.cores()..=known.at_most).contains(real));
+            actual = transition.actual();
+            for (known, real) in actual.iter().zip(&world.real) {
+                prop_assert!((known.ready.cores()..=known.reserved).contains(real));
             }
             if trusty {
                 let published: Vec<Cores> = world.published.iter().map(|a| a.cores()).collect();

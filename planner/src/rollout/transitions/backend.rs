@@ -3,19 +3,19 @@
 use weir_api::Cores;
 
 use super::case::{Case, Fate, Rng};
-use crate::capacity::{Allocation, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize};
 
 /// Answer to a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
-    Confirmed(InForce),
+    Confirmed(Actual),
     Failed { indeterminate: bool },
 }
 
 /// Servers or pods in virtual time, in ms.
 pub(super) trait Backend {
     fn advance(&mut self, now: u64);
-    fn in_force(&mut self, now: u64) -> Vec<InForce>;
+    fn actual(&mut self, now: u64) -> Vec<Actual>;
     /// Requests a change; returns the time of the answer, and the answer.
     fn resize(
         &mut self,

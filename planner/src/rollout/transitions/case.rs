@@ -7,7 +7,7 @@ use weir_api::Cores;
 
 use super::super::carried::carried_part;
 use super::play::text;
-use crate::capacity::{Allocation, Bound, Bounds, Goal};
+use crate::capacity::{Allocation, ResourceLimit, ResourceLimits, Target};
 use crate::rollout::Shapes;
 
 /// Length of a cycle, in ms.
@@ -113,7 +113,7 @@ pub(super) struct Case {
     pub(super) stages: Vec<Range<usize>>,
     pub(super) variants: Vec<Variant>,
     pub(super) budget: Cores,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: ResourceLimits,
     pub(super) start: Vec<Allocation>,
     pub(super) wishes: Vec<Wish>,
     /// Percentage of changes that fail, and of cycles before which another controller changes something.
@@ -204,8 +204,8 @@ impl Case {
         )
     }
 
-    pub(super) fn goals(wanted: &[Allocation]) -> Vec<Goal> {
-        wanted.iter().copied().map(Goal::of).collect()
+    pub(super) fn targets(wanted: &[Allocation]) -> Vec<Target> {
+        wanted.iter().copied().map(Target::of).collect()
     }
 
     pub(super) fn held(&self, there: &[Allocation]) -> bool {
@@ -313,14 +313,14 @@ fn stages(rng: &mut Rng, count: usize) -> Vec<Range<usize>> {
     vec![0..middle, rest]
 }
 
-fn bounds(rng: &mut Rng, count: usize, pods: bool) -> Bounds {
+fn bounds(rng: &mut Rng, count: usize, pods: bool) -> ResourceLimits {
     if !pods || rng.percent(60) {
-        return Bounds::default();
+        return ResourceLimits::default();
     }
     let each: Vec<u64> = (0..count).map(|_| rng.of(0, 5)).collect();
     let most = each.iter().max().unwrap() * rng.of(2, 4);
     let name = "memory".to_owned();
-    Bounds(vec![Bound { name, most, each }])
+    ResourceLimits(vec![ResourceLimit { name, most, each }])
 }
 
 /// Prints a line for the case and one for each variant and target.

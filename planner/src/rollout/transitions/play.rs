@@ -8,7 +8,7 @@ use super::super::detour::Detour;
 use super::super::under_way::UnderWay;
 use super::backend::{Answer, Backend};
 use super::case::{CYCLE_MS, Case, Rng, Variant, Wish};
-use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize, Target};
 use crate::rollout::{STEPS_MAX, Shapes, Step, Transition};
 
 /// Time limit for confirming a change, in ms.
@@ -51,7 +51,7 @@ pub(super) struct Play<'a, B> {
     rng: Rng,
     backend: B,
     now: u64,
-    in_force: Vec<InForce>,
+    actual: Vec<Actual>,
     under_way: UnderWay,
     detour: Detour,
     published: Vec<Allocation>,
@@ -73,7 +73,7 @@ impl<'a, B: Backend> Play<'a, B> {
             rng: Rng(case.seed ^ 0x5eed),
             backend,
             now: 0,
-            in_force: case.start.iter().copied().map(InForce::certain).collect(),
+            actual: case.start.iter().copied().map(Actual::certain).collect(),
             under_way: UnderWay::new(case.variants.len()),
             detour: Detour::default(),
             published: vec![Allocation::NONE; case.variants.len()],
@@ -146,7 +146,7 @@ impl<'a, B: Backend> Play<'a, B> {
                 return;
             }
             // No change is in progress, and nothing changes any more.
-            let state = (settled && cycle >= certain).then(|| (there, self.in_force.clone()));
+            let state = (settled && cycle >= certain).then(|| (there, self.actual.clone()));
             same = if state.is_some() && state == before {
                 same + 1
             } else {
@@ -178,9 +178,9 @@ impl<'a, B: Backend> Play<'a, B> {
                 continue;
             }
             self.pass(at);
-            let awaits = |one: &InForce| one.at_most > one.ready.cores();
-            let is_news = self.backend.in_force(at) != self.in_force;
-            if self.in_force.iter().any(awaits) && is_news {
+            let awaits = |one: &Actual| one.reserved > one.ready.cores();
+            let is_news = self.backend.actual(at) != self.actual;
+            if self.actual.iter().any(awaits) && is_news {
                 self.cycle(wish);
             }
         }
@@ -192,25 +192,25 @@ impl<'a, B: Backend> Play<'a, B> {
         self.backend.advance(begun);
         self.allow();
         self.check_use();
-        self.in_force = self.backend.in_force(begun);
-        self.under_way.see(&self.in_force);
-        let ready: Vec<Allocation> = self.in_force.iter().map(|one| one.ready).collect();
-        let wanted = Case::goals(&wish.wanted);
+        self.actual = self.backend.actual(begun);
+        self.under_way.see(&self.actual);
+        let ready: Vec<Allocation> = self.actual.iter().map(|one| one.ready).collect();
+        let wanted = Case::targets(&wish.wanted);
         let carried = |there: &[Allocation]| case.carried(there, wish.demand);
         let by = self
             .detour
-            .next(&self.in_force, &wanted, (&carried, wish.arriving));
-        let (goals, least) = by.unwrap_or((wanted.clone(), f64::INFINITY));
-        let goals = self.under_way.keep(&self.in_force, &goals, case.budget);
-        self.log(|| format!("in force {:?}, goals {goals:?}", self.in_force));
-        let transition = Transition::new(&self.in_force, &goals, case.budget, &case.bounds);
+            .next(&self.actual, &wanted, (&carried, wish.arriving));
+        let (targets, least) = by.unwrap_or((wanted.clone(), f64::INFINITY));
+        let targets = self.under_way.keep(&self.actual, &targets, case.budget);
+        self.log(|| format!("in force {:?}, goals {targets:?}", self.actual));
+        let transition = Transition::new(&self.actual, &targets, case.budget, &case.bounds);
         let transition = transition.after(&self.published).down_to(least);
         let mut transition = transition.serving(wish.arriving);
         let (mut waited, mut is_out) = (true, false);
         // A step without effect is not repeated in the same cycle.
-        let (mut steps, mut last) = (0, self.in_force.clone());
+        let (mut steps, mut last) = (0, self.actual.clone());
         for _ in 0..STEPS_MAX {
-            let now = transition.in_force();
+            let now = transition.actual();
             steps = if now == last { steps + 1 } else { 0 };
             last = now;
             self.ensure(steps < IDLE_MAX, "no end of a cycle", String::new);
@@ -224,16 +224,16 @@ impl<'a, B: Backend> Play<'a, B> {
                         let until = self.now + self.rng.of(0, 350);
                         self.pass(until);
                     }
-                    self.resize(&mut transition, &goals, &changes);
+                    self.resize(&mut transition, &targets, &changes);
                 }
                 Step::Publish(there) => {
                     let is_plan = self.is_plan(&there);
-                    let now = transition.in_force();
+                    let now = transition.actual();
                     let now: Vec<Allocation> = now.iter().map(|one| one.ready).collect();
                     if !is_plan && self.is_plan(&now) {
                         break;
                     }
-                    self.check_publication(&now, &there, (wish, &goals));
+                    self.check_publication(&now, &there, (wish, &targets));
                     (waited, is_out) = (false, is_plan);
                     self.undone.fill(false);
                     self.log(|| format!("publishes {}", text(&there)));
@@ -252,19 +252,19 @@ impl<'a, B: Backend> Play<'a, B> {
         }
         let is_planned = is_out || !self.is_plan(&ready);
         self.ensure(is_planned, "no plan", || format!("{} serves", text(&ready)));
-        self.in_force = transition.in_force();
+        self.actual = transition.actual();
     }
 
-    fn resize(&mut self, transition: &mut Transition, goals: &[Goal], changes: &[Resize]) {
+    fn resize(&mut self, transition: &mut Transition, targets: &[Target], changes: &[Resize]) {
         let now = self.now;
         let mut answers = Vec::with_capacity(changes.len());
         for change in changes {
             let (wanted, there) = (
-                goals[change.variant].replicas,
-                self.in_force[change.variant],
+                targets[change.variant].replicas,
+                self.actual[change.variant],
             );
             let ends =
-                change.goal.replicas < there.replicas() && there.starting != Allocation::NONE;
+                change.target.replicas < there.replicas() && there.starting != Allocation::NONE;
             self.ensure(
                 !ends || wanted < there.replicas(),
                 "ends what loads",
@@ -283,7 +283,7 @@ impl<'a, B: Backend> Play<'a, B> {
         self.pass(answered.unwrap_or(now));
         for (change, (_, answer)) in changes.iter().zip(answers) {
             match answer {
-                Answer::Confirmed(in_force) => transition.confirmed(*change, in_force),
+                Answer::Confirmed(actual) => transition.confirmed(*change, actual),
                 Answer::Failed { indeterminate } => {
                     if indeterminate && !self.case.pods {
                         self.under_way.asked(change);

@@ -2,7 +2,7 @@
 //! watches that are never late. A scaling creates pods at once, each with the template's cores, which serve once they
 //! are loaded. A patch sets a pod's request, and its kubelet grants it after a delay. An ending pod occupies its
 //! cores until it is gone; the workload's controller chooses it. Cores are requested as by
-//! `WorkloadState::distribute`; the actual capacity is that of `WorkloadState::in_force`: a pod counts with the
+//! `WorkloadState::distribute`; the actual capacity is that of `WorkloadState::actual`: a pod counts with the
 //! minimum of actual and target, and in the budget with the maximum. Templates ask for one core. Evictions,
 //! disruption budgets, rate limits and servers that are told their cores are not simulated.
 
@@ -11,7 +11,7 @@ use weir_api::Cores;
 use super::backend::{Answer, Backend};
 use super::case::{Case, Fate, Rng};
 use super::play::TIMEOUT_MS;
-use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize, Target};
 
 /// Maximum time from the end request of a pod until it is gone, in ms.
 const GRACE_MS: u64 = 2000;
@@ -52,13 +52,13 @@ impl Pod {
         self.has.max(self.desired)
     }
 
-    fn wanted(&self, goal: Goal) -> Cores {
-        if self.ready || goal.start == Cores::ZERO {
-            goal.each
+    fn wanted(&self, target: Target) -> Cores {
+        if self.ready || target.start == Cores::ZERO {
+            target.each
         } else if self.served {
-            self.desired.min(goal.each)
+            self.desired.min(target.each)
         } else {
-            goal.start
+            target.start
         }
     }
 }
@@ -89,15 +89,15 @@ impl Workload {
         u32::try_from(self.pods.len()).unwrap()
     }
 
-    fn in_force(&self) -> InForce {
+    fn actual(&self) -> Actual {
         let ready = least(self.staying().filter(|pod| pod.ready).map(Pod::cores));
         let starting = self.staying().filter(|pod| !pod.ready);
         let starting = least(starting.map(|pod| pod.desired));
-        InForce {
+        Actual {
             ready,
             starting,
-            at_most: self.reserved(),
-            replicas_at_most: self.there(),
+            reserved: self.reserved(),
+            replicas_reserved: self.there(),
         }
     }
 
@@ -116,14 +116,14 @@ impl Workload {
 
     /// Scales up as far as `most` cores, and the limit of pods, allow; returns whether that is all of the target.
     fn scale_up(&mut self, now: u64, change: &Resize, readiness_ms: u64) -> bool {
-        let (goal, held) = (change.goal, self.reserved());
+        let (target, held) = (change.target, self.reserved());
         let room = change.cores().saturating_sub(held).millis() / 1000;
         let most_pods = if change.bound {
-            goal.replicas
+            target.replicas
         } else {
             u32::MAX
         };
-        let more = goal.replicas - self.replicas;
+        let more = target.replicas - self.replicas;
         let new = more.min(room).min(most_pods.saturating_sub(self.there()));
         self.replicas += new;
         (0..new).for_each(|_| self.start(now, readiness_ms));
@@ -160,7 +160,7 @@ impl Workload {
             .filter(|pod| pod.stays())
             .take(if half { count / 2 } else { count })
         {
-            let wanted = pod.wanted(change.goal);
+            let wanted = pod.wanted(change.target);
             if wanted != Cores::ZERO && wanted != pod.desired {
                 let then = held.saturating_sub(pod.reserved()) + pod.has.max(wanted);
                 if wanted > pod.desired && then > held && then > most {
@@ -205,8 +205,8 @@ impl Backend for Pods {
         }
     }
 
-    fn in_force(&mut self, _: u64) -> Vec<InForce> {
-        self.0.iter().map(Workload::in_force).collect()
+    fn actual(&mut self, _: u64) -> Vec<Actual> {
+        self.0.iter().map(Workload::actual).collect()
     }
 
     fn resize(
@@ -239,9 +239,9 @@ impl Backend for Pods {
         }
         let (workload, variant) = (&mut self.0[change.variant], &case.variants[change.variant]);
         let mut is_all = true;
-        if change.goal.replicas < workload.replicas {
-            workload.scale_down(now, change.goal.replicas, rng);
-        } else if change.goal.replicas > workload.replicas {
+        if change.target.replicas < workload.replicas {
+            workload.scale_down(now, change.target.replicas, rng);
+        } else if change.target.replicas > workload.replicas {
             is_all = workload.scale_up(now, change, variant.readiness_ms);
         }
         let more_ms = match fate {
@@ -255,7 +255,7 @@ impl Backend for Pods {
             Some(at) => {
                 let mut then = workload.clone();
                 then.advance(at);
-                (at, Answer::Confirmed(then.in_force()))
+                (at, Answer::Confirmed(then.actual()))
             }
             None => (
                 late,
@@ -304,7 +304,7 @@ impl Backend for Pods {
     fn allocations(&self) -> Vec<Allocation> {
         self.0
             .iter()
-            .map(|workload| workload.in_force().ready)
+            .map(|workload| workload.actual().ready)
             .collect()
     }
 

@@ -9,7 +9,7 @@ use super::backend::{Answer, Backend};
 use super::case::{Case, Fate, Rng};
 use super::play::TIMEOUT_MS;
 use crate::backends::PendingWrites;
-use crate::capacity::{Allocation, InForce, Resize};
+use crate::capacity::{Actual, Allocation, Resize};
 use crate::rollout::MUCH_MORE;
 
 /// Time to live of a pending write, as of [`crate::backends::HttpBackends`], in ms.
@@ -99,9 +99,9 @@ impl Backend for Servers {
         }
     }
 
-    fn in_force(&mut self, now: u64) -> Vec<InForce> {
+    fn actual(&mut self, now: u64) -> Vec<Actual> {
         let of = |server: &mut Server| {
-            let there = InForce::certain(Allocation::one(server.real));
+            let there = Actual::certain(Allocation::one(server.real));
             server.pending_writes.with(there, now)
         };
         self.servers.iter_mut().map(of).collect()
@@ -154,8 +154,8 @@ impl Backend for Servers {
             );
         };
         server.pending_writes.clear();
-        let in_force = InForce::certain(Allocation::one(there.cores));
-        (there.usable_at, Answer::Confirmed(in_force))
+        let actual = Actual::certain(Allocation::one(there.cores));
+        (there.usable_at, Answer::Confirmed(actual))
     }
 
     fn undo(&mut self, _: u64, _: &Case, index: usize, to: Allocation, _: &mut Rng) {

@@ -1,7 +1,7 @@
 //! Tests of resources and their limits: accepted values and refusals.
 
 use super::*;
-use crate::capacity::Bound;
+use crate::capacity::ResourceLimit;
 
 /// Variant b uses 6Gi and a GPU, a uses 1536Mi.
 fn held() -> String {
@@ -18,7 +18,7 @@ fn held() -> String {
 #[test]
 fn amounts_are_read_by_variant() {
     let bounds = Service::from_yaml(&held()).unwrap().bounds.0;
-    let bound = |name: &str, most, each: &[u64]| Bound {
+    let bound = |name: &str, most, each: &[u64]| ResourceLimit {
         name: name.to_owned(),
         most,
         each: each.to_vec(),

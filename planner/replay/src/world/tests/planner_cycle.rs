@@ -80,15 +80,15 @@ fn cores_take_effect_after_delay_and_are_used_when_ready() {
     let play = play(&scenario, &waves(60, 40), with(Control::Planner), 1).unwrap();
     let first = |what: fn(&Second) -> f64| play.seconds.iter().position(|s| what(s) > 0.0).unwrap();
     let asked = first(|second| second.cores_asked[1]);
-    let in_force = first(|second| second.cores_actuated[1]);
+    let actual = first(|second| second.cores_actuated[1]);
     let share = first(|second| second.shares[1]);
     assert!(
-        (2..=4).contains(&(in_force - asked)),
-        "asked at {asked}, in force at {in_force} s"
+        (2..=4).contains(&(actual - asked)),
+        "asked at {asked}, in force at {actual} s"
     );
     assert!(
-        share >= in_force + 4,
-        "in force at {in_force}, weight at {share} s"
+        share >= actual + 4,
+        "in force at {actual}, weight at {share} s"
     );
 }
 

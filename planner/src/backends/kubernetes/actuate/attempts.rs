@@ -12,13 +12,13 @@ use crate::backends::kubernetes::disruption::DisruptionAllowance;
 use crate::backends::kubernetes::distribute::{CapacityLimit, PodChanges, PodPatch, WorkloadState};
 use crate::backends::kubernetes::error::KubeError;
 use crate::backends::kubernetes::rate_limit::PatchRequest;
-use crate::capacity::{InForce, Resize};
+use crate::capacity::{Actual, Resize};
 
 impl KubeBackends {
     fn distribute(&self, change: Resize) -> Result<PodChanges, KubeError> {
         let state = self.state(change.variant)?;
         Ok(state.distribute(
-            change.goal,
+            change.target,
             CapacityLimit::of(&change),
             &self.writes().refusals,
         ))
@@ -154,7 +154,7 @@ impl KubeBackends {
         &self,
         attempt: Attempt,
         deadline: Instant,
-    ) -> Result<InForce, KubeError> {
+    ) -> Result<Actual, KubeError> {
         let decided = || {
             let state = self.state(attempt.variant);
             state.is_ok_and(|state| state.pods.iter().all(|pod| attempt.is_decided(pod)))
@@ -198,7 +198,7 @@ impl KubeBackends {
         }
         self.reconfigure_servers(&attempt, &state, deadline).await?;
         self.state(attempt.variant)
-            .map(|state| state.in_force())
+            .map(|state| state.actual())
             .map_err(|error| attempt.with_progress(error))
     }
 

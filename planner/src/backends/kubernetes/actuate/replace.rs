@@ -13,7 +13,7 @@ use crate::backends::kubernetes::error::KubeError;
 use crate::backends::kubernetes::patch;
 use crate::backends::kubernetes::pod::PodState;
 use crate::backends::kubernetes::replace::ReplacementBlocker;
-use crate::capacity::InForce;
+use crate::capacity::Actual;
 
 /// Verb and resource as RBAC names them.
 const EVICT: &str = "create pods/eviction";
@@ -24,7 +24,7 @@ impl KubeBackends {
         &self,
         variant: usize,
         room: Cores,
-    ) -> Option<Result<InForce, ReplacementBlocker>> {
+    ) -> Option<Result<Actual, ReplacementBlocker>> {
         // A workload with a conflicting writer is left alone, whatever was found before.
         self.check_sole_writer(variant).ok()?;
         let state = self.state(variant).ok()?;
@@ -38,13 +38,13 @@ impl KubeBackends {
             replacements.retire(variant, &label, &state, room, allowed.as_ref(), now)?
         };
         match chosen {
-            Ok(_) => Some(Ok(self.state(variant).ok()?.in_force())),
+            Ok(_) => Some(Ok(self.state(variant).ok()?.actual())),
             Err(blocker) => Some(Err(blocker)),
         }
     }
 
     /// Evicts the retired pod; returns the actual capacity then.
-    pub(super) async fn evict(&self, variant: usize) -> Result<InForce, KubeError> {
+    pub(super) async fn evict(&self, variant: usize) -> Result<Actual, KubeError> {
         let state = self.state(variant)?;
         let mut retired = state.pods.iter();
         if let Some(pod) = retired.find(|pod| pod.retired && !pod.ending && !pod.ended) {
@@ -66,7 +66,7 @@ impl KubeBackends {
                 });
             }
         }
-        self.state(variant).map(|state| state.in_force())
+        self.state(variant).map(|state| state.actual())
     }
 
     async fn evict_pod(&self, pod: &PodState) -> Result<(), ApiFailure> {

@@ -70,8 +70,8 @@ pub(in crate::backends::kubernetes) fn workload(
     }
 }
 
-fn goal(replicas: u32, each: u32, start: u32) -> Goal {
-    Goal {
+fn target(replicas: u32, each: u32, start: u32) -> Target {
+    Target {
         replicas,
         each: Cores::whole(each),
         start: Cores::whole(start),
@@ -87,8 +87,8 @@ fn cores(most: u32) -> CapacityLimit {
 }
 
 /// Checks names and cores of the patched pods, the replica count to request, and the number of unaffordable replicas.
-fn check(workload: &WorkloadState, goal: Goal, most: u32, expected: (&str, Option<u32>, u32)) {
-    let changes = workload.distribute(goal, cores(most), &Refusals::default());
+fn check(workload: &WorkloadState, target: Target, most: u32, expected: (&str, Option<u32>, u32)) {
+    let changes = workload.distribute(target, cores(most), &Refusals::default());
     let patches: Vec<String> = changes
         .patches
         .iter()
@@ -98,7 +98,7 @@ fn check(workload: &WorkloadState, goal: Goal, most: u32, expected: (&str, Optio
     assert_eq!(
         (got.0.as_str(), got.1, got.2),
         expected,
-        "{goal:?} {most} {workload:?}"
+        "{target:?} {most} {workload:?}"
     );
 }
 
@@ -121,12 +121,12 @@ fn actual_counts_least_serving_cores_and_reserves_all_cores_used() {
             },
         ],
     );
-    let in_force = all.in_force();
-    assert_eq!(in_force.ready, Allocation::new(2, Cores::whole(2)));
+    let actual = all.actual();
+    assert_eq!(actual.ready, Allocation::new(2, Cores::whole(2)));
     // One starts and two do not exist yet.
-    assert_eq!(in_force.starting, Allocation::new(3, Cores::whole(1)));
-    assert_eq!(in_force.at_most, Cores::whole(3 + 4 + 2 + 7 + 2));
-    assert_eq!(workload(0, vec![]).in_force(), InForce::default());
+    assert_eq!(actual.starting, Allocation::new(3, Cores::whole(1)));
+    assert_eq!(actual.reserved, Cores::whole(3 + 4 + 2 + 7 + 2));
+    assert_eq!(workload(0, vec![]).actual(), Actual::default());
 }
 
 #[test]
@@ -138,23 +138,23 @@ fn pod_ended_but_not_reported_reserves_another_pod() {
         ..workload(3, three())
     };
     assert_eq!(all.reserved(), Cores::whole(5 + 1));
-    assert_eq!(all.in_force().at_most, Cores::whole(5 + 1));
+    assert_eq!(all.actual().reserved, Cores::whole(5 + 1));
     // Scaled to 2 and not back: at most three exist.
     let fewer = WorkloadState {
         leaving: 1,
         ..workload(2, three())
     };
     assert_eq!(fewer.reserved(), Cores::whole(5));
-    check(&fewer, goal(3, 2, 1), 6, ("", Some(3), 0));
-    check(&fewer, goal(3, 2, 1), 5, ("", None, 1));
+    check(&fewer, target(3, 2, 1), 6, ("", Some(3), 0));
+    check(&fewer, target(3, 2, 1), 5, ("", None, 1));
     // A pending scale-down is not undone if the budget does not cover it.
     let pending = WorkloadState {
         pending_replicas: Some(2),
         leaving: 1,
         ..workload(3, three())
     };
-    check(&pending, goal(3, 2, 1), 6, ("", Some(3), 0));
-    check(&pending, goal(3, 1, 1), 5, ("a=1 b=1", None, 0));
+    check(&pending, target(3, 2, 1), 6, ("", Some(3), 0));
+    check(&pending, target(3, 1, 1), 5, ("a=1 b=1", None, 0));
 }
 
 #[test]
@@ -162,20 +162,20 @@ fn serving_pods_get_each_and_starting_pods_get_start() {
     let two = || vec![pod("a", 2), pod("b", 2), starting("c", 1)];
     check(
         &workload(3, two()),
-        goal(3, 4, 2),
+        target(3, 4, 2),
         10,
         ("a=4 b=4 c=2", None, 0),
     );
-    check(&workload(3, two()), goal(3, 2, 1), 5, ("", None, 0));
+    check(&workload(3, two()), target(3, 2, 1), 5, ("", None, 0));
     check(
         &workload(3, two()),
-        goal(5, 4, 2),
+        target(5, 4, 2),
         12,
         ("a=4 b=4 c=2", Some(5), 0),
     );
     check(
         &workload(3, two()),
-        goal(1, 1, 1),
+        target(1, 1, 1),
         1,
         ("a=1 b=1", Some(1), 0),
     );
@@ -188,10 +188,10 @@ fn unready_pod_keeps_its_cores() {
         ..pod("b", cores)
     };
     let two = |cores| workload(2, vec![pod("a", 4), unready(cores)]);
-    check(&two(4), goal(2, 4, 1), 5, ("", None, 0));
+    check(&two(4), target(2, 4, 1), 5, ("", None, 0));
     // It must not come back with more than the others, nor get any before it serves.
-    check(&two(4), goal(2, 3, 1), 4, ("a=3 b=3", None, 0));
-    check(&two(2), goal(2, 4, 1), 9, ("", None, 0));
+    check(&two(4), target(2, 3, 1), 4, ("a=3 b=3", None, 0));
+    check(&two(2), target(2, 4, 1), 9, ("", None, 0));
 }
 
 #[test]
@@ -200,10 +200,10 @@ fn pod_beyond_replica_count_does_not_count() {
         2,
         vec![pod("a", 3), pod("b", 3), pod("c", 2), starting("d", 1)],
     );
-    let in_force = all.in_force();
-    assert_eq!(in_force.ready, Allocation::new(2, Cores::whole(2)));
-    assert_eq!(in_force.starting, Allocation::NONE);
-    assert_eq!(in_force.at_most, Cores::whole(3 + 3 + 2 + 1));
+    let actual = all.actual();
+    assert_eq!(actual.ready, Allocation::new(2, Cores::whole(2)));
+    assert_eq!(actual.starting, Allocation::NONE);
+    assert_eq!(actual.reserved, Cores::whole(3 + 3 + 2 + 1));
 }
 
 #[test]
@@ -213,42 +213,38 @@ fn pending_write_counts_with_both_outcomes() {
         ..pod("a", 2)
     };
     let mut all = workload(2, vec![growing, pod("b", 2)]);
-    assert_eq!(all.in_force().ready, Allocation::new(2, Cores::whole(2)));
+    assert_eq!(all.actual().ready, Allocation::new(2, Cores::whole(2)));
     assert_eq!(all.reserved(), Cores::whole(5 + 2));
     // It can be requested again, and the other pod cannot have it meanwhile.
-    check(&all, goal(2, 5, 5), 8, ("a=5", None, 0));
+    check(&all, target(2, 5, 5), 8, ("a=5", None, 0));
     all.pending_replicas = Some(4);
     assert_eq!(all.reserved(), Cores::whole(5 + 2 + 2));
-    assert_eq!(
-        all.in_force().replicas(),
-        2,
-        "they are still to be asked for"
-    );
-    check(&all, goal(5, 2, 1), 9, ("", Some(4), 1));
-    check(&all, goal(5, 2, 1), 10, ("", Some(5), 0));
+    assert_eq!(all.actual().replicas(), 2, "they are still to be asked for");
+    check(&all, target(5, 2, 1), 9, ("", Some(4), 1));
+    check(&all, target(5, 2, 1), 10, ("", Some(5), 0));
     all.pending_replicas = Some(1);
-    assert_eq!(all.in_force().ready, Allocation::new(1, Cores::whole(2)));
+    assert_eq!(all.actual().ready, Allocation::new(1, Cores::whole(2)));
     assert_eq!(all.reserved(), Cores::whole(5 + 2));
     // The target does not wait for the pending write.
-    check(&all, goal(2, 2, 1), 7, ("", Some(2), 0));
+    check(&all, target(2, 2, 1), 7, ("", Some(2), 0));
 }
 
 #[test]
 fn no_change_exceeds_the_target_cores() {
     // An ending pod occupies its cores until it is gone.
     let all = workload(2, vec![pod("a", 2), pod("b", 2), ending("c", 2)]);
-    check(&all, goal(2, 4, 4), 8, ("a=4", None, 0));
-    check(&all, goal(2, 3, 3), 6, ("", None, 0));
-    check(&all, goal(2, 1, 1), 2, ("a=1 b=1", None, 0));
+    check(&all, target(2, 4, 4), 8, ("a=4", None, 0));
+    check(&all, target(2, 3, 3), 6, ("", None, 0));
+    check(&all, target(2, 1, 1), 2, ("a=1 b=1", None, 0));
     // Replicas come first; a template with more cores than `start` allows fewer of them.
     let mut all = workload(1, vec![pod("a", 2)]);
-    check(&all, goal(3, 4, 1), 6, ("a=4", Some(3), 0));
-    check(&all, goal(3, 4, 1), 4, ("", Some(3), 0));
+    check(&all, target(3, 4, 1), 6, ("a=4", Some(3), 0));
+    check(&all, target(3, 4, 1), 4, ("", Some(3), 0));
     all.template = Cores::whole(3);
-    check(&all, goal(3, 2, 1), 4, ("", None, 2));
-    check(&all, goal(3, 2, 1), 5, ("", Some(2), 1));
+    check(&all, target(3, 2, 1), 4, ("", None, 2));
+    check(&all, target(3, 2, 1), 5, ("", Some(2), 1));
     all.template = Cores::ZERO;
-    check(&all, goal(3, 2, 1), 99, ("", None, 2));
+    check(&all, target(3, 2, 1), 99, ("", None, 2));
 }
 
 #[test]
@@ -280,7 +276,7 @@ fn ending_pod_counts_against_limit_of_pods() {
             cores: five,
             replicas: most,
         };
-        let changes = all.distribute(goal(5, 1, 1), most, &Refusals::default());
+        let changes = all.distribute(target(5, 1, 1), most, &Refusals::default());
         let got = (changes.scale, changes.unaffordable);
         assert_eq!(
             got,
@@ -293,21 +289,21 @@ fn ending_pod_counts_against_limit_of_pods() {
 #[test]
 fn growth_does_not_use_cores_of_unfinished_shrink() {
     let all = workload(2, vec![pod("a", 4), starting("b", 1)]);
-    check(&all, goal(2, 2, 3), 5, ("a=2", None, 0));
-    let changes = all.distribute(goal(2, 2, 3), cores(5), &Refusals::default());
+    check(&all, target(2, 2, 3), 5, ("a=2", None, 0));
+    let changes = all.distribute(target(2, 2, 3), cores(5), &Refusals::default());
     assert_eq!(changes.waiting, ["uid-b".to_owned()].into());
 }
 
 #[test]
 fn final_refusal_stops_same_request_until_pod_changes() {
     let mut refusals = Refusals::default();
-    let wish = goal(1, 9, 9);
+    let wish = target(1, 9, 9);
     let why = "too big".to_owned();
     let one = pod("a", 2);
-    let patched = |pod: &PodState, goal: Goal, refusals: &Refusals| {
+    let patched = |pod: &PodState, target: Target, refusals: &Refusals| {
         let workload = workload(1, vec![pod.clone()]);
         !workload
-            .distribute(goal, cores(99), refusals)
+            .distribute(target, cores(99), refusals)
             .patches
             .is_empty()
     };
@@ -315,7 +311,7 @@ fn final_refusal_stops_same_request_until_pod_changes() {
     assert!(patched(&one, wish, &refusals), "a conflict passes");
     refusals.remember(&one, wish.each, &ApiFailure::Infeasible { why });
     assert!(!patched(&one, wish, &refusals));
-    assert!(patched(&one, goal(1, 8, 8), &refusals), "another wish");
+    assert!(patched(&one, target(1, 8, 8), &refusals), "another wish");
     let changed = PodState {
         generation: 2,
         ..one.clone()
@@ -332,7 +328,7 @@ fn unpatchable_pod_has_a_reason() {
         ..pod("a", 2)
     };
     let changes =
-        workload(1, vec![untold]).distribute(goal(1, 3, 3), cores(9), &Refusals::default());
+        workload(1, vec![untold]).distribute(target(1, 3, 3), cores(9), &Refusals::default());
     assert_eq!(changes.patches, []);
     assert_eq!(
         changes.unpatchable,
@@ -371,7 +367,7 @@ proptest! {
         }
         let mut all = WorkloadState { replicas, pending_replicas, leaving: 0, template: Cores::whole(template), pods };
         let (before, pods_before) = (all.reserved(), all.reserved_replicas());
-        let changes = all.distribute(goal(wanted, each, start), CapacityLimit { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
+        let changes = all.distribute(target(wanted, each, start), CapacityLimit { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
         for patched in &changes.patches {
             let pod = all.pods.iter_mut().find(|pod| pod.uid == patched.pod.uid).unwrap();
             pod.desired.request = pod.desired.request.max(patched.change.request);
@@ -379,7 +375,7 @@ proptest! {
         all.replicas = all.replicas.max(changes.scale.unwrap_or(0));
         prop_assert!(all.reserved() <= before.max(Cores::whole(most)));
         prop_assert!(all.reserved_replicas() <= pods_before.max(pods_most));
-        let in_force = all.in_force();
-        prop_assert!(in_force.ready.cores() <= in_force.at_most);
+        let actual = all.actual();
+        prop_assert!(actual.ready.cores() <= actual.reserved);
     }
 }

@@ -194,7 +194,7 @@ fn pod_reserves_maximum_of_desired_allocated_and_actual() {
     // Cores about to be taken away do not count.
     assert_eq!(shrinking.cores(), Cores::from_millis(500));
     // Nor do cores of a pending write, up or down.
-    for (pending, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
+    for (pending, cores, reserved) in [(100, 100, 2000), (4000, 500, 4000)] {
         let with_pending = PodState {
             pending_request: Some(Cores::from_millis(pending)),
             ..shrinking.clone()
@@ -203,7 +203,7 @@ fn pod_reserves_maximum_of_desired_allocated_and_actual() {
             with_pending.cores().millis(),
             with_pending.reserved().millis(),
         );
-        assert_eq!(got, (cores, at_most));
+        assert_eq!(got, (cores, reserved));
     }
     growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let ending = read(growing.clone()).unwrap();

@@ -12,9 +12,9 @@ fn variants_that_stay_loaded_are_part_of_the_budget_and_of_what_a_plan_costs() {
             let decision = decided(&service, [2, 1, 1, 1], rps);
             let says = format!("{budget} {rps}: {}", decision.why);
             let sum: Cores = decision
-                .goals
+                .targets
                 .iter()
-                .map(|goal| goal.cores(Allocation::NONE))
+                .map(|target| target.cores(Allocation::NONE))
                 .sum();
             assert!(sum <= Cores::whole(budget), "{says}");
             let Some((worth, wanted)) = brute(&service, rps) else {
@@ -24,8 +24,8 @@ fn variants_that_stay_loaded_are_part_of_the_budget_and_of_what_a_plan_costs() {
             assert!(got <= worth + 1e-9, "{says}: {wanted:?}");
             if !decision.kept {
                 let least = [2, 0, 1, 0].map(Cores::whole);
-                let mut each = decision.goals.iter().zip(least);
-                assert!(each.all(|(goal, least)| goal.each >= least), "{says}");
+                let mut each = decision.targets.iter().zip(least);
+                assert!(each.all(|(target, least)| target.each >= least), "{says}");
             }
             optima += u32::from((got - worth).abs() < 1e-9);
         }
@@ -43,12 +43,12 @@ fn those_that_serve_grow_before_others_load() {
         "{}",
         grows.why
     );
-    assert_eq!([1, 3].map(|n: usize| grows.goals[n].replicas), [0, 0]);
+    assert_eq!([1, 3].map(|n: usize| grows.targets[n].replicas), [0, 0]);
     // Once it is carried, all count.
     let carries: Vec<u32> = grows
-        .goals
+        .targets
         .iter()
-        .map(|goal| goal.each.millis() / 1000)
+        .map(|target| target.each.millis() / 1000)
         .collect();
     let best = decided(&service, carries.try_into().unwrap(), 60.0);
     let (worth, _) = brute(&service, 60.0).unwrap();
@@ -72,9 +72,9 @@ fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
     // m carries 10 to 12 requests/s by a core, n 33 to 47; s 10 to 11, r 25 to 32.
     let grows = rises(20, [1, 4, 1, 4], 120.0);
     let each: Vec<u32> = grows
-        .goals
+        .targets
         .iter()
-        .map(|goal| goal.each.millis() / 1000)
+        .map(|target| target.each.millis() / 1000)
         .collect();
     assert_eq!((each[1], each[3]), (4, 4), "{}", grows.why);
     assert!(
@@ -86,7 +86,7 @@ fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
         let mut less = each.clone();
         less[stage] -= 1;
         let fewer = rises(20, less.try_into().unwrap(), 120.0);
-        assert_eq!(fewer.goals, grows.goals, "{}", fewer.why);
+        assert_eq!(fewer.targets, grows.targets, "{}", fewer.why);
     }
     // What carries it, what has no room, and what does not rise is decided as ever.
     for other in [

@@ -10,7 +10,7 @@ use weir_api::Cores;
 
 use super::super::{Step, Transition};
 use super::*;
-use crate::capacity::{Bounds, InForce, Resize};
+use crate::capacity::{Actual, Resize, ResourceLimits};
 use crate::rollout::STEPS_MAX;
 
 /// Rates of variants: requests/s per core, less an offset.
@@ -33,15 +33,15 @@ impl Rates {
     }
 }
 
-fn certain(cores: &[u32]) -> Vec<InForce> {
-    let one = |cores: &u32| InForce::certain(Allocation::one(Cores::whole(*cores)));
+fn certain(cores: &[u32]) -> Vec<Actual> {
+    let one = |cores: &u32| Actual::certain(Allocation::one(Cores::whole(*cores)));
     cores.iter().map(one).collect()
 }
 
-fn goals(cores: &[u32]) -> Vec<Goal> {
+fn targets(cores: &[u32]) -> Vec<Target> {
     cores
         .iter()
-        .map(|cores| Goal::one(Cores::whole(*cores)))
+        .map(|cores| Target::one(Cores::whole(*cores)))
         .collect()
 }
 
@@ -69,11 +69,11 @@ struct Servers<'a> {
 }
 
 impl Servers<'_> {
-    fn in_force(&self) -> Vec<InForce> {
+    fn actual(&self) -> Vec<Actual> {
         let each = self.real.iter().zip(&self.pending);
         let one = |(real, pending): (&u32, &Option<(u32, u32)>)| {
-            let now = InForce::certain(Allocation::one(Cores::whole(*real)));
-            pending.map_or(now, |(cores, _)| now.or(Goal::one(Cores::whole(cores))))
+            let now = Actual::certain(Allocation::one(Cores::whole(*real)));
+            pending.map_or(now, |(cores, _)| now.or(Target::one(Cores::whole(cores))))
         };
         each.map(one).collect()
     }
@@ -98,9 +98,9 @@ impl Servers<'_> {
     /// Checks that published capacity is actual, and carries as much as before, or all of the demand.
     fn see(&mut self) {
         let used: u32 = self
-            .in_force()
+            .actual()
             .iter()
-            .map(|one| one.at_most.millis() / 1000)
+            .map(|one| one.reserved.millis() / 1000)
             .sum();
         let budget = self.case.budget.max(self.case.start.iter().sum());
         assert!(used <= budget, "{used} cores: {:?}", self.case);
@@ -126,8 +126,12 @@ impl Servers<'_> {
         let asked: Vec<u32> = under_way
             .map(|(p, wanted)| p.map_or(*wanted, |(cores, _)| cores))
             .collect();
-        let mut transition =
-            Transition::new(&self.in_force(), &goals(&asked), budget, &Bounds::default());
+        let mut transition = Transition::new(
+            &self.actual(),
+            &targets(&asked),
+            budget,
+            &ResourceLimits::default(),
+        );
         for _ in 0..STEPS_MAX {
             transition.hold(&|there| case.rates.carried(case.demand, there));
             match transition.next() {
@@ -261,8 +265,8 @@ fn budget_is_kept_even_if_demand_needs_more() {
     let rates = Rates(vec![(20, 0), (10, 0)]);
     let carried = |there: &[Allocation]| rates.carried(60, there);
     let budget = Cores::whole(3);
-    let (there, wanted) = (certain(&[1, 4]), goals(&[2, 1]));
-    let mut transition = Transition::new(&there, &wanted, budget, &Bounds::default());
+    let (there, wanted) = (certain(&[1, 4]), targets(&[2, 1]));
+    let mut transition = Transition::new(&there, &wanted, budget, &ResourceLimits::default());
     transition.hold(&carried);
     let Step::Publish(safe) = transition.next() else {
         panic!("{:?}", transition.next());
@@ -279,7 +283,7 @@ fn first_step(start: &[u32], wanted: &[u32], arriving: f64) -> Step {
     let rates = Rates(vec![(20, 0), (10, 0)]);
     let carried = |there: &[Allocation]| rates.carried(100, there);
     let (there, budget) = (certain(start), Cores::whole(8));
-    let transition = Transition::new(&there, &goals(wanted), budget, &Bounds::default());
+    let transition = Transition::new(&there, &targets(wanted), budget, &ResourceLimits::default());
     let mut transition = transition.serving(arriving);
     transition.hold(&carried);
     transition.next()

@@ -6,7 +6,7 @@ use super::super::backend::Backend;
 use super::super::case::Wish;
 use super::super::order::some_order_does;
 use super::{Play, TOLERANCE, text};
-use crate::capacity::{Allocation, Goal};
+use crate::capacity::{Allocation, Target};
 use crate::rollout::SERVES_AT_ALL;
 
 impl<B: Backend> Play<'_, B> {
@@ -42,23 +42,23 @@ impl<B: Backend> Play<'_, B> {
         &mut self,
         now: &[Allocation],
         there: &[Allocation],
-        (wish, goals): (&Wish, &[Goal]),
+        (wish, targets): (&Wish, &[Target]),
     ) {
         let (before, after) = (self.carried(now, wish), self.carried(there, wish));
         if after >= before.min(1.0) - TOLERANCE {
             return;
         }
-        let known: Cores = self.in_force.iter().map(|one| one.at_most).sum();
+        let known: Cores = self.actual.iter().map(|one| one.reserved).sum();
         if known > self.case.budget {
             return;
         }
-        let goals: Vec<Allocation> = goals
+        let targets: Vec<Allocation> = targets
             .iter()
-            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .map(|target| Allocation::new(target.replicas, target.each))
             .collect();
         let then = self
             .carried(&wish.wanted, wish)
-            .max(self.carried(&goals, wish));
+            .max(self.carried(&targets, wish));
         let how = || {
             format!(
                 "{before} by {}, {after} by {}, then {then}",
