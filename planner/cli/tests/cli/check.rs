@@ -112,6 +112,21 @@ fn shipped_files_have_no_errors_and_are_recognized() {
 }
 
 #[test]
+fn problem_without_formulation_is_recognized() {
+    for name in ["infadapter", "sponge", "ipa", "infaas", "themis"] {
+        let line = format!("formulation: {name}\n");
+        for by in ["", "fromulation: sponge\n", "formulation: none\n"] {
+            let text = changed(&format!("planner/problems/{name}.yaml"), &[(&line, by)]);
+            let report = report(&given(&text, &["--json"]));
+            assert_eq!(report["kind"], "problem", "{name}");
+            let errors = report["errors"].as_array().unwrap();
+            let told = |error: &Value| error["path"].as_str().unwrap().contains("mulation");
+            assert!(errors.iter().any(told), "{report:#}");
+        }
+    }
+}
+
+#[test]
 fn profile_plugin_and_plan_are_recognized() {
     let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 2, "batch": 1,
         "service_ms": 10, "service_min_ms": 5, "accuracy": 70});
