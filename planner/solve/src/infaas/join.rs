@@ -3,6 +3,7 @@
 //!
 //! A partial plan of cost c and usage u is bounded, for every vector of prices μ, by c + Σ_rest min (cost
 //! + μ·usage) + μ·(u − available). Several μ at once give a bound that bends with the rest of each type.
+//!
 //! Only the cheapest of several plans with equal usage is extended. If there are more plans than the beam is wide,
 //! those with the best bounds are kept, and the least bound of the others is reported: the result is
 //! proven optimal if it costs no more than that.
