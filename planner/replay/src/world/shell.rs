@@ -5,10 +5,11 @@ use weir_filter::coordination::Notification;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::flight::Place;
 use super::witness::Witness;
-use super::{Simulation, nanos};
+use crate::nanos;
 use crate::plane::{DataPlane, Worker};
 
 impl<W: Witness> Simulation<'_, W> {
