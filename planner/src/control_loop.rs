@@ -77,7 +77,7 @@ pub struct Planner {
     due: Duration,
     /// In the variants' order, like all such lists.
     actual: Vec<Actual>,
-    linger: ScaleDownStabilizer,
+    stabilizer: ScaleDownStabilizer,
     under_way: UnderWay,
     detour: Detour,
     readiness: Readiness,
@@ -136,7 +136,7 @@ impl Planner {
                     None => Actual::certain(variant.initial),
                 })
                 .collect(),
-            linger: ScaleDownStabilizer::new(service.variants.len()),
+            stabilizer: ScaleDownStabilizer::new(service.variants.len()),
             under_way: UnderWay::new(service.variants.len()),
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
@@ -232,7 +232,9 @@ impl Planner {
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
         let (there, targets) = (&self.actual, &decision.targets);
-        decision.targets = self.linger.hold(now.at, &self.service, there, targets);
+        decision.targets = self
+            .stabilizer
+            .stabilize(now.at, &self.service, there, targets);
         let solve = elapsed() - observe - forecast;
         self.say(&decision);
         let targets = match self.service.mode {

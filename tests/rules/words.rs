@@ -9,7 +9,7 @@ const QUESTIONS: [&str; 9] = [
 /// Percent of the lines of documentation that may begin with one all the same, by how they wrap.
 const QUESTIONS_MAX_PERCENT: usize = 3;
 /// Words that the glossary replaces, as parts of identifiers.
-const REPLACED: [&str; 14] = [
+const REPLACED: [&str; 13] = [
     "overruled",
     "keeper",
     "founder",
@@ -19,7 +19,6 @@ const REPLACED: [&str; 14] = [
     "obstacle",
     "linger",
     "goal",
-    "unmet",
     "midway",
     "rung",
     "dealt",

@@ -237,26 +237,26 @@ fn within_budget(
 ) -> Result<Found, (SolveStatus, String)> {
     let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
     // With a core dearer than all accuracy there is, the fewest cores are taken.
-    let dearest = 100.0 * rule.alpha + 1.0;
+    let price_max = 100.0 * rule.alpha + 1.0;
     match solved(demand, 0.0) {
         Ok(free) if fits(service, &free.plan) => return Ok(free),
         Ok(_) => {}
         // No number of replicas carries it.
         Err((SolveStatus::Infeasible, why)) => {
-            return overloaded(service, demand, &|less| solved(less, dearest), why);
+            return overloaded(service, demand, &|less| solved(less, price_max), why);
         }
         Err(other) => return Err(other),
     }
-    let mut found = solved(demand, dearest)?;
+    let mut found = solved(demand, price_max)?;
     if !fits(service, &found.plan) {
         let (fewest, budget) = (cores(service, &found.plan), service.budget);
         let why = format!(
             "{:.1} requests/s need {fewest} cores, and there are {budget}",
             demand.0
         );
-        return overloaded(service, demand, &|less| solved(less, dearest), why);
+        return overloaded(service, demand, &|less| solved(less, price_max), why);
     }
-    let (mut low, mut high) = (0.0, dearest);
+    let (mut low, mut high) = (0.0, price_max);
     for _ in 0..STEPS {
         let price = f64::midpoint(low, high);
         match solved(demand, price) {
