@@ -19,6 +19,7 @@ mod act;
 mod attainable;
 mod horizon;
 mod no_capacity;
+mod observations;
 mod readiness;
 mod replace;
 mod report;
@@ -77,7 +78,7 @@ pub struct Planner {
     due: Duration,
     /// In the variants' order, like all such lists.
     actual: Vec<Actual>,
-    linger: ScaleDownStabilizer,
+    stabilizer: ScaleDownStabilizer,
     under_way: UnderWay,
     detour: Detour,
     readiness: Readiness,
@@ -136,7 +137,7 @@ impl Planner {
                     None => Actual::certain(variant.initial),
                 })
                 .collect(),
-            linger: ScaleDownStabilizer::new(service.variants.len()),
+            stabilizer: ScaleDownStabilizer::new(service.variants.len()),
             under_way: UnderWay::new(service.variants.len()),
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
@@ -232,7 +233,9 @@ impl Planner {
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
         let (there, targets) = (&self.actual, &decision.targets);
-        decision.targets = self.linger.hold(now.at, &self.service, there, targets);
+        decision.targets = self
+            .stabilizer
+            .stabilize(now.at, &self.service, there, targets);
         let solve = elapsed() - observe - forecast;
         self.say(&decision);
         let targets = match self.service.mode {
@@ -276,18 +279,6 @@ impl Planner {
         }
     }
 
-    /// What has arrived since the last look.
-    fn look(&mut self, now: Now, scrapes: &[Scrape]) {
-        self.slack.observe(now.at, scrapes);
-        let seen = self.looks.observe(now.at, scrapes);
-        // Silence before the first request says nothing about what is to come.
-        if let Some(rate) = seen.measured.filter(|_| seen.seen) {
-            self.demand.observe(now.at, rate);
-            let horizon = self.horizon.time(self.service.scrape_interval);
-            self.demand.foresee(horizon);
-        }
-    }
-
     /// Whether what is to come is not left to the next cycle.
     fn is_urgent(&self) -> bool {
         let Some(now) = self.inputs() else {
@@ -321,33 +312,6 @@ impl Planner {
         before > left_ms(now) * RISE
     }
 
-    fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
-        let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
-        self.lost.retain(|proxy| looked_at.contains(proxy));
-        for scrape in scrapes {
-            match &scrape.counts {
-                Ok(_) => self.lost.went_well(&scrape.from),
-                Err(error) => self.lost.failed(&scrape.from, error, "its last rate holds"),
-            }
-        }
-        for (routes, quotas) in self.routes.iter_mut().zip(&self.quotas) {
-            routes.observe(now.at, scrapes, quotas);
-        }
-        self.failing.observe(now.at, scrapes);
-        for (variant, since) in self.service.variants.iter().zip(self.failing.since()) {
-            let who = format!("servers of {}", variant.name);
-            match since {
-                Some(_) => self.troubles.failed(
-                    &who,
-                    &"proxies cannot reach them, or they answer with errors",
-                    "no share",
-                ),
-                None => self.troubles.went_well(&who),
-            }
-        }
-        self.arrivals.observe(now.at, scrapes)
-    }
-
     /// Inputs of the next decision. What the policy does not need is left out, so that decisions repeat.
     fn inputs(&self) -> Option<Inputs> {
         let needs = self.service.policy.needs(&self.service);
@@ -357,31 +321,6 @@ impl Planner {
             .left
             .and_then(|left| self.slack.percentile(left.percentile, left.least_ms));
         Some(Inputs { forecast, left_ms })
-    }
-
-    fn see_cores(&mut self, answers: Vec<Option<Result<Actual, ActuateError>>>) {
-        let blockers = self.unmet.iter_mut().zip(&mut self.full);
-        let known = self.actual.iter_mut().zip(blockers);
-        let lists = answers.into_iter().zip(&self.service.variants).zip(known);
-        for ((answer, variant), (actual, (unmet, full))) in lists {
-            full.take_if(|(until, _)| *until <= self.now);
-            *unmet = full.as_ref().map(|(_, blocker)| blocker.clone());
-            let who = format!("cores of {}", variant.name);
-            match answer {
-                Some(Ok(there)) => {
-                    self.troubles.went_well(&who);
-                    *actual = there;
-                }
-                Some(Err(error)) => {
-                    self.troubles.failed(&who, &error, "those known last hold");
-                    *unmet = Some(Blocker::of(&error));
-                }
-                None => {}
-            }
-        }
-        self.under_way.see(&self.actual);
-        self.readiness.see(&self.actual, self.now);
-        self.horizon.see(&self.actual, self.now);
     }
 
     /// What plans may count on.

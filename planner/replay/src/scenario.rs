@@ -19,8 +19,6 @@ use weir_sim::server::{Law, Parallelism};
 use weir_planner::service::Service;
 
 pub use read::{Overrides, SCENARIO_BYTES_MAX, first_error, read};
-pub use refused::{Refused, VALUE_MAX};
-pub use sending::BYTES_MAX;
 
 /// Checked scenario.
 #[derive(Debug, Clone)]

@@ -310,10 +310,5 @@ fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
     Ok(order)
 }
 
-/// Converts to whole ns; saturates at 584 years.
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 pub(super) mod tests;

@@ -21,8 +21,6 @@
 mod rise;
 mod there;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use weir_api::Rps;
 use weir_api::plan::VARIANTS_MAX;
 
@@ -44,6 +42,8 @@ use crate::solve::{Patience, Refused};
 pub(super) use there::{batches, carrying};
 use there::{is_carried, running};
 
+pub use settings::{Ipa, RawIpa};
+
 /// Steps of each search for a price or a demand: to a millionth of where it begins.
 const STEPS: u32 = 20;
 
@@ -52,59 +52,6 @@ struct Found {
     plan: Plan,
     status: SolveStatus,
     note: String,
-}
-
-/// Weights of policy ipa: alpha × accuracy in percent − beta × cores − delta × batches.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawIpa {
-    /// Weight of one percent of the pipeline's accuracy.
-    pub alpha: f64,
-    /// Weight of a core.
-    pub beta: f64,
-    /// Weight of one more request in a batch.
-    pub delta: f64,
-    /// The actual allocation is kept while its objective is within this of the optimum.
-    pub tolerance: f64,
-}
-
-/// Settings of policy ipa: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ipa {
-    /// α: of a percent of the pipeline's accuracy.
-    pub alpha: f64,
-    /// β: of a core.
-    pub beta: f64,
-    /// δ: of a request of a batch.
-    pub delta: f64,
-    /// Distance from the optimum within which the actual capacity is kept while it carries the demand.
-    pub tolerance: f64,
-}
-
-impl Default for RawIpa {
-    fn default() -> Self {
-        let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
-        // A core is worth `beta`: noise in the demand shall not move one.
-        RawIpa {
-            alpha,
-            beta,
-            delta,
-            tolerance: beta,
-        }
-    }
-}
-
-impl RawIpa {
-    /// Checks the settings.
-    pub(super) fn checked(self) -> Result<Ipa, ConfigError> {
-        let weight = |name: &str, value| within(format!("ipa.{name}"), value, 0.0..=WEIGHT_MAX, "");
-        Ok(Ipa {
-            alpha: weight("alpha", self.alpha)?,
-            beta: weight("beta", self.beta)?,
-            delta: weight("delta", self.delta)?,
-            tolerance: weight("tolerance", self.tolerance)?,
-        })
-    }
 }
 
 impl Policy for Ipa {
@@ -237,26 +184,26 @@ fn within_budget(
 ) -> Result<Found, (SolveStatus, String)> {
     let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
     // With a core dearer than all accuracy there is, the fewest cores are taken.
-    let dearest = 100.0 * rule.alpha + 1.0;
+    let price_max = 100.0 * rule.alpha + 1.0;
     match solved(demand, 0.0) {
         Ok(free) if fits(service, &free.plan) => return Ok(free),
         Ok(_) => {}
         // No number of replicas carries it.
         Err((SolveStatus::Infeasible, why)) => {
-            return overloaded(service, demand, &|less| solved(less, dearest), why);
+            return overloaded(service, demand, &|less| solved(less, price_max), why);
         }
         Err(other) => return Err(other),
     }
-    let mut found = solved(demand, dearest)?;
+    let mut found = solved(demand, price_max)?;
     if !fits(service, &found.plan) {
         let (fewest, budget) = (cores(service, &found.plan), service.budget);
         let why = format!(
             "{:.1} requests/s need {fewest} cores, and there are {budget}",
             demand.0
         );
-        return overloaded(service, demand, &|less| solved(less, dearest), why);
+        return overloaded(service, demand, &|less| solved(less, price_max), why);
     }
-    let (mut low, mut high) = (0.0, dearest);
+    let (mut low, mut high) = (0.0, price_max);
     for _ in 0..STEPS {
         let price = f64::midpoint(low, high);
         match solved(demand, price) {
@@ -400,5 +347,6 @@ fn stages(plan: &Plan) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
+mod settings;
 #[cfg(test)]
 mod tests;

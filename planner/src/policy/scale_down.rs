@@ -24,7 +24,7 @@ impl ScaleDownStabilizer {
     }
 
     /// What to go to, where `targets` are wanted `at` that time.
-    pub(crate) fn hold(
+    pub(crate) fn stabilize(
         &mut self,
         at: Duration,
         service: &Service,
@@ -58,8 +58,8 @@ impl ScaleDownStabilizer {
             let recent = wanted.front().map_or(0, |(_, replicas)| *replicas);
             let stay = recent.min(there.replicas());
             let ends_at_once = rule == ScaleDown::StabilizedAboveZero && wish.replicas == 0;
-            let lingers = is_scaled(variant) && !ends_at_once;
-            if lingers && stay > wish.replicas {
+            let is_stabilized = is_scaled(variant) && !ends_at_once;
+            if is_stabilized && stay > wish.replicas {
                 *target = more(variant, *there, *wish, stay);
             }
         }
@@ -72,10 +72,12 @@ impl ScaleDownStabilizer {
                     .saturating_sub(at(targets).cores(ready))
             };
             let held_back = (0..held.len()).filter(|index| held.get(*index) != targets.get(*index));
-            let Some(dearest) = held_back.max_by_key(costs) else {
+            let Some(most_expensive) = held_back.max_by_key(costs) else {
                 break;
             };
-            if let (Some(target), Some(wanted)) = (held.get_mut(dearest), targets.get(dearest)) {
+            if let (Some(target), Some(wanted)) =
+                (held.get_mut(most_expensive), targets.get(most_expensive))
+            {
                 *target = *wanted;
             }
         }
@@ -143,12 +145,12 @@ mod tests {
 
     /// Turns: when, what is wanted and what is to be gone to, which is in force then.
     fn check(service: &Service, turns: &[(u64, Wanted, Wanted)]) {
-        let mut linger = ScaleDownStabilizer::new(2);
+        let mut stabilizer = ScaleDownStabilizer::new(2);
         let mut actual = vec![Actual::default(); 2];
         for (second, wanted, expected) in turns {
             let of = |(replicas, each): (u32, u32)| Target::of(allocation(replicas, each));
             let at = Duration::from_secs(*second);
-            let held = linger.hold(at, service, &actual, &wanted.map(of));
+            let held = stabilizer.stabilize(at, service, &actual, &wanted.map(of));
             let got: Vec<(u32, Cores)> = held.iter().map(|g| (g.replicas, g.each)).collect();
             let expected = expected.map(|(replicas, each)| (replicas, Cores::whole(each)));
             assert_eq!(got, expected, "at {second} s");

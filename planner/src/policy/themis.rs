@@ -14,8 +14,6 @@
 //!
 //! The batch follows from what is there, as with IPA ([`super::ipa`]).
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use weir_api::{Cores, Rps};
 
 use super::replica::one_at_a_time;
@@ -34,56 +32,13 @@ use crate::solve::themis::{
 };
 use crate::solve::{Outcome, Patience, Refused};
 
+pub use settings::{RawThemis, Themis};
+
 /// Which part of the demand must have lasted. The demand is the greatest of some means with a reserve on
 /// top, what has lasted the least of them: with 20 requests/s these are a fifth apart by chance alone.
 pub(super) const LASTING_PART: f64 = 2.0 / 3.0;
 /// Steps of the search for the greatest load: to a thousandth of where it begins.
 const STEPS: u32 = 10;
-
-/// Parameters of policy themis.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawThemis {
-    /// Cores of a replica that is started because high load has persisted.
-    pub horizontal_cores: u32,
-    /// Cores by which the actual allocation may exceed the needed one before it is reduced.
-    pub tolerance: f64,
-}
-
-/// Settings of policy themis.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Themis {
-    /// Cores of a replica that is started because the load has lasted.
-    pub horizontal_cores: u32,
-    /// Cores by which the actual capacity may exceed the optimum: noise in the demand shall not resize.
-    pub tolerance: f64,
-}
-
-impl Default for RawThemis {
-    fn default() -> Self {
-        // By Amdahl's law the smallest replicas do most with a core.
-        RawThemis {
-            horizontal_cores: 1,
-            tolerance: 1.0,
-        }
-    }
-}
-
-impl RawThemis {
-    /// Checks the settings.
-    pub(super) fn checked(self) -> Result<Themis, ConfigError> {
-        let cores = ("themis.horizontal_cores", self.horizontal_cores);
-        Ok(Themis {
-            horizontal_cores: within(cores.0, cores.1, 1..=themis::CORES_MAX, "whole cores")?,
-            tolerance: within(
-                "themis.tolerance",
-                self.tolerance,
-                0.0..=WEIGHT_MAX,
-                "cores",
-            )?,
-        })
-    }
-}
 
 impl Policy for Themis {
     fn name(&self) -> &'static str {
@@ -407,5 +362,6 @@ fn settings(scaling: &Scaling) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
+mod settings;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! Tree of a YAML or JSON document that knows the place of each value, and can be edited by path.
 
-use std::collections::BTreeSet;
-use std::fmt;
+mod parse;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::collections::BTreeSet;
+
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
@@ -356,126 +356,5 @@ impl Content {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Node, D::Error> {
-        let spanned = Spanned::<Content>::deserialize(from)?;
-        Ok(Node {
-            place: Place::of(spanned.referenced),
-            content: spanned.value,
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Content, D::Error> {
-        from.deserialize_any(AnyValue)
-    }
-}
-
-struct AnyValue;
-
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = Content;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Content, E> {
-        Ok(Content::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Content, E> {
-        Ok(Content::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Content, D::Error> {
-        Content::deserialize(from)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Content, E> {
-        Ok(Content::Bool(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Content, E> {
-        Ok(Content::Unsigned(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Content, E> {
-        Ok(u64::try_from(value).map_or(Content::Signed(value), Content::Unsigned))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Content, E> {
-        Ok(Content::Real(value))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Content, E> {
-        Ok(Content::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push((items.len(), item));
-        }
-        Ok(Content::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            entries.push(Entry {
-                place: Place::of(key.referenced),
-                key: key.value,
-                value: map.next_value()?,
-            });
-        }
-        Ok(Content::Map(entries))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::{Content, Edit, documents};
-
-    const TEXT: &str = "# note\nname: x\nload:\n  rps: 3\nlist:\n- {a: 1}\n- a: .nan\n  b: [1, -2]\nheld: {a.b/c: 1}\n---\nsecond: true\n";
-
-    #[test]
-    fn path_is_found_at_its_line_and_column() {
-        let all = documents(TEXT).unwrap();
-        let at = |path: &str| {
-            let place = all[0].find(path).place.unwrap();
-            (place.line, place.column)
-        };
-        for (path, expected) in [
-            ("name", (2, 7)),
-            ("load", (3, 1)),
-            ("load.rps", (4, 8)),
-            ("load.missing", (3, 1)),
-            ("list[0].a", (6, 7)),
-            ("list[1].b[1]", (8, 10)),
-            ("list[].a", (5, 1)),
-            ("held.a.b/c", (9, 15)),
-        ] {
-            assert_eq!(at(path), expected, "{path}");
-        }
-        let second = all[1].find("second");
-        let place = second.place.unwrap();
-        assert_eq!((place.line, place.column), (11, 9));
-    }
-
-    #[test]
-    fn edits_change_value_and_keep_indices_of_file() {
-        let mut document = documents(TEXT).unwrap().swap_remove(0);
-        assert!(document.edit("list[0]", &Edit::Remove));
-        assert_eq!(document.find("list[0].a").path, "list[1].a");
-        assert!(document.edit("load.rps", &Edit::Rename("rate".to_owned())));
-        assert!(document.edit("load.new", &Edit::Set(Content::Bool(true))));
-        assert!(document.edit("list[].a", &Edit::Set(Content::Real(1.5))));
-        assert!(!document.edit("nothing.there", &Edit::Remove));
-        assert!(!document.edit("load.rate", &Edit::Rename("new".to_owned())));
-        let line = r#"{"name": "x", "load": {"rate": 3, "new": true}, "list": [{"a": 1.5, "b": [1, -2]}], "held": {"a.b/c": 1}}"#;
-        assert_eq!(document.line(), line);
-        assert_eq!(document.find("load.new").node.place, None);
-    }
-}
+mod tests;

@@ -3,8 +3,8 @@
 
 use weir_api::Cores;
 
+use crate::nanos;
 use crate::scenario::Server;
-use crate::world::nanos;
 
 /// Pending change of cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
-use crate::world::nanos;
+use crate::nanos;
 use weir_planner::backends::{Actuate, ActuateError, NotReplaced};
 use weir_planner::capacity::{Actual, Allocation, Resize, Target};
 use weir_planner::clock::Now;

@@ -15,6 +15,8 @@ use weir_sim::network::Network;
 use super::request::{Reading, Request};
 use seed::{Draw, rng};
 
+/// Maximum size of a payload or answer: 1 GiB.
+pub const BYTES_MAX: u64 = 1 << 30;
 /// Default patience of a client, in budgets, as in the demo.
 const PATIENCE_BUDGETS: u32 = 5;
 /// Maximum transfer time of a body or an answer.

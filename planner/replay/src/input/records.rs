@@ -14,7 +14,8 @@ use weir_api::plan::HOUR_MS;
 use weir_sim::load::{REQUESTS_MAX, SECONDS_MAX, read_bounded};
 
 use super::Arrival;
-use crate::scenario::{BYTES_MAX, Refused, VALUE_MAX};
+use super::BYTES_MAX;
+use crate::file_error::{FileError, VALUE_MAX};
 
 /// Maximum size of a records file, in bytes, decompressed.
 pub const RECORDS_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -57,8 +58,8 @@ struct Record {
 ///
 /// # Errors
 /// The first invalid record: file, line, column, value, and the expected value.
-pub fn read(path: &Path, rule: &Rule<'_>) -> Result<Vec<Arrival>, Refused> {
-    let refused = |(line, message)| Refused {
+pub fn read(path: &Path, rule: &Rule<'_>) -> Result<Vec<Arrival>, FileError> {
+    let refused = |(line, message)| FileError {
         file: path.display().to_string(),
         line,
         message,

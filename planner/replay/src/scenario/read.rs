@@ -10,8 +10,9 @@ use weir_sim::load::read_bounded;
 use super::fault::{FaultTargets, faults};
 use super::load::LoadContext;
 use super::raw::RawScenario;
-use super::refused::{Refused, ScenarioError, within};
+use super::refused::{ScenarioError, within};
 use super::{Scenario, contender, load, place, proxies, sending, server};
+use crate::file_error::FileError;
 use crate::input::Sending;
 use weir_planner::service::Service;
 use weir_planner::spec::from_yaml;
@@ -34,9 +35,9 @@ pub struct Overrides {
 ///
 /// # Errors
 /// The first error: file, line, field, value, and the expected value.
-pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Refused> {
+pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), FileError> {
     let file = path.display().to_string();
-    let text = read_bounded(path, SCENARIO_BYTES_MAX).map_err(|error| Refused {
+    let text = read_bounded(path, SCENARIO_BYTES_MAX).map_err(|error| FileError {
         file: file.clone(),
         line: None,
         message: format!("{error:#}"),
@@ -47,7 +48,7 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Re
             path,
             line,
             message,
-        } => Refused {
+        } => FileError {
             line: line.or_else(|| place::line(&text, &path)),
             file,
             message,

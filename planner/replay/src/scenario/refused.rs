@@ -6,20 +6,7 @@ use std::time::Duration;
 
 use weir_planner::service::ConfigError;
 
-/// Maximum number of characters of a value that an error repeats.
-pub const VALUE_MAX: usize = 80;
-
-/// Error of a scenario or of a file that it names.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}{}: {message}", line.map(|line| format!(":{line}")).unwrap_or_default())]
-pub struct Refused {
-    /// File with the error.
-    pub file: String,
-    /// Line in the file, from 1, if known.
-    pub line: Option<u64>,
-    /// Field, value, and the expected value.
-    pub message: String,
-}
+use crate::file_error::{FileError, VALUE_MAX};
 
 /// Error within the scenario or within a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,11 +18,11 @@ pub(super) enum ScenarioError {
         message: String,
     },
     /// Error in a file that the scenario names.
-    There(Refused),
+    There(FileError),
 }
 
-impl From<Refused> for ScenarioError {
-    fn from(refused: Refused) -> ScenarioError {
+impl From<FileError> for ScenarioError {
+    fn from(refused: FileError) -> ScenarioError {
         ScenarioError::There(refused)
     }
 }

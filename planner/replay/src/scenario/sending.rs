@@ -10,15 +10,13 @@ use weir_sim::network::{Network, ROUND_TRIP_MAX};
 use super::raw::{RawClass, RawClients, RawNetwork, RawSkew, RawSlow};
 use super::refused::{ScenarioError, millis, within};
 use crate::input::seed::{Draw, seed};
-use crate::input::{Class, Clients, Clocks, Slow, Spread};
+use crate::input::{BYTES_MAX, Class, Clients, Clocks, Slow, Spread};
 use weir_planner::service::Service;
 
 /// Maximum number of classes.
 pub(super) const CLASSES_MAX: usize = 16;
 /// Maximum number of retries of a client.
 pub(super) const RETRIES_MAX: u8 = 10;
-/// Maximum size of a payload or answer: 1 GiB.
-pub const BYTES_MAX: u64 = 1 << 30;
 /// Maximum clock offset: a day.
 const SKEW_MAX_MS: f64 = 86_400_000.0;
 /// Class of all requests if the scenario names none.

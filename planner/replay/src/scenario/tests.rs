@@ -60,7 +60,7 @@ impl Fixture {
         self.0.path().join("scenario.yaml")
     }
 
-    fn read(&self, text: &str) -> Result<(Scenario, Sending), Refused> {
+    fn read(&self, text: &str) -> Result<(Scenario, Sending), FileError> {
         self.file("scenario.yaml", text);
         read(&self.path(), Overrides::default())
     }

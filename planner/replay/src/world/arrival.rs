@@ -4,11 +4,12 @@ use rand::RngExt;
 use weir_filter::request::body::BodyChunk;
 use weir_filter::verdict::Verdict;
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::flight::Place;
 use super::lifecycle::{OVERFLOW, class_of, leaves_at};
 use super::witness::Witness;
-use super::{Simulation, nanos};
+use crate::nanos;
 use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Plane;

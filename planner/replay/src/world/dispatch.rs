@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::server::Job;
 use super::witness::Witness;
-use super::{Simulation, nanos};
 use crate::control::{Change, ControlPlane, Usage};
+use crate::nanos;
 use crate::plane::{DataPlane, Tally};
 use crate::request::{Resize, Second};
 use weir_planner::observe::Counts;

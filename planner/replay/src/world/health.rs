@@ -3,10 +3,11 @@
 use weir_filter::health::{HealthSignal, ProbeResult};
 use weir_filter::variant::VariantKey;
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::lifecycle::BREAK_DELAY;
 use super::witness::Witness;
-use super::{Simulation, nanos};
+use crate::nanos;
 use crate::plane::DataPlane;
 
 /// Label of an error from the server.

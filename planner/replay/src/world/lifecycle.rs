@@ -7,11 +7,12 @@ use weir_filter::health::HealthSignal;
 use weir_filter::reason::Reason;
 use weir_filter::verdict::{Refusal, Verdict};
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::flight::Place;
 use super::server::Job;
 use super::witness::Witness;
-use super::{Simulation, nanos};
+use crate::nanos;
 use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Scenario;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use weir_api::Plan;
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::witness::Witness;
-use super::{Simulation, nanos};
 use crate::control::ControlPlane;
+use crate::nanos;
 use crate::plane::{DataPlane, circumstances};
 use weir_planner::distribution::slot_allocation::{Role, divide};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use weir_api::Cores;
 use weir_sim::server::{Noise, Parallelism, Run, ServerConfig, ServerModel};
 
-use super::{PlayError, nanos};
+use super::PlayError;
+use crate::nanos;
 use crate::scenario::Server;
 
 /// Request at a server, with its attempt.

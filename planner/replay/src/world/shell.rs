@@ -5,10 +5,11 @@ use weir_filter::coordination::Notification;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
+use super::Simulation;
 use super::event_queue::Event;
 use super::flight::Place;
 use super::witness::Witness;
-use super::{Simulation, nanos};
+use crate::nanos;
 use crate::plane::{DataPlane, Worker};
 
 impl<W: Witness> Simulation<'_, W> {
@@ -49,8 +50,8 @@ impl<W: Witness> Simulation<'_, W> {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
         };
-        let rung = workers.get_mut(index as usize).map(Worker::take_rings);
-        let Some((proxy, entries)) = rung.filter(|(_, entries)| !entries.is_empty()) else {
+        let notified = workers.get_mut(index as usize).map(Worker::take_rings);
+        let Some((proxy, entries)) = notified.filter(|(_, entries)| !entries.is_empty()) else {
             return;
         };
         let at = self.now + nanos(self.scenario.proxies.ring_delay);
@@ -59,11 +60,11 @@ impl<W: Witness> Simulation<'_, W> {
                 if known.proxy != proxy || known.entry != Some(*entry) {
                     continue;
                 }
-                let rung = match why {
+                let event = match why {
                     Notification::Health => Event::FailureNotice { worker },
                     Notification::Slot | Notification::Plan => Event::Notify { worker },
                 };
-                self.event_queue.add(at, rung);
+                self.event_queue.add(at, event);
             }
         }
     }

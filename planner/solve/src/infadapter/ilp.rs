@@ -25,7 +25,7 @@ pub fn solve_with(
     let start = greedy::start(problem, problem.in_force.as_deref());
     match cores(
         problem,
-        Goal::Objective,
+        ModelObjective::Objective,
         start.as_ref(),
         solver,
         patience.left(),
@@ -65,7 +65,7 @@ fn finish(
 
 /// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
 fn overloaded(problem: &Problem, solver: Solver, limit: Duration) -> Outcome<Allocation> {
-    let best_effort = cores(problem, Goal::Capacity, None, solver, limit)
+    let best_effort = cores(problem, ModelObjective::Capacity, None, solver, limit)
         .ok()
         .and_then(|(cores, _)| {
             let shares = quota::by_capacity(&problem.capacities(&cores))?;
@@ -96,12 +96,12 @@ fn bound(problem: &Problem) -> f64 {
 /// Returns the best cores, and whether they are proven optimal.
 fn cores(
     problem: &Problem,
-    goal: Goal,
+    kind: ModelObjective,
     start: Option<&Allocation>,
     solver: Solver,
     limit: Duration,
 ) -> Result<(Vec<u32>, bool), ResolutionError> {
-    let model = Model::new(problem, goal);
+    let model = Model::new(problem, kind);
     let choices = model.choices.clone();
     let values = model.solve(start, solver, limit)?;
     let chosen = |choices: &Vec<(Choice, Variable)>| {
@@ -115,7 +115,7 @@ fn cores(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goal {
+enum ModelObjective {
     /// Eq. 1.
     Objective,
     /// Capacity, with the demand ignored.
@@ -133,7 +133,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(problem: &Problem, goal: Goal) -> Model {
+    fn new(problem: &Problem, kind: ModelObjective) -> Model {
         let mut variables = ProblemVariables::new();
         let choice = variable().binary();
         let choices: Vec<Vec<(Choice, Variable)>> = problem
@@ -154,9 +154,9 @@ impl Model {
             rows,
         };
         model.one_choice_each_within_the_budget(problem);
-        match goal {
-            Goal::Objective => model.shares_and_loading(problem),
-            Goal::Capacity => model.objective = model.capacity(problem),
+        match kind {
+            ModelObjective::Objective => model.shares_and_loading(problem),
+            ModelObjective::Capacity => model.objective = model.capacity(problem),
         }
         model
     }

@@ -107,8 +107,8 @@ async fn replicas_are_read_and_sent_as_total_cores_and_count() {
         bound: false,
     };
     // Two keep 2.5 cores, two start with one: 1.75 each on average.
-    let dealt = Allocation::new(4, Cores::from_millis(1750));
-    assert_eq!(local.resize(&[change]).await, [Ok(Actual::certain(dealt))]);
+    let spread = Allocation::new(4, Cores::from_millis(1750));
+    assert_eq!(local.resize(&[change]).await, [Ok(Actual::certain(spread))]);
     assert_eq!(serving_cores(&change), Some(each));
     let shrinks = Resize {
         target: Target::of(Allocation::new(1, each)),

@@ -66,7 +66,7 @@ pub enum KubeError {
     #[error("pod {pod} has its cores, and its server could not be told: {why}")]
     NotReconfigured { pod: String, why: String },
     #[error("{0}; some of it had been asked for by then")]
-    Midway(Box<KubeError>),
+    PartlyApplied(Box<KubeError>),
 }
 
 impl KubeError {
@@ -85,7 +85,7 @@ impl KubeError {
             KubeError::OverBudget { .. } => Reason::Waiting,
             KubeError::Protected { .. } => Reason::Protected,
             KubeError::NotReconfigured { .. } => Reason::Refused,
-            KubeError::Midway(why) => why.reason(),
+            KubeError::PartlyApplied(why) => why.reason(),
         }
     }
 
@@ -93,7 +93,7 @@ impl KubeError {
     fn may_have_applied(&self) -> bool {
         match self {
             KubeError::Port(error) => error.may_have_applied(),
-            KubeError::NotReconfigured { .. } | KubeError::Midway(_) => true,
+            KubeError::NotReconfigured { .. } | KubeError::PartlyApplied(_) => true,
             KubeError::PodBlocked { why, partly, .. } => *partly || why.may_have_applied(),
             KubeError::NotScaled { why, partly, .. } => *partly || why.may_have_applied(),
             KubeError::NotReplaced { why, .. } => why.may_have_applied(),

@@ -83,7 +83,7 @@ impl Attempt {
     /// Adds to an error whether part of the change had been sent before it.
     pub(super) fn with_progress(&self, error: KubeError) -> KubeError {
         match self.sent {
-            true => KubeError::Midway(Box::new(error)),
+            true => KubeError::PartlyApplied(Box::new(error)),
             false => error,
         }
     }

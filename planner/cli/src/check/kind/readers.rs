@@ -1,0 +1,115 @@
+//! First error of a document of each kind, by the code that reads it.
+
+use serde_json::Value;
+use weir_api::Plan;
+use weir_filter::config::{Config, ConfigError as PluginError};
+use weir_planner::service::{ConfigError, Service};
+use weir_planner::solve::problem::{Formulation, Problem};
+use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
+
+use super::*;
+
+pub(super) fn resource(document: &Node, around: &Around<'_>) -> Option<Complaint> {
+    let kind = document
+        .get("kind")
+        .and_then(Node::text)
+        .unwrap_or_default();
+    if kind != "SloService" {
+        return Some(Complaint::new(
+            "kind",
+            &format!("{kind}; it must be SloService"),
+        ));
+    }
+    let version = document.get("apiVersion").and_then(Node::text);
+    let version = version.unwrap_or_default();
+    if version != "weir.dev/v1alpha1" {
+        let message = format!("{version}; it must be weir.dev/v1alpha1");
+        return Some(Complaint::new("apiVersion", &message));
+    }
+    let read: Result<SloService, ConfigError> = from_yaml(&document.line(), "resource");
+    let resource = match read {
+        Ok(resource) => resource,
+        Err(error) => return Some(error.into()),
+    };
+    let name = resource.metadata.name.unwrap_or_default();
+    // A profile in the cluster is not known here. It may have either parallelism.
+    let checked = |parallelism: &str| {
+        let mut spec = resource.spec.clone();
+        spec.resolve(|_, reference: &RawReference| {
+            let map = reference.config_map.clone().unwrap_or_default();
+            let there = around.profiles.get(&(map, reference.key.clone()));
+            let unread = || UNREAD_PROFILE.replace("PARALLELISM", parallelism);
+            Ok(there.cloned().unwrap_or_else(unread))
+        })?;
+        Service::from_resource(&name, spec)
+    };
+    let error = checked("per-core").or_else(|_| checked("1")).err()?;
+    let mut complaint = Complaint::from(error);
+    if !complaint.path.starts_with("metadata") {
+        let paths = complaint.path.split(", ");
+        let paths: Vec<String> = paths.map(|path| format!("spec.{path}")).collect();
+        complaint.path = paths.join(", ");
+    }
+    Some(complaint)
+}
+
+pub(super) fn profile(document: &Node) -> Option<Complaint> {
+    const AT: &str = "variants[0]";
+    let mut spec = match ServiceSpec::from_yaml(PROFILED) {
+        Ok(spec) => spec,
+        Err(error) => return Some(error.into()),
+    };
+    let text = document.line();
+    let error = spec
+        .resolve(|_, _| Ok(text.clone()))
+        .and_then(|()| ServiceFile::try_from(spec))
+        .err()?;
+    let mut complaint = Complaint::from(error);
+    let path = complaint.path.strip_prefix(AT)?;
+    let path = path.strip_prefix(".profile: ").or(path.strip_prefix('.'))?;
+    // Only some policies need a capacity.
+    if path == "capacity" && document.get("capacity").is_none() {
+        return None;
+    }
+    complaint.path = path.to_owned();
+    Some(complaint)
+}
+
+pub(super) fn problem(document: &Node) -> Option<Complaint> {
+    let line = document.line();
+    let value: Value = match from_yaml(&line, "problem") {
+        Ok(value) => value,
+        Err(error) => return Some(error.into()),
+    };
+    let refused = Problem::read(value, None).err()?;
+    let message = match refused.right.as_str() {
+        "" => refused.value,
+        right => format!("{}; it must be {right}", refused.value),
+    };
+    Some(Complaint::new(refused.field, &message))
+}
+
+pub(super) fn plugin(document: &Node) -> Option<Complaint> {
+    let error = Config::parse(document.line().as_bytes()).err()?;
+    Some(match error {
+        PluginError::Shape(misread) => Complaint::new(misread.path, &misread.what),
+        PluginError::Value { path, value, right } => {
+            Complaint::new(path, &format!("{value}; it must be {right}"))
+        }
+        PluginError::Plan(error) => Complaint::of_plan("plan.", &error.to_string()),
+        PluginError::NoPlan => Complaint::new(
+            "planner, plan",
+            "both missing; it must be given: a planner (cluster, key), a static plan (variants), or both",
+        ),
+        PluginError::NothingStatic => {
+            Complaint::new("on_stale", "static; it must be given with a static plan")
+        }
+    })
+}
+
+pub(super) fn plan(document: &Node) -> Option<Complaint> {
+    match weir_api::json::read::<Plan>(document.line().as_bytes()) {
+        Err(misread) => Some(Complaint::new(misread.path, &misread.what)),
+        Ok(plan) => Some(Complaint::of_plan("", &plan.check().err()?.to_string())),
+    }
+}

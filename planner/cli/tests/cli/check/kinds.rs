@@ -1,0 +1,186 @@
+//! Errors of profiles, scenarios, problems and plugin configurations.
+
+use super::*;
+
+#[test]
+fn profile_in_another_file_or_document_is_checked_too() {
+    let law = "{gamma_ms: -1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}";
+    let variant = "{name: a, cluster: a, accuracy: 101, cores: {initial: 1}, profile: PROFILE}";
+    let both = [
+        ("PROFILE", "variants[0].latency.gamma_ms", "-1; it must be"),
+        ("101", "variants[0].accuracy", "101; it must be"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("service.yaml");
+    let shared = "slo_ms: 1000, budget: {cores: 8}, proxies: {stats: ['http://a/b']}";
+    let service = format!(
+        "{{service: a, listen: '127.0.0.1:1', key_env: A, {shared}, variants: [{variant}]}}"
+    );
+    let service = service.replace("PROFILE", "{file: a.yaml}");
+    fs::write(&file, &service).unwrap();
+    let capacity = "capacity: {slope_rps: 1, intercept_rps: 0}";
+    fs::write(
+        folder.path().join("a.yaml"),
+        format!("latency: {law}\n{capacity}\n"),
+    )
+    .unwrap();
+    let found = report(&run(&[file.to_str().unwrap(), "--json"]));
+    let paths = |report: &Value| -> Vec<String> {
+        let errors = report["errors"].as_array().unwrap().iter();
+        errors
+            .map(|error| error["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let expected: Vec<&str> = both.iter().map(|(_, path, _)| *path).collect();
+    let mut there = paths(&found);
+    there.sort();
+    there.reverse();
+    assert_eq!(there, expected, "{found:#}");
+
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {law}\n    {capacity}\n"
+    );
+    let spec = format!("spec: {{{shared}, variants: [{variant}]}}");
+    let spec = spec.replace("PROFILE", "{config_map: a}");
+    let text = format!(
+        "{map}---\napiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\n{spec}\n"
+    );
+    let found = report(&given(&text, &["--json"]));
+    let mut there = paths(&found);
+    there.sort();
+    there.reverse();
+    let expected: Vec<String> = expected.iter().map(|path| format!("spec.{path}")).collect();
+    assert_eq!(there, expected, "{found:#}");
+}
+
+#[test]
+fn all_errors_of_a_scenario_are_reported() {
+    let text = changed(
+        "planner/scenarios/burst.yaml",
+        &[
+            ("seed: 1", "sed: 1"),
+            ("budget: { cores: 20 }", "budget: { cores: 0 }"),
+            ("low_s: 30", "lows_s: 30"),
+            ("accuracy: 69.75", "accuracy: 169.75"),
+        ],
+    );
+    check(
+        "scenario",
+        &text,
+        &[
+            ("sed: 1", "sed", "unknown field"),
+            ("0 }", "service.budget.cores", "0; it must be 1 to"),
+            (
+                "169.75",
+                "service.variants[0].accuracy",
+                "169.75; it must be 0 to 100",
+            ),
+            ("lows_s", "load.lows_s", "unknown field"),
+        ],
+    );
+}
+
+#[test]
+fn all_errors_of_each_problem_are_reported() {
+    for (name, changes, expected) in [
+        (
+            "infadapter",
+            [
+                ("demand_rps: 75", "demand_rps: -75"),
+                ("name: resnet50", "name: resnet18"),
+                ("law: line ", "law: parabola "),
+            ],
+            vec![
+                ("-75", "demand_rps", "-75"),
+                ("resnet18\n", "variants[1].name", "resnet18"),
+                ("parabola", "variants[0].throughput.law", "parabola"),
+            ],
+        ),
+        (
+            "sponge",
+            [
+                ("latency_ms: 97", "latency_ms: -97"),
+                ("rate_rps: 60", "rate_rps: -60"),
+                ("waited_ms: 190", "waited_ms: -190"),
+            ],
+            vec![
+                ("-97", "latency.points[1].latency_ms", "-97"),
+                ("-60", "rate_rps", "-60"),
+                ("-190", "waiting[1].waited_ms", "-190"),
+            ],
+        ),
+        (
+            "ipa",
+            [
+                ("accuracy_percent: 45.7", "accuracy_percent: -45.7"),
+                ("# after: [detect]", "after: [nobody]"),
+                ("sla_ms: 450", "sla: 450"),
+            ],
+            vec![
+                ("-45.7", "stages[0].variants[0].accuracy_percent", "-45.7"),
+                ("nobody", "stages[1].after[0]", "nobody"),
+                ("sla: 450", "sla", "unknown field"),
+            ],
+        ),
+        (
+            "infaas",
+            [
+                ("cost: 7", "cost: -7"),
+                ("resource: gpu", "resource: tpu"),
+                ("cost: 8", "cots: 8"),
+            ],
+            vec![
+                ("-7", "architectures[0].variants[1].cost", "-7"),
+                ("tpu", "architectures[0].variants[2].resource", "tpu"),
+                ("cots", "architectures[1].variants[0].cots", "unknown field"),
+            ],
+        ),
+        (
+            "themis",
+            [
+                ("serial_ms: 10", "serial_ms: -10"),
+                ("instances: 2 ", "instances: 20 "),
+                ("lasting: false", "lasting: maybe"),
+            ],
+            vec![
+                ("-10", "stages[0].latency.serial_ms", "-10"),
+                ("20 ", "stages[0].running.instances", "20"),
+                ("maybe", "lasting", "maybe"),
+            ],
+        ),
+    ] {
+        check(
+            "problem",
+            &changed(&format!("planner/problems/{name}.yaml"), &changes),
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn all_errors_of_plugin_and_profile_are_reported() {
+    let plugin = "{\n  \"service\": \"A b\",\n  \"rle\": \"gate\",\n  \"queue\": {\"held_max\": 0},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 200000, \"service_ms\": 10, \"accuracy\": 700}\n  ]}\n}\n";
+    check(
+        "plugin",
+        plugin,
+        &[
+            ("\"A b\"", "service", "A b"),
+            ("\"rle\"", "rle", "unknown field"),
+            ("0}", "queue.held_max", "0"),
+            ("200000", "plan.variants[0].slots", "200000"),
+            ("700", "plan.variants[0].accuracy", "700"),
+        ],
+    );
+    let profile = "latency:\n  gamma_ms: -1\n  epsilon_ms: 0\n  delta_ms: 0\n  eta_ms: x\n  parallelism: 0\ncapacity: {slope_rps: -2, intercept_rps: 0, util: 1}\n";
+    check(
+        "profile",
+        profile,
+        &[
+            ("-1", "latency.gamma_ms", "-1"),
+            ("x\n", "latency.eta_ms", "x; it must be a number"),
+            ("0\ncapacity", "latency.parallelism", "0"),
+            ("-2", "capacity.slope_rps", "-2"),
+            ("util", "capacity.util", "unknown field"),
+        ],
+    );
+}

@@ -1,0 +1,62 @@
+//! Settings of policy ipa, and their checks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::WEIGHT_MAX;
+use crate::service::ConfigError;
+use crate::service::rule::within;
+use crate::solve::ipa;
+
+/// Weights of policy ipa: alpha × accuracy in percent − beta × cores − delta × batches.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawIpa {
+    /// Weight of one percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// Weight of a core.
+    pub beta: f64,
+    /// Weight of one more request in a batch.
+    pub delta: f64,
+    /// The actual allocation is kept while its objective is within this of the optimum.
+    pub tolerance: f64,
+}
+
+/// Settings of policy ipa: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ipa {
+    /// α: of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// β: of a core.
+    pub beta: f64,
+    /// δ: of a request of a batch.
+    pub delta: f64,
+    /// Distance from the optimum within which the actual capacity is kept while it carries the demand.
+    pub tolerance: f64,
+}
+
+impl Default for RawIpa {
+    fn default() -> Self {
+        let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
+        // A core is worth `beta`: noise in the demand shall not move one.
+        RawIpa {
+            alpha,
+            beta,
+            delta,
+            tolerance: beta,
+        }
+    }
+}
+
+impl RawIpa {
+    /// Checks the settings.
+    pub(in crate::policy) fn checked(self) -> Result<Ipa, ConfigError> {
+        let weight = |name: &str, value| within(format!("ipa.{name}"), value, 0.0..=WEIGHT_MAX, "");
+        Ok(Ipa {
+            alpha: weight("alpha", self.alpha)?,
+            beta: weight("beta", self.beta)?,
+            delta: weight("delta", self.delta)?,
+            tolerance: weight("tolerance", self.tolerance)?,
+        })
+    }
+}
