@@ -29,7 +29,6 @@ mod solver;
 pub(crate) mod tests;
 mod told;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
 use crate::forecast::Demand;
-use crate::observe::{Arrivals, Failing, Observation, Observe, Routes, Scrape, Slack};
+use crate::observe::{Arrivals, Failing, Observe, Routes, Scrape, Slack};
 use crate::policy::scale_down::ScaleDownStabilizer;
 use crate::rollout::{Detour, UnderWay};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus, Stage};

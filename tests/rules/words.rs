@@ -35,11 +35,11 @@ fn documentation_begins_with_a_noun_or_a_verb() {
             };
             lines += 1;
             let said = said.trim_start();
-            let asks = |word: &&str| {
-                let rest = said.strip_prefix(**word);
+            let asks = |word: &str| {
+                let rest = said.strip_prefix(word);
                 rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
             };
-            if QUESTIONS.iter().any(|word| asks(&word)) {
+            if QUESTIONS.iter().any(|word| asks(word)) {
                 questions.push(format!("{}:{number}: {said}", path.display()));
             }
         }

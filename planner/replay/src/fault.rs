@@ -5,7 +5,8 @@ use super::plane::{DataPlane, Tally};
 use super::request::Fate;
 use super::scenario::FaultKind;
 use super::world::witness::Witness;
-use super::world::{Event, Flight, Place, Simulation, nanos};
+use super::world::{Event, Flight, Place, Simulation};
+use crate::nanos;
 
 impl<W: Witness> Simulation<'_, W> {
     pub(super) fn fault_begins(&mut self, fault: u32) {

@@ -38,6 +38,7 @@ use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers, Tally};
 use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
+use crate::nanos;
 use weir_planner::distribution::slot_allocation::TooFew;
 
 /// Reason why a scenario cannot be simulated.

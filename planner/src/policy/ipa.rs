@@ -24,17 +24,16 @@ mod there;
 use weir_api::Rps;
 use weir_api::plan::VARIANTS_MAX;
 
-use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, ready, replica, stay, wait_ms};
+use super::{DEMAND_MIN, Solved, keep, promised, ready, replica, stay, wait_ms};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::service::rule::within;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, ScaleDown, Service, SolveStatus, Stage, Variant,
     VariantShape,
 };
 use crate::solve::ipa::{
-    self, Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
+    Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
 };
 use crate::solve::law::Latency;
 use crate::solve::{Patience, Refused};

@@ -17,7 +17,7 @@
 use weir_api::{Cores, Rps};
 
 use super::replica::one_at_a_time;
-use super::{DEMAND_MIN, Solved, WEIGHT_MAX, ipa, keep, promised, ready, stay, wait_ms};
+use super::{DEMAND_MIN, Solved, ipa, keep, promised, ready, stay, wait_ms};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;

@@ -157,7 +157,7 @@ mod tests {
         let mut kubelet = kubelet();
         kubelet.refused_until = 10;
         assert_eq!(kubelet.ask(9, 0, Cores::whole(1)), None);
-        kubelet.deferred_until = super::nanos(Duration::from_secs(1));
+        kubelet.deferred_until = crate::nanos(Duration::from_secs(1));
         assert_eq!(kubelet.ask(10, 0, Cores::whole(1)), Some(1_005_000_000));
     }
 }
