@@ -79,8 +79,8 @@ async fn cycle_without_problems_sets_healthy_conditions() {
 #[tokio::test]
 async fn gravest_blocker_is_reported() {
     // Blockers → Actuated, Degraded.
-    type Obstacles = &'static [(&'static str, Reason)];
-    let table: &[(Obstacles, &str, &str)] = &[
+    type Blockers = &'static [(&'static str, Reason)];
+    let table: &[(Blockers, &str, &str)] = &[
         (
             &[("small", Reason::Waiting)],
             "False Waiting: small: why",
