@@ -4,8 +4,8 @@ mod parse;
 
 use std::collections::BTreeSet;
 
+use serde_saphyr::Location;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
-use serde_saphyr::{Location, Spanned};
 
 /// Line and column, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::ValueEnum;
-use serde_json::Value;
-use weir_api::Plan;
-use weir_filter::config::{Config, ConfigError as PluginError};
-use weir_planner::service::{ConfigError, Service};
-use weir_planner::solve::problem::{Formulation, Problem};
-use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
+use weir_planner::service::ConfigError;
+use weir_planner::solve::problem::Formulation;
+use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 use super::document::{Edit, Node, documents, joined};
 use super::repair::is_near;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use weir_api::Plan;
 use weir_filter::config::{Config, ConfigError as PluginError};
 use weir_planner::service::{ConfigError, Service};
-use weir_planner::solve::problem::{Formulation, Problem};
+use weir_planner::solve::problem::Problem;
 use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
 
 use super::*;
