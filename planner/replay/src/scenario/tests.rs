@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::file_error::FileError;
 use crate::input::{Sending, requests};
 
 const SMALL: &str = "\
