@@ -1,19 +1,20 @@
-//! One turn: observe → forecast → solve → actuate → publish. Between two turns of a cycle it is looked at what
-//! arrives; a demand that has risen, or less time that clients leave (by Sponge), is planned for at once, and so is what
-//! comes to be in force after a change without an answer. What each failure falls back to:
+//! One cycle: observe → forecast → solve → actuate → publish.
 //!
-//! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
-//! - a variant fails: it keeps its cores, and gets no share while another of its stage has a capacity
-//! - a variant gets less than its quota, because requests could not wait for it: said in the why and
-//!   the status; the decision is the same, and the requests' accuracy is reported as it was
-//! - a backend does not say its cores: the last that were confirmed hold
-//! - no demand known, or the solver found nothing in time: the cores stay
-//! - more demand than capacity: the greatest capacity there is, shared out in proportion
-//! - a resize fails: the variant keeps its cores, the plan is made of those, the next turn tries again
+//! Arrivals are sampled several times per cycle. The next cycle starts at once when demand has risen, when clients
+//! leave less time (policy sponge), or when a pending write has taken effect. Fallbacks:
+//!
+//! - one scrape fails: the last rate of that proxy holds; all fail: the last demand holds
+//! - a variant fails: it keeps its cores, and gets no share while another variant of its stage has a capacity
+//! - a variant gets less than its quota because requests could not wait for it: the decision is unchanged; its reason
+//!   and the status report the shortfall, and the accuracy reported is that of the routed requests
+//! - a backend does not report its cores: the last confirmed ones hold
+//! - demand is unknown, or the solver found nothing in time: the cores stay
+//! - demand exceeds the capacity: the largest possible capacity, with shares in proportion
+//! - a resize fails: the variant keeps its cores, the plan is made from those, the next cycle retries
 //! - no valid plan can be made: the last one stays until proxies find it too old
 //!
-//! The turn reaches the world through its [`Ports`] and takes the time as an argument; the stopwatch
-//! among them serves only to say how long the stages took.
+//! All effects go through [`Ports`], and the time is an argument. The stopwatch only measures how long the stages
+//! take.
 
 mod act;
 mod attainable;
@@ -52,30 +53,30 @@ use crate::rollout::{Detour, UnderWay};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus, Stage};
 use crate::telemetry::status::{CycleReport, Stages};
 
-/// A demand so many times that of the last turn is not left to the next cycle; nor is so many times less time.
+/// Ratio of demand to the previous cycle's that starts the next cycle at once; also of the time left before to now.
 pub const RISE: f64 = 1.02;
 
-/// What a planner knows from turn to turn.
+/// State kept from cycle to cycle.
 #[derive(Debug)]
 pub struct Planner {
     service: Arc<Service>,
-    /// From look to look.
+    /// Arrivals from sample to sample.
     looks: Arrivals,
-    /// From turn to turn.
+    /// Arrivals from cycle to cycle.
     arrivals: Arrivals,
-    /// By stage.
+    /// Routed requests by stage.
     routes: Vec<Routes>,
     slack: Slack,
     failing: Failing,
-    /// By stage: the shares of the plan that is out, by which the requests of the next look were routed;
-    /// empty before the first.
+    /// Shares of the published plan by stage, by which the requests of the next sample were routed; empty before the
+    /// first plan.
     quotas: Vec<Vec<Share>>,
     demand: Demand,
-    /// What the last turn planned for.
+    /// Inputs of the last cycle's decision.
     planned: Option<Inputs>,
-    /// When the next cycle begins.
+    /// Time at which the next cycle begins.
     due: Duration,
-    /// In the variants' order, like all such lists.
+    /// Actual state of each variant. All such lists are in the order of the variants.
     actual: Vec<Actual>,
     stabilizer: ScaleDownStabilizer,
     under_way: UnderWay,
@@ -83,39 +84,39 @@ pub struct Planner {
     readiness: Readiness,
     horizon: Horizon,
     service_times: ServiceTimes,
-    /// Allocations that the plan that is out counts on; empty before the first.
+    /// Allocations that the published plan counts on; empty before the first.
     out: Vec<Allocation>,
     batches: Batches,
     last: Option<(SolveStatus, Vec<Target>)>,
-    /// By variant: why it does not have what was asked in this turn.
+    /// Blocker of each variant in this cycle.
     unmet: Vec<Option<Blocker>>,
-    /// By variant: until when it is planned with what it has at most, because its nodes are full.
+    /// Variants whose nodes are full, which are planned with at most their actual cores until that time.
     full: Vec<Option<(Duration, Blocker)>>,
-    /// The variant that has a pod which is to be replaced and does not end yet.
+    /// Variant with a pod to be replaced whose replacement has not been confirmed.
     retired: Option<usize>,
-    /// When this turn began.
+    /// Time at which this cycle began.
     now: Duration,
     troubles: ErrorLog,
-    /// Of proxies, by their names.
+    /// Proxies whose scrapes fail, by name.
     lost: ErrorLog,
 }
 
-/// What a turn reaches the world through.
+/// Ports of a cycle to the outside.
 pub struct Ports<'a, O, A, P, S> {
-    /// The proxies' statistics.
+    /// Statistics of the proxies.
     pub observe: &'a O,
-    /// The backends' cores.
+    /// Cores of the backends.
     pub actuate: &'a A,
-    /// The filters.
+    /// Filters that receive the plans.
     pub publish: &'a P,
-    /// Where is solved.
+    /// Solver port.
     pub solver: &'a S,
     /// Time since any fixed moment; never goes back.
     pub stopwatch: &'a (dyn Fn() -> Duration + Sync),
 }
 
 impl Planner {
-    /// Nothing known but the service.
+    /// Creates a planner that knows only the service.
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
             looks: Arrivals::new(),
@@ -131,7 +132,7 @@ impl Planner {
                 .variants
                 .iter()
                 .map(|variant| match variant.workload {
-                    // Its pods say what there is; until then there is nothing to count on.
+                    // The pods report the actual state; nothing is counted on before.
                     Some(_) => Actual::default(),
                     None => Actual::certain(variant.initial),
                 })
@@ -155,8 +156,8 @@ impl Planner {
         }
     }
 
-    /// What is to be done each time the proxies are to be looked at: a turn where a cycle is over or the demand
-    /// has risen, else no more than the look.
+    /// Called at each scrape interval: runs a cycle when one is due, demand has risen or a change has taken effect;
+    /// otherwise only samples arrivals.
     pub async fn tick<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
@@ -187,7 +188,7 @@ impl Planner {
         Some(self.plan(ports, now, begin, (scrapes, there)).await)
     }
 
-    /// One turn.
+    /// Runs one cycle.
     pub async fn turn<O, A, P, S>(&mut self, ports: &Ports<'_, O, A, P, S>, now: Now) -> CycleReport
     where
         O: Observe,
@@ -201,7 +202,7 @@ impl Planner {
         self.plan(ports, now, begin, seen).await
     }
 
-    /// A turn from what was seen, since `begin` of the stopwatch.
+    /// Runs a cycle on the given observations; it began at `begin` of the stopwatch.
     async fn plan<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
@@ -278,7 +279,7 @@ impl Planner {
         }
     }
 
-    /// Whether what is to come is not left to the next cycle.
+    /// Whether the forecast calls for a cycle now.
     fn is_urgent(&self) -> bool {
         let Some(now) = self.inputs() else {
             return false;
@@ -291,19 +292,19 @@ impl Planner {
         (has_risen && may_rise) || self.is_slower(now)
     }
 
-    /// Whether something was asked for that is not in force yet.
+    /// Whether a requested change has not been confirmed yet.
     fn awaits_changes(&self) -> bool {
         let is_certain = |one: &Actual| one.reserved <= one.ready.cores();
         !self.actual.iter().all(is_certain)
     }
 
-    /// Whether that is in force which was not before: what follows it need not wait for the next cycle.
+    /// Whether an actual state has changed; the following steps need not wait for the next cycle.
     fn is_news(&self, there: &[Option<Result<Actual, ActuateError>>]) -> bool {
         let mut each = there.iter().zip(&self.actual);
         each.any(|(there, known)| matches!(there, Some(Ok(there)) if there != known))
     }
 
-    /// Whether clients leave less time than was planned with.
+    /// Whether clients leave less time than was planned for.
     fn is_slower(&self, now: Inputs) -> bool {
         let all_ms = self.service.own_slo_ms();
         let left_ms = |inputs: Inputs| inputs.left_ms.unwrap_or(all_ms);
@@ -311,7 +312,7 @@ impl Planner {
         before > left_ms(now) * RISE
     }
 
-    /// Inputs of the next decision. What the policy does not need is left out, so that decisions repeat.
+    /// Inputs of the next decision. Inputs that the policy does not need are left out, so that decisions repeat.
     fn inputs(&self) -> Option<Inputs> {
         let needs = self.service.policy.needs(&self.service);
         let mut forecast = self.demand.forecast()?;
@@ -322,7 +323,7 @@ impl Planner {
         Some(Inputs { forecast, left_ms })
     }
 
-    /// What plans may count on.
+    /// Allocations that plans may count on.
     fn ready(&self) -> Vec<Allocation> {
         self.actual.iter().map(|actual| actual.ready).collect()
     }
@@ -334,7 +335,7 @@ impl Planner {
     }
 }
 
-/// One for each stage, of its variants.
+/// One [`Routes`] per stage, for its variants.
 fn routes(service: &Service) -> Vec<Routes> {
     let names = |stage: &Stage| {
         let variants = service.variants.get(stage.variants.clone());

@@ -1,4 +1,4 @@
-//! The second half of a turn: cores and plans, step by step, as [`Transition`] says.
+//! Second half of a cycle: resizes and plans in the steps of the [`Transition`].
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::rollout::carried_part;
 use crate::rollout::{SERVES_AT_ALL, STEPS_MAX, Shapes, Step, Transition};
 use crate::service::{Fallback, Inputs, Stage, Variant};
 
-/// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
-/// with every worker within 100 ms.
+/// Longest wait before a shrink for the proxies to adopt the plan without the removed capacity. Every worker has a
+/// plan within 100 ms.
 pub const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
-/// How long a shrinking waits besides for what is under way on the cores that go. Who executes for longer may be slowed
-/// down by it.
+/// Longest further wait before a shrink for executions on the cores to be removed. Longer executions may be slowed
+/// down.
 pub const DRAIN_MAX: Duration = Duration::from_millis(250);
-/// How long a variant whose nodes are full is planned with what it has, where the load is to move to others:
-/// a node that is made takes about as long.
+/// Time for which a variant whose nodes are full is planned with its actual cores (`fallback: move`). Adding a node
+/// takes about as long.
 pub const ROOM_AGAIN: Duration = Duration::from_secs(60);
 
-/// What acting came to.
+/// Result of the second half of a cycle.
 #[derive(Debug, Default)]
 pub(super) struct Acted {
     pub(super) revision: Option<Revision>,
@@ -39,29 +39,29 @@ pub(super) struct Acted {
     pub(super) settle: Duration,
 }
 
-/// The time within a turn.
+/// Time within a cycle.
 struct Pace<'a> {
     stopwatch: &'a (dyn Fn() -> Duration + Sync),
     begin: Duration,
     now: Now,
-    /// When the first plan had been offered.
+    /// Time at which the first plan had been published.
     first_out: Option<Duration>,
 }
 
-/// The longest that an execution takes of those variants that are to have less, as far as that is waited for.
+/// Longest execution of the variants that shrink, up to [`DRAIN_MAX`].
 fn longest_of(plan: &[VariantPlan], changes: &[Resize]) -> Duration {
     let shrinking = changes.iter().filter(|change| change.shrinks());
     longest(plan, shrinking.map(|change| change.variant))
 }
 
-/// The longest that an execution of these takes, as far as that is waited for.
+/// Longest execution of these variants, up to [`DRAIN_MAX`].
 pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize>) -> Duration {
     let each = variants.filter_map(|variant| Some(plan.get(variant)?.service_ms));
     let longest_s = each.fold(0.0, f64::max) / 1e3;
     Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
 }
 
-/// Allocations that a variant may have.
+/// Allocations allowed for a variant.
 fn shapes(variant: &Variant) -> Shapes {
     Shapes {
         replicas: (variant.replicas.least, variant.replicas.greatest),
@@ -76,7 +76,7 @@ impl Pace<'_> {
 }
 
 impl Planner {
-    /// Makes `targets` what is in force, as far as it can be, and publishes on the way.
+    /// Moves the actual state towards `targets` as far as possible, and publishes plans on the way.
     pub(super) async fn act<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
@@ -112,7 +112,7 @@ impl Planner {
         self.actual = transition.actual();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, inputs);
-        // Room comes by and by while the load rises; a way round, which carries less, would be under way as more arrives.
+        // While the load rises, capacity becomes free step by step. A detour carries less just as more requests arrive.
         let rises = inputs.is_some_and(|inputs| inputs.forecast.rises);
         let can_wait = rises && carried(&self.ready()) >= arriving;
         if !can_wait {
@@ -126,7 +126,7 @@ impl Planner {
         acted
     }
 
-    /// As far as it can be gone.
+    /// Runs the steps of the transition until it is done or blocked.
     async fn go<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
@@ -143,7 +143,7 @@ impl Planner {
             transition.hold(&|there| self.carried(there, inputs));
             match transition.next() {
                 Step::Resize(changes) => {
-                    // Once for each plan: what follows a shrinking need not wait again.
+                    // Once per plan: further shrinks under the same plan need not wait again.
                     if let Some(revision) = acted.revision.filter(|out| awaited != Some(*out)) {
                         ports.publish.wait_adopted(revision, TAKE_OVER_MAX).await;
                         let under_way = longest_of(&acted.plan, &changes);
@@ -169,7 +169,7 @@ impl Planner {
                         acted.actuate = publishing;
                         acted.publish = pace.elapsed() - publishing;
                     }
-                    // Where a stage has nothing, none can be made, whatever else goes or comes.
+                    // A stage without capacity has no valid plan; the transition then goes on.
                     let ready: Vec<_> = transition.actual().iter().map(|v| v.ready).collect();
                     if !out && self.carried(&ready, inputs) >= SERVES_AT_ALL {
                         break;
@@ -181,7 +181,7 @@ impl Planner {
         }
     }
 
-    /// The part of the demand that this carries ([`carried_part`]), in the batches that such a demand would fill.
+    /// Part of the demand that an allocation carries ([`carried_part`]), in the batches that this demand would fill.
     pub(super) fn carried(&self, there: &[Allocation], inputs: Option<Inputs>) -> f64 {
         let busy = inputs.map(Inputs::as_if_present);
         let mut capacities = capacities(&self.service, there, busy, self.batches.told());
@@ -197,7 +197,7 @@ impl Planner {
         carried_part(stages, &capacities, there, demand)
     }
 
-    /// The part of the demand that arrives already, of what servers sustain when they are used in full.
+    /// Part of the demand that already arrives, relative to what fully used servers sustain.
     fn arriving(&self, forecast: Forecast) -> f64 {
         let fits = self.service.variants.iter().map(|v| v.profile.fit);
         let most = fits.map(|fit| fit.map_or(1.0, |fit| fit.utilisation));
@@ -234,7 +234,7 @@ impl Planner {
                     );
                     self.troubles.failed(&who, &error, &asked);
                     self.obstructed(change.variant, Blocker::of(&error));
-                    // A pod's server does not begin anew when its cores are to be others.
+                    // Changing the cores of a pod does not restart its server.
                     let variant = self.service.variants.get(change.variant);
                     let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
                     if error.may_have_applied() && !is_pod {
@@ -250,7 +250,7 @@ impl Planner {
         }
     }
 
-    /// Says of what is to begin, and cannot, why not.
+    /// Records a blocker for each variant that cannot start.
     fn blocked(&mut self, transition: &Transition) {
         if !transition.is_blocked() {
             return;

@@ -1,4 +1,4 @@
-//! The service file and what was seen → the service that is decided for.
+//! The service file and observations → the service that decisions are made for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use super::Planner;
 use crate::service::{Service, Variant};
 
 impl Planner {
-    /// The service as it can be had now: a variant whose nodes are full has no more than it has, and one takes as long to
-    /// be ready as it took.
+    /// The service as it can be had now: a variant whose nodes are full is limited to its actual cores, and measured
+    /// readiness times replace those of the service file.
     pub(super) fn attainable(&self) -> Arc<Service> {
         let learnt: Vec<Option<Duration>> = self.learnt();
         if self.full.iter().all(Option::is_none) && learnt.iter().all(Option::is_none) {
@@ -26,7 +26,7 @@ impl Planner {
         Arc::new(service)
     }
 
-    /// Time that each variant takes to be ready, where that is not what the service file says.
+    /// Measured readiness time of each variant, if it differs from the service file's.
     fn learnt(&self) -> Vec<Option<Duration>> {
         let each = self.service.variants.iter().enumerate();
         let learnt = |(index, variant): (usize, &Variant)| {

@@ -1,18 +1,18 @@
-//! Moments at which servers that serve were asked to have other cores, and had them → how far ahead to plan. Pure.
+//! Durations of in-place resizes → how far ahead to plan. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::capacity::{Actual, Allocation, Resize, Target};
 
-/// Furthest ahead: a rise that is drawn out for longer says little.
+/// Upper limit of the horizon: extrapolating a rise further is unreliable.
 const HORIZON_MAX: Duration = Duration::from_secs(4);
-/// Changes remembered.
+/// Number of changes remembered.
 const CHANGES: usize = 8;
-/// Cores that are another's have to be given up first, in as much time.
+/// Changes to wait for: another variant may have to give up the cores first, which takes as long.
 const CHANGES_ON_THE_WAY: u32 = 2;
 
-/// Change that is awaited of each variant, and since when; of all together, the time that the last ones took.
+/// Pending change of each variant with its start, and the durations of the latest changes of all variants.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Horizon {
     asked: Vec<Option<(Target, Duration)>>,
@@ -20,7 +20,7 @@ pub(super) struct Horizon {
 }
 
 impl Horizon {
-    /// Nothing was seen yet.
+    /// Creates an empty record.
     pub(super) fn new(variants: usize) -> Horizon {
         Horizon {
             asked: vec![None; variants],
@@ -28,7 +28,7 @@ impl Horizon {
         }
     }
 
-    /// A change is asked for `at` that time. What begins to serve says nothing: it loads.
+    /// Records a change requested at `at`. Starts are ignored, because they include loading.
     pub(super) fn ask(&mut self, change: &Resize, at: Duration) {
         let Some(asked) = self.asked.get_mut(change.variant) else {
             return;
@@ -39,14 +39,14 @@ impl Horizon {
         *asked = is_in_place.then(|| same.unwrap_or((change.target, at)));
     }
 
-    /// It was refused.
+    /// Drops the pending change of a variant after its refusal.
     pub(super) fn refused(&mut self, variant: usize) {
         if let Some(asked) = self.asked.get_mut(variant) {
             *asked = None;
         }
     }
 
-    /// What is in force `at` that time.
+    /// Takes in the actual state at `at`.
     pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
         for (asked, there) in self.asked.iter_mut().zip(actual) {
             let is_certain = there.reserved <= there.ready.cores();
@@ -59,8 +59,8 @@ impl Horizon {
         }
     }
 
-    /// From what a look shows until what is asked for then is in force, by the longest of the latest changes. `look` is
-    /// the time from one to the next: each change waits for one.
+    /// Time from a sample until a change requested then takes effect, by the longest of the latest changes. `look` is
+    /// the sampling interval: each change waits for one sample.
     pub(super) fn time(&self, look: Duration) -> Duration {
         let longest = self.took.iter().max().copied().unwrap_or_default();
         ((longest + look) * CHANGES_ON_THE_WAY).min(HORIZON_MAX)
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// Ready, and what there may be.
+    /// Ready and reserved cores.
     fn there(ready: u32, reserved: u32) -> [Actual; 1] {
         [Actual {
             reserved: Cores::whole(reserved),
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn plans_go_as_far_ahead_as_two_changes_take() {
+    fn horizon_covers_two_changes() {
         let mut horizon = Horizon::new(1);
         assert_eq!(horizon.time(LOOK), LOOK * 2);
         horizon.ask(&change(4, 6), ms(0));
         horizon.see(&there(4, 6), ms(250));
-        // Asked again for the same, it goes on; asked for another, it begins anew.
+        // A repeated request keeps its start; a different one starts anew.
         horizon.ask(&change(4, 6), ms(500));
         horizon.see(&there(6, 6), ms(750));
         assert_eq!(horizon.time(LOOK), (ms(750) + LOOK) * 2);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_or_loads_says_nothing() {
+    fn refused_changes_and_starts_are_not_measured() {
         let mut horizon = Horizon::new(1);
         horizon.ask(&change(4, 6), ms(0));
         horizon.refused(0);

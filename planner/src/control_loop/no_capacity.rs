@@ -1,7 +1,7 @@
-//! Reasons that a capacity is less than servers execute, in words, for the why: a variant that takes longer than
-//! `latency_budget` allows, and `capacity.utilisation` where demand exceeds what is planned with.
+//! Explanations in the *why* of a decision for capacities lower than what servers execute: a variant that takes longer
+//! than `latency_budget` allows, and `capacity.utilisation` when demand exceeds the planned capacity.
 //!
-//! Neither changes a decision: the policies and the plan have counted both already.
+//! Neither changes a decision: the policies and the plan have already counted both.
 
 use weir_api::Cores;
 
@@ -11,7 +11,7 @@ use crate::policy::batches;
 use crate::profile::Profile;
 use crate::service::{Inputs, Service, SolveStatus, Variant};
 
-/// The variants with capacity 0 because of the latency budget, each with the value that would be right.
+/// Names the variants without capacity because of the latency budget, each with the value that would be right.
 pub(super) fn over_latency_budget(
     service: &Service,
     actual: &[Actual],
@@ -22,7 +22,7 @@ pub(super) fn over_latency_budget(
     let capacities = capacities(service, &there, inputs, &[]);
     let mut said = String::new();
     for stage in &service.stages {
-        // Where no variant of a stage has a capacity, their slots say the shares.
+        // In a stage without any capacity, the slots determine the shares.
         let shared = capacities.get(stage.variants.clone());
         let shared = shared.is_some_and(|capacities| capacities.iter().any(|rps| *rps > 0.0));
         for index in stage.variants.clone() {
@@ -44,7 +44,7 @@ pub(super) fn over_latency_budget(
     said
 }
 
-/// The fraction that demand was compared with, where a decision says that demand exceeds the capacity.
+/// Names the fraction that demand was compared with, if the decision finds that demand exceeds the capacity.
 pub(super) fn utilisation(service: &Service, status: SolveStatus) -> String {
     let each = service.variants.iter();
     let used = each
@@ -64,7 +64,7 @@ pub(super) fn utilisation(service: &Service, status: SolveStatus) -> String {
     format!("; only {part} of what servers sustain is planned with (capacity.utilisation)")
 }
 
-/// An answer that takes longer than the latency budget.
+/// Service time that exceeds the latency budget.
 struct Excess {
     service_ms: f64,
     cores: Cores,
@@ -72,14 +72,14 @@ struct Excess {
     resizable: bool,
 }
 
-/// By the most cores that the variant may have, in the smallest batch that its policy may choose.
+/// Excess on the most cores that the variant may have, in the smallest batch that the policy may choose.
 fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
     let batch = service.policy.batch_min(&variant.profile);
     let cores = Cores::whole(variant.greatest);
     excess(service, variant, cores, batch, false)
 }
 
-/// By the cores it has.
+/// Excess on the actual cores.
 fn now(service: &Service, variant: &Variant, there: &Allocation, batch: u32) -> Option<Excess> {
     let serves = *there != Allocation::NONE;
     let excess = excess(service, variant, there.each(), batch, true);
@@ -122,7 +122,7 @@ impl Excess {
         )
     }
 
-    /// The least change of the service file that gives the variant a capacity.
+    /// Smallest change of the service file that gives the variant a capacity.
     fn right(&self, slo_ms: f64) -> String {
         let needed = (self.service_ms / slo_ms * 100.0).ceil() / 100.0;
         if self.resizable {

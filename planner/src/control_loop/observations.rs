@@ -9,11 +9,11 @@ use crate::clock::Now;
 use crate::observe::{Observation, Scrape};
 
 impl Planner {
-    /// What has arrived since the last look.
+    /// Samples the arrivals since the last sample.
     pub(super) fn look(&mut self, now: Now, scrapes: &[Scrape]) {
         self.slack.observe(now.at, scrapes);
         let seen = self.looks.observe(now.at, scrapes);
-        // Silence before the first request says nothing about what is to come.
+        // Zero arrivals before the first request are no forecast.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
             self.demand.observe(now.at, rate);
             let horizon = self.horizon.time(self.service.scrape_interval);

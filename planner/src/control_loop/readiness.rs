@@ -1,18 +1,18 @@
-//! When variants were asked to begin, and when they served → how long they take to be ready. Pure.
+//! Start requests and their completions → how long variants take to become ready. Pure.
 //!
-//! Seen once a cycle, so a cycle more is nothing; where it is much more, or much less, than the service file says, it is
-//! believed instead, and said in the why.
+//! Completions are seen once a cycle, so a difference of a few cycles is ignored. A time that differs much more from
+//! the service file's replaces it, and the *why* of the decision says so.
 
 use std::time::Duration;
 
 use crate::capacity::{Actual, Allocation, Resize};
 
-/// Part of what the service file says by which it may be wrong.
+/// Relative tolerance on the readiness time of the service file.
 const WRONG_MIN: f64 = 0.25;
-/// Cycles by which it may be wrong besides.
+/// Additional tolerance, in cycles.
 const CYCLES: u32 = 2;
 
-/// By variant: a start, and how long the last one took.
+/// Pending start and last start duration of each variant.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Readiness(Vec<One>);
 
@@ -23,31 +23,31 @@ struct One {
 }
 
 impl Readiness {
-    /// Nothing was seen yet.
+    /// Creates an empty record.
     pub(super) fn new(variants: usize) -> Readiness {
         Readiness(vec![One::default(); variants])
     }
 
-    /// A change is asked for `at` that time.
+    /// Records a change requested at `at`.
     pub(super) fn ask(&mut self, change: &Resize, at: Duration) {
         let Some(one) = self.0.get_mut(change.variant) else {
             return;
         };
         match change.target.replicas > 0 && change.ready == Allocation::NONE {
-            // Asked again, it goes on.
+            // A repeated request keeps its start.
             true => one.asked = one.asked.or(Some(at)),
             false => one.asked = None,
         }
     }
 
-    /// It was refused.
+    /// Drops the pending start of a variant after its refusal.
     pub(super) fn refused(&mut self, variant: usize) {
         if let Some(one) = self.0.get_mut(variant) {
             one.asked = None;
         }
     }
 
-    /// What is in force `at` that time.
+    /// Takes in the actual state at `at`.
     pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
         for (one, there) in self.0.iter_mut().zip(actual) {
             if there.ready != Allocation::NONE
@@ -58,7 +58,7 @@ impl Readiness {
         }
     }
 
-    /// How long a variant takes, where that is not what is `said`.
+    /// Measured readiness time of a variant, if it differs from the one `said`.
     pub(super) fn learnt(
         &self,
         variant: usize,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_takes_much_longer_or_shorter_than_it_is_said_is_learnt() {
+    fn start_time_far_from_configured_one_is_learnt() {
         for (takes, said, learnt) in [
             (15, 5, Some(s(15))),
             (15, 15, None),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_is_refused_or_given_up_says_nothing() {
+    fn refused_or_abandoned_start_is_not_measured() {
         let mut readiness = Readiness::new(1);
         readiness.ask(&change(0, 3), s(0));
         readiness.refused(0);
@@ -134,7 +134,7 @@ mod tests {
         readiness.ask(&change(0, 3), s(30));
         readiness.ask(&change(0, 0), s(31));
         readiness.see(&there(3), s(60));
-        // More cores for what serves is no start.
+        // More cores for a serving variant are no start.
         readiness.ask(&change(3, 6), s(61));
         readiness.see(&there(6), s(90));
         assert_eq!(readiness.learnt(0, s(0), CYCLE), None);

@@ -1,5 +1,5 @@
-//! Where the service says `fallback: replace`: a pod that its node has no room for makes way for another one. The
-//! plans stop counting on it first, so that no request is on its way to it. One in a turn.
+//! `fallback: replace`: a pod that cannot grow on its full node is replaced by another one. Plans stop counting on it
+//! first, so that no request is on its way to it. One replacement per cycle.
 
 use weir_api::Cores;
 
@@ -12,7 +12,7 @@ use crate::distribution::Publish;
 use crate::service::{Fallback, Inputs, Mode};
 
 impl Planner {
-    /// Goes on with the replacement there is, or begins one.
+    /// Continues the replacement under way, or begins one.
     pub(super) async fn replace<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
@@ -55,7 +55,7 @@ impl Planner {
             }
             Err(error) => {
                 self.troubles.failed(&who, &error, "it is tried again");
-                // In doubt it stays counted off, and is asked for again.
+                // A pending write: the pod stays uncounted, and the replacement is requested again.
                 self.retired = error.may_have_applied().then_some(variant);
                 Blocker::of(&error)
             }
@@ -65,8 +65,8 @@ impl Planner {
         }
     }
 
-    /// The first variant with a pod that is to be replaced now, and what is in force without that. Of the others that
-    /// would have one, it is said why not.
+    /// Returns the first variant with a pod to be replaced now, and the actual state without that pod. For variants
+    /// whose replacement has to wait, adds the reason to the blocker.
     fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, Actual)> {
         let held: Cores = self.actual.iter().map(|one| one.reserved).sum();
         let room = Cores::whole(self.service.budget).saturating_sub(held);
@@ -82,7 +82,7 @@ impl Planner {
             }
             let own = replicas.get(variant).copied().unwrap_or(0);
             if begun != Some(variant) && self.service.bounds.room(variant, &replicas) <= own {
-                // The newcomer is there before who ends is gone.
+                // The new pod starts before the old one has ended.
                 let full = [Reason::Deferred, Reason::Infeasible];
                 if let Some(unmet) = unmet.as_mut().filter(|one| full.contains(&one.reason)) {
                     unmet.why +=

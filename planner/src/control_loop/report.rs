@@ -1,4 +1,4 @@
-//! What a turn says: of its decision in the log, and of each variant in the report.
+//! Report of a cycle: its decision in the log, and the state of each variant.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
 use crate::telemetry::status::{HeldReport, VariantReport};
 
 impl Planner {
-    /// One line for each changed decision.
+    /// Logs a decision if it has changed.
     pub(super) fn say(&mut self, decision: &Decision) {
         let new = (decision.status, decision.targets.clone());
         if self.last.as_ref() == Some(&new) {
@@ -40,15 +40,15 @@ impl Planner {
         self.last = Some(new);
     }
 
-    /// Reasons that capacities are less than servers execute.
+    /// Reasons for capacities lower than what servers execute.
     pub(super) fn capacity_notes(&self, status: SolveStatus, inputs: Option<Inputs>) -> String {
         let service = &self.service;
         no_capacity::utilisation(service, status)
             + &no_capacity::over_latency_budget(service, &self.actual, inputs)
     }
 
-    /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
-    /// solver's prediction is.
+    /// Names the variants that got less than their quota. The plan's shares are not wrong then, but the solver's
+    /// prediction is.
     pub(super) fn shortfalls(&self, got: Option<&[Got]>) -> String {
         let each = self.service.variants.iter().zip(got.into_iter().flatten());
         each.filter_map(|(variant, got)| got.shortfall(&variant.name))
@@ -56,7 +56,7 @@ impl Planner {
             .collect()
     }
 
-    /// Which variants fail, and for how long they have.
+    /// Names the failing variants, and for how long they have failed.
     pub(super) fn failures(&self) -> String {
         let each = self.service.variants.iter().zip(self.failing.since());
         let failing = each.filter_map(|(variant, since)| {
@@ -69,7 +69,7 @@ impl Planner {
         failing.collect()
     }
 
-    /// How much of the demand is carried, where more of a variant is on its way.
+    /// Part of the demand that is carried while more capacity is starting.
     pub(super) fn shortage(&self, inputs: Option<Inputs>) -> String {
         let comes = |there: &Actual| {
             there.starting != Allocation::NONE || there.reserved > there.ready.cores()
@@ -80,7 +80,7 @@ impl Planner {
         shortage(self.carried(&self.ready(), inputs), &come)
     }
 
-    /// Which variants take another time to be ready than the service file says.
+    /// Names the variants whose readiness time differs from the service file's.
     pub(super) fn readiness_notes(&self) -> String {
         let each = self.service.variants.iter().enumerate();
         let notes = each.filter_map(|(index, variant)| {
@@ -94,7 +94,7 @@ impl Planner {
         notes.collect()
     }
 
-    /// What all replicas hold that there may be.
+    /// Resources of all reserved replicas.
     pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
         let each = self.actual.iter().map(|one| one.replicas_reserved);
         let replicas: Vec<u32> = each.collect();
@@ -109,15 +109,14 @@ impl Planner {
         bounds.map(report).collect()
     }
 
-    /// What each variant got, in the order of all; `None` until enough is known of every stage.
+    /// Routed traffic of each variant; `None` until every stage has enough samples.
     pub(super) fn got(&self) -> Option<Vec<Got>> {
         let stages = self.routes.iter().map(Routes::got);
         let stages: Vec<Vec<Got>> = stages.collect::<Option<_>>()?;
         Some(stages.concat())
     }
 
-    /// Of the answers as they were routed, not as they were planned: of several stages the product of
-    /// their means.
+    /// Mean accuracy of the requests as routed, not as planned. Over several stages it is the product of their means.
     pub(super) fn accuracy(&self, got: &[Got]) -> f64 {
         let of_stage = |stage: &Stage| -> f64 {
             let variants = self.service.variants.get(stage.variants.clone());

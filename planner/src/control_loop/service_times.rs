@@ -1,8 +1,8 @@
-//! Service times that the proxies have measured, held against what the profile says → which variants it is wrong for. Pure.
+//! Service times measured by the proxies, compared with the profiles → variants whose profile is wrong. Pure.
 //!
-//! A server may make any batch from a request alone to its greatest, so a time between those two is as it should be. One
-//! that stays outside says that the server is slower or faster than its profile, or makes other batches: the filters go
-//! by what they measure, and the why says it.
+//! A server may make any batch from one request to the largest, so any time between those two is plausible. A time
+//! that stays outside shows that the server is slower or faster than its profile, or makes other batches. The filters
+//! use their measurements, and the *why* of the decision names the variant.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::Planner;
 use crate::observe::Scrape;
 use crate::plan::{ServiceTime, service_times};
 
-/// Part of a time by which it may lie outside.
+/// Relative tolerance around the expected times.
 const WRONG_MIN: f64 = 0.25;
-/// Time by which it may lie outside besides, in ms: proxies say whole ones, and the network takes some.
+/// Additional tolerance in ms: proxies report whole ms, and the network adds some.
 const WRONG_MIN_MS: f64 = 2.0;
-/// For so long it has to lie outside: what proxies measured with other cores is forgotten by then.
+/// Time for which a value must stay outside. Proxies have forgotten measurements with other cores by then.
 const LASTS: Duration = Duration::from_secs(15);
 
-/// Time of each variant that lies outside.
+/// Service time outside the expected range, by variant.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ServiceTimes(Vec<Option<Outside>>);
 
@@ -30,12 +30,13 @@ struct Outside {
 }
 
 impl ServiceTimes {
-    /// None was measured yet.
+    /// Creates an empty record.
     pub(super) fn new(variants: usize) -> ServiceTimes {
         ServiceTimes(vec![None; variants])
     }
 
-    /// Times that proxies `said` of a variant, in ms, `at` that time; nothing where the plan gives it no cores.
+    /// Takes in the times in ms that proxies reported for a variant at `at`. `planned` is `None` for a variant without
+    /// cores.
     pub(super) fn see(
         &mut self,
         at: Duration,
@@ -47,7 +48,7 @@ impl ServiceTimes {
             return;
         };
         let measured = planned.and_then(|planned| {
-            // A proxy that has measured too little says what is planned.
+            // A proxy with too few measurements reports the planned time.
             let measured = said.filter(|ms| (ms - planned.sent_ms).abs() > 1.0);
             Some((median(measured.collect())?, planned))
         });
@@ -59,7 +60,7 @@ impl ServiceTimes {
         });
     }
 
-    /// Time that a variant takes, in ms, and what its profile says, where that is wrong.
+    /// Measured time of a variant in ms and the profile's, if the profile is wrong.
     fn measured(&self, variant: usize, now: Duration) -> Option<(f64, ServiceTime)> {
         let outside = self.0.get(variant).copied().flatten()?;
         let lasts = now.saturating_sub(outside.since) >= LASTS;
@@ -68,7 +69,7 @@ impl ServiceTimes {
 }
 
 impl Planner {
-    /// Holds what the proxies have measured against the plan that is out.
+    /// Compares the proxies' measurements with the published plan.
     pub(super) fn see_service_times(&mut self, scrapes: &[Scrape]) {
         let planned = service_times(&self.service, &self.out, self.planned, self.batches.told());
         for (index, variant) in self.service.variants.iter().enumerate() {
@@ -81,7 +82,7 @@ impl Planner {
         }
     }
 
-    /// Names the variants that take another time to answer than their profiles say.
+    /// Names the variants whose service time differs from their profile.
     pub(super) fn service_time_notes(&self) -> String {
         let each = self.service.variants.iter().enumerate();
         let notes = each.filter_map(|(index, variant)| {
@@ -114,7 +115,7 @@ fn median(mut all: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// 20 ms alone, 60 ms in the greatest batch.
+    /// 20 ms for one request, 60 ms in the largest batch.
     const PLANNED: ServiceTime = ServiceTime {
         sent_ms: 40.0,
         least_ms: 20.0,
@@ -126,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_stays_outside_of_what_the_profile_says_is_said() {
+    fn time_outside_profile_for_a_while_is_reported() {
         for (said, measured) in [
             (&[20.0, 20.0][..], None),
             (&[14.0], None),
             (&[12.0], Some(12.0)),
             (&[76.0], None),
             (&[78.0], Some(78.0)),
-            // The plan's word says nothing, and one of many nothing of the server.
+            // Values equal to the plan's are no measurements, and one outlier among several is ignored.
             (&[40.0, 40.0, 90.0], Some(90.0)),
             (&[50.0, 52.0, 90.0], None),
             (&[], None),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_inside_again_or_has_no_cores_is_forgotten() {
+    fn time_within_profile_or_without_cores_resets_the_wait() {
         let mut times = ServiceTimes::new(1);
         for (second, said, planned) in [
             (0, 90.0, Some(&PLANNED)),

@@ -1,5 +1,5 @@
-//! Where a turn solves: a port, because the solver computes for milliseconds and a replay remembers
-//! what it has already solved. What is decided is [`decide`]'s to say, everywhere.
+//! Solver port of a cycle. The solver computes for milliseconds, and a replay remembers earlier results; both return
+//! the result of [`decide`].
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use crate::capacity::Actual;
 use crate::policy::{broken, decide};
 use crate::service::{Decision, Inputs, Service};
 
-/// The port to the solver.
+/// Solver port.
 pub trait Solver {
-    /// What [`decide`] says.
+    /// Returns the result of [`decide`].
     fn decide(
         &self,
         service: &Arc<Service>,

@@ -1,4 +1,4 @@
-//! Turns on simulated ports: what each fault falls back to.
+//! Cycles on simulated ports: the fallback for each fault.
 
 mod failing;
 mod looks;
@@ -26,31 +26,31 @@ use crate::spec::tests::service;
 /// Proxies, backends and filters in memory.
 #[derive(Debug, Default)]
 struct World {
-    /// The one proxy's name.
+    /// Name of the only proxy.
     proxy: Mutex<&'static str>,
-    /// Requests so far at the one proxy.
+    /// Total requests at the proxy.
     arrived: Mutex<f64>,
-    /// Upper edges in ms, and how many requests had at most that left when they came.
+    /// Upper edges in ms, and the number of requests with at most that time left on arrival.
     slack: Mutex<Vec<(f64, f64)>>,
-    /// By variant, what was routed to it so far, and what could not wait for it.
+    /// Requests routed to each variant so far, and requests that could not wait for it.
     routes: Mutex<BTreeMap<String, Route>>,
-    /// By variant, whether the proxy says that it fails.
+    /// Variants that the proxy reports as failing.
     failing: Mutex<BTreeMap<String, bool>>,
-    /// Time that the proxy predicts of each variant, in ms.
+    /// Service time in ms that the proxy predicts for each variant.
     predicted_ms: Mutex<BTreeMap<String, f64>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
     at: Mutex<Duration>,
-    /// By variant: cores in force.
+    /// Actual cores of each variant.
     real: Mutex<Vec<Cores>>,
-    /// Variants whose backend takes no change, and how it fails.
+    /// Variants whose backend rejects changes, with the error.
     stubborn: Mutex<BTreeMap<usize, ActuateError>>,
-    /// Whether backends say their cores.
+    /// Whether backends do not report their cores.
     mute: Mutex<bool>,
-    /// What was done, in order.
+    /// Actions in order.
     log: Mutex<Vec<String>>,
     plans: Mutex<Vec<Vec<VariantPlan>>>,
-    /// How long was waited for what was under way.
+    /// Waits for executions to end.
     drained: Mutex<Vec<Duration>>,
 }
 
@@ -152,7 +152,7 @@ impl Publish for World {
     }
 }
 
-/// A planner of a (1 to 8 cores, fast) and b (0 to 4 cores, accurate) in that world.
+/// A planner of a (1 to 8 cores, fast) and b (0 to 4 cores, accurate) on simulated ports.
 struct Bed {
     world: World,
     planner: Planner,
@@ -160,7 +160,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// The demand's window is a second, so that a forecast settles in the second turn with arrivals.
+    /// Creates a bed with a demand window of one second: the forecast settles in the second cycle with arrivals.
     fn new(mut service: Service, real: &[u32]) -> Bed {
         service.demand.window = Duration::from_secs(1);
         service.demand.moving = Duration::from_secs(1);
@@ -173,7 +173,7 @@ impl Bed {
         }
     }
 
-    /// A turn after one second in which so many requests arrived.
+    /// Runs a cycle after one second with that many arrivals.
     async fn turn(&mut self, arrivals: f64) -> CycleReport {
         let at = self.arrive(Duration::from_secs(self.second), arrivals);
         self.second += 1;
@@ -181,14 +181,14 @@ impl Bed {
         self.planner.turn(&ports, now(at())).await
     }
 
-    /// A look at that time, so many requests after the last.
+    /// Ticks at `at`, with that many arrivals since the last tick.
     async fn tick(&mut self, at: Duration, arrivals: f64) -> Option<CycleReport> {
         let at = self.arrive(at, arrivals);
         let ports = ports(&self.world, &at);
         self.planner.tick(&ports, now(at())).await
     }
 
-    /// The stopwatch of that time.
+    /// Adds arrivals, and returns a stopwatch that stands at `at`.
     fn arrive(&self, at: Duration, arrivals: f64) -> impl Fn() -> Duration + Sync + use<> {
         *self.world.at.lock().unwrap() = at;
         *self.world.arrived.lock().unwrap() += arrivals;
@@ -196,7 +196,7 @@ impl Bed {
         move || at
     }
 
-    /// Two turns, in the second of which 20 requests arrived; nothing is changed yet.
+    /// Runs two cycles, with 20 arrivals in the second; nothing is changed yet.
     async fn warm_up(&mut self) {
         let before = self.world.real.lock().unwrap().clone();
         self.turn(0.0).await;
@@ -241,7 +241,7 @@ fn now(at: Duration) -> Now {
     Now { at, unix_ms }
 }
 
-/// Reports of so many turns, for those who show them.
+/// Reports of that many cycles, for tests of their presentation.
 pub(crate) async fn reports(turns: usize) -> Vec<CycleReport> {
     let mut bed = Bed::new(service(8), &[2, 2]);
     let mut reports = Vec::new();
@@ -268,7 +268,7 @@ fn asked(report: &CycleReport) -> Vec<f64> {
 }
 
 #[tokio::test]
-async fn at_first_the_cores_that_are_there_are_published_and_none_is_changed() {
+async fn first_cycle_publishes_actual_cores_without_resizes() {
     let mut bed = Bed::new(service(8), &[3, 1]);
     for _ in 0..3 {
         let report = bed.turn(0.0).await;
@@ -283,7 +283,7 @@ async fn at_first_the_cores_that_are_there_are_published_and_none_is_changed() {
 }
 
 #[tokio::test]
-async fn demand_moves_cores_make_before_break() {
+async fn demand_change_moves_cores_make_before_break() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     let report = bed.turn(20.0).await;
@@ -291,7 +291,7 @@ async fn demand_moves_cores_make_before_break() {
     assert_eq!(asked(&report), [1.0, 3.0]);
     assert_eq!(actuated(&report), [1.0, 3.0]);
     assert_eq!(bed.log(), ["1=3", "plan 1 2", "taken over 3", "0=1"]);
-    // Before a has less, what is under way there has its time.
+    // Executions on a may finish before it shrinks.
     let service_ms = bed.world.plans.lock().unwrap().last().unwrap()[0].service_ms;
     let waited = bed.world.drained.lock().unwrap().clone();
     let expected = Duration::from_secs_f64(service_ms / 1e3).min(DRAIN_MAX);
@@ -316,7 +316,7 @@ async fn demand_moves_cores_make_before_break() {
 }
 
 #[tokio::test]
-async fn a_restarted_planner_changes_nothing_before_it_knows() {
+async fn restarted_planner_keeps_cores_until_demand_is_known() {
     let mut bed = Bed::new(service(8), &[1, 4]);
     *bed.world.arrived.lock().unwrap() = 100_000.0;
     let report = bed.turn(28.0).await;

@@ -1,9 +1,8 @@
-//! Batches that servers are told before a plan counts on them: those that the policy wants for what is there, and for
-//! what is to begin. A server whose answer does not come is planned as it makes batches by itself.
+//! Batch sizes that servers are told before a plan counts on them: those that the policy chooses for the actual
+//! capacity, and for capacity that is starting. Without an answer, a server is planned with its own batches.
 //!
-//! A greater batch is told at once. A smaller one waits until none greater has been wanted for as long as replicas stay
-//! that are not wanted (`resize.scale_down_after_s`): to be told costs some servers a reload, and a batch is the greatest
-//! that they make, not one that they wait for.
+//! A larger batch is told at once. A smaller one waits for `resize.scale_down_after_s` after a larger one was last
+//! wanted: the change costs some servers a reload, and a batch size is only an upper limit.
 
 use std::time::Duration;
 
@@ -13,17 +12,17 @@ use crate::capacity::{Allocation, Target};
 use crate::policy::batches;
 use crate::service::{Inputs, Mode};
 
-/// Batches of the variants, in their order.
+/// Batch sizes of the variants.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Batches {
-    /// Greatest that all servers are known to have been told.
+    /// Largest batch that all servers have confirmed.
     told: Vec<Option<u32>>,
-    /// Greatest wanted, and when it was last.
+    /// Largest batch wanted, and when it was last wanted.
     wanted: Vec<Option<(u32, Duration)>>,
 }
 
 impl Batches {
-    /// Nobody was told.
+    /// Creates a record of servers that have been told nothing.
     pub(super) fn new(variants: usize) -> Batches {
         Batches {
             told: vec![None; variants],
@@ -35,7 +34,7 @@ impl Batches {
         &self.told
     }
 
-    /// Holds greater batches for `hold` longer than they are wanted.
+    /// Keeps a larger batch for `hold` after it was last wanted.
     fn held(&mut self, now: Duration, hold: Duration, wanted: &mut [Option<u32>]) {
         for (held, wanted) in self.wanted.iter_mut().zip(wanted) {
             let Some(batch) = wanted else {
@@ -52,7 +51,7 @@ impl Batches {
 }
 
 impl Planner {
-    /// Tells them, and remembers what they know.
+    /// Tells the servers their batch sizes, and records their answers.
     pub(super) async fn tell_batches<A: Actuate>(
         &mut self,
         actuate: &A,
@@ -87,7 +86,7 @@ impl Planner {
         }
     }
 
-    /// By variant; `None` where nothing is there or to begin, or nobody is told.
+    /// Batch to tell each variant; `None` without actual or starting capacity, or if the variant is not told batches.
     fn wanted_batches(&self, targets: &[Target], inputs: Option<Inputs>) -> Vec<Option<u32>> {
         let there = self.ready();
         let to_be: Vec<Allocation> = targets
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_smaller_batch_is_told_once_no_greater_one_has_been_wanted_for_a_while() {
+    fn smaller_batch_is_told_after_the_hold_time() {
         let mut batches = Batches::new(1);
         let mut at = |second: u64, wanted: Option<u32>| {
             let mut all = [wanted];

@@ -1,9 +1,9 @@
-//! A variant of which the proxies say that its servers fail.
+//! Variants whose servers fail, as reported by the proxies.
 
 use super::*;
 
 #[tokio::test]
-async fn who_fails_gets_no_share_and_keeps_its_cores() {
+async fn failing_variant_gets_no_share_and_keeps_its_cores() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     bed.turn(20.0).await;
@@ -26,7 +26,7 @@ async fn who_fails_gets_no_share_and_keeps_its_cores() {
         assert_eq!(report.variants["a"].failing_ms, None);
         assert!(report.variants["b"].slots > 0, "to be tried by");
     }
-    // A lost scrape says nothing.
+    // A lost scrape changes nothing.
     *bed.world.lost.lock().unwrap() = true;
     bed.turn(20.0).await;
     assert_eq!(bed.shares(), [1.0, 0.0]);

@@ -1,10 +1,10 @@
-//! What happens between two turns of a cycle.
+//! Samples between two cycles.
 
 use super::*;
 
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Looks a quarter of a second apart, each with what arrived before it → those of them that were turns.
+/// Ticks a quarter of a second apart, each with the arrivals before it → those that ran a cycle.
 async fn turns(bed: &mut Bed, looks: impl IntoIterator<Item = (u32, f64)>) -> Vec<u32> {
     let mut turns = Vec::new();
     for (look, arrivals) in looks {
@@ -16,7 +16,7 @@ async fn turns(bed: &mut Bed, looks: impl IntoIterator<Item = (u32, f64)>) -> Ve
 }
 
 #[tokio::test]
-async fn a_load_that_stays_is_planned_for_once_a_cycle() {
+async fn steady_load_is_planned_once_per_cycle() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     let looks = (0..41).map(|look| (look, 5.0));
     assert_eq!(
@@ -24,14 +24,14 @@ async fn a_load_that_stays_is_planned_for_once_a_cycle() {
         [0, 1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
     );
     assert_eq!(bed.tick(LOOK * 41, 1.0).await, None, "less is not urgent");
-    // A timer that is late, and one that is early.
+    // A late timer, and an early one.
     let (late, early) = (LOOK * 44 + LOOK / 3, LOOK * 48 - LOOK / 10);
     assert!(bed.tick(late, 5.0).await.is_some());
     assert!(bed.tick(early, 20.0).await.is_some());
 }
 
 #[tokio::test]
-async fn a_rise_is_planned_for_with_the_look_that_shows_it() {
+async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
     let mut bed = Bed::new(service(8), &[1, 0]);
     turns(&mut bed, (0..37).map(|look| (look, 2.0))).await;
     let cores = |bed: &Bed| {
@@ -44,7 +44,7 @@ async fn a_rise_is_planned_for_with_the_look_that_shows_it() {
             .sum::<Cores>()
     };
     let before = cores(&bed);
-    // In the midst of a look, three of which the cycle has left: two whole ones are certain of it.
+    // The rise begins within a sample, three before the next cycle. Two whole samples confirm it.
     assert!(turns(&mut bed, [(37, 6.0), (38, 12.0)]).await.is_empty());
     let report = bed.tick(LOOK * 39, 16.0).await.unwrap();
     assert_eq!(
@@ -57,13 +57,13 @@ async fn a_rise_is_planned_for_with_the_look_that_shows_it() {
         "{report:?}"
     );
     assert!(cores(&bed) > before, "{:?}", bed.log());
-    // What is reported as measured is the mean since the last turn, not since the last look.
+    // The reported rate is the mean since the last cycle, not since the last sample.
     let report = bed.tick(LOOK * 40, 6.0).await.unwrap();
     assert_eq!(report.measured_rps, Some(Rps(24.0)));
 }
 
 #[tokio::test]
-async fn a_rise_that_the_last_turn_knew_is_no_reason_for_another() {
+async fn rise_already_planned_for_starts_no_further_cycle() {
     let mut bed = Bed::new(service(8), &[8, 0]);
     turns(&mut bed, (0..40).map(|look| (look, 2.0))).await;
     assert_eq!(turns(&mut bed, [(40, 12.0), (41, 12.0)]).await, [40, 41]);
@@ -74,7 +74,7 @@ async fn a_rise_that_the_last_turn_knew_is_no_reason_for_another() {
 }
 
 #[tokio::test]
-async fn whatever_the_load_is_the_cores_that_carry_it_stay() {
+async fn steady_load_settles_on_constant_cores() {
     for load in (1..=100).map(|step| f64::from(step) * 0.9) {
         let mut bed = Bed::new(service(8), &[2, 2]);
         let mut there = Vec::new();
@@ -91,9 +91,9 @@ async fn whatever_the_load_is_the_cores_that_carry_it_stay() {
 }
 
 #[tokio::test]
-async fn less_time_that_clients_leave_is_planned_for_with_the_look_that_shows_it() {
+async fn shorter_time_left_starts_a_cycle_at_the_sample_that_shows_it() {
     let mut bed = Bed::new(sponge(), &[1]);
-    // 5 requests in each look: with 900 ms left, from the 41st look on with 30, from the 43rd on with 25.
+    // 5 requests in each sample with 900 ms left, from the 41st on with 30 ms, from the 43rd on with 25 ms.
     let came = |look: u32| {
         let [all, slow, slower] = [look, look.max(40) - 40, look.max(42) - 42];
         let [all, slow, slower] = [all, slow, slower].map(|looks| 5.0 * f64::from(looks));
@@ -130,13 +130,13 @@ async fn less_time_that_clients_leave_is_planned_for_with_the_look_that_shows_it
 }
 
 #[tokio::test]
-async fn a_rise_that_is_foreseen_is_planned_for_with_the_look_that_shows_it() {
+async fn predicted_rise_starts_a_cycle_at_the_sample_that_shows_it() {
     let mut bed = Bed::new(service(8), &[1, 0]);
     let mut service = Service::clone(&bed.planner.service);
     service.demand.moving = Duration::from_secs(3);
     bed.planner = Planner::new(Arc::new(service));
     turns(&mut bed, (0..81).map(|look| (look, 20.0))).await;
-    // No look of it is above all that chance explains of the one before.
+    // No sample exceeds the previous one by more than chance explains.
     let mut rise = (81..90).map(|look| (look, 20.0 + 2.0 * f64::from(look - 80)));
     let first = loop {
         let (look, arrivals) = rise.next().unwrap();

@@ -1,8 +1,8 @@
-//! What the why says where a capacity is less than servers execute.
+//! Explanations for capacities lower than what servers execute.
 
 use super::*;
 
-/// MLServer's digits (mlserver 1.7, three sizes, fixed cores); `large` with as many slots.
+/// MLServer's digits (mlserver 1.7, three sizes, fixed cores); `parallelism` is that of `large`.
 fn digits(latency_budget: &str, parallelism: u32) -> Service {
     let variant = |name: &str, accuracy: f64, rps: f64, ms: f64, parallelism: u32| {
         format!(
@@ -30,7 +30,7 @@ async fn why(service: Service, real: &[u32], rps: f64) -> CycleReport {
 }
 
 #[tokio::test]
-async fn a_variant_over_the_latency_budget_is_named_with_what_would_do() {
+async fn variant_over_latency_budget_is_named_with_right_value() {
     // Two slots on one core: each answer takes twice as long, 2 × 75.2 × 1.4 ms.
     let report = why(digits("", 2), &[1, 1, 1], 76.0).await;
     assert_eq!(report.variants["large"].share.0, 0.0);
@@ -42,7 +42,7 @@ async fn a_variant_over_the_latency_budget_is_named_with_what_would_do() {
     let report = why(digits("latency_budget: 0.53\n", 2), &[1, 1, 1], 76.0).await;
     assert!(report.variants["large"].share.0 > 0.0, "{}", report.why);
     assert!(!report.why.contains("capacity 0"), "{}", report.why);
-    // Where one is over, whatever the budget, the promise is what is too small.
+    // No latency budget suffices here, so the SLO is too short.
     let report = why(digits("latency_budget: 1.0\n", 4), &[1, 1, 1], 20.0).await;
     let says = "takes 421 ms (cores: 1, its most), latency_budget 1.00 of 400 ms allows 400; \
                 slo_ms of 422 or more would do";
@@ -50,7 +50,7 @@ async fn a_variant_over_the_latency_budget_is_named_with_what_would_do() {
 }
 
 #[tokio::test]
-async fn one_that_only_its_present_cores_put_over_it_is_told_to_need_more() {
+async fn variant_too_slow_on_actual_cores_is_reported_to_need_more() {
     // b takes 164 ms with 1 core, 83 ms with 2.
     let mut service = service(8);
     service.latency_max_ms = 150.0;
@@ -63,7 +63,7 @@ async fn one_that_only_its_present_cores_put_over_it_is_told_to_need_more() {
 }
 
 #[tokio::test]
-async fn where_no_variant_is_within_it_all_are_named_and_shares_go_by_slots() {
+async fn all_variants_over_budget_are_named_and_share_by_slots() {
     let mut service = service(8);
     service.latency_max_ms = 1.0;
     let report = why(service, &[3, 2], 20.0).await;
@@ -78,7 +78,7 @@ async fn where_no_variant_is_within_it_all_are_named_and_shares_go_by_slots() {
 }
 
 #[tokio::test]
-async fn that_utilisation_is_in_it_is_said_where_demand_exceeds_the_capacity() {
+async fn demand_above_capacity_names_utilisation() {
     let report = why(digits("", 1), &[1, 1, 1], 76.0).await;
     let says = "; only 0.8 of what servers sustain is planned with (capacity.utilisation)";
     assert_eq!(report.outcome, SolveStatus::Infeasible);
@@ -87,10 +87,10 @@ async fn that_utilisation_is_in_it_is_said_where_demand_exceeds_the_capacity() {
         "{}",
         report.why
     );
-    // Where the demand is carried nobody asks.
+    // A carried demand needs no explanation.
     let report = why(digits("", 1), &[1, 1, 1], 20.0).await;
     assert!(!report.why.contains("utilisation"), "{}", report.why);
-    // Nor where all of it is planned with.
+    // Nor does a utilisation of 1.
     let mut all = digits("", 1);
     for variant in &mut all.variants {
         variant.profile.fit.as_mut().unwrap().utilisation = 1.0;

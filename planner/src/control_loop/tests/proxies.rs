@@ -1,9 +1,9 @@
-//! Proxies that do not answer, and others that take their place.
+//! Proxies that do not answer, and proxies that are replaced.
 
 use super::*;
 
 #[tokio::test]
-async fn a_lost_scrape_is_not_zero_load() {
+async fn lost_scrape_is_not_zero_load() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     for _ in 0..15 {
@@ -29,7 +29,7 @@ async fn a_lost_scrape_is_not_zero_load() {
 }
 
 #[tokio::test]
-async fn a_proxy_replaced_is_no_silence_and_takes_its_trouble_with_it() {
+async fn replaced_proxy_keeps_demand_and_drops_its_errors() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     *bed.world.proxy.lock().unwrap() = "old";
     bed.warm_up().await;

@@ -1,9 +1,9 @@
-//! Resizes that are refused, in doubt, or not made.
+//! Resizes that are refused, pending, or not made.
 
 use super::*;
 
 #[tokio::test]
-async fn a_refused_resize_leaves_a_plan_for_what_is_there() {
+async fn refused_resize_publishes_plan_for_actual_cores() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.world
         .stubborn
@@ -28,7 +28,7 @@ async fn a_refused_resize_leaves_a_plan_for_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_growth_in_doubt_keeps_its_part_of_the_budget() {
+async fn pending_growth_stays_reserved_in_the_budget() {
     let mut bed = Bed::new(service(5), &[2, 1]);
     let lost = ActuateError::Timeout(Duration::from_millis(200));
     bed.warm_up().await;
@@ -47,11 +47,11 @@ async fn a_growth_in_doubt_keeps_its_part_of_the_budget() {
         a <= Cores::whole(2),
         "{a} cores and 3 in doubt of 5: {report:?}"
     );
-    // The backend speaks again: what it says ends the doubt.
+    // The backend answers again, which resolves the pending write.
     *bed.world.mute.lock().unwrap() = false;
     bed.world.stubborn.lock().unwrap().clear();
     assert_eq!(actuated(&bed.turn(200.0).await), [4.0, 1.0]);
-    // By a second of them, b is taken for what arrives. Soon it is seen that more of it does than both carry.
+    // One second of this load leaves b its core. Later cycles show that demand exceeds the capacity of both.
     for _ in 0..4 {
         bed.turn(200.0).await;
     }
@@ -59,7 +59,7 @@ async fn a_growth_in_doubt_keeps_its_part_of_the_budget() {
 }
 
 #[tokio::test]
-async fn advisory_changes_nothing_and_says_what_it_would() {
+async fn advisory_mode_reports_targets_without_resizes() {
     let mut advisory = service(8);
     advisory.mode = Mode::Advisory;
     let mut bed = Bed::new(advisory, &[2, 2]);
@@ -76,7 +76,7 @@ async fn advisory_changes_nothing_and_says_what_it_would() {
 }
 
 #[tokio::test]
-async fn overload_gets_the_greatest_capacity_and_all_cores_gone_keep_the_plan() {
+async fn overload_gets_largest_capacity_and_lost_cores_keep_the_plan() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     let report = bed.turn(900.0).await;
@@ -85,7 +85,7 @@ async fn overload_gets_the_greatest_capacity_and_all_cores_gone_keep_the_plan() 
         (SolveStatus::Infeasible, vec![8.0, 0.0])
     );
     let plans = bed.world.plans.lock().unwrap().len();
-    // Somebody takes all cores away and lets none be given.
+    // All cores are removed from outside, and resizes are refused.
     *bed.world.real.lock().unwrap() = vec![Cores::ZERO; 2];
     for variant in 0..2 {
         bed.world

@@ -1,9 +1,9 @@
-//! What the proxies routed, beside what the plans had for each variant.
+//! Requests routed by the proxies, compared with the quotas of the plans.
 
 use super::*;
 
 #[tokio::test]
-async fn what_variants_really_got_is_reported_and_a_shortfall_explained() {
+async fn routed_traffic_is_reported_and_shortfall_explained() {
     let mut bed = Bed::new(service(8), &[4, 2]);
     let mut advisory = service(8);
     advisory.mode = Mode::Advisory;
@@ -15,7 +15,7 @@ async fn what_variants_really_got_is_reported_and_a_shortfall_explained() {
     );
     let mut last = first;
     for _ in 0..10 {
-        // The proxies do as the plan says, but for a tenth of all that b should have had.
+        // The proxies follow the plan, except for a tenth of all requests, which b should have had.
         let shares = bed.shares();
         {
             let mut routes = bed.world.routes.lock().unwrap();

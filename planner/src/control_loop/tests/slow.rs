@@ -1,4 +1,4 @@
-//! Variants that come to serve after a while: what is said of that, and learnt.
+//! Variants that become ready or answer later than configured.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn late() -> ActuateError {
 }
 
 #[tokio::test]
-async fn less_than_the_demand_is_said_until_more_serves() {
+async fn uncarried_demand_is_reported_until_capacity_is_ready() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     bed.world.stubborn.lock().unwrap().insert(0, late());
@@ -24,7 +24,7 @@ async fn less_than_the_demand_is_said_until_more_serves() {
 }
 
 #[tokio::test]
-async fn a_variant_that_takes_longer_than_it_is_said_is_planned_with_what_it_took() {
+async fn slow_start_is_planned_with_measured_time() {
     let mut bed = Bed::new(service(8), &[2, 0]);
     bed.warm_up().await;
     bed.world.stubborn.lock().unwrap().insert(1, late());
@@ -44,7 +44,7 @@ async fn a_variant_that_takes_longer_than_it_is_said_is_planned_with_what_it_too
 }
 
 #[tokio::test]
-async fn a_variant_that_answers_much_later_than_its_profile_says_is_named() {
+async fn variant_slower_than_its_profile_is_named() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     let say = |bed: &Bed, ms: f64| {
