@@ -1,10 +1,10 @@
-//! Cores in force and demand → the plan of each stage. A plan is made of what *is* actuated, never of
-//! what was asked: capacity that is not there is not promised.
+//! Actual cores and demand → the plan of each stage. A plan is made from the *actual* capacity, never from the target:
+//! it promises no capacity that is not there.
 //!
-//! Shares go to a stage's most accurate variants first, each up to its capacity; in proportion to the
-//! capacities where the demand is unknown or exceeds them all. Batches are the policy's to say
-//! ([`batches`]), or those that servers have been told. What comes after a stage needs the time of the slowest variant with a share at each later
-//! stage, and that of its batch's filling: q = (b − 1)/λ (IPA, Eq. 7).
+//! Shares go to a stage's most accurate variants first, each up to its capacity. They are in proportion to the
+//! capacities if demand is unknown or exceeds them all. Batches are chosen by the policy ([`batches`]) and limited to
+//! those that servers have been told. The downstream time of a stage sums over the later stages: the time of the
+//! slowest variant with a share, and the time in which its batch fills, q = (b − 1)/λ (IPA, Eq. 7).
 
 mod run;
 
@@ -17,34 +17,34 @@ use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
 use run::Run;
 
-/// A share that moved by less is no reason to publish a new plan: arrivals are noisy, and half a
-/// point of traffic is within what capacity holds in reserve.
+/// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
+/// of the capacities.
 pub const SHARE_CHANGE_MIN: f64 = 0.005;
-/// A time of the later stages that moved by less, in ms, is none either: filters count whole ms.
+/// Smallest change of the downstream time that is published, in ms: filters count whole ms.
 pub const REST_CHANGE_MIN_MS: f64 = 1.0;
-/// Shares are rounded to one in so many.
+/// Steps per unit that shares are rounded to.
 const SHARE_STEPS: f64 = 10_000.0;
 
-/// What a stage's filters are to be told.
+/// Plan of a stage before it has a revision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
-    /// The stage's variants.
+    /// Variants of the stage.
     pub variants: Vec<VariantPlan>,
-    /// What the stages after it still need, in ms.
+    /// Downstream time, in ms.
     pub rest_ms: f64,
 }
 
-/// What is known besides of variants, in their order; nothing where a list is shorter.
+/// Conditions of variants in their order. A shorter list leaves the rest unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Conditions<'a> {
-    /// Those that fail: their capacity counts for nothing, if another of the stage has any. They keep their slots, by
-    /// which proxies try whether they are well again.
+    /// Failing variants: their capacity counts as 0 if another variant of the stage has one. They keep their slots,
+    /// with which proxies probe for recovery.
     pub failing: &'a [bool],
-    /// Greatest batches that servers have been told to make: they are planned with these.
+    /// Largest batches that servers have been told to make, which limit the planned ones.
     pub told: &'a [Option<u32>],
 }
 
-/// One for each stage; `None` where one of them has no core to run anything on.
+/// One draft per stage; `None` if a stage has no cores.
 pub fn drafts(
     service: &Service,
     there: &[Allocation],
@@ -53,7 +53,7 @@ pub fn drafts(
     drafts_under(service, there, inputs, Conditions::default())
 }
 
-/// The same under these conditions.
+/// Drafts under the given conditions.
 pub fn drafts_under(
     service: &Service,
     there: &[Allocation],
@@ -83,12 +83,12 @@ pub fn drafts_under(
     Some(drafts)
 }
 
-/// The entry's, which is the only one of a service without stages.
+/// Draft of the entry stage, the only one of a service without stages.
 pub fn draft(service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Option<Draft> {
     drafts(service, there, inputs)?.into_iter().next()
 }
 
-/// What each variant sustains with what is there, in requests/s, where servers have been told these batches.
+/// Capacity of each variant in requests/s on these allocations, with the batches that servers have been told.
 pub fn capacities(
     service: &Service,
     there: &[Allocation],
@@ -99,18 +99,18 @@ pub fn capacities(
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
-/// How long a request takes at a variant, from dispatch to answer, by its profile, in ms.
+/// Time of a request at a variant from dispatch to answer, by its profile, in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServiceTime {
-    /// As the filters are told.
+    /// Time sent to the filters.
     pub sent_ms: f64,
-    /// Mean of one alone.
+    /// Mean time of a single request.
     pub least_ms: f64,
-    /// High percentile in the greatest batch, its delay included.
+    /// High percentile in the largest batch, batch delay included.
     pub most_ms: f64,
 }
 
-/// The service times with what is there, where servers have been told these batches; `None` without cores.
+/// Service times on these allocations, with the batches that servers have been told; `None` without cores.
 pub fn service_times(
     service: &Service,
     there: &[Allocation],
@@ -155,7 +155,7 @@ fn of_stage(
     )
 }
 
-/// How long a request takes at a stage, waiting for its batch included.
+/// Time of a request at a stage, batch filling included.
 fn needs_ms(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> f64 {
     let each = runs.iter().zip(parts);
     let serving = each.filter(|(_, part)| part.share.0 > 0.0);
@@ -164,14 +164,14 @@ fn needs_ms(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Whether proxies should hear of `new` where `old` is what they have.
+/// Whether `new` differs enough from the published `old` to be published.
 pub fn differs(old: &Draft, new: &Draft) -> bool {
     (old.rest_ms - new.rest_ms).abs() >= REST_CHANGE_MIN_MS || moved(&old.variants, &new.variants)
 }
 
 fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     let same = |(old, new): (&VariantPlan, &VariantPlan)| {
-        // A share that appears or vanishes is news however small.
+        // A share that becomes or stops being 0 is published however small it is.
         let moved = (old.share.0 - new.share.0).abs() >= SHARE_CHANGE_MIN
             || (old.share.0 > 0.0) != (new.share.0 > 0.0);
         !moved
@@ -184,7 +184,7 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     old.len() != new.len() || !old.iter().zip(new).all(same)
 }
 
-/// Shortest that a request could take at a variant, whatever cores it has now, in ms.
+/// Shortest time of a request at a variant on the most cores it may have, in ms.
 pub fn shortest_ms(variant: &Variant) -> f64 {
     let most = Cores::whole(variant.greatest);
     variant.profile.shortest_ms(most).min(HOUR_MS as f64)
@@ -211,7 +211,7 @@ fn shares(
         .collect();
     let carried = demand.and_then(|demand| quota::by_accuracy(&capacities, &accuracies, demand.0));
     let in_proportion = || quota::by_capacity(&capacities);
-    // Cores that cannot keep the promise are still the only ones there are.
+    // Too slow for the latency budget, but the only cores there are.
     let by_slots = || quota::by_capacity(&slots.iter().map(|n| f64::from(*n)).collect::<Vec<_>>());
     carried
         .or_else(in_proportion)
@@ -219,8 +219,7 @@ fn shares(
         .map(rounded)
 }
 
-/// Rounded to one in [`SHARE_STEPS`], the greatest taking what is left over, so that they still sum
-/// to 1 and read well.
+/// Rounds shares to one in [`SHARE_STEPS`]. The largest share takes the rest, so that they sum to 1.
 fn rounded(shares: Vec<f64>) -> Vec<f64> {
     let mut steps: Vec<f64> = shares
         .into_iter()
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_have_their_slots_and_capacity_each() {
+    fn slots_and_capacity_are_proportional_to_replicas() {
         let service = service(8);
         let each = Cores::whole(2);
         let one = [Allocation::one(each), Allocation::NONE];
@@ -279,21 +278,21 @@ mod tests {
     }
 
     #[test]
-    fn shares_fill_the_most_accurate_and_never_exceed_what_is_there() {
+    fn shares_fill_most_accurate_variant_up_to_capacity() {
         check([4, 2], Some(10.0), [0.0, 1.0], [4, 2]);
         check([4, 2], Some(57.6), [0.75, 0.25], [4, 2]);
-        // More than there is, or unknown: in proportion, 62.4 to 14.4.
+        // Demand above the capacity, or unknown: in proportion, 62.4 to 14.4.
         check([4, 2], Some(500.0), [0.8125, 0.1875], [4, 2]);
         check([4, 2], None, [0.8125, 0.1875], [4, 2]);
         check([4, 0], Some(10.0), [1.0, 0.0], [4, 0]);
     }
 
     #[test]
-    fn who_fails_has_no_share_and_keeps_its_slots() {
+    fn failing_variant_has_no_share_and_keeps_its_slots() {
         for (cores, failing, shares) in [
             ([4, 2], [false, true], [1.0, 0.0]),
             ([4, 2], [true, false], [0.0, 1.0]),
-            // Nobody else is there, or is well.
+            // No other variant has cores, or all fail.
             ([0, 2], [false, true], [0.0, 1.0]),
             ([4, 2], [true, true], [0.75, 0.25]),
         ] {
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn without_capacity_slots_share_and_without_slots_there_is_no_plan() {
+    fn no_capacity_shares_by_slots_and_no_slots_gives_no_plan() {
         let mut service = service(8);
         service.latency_max_ms = 1.0;
         let plan = draft(&service, &whole([3, 1]), Some(expected(10.0))).unwrap();
@@ -324,7 +323,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_draft_passes_the_plans_own_check(
+        fn every_draft_passes_plan_check(
             millis in proptest::array::uniform2(0u32..9000),
             demand in proptest::option::of(0.0..500.0f64),
         ) {
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn small_moves_are_no_news_and_others_are() {
+    fn only_significant_changes_are_published() {
         let cores = whole([4, 2]);
         let drafts = drafts(&service(8), &cores, Some(expected(57.6))).unwrap();
         type Change = fn(&mut Draft);

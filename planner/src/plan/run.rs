@@ -1,4 +1,4 @@
-//! A variant as it is run: what it can do with the cores in force and the batch they are given.
+//! Capacity, slots and service time of a variant on its allocation and batch.
 
 use weir_api::plan::HOUR_MS;
 use weir_api::{Rps, Share, VariantPlan};
@@ -8,13 +8,13 @@ use crate::capacity::Allocation;
 use crate::profile::Profile;
 use crate::service::{Service, Variant};
 
-/// One variant, its cores, its batch.
+/// A variant with its allocation and batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) variant: &'a Variant,
     profile: Profile,
     there: Allocation,
-    /// Greatest batch that its servers make: what they have been told, where they have.
+    /// Largest batch that its servers make: the one they were told, or the profile's.
     greatest: u32,
 }
 
@@ -56,8 +56,8 @@ impl<'a> Run<'a> {
         one.saturating_mul(self.there.replicas())
     }
 
-    /// The greatest batch that the server may make in time, the planned one at least. With slots for no more than the
-    /// planned one, some lanes would idle while others execute greater ones.
+    /// Largest batch that the server can finish within the latency budget, at least the planned one. With slots for the
+    /// planned batch only, some lanes would idle while others execute larger batches.
     fn greatest_batch(&self, latency_max_ms: f64) -> u32 {
         let in_time = |batch: &u32| {
             let profile = Profile {
@@ -70,8 +70,8 @@ impl<'a> Run<'a> {
         greater.last().unwrap_or(self.profile.batch)
     }
 
-    /// What the filters are told to send together: nothing where the server makes the batches. How long these take, the
-    /// filters learn as a multiple of this, which must not change with a batch that nobody makes.
+    /// Profile with the batch that the filters send together: 1 if the server makes the batches. The filters learn the
+    /// time of the server's batches as a multiple of this one, which must therefore not change with the planned batch.
     fn sent_together(&self) -> Profile {
         let batch = match self.variant.makes_batches() {
             true => 1,
@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// How long a request takes in the planned batch, waiting for it included.
+    /// Time of a request in the planned batch, batch filling included.
     pub(super) fn needs_ms(&self, demand: Option<Rps>) -> f64 {
         let others = f64::from(self.sent_together().batch.saturating_sub(1));
         let fill_ms = demand.map_or(0.0, |demand| others * 1e3 / demand.0.max(f64::MIN_POSITIVE));
