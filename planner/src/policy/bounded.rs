@@ -1,16 +1,19 @@
-//! Whatever the policy: the best that is borne of what replicas hold ([`ResourceLimits`]). Policies decide about cores and
-//! know how many replicas a variant may have at most; so where what they decide holds too much, they decide again
-//! with fewer, by branch and bound.
+//! Any policy under the limits of resources that replicas hold ([`ResourceLimits`]). Policies decide about cores and
+//! know the maximum replicas of each variant. If a decision exceeds a limit, they decide again with lower maxima, by
+//! branch and bound.
 //!
-//! Of n replicas that hold E too much, any that are borne have fewer of some variant: of k variants that hold any, one
-//! must give up E/k at least. So a branch for each of the k, with ⌈E / (k·h)⌉ replicas fewer, loses nothing, and what a
-//! branch was decided to be worth bounds all below it. The first way down is the one that is worth most at each step; what is found
-//! there is made better where there is room left, and then branches are looked into in the order of their worth until
-//! none can be better by more than the policy's tolerance. What runs and is borne stays where it is within that of the
-//! best, or of what would be best without bounds.
+//! Let n replicas exceed a limit by E. Any allocation within the limit has fewer replicas of some variant: of k
+//! variants that hold the resource, one must give up E/k at least. With h held per replica, a branch for each of the
+//! k with ⌈E / (k·h)⌉ replicas fewer therefore loses no solution, and a branch's objective bounds all branches below
+//! it.
 //!
-//! Where more is to be carried than can be, branches go by what they carry. Out of time, it is the best that was
-//! found, or what runs with as many replicas fewer as it takes.
+//! The first descent takes the branch with the highest objective at each step. Its result is improved with the
+//! resources left over. Then branches are explored in the order of their objective until none can be better by more
+//! than the policy's tolerance. The actual allocation is kept if it is within the limits, and within that tolerance
+//! of the best result or of the optimum without limits.
+//!
+//! If demand exceeds the capacity, branches are ordered by the load that they carry. When time runs out, the best
+//! result so far counts, or the actual allocation with replicas removed until it is within the limits.
 
 mod search;
 
@@ -23,7 +26,7 @@ use crate::service::{Decision, Service, SolveStatus};
 
 pub use search::BRANCHES_MAX;
 
-/// The best of what `solve` decides that the service's bounds bear.
+/// Runs the policy under the service's resource limits.
 pub(super) fn decide(
     service: &Service,
     actual: &[Actual],
@@ -54,7 +57,7 @@ pub(super) fn decide(
     decision
 }
 
-/// What runs, where that is borne and near the best.
+/// Returns the actual allocation instead of `found` if it is within the limits and near the best.
 fn or_stay<S>(search: &Search<'_, S>, found: Branch, settled: bool) -> Decision
 where
     S: Fn(&Service, &[Actual]) -> Decision,
@@ -85,7 +88,7 @@ where
     }
 }
 
-/// What runs, with as many replicas fewer as it takes.
+/// The actual allocation with replicas removed until it is within the limits.
 fn fewer(service: &Service, actual: &[Actual]) -> Decision {
     let why = "no replicas were found in time that carry it".to_owned();
     let mut decision = keep(actual, SolveStatus::OutOfTime, why);
@@ -112,7 +115,7 @@ fn fewer(service: &Service, actual: &[Actual]) -> Decision {
     decision
 }
 
-/// What of the bounds is in the way of a decision.
+/// Limits that a decision exceeds.
 fn tight<'a>(service: &'a Service, decision: &Decision) -> Vec<&'a ResourceLimit> {
     let replicas = replicas(&decision.targets);
     let bounds = service.bounds.0.iter();

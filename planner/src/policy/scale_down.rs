@@ -1,8 +1,11 @@
-//! Replicas that are no longer wanted → those that stay for a while. A replica takes long to start, cores do not: so
-//! replicas are taken away once so few have been wanted for a time, and meanwhile have the cores that fewer would
-//! have. They never cost others anything: what the budget does not bear beside all that is wanted goes at once.
-//! Themis is left to itself: it knows two speeds of its own, and takes replicas away to give the others more. IPA has
-//! one variant of a stage: another one that stayed would be given a share, and its batches would not fill. Pure.
+//! Scale-down stabilization: targets → targets that keep replicas for a while after demand fell. Pure.
+//!
+//! A replica takes long to start, cores do not. Replicas are removed once the target has been lower for the whole
+//! stabilization window. Until then the target's cores apply to all of them. Kept replicas never cost others anything:
+//! they are removed at once if the budget has no room for them beside the targets.
+//!
+//! Themis is exempt: it has two speeds of its own, and removes replicas to give the others more cores. With IPA one
+//! variant serves a stage: a second one that is kept would receive a share, and its batches would not fill.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,18 +15,18 @@ use weir_api::Cores;
 use crate::capacity::{Actual, Allocation, Target};
 use crate::service::{ScaleDown, Service, Variant};
 
-/// By variant: since when nobody has wanted more replicas than so many. Falling, so that the first is the most of
-/// the time remembered; bounded by the most replicas there may be.
+/// Monotonic queue of (since, target replicas) for each variant. The counts fall, so that the front is the maximum over
+/// the stabilization window. The maximum replicas bound the length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScaleDownStabilizer(Vec<VecDeque<(Duration, u32)>>);
 
 impl ScaleDownStabilizer {
-    /// Nothing was wanted yet.
+    /// Creates an empty history.
     pub(crate) fn new(variants: usize) -> ScaleDownStabilizer {
         ScaleDownStabilizer(vec![VecDeque::new(); variants])
     }
 
-    /// What to go to, where `targets` are wanted `at` that time.
+    /// Returns the stabilized targets, given the policy's `targets` at `at`.
     pub(crate) fn stabilize(
         &mut self,
         at: Duration,
@@ -40,7 +43,7 @@ impl ScaleDownStabilizer {
         for ((target, wish), ((variant, there), wanted)) in held.iter_mut().zip(targets).zip(lists)
         {
             if wanted.is_empty() {
-                // Who wanted those that are there, and when, is not known.
+                // The age of the actual replicas is unknown.
                 wanted.push_back((at, there.replicas()));
             }
             let mut since = at;
@@ -85,12 +88,12 @@ impl ScaleDownStabilizer {
     }
 }
 
-/// Whether its replicas are pods, which take long to start: of what is behind an address nothing is known.
+/// Whether the replicas are pods, which take long to start. Nothing is known about servers behind an address.
 fn is_scaled(variant: &Variant) -> bool {
     variant.workload.is_some()
 }
 
-/// `wanted` on more replicas: those that are to go have no more cores than they must.
+/// `wanted` with more replicas. If none are wanted, those that are kept have the minimum cores.
 fn more(variant: &Variant, there: Actual, wanted: Target, replicas: u32) -> Target {
     let least = Cores::whole(variant.least.max(1));
     let has = there.target();
@@ -120,7 +123,7 @@ mod tests {
 
     const AFTER: u64 = 30;
 
-    /// Of a service of a and b, each 1 to 4 replicas, on 8 cores.
+    /// A service of a and b, each 1 to 4 replicas, on 8 cores.
     fn replicated() -> Service {
         let mut service = service(8);
         service.scale_down_after = Duration::from_secs(AFTER);
@@ -140,10 +143,10 @@ mod tests {
         Allocation::new(replicas, Cores::whole(each))
     }
 
-    /// Of each variant: replicas, and the cores of each.
+    /// Replicas and cores of each replica, by variant.
     type Wanted = [(u32, u32); 2];
 
-    /// Turns: when, what is wanted and what is to be gone to, which is in force then.
+    /// Cycles: second, targets, and stabilized targets, which become the actual state.
     fn check(service: &Service, turns: &[(u64, Wanted, Wanted)]) {
         let mut stabilizer = ScaleDownStabilizer::new(2);
         let mut actual = vec![Actual::default(); 2];
@@ -161,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn replicas_go_once_so_few_have_been_wanted_for_a_while() {
+    fn replicas_are_removed_after_the_stabilization_window() {
         check(
             &replicated(),
             &[
                 (0, [(4, 1), (0, 0)], [(4, 1), (0, 0)]),
                 (10, [(2, 1), (0, 0)], [(4, 1), (0, 0)]),
-                // More than before, and less than the most.
+                // More than before, but below the maximum.
                 (20, [(3, 1), (0, 0)], [(4, 1), (0, 0)]),
                 (39, [(1, 1), (0, 0)], [(4, 1), (0, 0)]),
                 (40, [(1, 1), (0, 0)], [(3, 1), (0, 0)]),
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_follow_at_once_and_who_is_to_go_has_the_least() {
+    fn cores_change_at_once_and_kept_replicas_have_the_minimum() {
         check(
             &replicated(),
             &[
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn with_ipa_a_stages_other_variants_go_at_once() {
+    fn ipa_removes_other_variants_of_a_stage_at_once() {
         let mut service = replicated();
         service.policy = SharedPolicy::new(Ipa {
             alpha: 1.0,
@@ -212,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_want_is_theirs() {
+    fn kept_replicas_yield_to_other_targets() {
         check(
             &replicated(),
             &[
                 (0, [(2, 1), (2, 1)], [(2, 1), (2, 1)]),
-                // Seven and one that stays are eight; two that stay are too many.
+                // Seven cores and one kept replica make eight; two kept replicas exceed the budget.
                 (1, [(1, 1), (2, 3)], [(2, 1), (2, 3)]),
                 (2, [(1, 2), (2, 3)], [(1, 2), (2, 3)]),
                 (3, [(0, 0), (2, 4)], [(0, 0), (2, 4)]),
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_scaled_is_as_it_is_wanted() {
+    fn variant_without_workload_is_not_stabilized() {
         let mut service = replicated();
         for variant in &mut service.variants {
             variant.workload = None;

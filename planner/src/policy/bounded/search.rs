@@ -1,4 +1,4 @@
-//! Branch and bound over the most replicas of each variant.
+//! Branch and bound over the maximum replicas of each variant.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
 use crate::service::{Decision, SolveStatus};
 use crate::service::{Service, Stage, Variant};
 
-/// Most branches that are looked into.
+/// Maximum number of branches.
 pub const BRANCHES_MAX: usize = 300;
 
-/// What was decided where each variant has at most so many replicas.
+/// Decision under given maximum replicas of each variant.
 pub(super) struct Branch {
     pub(super) most: Vec<u32>,
-    /// Steps from the first.
+    /// Steps from the root.
     depth: u32,
     pub(super) decision: Decision,
     pub(super) worth: Worth,
 }
 
-/// Of what carries the demand what it is worth, else what it carries; in that order.
+/// Value of a branch: the objective if it carries the demand, else the load it carries. The former ranks higher.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) enum Worth {
     Short(f64),
@@ -28,7 +28,7 @@ pub(super) enum Worth {
 }
 
 impl Worth {
-    /// Whether it is more by more than so much.
+    /// Whether it exceeds `other` by more than `by`.
     fn beats(self, other: Worth, by: f64) -> bool {
         match (self, other) {
             (Worth::Full(worth), Worth::Full(other)) => worth > other + by,
@@ -37,13 +37,13 @@ impl Worth {
     }
 }
 
-/// What may be better than what was found.
+/// Possible improvement over the best result when the search ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Left {
     Nothing,
-    /// The policy itself has not proven the best of a branch.
+    /// The policy has not proven the optimum of some branch.
     Unproven,
-    /// Branches that nobody has looked into are worth so much at most.
+    /// Upper bound on the objective of unexplored branches.
     Worth(f64),
 }
 
@@ -52,13 +52,13 @@ pub(super) struct Search<'a, S> {
     pub(super) actual: &'a [Actual],
     pub(super) elapsed: &'a dyn Fn() -> Duration,
     pub(super) solve: &'a S,
-    /// The most replicas of all branches that were made.
+    /// Maximum replicas of all branches so far.
     known: BTreeSet<Vec<u32>>,
-    /// What is not borne, and has not been looked into.
+    /// Unexplored branches that exceed the limits.
     open: Vec<Branch>,
-    /// The best that is borne.
+    /// Best branch within the limits.
     pub(super) found: Option<Branch>,
-    /// Whether what each branch was decided to be worth is its best.
+    /// Whether the objective of every branch is its proven optimum.
     proven: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         }
     }
 
-    /// Looks until nothing that is left can be better by more than the tolerance, or time is over; what may be.
+    /// Searches until no branch can be better by more than the tolerance, or time runs out; returns what may remain.
     pub(super) fn run(&mut self, tolerance: f64) -> Left {
         self.see(self.most(), 0);
         let mut left = self.left();
@@ -104,7 +104,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         left
     }
 
-    /// What may be better though no branch is worth more: some were not proven by the policy, or not in time.
+    /// Possible improvement without a better branch: the policy may not have proven an optimum, or not in time.
     fn left(&self) -> Left {
         match self.proven {
             true => Left::Nothing,
@@ -112,7 +112,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         }
     }
 
-    /// Of what is open, the best; before anything is found, of what is deepest.
+    /// Takes the best open branch; before a first result, the best of the deepest.
     fn next(&mut self) -> Option<Branch> {
         let deep = |branch: &Branch| {
             if self.found.is_none() {
@@ -133,7 +133,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         Some(self.open.swap_remove(best))
     }
 
-    /// Decides with at most so many replicas, where that was not done before.
+    /// Decides under these maximum replicas, unless that has been done.
     fn see(&mut self, most: Vec<u32>, depth: u32) {
         if !self.known.insert(most.clone()) {
             return;
@@ -150,7 +150,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         }
     }
 
-    /// Whether it is the best that is borne.
+    /// Records a branch within the limits if it is the best so far; returns whether it is.
     fn offer(&mut self, branch: Branch) -> bool {
         let better = self
             .found
@@ -162,7 +162,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         better
     }
 
-    /// More replicas of one variant, in the room there is or in another's place, as long as that makes what was found better.
+    /// Improves the result by more replicas of one variant, in free resources or in place of another variant's replica.
     fn fill(&mut self) {
         let mut better = true;
         while better {
@@ -179,7 +179,8 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         }
     }
 
-    /// What was found, with as many more of one variant as are borne where another one has one less, or none has.
+    /// Neighbours of the result: one variant has as many replicas more as the limits allow, and another one replica
+    /// fewer or the same number.
     fn beside(&self) -> Vec<Vec<u32>> {
         let Some(found) = &self.found else {
             return Vec::new();
@@ -214,7 +215,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         (self.elapsed)() >= self.service.solver_limit || self.known.len() >= BRANCHES_MAX
     }
 
-    /// As many replicas of each as may be where the others have their fewest.
+    /// Maximum replicas of each variant while the others have their minimum.
     pub(super) fn most(&self) -> Vec<u32> {
         let fewest: Vec<u32> = self.service.variants.iter().map(Variant::fewest).collect();
         let each = self.service.variants.iter().enumerate();
@@ -225,7 +226,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         most.collect()
     }
 
-    /// What is decided with at most so many replicas.
+    /// Decides under these maximum replicas.
     pub(super) fn branch(&self, most: Vec<u32>, depth: u32) -> Branch {
         let mut service = self.service.clone();
         for (variant, most) in service.variants.iter_mut().zip(&most) {
@@ -249,7 +250,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         }
     }
 
-    /// One of which all that is borne of a branch is part.
+    /// Branches below this one, which together contain all of its allocations within the limits.
     fn below(&self, branch: &Branch) -> Vec<Vec<u32>> {
         let replicas = replicas(&branch.decision.targets);
         let part =
@@ -281,7 +282,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         self.service.bounds.bear(&replicas(&decision.targets))
     }
 
-    /// What all stages carry with these.
+    /// Load that all stages carry with these targets.
     fn carried(&self, targets: &[Target]) -> f64 {
         let of = |stage: &Stage| -> f64 {
             let all = stage.variants.clone().filter_map(|index| {
@@ -296,13 +297,13 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
     }
 }
 
-/// As many replicas as the service lets be, whatever they hold.
+/// Maximum replicas by the service file, without resource limits.
 pub(super) fn greatest(service: &Service) -> Vec<u32> {
     let each = service.variants.iter();
     each.map(|variant| variant.replicas.greatest).collect()
 }
 
-/// As if no more than so many replicas were there.
+/// The actual state, limited to `most` replicas.
 fn clipped(now: Actual, most: u32) -> Actual {
     if now.replicas() <= most {
         return now;

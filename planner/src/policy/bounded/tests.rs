@@ -1,4 +1,4 @@
-//! Bounds on what replicas hold, against all replicas there may be.
+//! Resource limits, compared with an exhaustive search.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn there(each: &[(u32, u32)]) -> Vec<Actual> {
 
 const NOTHING: [(u32, u32); 2] = [(0, 0), (0, 0)];
 
-/// The best of all replicas that are borne, one by one.
+/// Best objective within the limits, by exhaustive search.
 fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
     let mut best = None::<f64>;
     for a in 0..=6 {
@@ -93,7 +93,7 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
 }
 
 #[test]
-fn what_is_borne_is_left_as_it_was_decided() {
+fn decision_within_limits_is_unchanged() {
     for service in [infadapter, infaas] {
         let free = decide(&service(vec![]), &there(&NOTHING), forecast(60.0, true));
         let wide = service(vec![memory(1000, &[4, 6])]);
@@ -102,8 +102,8 @@ fn what_is_borne_is_left_as_it_was_decided() {
 }
 
 #[test]
-fn memory_takes_replicas_from_what_holds_more_of_it() {
-    // 60 requests/s by b alone (80 %) need three replicas of four cores, which carry 30 each.
+fn memory_limit_removes_replicas_of_larger_variant() {
+    // 60 requests/s by b alone (80 %) need two replicas of four cores, which carry 30 each.
     let decision = |most| {
         let service = infadapter(vec![memory(most, &[4, 6])]);
         decide(&service, &there(&NOTHING), forecast(60.0, true))
@@ -122,7 +122,7 @@ fn memory_takes_replicas_from_what_holds_more_of_it() {
     );
     let single = decision(5);
     assert_eq!(replicas(&single.targets), [1, 0], "{}", single.why);
-    // None carries it: what carries most.
+    // No allocation carries this demand, so the largest capacity is chosen.
     let service = infadapter(vec![memory(8, &[4, 6])]);
     let most = decide(&service, &there(&NOTHING), forecast(500.0, true));
     assert_eq!(
@@ -132,7 +132,7 @@ fn memory_takes_replicas_from_what_holds_more_of_it() {
 }
 
 #[test]
-fn what_runs_stays_within_the_tolerance_and_before_the_forecast_settles() {
+fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     let mut service = infadapter(vec![memory(10, &[4, 6])]);
     let runs = there(&[(1, 4), (1, 2)]);
     let best = decide(&service, &runs, forecast(60.0, true));
@@ -153,14 +153,14 @@ fn what_runs_stays_within_the_tolerance_and_before_the_forecast_settles() {
         near.why
     );
     assert!(near.optimum >= best.optimum);
-    // What holds too much does not.
+    // An actual allocation above the limits is not kept.
     let too_many = there(&[(1, 4), (2, 2)]);
     let fewer = decide(&service, &too_many, forecast(60.0, true));
     assert!(service.bounds.bear(&replicas(&fewer.targets)), "{fewer:?}");
 }
 
 #[test]
-fn out_of_time_what_runs_has_fewer_replicas() {
+fn timeout_reduces_actual_replicas_to_the_limits() {
     let mut service = infadapter(vec![memory(10, &[4, 6])]);
     service.solver_limit = Duration::ZERO;
     let runs = there(&[(3, 4), (2, 2)]);
@@ -176,10 +176,10 @@ fn out_of_time_what_runs_has_fewer_replicas() {
 }
 
 #[test]
-fn what_a_branch_had_no_time_for_is_not_called_worse() {
+fn timed_out_branch_leaves_result_unproven() {
     let service = infadapter(vec![memory(2, &[1, 1])]);
     let running = there(&NOTHING);
-    // Where a may have one and b two, nobody knows.
+    // The branch with one a and two b runs out of time.
     let solve = |service: &Service, _: &[Actual]| {
         let most = [0, 1].map(|index: usize| service.variants[index].replicas.greatest);
         let (counts, kind, optimum) = match most {
@@ -201,8 +201,8 @@ fn what_a_branch_had_no_time_for_is_not_called_worse() {
 }
 
 #[test]
-fn no_more_replicas_of_a_variant_than_there_may_be() {
-    // Ten of a would be the cheapest for 240 requests/s, and there may be six: 150 and 90 of b.
+fn variant_replicas_stay_within_their_maximum() {
+    // Ten of a would be the cheapest for 240 requests/s, but the maximum is six: they carry 150, b carries 90.
     let mut service = infaas(vec![]);
     service.variants[1].replicas.greatest = 20;
     let decision = decide(&service, &there(&NOTHING), forecast(240.0, true));
@@ -216,7 +216,7 @@ fn no_more_replicas_of_a_variant_than_there_may_be() {
 
 proptest! {
     #[test]
-    fn nothing_that_is_borne_is_better_by_more_than_the_tolerance(
+    fn result_is_best_within_limits_up_to_tolerance(
         (of_infaas, tolerance) in (any::<bool>(), prop_oneof![Just(0.0), Just(0.01)]),
         rps in 1.0f64..400.0,
         memory_bound in (0u64..40, [1u64..8, 1u64..8]),
