@@ -1,22 +1,23 @@
-//! By IPA (JSys '24, Eq. 10): one variant of each stage, its replicas and its batch. A replica executes one
-//! batch at a time; [`replica`] says what it is.
+//! Policy ipa (JSys '24, Eq. 10): one variant per stage, its replicas and its batch. A replica executes one batch at a
+//! time; [`replica`] defines it.
 //!
-//! - The sum of all stages' executing and waiting for batches keeps within the part of the SLO that is not
-//!   the network's and the queues' (`latency_budget`).
-//! - IPA knows no budget; its β only makes cores dear. Where its plan exceeds the budget, cores are made
-//!   dearer by the least μ with which it does not: what comes of it is within μ·(budget − cores) of the
-//!   best there is (weak duality), and exact where that is 0.
-//! - While the load rises above what serves, and there is room, that goes on as it is and the quickest grow ([`rise`]).
-//! - Where what serves does not carry the demand, it is solved for the variants that serve, if they can: others load, and
-//!   come too late. Once the demand is carried all count again.
-//! - A variant with `cores.least` (or `replicas.least`) stays loaded with so much when another is chosen. That is part
-//!   of the budget and of what a plan costs.
-//! - Where even the fewest cores exceed the budget, the greatest demand that they carry is planned for.
-//! - What runs is kept while it carries the demand in time and is within the tolerance, or the forecast has
+//! - The time for executing and waiting for batches, summed over all stages, stays within the part of the SLO that is
+//!   not reserved for network and queues (`latency_budget`).
+//! - IPA has no budget; its β only gives cores a price. If its plan exceeds the budget, the price is raised by the
+//!   smallest μ with which it does not. The result is within μ·(budget − cores) of the optimum (weak duality), and
+//!   exact if that is 0.
+//! - While the load rises above the actual capacity and cores are free, the actual allocation is kept and the variants
+//!   with the highest capacity per core grow ([`rise`]).
+//! - If the actual capacity does not carry the demand, the problem is solved for the variants that already serve, if
+//!   they can carry it: others would load too late. Once demand is carried, all variants count again.
+//! - A variant with `cores.least` (or `replicas.least`) keeps that capacity loaded when another variant is chosen. It
+//!   counts towards the budget and the cost of a plan.
+//! - If even the fewest cores exceed the budget, the largest demand that the budget carries is planned for.
+//! - The actual allocation is kept if it carries the demand in time and is within the tolerance, or if the forecast has
 //!   not settled.
 //!
-//! The batch follows from the cores that are there ([`batches`]): with n given, the smallest that carries λ
-//! is IPA's own choice, for latency and the objective both fall with it.
+//! The batch follows from the actual cores ([`batches`]): for a given n, the smallest one that carries λ is IPA's own
+//! choice, because a larger one adds latency and lowers the objective.
 
 mod rise;
 mod there;
@@ -43,10 +44,10 @@ use there::{is_carried, running};
 
 pub use settings::{Ipa, RawIpa};
 
-/// Steps of each search for a price or a demand: to a millionth of where it begins.
+/// Steps of each search for a price or a demand: to a millionth of the starting value.
 const STEPS: u32 = 20;
 
-/// A plan that keeps the budget.
+/// Plan within the budget.
 struct Found {
     plan: Plan,
     status: SolveStatus,
@@ -66,12 +67,12 @@ impl Policy for Ipa {
         true
     }
 
-    /// Some of each variant may stay loaded.
+    /// Checks a variant for this policy; some of each may stay loaded.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         replica::check(at, self.name(), variant, true)
     }
 
-    /// The best within the budget, or the actual capacity where there is reason to keep it.
+    /// Returns the best plan within the budget, or the actual allocation if there is a reason to keep it.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let elapsed = stopwatch();
@@ -151,7 +152,7 @@ impl Policy for Ipa {
     }
 }
 
-/// The best of those variants that serve, where they do not carry the demand with what they have and can with more.
+/// Returns the best plan for the serving variants, if their actual capacity does not carry the demand but more would.
 fn by_loaded(
     service: &Service,
     rule: Ipa,
@@ -173,7 +174,7 @@ fn by_loaded(
     })
 }
 
-/// IPA's plan where it keeps the budget, or what comes nearest.
+/// Returns IPA's plan if it is within the budget, else the nearest one.
 fn within_budget(
     service: &Service,
     rule: Ipa,
@@ -182,12 +183,12 @@ fn within_budget(
     patience: &Patience<'_>,
 ) -> Result<Found, (SolveStatus, String)> {
     let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
-    // With a core dearer than all accuracy there is, the fewest cores are taken.
+    // If a core costs more than all accuracy is worth, the plan has the fewest cores.
     let price_max = 100.0 * rule.alpha + 1.0;
     match solved(demand, 0.0) {
         Ok(free) if fits(service, &free.plan) => return Ok(free),
         Ok(_) => {}
-        // No number of replicas carries it.
+        // No number of replicas carries the demand.
         Err((SolveStatus::Infeasible, why)) => {
             return overloaded(service, demand, &|less| solved(less, price_max), why);
         }
@@ -212,7 +213,7 @@ fn within_budget(
         }
     }
     let gap = high * (f64::from(service.budget) - found.plan.cores);
-    // Duality says nothing of what is no optimum itself.
+    // Duality bounds the gap only from a proven optimum.
     if gap > 0.0 && found.status == SolveStatus::Optimal {
         found.status = SolveStatus::Good;
         found.note = format!(
@@ -223,7 +224,7 @@ fn within_budget(
     Ok(found)
 }
 
-/// The greatest demand that the budget carries.
+/// Returns the plan for the largest demand that the budget carries.
 fn overloaded(
     service: &Service,
     demand: Rps,
@@ -248,7 +249,7 @@ fn overloaded(
     Ok(found)
 }
 
-/// IPA's plan for that demand, with a core that much dearer than β says, of these variants.
+/// Solves IPA's problem for that demand and these variants, with the price added to β.
 fn solved(
     service: &Service,
     rule: Ipa,
@@ -310,21 +311,21 @@ fn fits(service: &Service, plan: &Plan) -> bool {
     cores(service, plan) <= f64::from(service.budget)
 }
 
-/// Cores of a plan, with those of variants that stay loaded.
+/// Cores of a plan, including variants that stay loaded.
 fn cores(service: &Service, plan: &Plan) -> f64 {
     let each = service.variants.iter();
     let cores = each.map(|variant| replicas(variant, plan) * replica::cores_each(variant));
     f64::from(cores.sum::<u32>())
 }
 
-/// α·PAS − β·Σ n·R − δ·Σ b, whatever price a core was given.
+/// Objective α·PAS − β·Σ n·R − δ·Σ b, without the added price.
 fn worth(service: &Service, rule: Ipa, plan: &Plan) -> f64 {
     let batches: u32 = plan.stages.iter().map(|stage| stage.batch).sum();
     let cores = cores(service, plan);
     rule.alpha * plan.accuracy_percent - rule.beta * cores - rule.delta * f64::from(batches)
 }
 
-/// Replicas that a variant is to have: the plan's, or those that stay loaded.
+/// Target replicas of a variant: the plan's, or those that stay loaded.
 fn replicas(variant: &Variant, plan: &Plan) -> u32 {
     let mut stages = plan.stages.iter();
     let chosen = stages.find(|stage| stage.variant == variant.name);
@@ -332,7 +333,7 @@ fn replicas(variant: &Variant, plan: &Plan) -> u32 {
     count.max(replica::least(variant))
 }
 
-/// The plan's replicas, in the order of all variants.
+/// Targets of a plan, in the order of all variants.
 fn targets(service: &Service, plan: &Plan) -> Vec<Target> {
     let target = |variant: &Variant| replica::target(variant, replicas(variant, plan));
     service.variants.iter().map(target).collect()

@@ -1,18 +1,17 @@
-//! By Themis (arXiv 2407.14843): the instances that run get more cores first, which works at once; once the
-//! load has lasted, more instances of few cores take over, which is cheaper.
+//! Policy themis (arXiv 2407.14843): running replicas first get more cores, which takes effect at once. Once the load
+//! has lasted, more replicas with few cores take over, which is cheaper.
 //!
-//! - A load has lasted when the least that the forecast's window has seen is [`LASTING_PART`] of what is
-//!   planned for. Then additional instances start with `horizontal_cores`, while those that serve carry on
-//!   with the vertical plan's cores; when all are ready, these shrink in place.
-//! - Where the budget leaves no room to start all beside those that serve, as many start as there is
-//!   room for, and the rest when room has come. Where those that serve cannot carry the load on any cores,
-//!   they make room: it will not be carried otherwise.
-//! - That is once the load has lasted. Until then those that serve get the cores with which they carry the most of it,
-//!   and others start in the room that is left: a rise that is planned for ahead is not there yet, and what starts loads.
-//! - What runs is kept while it carries the demand in time for at most `tolerance` cores more than needed;
-//!   before the forecast settles nothing is taken away.
+//! - A load has lasted when the minimum over the forecast's window is [`LASTING_PART`] of the planned demand. Then
+//!   additional replicas start with `horizontal_cores`, while the serving ones keep the cores of the vertical plan.
+//!   When all are ready, the latter shrink in place.
+//! - If the budget has no room for all of them beside the serving ones, as many start as it allows, and the rest later.
+//!   If the serving replicas cannot carry the load on any number of cores, they shrink to make room.
+//! - Until the load has lasted, the serving replicas get the cores with which they carry the most of it, and others
+//!   start in the remaining budget: the predicted load is not there yet, and new replicas have to load.
+//! - The actual allocation is kept while it carries the demand in time with at most `tolerance` cores more than needed.
+//!   Before the forecast settles, nothing is removed.
 //!
-//! The batch follows from what is there, as with IPA ([`super::ipa`]).
+//! The batch follows from the actual cores, as with IPA ([`super::ipa`]).
 
 use weir_api::{Cores, Rps};
 
@@ -34,10 +33,10 @@ use crate::solve::{Outcome, Patience, Refused};
 
 pub use settings::{RawThemis, Themis};
 
-/// Which part of the demand must have lasted. The demand is the greatest of some means with a reserve on
-/// top, what has lasted the least of them: with 20 requests/s these are a fifth apart by chance alone.
+/// Part of the demand that must have lasted. Demand is the maximum of some means plus a reserve, the lasting load is
+/// their minimum: at 20 requests/s chance alone puts them a fifth apart.
 pub(super) const LASTING_PART: f64 = 2.0 / 3.0;
-/// Steps of the search for the greatest load: to a thousandth of where it begins.
+/// Steps of the search for the largest load: to a thousandth of the starting value.
 const STEPS: u32 = 10;
 
 impl Policy for Themis {
@@ -53,7 +52,7 @@ impl Policy for Themis {
         true
     }
 
-    /// Replicas that execute one batch at a time, whose number and cores are both changed.
+    /// Checks for replicas that execute one batch at a time, and whose number and cores both may change.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         let VariantShape {
             profile,
@@ -94,7 +93,7 @@ impl Policy for Themis {
         }
     }
 
-    /// The fewest cores in the phase that it is, or the actual capacity where there is reason to keep it.
+    /// Returns the fewest cores in the current phase, or the actual allocation if there is a reason to keep it.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let elapsed = stopwatch();
@@ -174,7 +173,7 @@ impl Policy for Themis {
         ipa::batches(service, there, inputs.map(|inputs| inputs.forecast))
     }
 
-    /// It takes replicas away to give the others more.
+    /// Immediate: replicas are removed to give the others more cores.
     fn scale_down(&self) -> ScaleDown {
         ScaleDown::Immediate
     }
@@ -184,7 +183,7 @@ impl Policy for Themis {
     }
 }
 
-/// The vertical plan for the greatest load that has one, and that load.
+/// Returns the vertical plan for the largest load that has one, and that load.
 fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f64)> {
     let (mut low, mut high, mut best) = (0.0, asked.load_rps, None);
     for _ in 0..STEPS {
@@ -206,7 +205,7 @@ fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f6
     best
 }
 
-/// Whether what runs carries the demand and there is reason to keep it, and which.
+/// Returns the reason to keep the actual allocation, if it carries the demand and there is one.
 fn kept(
     service: &Service,
     rule: Themis,
@@ -232,7 +231,7 @@ fn kept(
     }
 }
 
-/// In the variants' order, one of each stage.
+/// Targets in the order of the variants, one per stage.
 fn targets(service: &Service, plan: &Plan, actual: &[Actual], settled: bool) -> Vec<Target> {
     let of = |scaling: &Option<Scaling>, index: usize| {
         let setting = scaling.as_ref()?.stages.get(index)?;
@@ -243,7 +242,7 @@ fn targets(service: &Service, plan: &Plan, actual: &[Actual], settled: bool) -> 
         let horizontal = of(&plan.horizontal, index);
         let target = match plan.phase {
             Phase::Vertical => vertical.or(horizontal).map(|(instances, each)| Target {
-                // What has been started is not stopped again because the load has risen once more.
+                // Started replicas are not stopped when the load rises again.
                 replicas: instances.max(there.replicas()),
                 each,
                 start: horizontal.map_or(each, |(_, each)| each),
@@ -268,7 +267,7 @@ fn targets(service: &Service, plan: &Plan, actual: &[Actual], settled: bool) -> 
     targets
 }
 
-/// Adds instances of the horizontal plan as the budget leaves room, where the fewest of them are there first.
+/// Adds replicas of the horizontal plan within the budget, first to the stage with the smallest part of them.
 fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut [Target]) {
     let budget = Cores::whole(service.budget);
     let Some(horizontal) = &plan.horizontal else {
@@ -290,8 +289,8 @@ fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut
     }
 }
 
-/// Takes cores from the largest of those that serve until all that are to start have room, down to
-/// what these start with.
+/// Takes cores from the largest serving replicas until all starting ones fit, but leaves them the cores that new
+/// replicas start with.
 fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
     let budget = Cores::whole(service.budget);
     let one = Cores::whole(1);
@@ -309,7 +308,7 @@ fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
     }
 }
 
-/// What the service's bounds allow, and before the forecast settles no less than there is.
+/// Limits a target to the service's minima and, before the forecast settles, to no less than the actual allocation.
 fn bounded(variant: &Variant, there: Actual, target: Target, settled: bool) -> Target {
     let least = Cores::whole(variant.least);
     let now = if settled {

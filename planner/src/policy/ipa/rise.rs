@@ -1,8 +1,9 @@
-//! A load that rises above what serves → what serves goes on as it is, and the quickest of what is loaded grows. Pure.
+//! A load rising above the actual capacity → the actual allocation plus replicas of the variants with the highest
+//! capacity per core. Pure.
 //!
-//! The first looks at a rise say little of how high it comes. Cores that an accurate variant took for the first part of it
-//! would have to be given up for the rest, and be nobody's while they are. So each stage grows by the variant that
-//! carries the most by a core; once the load rises no more, what is best is solved for again.
+//! The first samples of a rise do not show its height. Cores given to an accurate variant early would have to be
+//! moved again later, and carry no load meanwhile. So each stage grows by the variant that carries the most per core.
+//! Once the load stops rising, the optimum is solved for again.
 
 use weir_api::Cores;
 
@@ -13,8 +14,8 @@ use crate::forecast::Forecast;
 use crate::service::{Service, Stage};
 use crate::solve::Patience;
 
-/// Goals until the load rises no more; `None` where it does not rise, what serves carries it, the budget has no
-/// room for it beside what serves, or there is no patience left to find them.
+/// Targets until the load stops rising. `None` if it does not rise, the actual capacity carries it, the budget has no
+/// room beside the actual allocation, or the solver's time is over.
 pub(super) fn beside(
     service: &Service,
     actual: &[Actual],
@@ -42,7 +43,7 @@ pub(super) fn beside(
     has_grown.then_some(targets)
 }
 
-/// The stage that carries the least, if it does not carry the demand.
+/// Stage with the lowest capacity, if that is below the demand.
 fn weakest<'a>(
     service: &'a Service,
     there: &[Allocation],
@@ -55,7 +56,7 @@ fn weakest<'a>(
     (rps < forecast.demand.0).then_some(stage)
 }
 
-/// The variant of a stage that serves, may have another replica, and carries the most more by each core of it.
+/// Serving variant of a stage that may have another replica and gains the most capacity per core from it.
 fn quickest(
     service: &Service,
     stage: &Stage,

@@ -25,20 +25,20 @@ pub struct RawIpa {
 /// Settings of policy ipa: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ipa {
-    /// α: of a percent of the pipeline's accuracy.
+    /// α: weight of a percent of the pipeline's accuracy.
     pub alpha: f64,
-    /// β: of a core.
+    /// β: weight of a core.
     pub beta: f64,
-    /// δ: of a request of a batch.
+    /// δ: weight of a request in a batch.
     pub delta: f64,
-    /// Distance from the optimum within which the actual capacity is kept while it carries the demand.
+    /// Distance from the optimum within which the actual allocation is kept while it carries the demand.
     pub tolerance: f64,
 }
 
 impl Default for RawIpa {
     fn default() -> Self {
         let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
-        // A core is worth `beta`: noise in the demand shall not move one.
+        // A core weighs `beta`: noise in the demand shall not move one.
         RawIpa {
             alpha,
             beta,

@@ -1,4 +1,4 @@
-//! IPA's decisions on a pipeline of two stages, and what runs meanwhile.
+//! Decisions of policy ipa on a pipeline of two stages.
 
 mod batching;
 mod loaded;
@@ -22,7 +22,7 @@ const RULE: Ipa = Ipa {
 };
 
 /// Detect: n 40 % in 20·b + 10 ms, m 60 % in 80·b + 20 ms; classify: r 70 % in 30·b + 10 ms, s 75 % in
-/// 90·b + 10 ms. Batches to 8, so many cores, 500 ms of 1000.
+/// 90·b + 10 ms. Batches to 8, `budget` cores, 500 ms of 1000.
 fn pipeline(budget: u32) -> Service {
     let mut service = service(budget);
     service.policy = SharedPolicy::new(RULE);
@@ -84,7 +84,7 @@ fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
     decide(service, &cores(running), Some(forecast(rps, true)))
 }
 
-/// All there is to choose from, for one variant of each stage.
+/// Exhaustive search for one variant per stage: best objective, and its cores.
 fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
     let mut best: Option<(f64, [u32; 4])> = None;
     let fits = |index: usize, batch: u32, n: u32| {
@@ -108,7 +108,7 @@ fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
                                 continue;
                             }
                             let [x, y] = [detect, classify].map(|v| service.variants[v].accuracy);
-                            // What stays loaded counts.
+                            // Variants that stay loaded count.
                             let mut cores = [0, 1, 2, 3].map(|v: usize| service.variants[v].least);
                             cores[detect] = cores[detect].max(n);
                             cores[classify] = cores[classify].max(m);
@@ -131,7 +131,7 @@ fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
 }
 
 #[test]
-fn it_is_the_best_within_the_budget() {
+fn decision_is_best_within_the_budget() {
     let mut exact = 0;
     for budget in [4, 6, 9, 14, 20] {
         let service = pipeline(budget);
@@ -155,7 +155,7 @@ fn it_is_the_best_within_the_budget() {
                     exact += 1;
                 }
                 SolveStatus::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}"),
-                // The dual's gap is said, and holds.
+                // The reported gap is an upper bound.
                 SolveStatus::Good => {
                     let says_gap: f64 = says
                         .split("at most ")
@@ -174,7 +174,7 @@ fn it_is_the_best_within_the_budget() {
 }
 
 #[test]
-fn more_than_there_is_gets_what_carries_the_most() {
+fn demand_above_budget_gets_largest_capacity() {
     let decision = decided(&pipeline(4), [1, 0, 1, 0], 500.0);
     assert_eq!(decision.status, SolveStatus::Infeasible);
     assert!(
@@ -182,7 +182,7 @@ fn more_than_there_is_gets_what_carries_the_most() {
         "{}",
         decision.why
     );
-    // n carries 47 a core in eights, r 32: two cores each carry 64 at most.
+    // n carries 47 per core in batches of 8, r 32: two cores each carry 64 at most.
     assert_eq!(
         decision.targets,
         targets_of([2, 0, 2, 0]),
@@ -196,7 +196,7 @@ fn more_than_there_is_gets_what_carries_the_most() {
 }
 
 #[test]
-fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
+fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     let mut service = pipeline(20);
     let best = decided(&service, [0; 4], 10.0);
     assert!(!best.kept);
@@ -231,7 +231,7 @@ fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
         "{}",
         early.why
     );
-    // What does not carry the demand is kept in no case, nor two variants of a stage.
+    // An allocation that does not carry the demand is never kept, nor are two variants of a stage.
     for running in [[1, 0, 1, 0], [5, 5, 5, 0]] {
         let decision = decide(&service, &cores(running), Some(forecast(80.0, false)));
         assert!(!decision.kept, "{running:?}: {}", decision.why);
@@ -239,8 +239,8 @@ fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
 }
 
 #[test]
-fn what_its_pods_hold_bounds_it() {
-    // m is what 10 requests/s get without a bound; with room for two pods of a GiB it is n beside r.
+fn resource_limits_bound_the_replicas() {
+    // 10 requests/s get m without a limit. With memory for two pods of 1 GiB they get n and r.
     let mut service = pipeline(14);
     let free = decided(&service, [1, 0, 1, 0], 10.0);
     let runs = |decision: &Decision| {
@@ -263,6 +263,6 @@ fn what_its_pods_hold_bounds_it() {
         "{}",
         bound.why
     );
-    // The accurate one of the second stage is as light as the other.
+    // The accurate variant of the second stage needs no more memory than the other.
     assert_eq!(runs(&bound)[2..], runs(&free)[2..], "{}", bound.why);
 }

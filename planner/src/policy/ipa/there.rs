@@ -1,4 +1,5 @@
-//! What is there → its batches, which variant of a stage it is, whether it carries the demand, and what it is worth. Pure.
+//! Actual allocation → its batches, the variant that serves each stage, whether it carries the demand, and its
+//! objective. Pure.
 
 use weir_api::{Cores, Rps};
 
@@ -10,12 +11,12 @@ use crate::forecast::Forecast;
 use crate::profile::Profile;
 use crate::service::{Service, Stage, Variant};
 
-/// Part of the demand that is rounding.
+/// Relative rounding error of the demand.
 const ROUNDING: f64 = 1e-6;
 
-/// The batches for what is there: of each variant the smallest that carries the demand. Where
-/// none does, and while variants of a stage share it, the one that carries the most within the variant's part
-/// of the time that the stages leave; 1 where nothing is known of the demand.
+/// Batches for an allocation: for each variant the smallest that carries the demand. If none does, or variants of a
+/// stage share the demand, the batch with the highest rate within the variant's part of the time left by the stages. 1
+/// if demand is unknown.
 pub(in crate::policy) fn batches(
     service: &Service,
     there: &[Allocation],
@@ -37,7 +38,7 @@ pub(in crate::policy) fn batches(
         one_ms(index, variant, batch) + waits_ms(variant, batch, demand_rps)
     };
     let serves = |index: usize| there.get(index).is_some_and(|n| *n != Allocation::NONE);
-    // What each stage takes at least, and whether all that serve at it carry.
+    // Minimum time of each stage, and whether all its serving variants carry the demand.
     let needs: Vec<(f64, bool)> = service
         .stages
         .iter()
@@ -70,7 +71,7 @@ pub(in crate::policy) fn batches(
                 .rev()
                 .filter(in_time)
                 .max_by(|a, b| rate(*a).total_cmp(&rate(*b)))
-                // Without a core it is no news what it would be.
+                // A variant without cores has no batch of its own.
                 .filter(|_| serves(index));
             batches.push(carrier.or(most).unwrap_or(1));
         }
@@ -78,8 +79,8 @@ pub(in crate::policy) fn batches(
     batches
 }
 
-/// Whether all that serves carries the demand, in its batches, as cores are kept back for it while others load. It may take
-/// longer than a plan would allow all stages together, which is no reason to turn to other variants.
+/// Whether the allocation carries the demand in its batches. It may take longer than a plan would allow for all stages
+/// together, which is no reason to change variants: others would have to load first.
 pub(super) fn is_carried(service: &Service, there: &[Allocation], forecast: Forecast) -> bool {
     let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
     let capacities = capacities(service, there, forecast);
@@ -87,7 +88,7 @@ pub(super) fn is_carried(service: &Service, there: &[Allocation], forecast: Fore
     service.stages.iter().all(carries)
 }
 
-/// Requests/s that each variant sustains with what is there, in its batch: [`crate::plan::capacities`] follows from decisions.
+/// Capacity of each variant in requests/s, in its batch. [`crate::plan::capacities`] itself depends on policies.
 pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Forecast) -> Vec<f64> {
     let batches = batches(service, there, Some(forecast));
     let each = service.variants.iter().zip(there).zip(batches);
@@ -102,13 +103,13 @@ pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Fore
     each.map(capacity).collect()
 }
 
-/// Sum of those of a stage.
+/// Total capacity of a stage.
 pub(super) fn of_stage(capacities: &[f64], stage: &Stage) -> f64 {
     let all = capacities.get(stage.variants.clone()).unwrap_or_default();
     all.iter().sum()
 }
 
-/// The smallest batch in which what is there carries the demand.
+/// Smallest batch in which the allocation carries the demand.
 fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32> {
     let law = promised(variant);
     let cores = cores_each(variant, there);
@@ -120,7 +121,7 @@ fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32>
     (1..=variant.profile.batch).find(carries)
 }
 
-/// Cores that one batch has; what is not there has as many as it would begin with.
+/// Cores per batch; a variant without cores counts with those that it would start with.
 fn cores_each(variant: &Variant, there: Allocation) -> f64 {
     let each = match there {
         Allocation::NONE => f64::from(variant.least.max(1)),
@@ -129,7 +130,7 @@ fn cores_each(variant: &Variant, there: Allocation) -> f64 {
     variant.profile.parallelism.cores_each(each)
 }
 
-/// The variant of a stage that serves with more than what stays loaded, or the most accurate where none does; `None` where
+/// Variant of a stage that serves with more than its loaded minimum, or the most accurate if none does. `None` if
 /// several do, or none serves.
 fn chosen<'a>(
     service: &'a Service,
@@ -151,8 +152,7 @@ fn chosen<'a>(
     }
 }
 
-/// What runs is worth, where it is one variant of each stage that carries the demand in time within the
-/// budget.
+/// Objective of the actual allocation, if one variant per stage carries the demand in time within the budget.
 pub(super) fn running(
     service: &Service,
     rule: Ipa,
@@ -175,8 +175,8 @@ pub(super) fn running(
     )
 }
 
-/// All batches together with which what is there carries the demand in time within the budget, where
-/// one variant of each stage serves.
+/// Sum of the batches with which the allocation carries the demand in time within the budget, if one variant per stage
+/// serves.
 pub(in crate::policy) fn carrying(
     service: &Service,
     there: &[Allocation],

@@ -23,13 +23,13 @@ pub struct RawThemis {
 pub struct Themis {
     /// Cores of a replica that is started because the load has lasted.
     pub horizontal_cores: u32,
-    /// Cores by which the actual capacity may exceed the optimum: noise in the demand shall not resize.
+    /// Cores by which the actual allocation may exceed the optimum: noise in the demand shall not resize.
     pub tolerance: f64,
 }
 
 impl Default for RawThemis {
     fn default() -> Self {
-        // By Amdahl's law the smallest replicas do most with a core.
+        // By Amdahl's law the smallest replicas carry the most per core.
         RawThemis {
             horizontal_cores: 1,
             tolerance: 1.0,

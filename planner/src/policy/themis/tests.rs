@@ -1,4 +1,4 @@
-//! Themis' phases, turn by turn: what is ready and how long the load has lasted → what to have.
+//! Phases of policy themis, cycle by cycle: actual state and duration of the load → targets.
 
 use weir_api::Rps;
 
@@ -15,7 +15,7 @@ const RULE: Themis = Themis {
     tolerance: 0.0,
 };
 
-/// Detect in 80·b/c + 20 ms, classify in 40·b/c + 10 ms; one batch at a time, batches to 4, to 8 cores in a
+/// Detect in 80·b/c + 20 ms, classify in 40·b/c + 10 ms; one batch at a time, batches to 4, up to 8 cores per
 /// replica and 8 replicas; 500 ms of 1000.
 fn pipeline(budget: u32) -> Service {
     let mut service = service(budget);
@@ -63,7 +63,7 @@ fn there(each: [(u32, u32); 2]) -> [Actual; 2] {
     each.map(|(n, cores)| Actual::certain(Allocation::new(n, Cores::whole(cores))))
 }
 
-/// Replicas, cores of each, cores of those that start.
+/// Compares replicas, cores of each, and cores of new replicas.
 fn check(decision: &Decision, status: SolveStatus, targets: [(u32, u32, u32); 2]) {
     let got: Vec<(u32, f64, f64)> = decision
         .targets
@@ -80,7 +80,7 @@ fn check(decision: &Decision, status: SolveStatus, targets: [(u32, u32, u32); 2]
 }
 
 #[test]
-fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
+fn burst_adds_cores_and_lasting_load_adds_replicas() {
     let service = pipeline(16);
     let running = there([(1, 1), (1, 1)]);
     // One replica of detect carries 4 / (320 / c + 20 ms): 11.8/s on one core, 40 on four.
@@ -91,7 +91,7 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
         "{}",
         burst.why
     );
-    // It has lasted: those that serve keep their cores until the others are ready …
+    // The load has lasted: the serving replicas keep their cores until the others are ready …
     let running = there([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
     let started = decide(&service, &running, Some(lasting));
@@ -101,7 +101,7 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
         "{}",
         started.why
     );
-    // … which they are of detect alone …
+    // … which so far only those of detect are …
     let mut running = there([(4, 1), (1, 2)]);
     running[0].reserved = Cores::whole(7);
     running[1].starting = Allocation::one(Cores::whole(1));
@@ -113,8 +113,8 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
 }
 
 #[test]
-fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
-    // On eight cores each they carry 33 and 67 a second, in replicas of one core 100.
+fn overloaded_replicas_shrink_to_make_room_for_more() {
+    // On eight cores each they carry 33 and 67 requests/s, in replicas of one core 100.
     let mut service = pipeline(22);
     service.variants[0].replicas.greatest = 12;
     let running = there([(1, 8), (1, 8)]);
@@ -145,7 +145,7 @@ fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
     let tight = decide(&service, &uneven, Some(forecast(140.0, Some(140.0))));
     check(&tight, SolveStatus::Optimal, [(12, 1, 1), (7, 1, 1)]);
     service.variants[0].greatest = 8;
-    // With room they keep what they have.
+    // With enough budget they keep their cores.
     service.budget = 40;
     let roomy = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
     assert!(
@@ -159,7 +159,7 @@ fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
 }
 
 #[test]
-fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
+fn burst_above_vertical_capacity_gets_most_useful_cores() {
     let service = pipeline(16);
     let running = there([(1, 1), (1, 1)]);
     // One replica of detect carries 66.7/s on its eight cores, and classify as much on three.
@@ -172,7 +172,7 @@ fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
         "{}",
         burst.why
     );
-    // Others start in the room that is left, and take none.
+    // New replicas start in the remaining budget, and take no cores from the others.
     let cores: Cores = burst
         .targets
         .iter()
@@ -184,7 +184,7 @@ fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
 }
 
 #[test]
-fn another_burst_stops_nothing_that_has_been_started() {
+fn another_burst_keeps_starting_replicas() {
     let service = pipeline(24);
     let mut running = there([(1, 4), (1, 2)]);
     running[0].starting = Allocation::new(3, Cores::whole(1));
@@ -195,7 +195,7 @@ fn another_burst_stops_nothing_that_has_been_started() {
 }
 
 #[test]
-fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
+fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     let mut service = pipeline(16);
     let running = there([(4, 1), (3, 1)]);
     let load = forecast(40.0, Some(35.0));
@@ -222,7 +222,7 @@ fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_
         "{}",
         kept.why
     );
-    // What does not carry it grows at once, and nothing is taken away for it.
+    // Replicas that do not carry the load grow at once, and nothing is removed for it.
     let mut early = forecast(60.0, None);
     early.forecast.settled = false;
     let grown = decide(&service, &running, Some(early));
@@ -233,7 +233,7 @@ fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_
 }
 
 #[test]
-fn more_than_there_is_gets_what_carries_the_most() {
+fn demand_above_budget_gets_largest_capacity() {
     let service = pipeline(6);
     let decision = decide(
         &service,
@@ -251,7 +251,7 @@ fn more_than_there_is_gets_what_carries_the_most() {
 }
 
 #[test]
-fn plans_have_a_slot_for_each_request_of_a_batch_of_each_replica() {
+fn each_replica_has_a_slot_per_request_of_its_batch() {
     let service = pipeline(16);
     let there = [
         Allocation::new(4, Cores::whole(1)),
@@ -269,11 +269,11 @@ fn plans_have_a_slot_for_each_request_of_a_batch_of_each_replica() {
 }
 
 #[test]
-fn what_its_replicas_hold_bounds_it() {
+fn resource_limits_bound_the_replicas() {
     let mut service = pipeline(16);
     let running = there([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
-    // Without a bound there would be four and two.
+    // Without a limit there would be four and two.
     service.bounds = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most: 5,
@@ -287,7 +287,7 @@ fn what_its_replicas_hold_bounds_it() {
         "{replicas:?} {}",
         bound.why
     );
-    // What serves keeps its cores as long as it carries the load alone.
+    // Serving replicas keep their cores while they carry the load alone.
     let serving = bound
         .targets
         .iter()

@@ -1,20 +1,20 @@
-//! Batches of IPA and of the other policies.
+//! Batches of policy ipa and of the other policies.
 
 use super::*;
 
 #[test]
-fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
+fn batches_follow_from_cores_and_leave_time_for_later_stages() {
     let service = pipeline(20);
     let all = |running, rps| batches(&service, &there(running), Some(forecast(rps, true)));
     // One core of n carries 1000·b/(20·b + 10): 33, 40, 43 …; of r 25, 28.6, 30 …
     assert_eq!(all([1, 0, 1, 0], 20.0), [1, 1, 1, 1]);
     assert_eq!(all([1, 0, 1, 0], 27.0), [1, 1, 2, 1]);
-    // More than they carry: in the batches that carry the most within the 500 ms of both stages.
+    // Above the capacity: the batches that carry the most within the 500 ms of both stages.
     let full = all([1, 0, 1, 0], 99.0);
     let takes = |b: u32, ms: f64| ms * f64::from(b) + 10.0 + f64::from(b - 1) * 1e3 / 99.0;
     let both = takes(full[0], 20.0) + takes(full[2], 30.0);
     assert!(both <= 500.0 && both > 400.0, "{full:?}: {both}");
-    // While s hands over to r it does not carry all, and keeps to the 470 ms that n leaves.
+    // While s hands over to r, it does not carry all the demand, and stays within the 470 ms that n leaves.
     let halves = all([2, 0, 1, 2], 30.0);
     assert_eq!((halves[0], halves[2]), (1, 3));
     let s_ms = 90.0 * f64::from(halves[3]) + 10.0 + f64::from(halves[3] - 1) * 1e3 / 30.0;
@@ -40,7 +40,7 @@ fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
 }
 
 #[test]
-fn servers_that_make_batches_get_requests_at_once_and_as_many_as_their_lanes_take() {
+fn batching_servers_get_slots_for_all_their_lanes() {
     let mut service = pipeline(20);
     let drafts = |service: &Service| {
         let drafts = drafts(service, &there([4, 0, 4, 0]), Some(forecast(110.0, true))).unwrap();
@@ -53,24 +53,24 @@ fn servers_that_make_batches_get_requests_at_once_and_as_many_as_their_lanes_tak
         };
         (told(0, detect), detect.rest_ms, told(0, classify))
     };
-    // n carries them one by one, r in twos, of which the second comes after 9 ms.
+    // n carries the load in batches of 1, r in batches of 2, whose second request comes after 9 ms.
     let (n, rest_ms, r) = drafts(&service);
     assert_eq!((n, r), ((4, 1, 30.0), (8, 2, 70.0)));
     assert!((rest_ms - 70.0 - 1e3 / 110.0).abs() < 1e-9, "{rest_ms}");
     for variant in &mut service.variants {
         variant.batch_delay = std::time::Duration::from_millis(5);
     }
-    // Whatever batches they make, each of the four lanes has one.
+    // Each of the four lanes has slots for the largest batch.
     let all = ((32, 1, 35.0), 75.0, (32, 1, 45.0));
     assert_eq!(drafts(&service), all);
-    // A batch that takes longer than the promise allows is not made room for: 7 at n take 150 ms, 4 at r 130.
+    // A batch that takes longer than the latency budget gets no slots: 7 at n take 150 ms, 4 at r 130.
     service.latency_max_ms = 159.0;
     let all = ((28, 1, 35.0), 75.0, (16, 1, 45.0));
     assert_eq!(drafts(&service), all);
 }
 
 #[test]
-fn servers_that_were_told_a_batch_are_planned_with_it() {
+fn told_batch_limits_the_planned_one() {
     let mut service = pipeline(20);
     let (there, forecast) = (there([4, 0, 4, 0]), Some(forecast(110.0, true)));
     let plans = |service: &Service, told: &[Option<u32>]| {
@@ -83,14 +83,14 @@ fn servers_that_were_told_a_batch_are_planned_with_it() {
         [0, 1].map(|stage| (part(stage).slots, part(stage).batch))
     };
     let told = [Some(1), None, Some(2), None];
-    // The filter makes none that is greater than servers make.
+    // The filter sends no larger batches than the servers make.
     assert_eq!(plans(&service, &told), [(4, 1), (8, 2)]);
     let less = [Some(3), None, Some(1), None];
     assert_eq!(plans(&service, &less), [(4, 1), (4, 1)]);
     for variant in &mut service.variants {
         variant.batch_delay = std::time::Duration::from_millis(5);
     }
-    // The servers make them, none greater than they were told: no lane idles.
+    // The servers make the batches, no larger than they were told: no lane idles.
     assert_eq!(plans(&service, &told), [(4, 1), (8, 1)]);
     assert_eq!(plans(&service, &less), [(12, 1), (4, 1)]);
     let unknown = [None, None, Some(2), None];
@@ -101,9 +101,9 @@ fn servers_that_were_told_a_batch_are_planned_with_it() {
 }
 
 #[test]
-fn the_wait_for_a_batch_is_the_servers_where_it_makes_them() {
+fn batching_server_counts_its_own_batch_delay() {
     let mut service = pipeline(4);
-    // Two cores a stage carry 50 requests/s by batches of two or more of r, of which one comes each 20 ms.
+    // Two cores a stage carry 50 requests/s in batches of two or more of r; a request arrives every 20 ms.
     let decision = decided(&service, [2, 0, 2, 0], 52.0);
     assert!(
         decision.why.contains("r in batches of 2"),
@@ -126,7 +126,7 @@ fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Dr
 }
 
 #[test]
-fn other_policies_have_batches_of_their_own() {
+fn other_policies_choose_their_own_batches() {
     let mut service = pipeline(20);
     service.policy = SharedPolicy::new(Infadapter);
     let all = |service: &Service| batches(service, &there([1; 4]), Some(forecast(1.0, true)));

@@ -1,9 +1,9 @@
-//! Variants that are loaded: those that stay so, and those that grow before others load.
+//! Variants that stay loaded, and variants that grow before others load.
 
 use super::*;
 
 #[test]
-fn variants_that_stay_loaded_are_part_of_the_budget_and_of_what_a_plan_costs() {
+fn loaded_variants_count_towards_budget_and_cost() {
     let mut optima = 0;
     for budget in [6, 9, 14, 20] {
         let mut service = pipeline(budget);
@@ -34,9 +34,9 @@ fn variants_that_stay_loaded_are_part_of_the_budget_and_of_what_a_plan_costs() {
 }
 
 #[test]
-fn those_that_serve_grow_before_others_load() {
+fn serving_variants_grow_before_others_load() {
     let service = pipeline(20);
-    // Both of the quickest serve, and what they have does not carry it.
+    // The fastest variants serve, but their actual capacity does not carry the load.
     let grows = decided(&service, [1, 0, 1, 0], 60.0);
     assert!(
         grows.why.contains("by those that are loaded"),
@@ -44,7 +44,7 @@ fn those_that_serve_grow_before_others_load() {
         grows.why
     );
     assert_eq!([1, 3].map(|n: usize| grows.targets[n].replicas), [0, 0]);
-    // Once it is carried, all count.
+    // Once it is carried, all variants count.
     let carries: Vec<u32> = grows
         .targets
         .iter()
@@ -53,7 +53,7 @@ fn those_that_serve_grow_before_others_load() {
     let best = decided(&service, carries.try_into().unwrap(), 60.0);
     let (worth, _) = brute(&service, 60.0).unwrap();
     assert!((best.optimum.unwrap() - worth).abs() < 1e-9, "{}", best.why);
-    // The loaded ones can not carry so much on all cores: others have to load.
+    // The loaded variants cannot carry it even on all cores, so others load.
     let most = decided(&pipeline(9), [0, 1, 0, 1], 60.0);
     assert!(
         !most.why.contains("by those that are loaded"),
@@ -63,13 +63,13 @@ fn those_that_serve_grow_before_others_load() {
 }
 
 #[test]
-fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
+fn rising_load_keeps_serving_variants_and_grows_the_fastest() {
     let rises = |budget: u32, running: [u32; 4], rps: f64| {
         let mut forecast = forecast(rps, true);
         forecast.forecast.rises = true;
         decide(&pipeline(budget), &cores(running), Some(forecast))
     };
-    // m carries 10 to 12 requests/s by a core, n 33 to 47; s 10 to 11, r 25 to 32.
+    // Capacity per core: m 10 to 12 requests/s, n 33 to 47; s 10 to 11, r 25 to 32.
     let grows = rises(20, [1, 4, 1, 4], 120.0);
     let each: Vec<u32> = grows
         .targets
@@ -81,14 +81,14 @@ fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
         each[0] > 1 && each[2] > 1 && each.iter().sum::<u32>() <= 20,
         "{each:?}"
     );
-    // No core more than carries it.
+    // One core less would not carry it.
     for stage in [0, 2] {
         let mut less = each.clone();
         less[stage] -= 1;
         let fewer = rises(20, less.try_into().unwrap(), 120.0);
         assert_eq!(fewer.targets, grows.targets, "{}", fewer.why);
     }
-    // What carries it, what has no room, and what does not rise is decided as ever.
+    // Carried demand, a full budget, and a steady load are decided as usual.
     for other in [
         rises(20, each.try_into().unwrap(), 120.0),
         rises(11, [1, 4, 1, 4], 120.0),
