@@ -1,61 +1,61 @@
-//! Estimates of a rate → the rate to plan for, which falls only with reason. Pure.
+//! Estimates of a rate → the rate to plan for, which falls only for a reason. Pure.
 //!
-//! - A fall that chance explains is none: the rate stays while the estimate is at most [`DEVIATIONS`] below it, and
+//! - A fall that chance explains is ignored: the rate stays while the estimate is at most [`DEVIATIONS`] below it, and
 //!   follows it down at that distance.
-//! - A burst that has come again will come again: where the estimate has risen steeply to a rate that there had been
-//!   before, cores are kept for the greatest of the latest estimates, for twice as long as that rate had been away.
-//!   Who gives up the cores between bursts has to wait for them, and for variants to load, at the begin of each.
+//! - A burst that has recurred is expected again. When the estimate has risen steeply to an earlier rate, cores are
+//!   kept for the highest of the latest estimates, for twice as long as that rate had been absent. If cores were
+//!   moved between bursts, each burst would begin by waiting for them and for variants to load.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Longest time for which bursts are remembered.
+/// Longest memory of bursts.
 pub const BURSTS_MAX: Duration = Duration::from_secs(3600);
-/// Deviations of a count by which an estimate may lie below the rate.
+/// Standard deviations of a count by which an estimate may lie below the rate.
 const DEVIATIONS: f64 = 3.0;
-/// Greatest part of an estimate by which it may lie below the rate: of a few requests/s chance would keep cores for a
-/// multiple.
+/// Largest distance below the rate, as a fraction of the estimate: at a few requests/s, chance would keep a multiple of
+/// the cores.
 const PART_MAX: f64 = 0.15;
-/// Least ratio of an estimate to that of a second ago for a steep rise: cores follow slower ones in time.
+/// Ratio of an estimate to that of a second ago that counts as a steep rise: cores follow slower ones in time.
 const STEEP: f64 = 1.25;
-/// Least part of a rate that counts as the same again.
+/// Fraction of a rate from which it counts as the same again.
 const SAME: f64 = 0.9;
-/// Times that a rate had been away for which it is waited for.
+/// Time for which a recurring rate is expected, as a multiple of its absence.
 const TIMES: u32 = 2;
-/// Span of which the greatest estimate is remembered.
+/// Interval whose highest estimate is remembered.
 const SECOND: Duration = Duration::from_secs(1);
-/// Most of these.
+/// Maximum number of these intervals.
 const SECONDS_MAX: usize = BURSTS_MAX.as_secs() as usize + 1;
 
-/// A rate that does not fall by chance.
+/// Rate that does not fall by chance.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Level(f64);
 
 impl Level {
-    /// Follows an estimate, which chance moves by that deviation.
+    /// Follows an estimate with the given standard deviation.
     pub(super) fn follow(&mut self, estimate: f64, deviation: f64) {
         let apart = (DEVIATIONS * deviation).min(PART_MAX * estimate);
         self.0 = self.0.min(estimate + apart).max(estimate);
     }
 
-    /// Rate as of the last estimate.
+    /// Rate after the last estimate.
     pub(super) fn rate(self) -> f64 {
         self.0
     }
 }
 
-/// Estimates remembered, and bursts that came again.
+/// Remembered estimates, and bursts that recurred.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bursts {
-    /// Begin of each second, and its greatest estimate.
+    /// Begin of each second, and its highest estimate.
     seconds: VecDeque<(Duration, f64)>,
-    /// Moments at which a rate came back, and the time that it had been away.
+    /// Times at which a rate recurred, and its absence before.
     returns: VecDeque<(Duration, Duration)>,
 }
 
 impl Bursts {
-    /// Takes in an estimate and returns the greatest that may come again soon, this one at least. What was away for
-    /// less than `apart` is the same burst; what is older than `memory` is forgotten.
+    /// Takes in an estimate and returns the highest rate that may recur soon, at least this one. An absence shorter
+    /// than `apart` belongs to the same burst. Entries older than `memory` are forgotten.
     pub(super) fn follow(
         &mut self,
         at: Duration,
@@ -101,7 +101,7 @@ impl Bursts {
         before.is_some_and(|(_, before)| estimate >= before * STEEP)
     }
 
-    /// Time since the rate was last like this.
+    /// Time since the rate was last as high as this.
     fn away(&self, at: Duration, estimate: f64) -> Option<Duration> {
         let mut earlier = self.seconds.iter().rev();
         let like = earlier.find(|(_, one)| *one >= estimate * SAME);
@@ -116,7 +116,7 @@ mod tests {
     const APART: Duration = Duration::from_secs(10);
     const MEMORY: Duration = Duration::from_secs(300);
 
-    /// Rates, one a second → what is to be expected after the last of them.
+    /// Rates, one a second → the rate expected after the last.
     fn expected(rates: impl IntoIterator<Item = f64>, memory: Duration) -> f64 {
         let mut bursts = Bursts::default();
         let mut expected = 0.0;
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn burst_that_came_again_is_expected_for_twice_as_long_as_it_was_away() {
+    fn recurring_burst_is_expected_for_twice_its_absence() {
         let once = [(20, 40.0), (5, 100.0), (20, 40.0)];
         assert_eq!(expected(spans(&once), MEMORY), 40.0);
-        // The rate was away for 20 s, and again for 21 since its last second.
+        // The rate was absent for 20 s, and is again for 21 s since its last second.
         let twice = |after| [once.as_slice(), &[(5, 95.0), (after, 40.0)]].concat();
         assert_eq!(expected(spans(&twice(42)), MEMORY), 95.0);
         assert_eq!(expected(spans(&twice(43)), MEMORY), 40.0);
-        // A lower one is no return of the higher one, but of itself.
+        // A lower burst is no recurrence of the higher one, but of itself.
         let lower = [once.as_slice(), &[(5, 60.0), (20, 40.0)]].concat();
         assert_eq!(expected(spans(&lower), MEMORY), 60.0);
         let higher = [once.as_slice(), &[(5, 120.0), (20, 40.0)]].concat();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_does_not_come_again() {
+    fn forgotten_burst_is_not_expected() {
         let twice = [(20, 40.0), (5, 100.0), (20, 40.0), (5, 100.0), (20, 40.0)];
         assert_eq!(expected(spans(&twice), Duration::from_secs(24)), 100.0);
         assert_eq!(expected(spans(&twice), Duration::from_secs(18)), 40.0);

@@ -1,4 +1,4 @@
-//! Rates as they come, and what is planned for.
+//! Arrival rates and the demand planned for.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn check(headroom: f64, rates: &[f64], expected: f64) {
 }
 
 #[test]
-fn demand_by_history() {
+fn demand_follows_the_history_of_rates() {
     assert_eq!(demand(1.1).forecast(), None);
     check(1.1, &[0.0], 0.0);
     check(1.1, &[40.0; 20], 44.0);
@@ -37,16 +37,16 @@ fn demand_by_history() {
         &[[40.0; 20].as_slice(), &[55.0], &[40.0; 3]].concat(),
         45.0,
     );
-    // A steep rise counts at once, by what is certain of it; then at the moving mean's pace.
+    // A steep rise counts at once, up to its certain part; then as fast as the moving mean.
     check(1.0, &[[40.0; 20].as_slice(), &[100.0]].concat(), 80.0);
     check(1.0, &[[40.0; 20].as_slice(), &[100.0; 3]].concat(), 100.0);
-    // The greatest mean holds for a window after the fall, and then the average's rest.
+    // The highest mean holds for a window after the fall, and then the remainder of the average.
     let fallen = 100.0 * libm::exp(-13.0 / 5.0);
     check(1.0, &[[100.0; 20].as_slice(), &[0.0; 9]].concat(), 100.0);
     check(1.0, &[[100.0; 60].as_slice(), &[0.0; 13]].concat(), fallen);
 }
 
-/// Looks a quarter of a second apart: 40 requests/s for 20 s, and then these counts → the demand.
+/// Samples a quarter of a second apart: 40 requests/s for 20 s, and then these counts → the demand.
 fn check_looks(counts: &[f64], expected: f64) {
     let mut demand = demand(1.0);
     let steady = std::iter::repeat_n(&10.0, 80);
@@ -61,9 +61,9 @@ fn check_looks(counts: &[f64], expected: f64) {
 }
 
 #[test]
-fn a_rise_counts_once_two_looks_are_certain_of_it() {
+fn rise_counts_after_two_certain_samples() {
     check_looks(&[], 40.0);
-    // One look is a burst, or half before and half after the rise.
+    // One sample may be a burst, or lie half before and half after the rise.
     let certain_of = |requests: f64| requests - 2.0 * requests.sqrt();
     check_looks(&[40.0], certain_of(70.0));
     check_looks(&[25.0, 40.0], certain_of(85.0));
@@ -72,22 +72,22 @@ fn a_rise_counts_once_two_looks_are_certain_of_it() {
     check_looks(&[25.0, 40.0, 38.0, 42.0], 160.0);
     check_looks(&[25.0, 44.0, 40.0, 36.0, 40.0], 160.0);
     check_looks(&[25.0, 40.0, 38.0, 9.0], 4.0 * 87.0 / 3.0);
-    // What is certainly more than that is another rise.
+    // A certain excess over that is another rise.
     check_looks(&[25.0, 40.0, 40.0, 80.0, 80.0], 320.0);
-    // The first of them that exceeds it need not be in the midst of the rise.
+    // The first sample above it may lie entirely after the rise.
     check_looks(&[40.0, 40.0], 160.0);
     check_looks(&[36.0, 40.0], 152.0);
-    // A small one may be chance until it is certain, or the moving mean.
+    // A small rise counts once it is certain, or by the moving mean.
     check_looks(&[12.0, 16.0, 15.0], 40.0 + 13.0 / 3.0);
     check_looks(&[15.0, 16.0, 16.0, 16.0, 16.0], 40.0 + 29.0 / 3.0);
     check_looks(&[20.0, 20.0], 40.0 + 20.0 / 3.0);
     check_looks(&[24.0, 24.0], 96.0);
-    // Nor is what each look does not bear out.
+    // A rise not confirmed by each sample does not count either.
     check_looks(&[25.0, 35.0, 10.0], certain_of(80.0));
 }
 
 #[test]
-fn a_forecast_settles_once_its_window_has_filled() {
+fn forecast_settles_after_its_window_has_filled() {
     let mut demand = demand(1.0);
     for second in 100..120 {
         demand.observe(Duration::from_secs(second), Rps(40.0));
@@ -100,7 +100,7 @@ fn a_forecast_settles_once_its_window_has_filled() {
 }
 
 #[test]
-fn what_has_lasted_is_the_windows_least() {
+fn lasting_load_is_the_minimum_over_the_window() {
     let mut demand = demand(1.1);
     let rate = |second| if second < 130 { 40.0 } else { 80.0 };
     for second in 100..150 {
@@ -108,7 +108,7 @@ fn what_has_lasted_is_the_windows_least() {
         let lasted = demand.forecast().unwrap().lasted;
         let expected = match second {
             ..110 => None,
-            // The last interval of 40 is the mean's until 132, and in the window until 139.
+            // The last interval of 40 is in the mean until 132, and in the window until 139.
             110..139 => Some(Rps(1.1 * 40.0)),
             _ => lasted.filter(|lasted| lasted.0 > 1.1 * 40.0),
         };
@@ -121,14 +121,14 @@ fn what_has_lasted_is_the_windows_least() {
 }
 
 #[test]
-fn irregular_intervals_weigh_by_their_length() {
+fn irregular_intervals_are_weighted_by_length() {
     let mut demand = demand(1.0);
     for (at_ms, rate) in [(0, 40.0), (1000, 40.0), (1100, 400.0), (3000, 40.0)] {
         demand.observe(Duration::from_millis(at_ms), Rps(rate));
     }
-    // Greatest is (40 + 40) / 1.1 s, the tenth of a second at 400 included.
+    // The highest mean is (40 + 40) / 1.1 s, the tenth of a second at 400 included.
     assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
-    // Nothing observed for a while: the demand holds.
+    // Without further observations the demand holds.
     assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
 }
 
@@ -142,7 +142,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn a_rise_is_waited_for_until_the_time_for_which_it_is_foreseen() {
+fn predicted_rise_is_expected_until_its_horizon() {
     let mut demand = demand(1.0);
     let horizon = Duration::from_secs(2);
     let look = |demand: &mut Demand, look: u64, rate: f64| {
@@ -153,7 +153,7 @@ fn a_rise_is_waited_for_until_the_time_for_which_it_is_foreseen() {
     for flat in 0..80 {
         assert_eq!(look(&mut demand, flat, 100.0).demand, Rps(100.0));
     }
-    // 40 requests/s more each second, for three seconds; then no more than that.
+    // 40 requests/s more each second for three seconds, then constant.
     let mut greatest = 0.0_f64;
     for rising in 1..=12 {
         let forecast = look(&mut demand, 80 + rising, 100.0 + 10.0 * rising as f64);

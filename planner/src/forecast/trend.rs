@@ -1,40 +1,40 @@
-//! Counts of the latest looks → the rate that arrives now, and what it comes to if it goes on to rise. Pure.
+//! Counts of the latest samples → the rate that arrives now, and its extrapolation while it rises. Pure.
 //!
-//! Cores that are asked for now are in force later, and others may have to give them up first. Where the line through
-//! the latest looks rises by more than chance explains, they are for the rate of then. What rises steeply is taken to
-//! grow by the same part each second: cores that are too many for a moment cost less than an accurate variant that has
-//! to give up its cores at the crest, while nobody can use them.
+//! Cores that are requested now are ready later, and others may have to give them up first. If the regression line
+//! through the latest samples rises by more than chance explains, the rate at that later time is planned for. A steep
+//! rise is extrapolated exponentially: too many cores for a moment cost less than an accurate variant that has to
+//! give up its cores at the peak, when nobody can use them.
 
-/// Deviations of the slope by which a line rises for certain: chance exceeds them once in hours.
+/// Standard deviations of the slope from which a rise is certain: chance exceeds them once in hours.
 const DEVIATIONS: f64 = 4.0;
-/// The same where a rise is seen by other means.
+/// The same while a rise has been detected by other means.
 const DEVIATIONS_RISING: f64 = 2.0;
-/// Fewest looks of a line.
+/// Minimum number of samples for a line.
 const LOOKS_MIN: usize = 6;
-/// Most that a rise may come to, of the rate now.
+/// Maximum extrapolated rate, relative to the present one.
 const TIMES_MAX: f64 = 3.0;
 
-/// Requests of a look, and the time in which they came.
+/// Requests of a sample, and its duration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) requests: f64,
     pub(super) seconds: f64,
-    /// From its end until now.
+    /// Time since the end of the sample.
     pub(super) ago_s: f64,
 }
 
-/// A line through the rates of looks.
+/// Regression line through the rates of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trend {
-    /// Requests/s now.
+    /// Present rate, in requests/s.
     now: f64,
-    /// Part of the rate by which it grows each second; 0 where chance may be all there is to it.
+    /// Relative growth per second; 0 if chance explains it.
     growth: f64,
 }
 
 impl Trend {
-    /// Least squares, each look by its time; `None` where there are too few, or none has a request. `rises` says whether
-    /// the load is seen to rise already.
+    /// Fits a line by least squares, weighted by duration. `None` if there are too few samples, or none has a request.
+    /// `rises` tells whether a rise has already been detected.
     pub(super) fn of(looks: impl Iterator<Item = Look>, rises: bool) -> Option<Trend> {
         let looks: Vec<Look> = looks.filter(|look| look.seconds > 0.0).collect();
         let sum = |of: &dyn Fn(&Look) -> f64| looks.iter().map(of).sum::<f64>();
@@ -47,7 +47,7 @@ impl Trend {
         let apart = |look: &Look| look.middle() - centre;
         let spread = sum(&|look| look.seconds * apart(look) * apart(look));
         let slope = sum(&|look| look.requests * apart(look)) / spread;
-        // Arrivals that come in bunches say less than Poisson's.
+        // Arrivals in bunches are less certain than Poisson arrivals.
         let square = |look: &Look| {
             let error = look.requests - (mean + slope * apart(look)) * look.seconds;
             error * error / (mean * look.seconds)
@@ -62,12 +62,12 @@ impl Trend {
         })
     }
 
-    /// Rate now.
+    /// Present rate.
     pub(super) fn now(self) -> f64 {
         self.now
     }
 
-    /// Rate after that time; `None` where it does not rise for certain until then.
+    /// Rate after that time; `None` if no rise is certain.
     pub(super) fn after(self, seconds: f64) -> Option<f64> {
         let times = libm::exp(self.growth * seconds).min(TIMES_MAX);
         (times > 1.0).then_some(self.now * times)
@@ -75,7 +75,7 @@ impl Trend {
 }
 
 impl Look {
-    /// Its middle, s from now.
+    /// Middle of the sample, in seconds from now.
     fn middle(&self) -> f64 {
         -(self.ago_s + self.seconds / 2.0)
     }
@@ -85,7 +85,7 @@ impl Look {
 mod tests {
     use super::*;
 
-    /// Looks of a quarter of a second, the latest last.
+    /// Samples of a quarter of a second, the latest last.
     fn trend(counts: &[f64], rises: bool) -> Option<Trend> {
         let looks = counts.iter().rev().enumerate().map(|(index, count)| Look {
             requests: *count,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_arrives_now_and_how_it_grows() {
+    fn line_gives_present_rate_and_growth() {
         // 40 requests/s and 40 more each second, over three seconds.
         let counts: Vec<f64> = (0..12)
             .map(|look| 10.0 + 10.0 * (f64::from(look) + 0.5) / 4.0)
@@ -105,19 +105,19 @@ mod tests {
         assert!((trend.now() - 160.0).abs() < 1e-9, "{trend:?}");
         let after = trend.after(1.0).unwrap();
         assert!((after - 160.0 * libm::exp(0.4)).abs() < 1e-9, "{after}");
-        // Drawn out, it comes to three times as much.
+        // The extrapolation is limited to three times the rate.
         assert_eq!(trend.after(60.0), Some(480.0));
     }
 
     #[test]
-    fn what_chance_explains_is_no_rise() {
+    fn slope_within_chance_is_no_rise() {
         let flat = trend(&[10.0; 12], true).unwrap();
         assert_eq!((flat.now(), flat.after(9.0)), (40.0, None));
-        // Three deviations, which are enough where it is seen to rise already.
+        // Three deviations, which suffice if a rise has already been detected.
         let slope: Vec<f64> = (0..12).map(|look| 8.0 + 0.85 * f64::from(look)).collect();
         assert_eq!(trend(&slope, false).unwrap().after(1.0), None);
         assert!(trend(&slope, true).unwrap().after(1.0).is_some());
-        // The same line, where requests come in bunches.
+        // The same line, with requests in bunches.
         let bunches: Vec<f64> = (0..12)
             .map(|look| match look % 3 {
                 0 => 3.0 * slope.get(look).copied().unwrap_or_default(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_says_nothing() {
+    fn too_few_samples_or_requests_give_no_trend() {
         assert_eq!(trend(&[10.0; LOOKS_MIN - 1], true), None);
         assert_eq!(trend(&[0.0; 12], true), None);
     }
