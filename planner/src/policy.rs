@@ -1,12 +1,11 @@
-//! Demand and the cores in force → the cores to have, with the reason. Values in, values out; it
-//! changes nothing, and the time serves only the solver's limit.
+//! Actual cores and demand → target cores, with the reason. No side effects; the clock only limits the solver's time.
 //!
-//! - no demand known, or nothing ever seen → the cores stay (a scrape that failed is no reason to act)
-//! - optimal → the optimum, unless the cores in force carry the demand and are within the tolerance of
-//!   it, or the forecast has not settled
-//! - more demand than capacity → the greatest capacity there is
-//! - what replicas hold exceeds a bound → decided again with fewer of them ([`bounded`])
-//! - the solver found nothing in time → what carries the demand without it, or else the cores stay
+//! - demand is unknown, or no request has been seen → the cores stay (a failed scrape is no reason to act)
+//! - optimal → the optimum, unless the actual allocation carries the demand and is within the tolerance of it, or the
+//!   forecast has not settled
+//! - demand exceeds the capacity → the largest possible capacity
+//! - replicas exceed a resource limit → the policy decides again with fewer of them ([`bounded`])
+//! - the solver found nothing in time → a solution that carries the demand without it, or else the cores stay
 
 mod bounded;
 mod infaas;
@@ -35,10 +34,10 @@ pub use ipa::{Ipa, RawIpa};
 pub use sponge::{RawSponge, Sponge};
 pub use themis::{RawThemis, Themis};
 
-/// Weights are relative to each other; more than a thousandfold is a typing error.
+/// Upper limit of a weight. Weights are relative to each other; more than a thousandfold is a typing error.
 pub(crate) const WEIGHT_MAX: f64 = 1000.0;
 
-/// The least demand solved for once a request was seen: a service that idles is still one.
+/// Lowest demand that is solved for once a request has been seen: an idle service still needs capacity.
 pub const DEMAND_MIN: Rps = Rps(0.01);
 
 /// Name of a policy, as `policy` of a service file has it.
@@ -127,25 +126,25 @@ pub fn batches(service: &Service, there: &[Allocation], inputs: Option<Inputs>) 
     service.policy.batches(service, there, present)
 }
 
-/// A plan out of a solve, and how it was come by.
+/// Plan from a solve, and its quality.
 struct Solved<P> {
     plan: P,
     status: SolveStatus,
     detail: Detail,
 }
 
-/// Limits of a solve.
+/// Limits of the plan's quality.
 enum Detail {
-    /// None: the plan is the optimum.
+    /// No limit: the plan is the optimum.
     Proven,
-    /// Distance to the optimum at most.
+    /// Maximum distance to the optimum.
     Gap(f64),
     /// Reason why there is no optimum.
     Why(String),
 }
 
 impl<P> Solved<P> {
-    /// Reads the outcome of a solve; a status and the reason where there is no plan.
+    /// Reads the outcome of a solve; an error holds the status and the reason for having no plan.
     fn read(outcome: Outcome<P>) -> Result<Solved<P>, (SolveStatus, String)> {
         let (plan, status, detail) = match outcome {
             Outcome::Optimal(plan) => (plan, SolveStatus::Optimal, Detail::Proven),
@@ -171,7 +170,7 @@ impl<P> Solved<P> {
         })
     }
 
-    /// Words for the *why* of a decision; `gap` says what a gap is in.
+    /// Text for the *why* of a decision; `gap` formats a gap with its unit.
     fn note(&self, gap: impl Fn(f64) -> String) -> String {
         match (&self.detail, self.status) {
             (Detail::Proven, _) => String::new(),
@@ -193,14 +192,14 @@ fn keep(actual: &[Actual], status: SolveStatus, why: String) -> Decision {
     }
 }
 
-/// The solver did not even come back.
+/// Decision to keep the cores after a panic of the solver.
 pub(crate) fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
     keep(actual, SolveStatus::OutOfTime, why)
 }
 
-/// The law of a variant's promise: a high percentile, where the profile's is the mean's. A server with one lane leaves
-/// it idle while it waits for a batch to fill.
+/// Latency model of a variant's promise: a high percentile instead of the profile's mean. A server with one lane idles
+/// while it waits for a batch to fill.
 fn promised(variant: &Variant) -> Law {
     let (law, tail) = (variant.profile.latency.law, variant.profile.latency.tail);
     let idle_ms = match variant.makes_batches() {
@@ -215,28 +214,28 @@ fn promised(variant: &Variant) -> Law {
     }
 }
 
-/// Time that a request waits for its batch whatever the batch, where the server makes it; else that of its filling.
+/// Constant time that a request waits for its batch, if the server makes the batches; `None` if it depends on filling.
 fn wait_ms(variant: &Variant) -> Option<f64> {
     let ms = variant.batch_delay.as_secs_f64() * 1e3;
     variant.makes_batches().then_some(ms)
 }
 
-/// Time that a request waits for that batch.
+/// Time that a request waits for a batch of that size.
 fn waits_ms(variant: &Variant, batch: u32, demand_rps: f64) -> f64 {
     wait_ms(variant).unwrap_or_else(|| f64::from(batch - 1) * 1e3 / demand_rps)
 }
 
-/// What is, goes on.
+/// Targets equal to the actual state.
 fn stay(actual: &[Actual]) -> Vec<Target> {
     actual.iter().map(|one| one.target()).collect()
 }
 
-/// What serves.
+/// Ready allocations.
 fn ready(actual: &[Actual]) -> Vec<Allocation> {
     actual.iter().map(|one| one.ready).collect()
 }
 
-/// All cores of each as whole numbers, if they are.
+/// Ready cores of each variant, if all are whole numbers.
 fn whole(actual: &[Actual]) -> Option<Vec<u32>> {
     let cores = actual.iter().map(|one| one.ready.cores().millis());
     cores
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_demand_the_cores_stay() {
+    fn unknown_demand_keeps_the_cores() {
         let decision = decide(&service(8), &cores(&[3, 2]), None);
         assert_eq!(
             (decision.status, decision.targets),
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_forecast_settles_cores_that_carry_it_stay() {
+    fn sufficient_cores_stay_until_the_forecast_settles() {
         let service = service(8);
         let decide = |demand_rps, settled| {
             let forecast = {
@@ -299,11 +298,11 @@ mod tests {
             early.why
         );
         assert_eq!(decide(6.0, true).targets, targets(&[1, 1]));
-        // What they do not carry is acted on at once.
+        // Demand that they do not carry is acted on at once.
         assert_eq!(decide(100.0, false).targets, decide(100.0, true).targets);
     }
 
-    /// Cores in force and demand → cores to have, how, kept.
+    /// Actual cores and demand → target cores, status, kept.
     fn check(actual: &[u32], demand_rps: f64, expected: &[u32], status: SolveStatus, kept: bool) {
         let decision = decide(&service(8), &cores(actual), settled(demand_rps));
         let got = (decision.targets, decision.status, decision.kept);
@@ -316,20 +315,20 @@ mod tests {
     }
 
     #[test]
-    fn demand_moves_cores_where_it_is_worth_it() {
+    fn cores_follow_demand() {
         // a: 0.8·(20·n − 2), 70 %, 1 to 8 cores; b: 0.8·(10·n − 2), 80 %, 0 to 4 cores; budget 8.
         check(&[2, 2], 6.0, &[1, 1], SolveStatus::Optimal, false);
         check(&[2, 2], 28.0, &[1, 4], SolveStatus::Optimal, false);
         check(&[1, 4], 100.0, &[5, 3], SolveStatus::Optimal, false);
-        // Requests were seen once, none come now: the least that could serve one.
+        // Requests were seen once, but none arrive now: the smallest capacity that could serve one.
         check(&[6, 2], 0.0, &[1, 1], SolveStatus::Optimal, false);
-        // More than there is: the greatest capacity.
+        // Demand above the budget: the largest capacity.
         check(&[6, 2], 500.0, &[8, 0], SolveStatus::Infeasible, false);
         check(&[8, 0], 500.0, &[8, 0], SolveStatus::Infeasible, false);
     }
 
     #[test]
-    fn what_is_near_the_optimum_is_kept_and_said_so() {
+    fn near_optimal_cores_are_kept_with_a_reason() {
         let mut service = service(8);
         let demand = settled(6.0);
         let optimum = decide(&service, &cores(&[1, 1]), demand);
@@ -349,17 +348,17 @@ mod tests {
             );
             assert_eq!(decision.why.contains("kept"), kept, "{}", decision.why);
         }
-        // What does not carry the demand is never kept, whatever the tolerance.
+        // An allocation that does not carry the demand is never kept, whatever the tolerance.
         service.objective.tolerance = 1000.0;
         assert!(!decide(&service, &cores(&[1, 0]), settled(60.0)).kept);
-        // A fraction of a core, set by hand, is no allocation to keep.
+        // A fraction of a core, set by hand, is not kept.
         let by_hand = [1500, 1000].map(Cores::from_millis);
         let by_hand = by_hand.map(|cores| Actual::certain(Allocation::one(cores)));
         assert!(!decide(&service, &by_hand, demand).kept);
     }
 
     #[test]
-    fn a_promise_nobody_can_keep_is_no_crash() {
+    fn impossible_slo_keeps_the_cores() {
         let mut service = service(8);
         service.latency_max_ms = 1.0;
         let decision = decide(&service, &cores(&[3, 2]), settled(10.0));

@@ -1,12 +1,12 @@
-//! By INFaaS (ATC '21, §4.2.1): replicas of each variant to start and to stop, as cheap as the load and
-//! the least accuracy allow. A replica executes one batch at a time ([`replica`]) and costs its cores.
+//! Policy infaas (ATC '21, §4.2.1): replicas of each variant to start and to stop, at minimum cost for the load and a
+//! minimum accuracy. A replica executes one batch at a time ([`replica`]) and costs its cores.
 //!
-//! INFaaS knows no bound of a variant's replicas but its resources: where it would start more than there may be, they
-//! are a resource, as many as there may be.
+//! INFaaS limits a variant's replicas only by its resources. If it would exceed a variant's maximum, the replicas
+//! themselves become a resource with that limit.
 //!
-//! What users of INFaaS say of each request, they say here of the service: the SLO (a variant that takes
-//! longer than `latency_budget` allows carries nothing) and the least accuracy. Before the forecast
-//! settles, replicas are started, never stopped.
+//! INFaaS users give the SLO and the minimum accuracy per request, here they belong to the service. A variant that
+//! takes longer than `latency_budget` allows has no capacity. Before the forecast settles, replicas are started,
+//! never stopped.
 
 use std::collections::BTreeMap;
 
@@ -30,9 +30,9 @@ use crate::solve::infaas::{
 use crate::solve::law::Parallelism;
 use crate::solve::{Outcome, Patience, Refused};
 
-/// A second of loading costs a whole replica at most.
+/// Upper limit: one second of loading costs at most a whole replica.
 const LOADING_WEIGHT_MAX: f64 = 1.0;
-/// The resource type that every replica takes, beside what it holds.
+/// Resource type that every replica uses besides its resources.
 const CORES: &str = "cores";
 
 /// Parameters of policy infaas.
@@ -50,11 +50,11 @@ pub struct RawInfaas {
 /// Settings of policy infaas.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Infaas {
-    /// Percent: variants below it get no replica.
+    /// Minimum accuracy in percent: variants below it get no replica.
     pub accuracy_least: f64,
-    /// Requests/s to be ready for on top of the demand.
+    /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
-    /// λ of its objective: cost of a second of loading, as a part of the replica's cost.
+    /// λ of its objective: cost of a second of loading, as a fraction of the replica's cost.
     pub loading_weight_per_s: f64,
 }
 
@@ -103,7 +103,7 @@ impl Policy for Infaas {
         Ok(())
     }
 
-    /// The cheapest replicas that carry the load, or those that come nearest.
+    /// Returns the cheapest replicas that carry the load, or those that come nearest.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let each = service.variants.iter().zip(actual);
@@ -132,7 +132,7 @@ impl Policy for Infaas {
         } = solved;
         let carries_any = plan.architectures.iter().any(|one| one.carried_qps > 0.0);
         if let (SolveStatus::Infeasible, false, Detail::Why(why)) = (status, carries_any, detail) {
-            // Stopping everything is no effort.
+            // Stopping all replicas is no best effort.
             return keep(actual, status, format!("cores stay: {why}"));
         }
         let wanted = replicas(service, &plan);
@@ -184,7 +184,7 @@ impl Policy for Infaas {
     }
 }
 
-/// The optimum within the most replicas that each may have.
+/// Returns the optimum within the maximum replicas of each variant.
 fn solved(
     service: &Service,
     mut input: Input,
@@ -235,7 +235,7 @@ fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
 fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> Input {
     let each = service.variants.iter().zip(running);
     let takes = |index: usize, variant: &Variant| {
-        // Of cores that are replicas, none holds what their pod does.
+        // If replicas are cores, none of them holds the resources of their pod.
         let bounds = service
             .bounds
             .0
@@ -253,7 +253,7 @@ fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -
         resource: CORES.to_owned(),
         takes: Some(takes(index, variant)),
         cost: cores_of(variant),
-        // What carries nothing is too slow for the problem, whose replicas all sustain something.
+        // In this problem every replica sustains something, so 0 becomes the smallest number.
         sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
         latency_ms: if sustains(service, rule, variant) > 0.0 {
             variant.profile.service_ms(one(variant))
@@ -289,12 +289,12 @@ fn resources(service: &Service) -> Vec<Resource> {
     [cores].into_iter().chain(held).collect()
 }
 
-/// Of all that there may be of it: bytes are too many for the problem.
+/// Amount as a fraction of its limit: bytes are too large numbers for the problem.
 fn part(amount: u64, bound: &ResourceLimit) -> f64 {
     amount as f64 / bound.most.max(1) as f64
 }
 
-/// L: requests/s of one replica; none of a variant that is not accurate enough.
+/// L: requests/s of one replica; 0 for a variant below the minimum accuracy.
 fn sustains(service: &Service, rule: Infaas, variant: &Variant) -> f64 {
     if variant.accuracy < rule.accuracy_least {
         return 0.0;
@@ -322,7 +322,7 @@ fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast)
     carried >= forecast.demand.0 + rule.slack_rps && cores <= service.budget
 }
 
-/// N + δ, in the variants' order and within their bounds.
+/// N + δ, in the variants' order and within their limits.
 fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
     let of = |variant: &Variant| planned(Some(plan), variant).min(replica::most(variant));
     service.variants.iter().map(of).collect()

@@ -1,9 +1,8 @@
-//! By InfAdapter: which variants, with how many cores. The optimum, unless the cores in force carry the
-//! demand and are near it, or the forecast has not settled.
+//! Policy infadapter: the variants and their cores. The optimum, unless the actual allocation carries the demand and is
+//! near it, or the forecast has not settled.
 //!
-//! InfAdapter knows cores, not replicas: of all ways to deal so many cores out to as many replicas as a
-//! variant may have, the one that carries most stands for that number of cores, of those the one with the
-//! fewest replicas.
+//! InfAdapter knows cores, not replicas. For each number of cores, the distribution over replicas with the highest
+//! capacity is used; among equal ones, that with the fewest replicas.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +42,7 @@ impl Policy for Infadapter {
         rule(variant.profile.fit.is_some(), path, "missing", right)
     }
 
-    /// The optimum, or the cores in force where there is reason to keep them.
+    /// Returns the optimum, or the actual allocation if there is a reason to keep it.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let Forecast {
             demand, settled, ..
@@ -88,7 +87,7 @@ impl Policy for Infadapter {
     }
 }
 
-/// The problem that `demand` poses with that `actual`.
+/// Problem for that `demand` and the `actual` state.
 pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
     let candidate = |(variant, there): (&Variant, Allocation)| Candidate {
         name: variant.name.clone(),
@@ -116,7 +115,7 @@ pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
     }
 }
 
-/// The numbers of cores that are of use: the least, and those that carry anything.
+/// Useful numbers of cores: the minimum, and those with a capacity.
 fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
     let shapes = shapes(service, variant);
     let least = shapes.keys().next().copied();
@@ -128,7 +127,7 @@ fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
         .collect()
 }
 
-/// By cores in all: how they are dealt out, and what that carries.
+/// Best distribution over replicas and its capacity, by total cores.
 fn shapes(service: &Service, variant: &Variant) -> BTreeMap<u32, (Allocation, f64)> {
     let mut shapes: BTreeMap<u32, (Allocation, f64)> = BTreeMap::new();
     for replicas in variant.replicas.least..=variant.replicas.greatest {
@@ -157,7 +156,7 @@ fn targets(service: &Service, cores: &[u32]) -> Vec<Target> {
     each.map(target).collect()
 }
 
-/// The best, or the cores in force where they carry the demand and there is reason to keep them.
+/// Returns the optimum, or the actual allocation if it carries the demand and there is a reason to keep it.
 fn choose(
     service: &Service,
     actual: &[Actual],
@@ -198,7 +197,7 @@ fn choose(
     }
 }
 
-/// The greatest capacity; the cores in force if theirs is as great.
+/// Returns the largest capacity; the actual allocation if it has as much.
 fn overloaded(
     service: &Service,
     actual: &[Actual],

@@ -1,6 +1,6 @@
-//! What a replica is to the policies that choose a number of them: an instance that executes one batch at a
-//! time. Of a server that executes a batch on each core (`parallelism: per-core`) that is a core; else it
-//! is a replica of the workload, whose cores nobody changes.
+//! Replicas as policies count them: an instance that executes one batch at a time. If a server executes a batch on each
+//! core (`parallelism: per-core`), that is a core. Otherwise it is a replica of the workload, with a fixed number of
+//! cores.
 
 use std::num::NonZeroU32;
 
@@ -12,8 +12,8 @@ use crate::service::rule::rule;
 use crate::service::{ConfigError, Replicas, Variant, VariantShape};
 use crate::solve::law::Parallelism;
 
-/// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
-/// with cores that nobody changes. Where `keeps`, some of each may stay loaded.
+/// Checks that replicas can be counted from 0: the cores of a server that executes a batch on each, or the replicas of
+/// a workload with fixed cores. With `keeps`, some of each may stay loaded.
 pub(super) fn check(
     at: &str,
     policy: &str,
@@ -68,7 +68,7 @@ pub(super) fn is_core(variant: &Variant) -> bool {
     variant.profile.parallelism == Parallelism::PerCore
 }
 
-/// Cores of one.
+/// Cores of one replica.
 pub(super) fn cores_each(variant: &Variant) -> u32 {
     if is_core(variant) {
         1
@@ -77,7 +77,7 @@ pub(super) fn cores_each(variant: &Variant) -> u32 {
     }
 }
 
-/// Most of them; none where its workload may have none.
+/// Maximum replicas; 0 if the workload may have none.
 pub(super) fn most(variant: &Variant) -> u32 {
     if is_core(variant) && variant.replicas.greatest > 0 {
         variant.greatest
@@ -86,7 +86,7 @@ pub(super) fn most(variant: &Variant) -> u32 {
     }
 }
 
-/// Fewest of them: those that are kept loaded where others are chosen.
+/// Minimum replicas: those that stay loaded when others are chosen.
 pub(super) fn least(variant: &Variant) -> u32 {
     if is_core(variant) {
         variant.least
@@ -95,14 +95,14 @@ pub(super) fn least(variant: &Variant) -> u32 {
     }
 }
 
-/// How many there are, and whether they are whole ones.
+/// Number of replicas, and whether they are whole ones.
 pub(super) fn count(variant: &Variant, allocation: Allocation) -> (u32, bool) {
     let cores = allocation.cores().millis();
     let each = Cores::whole(cores_each(variant)).millis();
     (cores / each, cores.is_multiple_of(each))
 }
 
-/// So many of them.
+/// Target of that many replicas.
 pub(super) fn target(variant: &Variant, count: u32) -> Target {
     if is_core(variant) {
         return Target::one(Cores::whole(count));

@@ -1,12 +1,12 @@
-//! By Sponge (EuroMLSys '24, Eq. 3): the cores and the batch of one variant's one instance.
+//! Policy sponge (EuroMLSys '24, Eq. 3): the cores and the batch of the one replica of one variant.
 //!
-//! The time left to those who come is a low percentile of what the filters found, less the rest of the pipeline and
-//! what they hold back for the answer's way; of those requests that the most cores could serve at all
-//! (no core helps the others). Where too few clients said when they sent, it is the SLO less the
-//! rest of the pipeline.
+//! The time left to requests is a low percentile of the filters' measurements, less the downstream time and their
+//! allowance for the answer's network latency. It counts only requests that the most cores could serve at all,
+//! because no core helps the others. If too few clients send their start time, it is the SLO less the downstream
+//! time.
 //!
-//! The cores are decided, the batch follows from those that are actuated ([`Policy::batches`]): a plan must hold for
-//! what is there. Before the forecast settles, cores that serve are not taken away.
+//! The policy decides the cores. The batch follows from the actual cores ([`Policy::batches`]), because a plan must
+//! hold for those. Before the forecast settles, serving cores are not removed.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub struct RawSponge {
 pub struct Sponge {
     /// δ of its Eq. 3: cost of one more request in a batch, in cores.
     pub delta: f64,
-    /// Percentage of requests that arrive with at least the remaining time that is planned for.
+    /// Percentage of requests that arrive with at least the time left that is planned for.
     pub percentile: f64,
 }
 
@@ -78,8 +78,8 @@ impl Policy for Sponge {
         (1, "of them, with policy sponge")
     }
 
-    /// One instance that is always there and executes one batch after the other on all its cores, as Sponge's
-    /// h(b, c) = b / l(b, c) has it.
+    /// Checks for one permanent replica that executes one batch at a time on all its cores, as Sponge's
+    /// h(b, c) = b / l(b, c) assumes.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         let VariantShape {
             least, replicas, ..
@@ -104,7 +104,7 @@ impl Policy for Sponge {
         }
     }
 
-    /// The cheapest cores that serve the requests, or those that come nearest.
+    /// Returns the fewest cores that serve the requests, or those that come nearest.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let Some(variant) = service.variants.first() else {
             return keep(
@@ -158,7 +158,7 @@ impl Policy for Sponge {
         }
     }
 
-    /// The best batch that serves the requests on the cores there, or the one that comes nearest; 1 without a demand.
+    /// Best batch that serves the requests on the actual cores, or the nearest one; 1 if demand is unknown.
     fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
         let each = service.variants.iter().zip(there);
         each.map(|(variant, one)| batch(service, *self, variant, one.each(), inputs))
@@ -183,7 +183,7 @@ fn batch(
     inputs.and_then(solved).unwrap_or(1)
 }
 
-/// The least time in which a request is served: alone, on the most cores.
+/// Shortest time of a request: alone, on the most cores.
 fn quickest_ms(service: &Service) -> f64 {
     let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.greatest));
     service.variants.first().map_or(0.0, quickest)
@@ -270,7 +270,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_slow_network_takes_cores_and_a_quick_one_takes_batches() {
+    fn slow_network_gets_cores_and_fast_one_gets_batches() {
         let service = sponge();
         // demand, time left → cores, batch. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
         for (rps, left_ms, cores, batch) in [
@@ -278,7 +278,7 @@ pub(crate) mod tests {
             (20.0, None, 1, 1),
             (23.0, None, 1, 3),
             (60.0, None, 3, 3),
-            // Within what is left a batch must fill and execute.
+            // A batch must fill and execute within the time left.
             (60.0, Some(100.0), 3, 3),
             (60.0, Some(60.0), 4, 2),
             (60.0, Some(39.0), 6, 1),
@@ -317,7 +317,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_gets_what_comes_nearest() {
+    fn infeasible_demand_gets_nearest_cores() {
         let service = sponge();
         for (rps, left_ms, cores, said) in [
             (500.0, None, 8, "a rate of 500.0 requests/s exceeds"),
@@ -338,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn before_the_forecast_settles_no_core_is_taken_away() {
+    fn cores_are_not_removed_before_forecast_settles() {
         let service = sponge();
         let mut early = forecast(10.0, None);
         early.forecast.settled = false;
@@ -360,7 +360,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_demand_a_batch_is_one_request() {
+    fn unknown_demand_gives_batch_of_one() {
         let service = sponge();
         assert_eq!(
             batch(&service, RULE, &service.variants[0], Cores::whole(2), None),

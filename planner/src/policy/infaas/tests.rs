@@ -9,7 +9,7 @@ use crate::service::SharedPolicy;
 use crate::solve::law::Parallelism;
 use crate::spec::tests::service;
 
-/// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, of which 300 ms may be taken; 8 cores.
+/// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, too slow for the 300 ms allowed; 8 cores.
 fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
     let mut service = service(8);
     service.latency_max_ms = 300.0;
@@ -66,7 +66,7 @@ fn check(
 }
 
 #[test]
-fn the_cheapest_replicas_that_are_accurate_and_quick_enough_run() {
+fn cheapest_replicas_with_accuracy_and_latency_run() {
     // A replica of a carries 25 requests/s, one of b 12.5.
     check(
         &infaas(0.0, 0.0),
@@ -106,7 +106,7 @@ fn decide_for(service: &Service) -> Decision {
 }
 
 #[test]
-fn the_budget_holds_and_nothing_stops_before_the_forecast_settles() {
+fn budget_holds_and_no_replica_stops_before_forecast_settles() {
     let service = infaas(0.0, 0.0);
     check(
         &service,
