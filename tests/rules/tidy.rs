@@ -3,7 +3,7 @@
 use crate::tree::{files_with, read};
 
 /// Longest source file, in lines, tests beside the code included.
-const LINES_MAX: usize = 430;
+const LINES_MAX: usize = 400;
 /// Lines that half of all source files have at most.
 const MEDIAN_MAX: usize = 180;
 /// Longest README, in lines and in words.
