@@ -57,6 +57,17 @@ pub enum RawPolicy {
     Themis,
 }
 
+impl RawPolicy {
+    /// All of them.
+    const ALL: [RawPolicy; 5] = [
+        RawPolicy::Infadapter,
+        RawPolicy::Sponge,
+        RawPolicy::Ipa,
+        RawPolicy::Infaas,
+        RawPolicy::Themis,
+    ];
+}
+
 /// Settings of policies as written, each under the policy's name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sections {
@@ -95,9 +106,12 @@ pub(crate) fn checked(name: RawPolicy, sections: Sections) -> Result<SharedPolic
     })
 }
 
-/// Names of the policies that plan pipelines.
-pub(crate) fn pipeline_policies() -> [&'static str; 2] {
-    ["ipa", "themis"]
+/// Returns the names of the policies that plan pipelines.
+pub(crate) fn pipeline_policies() -> Vec<&'static str> {
+    let with_defaults = |name| checked(name, Sections::default()).ok();
+    let all = RawPolicy::ALL.into_iter().filter_map(with_defaults);
+    let pipelines = all.filter(|policy| policy.plans_pipelines());
+    pipelines.map(|policy| policy.name()).collect()
 }
 
 /// Decides by the service's policy, within the limits of its resources.

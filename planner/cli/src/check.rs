@@ -5,20 +5,17 @@ mod kind;
 mod repair;
 mod search;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::input::read;
 use crate::output::say;
 use document::{Node, Place, START, documents};
 use kind::{Around, Kind};
-
-/// Maximum size of a file, in bytes.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Arguments of `weir check`.
 #[derive(Debug, clap::Args)]
@@ -177,17 +174,4 @@ impl Report {
         }
         lines
     }
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let mut read = |from: &mut dyn Read| from.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    if path.as_os_str() == "-" {
-        read(&mut std::io::stdin().lock())?;
-    } else {
-        read(&mut std::fs::File::open(path)?)?;
-    }
-    let fits = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= FILE_BYTES_MAX);
-    anyhow::ensure!(fits, "larger than {FILE_BYTES_MAX} bytes");
-    Ok(text)
 }

@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod exit;
+mod input;
 mod manifests;
 mod moved;
 mod operate;

@@ -1,7 +1,6 @@
 //! `weir solve`: solves a problem from a file and prints its plan, like `POST /v1/solve`.
 
-use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,10 +11,9 @@ use weir_planner::solve::Patience;
 use weir_planner::solve::problem::{Answer, By, Document, Formulation, Kind, Problem};
 
 use crate::exit::Exit;
+use crate::input::read;
 use crate::output;
 
-/// Maximum size of a problem, in bytes.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum time limit, in ms: an hour.
 const LIMIT_MAX_MS: u64 = 3_600_000;
 
@@ -76,17 +74,8 @@ impl Solve {
         })
     }
 
-    fn document(&self, path: &PathBuf) -> anyhow::Result<Value> {
-        let mut text = String::new();
-        let mut read =
-            |from: &mut dyn Read| from.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-        if path.as_os_str() == "-" {
-            read(&mut std::io::stdin().lock())?;
-        } else {
-            read(&mut std::fs::File::open(path)?)?;
-        }
-        let fits = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= FILE_BYTES_MAX);
-        anyhow::ensure!(fits, "larger than {FILE_BYTES_MAX} bytes");
+    fn document(&self, path: &Path) -> anyhow::Result<Value> {
+        let text = read(path)?;
         // JSON is parsed as JSON, which is faster and has better errors. YAML in flow style also starts
         // with a brace.
         if !text.trim_start().starts_with('{') {

@@ -74,7 +74,10 @@ struct Excess {
 
 /// Excess on the most cores that the variant may have, in the smallest batch that the policy may choose.
 fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
-    let batch = service.policy.batch_min(&variant.profile);
+    let batch = match service.policy.chooses_batches() {
+        true => 1,
+        false => variant.profile.batch,
+    };
     let cores = Cores::whole(variant.greatest);
     excess(service, variant, cores, batch, false)
 }

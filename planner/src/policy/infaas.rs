@@ -15,10 +15,9 @@ use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
 use super::{DEMAND_MIN, Detail, Solved, keep, replica, stay};
-use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
+use crate::capacity::{Actual, ResourceLimit, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::profile::Profile;
 use crate::service::rule::{rule, within};
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
@@ -168,19 +167,6 @@ impl Policy for Infaas {
             objective: (!kept).then_some(-plan.objective),
             optimum: Some(-plan.objective),
         }
-    }
-
-    fn batches(
-        &self,
-        service: &Service,
-        _there: &[Allocation],
-        _inputs: Option<Inputs>,
-    ) -> Vec<u32> {
-        service.variants.iter().map(|v| v.profile.batch).collect()
-    }
-
-    fn batch_min(&self, profile: &Profile) -> u32 {
-        profile.batch
     }
 }
 

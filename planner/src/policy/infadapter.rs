@@ -13,7 +13,6 @@ use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, whole};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::profile::Profile;
 use crate::service::rule::rule;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
@@ -67,19 +66,6 @@ impl Policy for Infadapter {
         };
         let result = (solved.status, note);
         choose(service, actual, &problem, solved.plan, settled, result)
-    }
-
-    fn batches(
-        &self,
-        service: &Service,
-        _there: &[Allocation],
-        _inputs: Option<Inputs>,
-    ) -> Vec<u32> {
-        service.variants.iter().map(|v| v.profile.batch).collect()
-    }
-
-    fn batch_min(&self, profile: &Profile) -> u32 {
-        profile.batch
     }
 
     fn tolerance(&self, service: &Service) -> f64 {

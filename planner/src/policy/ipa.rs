@@ -139,6 +139,10 @@ impl Policy for Ipa {
         }
     }
 
+    fn chooses_batches(&self) -> bool {
+        true
+    }
+
     fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
         batches(service, there, inputs.map(|inputs| inputs.forecast))
     }

@@ -158,6 +158,10 @@ impl Policy for Sponge {
         }
     }
 
+    fn chooses_batches(&self) -> bool {
+        true
+    }
+
     /// Best batch that serves the requests on the actual cores, or the nearest one; 1 if demand is unknown.
     fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
         let each = service.variants.iter().zip(there);

@@ -169,6 +169,10 @@ impl Policy for Themis {
         }
     }
 
+    fn chooses_batches(&self) -> bool {
+        true
+    }
+
     fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
         ipa::batches(service, there, inputs.map(|inputs| inputs.forecast))
     }

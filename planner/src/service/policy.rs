@@ -39,13 +39,21 @@ pub trait Policy: Debug + Send + Sync {
     /// Returns the target for these inputs. The time serves only the solver's limit.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision;
 
-    /// Batch of each variant, by what is `there` and the present demand. A plan must hold for the actual capacity at each
-    /// step of a rollout, so the batch follows from that, not from the target.
-    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32>;
+    /// Batch of each variant, by what is `there` and the present demand; its profile's unless the policy chooses. A plan
+    /// must hold for the actual capacity at each step of a rollout, so the batch follows from that, not from the target.
+    fn batches(
+        &self,
+        service: &Service,
+        _there: &[Allocation],
+        _inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        let profiles = service.variants.iter().map(|variant| &variant.profile);
+        profiles.map(|profile| profile.batch).collect()
+    }
 
-    /// Smallest batch that it may choose for a variant with this profile.
-    fn batch_min(&self, _profile: &Profile) -> u32 {
-        1
+    /// Whether it chooses batches, of one request and more.
+    fn chooses_batches(&self) -> bool {
+        false
     }
 
     /// Rule by which replicas end when fewer are wanted.

@@ -34,7 +34,7 @@ const JSON_LENGTH: &str = "inference-header-content-length";
 /// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Results {
-    /// By listener, in the order of [`LISTENERS`], like `outcomes`.
+    /// One of each listener, in the order of [`LISTENERS`], like `outcomes`.
     pub(crate) summaries: Vec<Summary>,
     pub(crate) outcomes: Vec<Vec<Outcome>>,
     pub(crate) lag: Lag,

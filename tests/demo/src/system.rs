@@ -43,7 +43,7 @@ pub(crate) struct Stage {
     /// The `service` of its filters' configuration.
     pub(crate) name: String,
     pub(crate) envoy: Envoy,
-    /// By listener, in the order of [`LISTENERS`].
+    /// One of each listener, in the order of [`LISTENERS`].
     pub(crate) sets: Vec<Set>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Complaint {
     pub(crate) message: String,
 }
 
-/// What a check needs besides the document.
+/// Surroundings of a document that a check needs.
 #[derive(Debug)]
 pub(crate) struct Around<'a> {
     /// The file; files that it names are relative to its folder.

@@ -70,7 +70,7 @@ pub struct ServerModel<T, W = ()> {
     slow_by: f64,
     noise: Option<(Factor, ChaCha8Rng)>,
     queue: VecDeque<Job<T>>,
-    /// By end, then start order.
+    /// Order by end, then by start.
     running: BinaryHeap<Reverse<Running<T>>>,
     lanes: u32,
     started: u64,

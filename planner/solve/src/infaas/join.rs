@@ -50,7 +50,7 @@ struct Partial {
 #[derive(Clone)]
 struct Rest {
     least: Units,
-    /// By prices: the cheapest choice of each layer, less the available resources at those prices.
+    /// The cheapest choice of each layer at each vector of prices, less the available resources at those prices.
     priced: Vec<f64>,
 }
 

@@ -124,9 +124,9 @@ enum ModelObjective {
 
 struct Model {
     variables: ProblemVariables,
-    /// By variant: x_{m,n} with its n and th_m(n).
+    /// x_{m,n} of each variant, with its n and th_m(n).
     choices: Vec<Vec<(Choice, Variable)>>,
-    /// By variant: s_m.
+    /// s_m of each variant.
     shares: Vec<Variable>,
     objective: Expression,
     rows: Vec<good_lp::Constraint>,

@@ -26,7 +26,7 @@ pub(super) struct Relaxed {
 
 #[derive(Debug, Clone)]
 struct Layer {
-    /// By slot: the sum of the multipliers of the unfinished paths through it.
+    /// Sum, for each slot, of the multipliers of the unfinished paths through it.
     cut: Vec<f64>,
     envelope: Vec<Piece>,
     /// θ of the layer's own stage.

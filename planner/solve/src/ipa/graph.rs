@@ -9,7 +9,7 @@ use crate::input::rule;
 pub(super) struct Graph {
     /// Topological order; the input's own order if it is one.
     pub(super) order: Vec<usize>,
-    /// By stage: its predecessors.
+    /// Predecessors of each stage.
     pub(super) before: Vec<Vec<usize>>,
     /// All paths from the entry to an end.
     pub(super) paths: Vec<Vec<usize>>,

@@ -255,7 +255,7 @@ impl Stage {
     }
 }
 
-/// By variant: the rank of its accuracy among the distinct ones, 0 to 1.
+/// Rank of the accuracy of each variant among the distinct ones, 0 to 1.
 pub(super) fn ranks(variants: &[Variant]) -> Vec<f64> {
     let mut distinct: Vec<f64> = variants.iter().map(|v| v.accuracy_percent).collect();
     distinct.sort_by(f64::total_cmp);

@@ -45,7 +45,7 @@ pub(super) struct Rules {
 #[derive(Debug, Clone)]
 pub(super) struct Front {
     pub(super) labels: Vec<Label>,
-    /// By label: the time at each slot.
+    /// Time of each label at each slot.
     times: Vec<u64>,
     slots: usize,
 }

@@ -121,7 +121,7 @@ fn greatest_load(
     Some((rps, fastest.unwrap_or(cheapest)))
 }
 
-/// By stage the choice of least cost (then latency); stages without choices are left out.
+/// The choice of least cost (then latency) of each stage; stages without choices are left out.
 fn cheapest_each(stages: &[Vec<Choice>]) -> Vec<Choice> {
     let cheaper = |a: &&Choice, b: &&Choice| a.cost.cmp(&b.cost).then(a.ms.total_cmp(&b.ms));
     let each = stages

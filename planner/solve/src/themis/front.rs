@@ -108,7 +108,7 @@ pub(super) fn fastest(
 }
 
 enum Walk {
-    /// By stage the front after it, by rising cost and falling latency.
+    /// The front after each stage, by rising cost and falling latency.
     Done(Vec<Vec<Label>>),
     Late,
 }

@@ -20,7 +20,7 @@ struct Traffic {
 enum Rule {
     Edf,
     WaitQueue,
-    /// By share even without contention.
+    /// Order by share even without contention.
     AlwaysShare,
 }
 
