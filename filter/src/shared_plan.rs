@@ -245,7 +245,7 @@ mod tests {
             pairs in prop::collection::vec([(0..20_u64, any::<bool>()), (0..20_u64, any::<bool>())], 1..30),
         ) {
             let mut data = Data::default();
-            let mut greatest = 0;
+            let mut max = 0;
             for [(quick, quick_has_plan), (slow, slow_has_plan)] in pairs {
                 let before = (data.bytes.clone(), data.version);
                 if put(&mut data, quick, quick_has_plan) {
@@ -255,8 +255,8 @@ mod tests {
                 }
                 put(&mut data, slow, slow_has_plan);
                 let (now, _) = there(&data);
-                prop_assert!(now >= greatest.max(quick), "{now} < {greatest}, {quick}");
-                greatest = now;
+                prop_assert!(now >= max.max(quick), "{now} < {max}, {quick}");
+                max = now;
             }
         }
 

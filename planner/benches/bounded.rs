@@ -25,8 +25,8 @@ fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
         write!(
             text,
             "- name: v{index}\n  cluster: v{index}\n  accuracy: {accuracy}\n  readiness_s: 5\n\
-             \x20 cores: {{initial: 4, greatest: 4}}\n\
-             \x20 replicas: {{initial: 0, least: 0, greatest: {replicas}}}\n\
+             \x20 cores: {{initial: 4, max: 4}}\n\
+             \x20 replicas: {{initial: 0, min: 0, max: {replicas}}}\n\
              \x20 capacity: {{slope_rps: {slope}, intercept_rps: -1}}\n\
              \x20 latency: {{gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: {ms}, parallelism: 1}}\n{holds}"
         )

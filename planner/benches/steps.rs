@@ -22,7 +22,7 @@ fn service(variants: usize, cores: u32) -> Service {
         write!(
             text,
             "- name: v{index}\n  cluster: v{index}\n  accuracy: {}\n\
-             \x20 cores: {{initial: 1, least: 1}}\n\
+             \x20 cores: {{initial: 1, min: 1}}\n\
              \x20 capacity: {{slope_rps: 10, intercept_rps: 0}}\n\
              \x20 latency: {{gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: 50, parallelism: per-core}}\n",
             70 + index

@@ -319,7 +319,7 @@ impl Planner {
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
         let left_ms = needs
             .left
-            .and_then(|left| self.slack.percentile(left.percentile, left.least_ms));
+            .and_then(|left| self.slack.percentile(left.percentile, left.min_ms));
         Some(Inputs { forecast, left_ms })
     }
 

@@ -207,7 +207,7 @@ impl Publisher {
             revision,
             published_ms: now.unix_ms,
             max_age_ms: u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX),
-            rest_ms: draft.rest_ms,
+            downstream_ms: draft.downstream_ms,
             variants: draft.variants,
         }
     }
@@ -248,7 +248,7 @@ impl Published {
     fn draft(&self) -> Draft {
         Draft {
             variants: self.plan.variants.clone(),
-            rest_ms: self.plan.rest_ms,
+            downstream_ms: self.plan.downstream_ms,
         }
     }
 }
@@ -273,7 +273,7 @@ mod tests {
         };
         Draft {
             variants: vec![variant("small", share), variant("large", 1.0 - share)],
-            rest_ms: 40.5,
+            downstream_ms: 40.5,
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         }
         let newest = publisher.newest().unwrap();
         assert_eq!(newest.plan.published_ms, 1_023_000);
-        assert_eq!(newest.plan.rest_ms, 40.5);
+        assert_eq!(newest.plan.downstream_ms, 40.5);
         assert_eq!(
             serde_json::from_slice::<Plan>(&newest.json).unwrap(),
             newest.plan

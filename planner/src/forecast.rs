@@ -161,7 +161,7 @@ impl Demand {
         let seconds = since_last.as_secs_f64();
         self.first = self.first.or(Some(at));
         self.last = Some(at);
-        let known = self.greatest();
+        let known = self.max();
         let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
         if seconds > 0.0 {
             let sample = Sample {
@@ -210,10 +210,10 @@ impl Demand {
     /// Returns the forecast; `None` before the first observation.
     pub fn forecast(&self) -> Option<Forecast> {
         let (first, last) = (self.first?, self.last?);
-        let greatest = self.greatest();
+        let max = self.max();
         let foreseen = self.foreseen.front().map_or(0.0, |(_, rate)| *rate);
-        let rate = self.level.rate().max(greatest).max(foreseen);
-        let present = self.present.rate().max(greatest);
+        let rate = self.level.rate().max(max).max(foreseen);
+        let present = self.present.rate().max(max);
         let settled = last.saturating_sub(first) >= self.rule.window;
         let since = self.window_begin();
         let sustained = self.forecasters().filter_map(|one| one.sustained(since));
@@ -253,16 +253,16 @@ impl Demand {
     }
 
     /// Greatest of all estimates.
-    fn greatest(&self) -> f64 {
-        self.greatest_of(|_| true)
+    fn max(&self) -> f64 {
+        self.max_of(|_| true)
     }
 
     /// Greatest of all estimates but the tentative ones.
     fn known(&self) -> f64 {
-        self.greatest_of(|forecaster| !forecaster.is_tentative())
+        self.max_of(|forecaster| !forecaster.is_tentative())
     }
 
-    fn greatest_of(&self, counts: impl Fn(&dyn Forecaster) -> bool) -> f64 {
+    fn max_of(&self, counts: impl Fn(&dyn Forecaster) -> bool) -> f64 {
         let since = self.window_begin();
         let counting = self.forecasters().filter(|one| counts(*one));
         counting.map(|one| one.rate(since)).fold(0.0, f64::max)

@@ -83,7 +83,8 @@ pub fn render(
 ) -> Result<Vec<File>, ManifestError> {
     options.check()?;
     if let [_, _, ..] = service.stages.as_slice() {
-        let right = "a service with `variants`: write one file for each stage, with its rest_ms";
+        let right =
+            "a service with `variants`: write one file for each stage, with its downstream_ms";
         return Err(refused("stages", service.stages.len(), right));
     }
     match target {

@@ -31,7 +31,7 @@ pub struct Draft {
     /// Variants of the stage.
     pub variants: Vec<VariantPlan>,
     /// Downstream time, in ms.
-    pub rest_ms: f64,
+    pub downstream_ms: f64,
 }
 
 /// Conditions of variants in their order. A shorter list leaves the rest unknown.
@@ -71,14 +71,14 @@ pub fn drafts_under(
         needs.push(needs_ms(runs, &variants, demand));
         drafts.push(Draft {
             variants,
-            rest_ms: 0.0,
+            downstream_ms: 0.0,
         });
     }
-    let mut rest_ms = service.rest_ms;
+    let mut downstream_ms = service.downstream_ms;
     let most_ms = service.slo.as_secs_f64() * 1e3 - 1.0;
     for (draft, needs_ms) in drafts.iter_mut().zip(needs).rev() {
-        draft.rest_ms = rest_ms.min(most_ms);
-        rest_ms += needs_ms;
+        draft.downstream_ms = downstream_ms.min(most_ms);
+        downstream_ms += needs_ms;
     }
     Some(drafts)
 }
@@ -105,7 +105,7 @@ pub struct ServiceTime {
     /// Time sent to the filters.
     pub sent_ms: f64,
     /// Mean time of a single request.
-    pub least_ms: f64,
+    pub min_ms: f64,
     /// High percentile in the largest batch, batch delay included.
     pub most_ms: f64,
 }
@@ -166,7 +166,8 @@ fn needs_ms(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> f64 {
 
 /// Whether `new` differs enough from the published `old` to be published.
 pub fn differs(old: &Draft, new: &Draft) -> bool {
-    (old.rest_ms - new.rest_ms).abs() >= REST_CHANGE_MIN_MS || moved(&old.variants, &new.variants)
+    (old.downstream_ms - new.downstream_ms).abs() >= REST_CHANGE_MIN_MS
+        || moved(&old.variants, &new.variants)
 }
 
 fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
@@ -186,7 +187,7 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
 
 /// Shortest time of a request at a variant on the most cores it may have, in ms.
 pub fn shortest_ms(variant: &Variant) -> f64 {
-    let most = Cores::whole(variant.greatest);
+    let most = Cores::whole(variant.max);
     variant.profile.shortest_ms(most).min(HOUR_MS as f64)
 }
 
@@ -226,8 +227,8 @@ fn rounded(shares: Vec<f64>) -> Vec<f64> {
         .map(|share| (share * SHARE_STEPS).round())
         .collect();
     let rest = SHARE_STEPS - steps.iter().sum::<f64>();
-    if let Some(greatest) = steps.iter_mut().max_by(|a, b| a.total_cmp(b)) {
-        *greatest += rest;
+    if let Some(max) = steps.iter_mut().max_by(|a, b| a.total_cmp(b)) {
+        *max += rest;
     }
     steps.into_iter().map(|steps| steps / SHARE_STEPS).collect()
 }
@@ -341,7 +342,7 @@ mod tests {
             }
             let (service, revision) = ("demo".to_owned(), weir_api::Revision(1));
             let format = weir_api::plan::FORMAT;
-            let plan = weir_api::Plan { format, service, revision, published_ms: 0, max_age_ms: 1, rest_ms: 0.0, variants };
+            let plan = weir_api::Plan { format, service, revision, published_ms: 0, max_age_ms: 1, downstream_ms: 0.0, variants };
             proptest::prop_assert_eq!(plan.check(), Ok(()));
         }
     }
@@ -359,8 +360,8 @@ mod tests {
             ("slots", true, |d| d.variants[0].slots += 1),
             ("service time", true, |d| d.variants[0].service_ms += 1.0),
             ("cluster", true, |d| d.variants[0].cluster = "other".into()),
-            ("a little time", false, |d| d.rest_ms += 0.9),
-            ("time of the stages after", true, |d| d.rest_ms += 1.1),
+            ("a little time", false, |d| d.downstream_ms += 0.9),
+            ("time of the stages after", true, |d| d.downstream_ms += 1.1),
             ("a variant", true, |d| d.variants.truncate(1)),
         ];
         for (what, news, change) in table {

@@ -80,7 +80,7 @@ pub struct Service {
     pub latency_max_ms: f64,
     /// Downstream time: predicted time that the later stages of the pipeline need, 0 for the last one. Part
     /// of every plan.
-    pub rest_ms: f64,
+    pub downstream_ms: f64,
     /// Length of a control cycle.
     pub cycle: Duration,
     /// Maximum age of a plan in the proxies.
@@ -194,9 +194,9 @@ pub struct Variant {
     /// Allocation assumed until the backend reports the actual one.
     pub initial: Allocation,
     /// Minimum cores of a replica, kept without any share; 0 unloads the variant.
-    pub least: u32,
+    pub min: u32,
     /// Maximum cores of a replica.
-    pub greatest: u32,
+    pub max: u32,
     /// Minimum and maximum number of replicas.
     pub replicas: Replicas,
     /// Latency and capacity for each number of cores.
@@ -279,17 +279,14 @@ pub struct ProxyPods {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replicas {
     /// Minimum, kept without any share.
-    pub least: u32,
+    pub min: u32,
     /// Maximum.
-    pub greatest: u32,
+    pub max: u32,
 }
 
 impl Replicas {
     /// One fixed replica.
-    pub const ONE: Replicas = Replicas {
-        least: 1,
-        greatest: 1,
-    };
+    pub const ONE: Replicas = Replicas { min: 1, max: 1 };
 }
 
 /// Reason why a service file is refused.
@@ -311,24 +308,24 @@ pub enum ConfigError {
 impl Service {
     /// The SLO less the downstream time, in ms.
     pub fn own_slo_ms(&self) -> f64 {
-        (self.slo.as_secs_f64() * 1e3 - self.rest_ms).max(TIME_LEFT_MIN_MS)
+        (self.slo.as_secs_f64() * 1e3 - self.downstream_ms).max(TIME_LEFT_MIN_MS)
     }
 }
 
 impl Variant {
     /// Returns the number of replicas kept without any share.
     pub fn fewest(&self) -> u32 {
-        match self.least {
+        match self.min {
             0 => 0,
-            _ => self.replicas.least,
+            _ => self.replicas.min,
         }
     }
 
     /// Whether its servers form batches by themselves on more than one lane, so that several dispatched
     /// batches may be executed as one. On a single lane at most one batch is dispatched at a time.
     pub fn makes_batches(&self) -> bool {
-        let each = Cores::whole(self.greatest).as_f64();
-        let lanes = self.profile.parallelism.at_once(each) * self.replicas.greatest;
+        let each = Cores::whole(self.max).as_f64();
+        let lanes = self.profile.parallelism.at_once(each) * self.replicas.max;
         !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
     }
 

@@ -144,7 +144,7 @@ impl<'a> Fixture<'a> {
         let variants = deployments.iter().enumerate().map(|(n, of)| {
             let slower = (n + 1) as f64;
             json!({
-                "name": of, "cluster": of, "accuracy": 60.0 + 10.0 * slower, "cores": {"initial": 1, "least": 1},
+                "name": of, "cluster": of, "accuracy": 60.0 + 10.0 * slower, "cores": {"initial": 1, "min": 1},
                 "capacity": {"slope_rps": 20.0 / slower, "intercept_rps": -2.0},
                 "latency": {"gamma_ms": 40.0 * slower, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0,
                     "parallelism": "per-core"},

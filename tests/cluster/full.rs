@@ -23,8 +23,7 @@ async fn scenario(fixture: &Fixture<'_>) {
     let mut demo = fixture.named("demo", &["one"]);
     let cores = fixture.parts.largest_m / 1000 + 2;
     demo["spec"]["budget"]["cores"] = json!(cores);
-    demo["spec"]["variants"][0]["cores"] =
-        json!({"initial": cores, "least": cores, "greatest": cores});
+    demo["spec"]["variants"][0]["cores"] = json!({"initial": cores, "min": cores, "max": cores});
     fixture.apply(&demo).await.unwrap();
     let said = fixture
         .until_condition("demo", "Degraded", "True NodesFull")
@@ -35,7 +34,7 @@ async fn scenario(fixture: &Fixture<'_>) {
     assert!(planner.plan().await.is_ok());
     assert_eq!(fixture.cores(&["one"]).await, [1.0]);
 
-    demo["spec"]["variants"][0]["cores"] = json!({"initial": 1, "least": 1, "greatest": 1});
+    demo["spec"]["variants"][0]["cores"] = json!({"initial": 1, "min": 1, "max": 1});
     fixture.apply(&demo).await.unwrap();
     fixture
         .until_condition("demo", "Degraded", "False AsExpected")

@@ -32,9 +32,9 @@ async fn schema(fixture: &Fixture<'_>) {
             "at most one of the two: resize (an address) or workload",
         ),
         (
-            "/spec/variants/0/cores/least",
+            "/spec/variants/0/cores/min",
             json!(2),
-            "initial must be at least least",
+            "initial must be at least min",
         ),
         ("/spec/variants/0/workload/name", json!(""), "workload.name"),
         ("/spec/sponge", json!({}), "sponge is for policy sponge"),

@@ -26,8 +26,8 @@ async fn scenario(fixture: &Fixture<'_>) {
     let mut demo = fixture.named("demo", &["one"]);
     demo["spec"]["policy"] = json!("infaas");
     let variant = &mut demo["spec"]["variants"][0];
-    variant["cores"] = json!({"initial": 1, "least": 1, "greatest": 1});
-    variant["replicas"] = json!({"initial": 1, "least": 0, "greatest": 3});
+    variant["cores"] = json!({"initial": 1, "min": 1, "max": 1});
+    variant["replicas"] = json!({"initial": 1, "min": 0, "max": 3});
     variant["latency"]["parallelism"] = json!(1);
     fixture.apply(&demo).await.unwrap();
     fixture

@@ -166,13 +166,13 @@ async fn assert_running(scene: &Scene) {
 #[tokio::test]
 async fn extreme_values_are_clamped_and_first_of_repeated_headers_counts() {
     let scene = scene().await;
-    let greatest = 60_000 - SLACK_MS..=60_000;
+    let max = 60_000 - SLACK_MS..=60_000;
     let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
     let five = 5000 - SLACK_MS..=5000;
     let table: [(&[Line<'_>], _); 16] = [
-        (&[("x-slo-ms", b"99999999999999999999")], &greatest),
-        (&[("x-slo-ms", b"18446744073709551616")], &greatest),
-        (&[("grpc-timeout", b"99999999H")], &greatest),
+        (&[("x-slo-ms", b"99999999999999999999")], &max),
+        (&[("x-slo-ms", b"18446744073709551616")], &max),
+        (&[("grpc-timeout", b"99999999H")], &max),
         (
             &[(
                 "x-llm-d-slo-ttft-ms",

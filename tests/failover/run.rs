@@ -168,9 +168,9 @@ impl Run<'_> {
         spec["budget"]["cores"] = json!(BUDGET as u64);
         if self.schedule.replicated {
             let small = &mut spec["variants"][0];
-            small["cores"] = json!({"initial": 1, "least": 1, "greatest": 2});
-            small["replicas"] = json!({"initial": 1, "least": 1, "greatest": 3});
-            spec["variants"][1]["cores"]["greatest"] = json!(2);
+            small["cores"] = json!({"initial": 1, "min": 1, "max": 2});
+            small["replicas"] = json!({"initial": 1, "min": 1, "max": 3});
+            spec["variants"][1]["cores"]["max"] = json!(2);
         }
         if self.schedule.pods_bounded {
             spec["budget"]["held"] = json!({"memory": format!("{PODS}Gi")});

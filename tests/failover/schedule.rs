@@ -90,12 +90,12 @@ impl Random {
     }
 
     /// Generates up to `most` faults for the requests selected by `of`, each with a probability below
-    /// `greatest`.
-    fn rules(&mut self, most: u32, greatest: f64, of: impl Fn(Rule) -> Rule) -> Vec<Rule> {
+    /// `max`.
+    fn rules(&mut self, most: u32, max: f64, of: impl Fn(Rule) -> Rule) -> Vec<Rule> {
         let count = self.0.random_range(0..=most);
         let rule = |_| {
             let fault = self.fault();
-            let probability = self.0.random_range(0.02..greatest);
+            let probability = self.0.random_range(0.02..max);
             of(Rule::always(fault)).probability(probability)
         };
         (0..count).map(rule).collect()
@@ -107,14 +107,14 @@ impl Schedule {
         let mut random = Random(ChaCha8Rng::seed_from_u64(seed));
         let cycle = [300, 500, 1_000][random.0.random_range(0..3)];
         let mut faults = Vec::new();
-        for (resource, greatest) in [
+        for (resource, max) in [
             ("pods/resize", 0.3),
             ("deployments/scale", 0.3),
             ("sloservices/status", 0.3),
             ("sloservices", 0.2),
         ] {
             let of = |rule: Rule| rule.verbs(&[Verb::Patch]).resource(resource);
-            faults.extend(random.rules(3, greatest, of));
+            faults.extend(random.rules(3, max, of));
         }
         // The Lease is left out: it has its own faults, with a longer takeover limit.
         for resource in ["pods", "deployments", "sloservices"] {

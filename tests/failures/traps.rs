@@ -312,9 +312,9 @@ fn shipped_timeouts_are_in_order() {
         .pointer("/http_filters/0/typed_config/config/configuration/value")
         .and_then(Value::as_str);
     let plugin: Value = serde_json::from_str(plugin.unwrap()).unwrap();
-    let greatest = plugin["deadline"]["greatest_ms"].as_f64().unwrap() / 1e3;
+    let max = plugin["deadline"]["max_ms"].as_f64().unwrap() / 1e3;
     let hold = route(2, "idle_timeout");
-    assert!(greatest < hold, "a hold ends before its deadline");
+    assert!(max < hold, "a hold ends before its deadline");
     assert!(hold < seconds("/stream_idle_timeout"));
     assert!(route(0, "timeout") <= seconds("/stream_idle_timeout"));
     assert_eq!(
@@ -353,7 +353,7 @@ fn memory_max(module: &[u8]) -> Option<u64> {
         let (mut section, after) = rest.split_at_checked(length)?;
         rest = after;
         if id == MEMORY {
-            let (_count, flags, _least) =
+            let (_count, flags, _min) =
                 (leb(&mut section)?, leb(&mut section)?, leb(&mut section)?);
             return if flags & 1 == 1 {
                 leb(&mut section)

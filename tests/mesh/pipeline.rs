@@ -31,13 +31,13 @@ struct Stage {
 
 impl Stage {
     /// Starts a stage. With `trusts` it accepts the deadline of the stage before it; after it the pipeline
-    /// needs `rest_ms`.
-    async fn start(variant: Variant, trusts: bool, rest_ms: f64) -> Stage {
+    /// needs `downstream_ms`.
+    async fn start(variant: Variant, trusts: bool, downstream_ms: f64) -> Stage {
         let backend = server(variant.name, variant.service_ms).await.unwrap();
         let plugin = json!({
             "service": variant.name,
             "deadline": { "trust_deadline": trusts },
-            "plan": { "rest_ms": rest_ms, "variants": planned(&[variant]) },
+            "plan": { "downstream_ms": downstream_ms, "variants": planned(&[variant]) },
         });
         let hop = Hop::both(variant, backend.addr(), plugin).await.unwrap();
         Stage { hop, backend }

@@ -123,7 +123,7 @@ fn shipped_gate_has_the_main_files_limits() {
         .pointer(&format!("{plugin}/configuration/value"));
     let plugin: serde_json::Value =
         serde_json::from_str(plugin.unwrap().as_str().unwrap()).unwrap();
-    assert!(idle * 1000.0 > plugin["deadline"]["greatest_ms"].as_f64().unwrap());
+    assert!(idle * 1000.0 > plugin["deadline"]["max_ms"].as_f64().unwrap());
 }
 
 #[tokio::test]

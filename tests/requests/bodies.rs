@@ -21,7 +21,7 @@ const FILTERS: &str =
 
 async fn scene(adapt: impl FnOnce(&mut Value)) -> Scene {
     let adapt = |bootstrap, plugin: &mut Value| {
-        plugin["deadline"] = json!({ "greatest_ms": 10_000 });
+        plugin["deadline"] = json!({ "max_ms": 10_000 });
         adapt(plugin);
         bootstrap
     };

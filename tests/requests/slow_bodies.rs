@@ -33,7 +33,7 @@ const SLO: Duration = Duration::from_secs(1);
 /// Duration of the quick load, in s.
 const SECONDS: usize = 8;
 /// Maximum budget of the scenes, in ms: the longest time that a slow client may stay.
-const GREATEST_MS: u64 = 10_000;
+const MAX_MS: u64 = 10_000;
 /// A slow upload, and its rate in bytes/s.
 const UPLOAD_BYTES: usize = 200_000;
 const UPLOAD_BYTES_PER_S: f64 = 100_000.0;
@@ -49,7 +49,7 @@ struct ProtocolScene {
 impl ProtocolScene {
     async fn new(protocol: Protocol) -> ProtocolScene {
         let scene = Scene::start(&[ONE], 1, |bootstrap, plugin| {
-            plugin["deadline"] = json!({ "greatest_ms": GREATEST_MS });
+            plugin["deadline"] = json!({ "max_ms": MAX_MS });
             plugin["queue"] = json!({ "overlap": true });
             match protocol {
                 Protocol::Grpc => bootstrap.http2_backends(),
@@ -150,7 +150,7 @@ impl ProtocolScene {
         let backend = &scene.backends[0];
         backend.slow_by(20.0).unwrap();
         let running: Vec<_> = (0..SLOTS)
-            .map(|_| Scene::spawn(scene.infer_within(GREATEST_MS)))
+            .map(|_| Scene::spawn(scene.infer_within(MAX_MS)))
             .collect();
         wait::until("all slots at once", PATIENCE, || {
             backend.load().1 == SLOTS as usize
@@ -176,7 +176,7 @@ async fn dripping_clients_change_nothing(protocol: Protocol) {
     let run = ProtocolScene::new(protocol).await;
     // 0.3 bytes/s.
     let habit = Habit::Drip(Duration::from_millis(3333));
-    let crowd = run.crowd(PER_SLOT * SLOTS, habit, 1000, GREATEST_MS);
+    let crowd = run.crowd(PER_SLOT * SLOTS, habit, 1000, MAX_MS);
     let dripping = crowd.start().unwrap();
     dripping.until_begun(PATIENCE).await.unwrap();
     let sum = run.quick(LOAD).await;
@@ -218,7 +218,7 @@ async fn slow_readers_take_nobodys_slot(protocol: Protocol) {
     /// More than the kernel and Envoy buffer.
     const ANSWER: &str = "16000000";
     let run = ProtocolScene::new(protocol).await;
-    let mut reader = run.crowd(1, Habit::Read(100_000), 2, GREATEST_MS);
+    let mut reader = run.crowd(1, Habit::Read(100_000), 2, MAX_MS);
     reader.headers.push((ANSWER_BYTES, ANSWER.to_owned()));
     let backend = &run.scene.backends[0];
     let mut reading = Vec::new();

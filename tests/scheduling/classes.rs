@@ -175,7 +175,7 @@ async fn only_deadlines_count_while_slots_suffice() {
 
 #[tokio::test]
 async fn higher_priority_goes_first_and_lower_one_is_not_starved() {
-    let rest = json!({ "default_class": "low", "starvation": 5, "classes": [
+    let rest = json!({ "default_class": "low", "max_skips": 5, "classes": [
         { "name": "high", "share": 1.0, "priority": 3 }, { "name": "low", "share": 1.0 }] });
     let (scene, running) = busy(rest, 100.0).await;
     // Low requests are more urgent, which does not help them.
@@ -323,9 +323,9 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
         .into();
     scene.until(Metric::Held, "", 3).await.unwrap();
     // A more urgent request of the class replaces the class's least urgent one.
-    let least = bulk.pop().unwrap();
+    let min = bulk.pop().unwrap();
     bulk.push(Scene::spawn(of(&scene, "bulk", 7500)));
-    let seen = least.await.unwrap().unwrap();
+    let seen = min.await.unwrap().unwrap();
     assert_eq!(seen.refusal(), (429, "class-limit"));
     let sent = Instant::now();
     let seen = see(of(&scene, "bulk", 8500)).await.unwrap();

@@ -141,10 +141,10 @@ async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
         backend.slow_by(1.0).unwrap();
     }
     served.push(Scene::spawn(patient(9000)));
-    let least = Scene::spawn(patient(9500));
+    let min = Scene::spawn(patient(9500));
     scene.until(Metric::Held, "", 2).await.unwrap();
     served.push(Scene::spawn(scene.infer_within(8000)));
-    let seen = least.await.unwrap().unwrap();
+    let seen = min.await.unwrap().unwrap();
     assert_eq!(seen.refusal(), (429, "queue-full"));
     assert_eq!(seen.header("retry-after"), "1");
     for answer in served {

@@ -137,7 +137,7 @@ async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
     let bootstrap = bootstrap(replicas).plugin(&plugin).planner(address);
     let envoy = Envoy::start(&bootstrap, 2).await.unwrap();
     let mut variant = json!({
-        "name": "model", "cluster": "model", "accuracy": 70.0, "cores": { "initial": 6, "least": 0 },
+        "name": "model", "cluster": "model", "accuracy": 70.0, "cores": { "initial": 6, "min": 0 },
         "resize": replicas.resources_url(),
         "latency": { "gamma_ms": 20, "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 20, "parallelism": "per-core" },
     });
@@ -205,7 +205,7 @@ async fn servers_are_told_the_planned_batch_and_never_exceed_it() {
 async fn batches_missing_in_the_profile_are_reported_in_the_reason() {
     let (replicas, _folder) = replicas(6.0, 8, 200).await;
     let (_envoy, planner, url) =
-        planned(&replicas, json!({ "cores": { "initial": 6, "least": 6 } })).await;
+        planned(&replicas, json!({ "cores": { "initial": 6, "min": 6 } })).await;
     load(&url, 4, async {
         let said = async || {
             let status = planner.status(1).await.unwrap();

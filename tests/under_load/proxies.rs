@@ -97,11 +97,8 @@ async fn shared(planner: &Planner, proxies: &[(&str, &Scene)]) -> bool {
         let parts = parts(&status, variant.name);
         let sum: u32 = parts.iter().sum();
         assert!(sum <= slots, "{}: {parts:?} of {slots}", variant.name);
-        let (least, most) = (parts.iter().min(), parts.iter().max());
-        shared &= sum == slots
-            && most
-                .zip(least)
-                .is_some_and(|(most, least)| most - least <= 1);
+        let (min, most) = (parts.iter().min(), parts.iter().max());
+        shared &= sum == slots && most.zip(min).is_some_and(|(most, min)| most - min <= 1);
     }
     for (node, scene) in proxies {
         let told = status

@@ -34,7 +34,7 @@ const SLO: Duration = Duration::from_secs(1);
 /// Tolerance beyond Envoy's timers on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 /// Minimum fraction of the requests that must be served.
-const SERVED_LEAST: f64 = 0.5;
+const SERVED_MIN: f64 = 0.5;
 
 /// Settings of a soak.
 struct Soak {
@@ -79,7 +79,7 @@ async fn it_lasts() {
     println!("{traps} traps, {reloads} reloads; longest {longest:.1?}; {fates:?}");
     assert!(reloads >= traps / 2, "{traps} traps, {reloads} reloads");
     let served = fates["served"] as f64 / outcomes.len() as f64;
-    assert!(served > SERVED_LEAST, "{served}");
+    assert!(served > SERVED_MIN, "{served}");
     assert_nothing_left(&scene).await;
 }
 

@@ -22,7 +22,7 @@ const ENVOY: Pinned = Pinned {
     compiled: false,
 };
 /// First version with the Wasm failure policies that `envoy/weir.yaml` uses.
-const ENVOY_LEAST: (u32, u32) = (1, 34);
+const ENVOY_MIN: (u32, u32) = (1, 34);
 
 /// Tools of a task, all available.
 pub(crate) struct Tools {
@@ -173,9 +173,9 @@ fn read_version(line: &str) -> Result<String> {
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
         bail!("'{version}' is no version");
     };
-    let (least_major, least_minor) = ENVOY_LEAST;
-    if (major, minor) < ENVOY_LEAST {
-        bail!("Envoy {version} is too old: {least_major}.{least_minor} or later is needed");
+    let (min_major, min_minor) = ENVOY_MIN;
+    if (major, minor) < ENVOY_MIN {
+        bail!("Envoy {version} is too old: {min_major}.{min_minor} or later is needed");
     }
     Ok(version.to_owned())
 }

@@ -46,9 +46,9 @@ impl RawBody {
                 Some(("body.source_max_bytes", self.source_max_bytes)),
             ),
         ];
-        for (path, bytes, least) in limits {
-            if let Some((other, least)) = least.filter(|(_, least)| bytes < *least) {
-                return Err(wrong(path, bytes, format!("at least {other} ({least})")));
+        for (path, bytes, min) in limits {
+            if let Some((other, min)) = min.filter(|(_, min)| bytes < *min) {
+                return Err(wrong(path, bytes, format!("at least {other} ({min})")));
             }
             if bytes > BYTES_MAX {
                 return Err(wrong(path, bytes, format!("0 to {BYTES_MAX}")));

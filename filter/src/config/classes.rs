@@ -15,20 +15,20 @@ const SHARE_MIN: f64 = 0.001;
 /// Rounding error allowed in a sum of decimal fractions.
 const ROUNDING: f64 = 1e-9;
 /// Maximum of the configurable number of skips.
-const STARVATION_MAX: u32 = 1000;
+const MAX_SKIPS_MAX: u32 = 1000;
 /// Maximum number of values of a claim: each is compared with every request that asks for the class.
 const VALUES_MAX: usize = 32;
 /// Maximum number of parts of a property's path, and maximum length of a part, header or value.
 const PARTS_MAX: usize = 8;
 const WORD_MAX: usize = 256;
 
-/// Keys `classes`, `default_class` and `starvation`, all or none.
+/// Keys `classes`, `default_class` and `max_skips`, all or none.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawClasses {
     pub(super) classes: Option<Vec<RawClass>>,
     pub(super) default_class: Option<String>,
-    pub(super) starvation: Option<u32>,
+    pub(super) max_skips: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -60,8 +60,8 @@ impl RawClasses {
             if let Some(name) = self.default_class {
                 return Err(wrong("default_class", format!("'{name}'"), right));
             }
-            if let Some(starvation) = self.starvation {
-                return Err(wrong("starvation", starvation, right));
+            if let Some(max_skips) = self.max_skips {
+                return Err(wrong("max_skips", max_skips, right));
             }
             return Ok(Classes::default());
         };
@@ -69,10 +69,10 @@ impl RawClasses {
             let value = format!("{} of them", raw.len());
             return Err(wrong("classes", value, format!("1 to {CLASSES_MAX}")));
         }
-        let starvation = self.starvation.unwrap_or(MAX_SKIPS_DEFAULT);
-        if !(1..=STARVATION_MAX).contains(&starvation) {
-            let right = format!("1 to {STARVATION_MAX}");
-            return Err(wrong("starvation", starvation, right));
+        let max_skips = self.max_skips.unwrap_or(MAX_SKIPS_DEFAULT);
+        if !(1..=MAX_SKIPS_MAX).contains(&max_skips) {
+            let right = format!("1 to {MAX_SKIPS_MAX}");
+            return Err(wrong("max_skips", max_skips, right));
         }
         let mut list: Vec<Class> = Vec::with_capacity(raw.len());
         for (at, raw) in raw.into_iter().enumerate() {
@@ -88,7 +88,7 @@ impl RawClasses {
         Ok(Classes {
             list,
             default,
-            max_skips: starvation,
+            max_skips: max_skips,
         })
     }
 }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn full_class_configuration_is_read() {
         let classes = read(
-            r#"{"default_class":"free","starvation":5,"classes":[
+            r#"{"default_class":"free","max_skips":5,"classes":[
                 {"name":"gold","share":0.7,"priority":3,"held_max":100,
                  "claim":{"property":["connection","uri_san_peer_certificate"],"values":["spiffe://a/*"]}},
                 {"name":"team","share":0.3,"priority":3,"claim":{"header":"x-team","values":["vision"]}},
@@ -270,7 +270,7 @@ mod tests {
             r#"{"default_class":"a"}"#,
             "default_class: 'a' must be left out",
         );
-        refused(r#"{"starvation":5}"#, "starvation: 5 must be left out");
+        refused(r#"{"max_skips":5}"#, "max_skips: 5 must be left out");
         refused(r#"{"classes":[]}"#, "classes: 0 of them must be 1 to 8");
         refused(
             r#"{"classes":[{"name":"a","share":1}]}"#,
@@ -281,8 +281,8 @@ mod tests {
             "default_class: 'b' must be the name of one",
         );
         refused(
-            r#"{"classes":[{"name":"a","share":1}],"default_class":"a","starvation":0}"#,
-            "starvation: 0 must be 1 to 1000",
+            r#"{"classes":[{"name":"a","share":1}],"default_class":"a","max_skips":0}"#,
+            "max_skips: 0 must be 1 to 1000",
         );
         refused(&with(r#""share":0"#), "classes[1].share: 0 must be");
         refused(&with(r#""share":-0.1"#), "classes[1].share: -0.1 must be");

@@ -43,7 +43,7 @@ pub(super) struct RawConfig {
     skew: RawSkew,
     classes: Option<Vec<RawClass>>,
     default_class: Option<String>,
-    starvation: Option<u32>,
+    max_skips: Option<u32>,
     #[serde(default)]
     queue: RawQueue,
     #[serde(default)]
@@ -60,9 +60,9 @@ pub(super) struct RawConfig {
 #[serde(deny_unknown_fields, default)]
 struct RawDeadline {
     default_ms: u64,
-    least_ms: u64,
-    greatest_ms: u64,
-    greatest_age_ms: u64,
+    min_ms: u64,
+    max_ms: u64,
+    max_age_ms: u64,
     skew_allowance_ms: u64,
     reserve_ms: u64,
     finish_ms: u64,
@@ -73,10 +73,10 @@ impl Default for RawDeadline {
     fn default() -> RawDeadline {
         RawDeadline {
             default_ms: 1000,
-            least_ms: 10,
-            greatest_ms: 60_000,
+            min_ms: 10,
+            max_ms: 60_000,
             // Longer than any reasonable upload, shorter than the minutes by which phone clocks are off.
-            greatest_age_ms: 30_000,
+            max_age_ms: 30_000,
             // Offset within which NTP keeps clocks, with a margin.
             skew_allowance_ms: 50,
             reserve_ms: 0,
@@ -125,7 +125,7 @@ struct RawPlan {
     #[serde(default, rename = "max_age_ms")]
     _max_age_ms: Option<u64>,
     #[serde(default)]
-    rest_ms: f64,
+    downstream_ms: f64,
 }
 
 #[derive(Deserialize)]
@@ -180,7 +180,7 @@ impl RawConfig {
         let classes = RawClasses {
             classes: self.classes,
             default_class: self.default_class,
-            starvation: self.starvation,
+            max_skips: self.max_skips,
         };
         let classes = classes.check()?;
         let claim_headers = claim_headers(&classes, skew.policy.source_header.as_deref())?;
@@ -282,26 +282,23 @@ impl RawDeadline {
         let hour = format!("1 to {HOUR_MS}");
         for (path, value) in [
             ("deadline.default_ms", self.default_ms),
-            ("deadline.least_ms", self.least_ms),
-            ("deadline.greatest_ms", self.greatest_ms),
+            ("deadline.min_ms", self.min_ms),
+            ("deadline.max_ms", self.max_ms),
         ] {
             if !(1..=HOUR_MS).contains(&value) {
                 return Err(wrong(path, value, hour.clone()));
             }
         }
-        if self.least_ms > self.greatest_ms {
-            let right = format!("at most deadline.greatest_ms ({})", self.greatest_ms);
-            return Err(wrong("deadline.least_ms", self.least_ms, right));
+        if self.min_ms > self.max_ms {
+            let right = format!("at most deadline.max_ms ({})", self.max_ms);
+            return Err(wrong("deadline.min_ms", self.min_ms, right));
         }
-        if !(self.least_ms..=self.greatest_ms).contains(&self.default_ms) {
-            let right = format!(
-                "least_ms to greatest_ms ({} to {})",
-                self.least_ms, self.greatest_ms
-            );
+        if !(self.min_ms..=self.max_ms).contains(&self.default_ms) {
+            let right = format!("min_ms to max_ms ({} to {})", self.min_ms, self.max_ms);
             return Err(wrong("deadline.default_ms", self.default_ms, right));
         }
         for (path, value) in [
-            ("deadline.greatest_age_ms", self.greatest_age_ms),
+            ("deadline.max_age_ms", self.max_age_ms),
             ("deadline.skew_allowance_ms", self.skew_allowance_ms),
             ("deadline.finish_ms", self.finish_ms),
         ] {
@@ -309,16 +306,16 @@ impl RawDeadline {
                 return Err(wrong(path, value, format!("0 to {HOUR_MS}")));
             }
         }
-        if self.reserve_ms >= self.greatest_ms {
-            let right = format!("less than deadline.greatest_ms ({})", self.greatest_ms);
+        if self.reserve_ms >= self.max_ms {
+            let right = format!("less than deadline.max_ms ({})", self.max_ms);
             return Err(wrong("deadline.reserve_ms", self.reserve_ms, right));
         }
         let ms = Duration::from_millis;
         Ok(deadline::Policy {
             default: ms(self.default_ms),
-            min: ms(self.least_ms),
-            max: ms(self.greatest_ms),
-            max_age: ms(self.greatest_age_ms),
+            min: ms(self.min_ms),
+            max: ms(self.max_ms),
+            max_age: ms(self.max_age_ms),
             skew_allowance: ms(self.skew_allowance_ms),
             delay_allowance,
             reserve: ms(self.reserve_ms),
@@ -361,7 +358,7 @@ impl RawPlan {
             revision: Revision(1),
             published_ms: 0,
             max_age_ms: HOUR_MS,
-            rest_ms: self.rest_ms,
+            downstream_ms: self.downstream_ms,
             variants: self
                 .variants
                 .into_iter()

@@ -189,11 +189,11 @@ fn invalid_role_bypass_batch_and_skew_are_refused_with_their_path() {
 #[test]
 fn plan_copied_from_the_planner_is_a_valid_static_plan() {
     let json = r#"{"service":"demo","plan":{"format":1,"service":"demo","revision":1790000000000,
-        "published_ms":1790000000000,"max_age_ms":60000,"rest_ms":40.5,
+        "published_ms":1790000000000,"max_age_ms":60000,"downstream_ms":40.5,
         "variants":[{"name":"a","cluster":"a","share":1.0,"slots":2,"batch":1,"service_ms":3.5,"accuracy":70}]}}"#;
     let plan = Config::parse(json.as_bytes()).unwrap().static_plan.unwrap();
     assert_eq!(plan.revision, Revision(1), "any plan of a planner is newer");
-    assert_eq!(plan.rest_ms, 40.5);
+    assert_eq!(plan.downstream_ms, 40.5);
 }
 
 #[test]
@@ -210,24 +210,24 @@ fn invalid_configuration_is_refused_with_its_path() {
         "unknown field `slo`, expected one of",
     );
     refused(
-        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"least":5}}}}"#),
-        "deadline.least: unknown field `least`",
+        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"min":5}}}}"#),
+        "deadline.min: unknown field `min`",
     );
     refused(
-        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"least_ms":"5"}}}}"#),
-        "deadline.least_ms: invalid type",
+        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"min_ms":"5"}}}}"#),
+        "deadline.min_ms: invalid type",
     );
     refused(
-        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"least_ms":0}}}}"#),
-        "deadline.least_ms: 0 must be 1 to",
+        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"min_ms":0}}}}"#),
+        "deadline.min_ms: 0 must be 1 to",
     );
     refused(
-        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"least_ms":5000,"greatest_ms":10}}}}"#),
-        "deadline.least_ms: 5000 must be at most",
+        &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"min_ms":5000,"max_ms":10}}}}"#),
+        "deadline.min_ms: 5000 must be at most",
     );
     refused(
         &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"default_ms":5}}}}"#),
-        "deadline.default_ms: 5 must be least_ms to",
+        "deadline.default_ms: 5 must be min_ms to",
     );
     refused(
         &format!(r#"{{"service":"demo",{PLAN},"deadline":{{"reserve_ms":60000}}}}"#),

@@ -67,7 +67,7 @@ impl Engine {
     fn adopt_plan(&mut self, plan: &Plan) {
         let referred = self.referred(plan);
         self.variants.adopt(plan, |id| referred.contains(&id));
-        self.downstream = Duration::from_secs_f64(plan.rest_ms / 1e3);
+        self.downstream = Duration::from_secs_f64(plan.downstream_ms / 1e3);
     }
 
     /// Variants that requests refer to, held, in flight or named by a router. Empty unless the plan adds a

@@ -122,7 +122,7 @@ impl Variants {
             able.then_some(variant.predicted.high)
         });
         match times.min() {
-            Some(least) => Ok(least),
+            Some(min) => Ok(min),
             None if any_slots => Err(NoRoute::Infeasible),
             None => Err(NoRoute::NoCapacity),
         }

@@ -108,7 +108,7 @@ impl Offset {
         let (delay, most) = (nanos(delay_allowance), nanos(skew_allowance));
         let whole = match self.min_ns {
             ahead if ahead < 0 => ahead,
-            least if self.samples >= SAMPLES_MIN => least.saturating_sub(delay).max(0),
+            min if self.samples >= SAMPLES_MIN => min.saturating_sub(delay).max(0),
             _ => 0,
         };
         let ns = whole.clamp(-most, most);

@@ -121,7 +121,7 @@ impl Router {
                 continue;
             }
             let due = requests_until_due(credit.due, candidate.share);
-            let sooner = |than: Option<(usize, f64)>| than.is_none_or(|(_, least)| due < least);
+            let sooner = |than: Option<(usize, f64)>| than.is_none_or(|(_, min)| due < min);
             if sooner(turn) {
                 turn = Some((index, due));
             }

@@ -312,8 +312,8 @@ mod tests {
             let above = took.len() - took.len() * PERCENTILE as usize / 100;
             let exact = Duration::from_nanos(took[took.len() - above]);
             // Ratios below 1/64 and above 4096 are not distinguished.
-            let (least, most) = (exact.min(base * 4096), exact.max(base / 32));
-            prop_assert!(high + base / 256 >= least * 15 / 16, "{high:?} of {exact:?}");
+            let (min, most) = (exact.min(base * 4096), exact.max(base / 32));
+            prop_assert!(high + base / 256 >= min * 15 / 16, "{high:?} of {exact:?}");
             let mean = observed.predict(planned, Mono(0)).mean;
             prop_assert!(high <= (most * 17 / 16 + base / 256).max(mean), "{high:?} of {exact:?}");
         }

@@ -44,7 +44,7 @@ pub struct Plan {
     /// Predicted downstream time, in ms (a high percentile): the later stages of a pipeline need it, so a
     /// request must be done here that long before its deadline. 0 without later stages.
     #[serde(default)]
-    pub rest_ms: f64,
+    pub downstream_ms: f64,
     /// 1 to [`VARIANTS_MAX`] variants.
     pub variants: Vec<VariantPlan>,
 }
@@ -97,7 +97,7 @@ pub enum PlanError {
     Revision(Revision),
     #[error("max_age_ms: {0} must be 1 to {HOUR_MS}")]
     MaxAge(u64),
-    #[error("rest_ms: {0} must be 0 to {HOUR_MS}")]
+    #[error("downstream_ms: {0} must be 0 to {HOUR_MS}")]
     Rest(f64),
     #[error("variants: {0} of them; there must be 1 to {VARIANTS_MAX}")]
     Variants(usize),
@@ -138,8 +138,8 @@ impl Plan {
         if !(1..=HOUR_MS).contains(&self.max_age_ms) {
             return Err(PlanError::MaxAge(self.max_age_ms));
         }
-        if !(0.0..=HOUR_MS as f64).contains(&self.rest_ms) {
-            return Err(PlanError::Rest(self.rest_ms));
+        if !(0.0..=HOUR_MS as f64).contains(&self.downstream_ms) {
+            return Err(PlanError::Rest(self.downstream_ms));
         }
         if !(1..=VARIANTS_MAX).contains(&self.variants.len()) {
             return Err(PlanError::Variants(self.variants.len()));
@@ -268,7 +268,7 @@ mod tests {
             revision: Revision(1),
             published_ms: 0,
             max_age_ms: 60_000,
-            rest_ms: 250.5,
+            downstream_ms: 250.5,
             variants: vec![variant("small", 0.25), variant("large", 0.75)],
         }
     }
@@ -289,9 +289,9 @@ mod tests {
                 "revision: 18446744073709551615",
             ),
             (|p| p.max_age_ms = 0, "max_age_ms: 0"),
-            (|p| p.rest_ms = -1.0, "rest_ms: -1"),
-            (|p| p.rest_ms = f64::NAN, "rest_ms: NaN"),
-            (|p| p.rest_ms = 3_600_001.0, "rest_ms: 3600001"),
+            (|p| p.downstream_ms = -1.0, "downstream_ms: -1"),
+            (|p| p.downstream_ms = f64::NAN, "downstream_ms: NaN"),
+            (|p| p.downstream_ms = 3_600_001.0, "downstream_ms: 3600001"),
             (|p| p.variants.clear(), "variants: 0"),
             (
                 |p| p.variants = vec![p.variants[0].clone(); 65],
@@ -371,10 +371,10 @@ mod tests {
         let plan: Plan = serde_json::from_str(json).unwrap();
         assert_eq!(plan.check(), Ok(()));
         assert_eq!(plan.variants[0].batch, 1);
-        assert_eq!(plan.rest_ms, 0.0);
-        let json = json.replace("1000,", r#"1000,"rest_ms":40,"#);
+        assert_eq!(plan.downstream_ms, 0.0);
+        let json = json.replace("1000,", r#"1000,"downstream_ms":40,"#);
         let plan: Plan = serde_json::from_str(&json).unwrap();
-        assert_eq!(plan.rest_ms, 40.0);
+        assert_eq!(plan.downstream_ms, 40.0);
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, 
         let draft = draft(&scenario.service, &there, None).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": scenario.service.name, "revision": 1,
-            "max_age_ms": HOUR_MS, "rest_ms": draft.rest_ms, "variants": draft.variants,
+            "max_age_ms": HOUR_MS, "downstream_ms": draft.downstream_ms, "variants": draft.variants,
         });
         keys.insert("plan".to_owned(), plan);
     }

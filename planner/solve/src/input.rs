@@ -61,13 +61,13 @@ pub(crate) fn rule(
 pub(crate) fn within<T: PartialOrd + Display>(
     field: impl Display,
     value: T,
-    least: T,
-    greatest: T,
+    min: T,
+    max: T,
     unit: &str,
 ) -> Result<T, Refused> {
-    let right = format!("{least} to {greatest} {unit}");
+    let right = format!("{min} to {max} {unit}");
     rule(
-        value >= least && value <= greatest,
+        value >= min && value <= max,
         field,
         &value,
         right.trim_end(),
@@ -75,20 +75,15 @@ pub(crate) fn within<T: PartialOrd + Display>(
     Ok(value)
 }
 
-/// Returns the value if it is a finite number above zero and at most `greatest`.
+/// Returns the value if it is a finite number above zero and at most `max`.
 pub(crate) fn positive(
     field: impl Display,
     value: f64,
-    greatest: f64,
+    max: f64,
     unit: &str,
 ) -> Result<f64, Refused> {
-    let right = format!("above 0 and at most {greatest} {unit}");
-    rule(
-        value > 0.0 && value <= greatest,
-        field,
-        value,
-        right.trim_end(),
-    )?;
+    let right = format!("above 0 and at most {max} {unit}");
+    rule(value > 0.0 && value <= max, field, value, right.trim_end())?;
     Ok(value)
 }
 

@@ -64,8 +64,8 @@ pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize
 /// Allocations allowed for a variant.
 fn shapes(variant: &Variant) -> Shapes {
     Shapes {
-        replicas: (variant.replicas.least, variant.replicas.greatest),
-        each: (variant.least, variant.greatest),
+        replicas: (variant.replicas.min, variant.replicas.max),
+        each: (variant.min, variant.max),
     }
 }
 
@@ -101,11 +101,11 @@ impl Planner {
         let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
         let carried = |there: &[Allocation]| self.carried(there, inputs);
         let by = detour.next(&self.actual, wanted, (&carried, arriving));
-        let (targets, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
+        let (targets, min) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
         let targets = self.under_way.keep(&self.actual, &targets, budget);
         self.tell_batches(ports.actuate, &targets, inputs).await;
         let transition = Transition::new(&self.actual, &targets, budget, &self.service.bounds);
-        let transition = transition.after(&self.out).down_to(least);
+        let transition = transition.after(&self.out).down_to(min);
         let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, inputs, &mut pace, &mut acted)
             .await;

@@ -19,7 +19,7 @@ impl Planner {
         for (variant, ((actual, full), learnt)) in service.variants.iter_mut().zip(known) {
             let there = actual.ready.each().millis() / 1000;
             if full.is_some() {
-                variant.greatest = there.clamp(variant.least.max(1), variant.greatest);
+                variant.max = there.clamp(variant.min.max(1), variant.max);
             }
             variant.readiness = learnt.unwrap_or(variant.readiness);
         }

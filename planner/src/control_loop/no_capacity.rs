@@ -51,15 +51,15 @@ pub(super) fn utilisation(service: &Service, status: SolveStatus) -> String {
         .filter(|variant| at_most_cores(service, variant).is_none())
         .filter_map(|variant| variant.profile.fit)
         .map(|fit| fit.utilisation);
-    let (least, greatest) = used.fold((1.0_f64, 0.0_f64), |(least, greatest), one| {
-        (least.min(one), greatest.max(one))
+    let (min, max) = used.fold((1.0_f64, 0.0_f64), |(min, max), one| {
+        (min.min(one), max.max(one))
     });
-    if status != SolveStatus::Infeasible || least >= 1.0 {
+    if status != SolveStatus::Infeasible || min >= 1.0 {
         return String::new();
     }
-    let part = match least < greatest {
-        true => format!("{least} to {greatest}"),
-        false => format!("{least}"),
+    let part = match min < max {
+        true => format!("{min} to {max}"),
+        false => format!("{min}"),
     };
     format!("; only {part} of what servers sustain is planned with (capacity.utilisation)")
 }
@@ -78,7 +78,7 @@ fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
         true => 1,
         false => variant.profile.batch,
     };
-    let cores = Cores::whole(variant.greatest);
+    let cores = Cores::whole(variant.max);
     excess(service, variant, cores, batch, false)
 }
 
@@ -110,7 +110,7 @@ fn excess(
 
 impl Excess {
     fn said(&self, service: &Service, name: &str, shared: bool) -> String {
-        let slo_ms = service.slo.as_secs_f64() * 1e3 - service.rest_ms;
+        let slo_ms = service.slo.as_secs_f64() * 1e3 - service.downstream_ms;
         let part = service.latency_max_ms / slo_ms;
         let (cores, most) = match self.resizable {
             true => (self.cores, ""),

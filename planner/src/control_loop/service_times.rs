@@ -87,9 +87,9 @@ impl Planner {
         let each = self.service.variants.iter().enumerate();
         let notes = each.filter_map(|(index, variant)| {
             let (took, planned) = self.service_times.measured(index, self.now)?;
-            let (least, most) = (planned.least_ms.round(), planned.most_ms.round());
-            let says = match least < most {
-                true => format!("{least} to {most}"),
+            let (min, most) = (planned.min_ms.round(), planned.most_ms.round());
+            let says = match min < most {
+                true => format!("{min} to {most}"),
                 false => most.to_string(),
             };
             let name = &variant.name;
@@ -102,8 +102,8 @@ impl Planner {
 }
 
 fn may_be(planned: &ServiceTime) -> RangeInclusive<f64> {
-    let least = planned.least_ms * (1.0 - WRONG_MIN) - WRONG_MIN_MS;
-    least..=planned.most_ms * (1.0 + WRONG_MIN) + WRONG_MIN_MS
+    let min = planned.min_ms * (1.0 - WRONG_MIN) - WRONG_MIN_MS;
+    min..=planned.most_ms * (1.0 + WRONG_MIN) + WRONG_MIN_MS
 }
 
 fn median(mut all: Vec<f64>) -> Option<f64> {
@@ -118,7 +118,7 @@ mod tests {
     /// 20 ms for one request, 60 ms in the largest batch.
     const PLANNED: ServiceTime = ServiceTime {
         sent_ms: 40.0,
-        least_ms: 20.0,
+        min_ms: 20.0,
         most_ms: 60.0,
     };
 

@@ -96,7 +96,7 @@ mod tests {
     use crate::service::Stage;
     use crate::spec::tests::service;
 
-    fn draft(name: &str, slots: u32, rest_ms: f64) -> Draft {
+    fn draft(name: &str, slots: u32, downstream_ms: f64) -> Draft {
         let variant = VariantPlan {
             name: name.into(),
             cluster: name.into(),
@@ -110,7 +110,7 @@ mod tests {
         };
         Draft {
             variants: vec![variant],
-            rest_ms,
+            downstream_ms,
         }
     }
 
@@ -127,8 +127,8 @@ mod tests {
             at: Duration::from_secs(second),
             unix_ms: second * 1000,
         };
-        let offer = |slots, rest_ms, second| {
-            let drafts = vec![draft("a", 2, rest_ms), draft("b", slots, 0.0)];
+        let offer = |slots, downstream_ms, second| {
+            let drafts = vec![draft("a", 2, downstream_ms), draft("b", slots, 0.0)];
             publishers.publish(drafts, at(second))
         };
         let (revision, new) = (Revision(5000), 2);
@@ -139,7 +139,11 @@ mod tests {
         let plan = |stage| publishers.of(stage).unwrap().newest().unwrap().plan.clone();
         let (detect, classify) = (plan("detect"), plan("classify"));
         assert_eq!(
-            (detect.service.as_str(), detect.revision.0, detect.rest_ms),
+            (
+                detect.service.as_str(),
+                detect.revision.0,
+                detect.downstream_ms
+            ),
             ("detect", 5000, 40.0)
         );
         assert_eq!((classify.variants[0].slots, classify.revision.0), (4, 6000));

@@ -69,8 +69,8 @@ impl Bursts {
             self.returns.push_back((at, away));
         }
         match self.seconds.back_mut() {
-            Some((begin, greatest)) if at.saturating_sub(*begin) < SECOND => {
-                *greatest = greatest.max(estimate);
+            Some((begin, max)) if at.saturating_sub(*begin) < SECOND => {
+                *max = max.max(estimate);
             }
             _ => self.seconds.push_back((at, estimate)),
         }
@@ -92,7 +92,7 @@ impl Bursts {
         let waits = longest.unwrap_or_default() * TIMES;
         let latest = self.seconds.iter().rev();
         let latest = latest.take_while(|(begin, _)| at.saturating_sub(*begin) <= waits);
-        latest.fold(estimate, |greatest, (_, one)| greatest.max(*one))
+        latest.fold(estimate, |max, (_, one)| max.max(*one))
     }
 
     fn is_steep(&self, at: Duration, estimate: f64) -> bool {

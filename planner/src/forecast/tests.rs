@@ -154,21 +154,18 @@ fn predicted_rise_is_expected_until_its_horizon() {
         assert_eq!(look(&mut demand, flat, 100.0).demand, Rps(100.0));
     }
     // 40 requests/s more each second for three seconds, then constant.
-    let mut greatest = 0.0_f64;
+    let mut max = 0.0_f64;
     for rising in 1..=12 {
         let forecast = look(&mut demand, 80 + rising, 100.0 + 10.0 * rising as f64);
         assert!(
             forecast.present.0 <= 240.0,
             "shares go by what arrives: {forecast:?}"
         );
-        greatest = greatest.max(forecast.demand.0);
+        max = max.max(forecast.demand.0);
     }
-    assert!((300.0..450.0).contains(&greatest), "{greatest}");
+    assert!((300.0..450.0).contains(&max), "{max}");
     let first = look(&mut demand, 93, 220.0);
-    assert!(
-        first.demand.0 >= greatest * 0.99,
-        "{first:?}, {greatest} before"
-    );
+    assert!(first.demand.0 >= max * 0.99, "{first:?}, {max} before");
     for after in 94..110 {
         look(&mut demand, after, 220.0);
     }

@@ -31,7 +31,7 @@ struct Rates {
     /// Mean over `moving_s`.
     mean: f64,
     /// The greater of the mean and the lower bound of the last second.
-    greatest: f64,
+    max: f64,
 }
 
 impl WindowMax {
@@ -55,14 +55,14 @@ impl Forecaster for WindowMax {
         let bound = (requests - DEVIATIONS * requests.sqrt()) / seconds.max(SECOND_S);
         let rates = Rates {
             mean,
-            greatest: mean.max(bound),
+            max: mean.max(bound),
         };
         self.rates.push(observed.at, rates, observed.oldest);
     }
 
     fn rate(&self, since: Duration) -> f64 {
-        let greatest = self.rates.since(since).map(|rates| rates.greatest);
-        greatest.fold(0.0, f64::max)
+        let max = self.rates.since(since).map(|rates| rates.max);
+        max.fold(0.0, f64::max)
     }
 
     fn sustained(&self, since: Duration) -> Option<f64> {

@@ -66,7 +66,7 @@ fn bootstrap(
     for (name, key, time) in [
         ("variant", "timeout", times.answer),
         ("variant", "idle_timeout", times.answer),
-        ("fallback", "timeout", times.greatest()),
+        ("fallback", "timeout", times.max()),
         ("fallback", "idle_timeout", times.hold),
     ] {
         *at(route(&mut shipped, name)?, &format!("/route/{key}"))? = json!(seconds(time));

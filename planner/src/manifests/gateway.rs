@@ -36,7 +36,7 @@ const EXTENSION: &str = "failOpen: Envoy Gateway has no FAIL_RELOAD. When a VM t
     with true later ones go past the filter by the last rule, with false all get 5xx, in both cases until that Envoy \
     is restarted. The planner's rule is that Weir gone never stops traffic: true. Alert on wasm.*.vm_failed.\n\
     planner.key: whoever may read EnvoyExtensionPolicies here may read it; k8s/overlays/envoy-gateway copies it from the Secret weir-key, the one place to change.";
-const CLIENT: &str = "The gateway holds requests: small buffers, and a longest silence above deadline.greatest_ms. A client's own \
+const CLIENT: &str = "The gateway holds requests: small buffers, and a longest silence above deadline.max_ms. A client's own \
     x-slo-variant and x-slo-cluster go before the first choice of a route.";
 const BACKEND: &str = "Limits that are never met because slots limit first, and connections that end before servers close them.\n\
     requestBuffer: an EnvoyExtensionPolicy cannot say `allow_on_headers_stop_iteration`, by which the filter would hear when a body \
@@ -193,7 +193,7 @@ impl Frame<'_> {
         let quickest = fallback(self.service)?;
         let last = backends.iter().find(|backend| backend.variant == quickest);
         let last = last.ok_or_else(|| refused("variants", 0, "1 or more"))?;
-        rules.push(rule(last, json!([]), times.greatest()));
+        rules.push(rule(last, json!([]), times.max()));
         let spec = json!({ "parentRefs": [{ "name": self.name() }], "rules": rules });
         Ok(self.object(&format!("{GATEWAY_API}/v1"), "HTTPRoute", spec))
     }

@@ -42,8 +42,8 @@ pub(super) struct PlannerAt {
 pub(super) struct Times {
     /// `deadline.default_ms`.
     pub(super) default_ms: u64,
-    /// `deadline.greatest_ms`: ten times the SLO lets clients ask for longer deadlines.
-    pub(super) greatest_ms: u64,
+    /// `deadline.max_ms`: ten times the SLO lets clients ask for longer deadlines.
+    pub(super) max_ms: u64,
     /// Limit of a hold; the filter ends holds earlier.
     pub(super) hold: Duration,
     /// Limit of a response.
@@ -55,19 +55,19 @@ pub(super) struct Times {
 impl Times {
     pub(super) fn of(service: &Service) -> Times {
         let default_ms = service.slo.as_millis() as u64;
-        let greatest_ms = (10 * default_ms).min(HOUR_MS);
-        let greatest = Duration::from_millis(greatest_ms);
+        let max_ms = (10 * default_ms).min(HOUR_MS);
+        let max = Duration::from_millis(max_ms);
         Times {
             default_ms,
-            greatest_ms,
-            hold: greatest + Duration::from_secs(1),
-            answer: greatest + greatest / 2,
-            request: 3 * greatest,
+            max_ms,
+            hold: max + Duration::from_secs(1),
+            answer: max + max / 2,
+            request: 3 * max,
         }
     }
 
-    pub(super) fn greatest(&self) -> Duration {
-        Duration::from_millis(self.greatest_ms)
+    pub(super) fn max(&self) -> Duration {
+        Duration::from_millis(self.max_ms)
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn plugin(
     let mut config = json!({
         "service": service.name,
         "role": role.label(),
-        "deadline": { "default_ms": times.default_ms, "greatest_ms": times.greatest_ms },
+        "deadline": { "default_ms": times.default_ms, "max_ms": times.max_ms },
         "plan": { "variants": variants },
     });
     let mut set = |pointer: &str, key: &str, value: Value| {
@@ -130,8 +130,8 @@ pub(super) fn plugin(
     if role == Role::Gate {
         set("/deadline", "trust_deadline", json!(true));
     }
-    if service.rest_ms > 0.0 {
-        set("/plan", "rest_ms", json!(service.rest_ms));
+    if service.downstream_ms > 0.0 {
+        set("/plan", "downstream_ms", json!(service.downstream_ms));
     }
     for (key, value) in service.classes.plugin() {
         set("", &key, value);

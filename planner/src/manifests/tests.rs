@@ -73,7 +73,7 @@ fn unattachable_service_is_refused_with_field_and_allowed_values() {
     );
     let says = ["variants[1].cluster", "without a subset"];
     refuses(&subset, &defaults, Target::Gateway, &says);
-    let none = text.replace("initial: 6", "initial: 0, least: 0");
+    let none = text.replace("initial: 6", "initial: 0, min: 0");
     refuses(
         &none,
         &defaults,
@@ -109,7 +109,7 @@ fn unattachable_service_is_refused_with_field_and_allowed_values() {
 
 #[test]
 fn pipeline_stages_have_separate_files() {
-    let text = example().replace("initial: 6", "initial: 2, least: 0");
+    let text = example().replace("initial: 6", "initial: 2, min: 0");
     let (head, variants) = text.split_once("variants:\n").unwrap();
     let variants: String = variants
         .lines()

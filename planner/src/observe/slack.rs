@@ -65,13 +65,13 @@ impl Slack {
     }
 
     /// Returns the time in ms that at least `percent` percent of the latest requests had left, among those with at
-    /// least `least_ms`. `None` if too few such requests are known.
-    pub fn percentile(&self, percent: f64, least_ms: f64) -> Option<f64> {
+    /// least `min_ms`. `None` if too few such requests are known.
+    pub fn percentile(&self, percent: f64, min_ms: f64) -> Option<f64> {
         let mut all = Buckets::new();
         for (_, increase) in &self.increases {
             add(&mut all, increase);
         }
-        let less = counted(&all, least_ms);
+        let less = counted(&all, min_ms);
         let total = all.last().map_or(0.0, |(_, count)| *count) - less;
         if total < REQUESTS_MIN {
             return None;
@@ -81,7 +81,7 @@ impl Slack {
         for (edge, count) in all {
             if count > before.1 && count >= wanted {
                 let ms = between(before, (edge, count), wanted);
-                return Some(ms.max(least_ms));
+                return Some(ms.max(min_ms));
             }
             before = (edge, count);
         }
@@ -99,14 +99,14 @@ fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
     lower.0 + (upper.0 - lower.0) * inside.clamp(0.0, 1.0)
 }
 
-/// Counts the requests with less than `least_ms` left, interpolated linearly between two edges; none beyond the last
+/// Counts the requests with less than `min_ms` left, interpolated linearly between two edges; none beyond the last
 /// finite edge.
-fn counted(buckets: &Buckets, least_ms: f64) -> f64 {
+fn counted(buckets: &Buckets, min_ms: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (edge, count) in buckets {
-        if *edge > least_ms {
+        if *edge > min_ms {
             let inside = if edge.is_finite() {
-                (least_ms - before.0) / (edge - before.0)
+                (min_ms - before.0) / (edge - before.0)
             } else {
                 0.0
             };
@@ -210,7 +210,7 @@ mod tests {
             slack.observe(Duration::from_secs(second), &[scrape(second, Some(counts))]);
         }
         // 60 had up to 250 ms, half of the next 25 up to 375.
-        for (percent, least_ms, had) in [
+        for (percent, min_ms, had) in [
             (50.0, 0.0, Some(212.5)),
             (50.0, 250.0, Some(450.0)),
             (100.0, 0.0, Some(0.0)),
@@ -222,11 +222,11 @@ mod tests {
             (10.0, -5.0, Some(500.0)),
         ] {
             let expected = had.map(|ms: f64| ms.to_bits());
-            let got = slack.percentile(percent, least_ms);
+            let got = slack.percentile(percent, min_ms);
             assert_eq!(
                 got.map(f64::to_bits),
                 expected,
-                "{percent} {least_ms}: {got:?}"
+                "{percent} {min_ms}: {got:?}"
             );
         }
     }

@@ -275,7 +275,7 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
     StagePlan {
         stage: plan.service.clone(),
         revision: plan.revision.0,
-        rest_ms: plan.rest_ms,
+        downstream_ms: plan.downstream_ms,
         variants: plan.variants.iter().map(variant).collect(),
     }
 }

@@ -16,7 +16,7 @@ pub fn drafts(service: &Service, status: &SloServiceStatus) -> Option<Vec<Draft>
         let part = |variant: &crate::service::Variant| part(variant, plan);
         Some(Draft {
             variants: variants.iter().map(part).collect::<Option<_>>()?,
-            rest_ms: plan.rest_ms,
+            downstream_ms: plan.downstream_ms,
         })
     };
     service.stages.iter().map(of_stage).collect()
@@ -57,7 +57,7 @@ mod tests {
         let plan = StagePlan {
             stage: service.name.clone(),
             revision: 9,
-            rest_ms: 12.0,
+            downstream_ms: 12.0,
             variants: service.variants.iter().map(variant).collect(),
         };
         SloServiceStatus {
@@ -73,7 +73,7 @@ mod tests {
         let drafts = super::drafts(&service, &good).unwrap();
         assert_eq!(drafts.len(), 1);
         assert_eq!(
-            (drafts[0].rest_ms, drafts[0].variants.len()),
+            (drafts[0].downstream_ms, drafts[0].variants.len()),
             (12.0, service.variants.len())
         );
         for (part, variant) in drafts[0].variants.iter().zip(&service.variants) {

@@ -15,7 +15,7 @@ pub(super) struct Run<'a> {
     profile: Profile,
     there: Allocation,
     /// Largest batch that its servers make: the one they were told, or the profile's.
-    greatest: u32,
+    max: u32,
 }
 
 impl<'a> Run<'a> {
@@ -32,7 +32,7 @@ impl<'a> Run<'a> {
                 ..variant.profile
             },
             there,
-            greatest: told.unwrap_or(variant.profile.batch),
+            max: told.unwrap_or(variant.profile.batch),
         }
     }
 
@@ -45,7 +45,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn slots(&self, latency_max_ms: f64) -> u32 {
         let batch = match self.variant.makes_batches() {
-            true => self.greatest_batch(latency_max_ms),
+            true => self.max_batch(latency_max_ms),
             false => self.profile.batch,
         };
         let one = Profile {
@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
 
     /// Largest batch that the server can finish within the latency budget, at least the planned one. With slots for the
     /// planned batch only, some lanes would idle while others execute larger batches.
-    fn greatest_batch(&self, latency_max_ms: f64) -> u32 {
+    fn max_batch(&self, latency_max_ms: f64) -> u32 {
         let in_time = |batch: &u32| {
             let profile = Profile {
                 batch: *batch,
@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
             };
             profile.service_ms(self.there.each()) <= latency_max_ms
         };
-        let greater = (self.profile.batch + 1..=self.greatest).take_while(in_time);
+        let greater = (self.profile.batch + 1..=self.max).take_while(in_time);
         greater.last().unwrap_or(self.profile.batch)
     }
 
@@ -94,14 +94,14 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn service_time(&self) -> Option<ServiceTime> {
-        let greatest = Profile {
-            batch: self.greatest,
+        let max = Profile {
+            batch: self.max,
             ..self.profile
         };
         (self.there != Allocation::NONE).then(|| ServiceTime {
             sent_ms: self.takes_ms(&self.sent_together()),
-            least_ms: greatest.shortest_ms(self.there.each()),
-            most_ms: self.takes_ms(&greatest),
+            min_ms: max.shortest_ms(self.there.each()),
+            most_ms: self.takes_ms(&max),
         })
     }
 

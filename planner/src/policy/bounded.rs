@@ -17,7 +17,7 @@
 
 mod search;
 
-use search::{Branch, Left, Search, Worth, greatest};
+use search::{Branch, Left, Search, Worth, max};
 
 use super::{keep, stay};
 use crate::capacity::{Actual, Amount, ResourceLimit, Target};
@@ -35,7 +35,7 @@ pub(super) fn decide(
 ) -> Decision {
     let elapsed = stopwatch();
     let mut search = Search::new(service, actual, &elapsed, &solve);
-    let free = search.branch(greatest(service), 0);
+    let free = search.branch(max(service), 0);
     if search.is_borne(&free.decision) {
         return free.decision;
     }

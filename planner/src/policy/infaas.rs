@@ -39,7 +39,7 @@ const CORES: &str = "cores";
 #[serde(deny_unknown_fields, default)]
 pub struct RawInfaas {
     /// Minimum accuracy in percent; variants below it get no replica.
-    pub accuracy_least: f64,
+    pub accuracy_min: f64,
     /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
     /// Cost of one second of loading a replica, as a fraction of the replica's cost.
@@ -50,7 +50,7 @@ pub struct RawInfaas {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Infaas {
     /// Minimum accuracy in percent: variants below it get no replica.
-    pub accuracy_least: f64,
+    pub accuracy_min: f64,
     /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
     /// λ of its objective: cost of a second of loading, as a fraction of the replica's cost.
@@ -60,7 +60,7 @@ pub struct Infaas {
 impl Default for RawInfaas {
     fn default() -> Self {
         RawInfaas {
-            accuracy_least: 0.0,
+            accuracy_min: 0.0,
             slack_rps: 0.0,
             loading_weight_per_s: 0.01,
         }
@@ -70,10 +70,10 @@ impl Default for RawInfaas {
 impl RawInfaas {
     /// Checks the settings.
     pub(super) fn checked(self) -> Result<Infaas, ConfigError> {
-        let least = ("infaas.accuracy_least", self.accuracy_least);
+        let min = ("infaas.accuracy_min", self.accuracy_min);
         let loading = ("infaas.loading_weight_per_s", self.loading_weight_per_s);
         Ok(Infaas {
-            accuracy_least: within(least.0, least.1, 0.0..=100.0, "percent")?,
+            accuracy_min: within(min.0, min.1, 0.0..=100.0, "percent")?,
             slack_rps: within("infaas.slack_rps", self.slack_rps, 0.0..=1e6, "requests/s")?,
             loading_weight_per_s: within(loading.0, loading.1, 0.0..=LOADING_WEIGHT_MAX, "")?,
         })
@@ -91,13 +91,11 @@ impl Policy for Infaas {
 
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         replica::check(at, self.name(), variant, false)?;
-        let VariantShape {
-            greatest, highest, ..
-        } = *variant;
+        let VariantShape { max, highest, .. } = *variant;
         if variant.profile.parallelism == Parallelism::PerCore {
             let right = format!("{highest}, with policy infaas: the budget alone bounds replicas");
-            let path = format!("{at}.cores.greatest");
-            rule(greatest == highest, path, greatest, &right)?;
+            let path = format!("{at}.cores.max");
+            rule(max == highest, path, max, &right)?;
         }
         Ok(())
     }
@@ -157,7 +155,7 @@ impl Policy for Infaas {
             forecast.demand.0,
             cores(&wanted),
             service.budget,
-            self.accuracy_least,
+            self.accuracy_min,
         );
         Decision {
             targets: if kept { stay(actual) } else { targets },
@@ -282,7 +280,7 @@ fn part(amount: u64, bound: &ResourceLimit) -> f64 {
 
 /// L: requests/s of one replica; 0 for a variant below the minimum accuracy.
 fn sustains(service: &Service, rule: Infaas, variant: &Variant) -> f64 {
-    if variant.accuracy < rule.accuracy_least {
+    if variant.accuracy < rule.accuracy_min {
         return 0.0;
     }
     variant.capacity(one(variant), service.latency_max_ms)

@@ -104,20 +104,20 @@ pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
 /// Useful numbers of cores: the minimum, and those with a capacity.
 fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
     let shapes = shapes(service, variant);
-    let least = shapes.keys().next().copied();
+    let min = shapes.keys().next().copied();
     let all = shapes.iter().map(|(cores, (_, rps))| Choice {
         cores: *cores,
         capacity_rps: *rps,
     });
-    all.filter(|option| Some(option.cores) == least || option.capacity_rps > 0.0)
+    all.filter(|option| Some(option.cores) == min || option.capacity_rps > 0.0)
         .collect()
 }
 
 /// Best distribution over replicas and its capacity, by total cores.
 fn shapes(service: &Service, variant: &Variant) -> BTreeMap<u32, (Allocation, f64)> {
     let mut shapes: BTreeMap<u32, (Allocation, f64)> = BTreeMap::new();
-    for replicas in variant.replicas.least..=variant.replicas.greatest {
-        for each in variant.least..=variant.greatest {
+    for replicas in variant.replicas.min..=variant.replicas.max {
+        for each in variant.min..=variant.max {
             let each = Cores::whole(each);
             let rps = f64::from(replicas) * variant.capacity(each, service.latency_max_ms);
             let shape = Allocation::new(replicas, each);

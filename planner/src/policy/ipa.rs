@@ -10,7 +10,7 @@
 //!   with the highest capacity per core grow ([`rise`]).
 //! - If the actual capacity does not carry the demand, the problem is solved for the variants that already serve, if
 //!   they can carry it: others would load too late. Once demand is carried, all variants count again.
-//! - A variant with `cores.least` (or `replicas.least`) keeps that capacity loaded when another variant is chosen. It
+//! - A variant with `cores.min` (or `replicas.min`) keeps that capacity loaded when another variant is chosen. It
 //!   counts towards the budget and the cost of a plan.
 //! - If even the fewest cores exceed the budget, the largest demand that the budget carries is planned for.
 //! - The actual allocation is kept if it carries the demand in time and is within the tolerance, or if the forecast has
@@ -334,7 +334,7 @@ fn replicas(variant: &Variant, plan: &Plan) -> u32 {
     let mut stages = plan.stages.iter();
     let chosen = stages.find(|stage| stage.variant == variant.name);
     let count = chosen.map_or(0, |stage| stage.replicas);
-    count.max(replica::least(variant))
+    count.max(replica::min(variant))
 }
 
 /// Targets of a plan, in the order of all variants.

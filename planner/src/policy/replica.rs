@@ -22,19 +22,19 @@ pub(super) fn check(
 ) -> Result<(), ConfigError> {
     let VariantShape {
         profile,
-        least,
-        greatest,
+        min,
+        max,
         replicas,
         ..
     } = *variant;
-    let (path, fewest) = (format!("{at}.cores.least"), format!("{at}.replicas.least"));
+    let (path, fewest) = (format!("{at}.cores.min"), format!("{at}.replicas.min"));
     let none = format!("0, with policy {policy}: not every variant runs");
     if profile.parallelism == Parallelism::PerCore {
-        rule(keeps || least == 0, path, least, &none)?;
+        rule(keeps || min == 0, path, min, &none)?;
         let right = format!(
             "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
         );
-        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        let given = format!("{} to {}", replicas.min, replicas.max);
         return rule(
             replicas == Replicas::ONE,
             format!("{at}.replicas"),
@@ -46,11 +46,11 @@ pub(super) fn check(
         format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
     one_at_a_time(at, profile, &right)?;
     let right = format!(
-        "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
+        "{max}, as cores.max: policy {policy} changes how many replicas there are, not their cores"
     );
-    rule(least == greatest, path, least, &right)?;
-    let may_be = keeps || replicas.least == 0;
-    rule(may_be, fewest, replicas.least, &none)
+    rule(min == max, path, min, &right)?;
+    let may_be = keeps || replicas.min == 0;
+    rule(may_be, fewest, replicas.min, &none)
 }
 
 /// Checks that a replica of the variant executes one batch at a time.
@@ -70,28 +70,24 @@ pub(super) fn is_core(variant: &Variant) -> bool {
 
 /// Cores of one replica.
 pub(super) fn cores_each(variant: &Variant) -> u32 {
-    if is_core(variant) {
-        1
-    } else {
-        variant.greatest
-    }
+    if is_core(variant) { 1 } else { variant.max }
 }
 
 /// Maximum replicas; 0 if the workload may have none.
 pub(super) fn most(variant: &Variant) -> u32 {
-    if is_core(variant) && variant.replicas.greatest > 0 {
-        variant.greatest
+    if is_core(variant) && variant.replicas.max > 0 {
+        variant.max
     } else {
-        variant.replicas.greatest
+        variant.replicas.max
     }
 }
 
 /// Minimum replicas: those that stay loaded when others are chosen.
-pub(super) fn least(variant: &Variant) -> u32 {
+pub(super) fn min(variant: &Variant) -> u32 {
     if is_core(variant) {
-        variant.least
+        variant.min
     } else {
-        variant.replicas.least
+        variant.replicas.min
     }
 }
 

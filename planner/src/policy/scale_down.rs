@@ -95,13 +95,13 @@ fn is_scaled(variant: &Variant) -> bool {
 
 /// `wanted` with more replicas. If none are wanted, those that are kept have the minimum cores.
 fn more(variant: &Variant, there: Actual, wanted: Target, replicas: u32) -> Target {
-    let least = Cores::whole(variant.least.max(1));
+    let min = Cores::whole(variant.min.max(1));
     let has = there.target();
     match wanted.replicas {
         0 => Target {
             replicas,
-            each: least.min(has.each),
-            start: least.min(has.start),
+            each: min.min(has.each),
+            start: min.min(has.start),
         },
         _ => Target { replicas, ..wanted },
     }
@@ -128,7 +128,7 @@ mod tests {
         let mut service = service(8);
         service.scale_down_after = Duration::from_secs(AFTER);
         for variant in &mut service.variants {
-            variant.replicas.greatest = 4;
+            variant.replicas.max = 4;
             variant.workload = Some(Workload {
                 kind: WorkloadKind::Deployment,
                 name: variant.name.clone(),

@@ -81,14 +81,12 @@ impl Policy for Sponge {
     /// Checks for one permanent replica that executes one batch at a time on all its cores, as Sponge's
     /// h(b, c) = b / l(b, c) assumes.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
-        let VariantShape {
-            least, replicas, ..
-        } = *variant;
+        let VariantShape { min, replicas, .. } = *variant;
         one_at_a_time(at, variant.profile, "1, with policy sponge")?;
         let right = "1 or more, with policy sponge";
-        rule(least > 0, format!("{at}.cores.least"), least, right)?;
+        rule(min > 0, format!("{at}.cores.min"), min, right)?;
         let right = "left out, with policy sponge: it knows one instance";
-        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        let given = format!("{} to {}", replicas.min, replicas.max);
         let path = format!("{at}.replicas");
         rule(replicas == Replicas::ONE, path, given, right)
     }
@@ -96,7 +94,7 @@ impl Policy for Sponge {
     fn needs(&self, service: &Service) -> Needs {
         let left = TimeLeft {
             percentile: self.percentile,
-            least_ms: quickest_ms(service),
+            min_ms: quickest_ms(service),
         };
         Needs {
             left: Some(left),
@@ -113,7 +111,7 @@ impl Policy for Sponge {
                 "there is no variant".to_owned(),
             );
         };
-        let all: Vec<u32> = (variant.least..=variant.greatest).collect();
+        let all: Vec<u32> = (variant.min..=variant.max).collect();
         let elapsed = stopwatch();
         let patience = Patience::new(service.solver_limit, &elapsed);
         let outcome = match problem(service, *self, variant, all, inputs) {
@@ -189,7 +187,7 @@ fn batch(
 
 /// Shortest time of a request: alone, on the most cores.
 fn quickest_ms(service: &Service) -> f64 {
-    let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.greatest));
+    let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.max));
     service.variants.first().map_or(0.0, quickest)
 }
 
@@ -246,7 +244,7 @@ pub(crate) mod tests {
         service.variants.truncate(1);
         service.stages[0].variants = 0..1;
         let variant = &mut service.variants[0];
-        (variant.least, variant.greatest) = (1, 8);
+        (variant.min, variant.max) = (1, 8);
         variant.profile.parallelism =
             crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::MIN);
         variant.profile.batch = 8;

@@ -56,24 +56,19 @@ impl Policy for Themis {
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         let VariantShape {
             profile,
-            least,
-            greatest,
+            min,
+            max,
             replicas,
             ..
         } = *variant;
         one_at_a_time(at, profile, "1, with policy themis")?;
         let unit = "cores, with policy themis";
         let cores = 1..=themis::CORES_MAX;
-        within(
-            format!("{at}.cores.greatest"),
-            greatest,
-            cores.clone(),
-            unit,
-        )?;
-        within(format!("{at}.cores.least"), least, cores, unit)?;
+        within(format!("{at}.cores.max"), max, cores.clone(), unit)?;
+        within(format!("{at}.cores.min"), min, cores, unit)?;
         let right = "1 or more, with policy themis: every stage serves";
-        let path = format!("{at}.replicas.least");
-        rule(replicas.least > 0, path, replicas.least, right)?;
+        let path = format!("{at}.replicas.min");
+        rule(replicas.min > 0, path, replicas.min, right)?;
         let batches = 1..=themis::BATCH_MAX;
         let unit = "requests, with policy themis";
         within(format!("{at}.batch"), profile.batch, batches, unit)?;
@@ -82,8 +77,8 @@ impl Policy for Themis {
             "with themis.horizontal_cores ({}) in between",
             self.horizontal_cores
         );
-        let between = (least..=greatest).contains(&self.horizontal_cores);
-        rule(between, path, format!("{least} to {greatest}"), &right)
+        let between = (min..=max).contains(&self.horizontal_cores);
+        rule(between, path, format!("{min} to {max}"), &right)
     }
 
     fn needs(&self, _service: &Service) -> Needs {
@@ -314,19 +309,16 @@ fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
 
 /// Limits a target to the service's minima and, before the forecast settles, to no less than the actual allocation.
 fn bounded(variant: &Variant, there: Actual, target: Target, settled: bool) -> Target {
-    let least = Cores::whole(variant.least);
+    let min = Cores::whole(variant.min);
     let now = if settled {
         Target::default()
     } else {
         there.target()
     };
     Target {
-        replicas: target
-            .replicas
-            .max(variant.replicas.least)
-            .max(now.replicas),
-        each: target.each.max(least).max(now.each),
-        start: target.start.max(least),
+        replicas: target.replicas.max(variant.replicas.min).max(now.replicas),
+        each: target.each.max(min).max(now.each),
+        start: target.start.max(min),
     }
 }
 
@@ -338,13 +330,13 @@ fn input(service: &Service, rule: Themis, actual: &[Actual], demand: Rps, lastin
             .map_or_else(String::new, |stage| stage.name.clone()),
         latency: Latency::Sponge(promised(variant)),
         running: Running {
-            instances: there.ready.replicas().min(variant.replicas.greatest),
-            cores: (there.ready.each().millis() / 1000).clamp(1, variant.greatest),
+            instances: there.ready.replicas().min(variant.replicas.max),
+            cores: (there.ready.each().millis() / 1000).clamp(1, variant.max),
         },
-        cores_max: variant.greatest,
+        cores_max: variant.max,
         batch_max: variant.profile.batch,
         wait_ms: wait_ms(variant),
-        instances_max: variant.replicas.greatest,
+        instances_max: variant.replicas.max,
     };
     let each = service.variants.iter().zip(actual);
     Input {

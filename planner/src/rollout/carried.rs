@@ -18,13 +18,13 @@ pub(crate) fn carried_part(
     there: &[Allocation],
     demand: Option<f64>,
 ) -> f64 {
-    let (mut least, mut serving, mut count) = (f64::INFINITY, 0.0, 0.0);
+    let (mut min, mut serving, mut count) = (f64::INFINITY, 0.0, 0.0);
     for stage in stages {
         let all = there.get(stage.clone()).unwrap_or_default();
         let serves = all.iter().any(|one| *one != Allocation::NONE);
         let capacity: f64 = capacities.get(stage).unwrap_or_default().iter().sum();
         let carried = demand.map_or(1.0, |demand| capacity / demand.max(f64::MIN_POSITIVE));
-        least = least.min(if serves {
+        min = min.min(if serves {
             carried.max(SERVES_AT_ALL)
         } else {
             0.0
@@ -32,7 +32,7 @@ pub(crate) fn carried_part(
         serving += f64::from(u8::from(serves));
         count += 1.0;
     }
-    least + SOME_SERVE * serving / count
+    min + SOME_SERVE * serving / count
 }
 
 /// Describes how much of the demand is carried while these variants start; empty if all of it is, or none starts.
@@ -64,7 +64,7 @@ mod tests {
             let rates = cores.map(|cores| f64::from(cores) * 10.0);
             carried_part([0..2, 2..3].into_iter(), &rates, &there(cores), demand)
         };
-        for (cores, demand, least) in [
+        for (cores, demand, min) in [
             ([1, 1, 4], Some(40.0), 0.5),
             ([4, 4, 1], Some(40.0), 0.25),
             ([4, 0, 4], Some(20.0), 2.0),
@@ -74,7 +74,7 @@ mod tests {
         ] {
             let got = part(cores, demand);
             assert!(
-                (got - least).abs() < SERVES_AT_ALL / 5.0,
+                (got - min).abs() < SERVES_AT_ALL / 5.0,
                 "{cores:?} {demand:?} {got}"
             );
         }

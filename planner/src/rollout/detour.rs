@@ -15,7 +15,7 @@ const AGAIN: u32 = 5;
 pub(crate) struct Detour {
     by: VecDeque<Vec<Allocation>>,
     /// Minimum part of the demand that is carried on the way.
-    least: f64,
+    min: f64,
     /// Whether each variant is part of the target, by variant.
     wanted: Vec<bool>,
     /// Cycles left without a search.
@@ -46,11 +46,10 @@ impl Detour {
             .iter()
             .map(|g| Allocation::new(g.replicas, g.each))
             .collect();
-        let loses = self.least < all.min(1.0) - TOLERANCE;
+        let loses = self.min < all.min(1.0) - TOLERANCE;
         let for_nothing = all >= 1.0 - TOLERANCE || carried(&then) <= all;
-        let unserved = (self.least + TOLERANCE..=all).contains(&arriving);
-        let falls_short =
-            carried(by) < self.least - TOLERANCE || loses && (for_nothing || unserved);
+        let unserved = (self.min + TOLERANCE..=all).contains(&arriving);
+        let falls_short = carried(by) < self.min - TOLERANCE || loses && (for_nothing || unserved);
         if falls_short
             || !targets
                 .iter()
@@ -61,7 +60,7 @@ impl Detour {
             return None;
         }
         let targets = by.iter().copied().map(Target::of).collect();
-        Some((targets, self.least))
+        Some((targets, self.min))
     }
 
     /// Records the state of a transition to the decision's `targets`; searches a detour if it is blocked.
@@ -89,7 +88,7 @@ impl Detour {
                 self.by = path.by.into();
                 // The last allocation is the target, of which the goals at that time say more.
                 self.by.pop_back();
-                self.least = path.least;
+                self.min = path.min;
                 self.wanted = targets.iter().map(is_wanted).collect();
                 self.rests = 0;
             }

@@ -48,7 +48,7 @@ pub struct Transition {
     /// Whether it was published by this transition.
     is_published: bool,
     /// Minimum part of the demand to carry, if it is lower than now ([`Transition::down_to`]).
-    least: f64,
+    min: f64,
     /// Part of the demand that already arrives ([`Transition::serving`]).
     arriving: f64,
 }
@@ -87,7 +87,7 @@ impl Transition {
             variants,
             out: Vec::new(),
             is_published: false,
-            least: f64::INFINITY,
+            min: f64::INFINITY,
             arriving: 0.0,
         }
     }
@@ -101,10 +101,10 @@ impl Transition {
         }
     }
 
-    /// Lowers the part of the demand that must be carried on the way to `least`.
+    /// Lowers the part of the demand that must be carried on the way to `min`.
     #[must_use]
-    pub fn down_to(self, least: f64) -> Transition {
-        Transition { least, ..self }
+    pub fn down_to(self, min: f64) -> Transition {
+        Transition { min, ..self }
     }
 
     /// Sets the part of the demand that already arrives; the rest is expected later. While what arrives can be
@@ -306,11 +306,11 @@ impl Variant {
             ready, reserved, ..
         } = self.actual;
         let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
-        let least = match ready != Allocation::NONE && target.replicas <= ready.replicas() {
+        let min = match ready != Allocation::NONE && target.replicas <= ready.replicas() {
             true => growth(reserved) * MUCH_MORE,
             false => growth(reserved),
         };
-        growth(target.cores(ready)) >= least
+        growth(target.cores(ready)) >= min
     }
 
     /// Returns the cores needed to have anything at all, if it has nothing.

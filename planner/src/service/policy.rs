@@ -98,9 +98,9 @@ pub struct VariantShape<'a> {
     /// Its profile.
     pub profile: &'a Profile,
     /// Fewest cores of a replica.
-    pub least: u32,
+    pub min: u32,
     /// Most cores of a replica.
-    pub greatest: u32,
+    pub max: u32,
     /// Most cores that a replica could have: those of the budget, or of one pod.
     pub highest: u32,
     /// Replicas that it may have.
@@ -156,7 +156,7 @@ pub struct TimeLeft {
     /// Percent of the requests that have at least that time left.
     pub percentile: f64,
     /// Time below which no cores can serve a request, in ms: requests with less do not count.
-    pub least_ms: f64,
+    pub min_ms: f64,
 }
 
 /// Rule by which replicas end when fewer are wanted.

@@ -93,19 +93,19 @@ fn check(
     rule(initial <= most, &path, Amount(initial), &right)?;
     // Every stage serves with at least one of its variants.
     let fewest = count(Variant::fewest);
-    let mut least = bound.held(&fewest);
+    let mut min = bound.held(&fewest);
     for stage in stages {
         let all = || stage.variants.clone();
         if all().all(|index| fewest.get(index) == Some(&0)) {
             let lightest = all().filter_map(|index| bound.each.get(index)).min();
-            least = least.saturating_add(lightest.copied().unwrap_or(0));
+            min = min.saturating_add(lightest.copied().unwrap_or(0));
         }
     }
     let right = format!(
         "at most budget.held.{name} ({}) for the fewest replicas with which all stages serve",
         Amount(most)
     );
-    rule(least <= most, &path, Amount(least), &right)
+    rule(min <= most, &path, Amount(min), &right)
 }
 
 /// Returns the amount in whole bytes or devices.

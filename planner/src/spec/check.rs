@@ -63,7 +63,12 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         "of slo_ms",
     )?;
     let unit = "ms, less than slo_ms";
-    let rest_ms = within("rest_ms", raw.rest_ms, 0.0..=(slo_ms - 1) as f64, unit)?;
+    let downstream_ms = within(
+        "downstream_ms",
+        raw.downstream_ms,
+        0.0..=(slo_ms - 1) as f64,
+        unit,
+    )?;
     let cycles = whole_ms(CYCLE_MIN)..=whole_ms(CYCLE_MAX);
     let cycle = millis("cycle_ms", raw.cycle_ms, cycles, "")?;
     let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
@@ -98,8 +103,8 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     Ok(Service {
         name,
         slo: Duration::from_millis(slo_ms),
-        latency_max_ms: part * (slo_ms as f64 - rest_ms),
-        rest_ms,
+        latency_max_ms: part * (slo_ms as f64 - downstream_ms),
+        downstream_ms,
         cycle,
         plan_max_age,
         mode: raw.mode,
@@ -121,7 +126,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
             "",
         )?,
         resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
-        classes: classes(&raw.classes, raw.default_class.as_deref(), raw.starvation)?,
+        classes: classes(&raw.classes, raw.default_class.as_deref(), raw.max_skips)?,
         stages,
         variants,
     })
@@ -182,10 +187,10 @@ fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
 
 fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
     let texts = &raw.stats;
-    let least = usize::from(raw.pods.is_none());
+    let min = usize::from(raw.pods.is_none());
     let most = if raw.pods.is_none() { STATS_MAX } else { 0 };
     let unit = "addresses: these, or pods";
-    within("proxies.stats", texts.len(), least..=most, unit)?;
+    within("proxies.stats", texts.len(), min..=most, unit)?;
     let mut urls = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         let path = format!("proxies.stats[{index}]");

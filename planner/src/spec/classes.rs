@@ -15,7 +15,7 @@ use crate::service::{Classes, ConfigError};
 pub(super) fn classes(
     list: &[RawClass],
     default_class: Option<&str>,
-    starvation: Option<u32>,
+    max_skips: Option<u32>,
 ) -> Result<Classes, ConfigError> {
     let mut keys = Map::new();
     if !list.is_empty() {
@@ -24,8 +24,8 @@ pub(super) fn classes(
     if let Some(name) = default_class {
         keys.insert("default_class".to_owned(), json!(name));
     }
-    if let Some(starvation) = starvation {
-        keys.insert("starvation".to_owned(), json!(starvation));
+    if let Some(max_skips) = max_skips {
+        keys.insert("max_skips".to_owned(), json!(max_skips));
     }
     let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 1, "service_ms": 1, "accuracy": 1});
     let mut config = json!({"service": "a", "plan": {"variants": [variant]}});
@@ -57,14 +57,14 @@ mod tests {
         let text = "classes:\n\
             - {name: gold, share: 0.7, priority: 1, held_max: 50, claim: {header: x-team, values: [a, b*]}}\n\
             - {name: low, share: 0.3}\n\
-            default_class: low\nstarvation: 8\n";
+            default_class: low\nmax_skips: 8\n";
         let service = read(text).unwrap();
         let expected = serde_json::json!({
             "classes": [
                 {"name": "gold", "share": 0.7, "priority": 1, "held_max": 50,
                     "claim": {"header": "x-team", "values": ["a", "b*"]}},
                 {"name": "low", "share": 0.3, "priority": 0}],
-            "default_class": "low", "starvation": 8,
+            "default_class": "low", "max_skips": 8,
         });
         assert_eq!(
             serde_json::Value::Object(service.classes.plugin()),
@@ -82,7 +82,7 @@ mod tests {
         let low = "{name: low, share: 0.6}";
         check(&format!("classes: [{low}]\n"), "default_class: (missing)");
         check("default_class: low\n", "default_class: 'low'");
-        check("starvation: 3\n", "starvation: 3");
+        check("max_skips: 3\n", "max_skips: 3");
         check(
             &format!("classes: [{low}, {low}]\ndefault_class: low\n"),
             "classes[1].name: 'low'",

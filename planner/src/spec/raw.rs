@@ -120,7 +120,7 @@ pub struct ServiceSpec {
     /// Downstream time in ms: time that the stages after this service need. Must be less than slo_ms.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
-    pub rest_ms: f64,
+    pub downstream_ms: f64,
     /// Length of a control cycle in ms: observe, forecast, solve, resize, publish.
     #[serde(default = "cycle_ms")]
     #[schemars(range(min = 100, max = 60_000))]
@@ -174,7 +174,7 @@ pub struct ServiceSpec {
     /// A waiting class is passed over at most this many times in a row, whatever its priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
-    pub starvation: Option<u32>,
+    pub max_skips: Option<u32>,
     /// Variants to choose from. A pipeline has stages instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]

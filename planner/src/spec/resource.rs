@@ -46,7 +46,7 @@ pub struct StagePlan {
     /// Revision of the plan.
     pub revision: u64,
     /// Downstream time in ms: time that the stages after this one need.
-    pub rest_ms: f64,
+    pub downstream_ms: f64,
     /// Variants, in the order of the spec.
     #[schemars(length(max = 64))]
     pub variants: Vec<PlannedVariant>,
@@ -166,7 +166,7 @@ mod tests {
         let spec = property(schema, "spec");
         for (path, kind) in [
             ("slo_ms", "integer"),
-            ("variants.[].cores.least", "integer"),
+            ("variants.[].cores.min", "integer"),
             ("stages.[].variants.[].workload.name", "string"),
             ("proxies.pods.labels", "object"),
             ("mode", "string"),

@@ -118,14 +118,13 @@ fn check_totals(variants: &[Variant], frame: Frame<'_>) -> Result<(), ConfigErro
     let within_budget = |path, cores| rule(cores <= frame.budget, path, cores, &right);
     let initial = sum(|variant| variant.initial.cores().millis() / 1000);
     within_budget("variants[].cores.initial", initial)?;
-    let least = sum(|variant| variant.least * variant.replicas.least);
-    within_budget("variants[].cores.least", least)?;
+    let min = sum(|variant| variant.min * variant.replicas.min);
+    within_budget("variants[].cores.min", min)?;
     let options = sum(|variant| {
-        let replicas = variant.replicas.greatest - variant.replicas.least + 1;
-        replicas * (variant.greatest - variant.least + 1)
+        let replicas = variant.replicas.max - variant.replicas.min + 1;
+        replicas * (variant.max - variant.min + 1)
     });
-    let right = format!(
-        "at most {OPTIONS_MAX} (greatest − least + 1, of cores × of replicas, over all variants)"
-    );
+    let right =
+        format!("at most {OPTIONS_MAX} (max − min + 1, of cores × of replicas, over all variants)");
     rule(options <= OPTIONS_MAX, "variants[].cores", options, &right)
 }

@@ -35,7 +35,7 @@ fn example_file_is_valid_and_comments_show_defaults() {
     // The commented-out keys show the defaults: uncommenting them changes nothing.
     let keys = [
         "latency_budget",
-        "rest_ms",
+        "downstream_ms",
         "cycle_ms",
         "plan_max_age_ms",
         "policy",
@@ -44,8 +44,8 @@ fn example_file_is_valid_and_comments_show_defaults() {
         "solver",
         "resize",
         "  timeout_ms",
-        "    least",
-        "    greatest",
+        "    min",
+        "    max",
         "    utilisation",
         "    tail",
         "  batch",
@@ -100,18 +100,18 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             "slo_ms: 1000",
-            "slo_ms: 1000\nrest_ms: 1000",
-            &["rest_ms: 1000", "0 to 999 ms, less than slo_ms"],
+            "slo_ms: 1000\ndownstream_ms: 1000",
+            &["downstream_ms: 1000", "0 to 999 ms, less than slo_ms"],
         ),
         (
             "slo_ms: 1000",
-            "slo_ms: 1000\nrest_ms: -1",
-            &["rest_ms: -1"],
+            "slo_ms: 1000\ndownstream_ms: -1",
+            &["downstream_ms: -1"],
         ),
         (
             "slo_ms: 1000",
-            "slo_ms: 1000\nrest_ms: .nan",
-            &["rest_ms: NaN"],
+            "slo_ms: 1000\ndownstream_ms: .nan",
+            &["downstream_ms: NaN"],
         ),
         ("service: demo", "service: Demo", &["service: Demo", "a-z"]),
         (
@@ -183,7 +183,7 @@ fn refusal_names_key_value_and_allowed_values() {
         (
             "cores: 8",
             "cores: 3",
-            &["variants[1].cores.greatest: 4", "1 to 3"],
+            &["variants[1].cores.max: 4", "1 to 3"],
         ),
         ("cores: 8", "cores: 2.5", &["budget.cores: ", "2.5"]),
         ("budget: {cores: 8}", "budget: 8", &["budget: "]),
@@ -224,18 +224,14 @@ fn refusal_names_key_value_and_allowed_values() {
         (
             "{initial: 2}",
             "{initial: 2, less: 1}",
-            &["variants[0].cores", "less", "least"],
+            &["variants[0].cores", "less", "min"],
         ),
         (
-            "least: 0, greatest: 4",
-            "least: 3, greatest: 4",
+            "min: 0, max: 4",
+            "min: 3, max: 4",
             &["variants[1].cores.initial: 2", "3 to 4"],
         ),
-        (
-            "greatest: 4",
-            "greatest: 9",
-            &["variants[1].cores.greatest: 9", "1 to 8"],
-        ),
+        ("max: 4", "max: 9", &["variants[1].cores.max: 9", "1 to 8"]),
         (
             "slope_rps: 20",
             "slope_rps: .inf",

@@ -52,18 +52,13 @@ pub(super) fn variant(
         &right,
     )?;
     let highest = frame.budget.min(CORES_MAX);
-    let greatest = raw.cores.greatest.unwrap_or(highest);
+    let max = raw.cores.max.unwrap_or(highest);
     let unit = "whole cores, within budget.cores";
-    within(key("cores.greatest"), greatest, 1..=highest, unit)?;
-    let unit = "whole cores, at most cores.greatest";
-    let least = within(key("cores.least"), raw.cores.least, 0..=greatest, unit)?;
-    let unit = "whole cores, cores.least to cores.greatest";
-    let initial = within(
-        key("cores.initial"),
-        raw.cores.initial,
-        least..=greatest,
-        unit,
-    )?;
+    within(key("cores.max"), max, 1..=highest, unit)?;
+    let unit = "whole cores, at most cores.max";
+    let min = within(key("cores.min"), raw.cores.min, 0..=max, unit)?;
+    let unit = "whole cores, cores.min to cores.max";
+    let initial = within(key("cores.initial"), raw.cores.initial, min..=max, unit)?;
     let unread = raw.profile.as_ref().filter(|reference| !reference.read);
     if let Some(reference) = unread {
         let right = "left out, and latency given instead: references are not followed here";
@@ -84,20 +79,19 @@ pub(super) fn variant(
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
     let shape = VariantShape {
         profile: &profile,
-        least,
-        greatest,
+        min,
+        max,
         highest,
         replicas,
     };
     frame.policy.check(at, &shape)?;
     let single = replicas == Replicas::ONE;
-    let right = "1 or more: a replica has cores; replicas.least: 0 unloads the variant";
-    rule(single || least > 0, key("cores.least"), least, right)?;
+    let right = "1 or more: a replica has cores; replicas.min: 0 unloads the variant";
+    rule(single || min > 0, key("cores.min"), min, right)?;
     let slots = profile
-        .slots(Cores::whole(greatest))
-        .saturating_mul(replicas.greatest);
-    let right =
-        format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.greatest × replicas)");
+        .slots(Cores::whole(max))
+        .saturating_mul(replicas.max);
+    let right = format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.max × replicas)");
     rule(
         slots <= SLOTS_MAX,
         key("latency.parallelism"),
@@ -109,7 +103,7 @@ pub(super) fn variant(
         .as_deref()
         .map(|text| url(key("resize"), text))
         .transpose()?;
-    let fixed = least == greatest && replicas.least == replicas.greatest;
+    let fixed = min == max && replicas.min == replicas.max;
     let right = "at most one of the two: resize (an address) or workload (of Kubernetes)";
     let both = resize.is_some() && raw.workload.is_some();
     rule(!both, key("resize, workload"), "both given", right)?;
@@ -119,15 +113,15 @@ pub(super) fn variant(
     };
     let reachable = resize.is_some() || workload.is_some() || fixed || frame.mode == Mode::Advisory;
     let right = "the address where its cores are changed (or workload, on Kubernetes), \
-        in mode active where cores.least and cores.greatest (or those of replicas) differ";
+        in mode active where cores.min and cores.max (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
         name: valid_name(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
         accuracy: within(key("accuracy"), raw.accuracy, 0.0..=100.0, "percent")?,
         initial: Allocation::new(count, Cores::whole(initial)),
-        least,
-        greatest,
+        min,
+        max,
         replicas,
         profile,
         profile_from: raw.profile.as_ref().map(RawReference::label),
@@ -199,13 +193,13 @@ fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> 
 /// Returns the minimum and maximum, and the initial number.
 fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
-    let greatest = raw.greatest.unwrap_or(raw.initial.max(1));
-    within(key("greatest"), greatest, 1..=REPLICAS_MAX, "replicas")?;
-    let unit = "replicas, at most replicas.greatest";
-    let least = within(key("least"), raw.least, 0..=greatest, unit)?;
-    let unit = "replicas, replicas.least to replicas.greatest";
-    let initial = within(key("initial"), raw.initial, least..=greatest, unit)?;
-    Ok((Replicas { least, greatest }, initial))
+    let max = raw.max.unwrap_or(raw.initial.max(1));
+    within(key("max"), max, 1..=REPLICAS_MAX, "replicas")?;
+    let unit = "replicas, at most replicas.max";
+    let min = within(key("min"), raw.min, 0..=max, unit)?;
+    let unit = "replicas, replicas.min to replicas.max";
+    let initial = within(key("initial"), raw.initial, min..=max, unit)?;
+    Ok((Replicas { min, max }, initial))
 }
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {

@@ -54,9 +54,9 @@ fn standing(world: &World, budget: &Value) -> BudgetStatus {
         let going = !text(pod, "/metadata/deletionTimestamp").is_empty();
         healthy += i64::from(holds(pod, "Ready") && !going);
     }
-    let least = share(at(budget, "/spec/minAvailable"), expected);
+    let min = share(at(budget, "/spec/minAvailable"), expected);
     let most = share(at(budget, "/spec/maxUnavailable"), expected);
-    let desired = least.or(most.map(|most| (expected - most).max(0)));
+    let desired = min.or(most.map(|most| (expected - most).max(0)));
     BudgetStatus {
         healthy,
         desired: desired.unwrap_or(0),

@@ -171,8 +171,8 @@ mod tests {
             assert_eq!(quantity.canonical(), canonical, "{text}");
             assert_eq!(quantity.millis(), millis, "{text}");
         }
-        let least = Quantity::parse("0.0001").unwrap();
-        assert_eq!(least.to_millis().canonical(), "1m");
+        let min = Quantity::parse("0.0001").unwrap();
+        assert_eq!(min.to_millis().canonical(), "1m");
         for text in ["", "abc", "1x", "Mi", ".", "1.2.3", "1 "] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }

@@ -237,7 +237,7 @@ fn check_list(schema: &Value, items: &[Value], path: &str, causes: &mut Vec<Caus
 
 fn count(
     schema: &Value,
-    (least, most): (&str, &str),
+    (min, most): (&str, &str),
     len: usize,
     path: &str,
     causes: &mut Vec<Cause>,
@@ -248,8 +248,8 @@ fn count(
         let message = format!("Too many: {len}: must have at most {most} items");
         causes.push(Cause::new("FieldValueTooMany", path, message));
     }
-    if let Some(least) = bound(least).filter(|least| len < *least) {
-        let why = format!("{path} in body should have at least {least} items");
+    if let Some(min) = bound(min).filter(|min| len < *min) {
+        let why = format!("{path} in body should have at least {min} items");
         causes.push(Cause::invalid(path, &json!(len), &why));
     }
 }
@@ -261,8 +261,8 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
         let message = format!("Too long: may not be more than {most} bytes");
         causes.push(Cause::new("FieldValueTooLong", path, message));
     }
-    if let Some(least) = bound("minLength").filter(|least| len < *least) {
-        let why = format!("{path} in body should be at least {least} chars long");
+    if let Some(min) = bound("minLength").filter(|min| len < *min) {
+        let why = format!("{path} in body should be at least {min} chars long");
         causes.push(Cause::invalid(path, &json!(text), &why));
     }
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
@@ -293,16 +293,16 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
             refuse(format!("{path} in body should be {than} {most}"));
         }
     }
-    if let Some(least) = bound("minimum") {
+    if let Some(min) = bound("minimum") {
         let open = flag(schema, "exclusiveMinimum");
-        let limit = least.as_f64().unwrap_or(f64::MIN);
+        let limit = min.as_f64().unwrap_or(f64::MIN);
         if number < limit || (open && number <= limit) {
             let than = if open {
                 "greater than"
             } else {
                 "greater than or equal to"
             };
-            refuse(format!("{path} in body should be {than} {least}"));
+            refuse(format!("{path} in body should be {than} {min}"));
         }
     }
     if let Some(step) = bound("multipleOf").and_then(Value::as_f64)

@@ -10,7 +10,7 @@ use super::status::{Cause, Refusal};
 use super::world::World;
 
 /// Minimum lifetime, as in Kubernetes.
-const EXPIRES_LEAST_S: i64 = 600;
+const EXPIRES_MIN_S: i64 = 600;
 /// Default lifetime.
 const EXPIRES_S: i64 = 3_600;
 
@@ -25,7 +25,7 @@ pub(super) fn answer(world: &World, asked: &ApiRequest) -> Result<(String, Value
     }
     let body = patch::body(asked)?;
     let life_s = number(&body, "/spec/expirationSeconds").unwrap_or(EXPIRES_S);
-    if life_s < EXPIRES_LEAST_S {
+    if life_s < EXPIRES_MIN_S {
         let why = "may not specify a duration less than 10 minutes";
         let cause = Cause::invalid("spec.expirationSeconds", &json!(life_s), why);
         let (group, name) = ("authentication.k8s.io", asked.key.name.as_str());

@@ -76,7 +76,7 @@ impl Hop {
         };
         let own = json!({
             "service": SERVICE, "role": "gate", "variant": variant.name,
-            "deadline": { "greatest_ms": 10_000, "trust_deadline": true },
+            "deadline": { "max_ms": 10_000, "trust_deadline": true },
             "plan": { "variants": planned(&[alone]) },
         });
         with(own, plugin)

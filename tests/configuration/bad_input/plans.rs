@@ -29,7 +29,7 @@ async fn refuse_plans(table: &[(&str, Value, &str)]) {
     scene.until(Metric::PlanRevision, "", 10).await.unwrap();
     for (revision, (at, value, why)) in (11..).zip(table) {
         let mut wrong = plan(revision, &[ONE]);
-        wrong["rest_ms"] = json!(0);
+        wrong["downstream_ms"] = json!(0);
         if let Some(place) = wrong.pointer_mut(at) {
             *place = value.clone();
         } else {

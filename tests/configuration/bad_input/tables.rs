@@ -62,27 +62,27 @@ pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str
         (
             "/deadline/default_ms",
             json!(60_001),
-            "deadline.default_ms: 60001 must be least_ms to",
+            "deadline.default_ms: 60001 must be min_ms to",
         ),
         (
-            "/deadline/least_ms",
+            "/deadline/min_ms",
             json!(0),
-            "deadline.least_ms: 0 must be 1 to",
+            "deadline.min_ms: 0 must be 1 to",
         ),
         (
-            "/deadline/least_ms",
+            "/deadline/min_ms",
             json!(60_001),
-            "deadline.least_ms: 60001 must be at most",
+            "deadline.min_ms: 60001 must be at most",
         ),
         (
-            "/deadline/greatest_ms",
+            "/deadline/max_ms",
             json!(hour),
-            "deadline.greatest_ms: 3600001 must be 1 to",
+            "deadline.max_ms: 3600001 must be 1 to",
         ),
         (
-            "/deadline/greatest_age_ms",
+            "/deadline/max_age_ms",
             json!(hour),
-            "deadline.greatest_age_ms: 3600001 must be 0 to",
+            "deadline.max_age_ms: 3600001 must be 0 to",
         ),
         (
             "/deadline/skew_allowance_ms",
@@ -176,7 +176,7 @@ pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str
             json!("tin"),
             "default_class: 'tin' must be the name of one",
         ),
-        ("/starvation", json!(0), "starvation: 0 must be 1 to 1000"),
+        ("/max_skips", json!(0), "max_skips: 0 must be 1 to 1000"),
         (
             "/queue/held_max",
             json!(0),
@@ -223,7 +223,11 @@ pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str
             "plan.service: 'other' must be 'story'",
         ),
         ("/plan/format", json!(2), "plan: format: 2 is unknown here"),
-        ("/plan/rest_ms", json!(-1), "plan: rest_ms: -1 must be 0 to"),
+        (
+            "/plan/downstream_ms",
+            json!(-1),
+            "plan: downstream_ms: -1 must be 0 to",
+        ),
         (
             "/plan/variants",
             json!([]),
@@ -314,8 +318,8 @@ pub(crate) fn invalid_texts() -> Vec<(String, &'static str)> {
             "queue.batch_wait_ms: 5 must be left out where `role` is 'router'",
         ),
         (
-            service(&format!(r#"{plan},"starvation":5"#)),
-            "starvation: 5 must be left out where there",
+            service(&format!(r#"{plan},"max_skips":5"#)),
+            "max_skips: 5 must be left out where there",
         ),
     ]
 }
@@ -335,7 +339,7 @@ pub(crate) fn invalid_plans() -> Vec<(&'static str, Value, &'static str)> {
         ("/revision", json!(-1), "revision: invalid"),
         ("/published_ms", json!("now"), "published_ms: invalid type"),
         ("/max_age_ms", json!(0), "max_age_ms: 0"),
-        ("/rest_ms", json!(-0.5), "rest_ms: -0.5"),
+        ("/downstream_ms", json!(-0.5), "downstream_ms: -0.5"),
         ("/variants", json!([]), "variants: 0"),
         ("/variants", json!({}), "variants: invalid type"),
         (

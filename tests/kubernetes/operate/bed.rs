@@ -94,10 +94,10 @@ impl Cluster {
     /// Returns the resource `demo`: variant `small` on deployment `small`, `large` on `large`, with a budget
     /// of 8 cores.
     pub(crate) fn demo(&self) -> Value {
-        let variant = |name: &str, accuracy: f64, slope: f64, gamma: f64, least: u32| {
+        let variant = |name: &str, accuracy: f64, slope: f64, gamma: f64, min: u32| {
             json!({
                 "name": name, "cluster": name, "accuracy": accuracy,
-                "cores": {"initial": 1, "least": least},
+                "cores": {"initial": 1, "min": min},
                 "capacity": {"slope_rps": slope, "intercept_rps": -2.0},
                 "latency": {"gamma_ms": gamma, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0, "parallelism": "per-core"},
                 "workload": {"name": name},

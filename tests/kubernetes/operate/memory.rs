@@ -41,8 +41,8 @@ async fn memory_budget_limits_the_number_of_pods() {
     spec["budget"] = json!({"cores": 12, "held": {"memory": "6Gi"}});
     for (variant, most) in [(0, 6), (1, 1)] {
         let variant = &mut spec["variants"][variant];
-        variant["cores"] = json!({"initial": 1, "least": 1, "greatest": 2});
-        variant["replicas"] = json!({"initial": 1, "least": 1, "greatest": most});
+        variant["cores"] = json!({"initial": 1, "min": 1, "max": 2});
+        variant["replicas"] = json!({"initial": 1, "min": 1, "max": most});
         variant["holds"] = json!({"memory": "2Gi"});
     }
     cluster.server.store().create(&demo).unwrap();

@@ -124,9 +124,9 @@ async fn resource_violating_the_schema_is_refused() {
             "at most one of the two: resize (an address) or workload",
         ),
         (
-            "/spec/variants/0/cores/least",
+            "/spec/variants/0/cores/min",
             json!(2),
-            "initial must be at least least",
+            "initial must be at least min",
         ),
         ("/spec/sponge", json!({}), "sponge is for policy sponge"),
     ];

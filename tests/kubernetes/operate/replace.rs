@@ -30,7 +30,7 @@ async fn stage_of(may_evict: bool, change: impl FnOnce(&mut Value)) -> (Cluster,
     cluster.server.kubelet().resizes_of(&stuck, Some(never));
     let mut demo = cluster.demo();
     demo["spec"]["resize"]["fallback"] = json!("replace");
-    demo["spec"]["variants"][1]["replicas"] = json!({"initial": 2, "least": 2, "greatest": 2});
+    demo["spec"]["variants"][1]["replicas"] = json!({"initial": 2, "min": 2, "max": 2});
     change(&mut demo["spec"]);
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;

@@ -63,7 +63,7 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
     );
     let mut slack = Slack::new();
     slack.observe(Duration::ZERO, &scraper.scrape().await);
-    let (mut least, mut most) = (Vec::new(), Vec::new());
+    let (mut min, mut most) = (Vec::new(), Vec::new());
     for request in 0..REQUESTS {
         let stamp = epoch() - Duration::from_millis(27 + request * 10);
         let all_ms = (PROMISED_MS - RESERVE_MS) as f64;
@@ -71,7 +71,7 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
         most.push(left_ms() + ROUNDED_MS);
         let from = scene.infer_within(PROMISED_MS).header(CLIENT, request);
         served(from.header("x-slo-start", stamp.as_micros().to_string())).await;
-        least.push(left_ms() - ROUNDED_MS);
+        min.push(left_ms() - ROUNDED_MS);
     }
     let mut seen: Vec<Scrape> = Vec::new();
     let counted = async || {
@@ -90,7 +90,7 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
     );
     let up_to = |left: &[f64], edge: f64| left.iter().filter(|ms| **ms <= edge).count() as f64;
     for (edge, count) in buckets {
-        let expected = up_to(&most, *edge)..=up_to(&least, *edge);
+        let expected = up_to(&most, *edge)..=up_to(&min, *edge);
         assert!(expected.contains(count), "{edge}: {count}, {expected:?}");
     }
 
@@ -102,13 +102,13 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
             sorted.sort_by(f64::total_cmp);
             sorted[rank]
         };
-        let below = edges.iter().rfind(|edge| **edge < of(&least)).unwrap();
+        let below = edges.iter().rfind(|edge| **edge < of(&min)).unwrap();
         let above = edges.iter().find(|edge| **edge >= of(&most)).unwrap();
         let read = slack.percentile(percent, 0.0).unwrap();
         assert!((*below..=*above).contains(&read), "{percent} %: {read} ms");
         println!(
             "{percent} %: {read:.0} ms of {:.0} to {:.0}, in {below} to {above}",
-            of(&least),
+            of(&min),
             of(&most)
         );
     }

@@ -283,7 +283,7 @@ fn ask_for_service(cluster: &Cluster, port: u16) {
     let variant = |index: usize| {
         json!({
             "name": BOTH[index], "cluster": BOTH[index], "accuracy": ACCURACY[index],
-            "cores": {"initial": 1, "least": 1},
+            "cores": {"initial": 1, "min": 1},
             "capacity": {"slope_rps": SLOPE_RPS[index], "intercept_rps": -2.0, "utilisation": UTILISATION},
             "latency": {"gamma_ms": 0.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": SERVICE_MS[index],
                 "parallelism": "per-core"},

@@ -202,7 +202,7 @@ fn least_urgent_request_makes_room_in_a_full_queue() {
 fn downstream_time_is_reserved() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     let mut plan = plan(2, &[variant("a", 1.0, 1, 100.0)]);
-    plan.rest_ms = 300.0;
+    plan.downstream_ms = 300.0;
     engine.on_plan(&plan, at(0).mono, at(0), &mut Vec::new());
     let pressed = ask(&mut engine, 1, 399, at(0));
     assert_eq!(reason(&pressed), Some(Reason::Infeasible));
@@ -223,7 +223,7 @@ fn waiting_into_the_downstream_time_is_infeasible() {
     ] {
         let mut engine = engine(&[variant("a", 1.0, 1, 50.0)], "");
         let mut plan = plan(1, &[variant("a", 1.0, 1, 50.0)]);
-        plan.rest_ms = 300.0;
+        plan.downstream_ms = 300.0;
         engine.on_plan(&plan, at(0).mono, at(0), &mut Vec::new());
         ask(&mut engine, 1, 5000, at(0));
         assert_eq!(ask(&mut engine, 2, 1000, at(0)), Verdict::Park);

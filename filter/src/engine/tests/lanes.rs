@@ -126,8 +126,8 @@ impl Sim {
         let mut at = self.now as f64;
         while at < (begin + LENGTH) as f64 {
             at -= (1.0 - self.chance()).ln() * SERVICE_NS / self.case.load;
-            let (least, most) = self.case.budgets_ms;
-            let budget = least + (self.chance() * (most - least + 1) as f64) as u64;
+            let (min, most) = self.case.budgets_ms;
+            let budget = min + (self.chance() * (most - min + 1) as f64) as u64;
             let (worker, at) = (
                 (self.chance() * self.case.workers as f64) as usize,
                 at as u64,

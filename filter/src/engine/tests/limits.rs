@@ -119,15 +119,15 @@ impl Waiting {
 /// Request displaced by `newcomer`: at the class's limit, else at the limit of all.
 fn goes(held: &[Waiting], newcomer: Waiting, held_max: usize) -> Option<(StreamId, Reason)> {
     let of_class = |other: &&Waiting| other.class == newcomer.class;
-    let least = |among: Vec<&Waiting>| {
+    let min = |among: Vec<&Waiting>| {
         let all = among.into_iter().chain([&newcomer]);
         all.max_by_key(|one| one.dispensable()).unwrap().stream
     };
     if held.iter().filter(of_class).count() >= CLASSES[newcomer.class].2 {
         let among = held.iter().filter(of_class).collect();
-        return Some((least(among), Reason::ClassLimit));
+        return Some((min(among), Reason::ClassLimit));
     }
-    (held.len() >= held_max).then(|| (least(held.iter().collect()), Reason::QueueFull))
+    (held.len() >= held_max).then(|| (min(held.iter().collect()), Reason::QueueFull))
 }
 
 proptest! {

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 /// Classes of these priorities, named by their index.
-fn classes(priorities: &[u8], starvation: u32) -> String {
+fn classes(priorities: &[u8], max_skips: u32) -> String {
     let class = |(i, priority)| format!(r#"{{"name":"c{i}","share":0.1,"priority":{priority}}}"#);
     let list: Vec<String> = priorities.iter().enumerate().map(class).collect();
     format!(
-        r#","classes":[{}],"default_class":"c0","starvation":{starvation}"#,
+        r#","classes":[{}],"default_class":"c0","max_skips":{max_skips}"#,
         list.join(",")
     )
 }
@@ -231,13 +231,13 @@ proptest! {
     #[test]
     fn plans_never_starve_a_class(
         priorities in prop::collection::vec(0..4_u8, 2..=4),
-        starvation in 1..5_u32,
+        max_skips in 1..5_u32,
         steps in (1..4_usize).prop_flat_map(|most| prop::collection::vec(step(most), 1..200)),
     ) {
         let top = *priorities.iter().max().unwrap();
         let lower = priorities.iter().filter(|priority| **priority < top).count() as u32;
-        let bound = starvation + lower.saturating_sub(1);
-        let mut engine = engine(&[variant("v0", 1.0, 1, 0.0)], &classes(&priorities, starvation));
+        let bound = max_skips + lower.saturating_sub(1);
+        let mut engine = engine(&[variant("v0", 1.0, 1, 0.0)], &classes(&priorities, max_skips));
         let mut watch = Watch::default();
         let mut class_of = std::collections::BTreeMap::new();
         for (at_step, step) in (1..).zip(steps) {

@@ -121,9 +121,9 @@ impl Pair {
             Step::Pop => drop(self.pop()),
             Step::Expire(until) => {
                 let late = |place: Place| place.deadline.0 <= until;
-                let least = self.model.keys().map(|(_, place)| *place).min();
+                let min = self.model.keys().map(|(_, place)| *place).min();
                 let left = self.queue.pop_where(late);
-                assert_eq!(left.map(|(_, place, _)| place), least.filter(|p| late(*p)));
+                assert_eq!(left.map(|(_, place, _)| place), min.filter(|p| late(*p)));
                 left.into_iter().for_each(|left| self.left(left));
             }
             Step::Cancel(at) => {
@@ -195,8 +195,8 @@ proptest! {
         let mut pair = Pair::new(&Classes::default());
         for step in &steps {
             pair.step(step);
-            let least = pair.model.keys().next().map(|(_, place)| place.deadline.0);
-            prop_assert_eq!(pair.queue.order().next().map(|u| u.0), least);
+            let min = pair.model.keys().next().map(|(_, place)| place.deadline.0);
+            prop_assert_eq!(pair.queue.order().next().map(|u| u.0), min);
             for (i, (_, place)) in pair.model.keys().enumerate() {
                 prop_assert_eq!(pair.queue.ahead(ClassId(0), *place), i as u32);
             }

@@ -260,8 +260,8 @@ fn distance(one: &str, other: &str) -> usize {
         for (at, d) in other.iter().enumerate() {
             let of = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
             let replaced = of(&row, at) + usize::from(c != *d);
-            let least = replaced.min(of(&row, at + 1) + 1).min(of(&next, at) + 1);
-            next.push(least);
+            let min = replaced.min(of(&row, at + 1) + 1).min(of(&next, at) + 1);
+            next.push(min);
         }
         row = next;
     }

@@ -82,11 +82,7 @@ pub fn of_share(requests: usize, share: f64) -> u64 {
 
 /// Returns the bound for `on_time` requests of a scenario; `None` if no number of cores suffices.
 #[must_use]
-pub fn least_core_seconds(
-    scenario: &Scenario,
-    requests: &[Request],
-    on_time: u64,
-) -> Option<Least> {
+pub fn min_core_seconds(scenario: &Scenario, requests: &[Request], on_time: u64) -> Option<Least> {
     let whole_control = |control| matches!(control, Control::Planner | Control::Static);
     let whole = scenario
         .contenders
@@ -119,7 +115,7 @@ pub fn least_core_seconds(
         .any(|server| server.noise_sigma > 0.0);
     Some(Least {
         on_time,
-        core_seconds: least(&windows, on_time, &machines)?,
+        core_seconds: min(&windows, on_time, &machines)?,
         kind: if noisy {
             LeastKind::Estimate
         } else {
@@ -133,7 +129,7 @@ pub fn least_core_seconds(
 
 /// Returns the minimum core-seconds for `on_time` requests; `None` if no number of cores suffices.
 #[must_use]
-pub fn least(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64> {
+pub fn min(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64> {
     let settled = machines.iter().map(|machine| machine.resize_delay).max()?;
     let at_start = |machine: &Machine| machine.cores * machine.resize_delay.as_secs_f64();
     let start: f64 = machines.iter().map(at_start).sum();

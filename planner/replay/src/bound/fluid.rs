@@ -41,7 +41,7 @@ pub fn most_on_time(windows: &[Window], servers: &Servers) -> u64 {
     let mut accuracies: Vec<f64> = servers.variants.iter().map(|v| v.accuracy).collect();
     accuracies.sort_by(f64::total_cmp);
     let everything = pooled(servers.variants.iter());
-    let mut least = work_done(windows.iter(), &everything);
+    let mut min = work_done(windows.iter(), &everything);
     for pair in accuracies.windows(2) {
         let [below, accuracy] = pair else { continue };
         if below == accuracy {
@@ -54,9 +54,9 @@ pub fn most_on_time(windows: &[Window], servers: &Servers) -> u64 {
         let able = servers.variants.iter().filter(|v| v.accuracy >= *accuracy);
         let picky = work_done(windows.iter().filter(is_picky), &pooled(able));
         let others = work_done(windows.iter().filter(|w| !is_picky(w)), &everything);
-        least = least.min(picky.saturating_add(others));
+        min = min.min(picky.saturating_add(others));
     }
-    least
+    min
 }
 
 /// Combined rate μ(t) of the variants.

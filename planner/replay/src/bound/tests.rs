@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weir_sim::server::{Law, Parallelism};
 
 use super::brute::{BruteForce, UNIT};
-use super::cores::{Machine, least};
+use super::cores::{Machine, min};
 use super::*;
 
 /// Window from (release, length, minimum accuracy), in units and percent.
@@ -147,7 +147,7 @@ proptest! {
         let best = BruteForce::new(&windows, &servers, true).most_on_time();
         let paid: u32 = (0..8).map(|i| 2 * cores(i)).sum();
         let paid = UNIT.as_secs_f64() * f64::from(paid);
-        let bound = least(&windows, best, &[machine]).expect("it was done");
+        let bound = min(&windows, best, &[machine]).expect("it was done");
         prop_assert!(bound <= paid, "{} above {}", bound, paid);
     }
 }
@@ -231,7 +231,7 @@ fn least_core_seconds_match_hand_computed_values() {
     };
     let requests: Vec<Window> = (0..10).map(|i| window((100 * i, 9, 0.0))).collect();
     let check = |machine: Machine, on_time, expected: Option<f64>| {
-        let got = least(&requests, on_time, &[machine]);
+        let got = min(&requests, on_time, &[machine]);
         let near = match (got, expected) {
             (Some(got), Some(expected)) => (got - expected).abs() < 1e-6 && got <= expected,
             (got, expected) => got == expected,
@@ -340,6 +340,6 @@ fn a_million_requests() {
         resize_delay: Duration::ZERO,
         whole: true,
     };
-    let bound = least(&requests, 950_000, &[machine, machine, machine]);
+    let bound = min(&requests, 950_000, &[machine, machine, machine]);
     println!("{bound:?} in {:?} from the start", start.elapsed());
 }

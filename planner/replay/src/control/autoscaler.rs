@@ -102,8 +102,8 @@ impl Autoscaler {
                     Rule::Vpa => history.vpa(used),
                 },
             };
-            let most = variant.greatest.min(left);
-            let cores = (recommended.ceil() as u32).clamp(variant.least.min(most), most);
+            let most = variant.max.min(left);
+            let cores = (recommended.ceil() as u32).clamp(variant.min.min(most), most);
             left -= cores;
             if let Some(target) = self.target.get_mut(index) {
                 *target = Cores::whole(cores);

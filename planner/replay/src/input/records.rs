@@ -164,9 +164,9 @@ impl RecordReader<'_> {
         if self.arrivals.len() >= REQUESTS_MAX {
             return Err(format!("more than {REQUESTS_MAX} records"));
         }
-        let within = |column: &str, given: Option<u64>, least: u64, most: u64| match given {
-            Some(given) if !(least..=most).contains(&given) => {
-                Err(value(column, given, &format!("{least} to {most}")))
+        let within = |column: &str, given: Option<u64>, min: u64, most: u64| match given {
+            Some(given) if !(min..=most).contains(&given) => {
+                Err(value(column, given, &format!("{min} to {most}")))
             }
             given => Ok(given),
         };

@@ -23,7 +23,7 @@ use super::Tally;
 use crate::EPOCH_MS;
 
 /// Minimum time between ticks, as in the shell: Envoy's timers count in ms.
-const TICK_LEAST: Duration = Duration::from_millis(1);
+const TICK_MIN: Duration = Duration::from_millis(1);
 /// Maximum time between ticks, as in the shell.
 const TICK_MOST: Duration = TIMEOUTS.renewal;
 
@@ -290,12 +290,12 @@ impl Worker {
         } else {
             Mono(now)
         };
-        let period = wake.since(Mono(now)).clamp(TICK_LEAST, TICK_MOST);
+        let period = wake.since(Mono(now)).clamp(TICK_MIN, TICK_MOST);
         // Envoy's timers count whole ms.
         let period = u64::try_from(period.as_millis()).unwrap_or(1) * 1_000_000;
-        let least = TICK_LEAST.as_nanos() as u64;
+        let min = TICK_MIN.as_nanos() as u64;
         let late = self.tick_at <= now;
-        if late || now + period + least < self.tick_at {
+        if late || now + period + min < self.tick_at {
             self.tick_at = now + period;
             return Some(self.tick_at);
         }

@@ -123,9 +123,9 @@ impl FigureData<'_> {
             .variants
             .iter()
             .map(|known| known.accuracy);
-        let least = known.clone().fold(100.0, f64::min);
+        let min = known.clone().fold(100.0, f64::min);
         let most = known.fold(0.0, f64::max);
-        let range = (least.floor() - 1.0).max(0.0)..(most.ceil() + 1.0).min(100.0).max(least + 1.0);
+        let range = (min.floor() - 1.0).max(0.0)..(most.ceil() + 1.0).min(100.0).max(min + 1.0);
         let caption = "Mean accuracy of the answers to the requests sent in each interval.";
         self.over_time("Accuracy", caption, named, range, "%")
     }
@@ -185,12 +185,12 @@ impl FigureData<'_> {
             .map(|play| series::slacks_ms(self.requests, play))
             .collect();
         let end = top(self.budget_ms());
-        let least = all
+        let min = all
             .iter()
             .filter_map(|sorted| sorted.first())
             .fold(0.0, |a: f64, b| b.min(a));
-        let start = -top(-least).min(end);
-        let start = if least < 0.0 { start } else { 0.0 };
+        let start = -top(-min).min(end);
+        let start = if min < 0.0 { start } else { 0.0 };
         let drawn = |sorted: &Vec<f64>| series::distribution(sorted, sorted.len(), start, end);
         let dispatched = all.iter().map(drawn);
         let mut layers = self.distributions(dispatched);

@@ -89,10 +89,10 @@ fn bounds(sums: &[Summary]) -> String {
             bound.method, bound.why
         ));
     }
-    for least in sums.iter().filter_map(|sum| sum.least.as_ref()) {
+    for min in sums.iter().filter_map(|sum| sum.min.as_ref()) {
         said.push(format!(
             "Least core-seconds, a lower bound, by {}: {}.",
-            least.method, least.why
+            min.method, min.why
         ));
     }
     let mut once: Vec<String> = Vec::new();

@@ -92,11 +92,11 @@ pub fn yardsticks(
     plays: &[Play],
 ) -> Vec<(Bound, Option<Least>)> {
     let bounds = bound::of_plays(scenario, requests, plays);
-    let least = |play: &Play| {
+    let min = |play: &Play| {
         let on_time = summary::on_time(scenario, requests, play);
-        bound::least_core_seconds(scenario, requests, on_time)
+        bound::min_core_seconds(scenario, requests, on_time)
     };
-    bounds.into_iter().zip(plays.iter().map(least)).collect()
+    bounds.into_iter().zip(plays.iter().map(min)).collect()
 }
 
 impl Report {

@@ -59,7 +59,7 @@ pub struct Summary {
     /// Clairvoyant bound with the same cores.
     pub bound: Option<Yardstick>,
     /// Minimum core-seconds of as many on-time answers.
-    pub least: Option<Least>,
+    pub min: Option<Least>,
 }
 
 /// Summary of a class.
@@ -141,14 +141,14 @@ impl Summary {
         sum.max_ms = quantile(100);
         let answers = latencies.len();
         sum.mean_accuracy = (answers > 0).then(|| rounded(accuracies / answers as f64));
-        if let Some((bound, least)) = yardstick {
+        if let Some((bound, min)) = yardstick {
             sum.bound = Some(Yardstick {
                 bound: bound.clone(),
                 reached_percent: percent(sum.on_time, bound.on_time),
             });
-            sum.least = least.clone().map(|least| Least {
-                core_seconds: rounded(least.core_seconds),
-                ..least
+            sum.min = min.clone().map(|min| Least {
+                core_seconds: rounded(min.core_seconds),
+                ..min
             });
         }
         Ok(sum)
@@ -182,7 +182,7 @@ impl Summary {
             plans: play.plans.len() as u64,
             resizes: play.resizes.len() as u64,
             bound: None,
-            least: None,
+            min: None,
         }
     }
 }

@@ -112,11 +112,9 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
         or_none(sum.mean_accuracy, |percent| format!("{percent:.2} %"))
     });
     row("core-seconds", &|sum| format!("{:.0}", sum.core_seconds));
-    if sums.iter().any(|sum| sum.least.is_some()) {
+    if sums.iter().any(|sum| sum.min.is_some()) {
         row("   for as many, at least", &|sum| {
-            or_none(sum.least.as_ref(), |least| {
-                format!("{:.0}", least.core_seconds)
-            })
+            or_none(sum.min.as_ref(), |min| format!("{:.0}", min.core_seconds))
         });
     }
     row("plans", &|sum| sum.plans.to_string());

@@ -203,9 +203,9 @@ fn each_outcome_is_counted_once() {
     assert_eq!((bound.bound.on_time, bound.bound.kind), (7, Kind::Upper));
     assert_eq!(bound.reached_percent, Some(28.571));
     // Six cores for the first 0.2 s; one of the two requests is not in that time.
-    let least = sum.least.as_ref().unwrap();
+    let min = sum.min.as_ref().unwrap();
     assert_eq!(
-        (least.core_seconds, least.kind, least.on_time),
+        (min.core_seconds, min.kind, min.on_time),
         (1.24, LeastKind::Lower, 2)
     );
 }

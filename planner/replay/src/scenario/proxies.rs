@@ -65,7 +65,7 @@ fn plugin(service: &Service, written: Value) -> Result<Value, ScenarioError> {
     };
     keys.insert(
         "plan".to_owned(),
-        json!({ "variants": plan.variants, "rest_ms": plan.rest_ms }),
+        json!({ "variants": plan.variants, "downstream_ms": plan.downstream_ms }),
     );
     let plugin = Value::Object(keys);
     match Config::parse(plugin.to_string().as_bytes()) {

@@ -19,10 +19,9 @@ impl<W: Witness> Simulation<'_, W> {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         for mut plan in plans {
             circumstances(self.contender.plane, &mut plan.variants);
-            let renews = self
-                .plans
-                .last()
-                .is_some_and(|last| last.variants == plan.variants && last.rest_ms == plan.rest_ms);
+            let renews = self.plans.last().is_some_and(|last| {
+                last.variants == plan.variants && last.downstream_ms == plan.downstream_ms
+            });
             if !renews {
                 self.plans_at.push(Duration::from_nanos(self.now));
             }

@@ -26,7 +26,7 @@ service:
     - name: yolov5n
       cluster: yolov5n
       accuracy: 45.7
-      cores: {{ initial: 15, least: 0 }}
+      cores: {{ initial: 15, min: 0 }}
       {profile}
       latency: {{ gamma_ms: 57.3, epsilon_ms: 0, delta_ms: 0, eta_ms: 22.7, parallelism: per-core, tail: 1.26 }}
 servers:

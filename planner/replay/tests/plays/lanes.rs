@@ -88,8 +88,8 @@ fn requests(case: Case) -> Vec<Request> {
             return requests;
         }
         let sent = Duration::from_secs_f64(sent);
-        let (least, most) = case.budgets;
-        let budget = Duration::from_millis(random.random_range(least..=most));
+        let (min, most) = case.budgets;
+        let budget = Duration::from_millis(random.random_range(min..=most));
         requests.push(Request::new(requests.len() as u32, sent, budget));
     }
 }
@@ -195,12 +195,12 @@ fn single_slot_server_is_kept_busy_in_order_and_more_are_on_time() {
         if case.load < 1.0 {
             continue;
         }
-        let least = if case.workers == 1 { 0.97 } else { 0.95 };
-        assert!(with.throughput >= least, "{case:?}: {with:?}");
+        let min = if case.workers == 1 { 0.97 } else { 0.95 };
+        assert!(with.throughput >= min, "{case:?}: {with:?}");
         assert!(with.out_of_order < 0.01, "{case:?}: {with:?}");
         if case.budgets.0 == case.budgets.1 {
-            let least = if case.workers == 1 { 0.85 } else { 0.75 };
-            assert!(with.at_once >= least, "{case:?}: {with:?}");
+            let min = if case.workers == 1 { 0.85 } else { 0.75 };
+            assert!(with.at_once >= min, "{case:?}: {with:?}");
         }
     }
 }

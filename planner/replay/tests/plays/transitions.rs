@@ -26,7 +26,7 @@ fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32,
             "    - name: {name}
       cluster: {name}
       accuracy: {accuracy}
-      cores: {{ initial: {cores}, least: 0 }}
+      cores: {{ initial: {cores}, min: 0 }}
       capacity: {{ slope_rps: {slope}, intercept_rps: {intercept} }}
       latency: {{ gamma_ms: {gamma_ms}, epsilon_ms: 4, delta_ms: 5, eta_ms: 2, parallelism: per-core, tail: 1.26 }}
       readiness_s: {readiness_s}

@@ -68,15 +68,13 @@ fn from_json(text: &str) -> anyhow::Result<Vec<Segment>> {
     Ok(entries.into_iter().map(segment).collect())
 }
 
-/// Reads a JSON number from `least` to `greatest`.
-fn number<'de, D: Deserializer<'de>>(json: D, least: f64, greatest: f64) -> Result<f64, D::Error> {
+/// Reads a JSON number from `min` to `max`.
+fn number<'de, D: Deserializer<'de>>(json: D, min: f64, max: f64) -> Result<f64, D::Error> {
     let value = f64::deserialize(json)?;
-    if (least..=greatest).contains(&value) {
+    if (min..=max).contains(&value) {
         return Ok(value);
     }
-    Err(D::Error::custom(format!(
-        "{value} must be {least} to {greatest}"
-    )))
+    Err(D::Error::custom(format!("{value} must be {min} to {max}")))
 }
 
 fn duration<'de, D: Deserializer<'de>>(json: D) -> Result<Duration, D::Error> {

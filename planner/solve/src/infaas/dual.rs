@@ -56,8 +56,8 @@ pub(super) fn evaluate(
             return None;
         }
         let known = known.and_then(|known| known.choices.get(index));
-        let (choice, least) = cover.cheapest(&prices, known, patience);
-        bound += least;
+        let (choice, min) = cover.cheapest(&prices, known, patience);
+        bound += min;
         choices.push(choice?);
     }
     Some(Prices {
@@ -248,13 +248,13 @@ fn inverse(columns: &[Column]) -> Option<Vec<Row>> {
         .collect();
     for place in 0..ROWS {
         let entry = |line: &(Row, Row)| line.0.get(place).copied().unwrap_or_default();
-        let (pivot, greatest) = lines
+        let (pivot, max) = lines
             .iter()
             .enumerate()
             .skip(place)
             .map(|(index, line)| (index, entry(line).abs()))
             .max_by(|a, b| a.1.total_cmp(&b.1))?;
-        if greatest < 1e-13 {
+        if max < 1e-13 {
             return None;
         }
         lines.swap(place, pivot);

@@ -46,10 +46,10 @@ pub(super) fn exhausted_resource(
         let price = Units::only(index, 1.0);
         let (mut total, mut alone) = (0.0, None);
         for (cover, architecture) in covers.iter().zip(&problem.input.architectures) {
-            let (_, least) = without_costs(cover).cheapest(&price, None, patience);
-            total += least;
-            if least > available.at(index) && alone.is_none() {
-                alone = Some(format!(", {} alone {least}", architecture.name));
+            let (_, min) = without_costs(cover).cheapest(&price, None, patience);
+            total += min;
+            if min > available.at(index) && alone.is_none() {
+                alone = Some(format!(", {} alone {min}", architecture.name));
             }
         }
         (total > available.at(index)).then(|| {
@@ -112,8 +112,8 @@ fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
                 let part = part.map(|(takes, left)| f64::from(count) * takes / left);
                 let value = carried / part.fold(1e-9, f64::max);
                 let cost_per_query = variant.cost / variant.sustains_qps;
-                let better = best.is_none_or(|(most, least, ..)| {
-                    value > most || (value == most && cost_per_query < least)
+                let better = best.is_none_or(|(most, min, ..)| {
+                    value > most || (value == most && cost_per_query < min)
                 });
                 if better {
                     best = Some((value, cost_per_query, i, j, count));

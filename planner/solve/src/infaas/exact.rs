@@ -217,13 +217,13 @@ impl<'a> Exact<'a> {
     fn prune(&self, layers: &mut [Layer], prices: &[Units]) {
         let upper = self.upper();
         for price in prices {
-            let least: Vec<f64> = layers
+            let min: Vec<f64> = layers
                 .iter()
                 .map(|layer| cheapest(&layer.choices, price))
                 .collect();
-            let bound: f64 = least.iter().sum::<f64>() - price.dot(&self.available);
-            for (layer, least) in layers.iter_mut().zip(&least) {
-                let room = upper - bound + least;
+            let bound: f64 = min.iter().sum::<f64>() - price.dot(&self.available);
+            for (layer, min) in layers.iter_mut().zip(&min) {
+                let room = upper - bound + min;
                 layer
                     .choices
                     .retain(|c| c.cost + price.dot(&c.usage) < room);
@@ -314,16 +314,16 @@ fn tie(problem: &Problem) -> f64 {
     let (mut spent, mut moved) = (0.0, 1.0);
     for architecture in &problem.input.architectures {
         let need = architecture.needed_qps();
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        let (mut min, mut most) = (f64::INFINITY, 0.0_f64);
         for variant in &architecture.variants {
             moved += f64::from(variant.replicas);
             if architecture.may_serve(variant) {
-                least = least.min(variant.cost * need / variant.sustains_qps);
+                min = min.min(variant.cost * need / variant.sustains_qps);
                 most = most.max((need / variant.sustains_qps).ceil());
             }
         }
         moved += most.min(f64::from(REPLICAS_MAX));
-        spent += if least.is_finite() { least } else { 0.0 };
+        spent += if min.is_finite() { min } else { 0.0 };
     }
     if spent > 0.0 {
         TIES * TOLERANCE * spent / moved

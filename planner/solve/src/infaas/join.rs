@@ -49,7 +49,7 @@ struct Partial {
 /// Remaining layers, from one of them on.
 #[derive(Clone)]
 struct Rest {
-    least: Units,
+    min: Units,
     /// The cheapest choice of each layer at each vector of prices, less the available resources at those prices.
     priced: Vec<f64>,
 }
@@ -76,7 +76,7 @@ impl Beam<'_> {
                 for (choice, option) in layer.choices.iter().enumerate() {
                     let cost = partial.cost + option.cost;
                     let usage = partial.usage.plus(&option.usage, 1.0);
-                    if !usage.plus(&rest.least, 1.0).within(self.available) {
+                    if !usage.plus(&rest.min, 1.0).within(self.available) {
                         continue;
                     }
                     if let Some(bound) = self.bound(cost, &usage, rest) {
@@ -109,27 +109,27 @@ impl Beam<'_> {
 
     /// Bound of a partial plan, if it is of interest.
     fn bound(&self, cost: f64, usage: &Units, rest: &Rest) -> Option<f64> {
-        let mut greatest = f64::NEG_INFINITY;
-        for (prices, least) in self.prices.iter().zip(&rest.priced) {
-            greatest = greatest.max(cost + least + prices.dot(usage));
-            if greatest >= self.upper {
+        let mut max = f64::NEG_INFINITY;
+        for (prices, min) in self.prices.iter().zip(&rest.priced) {
+            max = max.max(cost + min + prices.dot(usage));
+            if max >= self.upper {
                 return None;
             }
         }
-        Some(greatest)
+        Some(max)
     }
 
     fn rests(&self, layers: &[Layer]) -> Vec<Rest> {
         let mut rest = Rest {
-            least: Units::default(),
+            min: Units::default(),
             priced: self.prices.iter().map(|p| -p.dot(self.available)).collect(),
         };
         let mut rests = Vec::with_capacity(layers.len());
         for layer in layers.iter().rev() {
             rests.push(rest.clone());
             let usages = layer.choices.iter().map(|choice| choice.usage);
-            let least = usages.reduce(|a, b| a.least(&b)).unwrap_or_default();
-            rest.least = rest.least.plus(&least, 1.0);
+            let min = usages.reduce(|a, b| a.min(&b)).unwrap_or_default();
+            rest.min = rest.min.plus(&min, 1.0);
             for (sum, prices) in rest.priced.iter_mut().zip(self.prices) {
                 *sum += cheapest(&layer.choices, prices);
             }

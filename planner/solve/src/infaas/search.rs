@@ -220,25 +220,25 @@ impl<'a> Search<'a> {
 
     /// The last variant carries the rest.
     fn last(&mut self, level: &Level, need: f64, spent: f64) {
-        let least = if need <= 0.0 {
+        let min = if need <= 0.0 {
             0.0
         } else {
             (need / level.load).ceil()
         };
-        if least.is_nan() || least > f64::from(level.cap) {
+        if min.is_nan() || min > f64::from(level.cap) {
             return;
         }
-        let least = least as u32;
+        let min = min as u32;
         let most = if level.idle_is_kept {
-            least.max(level.have.min(level.cap))
+            min.max(level.have.min(level.cap))
         } else {
-            least
+            min
         };
-        let best = if level.lo < 0.0 { most } else { least };
+        let best = if level.lo < 0.0 { most } else { min };
         let range = if self.keep == Keep::One {
             best..=best
         } else {
-            least..=most
+            min..=most
         };
         for n in range {
             if !self.can_improve(spent + level.cost(n)) {

@@ -42,7 +42,7 @@ impl Units {
         units
     }
 
-    pub(super) fn least(&self, other: &Units) -> Units {
+    pub(super) fn min(&self, other: &Units) -> Units {
         Units::collect(self.0.iter().zip(&other.0).map(|(a, b)| a.min(*b)))
     }
 

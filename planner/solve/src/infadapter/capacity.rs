@@ -60,7 +60,7 @@ impl CapacityBound {
 /// Returns the allocation of the greatest capacity within the budget, with the fewest cores, and
 /// shares in proportion to capacity: by dynamic programming over the cores. `None` if no variant has
 /// any capacity, or time is over.
-pub(super) fn greatest(problem: &Problem, patience: &Patience<'_>) -> Option<Allocation> {
+pub(super) fn max(problem: &Problem, patience: &Patience<'_>) -> Option<Allocation> {
     let budget = usize::try_from(problem.budget).ok()?;
     // By cores used: the greatest capacity and, by variant, the choice that led there.
     let mut front: Vec<Option<f64>> = vec![None; budget + 1];

@@ -12,7 +12,7 @@
 //! The longest loading time is not a sum. So there is one search for each loading time that may be the
 //! longest.
 
-use super::capacity::{CapacityBound, greatest};
+use super::capacity::{CapacityBound, max};
 use super::dual::{Bound, Remaining};
 use super::item::Item;
 use super::labels::{Label, Place, cores, undominated};
@@ -297,7 +297,7 @@ impl Search<'_> {
 
 /// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
 pub(super) fn overloaded(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
-    let best_effort = greatest(problem, patience);
+    let best_effort = max(problem, patience);
     let (demand, budget) = (problem.demand_rps, problem.budget);
     let why = match &best_effort {
         Some(allocation) => {

@@ -8,26 +8,26 @@ use super::{Allocation, Problem};
 /// of it that carry the demand while the others have their minimum. `None` if no candidate carries
 /// it.
 pub fn start(problem: &Problem, current: Option<&[u32]>) -> Option<Allocation> {
-    let least: Vec<u32> = problem
+    let min: Vec<u32> = problem
         .variants
         .iter()
         .map(|v| v.options.first().map_or(0, |option| option.cores))
         .collect();
     let current = current.and_then(|cores| problem.allocation(cores));
-    let alone = (0..least.len()).filter_map(|index| alone(problem, &least, index));
+    let alone = (0..min.len()).filter_map(|index| alone(problem, &min, index));
     alone
         .chain(current)
         .max_by(|a, b| a.objective.total_cmp(&b.objective))
 }
 
-fn alone(problem: &Problem, least: &[u32], index: usize) -> Option<Allocation> {
-    let carried: f64 = problem.capacities(least).iter().sum();
-    let missing = problem.demand_rps - (carried - problem.capacity(index, *least.get(index)?));
+fn alone(problem: &Problem, min: &[u32], index: usize) -> Option<Allocation> {
+    let carried: f64 = problem.capacities(min).iter().sum();
+    let missing = problem.demand_rps - (carried - problem.capacity(index, *min.get(index)?));
     let options = &problem.variants.get(index)?.options;
     let enough = options
         .iter()
         .find(|option| option.capacity_rps >= missing)?;
-    let mut cores = least.to_vec();
+    let mut cores = min.to_vec();
     *cores.get_mut(index)? = enough.cores;
     problem.allocation(&cores)
 }

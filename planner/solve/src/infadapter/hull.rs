@@ -56,8 +56,8 @@ mod tests {
             let (value, corner) = best(&upper(points.iter().copied()), load_value, cost).unwrap();
             proptest::prop_assert!(points.contains(&corner));
             let values = points.iter().map(|point| load_value * point.load - cost * point.cores);
-            let greatest = values.fold(f64::NEG_INFINITY, f64::max);
-            proptest::prop_assert!((value - greatest).abs() < 1e-9, "{value} {greatest}");
+            let max = values.fold(f64::NEG_INFINITY, f64::max);
+            proptest::prop_assert!((value - max).abs() < 1e-9, "{value} {max}");
         }
     }
 }

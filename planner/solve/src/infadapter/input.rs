@@ -57,13 +57,13 @@ pub struct Variant {
     pub cores: u32,
     /// Minimum number of cores, whatever its share; 0 allows it to be unloaded.
     #[serde(default)]
-    pub cores_least: u32,
+    pub cores_min: u32,
     /// Minimum number of cores with which it can run at all.
     #[serde(default = "one_core")]
     pub cores_running: u32,
     /// Maximum number of cores; by default the budget.
     #[serde(default)]
-    pub cores_greatest: Option<u32>,
+    pub cores_max: Option<u32>,
     /// th: sustained throughput of its cores.
     pub throughput: Throughput,
     /// Part of the throughput to plan with, above 0 to 1 (InfAdapter's code: 0.8).
@@ -117,23 +117,19 @@ impl TryFrom<Input> for Problem {
         let right = format!("at most {OPTIONS_MAX} numbers of cores over all variants");
         rule(
             options <= OPTIONS_MAX,
-            "variants[].cores_greatest",
+            "variants[].cores_max",
             options,
             right,
         )?;
-        let least: u64 = input
-            .variants
-            .iter()
-            .map(|v| u64::from(v.cores_least))
-            .sum();
+        let min: u64 = input.variants.iter().map(|v| u64::from(v.cores_min)).sum();
         let right = format!(
             "at most budget_cores ({}) over all variants",
             input.budget_cores
         );
         rule(
-            least <= u64::from(input.budget_cores),
-            "variants[].cores_least",
-            least,
+            min <= u64::from(input.budget_cores),
+            "variants[].cores_min",
+            min,
             right,
         )?;
         Ok(Problem {
@@ -165,23 +161,17 @@ fn candidate(at: &str, variant: &Variant, input: &Input) -> Result<Candidate, Re
     )?;
     within(key("cores"), variant.cores, 0, BUDGET_MAX, "whole cores")?;
     let budget = input.budget_cores;
-    let greatest = variant.cores_greatest.unwrap_or(budget);
+    let max = variant.cores_max.unwrap_or(budget);
     within(
-        key("cores_greatest"),
-        greatest,
+        key("cores_max"),
+        max,
         1,
         budget,
         "whole cores, within budget_cores",
     )?;
-    let unit = "whole cores, at most cores_greatest";
-    within(key("cores_least"), variant.cores_least, 0, greatest, unit)?;
-    within(
-        key("cores_running"),
-        variant.cores_running,
-        1,
-        greatest,
-        unit,
-    )?;
+    let unit = "whole cores, at most cores_max";
+    within(key("cores_min"), variant.cores_min, 0, max, unit)?;
+    within(key("cores_running"), variant.cores_running, 1, max, unit)?;
     let right = "above 0 to 1";
     let utilisation = variant.utilisation;
     rule(
@@ -197,8 +187,8 @@ fn candidate(at: &str, variant: &Variant, input: &Input) -> Result<Candidate, Re
     let right = "given, where there is a latency_max_ms";
     let known = variant.latency.is_some() || input.latency_max_ms.is_none();
     rule(known, key("latency"), "missing", right)?;
-    let least = variant.cores_least;
-    let all = std::iter::once(least).chain((least + 1).max(variant.cores_running)..=greatest);
+    let min = variant.cores_min;
+    let all = std::iter::once(min).chain((min + 1).max(variant.cores_running)..=max);
     Ok(Candidate {
         name: variant.name.clone(),
         accuracy: variant.accuracy_percent / 100.0,

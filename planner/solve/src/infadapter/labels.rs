@@ -43,12 +43,12 @@ pub(super) fn undominated(mut labels: Vec<Label>, to_come: f64, budget: u32) -> 
         let load = a.load.total_cmp(&b.load);
         potential(b).total_cmp(&potential(a)).then(cores).then(load)
     });
-    let mut least = LeastLoad::new(budget);
+    let mut min = LeastLoad::new(budget);
     labels.retain(|label| {
         let used = budget - label.cores;
-        let kept = label.load < least.up_to(used);
+        let kept = label.load < min.up_to(used);
         if kept {
-            least.add(used, label.load);
+            min.add(used, label.load);
         }
         kept
     });
@@ -67,19 +67,19 @@ impl LeastLoad {
 
     fn add(&mut self, used: u32, load: f64) {
         let mut at = usize::try_from(used).unwrap_or(0) + 1;
-        while let Some(least) = self.0.get_mut(at) {
-            *least = least.min(load);
+        while let Some(min) = self.0.get_mut(at) {
+            *min = min.min(load);
             at += at & at.wrapping_neg();
         }
     }
 
     fn up_to(&self, used: u32) -> f64 {
         let mut at = usize::try_from(used).unwrap_or(0) + 1;
-        let mut least = f64::INFINITY;
+        let mut min = f64::INFINITY;
         while at > 0 {
-            least = least.min(self.0.get(at).copied().unwrap_or(f64::INFINITY));
+            min = min.min(self.0.get(at).copied().unwrap_or(f64::INFINITY));
             at -= at & at.wrapping_neg();
         }
-        least
+        min
     }
 }

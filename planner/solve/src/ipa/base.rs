@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{BATCH_MAX, CORES_LEAST, CORES_MAX, RATE_MAX, count};
+use super::input::{BATCH_MAX, CORES_MAX, CORES_MIN, RATE_MAX, count};
 use crate::input::{positive, rule, within};
 use crate::law::{Latency, MS_MAX};
 use crate::{Refused, TOLERANCE};
@@ -58,7 +58,7 @@ impl TryFrom<Input> for Problem {
             within(
                 format!("cores[{index}]"),
                 *cores,
-                CORES_LEAST,
+                CORES_MIN,
                 CORES_MAX,
                 "cores",
             )?;

@@ -168,7 +168,7 @@ fn priced(item: &Item, price: f64) -> f64 {
 
 /// Returns the envelope before `step`, on the products that can occur there.
 fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
-    let (least, most) = step.products;
+    let (min, most) = step.products;
     let mut by_factor: Vec<(f64, f64)> = Vec::with_capacity(step.items.len());
     by_factor.extend(
         step.items
@@ -184,7 +184,7 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
         }
         highest = value;
         let from = next
-            .partition_point(|piece| piece.from <= least * factor)
+            .partition_point(|piece| piece.from <= min * factor)
             .saturating_sub(1);
         let to = next.partition_point(|piece| piece.from <= most * factor);
         let pieces = next.get(from..to).unwrap_or_default();
@@ -197,7 +197,7 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
         while let Some(top) = envelope.last() {
             if slope > top.slope {
                 from = (top.base - base) / (slope - top.slope);
-                if from > top.from.max(least) {
+                if from > top.from.max(min) {
                     break;
                 }
             }
@@ -258,7 +258,7 @@ fn single(
     // At this θ a whole SLA costs about as much as the possible gain.
     let mut theta = 1.0;
     let mut high: Option<(f64, f64, f64)> = None;
-    let (mut best, mut least) = (0.0, low_bound);
+    let (mut best, mut min) = (0.0, low_bound);
     for _ in 0..ITERATIONS_MAX {
         if patience.is_over() {
             break;
@@ -267,8 +267,8 @@ fn single(
         let primal = relaxed.primal(items);
         let (bound, slope) = (relaxed.root(), slope(&primal));
         met.push(primal);
-        if bound < least {
-            (best, least) = (theta, bound);
+        if bound < min {
+            (best, min) = (theta, bound);
         }
         if slope < 0.0 {
             (low, low_bound, low_slope) = (theta, bound, slope);
@@ -283,7 +283,7 @@ fn single(
             / (high_slope - low_slope);
         let reached = low_bound + low_slope * (meet - low);
         let inside = meet > low && meet < above;
-        if !inside || least - reached <= (items.tie as f64).max(1e-9 * least.abs()) {
+        if !inside || min - reached <= (items.tie as f64).max(1e-9 * min.abs()) {
             break;
         }
         theta = meet;
@@ -299,8 +299,8 @@ fn several(
     at_free: &Primal,
 ) -> (Vec<f64>, Vec<Primal>) {
     let limit = items.limit as f64;
-    let (mut best, mut least) = (free.theta.clone(), free.root());
-    let (mut theta, mut primal, mut bound) = (best.clone(), at_free.clone(), least);
+    let (mut best, mut min) = (free.theta.clone(), free.root());
+    let (mut theta, mut primal, mut bound) = (best.clone(), at_free.clone(), min);
     let mut at_best = primal.clone();
     let (mut met, mut reach, mut idle) = (Vec::new(), 1.0, 0);
     let mut known = f64::NEG_INFINITY;
@@ -321,7 +321,7 @@ fn several(
         let target = if known.is_finite() {
             known
         } else {
-            least - 0.2 * least.abs() - 1.0
+            min - 0.2 * min.abs() - 1.0
         };
         let step = reach * (bound - target).max(1.0) / square;
         for (theta, over) in theta.iter_mut().zip(&over) {
@@ -334,14 +334,14 @@ fn several(
             known = known.max(primal.value);
             met.push(primal.clone());
         }
-        if bound < least {
-            (best, least, idle) = (theta.clone(), bound, 0);
+        if bound < min {
+            (best, min, idle) = (theta.clone(), bound, 0);
             at_best.clone_from(&primal);
         } else {
             idle += 1;
             if idle >= 5 {
                 (reach, idle) = (reach * 0.6, 0);
-                (theta, primal, bound) = (best.clone(), at_best.clone(), least);
+                (theta, primal, bound) = (best.clone(), at_best.clone(), min);
             }
         }
     }

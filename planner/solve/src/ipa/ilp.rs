@@ -71,18 +71,18 @@ impl Walk<'_> {
     /// Walks the front; returns whether it reached the end.
     fn walk(&mut self) -> Result<bool, ResolutionError> {
         let (problem, alpha) = (self.problem, self.problem.weights.alpha);
-        let greatest = problem.stages.iter().map(|stage| {
+        let max = problem.stages.iter().map(|stage| {
             let factors = stage.choices.iter().map(|choice| choice.factor);
             factors.fold(0.0, f64::max)
         });
-        let most_percent = 100.0 * greatest.product::<f64>();
+        let most_percent = 100.0 * max.product::<f64>();
         if alpha > 0.0 && !self.find_initial_plans(most_percent)? {
             return Ok(false);
         }
-        let mut least_percent: Option<f64> = None;
+        let mut min_percent: Option<f64> = None;
         loop {
             let cheapest = |choice: &Choice| -problem.cost(choice);
-            let (plan, proven) = match self.next(&cheapest, least_percent) {
+            let (plan, proven) = match self.next(&cheapest, min_percent) {
                 Err(ResolutionError::Infeasible) => return Ok(true),
                 solved => solved?,
             };
@@ -96,12 +96,12 @@ impl Walk<'_> {
             // better.
             let cost = alpha * plan.accuracy_percent - plan.objective;
             let known = self.best.as_ref().map_or(0.0, |best| best.objective);
-            let here = plan.accuracy_percent.max(least_percent.unwrap_or_default());
+            let here = plan.accuracy_percent.max(min_percent.unwrap_or_default());
             let next = (here * (1.0 + STEP)).max((known + cost) / alpha);
             if next > most_percent * (1.0 + TOLERANCE) {
                 return Ok(true);
             }
-            least_percent = Some(next);
+            min_percent = Some(next);
         }
     }
 
@@ -129,10 +129,10 @@ impl Walk<'_> {
     fn next(
         &mut self,
         value: &dyn Fn(&Choice) -> f64,
-        least_percent: Option<f64>,
+        min_percent: Option<f64>,
     ) -> Result<(Plan, bool), ResolutionError> {
         let solver = self.solver;
-        let (plan, proven) = solved(self.problem, value, least_percent, solver, self.patience)?;
+        let (plan, proven) = solved(self.problem, value, min_percent, solver, self.patience)?;
         let known = self.best.as_ref();
         if known.is_none_or(|best| plan.objective > best.objective) {
             self.best = Some(plan.clone());
@@ -159,11 +159,11 @@ fn failed(error: &ResolutionError, best: Option<Plan>) -> Outcome<Plan> {
 fn solved(
     problem: &Problem,
     value: &dyn Fn(&Choice) -> f64,
-    least_percent: Option<f64>,
+    min_percent: Option<f64>,
     solver: Solver,
     patience: &Patience<'_>,
 ) -> Result<(Plan, bool), ResolutionError> {
-    let (mip, options) = model(problem, value, least_percent);
+    let (mip, options) = model(problem, value, min_percent);
     let values = mip.solve(solver, patience.left())?;
     let pick = |stage: &Vec<Variable>| {
         let taken = stage.iter().enumerate();
@@ -179,7 +179,7 @@ fn solved(
 fn model(
     problem: &Problem,
     value: &dyn Fn(&Choice) -> f64,
-    least_percent: Option<f64>,
+    min_percent: Option<f64>,
 ) -> (Mip, Vec<Vec<Variable>>) {
     let mut variables = ProblemVariables::new();
     let mut rows = Vec::new();
@@ -215,21 +215,17 @@ fn model(
             of(path, &|choice| SCALE * choice.time_ms() / limit_ms) <= SCALE
         ));
     }
-    if let Some(percent) = least_percent {
-        let least = SCALE * (percent / 100.0).ln();
+    if let Some(percent) = min_percent {
+        let min = SCALE * (percent / 100.0).ln();
         rows.push(constraint!(
-            of(&all, &|choice| SCALE * choice.factor.ln()) >= least
+            of(&all, &|choice| SCALE * choice.factor.ln()) >= min
         ));
     }
     let choices = problem.stages.iter().flat_map(|stage| &stage.choices);
-    let greatest = choices
+    let max = choices
         .map(|choice| value(choice).abs())
         .fold(0.0, f64::max);
-    let scale = if greatest > 0.0 {
-        SCALE / greatest
-    } else {
-        1.0
-    };
+    let scale = if max > 0.0 { SCALE / max } else { 1.0 };
     let mip = Mip {
         objective: of(&all, &|choice| scale * value(choice)),
         variables,

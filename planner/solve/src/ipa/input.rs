@@ -28,11 +28,11 @@ pub const RATE_MAX: f64 = 1e9;
 /// Maximum weight.
 pub const WEIGHT_MAX: f64 = 1e9;
 /// Minimum cores of a replica: a Kubernetes millicore.
-pub const CORES_LEAST: f64 = 0.001;
+pub const CORES_MIN: f64 = 0.001;
 /// Maximum cores of a replica.
 pub const CORES_MAX: f64 = 100_000.0;
 /// Minimum accuracy: products over the maximum number of stages do not underflow.
-pub const ACCURACY_LEAST_PERCENT: f64 = 0.01;
+pub const ACCURACY_MIN_PERCENT: f64 = 0.01;
 
 /// IPA's problem (Eq. 10): stages, arrival rate, SLA and weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -234,9 +234,9 @@ impl Batches {
 
 pub(super) fn accuracy_and_cores(path: &str, percent: f64, cores: f64) -> Result<(), Refused> {
     let accuracy = format!("{path}.accuracy_percent");
-    within(accuracy, percent, ACCURACY_LEAST_PERCENT, 100.0, "percent")?;
+    within(accuracy, percent, ACCURACY_MIN_PERCENT, 100.0, "percent")?;
     let replica = format!("{path}.replica_cores");
-    within(replica, cores, CORES_LEAST, CORES_MAX, "cores")?;
+    within(replica, cores, CORES_MIN, CORES_MAX, "cores")?;
     Ok(())
 }
 

@@ -120,7 +120,7 @@ impl Items {
 /// Returns the objective of one unit, the maximum of the greatest accuracy term and the least cost of
 /// any choice, and the maximum distance of an objective from 0.
 fn unit(problem: &Problem) -> (f64, f64, f64) {
-    let greatest = |stage: &Stage, of: &dyn Fn(&Choice) -> f64| {
+    let max = |stage: &Stage, of: &dyn Fn(&Choice) -> f64| {
         stage
             .choices
             .iter()
@@ -133,20 +133,14 @@ fn unit(problem: &Problem) -> (f64, f64, f64) {
             100.0
                 * stages
                     .iter()
-                    .map(|s| greatest(s, &|c| c.factor))
+                    .map(|s| max(s, &|c| c.factor))
                     .product::<f64>()
         }
-        Accuracy::Ranks => stages.iter().map(|s| greatest(s, &|c| c.rank)).sum(),
+        Accuracy::Ranks => stages.iter().map(|s| max(s, &|c| c.rank)).sum(),
     };
     let value = problem.weights.alpha * value;
-    let cost: f64 = stages
-        .iter()
-        .map(|s| -greatest(s, &|c| -problem.cost(c)))
-        .sum();
-    let most: f64 = stages
-        .iter()
-        .map(|s| greatest(s, &|c| problem.cost(c)))
-        .sum();
+    let cost: f64 = stages.iter().map(|s| -max(s, &|c| -problem.cost(c))).sum();
+    let most: f64 = stages.iter().map(|s| max(s, &|c| problem.cost(c))).sum();
     let scale = value.max(cost);
     let most = most + value;
     let unit = (scale / UNITS).max(most / LOSS_MAX);
@@ -179,9 +173,9 @@ fn tails(items: &[Vec<Item>], before: &[Vec<usize>]) -> Vec<u64> {
                 longest = longest.max(*tail);
             }
         }
-        let least = items.iter().map(|item| item.parts).min();
+        let min = items.iter().map(|item| item.parts).min();
         if let Some(tail) = tails.get_mut(stage) {
-            *tail = least.unwrap_or_default() + longest;
+            *tail = min.unwrap_or_default() + longest;
         }
     }
     tails
@@ -221,8 +215,8 @@ fn steps(items: Vec<Vec<Item>>, before: &[Vec<usize>], limit: u64) -> Vec<Step> 
 fn add_rules(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
     let factors = steps.iter().map(|step| {
         let factors = || step.items.iter().map(|item| item.factor);
-        let least = factors().reduce(f64::min).unwrap_or(1.0);
-        (least, factors().reduce(f64::max).unwrap_or(1.0))
+        let min = factors().reduce(f64::min).unwrap_or(1.0);
+        (min, factors().reduce(f64::max).unwrap_or(1.0))
     });
     let factors: Vec<(f64, f64)> = factors.collect();
     let mut products = (1.0, 1.0);

@@ -176,14 +176,14 @@ impl Pass<'_> {
     }
 
     fn bound(&self, layer: usize, loss: i64, product: f64) -> f64 {
-        let mut least = f64::INFINITY;
+        let mut min = f64::INFINITY;
         for relaxed in self.relaxed {
-            least = relaxed.of(layer, loss, product, &self.times).min(least);
-            if least < self.floor {
+            min = relaxed.of(layer, loss, product, &self.times).min(min);
+            if min < self.floor {
                 break;
             }
         }
-        least
+        min
     }
 }
 

@@ -45,9 +45,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Outcome, Patience};
 use graph::Graph;
 pub use input::{
-    ACCURACY_LEAST_PERCENT, BATCH_MAX, Batches, CHOICES_MAX, CORES_LEAST, CORES_MAX, Input,
-    PATHS_MAX, RATE_MAX, REPLICAS_MAX, STAGES_MAX, StageInput, VARIANTS_MAX, VariantInput,
-    WEIGHT_MAX,
+    ACCURACY_MIN_PERCENT, BATCH_MAX, Batches, CHOICES_MAX, CORES_MAX, CORES_MIN, Input, PATHS_MAX,
+    RATE_MAX, REPLICAS_MAX, STAGES_MAX, StageInput, VARIANTS_MAX, VariantInput, WEIGHT_MAX,
 };
 use offer::{Choice, Stage};
 pub use offer::{Offer, OfferedStage, OfferedVariant};
@@ -202,9 +201,9 @@ impl Problem {
                 best_effort: None,
             });
         }
-        let fastest: Vec<f64> = self.stages.iter().map(Stage::least_ms).collect();
-        let (least_ms, path) = self.graph.longest(&fastest);
-        if least_ms <= self.limit_ms() {
+        let fastest: Vec<f64> = self.stages.iter().map(Stage::min_ms).collect();
+        let (min_ms, path) = self.graph.longest(&fastest);
+        if min_ms <= self.limit_ms() {
             return None;
         }
         let names: Vec<&str> = path
@@ -213,15 +212,15 @@ impl Problem {
             .map(|stage| stage.name.as_str())
             .collect();
         let why = format!(
-            "the least latency along {} is {least_ms} ms, above the SLA of {} ms",
+            "the least latency along {} is {min_ms} ms, above the SLA of {} ms",
             names.join(" → "),
             self.sla_ms
         );
         // The same problem with the minimum latency as the SLA, at the least cost.
-        let mut least = self.clone();
-        least.sla_ms = least_ms;
-        least.weights.alpha = 0.0;
-        let best_effort = match search::best(&least, patience) {
+        let mut min = self.clone();
+        min.sla_ms = min_ms;
+        min.weights.alpha = 0.0;
+        let best_effort = match search::best(&min, patience) {
             Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => Some(plan),
             Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
         };

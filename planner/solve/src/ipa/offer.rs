@@ -183,9 +183,9 @@ impl Variant {
             } => {
                 let offer = |batch: &u32| {
                     let latency_ms = latency.ms(*batch, self.replica_cores);
-                    let least = needed(*batch, latency_ms, arrival_rps).ceil().max(1.0);
-                    let replicas = if least <= f64::from(*replicas_max) {
-                        least as u32
+                    let min = needed(*batch, latency_ms, arrival_rps).ceil().max(1.0);
+                    let replicas = if min <= f64::from(*replicas_max) {
+                        min as u32
                     } else {
                         *replicas_max
                     };
@@ -235,7 +235,7 @@ impl Stage {
         }
     }
 
-    pub(super) fn least_ms(&self) -> f64 {
+    pub(super) fn min_ms(&self) -> f64 {
         let times = self.choices.iter().map(Choice::time_ms);
         times.fold(f64::INFINITY, f64::min)
     }

@@ -185,16 +185,11 @@ const EXACT: f64 = 1e-24;
 
 impl Regression {
     fn checked(self, right: &str) -> Result<Regression, Refused> {
-        let (least, count) = (self.coefficients, self.rows.len());
-        let enough = format!("{least} to {POINTS_MAX}");
-        rule(
-            (least..=POINTS_MAX).contains(&count),
-            "points",
-            count,
-            enough,
-        )?;
+        let (min, count) = (self.coefficients, self.rows.len());
+        let enough = format!("{min} to {POINTS_MAX}");
+        rule((min..=POINTS_MAX).contains(&count), "points", count, enough)?;
         let all: Vec<usize> = (0..count).collect();
-        let columns: Vec<usize> = (0..least).collect();
+        let columns: Vec<usize> = (0..min).collect();
         let apart = self.ordinary(&all, &columns).is_some();
         rule(apart, "points", format!("{count} points"), right)?;
         Ok(self)
@@ -262,7 +257,7 @@ impl Regression {
                 continue;
             };
             let squares = self.squares(&law, among);
-            let better = best.as_ref().is_none_or(|(_, least)| squares < *least);
+            let better = best.as_ref().is_none_or(|(_, min)| squares < *min);
             if better && law.iter().all(|coefficient| *coefficient >= 0.0) {
                 best = Some((law, squares));
             }
@@ -296,9 +291,9 @@ impl Regression {
         }
         let solved = parts.solve(&targets, 0.0).ok()?;
         let mut law = vec![0.0; self.coefficients];
-        let least = ROUNDING * targets.norm();
+        let min = ROUNDING * targets.norm();
         for ((column, length), scaled) in columns.iter().zip(lengths).zip(solved.iter()) {
-            let rounding = !self.negative && scaled.abs() <= least;
+            let rounding = !self.negative && scaled.abs() <= min;
             *law.get_mut(*column)? = if rounding { 0.0 } else { scaled / length };
         }
         law.iter().all(|value| value.is_finite()).then_some(law)

@@ -215,15 +215,15 @@ impl Grid {
     }
 
     fn ms(&self, batch: f64, cores: f64) -> f64 {
-        let (Some(least), Some(fewest)) = (self.batches.first(), self.cores.first()) else {
+        let (Some(min), Some(fewest)) = (self.batches.first(), self.cores.first()) else {
             return f64::INFINITY;
         };
         let most = self.cores.last().copied().unwrap_or(*fewest);
-        let greatest = self.batches.last().copied().unwrap_or(*least);
-        if batch > greatest || cores < *fewest || cores.is_nan() {
+        let max = self.batches.last().copied().unwrap_or(*min);
+        if batch > max || cores < *fewest || cores.is_nan() {
             return f64::INFINITY;
         }
-        let (row, down) = position(&self.batches, batch.max(*least));
+        let (row, down) = position(&self.batches, batch.max(*min));
         let (column, across) = position(&self.cores, cores.min(most));
         let line = |row: usize| {
             mix(self.cell(row, column), across, || {

@@ -70,7 +70,7 @@ pub struct Arriving {
     /// Measured network latencies, in ms.
     pub communication_ms: Vec<f64>,
     /// Percentile of the network latencies to plan for; 100 is the greatest.
-    #[serde(default = "greatest")]
+    #[serde(default = "max")]
     pub percentile: f64,
 }
 
@@ -78,16 +78,16 @@ const fn small() -> f64 {
     0.01
 }
 
-const fn greatest() -> f64 {
+const fn max() -> f64 {
     100.0
 }
 
 impl Steps {
     fn checked(&self, path: &str) -> Result<Vec<u32>, Refused> {
         match self {
-            Steps::UpTo(greatest) => {
-                within(path, *greatest, 1, CHOICES_MAX, "")?;
-                Ok((1..=*greatest).collect())
+            Steps::UpTo(max) => {
+                within(path, *max, 1, CHOICES_MAX, "")?;
+                Ok((1..=*max).collect())
             }
             Steps::Among(list) => {
                 let right = format!("a list of 1 to {CHOICES_MAX} numbers");

@@ -224,12 +224,12 @@ impl Problem {
         };
         let waiting = self.left_ms.len();
         if most.on_time < waiting {
-            let least = self.left_ms.first().copied().unwrap_or(0.0);
+            let min = self.left_ms.first().copied().unwrap_or(0.0);
             return format!(
                 "of {waiting} waiting requests {} at {} can be on time with up to {bounds}; the most \
-                 urgent has {least:.1} ms left, and a batch takes {:.1} ms",
+                 urgent has {min:.1} ms left, and a batch takes {:.1} ms",
                 most.on_time,
-                if all { "most" } else { "least" },
+                if all { "most" } else { "min" },
                 most.latency_ms
             );
         }

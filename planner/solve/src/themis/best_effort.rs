@@ -63,8 +63,8 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
 
 /// Returns the best effort that the module documentation defines.
 pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<Plan> {
-    let horizontal = greatest_load(problem, Phase::Horizontal, &patience.part(0.5));
-    let vertical = greatest_load(problem, Phase::Vertical, patience);
+    let horizontal = max_load(problem, Phase::Horizontal, &patience.part(0.5));
+    let vertical = max_load(problem, Phase::Vertical, patience);
     let horizontal_first = match (&vertical, &horizontal) {
         (Some(vertical), Some(horizontal)) => {
             let (less, more) = (vertical.0, horizontal.0);
@@ -86,7 +86,7 @@ pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<
 }
 
 /// Returns the greatest load that can be carried, and the choices for it.
-fn greatest_load(
+fn max_load(
     problem: &Problem,
     phase: Phase,
     patience: &Patience<'_>,

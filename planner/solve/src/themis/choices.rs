@@ -127,10 +127,10 @@ pub(super) fn undominated(mut choices: Vec<Choice>) -> Vec<Choice> {
         let by_cost = (a.cost, a.batch).cmp(&(b.cost, b.batch));
         by_cost.then(a.ms.total_cmp(&b.ms))
     });
-    let mut least = f64::INFINITY;
+    let mut min = f64::INFINITY;
     choices.retain(|choice| {
-        let kept = choice.ms < least;
-        least = least.min(choice.ms);
+        let kept = choice.ms < min;
+        min = min.min(choice.ms);
         kept
     });
     choices

@@ -15,10 +15,10 @@ const SLACK: f64 = 1e-3;
 pub(super) enum ProgrammeResult {
     /// Proven optimum.
     Optimal(Vec<Choice>),
-    /// Time ran out; no plan has fewer than `least_cores`.
+    /// Time ran out; no plan has fewer than `min_cores`.
     Good {
         choices: Vec<Choice>,
-        least_cores: f64,
+        min_cores: f64,
     },
     /// No choices meet all constraints.
     Infeasible,
@@ -70,13 +70,10 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
             _ => ProgrammeResult::Optimal(path(&stages, &fronts, 0)),
         },
         Walk::Late => known.map_or(ProgrammeResult::OutOfTime, |choices| {
-            let least_cores = relaxed::suffixes(&stages)
+            let min_cores = relaxed::suffixes(&stages)
                 .first()
-                .map_or(0.0, |all| all.least_cost(slo_ms));
-            ProgrammeResult::Good {
-                choices,
-                least_cores,
-            }
+                .map_or(0.0, |all| all.min_cost(slo_ms));
+            ProgrammeResult::Good { choices, min_cores }
         }),
     }
 }
@@ -168,10 +165,10 @@ impl<'a> Front<'a> {
                 let (cores, ms) = (label.cores + choice.cost, label.ms + choice.ms);
                 // The bound adds in another order than the labels: apply the tolerance again.
                 let left_ms = self.slo_ms * (1.0 + TOLERANCE) - ms;
-                let least = f64::from(cores) + bound.least_cost(left_ms);
+                let min = f64::from(cores) + bound.min_cost(left_ms);
                 let kept = ms <= self.slo_ms
                     && cores <= self.most_cores
-                    && least <= f64::from(self.most_cores) + SLACK;
+                    && min <= f64::from(self.most_cores) + SLACK;
                 kept.then_some(Label {
                     cores,
                     batches: label.batches + choice.batch,
@@ -195,10 +192,10 @@ fn reduce(labels: &mut Vec<Label>) {
             .then(a.ms.total_cmp(&b.ms))
             .then(order(a).cmp(&order(b)))
     });
-    let mut least = f64::INFINITY;
+    let mut min = f64::INFINITY;
     labels.retain(|label| {
-        let kept = label.ms < least;
-        least = least.min(label.ms);
+        let kept = label.ms < min;
+        min = min.min(label.ms);
         kept
     });
 }

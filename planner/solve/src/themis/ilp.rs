@@ -58,7 +58,7 @@ fn programme(
         Some(choices) if values.proven() => ProgrammeResult::Optimal(choices),
         Some(choices) => ProgrammeResult::Good {
             choices,
-            least_cores: 0.0,
+            min_cores: 0.0,
         },
         None => ProgrammeResult::OutOfTime,
     }

@@ -38,12 +38,9 @@ pub(super) fn join(
 fn scaling_and_gap(problem: &Problem, found: ProgrammeResult) -> (Option<Scaling>, Option<f64>) {
     match found {
         ProgrammeResult::Optimal(choices) => (Some(problem.scaling(&choices)), None),
-        ProgrammeResult::Good {
-            choices,
-            least_cores,
-        } => {
+        ProgrammeResult::Good { choices, min_cores } => {
             let scaling = problem.scaling(&choices);
-            let gap = (f64::from(scaling.cores) - least_cores).max(0.0);
+            let gap = (f64::from(scaling.cores) - min_cores).max(0.0);
             (Some(scaling), Some(gap))
         }
         ProgrammeResult::Infeasible | ProgrammeResult::OutOfTime => (None, None),

@@ -10,7 +10,7 @@ use super::choices::Choice;
 pub(super) struct Relaxed {
     /// Latency and cost of the cheapest choices.
     slowest_ms: f64,
-    least_cost: f64,
+    min_cost: f64,
     /// Cumulative reduction of latency and its cost after each edge, with rising cost per ms.
     bought: Vec<(f64, f64)>,
 }
@@ -43,7 +43,7 @@ pub(super) fn suffixes(stages: &[Vec<Choice>]) -> Vec<Relaxed> {
             Relaxed {
                 bought: bought.collect(),
                 slowest_ms: cheapest().map(|choice| choice.ms).sum(),
-                least_cost: cheapest().map(|choice| f64::from(choice.cost)).sum(),
+                min_cost: cheapest().map(|choice| f64::from(choice.cost)).sum(),
             }
         })
         .collect()
@@ -51,10 +51,10 @@ pub(super) fn suffixes(stages: &[Vec<Choice>]) -> Vec<Relaxed> {
 
 impl Relaxed {
     /// Lower bound of the cost of choices within `ms`; infinite if there are none.
-    pub(super) fn least_cost(&self, ms: f64) -> f64 {
+    pub(super) fn min_cost(&self, ms: f64) -> f64 {
         let missing = self.slowest_ms - ms;
         if missing <= 0.0 {
-            return self.least_cost;
+            return self.min_cost;
         }
         let next = self.bought.partition_point(|(less, _)| *less < missing);
         let from = next.checked_sub(1).and_then(|last| self.bought.get(last));
@@ -62,10 +62,10 @@ impl Relaxed {
         match self.bought.get(next) {
             Some((to_less, to_more)) => {
                 let part = (missing - less) / (to_less - less);
-                self.least_cost + more + part * (to_more - more)
+                self.min_cost + more + part * (to_more - more)
             }
             // Rounding errors may miss the last edge's end by a little.
-            None if missing <= less * (1.0 + 1e-9) + 1e-9 => self.least_cost + more,
+            None if missing <= less * (1.0 + 1e-9) + 1e-9 => self.min_cost + more,
             None => f64::INFINITY,
         }
     }
@@ -112,10 +112,8 @@ fn edges(stages: &[Vec<Choice>]) -> Vec<Edge> {
 
 /// The fastest of the cheapest choices.
 fn cheapest(choices: &[Choice]) -> usize {
-    let least = choices.first().map(|choice| choice.cost);
-    let same = choices
-        .iter()
-        .take_while(|choice| Some(choice.cost) == least);
+    let min = choices.first().map(|choice| choice.cost);
+    let same = choices.iter().take_while(|choice| Some(choice.cost) == min);
     same.count().saturating_sub(1)
 }
 

@@ -110,14 +110,14 @@ impl WorkloadState {
     /// Returns the actual capacity. Pods beyond the number of replicas are about to end and do not count.
     pub fn actual(&self) -> Actual {
         let staying = || self.pods.iter().filter(|pod| pod.stays());
-        let ready = least(staying().filter(|pod| pod.ready).map(PodState::cores));
+        let ready = min(staying().filter(|pod| pod.ready).map(PodState::cores));
         let fewest = self.replicas.min(self.pending_replicas.unwrap_or(u32::MAX));
         let ready = Allocation::new(ready.replicas().min(fewest), ready.each());
         let missing = self.replicas.saturating_sub(self.staying());
         let starting = staying().filter(|pod| !pod.ready);
         let starting = starting.map(|pod| pod.desired.request);
         let new = Some(self.template).filter(|cores| missing > 0 && *cores > Cores::ZERO);
-        let starting = least(starting.chain(new));
+        let starting = min(starting.chain(new));
         let count = self.replicas.saturating_sub(ready.replicas());
         Actual {
             ready,
@@ -247,14 +247,14 @@ impl Target {
     }
 }
 
-fn least(cores: impl Iterator<Item = Cores>) -> Allocation {
+fn min(cores: impl Iterator<Item = Cores>) -> Allocation {
     let mut count = 0u32;
-    let mut least = None::<Cores>;
+    let mut min = None::<Cores>;
     for cores in cores {
         count = count.saturating_add(1);
-        least = Some(least.map_or(cores, |before| before.min(cores)));
+        min = Some(min.map_or(cores, |before| before.min(cores)));
     }
-    Allocation::new(count, least.unwrap_or(Cores::ZERO))
+    Allocation::new(count, min.unwrap_or(Cores::ZERO))
 }
 
 fn times(cores: Cores, count: u32) -> Cores {

@@ -6,7 +6,7 @@ use super::*;
 fn digits(latency_budget: &str, parallelism: u32) -> Service {
     let variant = |name: &str, accuracy: f64, rps: f64, ms: f64, parallelism: u32| {
         format!(
-            "- {{name: {name}, cluster: {name}, accuracy: {accuracy}, cores: {{initial: 1, least: 1, greatest: 1}}, \
+            "- {{name: {name}, cluster: {name}, accuracy: {accuracy}, cores: {{initial: 1, min: 1, max: 1}}, \
              capacity: {{slope_rps: {rps}, intercept_rps: 0}}, latency: {{gamma_ms: {ms}, epsilon_ms: 0, \
              delta_ms: 0, eta_ms: 0, parallelism: {parallelism}, tail: 1.4}}}}\n"
         )

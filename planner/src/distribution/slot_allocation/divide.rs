@@ -317,9 +317,9 @@ mod tests {
             for (variant, whole) in slots.iter().enumerate() {
                 let owns = |place: &usize| relations[*place][variant] == Relation::Owns;
                 let of: Vec<u32> = (0..who.len()).filter(owns).map(|place| parts[place][variant]).collect();
-                if let (Some(most), Some(least)) = (of.iter().max(), of.iter().min()) {
+                if let (Some(most), Some(min)) = (of.iter().max(), of.iter().min()) {
                     prop_assert_eq!(of.iter().sum::<u32>(), *whole);
-                    prop_assert!(most - least <= 1, "{:?}", of);
+                    prop_assert!(most - min <= 1, "{:?}", of);
                 }
             }
             let plan = whole(&slots.map(|slots| (0.5, slots)));

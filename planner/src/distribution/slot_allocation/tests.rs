@@ -41,7 +41,7 @@ pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
         revision: Revision(1),
         published_ms: 0,
         max_age_ms: 60_000,
-        rest_ms: 0.0,
+        downstream_ms: 0.0,
         variants: variants.collect(),
     };
     assert_eq!(plan.check(), Ok(()));

@@ -11,10 +11,16 @@ const SLACK: Duration = Duration::from_millis(500);
 impl Endpoints {
     fn publish_slots(&self, slots: [u32; 2]) -> Revision {
         let variants = whole(&slots.map(|slots| (0.5, slots))).variants;
-        let rest_ms = 0.0;
+        let downstream_ms = 0.0;
         let publisher = self.handle.publishers.entry();
         publisher
-            .publish(Draft { variants, rest_ms }, self.app.clock.now())
+            .publish(
+                Draft {
+                    variants,
+                    downstream_ms,
+                },
+                self.app.clock.now(),
+            )
             .unwrap()
             .revision
     }

@@ -24,13 +24,13 @@ const AT_GATEWAY: &str = "All listeners of this gateway hold requests: small buf
     worker. A client's own x-slo-cluster and x-slo-variant go before anything sees them: they would choose the route. \
     HTTP_ROUTE patches are merges: cluster_header is one of a oneof with the destination, and replaces it. The \
     fallback keeps its own; its idle timeout ends holds (of a VM that has trapped), so it is above \
-    deadline.greatest_ms.";
+    deadline.max_ms.";
 const WAITS: &str = "\n\
     envoy.filters.http.buffer: a WasmPlugin cannot say `allow_on_headers_stop_iteration`, by which the filter would hear when a \
     body has come. So Envoy waits for the whole body before any filter, and a slow upload takes no slot; a larger one gets \
     413. A request that streams on a path of its own needs a route like weir-stream.";
 const AT_SIDECARS: &str = "The same limits for what comes in to the model servers; the route leads to the server as it did. Its \
-    idle timeout ends holds, and the server's silence: above deadline.greatest_ms.";
+    idle timeout ends holds, and the server's silence: above deadline.max_ms.";
 
 pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
     let times = Times::of(frame.service);

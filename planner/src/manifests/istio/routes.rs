@@ -52,8 +52,8 @@ pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     let http = json!([
         chosen(present, CHOSEN, seconds(times.answer)),
         chosen(websocket, WEBSOCKET, "0s".to_owned()),
-        stream(&last, &seconds(times.greatest())),
-        route(FALLBACK, None, &last, &seconds(times.greatest())),
+        stream(&last, &seconds(times.max())),
+        route(FALLBACK, None, &last, &seconds(times.max())),
     ]);
     Ok(vec![Document::new(
         BY_CLUSTER,
@@ -73,7 +73,7 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
         FALLBACK,
         None,
         &fallback_backend(frame)?,
-        &seconds(times.greatest()),
+        &seconds(times.max()),
     ));
     let body = virtual_service(frame, Value::Array(http));
     Ok(vec![Document::new(BY_HEADER, body)])

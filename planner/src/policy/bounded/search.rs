@@ -202,7 +202,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
                 let room = self.service.bounds.room(index, &base);
                 let mut more = base.clone();
                 let own = more.get_mut(index)?;
-                let room = room.min(variant.replicas.greatest);
+                let room = room.min(variant.replicas.max);
                 *own = Some(room).filter(|room| *room > *own)?;
                 Some(more)
             };
@@ -221,7 +221,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let each = self.service.variants.iter().enumerate();
         let most = each.map(|(index, variant)| {
             let room = self.service.bounds.room(index, &fewest);
-            variant.replicas.greatest.min(room)
+            variant.replicas.max.min(room)
         });
         most.collect()
     }
@@ -230,8 +230,8 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
     pub(super) fn branch(&self, most: Vec<u32>, depth: u32) -> Branch {
         let mut service = self.service.clone();
         for (variant, most) in service.variants.iter_mut().zip(&most) {
-            variant.replicas.greatest = *most;
-            variant.replicas.least = variant.replicas.least.min(*most);
+            variant.replicas.max = *most;
+            variant.replicas.min = variant.replicas.min.min(*most);
         }
         // The first branch must leave time for others.
         service.solver_limit = self.service.solver_limit.saturating_sub((self.elapsed)()) / 2;
@@ -270,10 +270,10 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let less = |(index, each, replicas): (usize, u64, u32)| {
             let fewer = u32::try_from(excess.div_ceil(each)).unwrap_or(u32::MAX);
             let left = replicas.checked_sub(fewer)?;
-            let least = self.service.variants.get(index).map_or(0, Variant::fewest);
+            let min = self.service.variants.get(index).map_or(0, Variant::fewest);
             let mut most = branch.most.clone();
             *most.get_mut(index)? = left;
-            Some(most).filter(|_| left >= least)
+            Some(most).filter(|_| left >= min)
         };
         holders.into_iter().filter_map(less).collect()
     }
@@ -298,9 +298,9 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
 }
 
 /// Maximum replicas by the service file, without resource limits.
-pub(super) fn greatest(service: &Service) -> Vec<u32> {
+pub(super) fn max(service: &Service) -> Vec<u32> {
     let each = service.variants.iter();
-    each.map(|variant| variant.replicas.greatest).collect()
+    each.map(|variant| variant.replicas.max).collect()
 }
 
 /// The actual state, limited to `most` replicas.

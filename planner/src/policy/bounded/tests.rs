@@ -33,11 +33,8 @@ fn memory(most: u64, each: &[u64]) -> ResourceLimit {
 fn infadapter(bounds: Vec<ResourceLimit>) -> Service {
     let mut service = service(64);
     for variant in &mut service.variants {
-        (variant.least, variant.greatest) = (1, 4);
-        variant.replicas = Replicas {
-            least: 0,
-            greatest: 6,
-        };
+        (variant.min, variant.max) = (1, 4);
+        variant.replicas = Replicas { min: 0, max: 6 };
     }
     service.objective.tolerance = 0.0;
     service.bounds = ResourceLimits(bounds);
@@ -48,12 +45,12 @@ fn infadapter(bounds: Vec<ResourceLimit>) -> Service {
 fn infaas(bounds: Vec<ResourceLimit>) -> Service {
     let mut service = infadapter(bounds);
     service.policy = SharedPolicy::new(Infaas {
-        accuracy_least: 0.0,
+        accuracy_min: 0.0,
         slack_rps: 0.0,
         loading_weight_per_s: 0.0,
     });
     for (variant, ms) in service.variants.iter_mut().zip([40.0, 80.0]) {
-        (variant.least, variant.greatest) = (1, 1);
+        (variant.min, variant.max) = (1, 1);
         variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
         variant.profile.fit = None;
         variant.profile.latency.law = Law::constant(ms);
@@ -80,8 +77,8 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
             }
             let mut service = service.clone();
             service.bounds = ResourceLimits::default();
-            service.variants[0].replicas.greatest = a;
-            service.variants[1].replicas.greatest = b;
+            service.variants[0].replicas.max = a;
+            service.variants[1].replicas.max = b;
             let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
             if decision.status == SolveStatus::Optimal {
                 let worth = decision.optimum.unwrap();
@@ -181,7 +178,7 @@ fn timed_out_branch_leaves_result_unproven() {
     let running = there(&NOTHING);
     // The branch with one a and two b runs out of time.
     let solve = |service: &Service, _: &[Actual]| {
-        let most = [0, 1].map(|index: usize| service.variants[index].replicas.greatest);
+        let most = [0, 1].map(|index: usize| service.variants[index].replicas.max);
         let (counts, kind, optimum) = match most {
             [a, b] if a >= 2 && b >= 2 => ([2, 2], SolveStatus::Optimal, Some(10.0)),
             [2, 1] => ([1, 1], SolveStatus::Optimal, Some(5.0)),
@@ -204,7 +201,7 @@ fn timed_out_branch_leaves_result_unproven() {
 fn variant_replicas_stay_within_their_maximum() {
     // Ten of a would be the cheapest for 240 requests/s, but the maximum is six: they carry 150, b carries 90.
     let mut service = infaas(vec![]);
-    service.variants[1].replicas.greatest = 20;
+    service.variants[1].replicas.max = 20;
     let decision = decide(&service, &there(&NOTHING), forecast(240.0, true));
     assert_eq!(
         (replicas(&decision.targets), decision.status),

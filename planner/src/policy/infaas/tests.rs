@@ -10,11 +10,11 @@ use crate::solve::law::Parallelism;
 use crate::spec::tests::service;
 
 /// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, too slow for the 300 ms allowed; 8 cores.
-fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
+fn infaas(accuracy_min: f64, slack_rps: f64) -> Service {
     let mut service = service(8);
     service.latency_max_ms = 300.0;
     service.policy = SharedPolicy::new(Infaas {
-        accuracy_least,
+        accuracy_min,
         slack_rps,
         loading_weight_per_s: 0.01,
     });
@@ -29,7 +29,7 @@ fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
             .zip([(40.0, 70.0), (80.0, 80.0), (400.0, 90.0)])
     {
         variant.accuracy = accuracy;
-        (variant.least, variant.greatest) = (0, 8);
+        (variant.min, variant.max) = (0, 8);
         variant.profile.parallelism = Parallelism::PerCore;
         variant.profile.fit = None;
         variant.profile.latency.law = crate::solve::law::Law::constant(ms);

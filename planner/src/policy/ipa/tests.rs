@@ -31,7 +31,7 @@ fn pipeline(budget: u32) -> Service {
         let mut variant = template.clone();
         (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
         variant.accuracy = accuracy;
-        (variant.least, variant.greatest) = (0, budget);
+        (variant.min, variant.max) = (0, budget);
         variant.profile.parallelism = Parallelism::PerCore;
         variant.profile.batch = 8;
         variant.profile.fit = None;
@@ -109,7 +109,7 @@ fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
                             }
                             let [x, y] = [detect, classify].map(|v| service.variants[v].accuracy);
                             // Variants that stay loaded count.
-                            let mut cores = [0, 1, 2, 3].map(|v: usize| service.variants[v].least);
+                            let mut cores = [0, 1, 2, 3].map(|v: usize| service.variants[v].min);
                             cores[detect] = cores[detect].max(n);
                             cores[classify] = cores[classify].max(m);
                             let all: u32 = cores.iter().sum();

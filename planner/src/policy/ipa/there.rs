@@ -124,7 +124,7 @@ fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32>
 /// Cores per batch; a variant without cores counts with those that it would start with.
 fn cores_each(variant: &Variant, there: Allocation) -> f64 {
     let each = match there {
-        Allocation::NONE => f64::from(variant.least.max(1)),
+        Allocation::NONE => f64::from(variant.min.max(1)),
         there => there.each().as_f64(),
     };
     variant.profile.parallelism.cores_each(each)
@@ -141,7 +141,7 @@ fn chosen<'a>(
     let each = each.zip(there.get(stage.variants.clone())?.iter().copied());
     let serving = each.filter(|(_, there)| *there != Allocation::NONE);
     let serves_more = |(variant, there): &(&Variant, Allocation)| {
-        replica::count(variant, *there).0 > replica::least(variant)
+        replica::count(variant, *there).0 > replica::min(variant)
     };
     let mut more = serving.clone().filter(serves_more);
     match (more.next(), more.next()) {

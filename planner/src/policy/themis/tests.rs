@@ -24,11 +24,8 @@ fn pipeline(budget: u32) -> Service {
     let variant = |(name, gamma_ms, eta_ms): (&str, f64, f64)| {
         let mut variant = template.clone();
         (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
-        (variant.least, variant.greatest) = (1, 8);
-        variant.replicas = Replicas {
-            least: 1,
-            greatest: 8,
-        };
+        (variant.min, variant.max) = (1, 8);
+        variant.replicas = Replicas { min: 1, max: 8 };
         variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
         variant.profile.batch = 4;
         variant.profile.fit = None;
@@ -116,7 +113,7 @@ fn burst_adds_cores_and_lasting_load_adds_replicas() {
 fn overloaded_replicas_shrink_to_make_room_for_more() {
     // On eight cores each they carry 33 and 67 requests/s, in replicas of one core 100.
     let mut service = pipeline(22);
-    service.variants[0].replicas.greatest = 12;
+    service.variants[0].replicas.max = 12;
     let running = there([(1, 8), (1, 8)]);
     let decision = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
     assert!(
@@ -141,10 +138,10 @@ fn overloaded_replicas_shrink_to_make_room_for_more() {
     let mut uneven = there([(6, 2), (6, 1)]);
     uneven[0] = Actual::certain(Allocation::new(6, Cores::from_millis(1900)));
     service.budget = 22;
-    service.variants[0].greatest = 2;
+    service.variants[0].max = 2;
     let tight = decide(&service, &uneven, Some(forecast(140.0, Some(140.0))));
     check(&tight, SolveStatus::Optimal, [(12, 1, 1), (7, 1, 1)]);
-    service.variants[0].greatest = 8;
+    service.variants[0].max = 8;
     // With enough budget they keep their cores.
     service.budget = 40;
     let roomy = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
@@ -265,7 +262,7 @@ fn each_replica_has_a_slot_per_request_of_its_batch() {
     let classify = &drafts[1].variants[0];
     assert_eq!((classify.slots, classify.service_ms), (4, 90.0));
     // A batch of two fills in 23 ms.
-    assert_eq!(drafts[0].rest_ms, 90.0 + 1000.0 / 44.0);
+    assert_eq!(drafts[0].downstream_ms, 90.0 + 1000.0 / 44.0);
 }
 
 #[test]

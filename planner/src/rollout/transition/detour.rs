@@ -39,7 +39,7 @@ pub struct Path {
     /// Allocations of all variants, in order; the last is the target.
     pub by: Vec<Vec<Allocation>>,
     /// Minimum part of the demand that is carried.
-    pub least: f64,
+    pub min: f64,
 }
 
 impl Transition {
@@ -73,25 +73,24 @@ impl Transition {
     pub fn detour(&self, shapes: &[Shapes], carried: Carried<'_>) -> Option<Path> {
         let (now, wanted) = (self.now(), self.wanted());
         let (all, then) = (carried(&now), carried(&wanted));
-        let floor = self.least_to_serve(all);
+        let floor = self.min_to_serve(all);
         let is_short = all < 1.0 - TOLERANCE && then > all + TOLERANCE;
         let parts = if is_short {
             PARTS.iter()
         } else {
             PARTS.get(..1)?.iter()
         };
-        let mut least_before = f64::INFINITY;
+        let mut min_before = f64::INFINITY;
         for part in parts {
-            let least = (all.min(1.0) * part).max(floor);
-            if least >= least_before {
+            let min = (all.min(1.0) * part).max(floor);
+            if min >= min_before {
                 continue;
             }
-            least_before = least;
+            min_before = min;
             for is_third in [false, true] {
                 let levels = self.levels(shapes, is_third);
-                if let Some(by) = self.search(&levels, &|there| carried(there) >= least - TOLERANCE)
-                {
-                    return Some(Path { by, least });
+                if let Some(by) = self.search(&levels, &|there| carried(there) >= min - TOLERANCE) {
+                    return Some(Path { by, min });
                 }
             }
         }
@@ -175,15 +174,15 @@ impl Transition {
 
 impl Shapes {
     fn levels(&self, now: Allocation, wanted: Allocation, budget: Cores) -> Vec<Allocation> {
-        let ((fewest, most), (least, greatest)) = (self.replicas, self.each);
-        let none = (fewest == 0 || least == 0).then_some(Allocation::NONE);
-        let (least, greatest) = (least.max(1), greatest.min(budget.millis() / 1000));
+        let ((fewest, most), (min, max)) = (self.replicas, self.each);
+        let none = (fewest == 0 || min == 0).then_some(Allocation::NONE);
+        let (min, max) = (min.max(1), max.min(budget.millis() / 1000));
         let (fewest, levels_max) = match most > 1 {
             true => (fewest.max(1), EACH_MAX),
             false => (1, LEVELS_MAX),
         };
-        let by = usize::try_from(greatest.saturating_sub(least) / levels_max + 1).unwrap_or(1);
-        let mut each: Vec<Cores> = (least..=greatest).step_by(by).map(Cores::whole).collect();
+        let by = usize::try_from(max.saturating_sub(min) / levels_max + 1).unwrap_or(1);
+        let mut each: Vec<Cores> = (min..=max).step_by(by).map(Cores::whole).collect();
         each.extend([now.each(), wanted.each()]);
         let replicas = fewest..=most.min(fewest + LEVELS_MAX);
         let all = replicas.flat_map(|n| each.iter().map(move |each| Allocation::new(n, *each)));

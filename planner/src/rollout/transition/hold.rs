@@ -37,19 +37,19 @@ impl Transition {
         for variant in &mut self.variants {
             (variant.target, variant.grows_to) = (variant.wanted, None);
         }
-        let least = self.safe();
+        let min = self.safe();
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.actual.ready).collect();
         let all = carried(&now);
-        let enough = all.min(1.0).min(self.least) - TOLERANCE;
-        if carried(&least) >= enough {
+        let enough = all.min(1.0).min(self.min) - TOLERANCE;
+        if carried(&min) >= enough {
             return;
         }
-        let mut there = least.clone();
-        for index in self.by_use(&now, &least, carried) {
+        let mut there = min.clone();
+        for index in self.by_use(&now, &min, carried) {
             if carried(&there) >= enough {
                 break;
             }
-            let levels = levels(least.get(index), now.get(index));
+            let levels = levels(min.get(index), now.get(index));
             let level = levels.partition_point(|level| {
                 let with = replaced(&there, index, *level);
                 carried(&with) < enough
@@ -62,16 +62,16 @@ impl Transition {
             false => Need::default(),
         };
         let floor = self.floor(all, carried) - TOLERANCE;
-        self.make_room(need, &mut there, &least, (carried, floor));
+        self.make_room(need, &mut there, &min, (carried, floor));
         let reserved: Cores = self.variants.iter().map(|v| v.actual.reserved).sum();
         let is_above = reserved > self.budget;
         if is_above {
             // The budget is kept, whatever arrives.
             let some = all.min(SERVES_AT_ALL) - TOLERANCE;
-            self.make_room(Need::default(), &mut there, &least, (carried, some));
+            self.make_room(Need::default(), &mut there, &min, (carried, some));
         }
-        for ((variant, there), least) in self.variants.iter_mut().zip(&there).zip(&least) {
-            if there != least {
+        for ((variant, there), min) in self.variants.iter_mut().zip(&there).zip(&min) {
+            if there != min {
                 variant.target = Target {
                     replicas: variant.wanted.replicas.max(there.replicas()),
                     // Nothing grows above the budget; pods with more than the minimum shrink to it.
@@ -87,7 +87,7 @@ impl Transition {
 
     /// Returns the part of the demand to keep carrying when `all` that is carried now cannot be kept: what arrives,
     /// if it is carried now; otherwise the minimum that still serves.
-    pub(super) fn least_to_serve(&self, all: f64) -> f64 {
+    pub(super) fn min_to_serve(&self, all: f64) -> f64 {
         let some = all.min(SERVES_AT_ALL);
         match all >= self.arriving {
             true => self.arriving.max(some),
@@ -98,7 +98,7 @@ impl Transition {
     /// Returns the part of the demand to keep carrying while room is made: what arrives, if it is carried now; all
     /// that is carried, if the growth in progress will carry what arrives; otherwise the minimum that still serves.
     fn floor(&self, all: f64, carried: Carried<'_>) -> f64 {
-        let some = self.least_to_serve(all);
+        let some = self.min_to_serve(all);
         if all >= self.arriving {
             return some;
         }
@@ -120,14 +120,14 @@ impl Transition {
     }
 
     /// Returns the shrinking variants, by the demand carried per core that goes, highest first.
-    fn by_use(&self, now: &[Allocation], least: &[Allocation], carried: Carried<'_>) -> Vec<usize> {
+    fn by_use(&self, now: &[Allocation], min: &[Allocation], carried: Carried<'_>) -> Vec<usize> {
         let all = carried(now);
         let uses = |(index, (now_one, least_one)): (usize, (&Allocation, &Allocation))| {
             let cores = now_one.cores().saturating_sub(least_one.cores());
             let lost = all - carried(&replaced(now, index, *least_one));
             (cores > Cores::ZERO).then(|| (index, lost / cores.as_f64()))
         };
-        let each = now.iter().zip(least).enumerate();
+        let each = now.iter().zip(min).enumerate();
         let mut uses: Vec<(usize, f64)> = each.filter_map(uses).collect();
         uses.sort_by(|a, b| b.1.total_cmp(&a.1));
         uses.into_iter().map(|(index, _)| index).collect()
@@ -139,12 +139,12 @@ impl Transition {
         &self,
         need: Need,
         there: &mut Vec<Allocation>,
-        least: &[Allocation],
+        min: &[Allocation],
         (carried, floor): (Carried<'_>, f64),
     ) {
         while !self.bears(there, need) {
             let less = |index: usize| {
-                let levels = levels(least.get(index), there.get(index));
+                let levels = levels(min.get(index), there.get(index));
                 let less = |step: usize| {
                     let level = levels.len().checked_sub(1 + step);
                     let less = replaced(there, index, *levels.get(level?)?);
@@ -199,8 +199,8 @@ impl Transition {
         }
         let begins = self.variants.iter().enumerate();
         let begins = begins.filter(|(_, v)| v.wanted.replicas > v.actual.replicas());
-        let greatest = begins.max_by_key(|(_, v)| v.wanted.cores(v.actual.ready));
-        greatest.map_or(Need::default(), |(index, variant)| Need {
+        let max = begins.max_by_key(|(_, v)| v.wanted.cores(v.actual.ready));
+        max.map_or(Need::default(), |(index, variant)| Need {
             cores: match variant.first() {
                 Cores::ZERO => variant.wanted.start,
                 first => first,
@@ -262,16 +262,16 @@ impl Variant {
 }
 
 /// Lists the allocations between two, inclusive: by replica if there are several, otherwise by whole core.
-fn levels(least: Option<&Allocation>, most: Option<&Allocation>) -> Vec<Allocation> {
-    let (Some(least), Some(most)) = (least.copied(), most.copied()) else {
+fn levels(min: Option<&Allocation>, most: Option<&Allocation>) -> Vec<Allocation> {
+    let (Some(min), Some(most)) = (min.copied(), most.copied()) else {
         return Vec::new();
     };
-    let mut levels = vec![least];
-    if most.replicas() > least.replicas().max(1) {
-        let more = least.replicas() + 1..=most.replicas();
+    let mut levels = vec![min];
+    if most.replicas() > min.replicas().max(1) {
+        let more = min.replicas() + 1..=most.replicas();
         levels.extend(more.map(|replicas| Allocation::new(replicas, most.each())));
     } else {
-        let whole = least.each().millis() / 1000 + 1..=most.each().millis() / 1000;
+        let whole = min.each().millis() / 1000 + 1..=most.each().millis() / 1000;
         levels.extend(whole.map(|cores| Allocation::new(most.replicas(), Cores::whole(cores))));
     }
     if levels.last() != Some(&most) {

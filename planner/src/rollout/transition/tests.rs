@@ -253,8 +253,8 @@ proptest! {
             let wish = &wish[..actual.len()];
             let mut target: Vec<Cores> = wish.iter().copied().map(Cores::whole).collect();
             while target.iter().copied().sum::<Cores>() > budget {
-                let greatest = target.iter_mut().max().unwrap();
-                *greatest = greatest.saturating_sub(Cores::whole(1));
+                let max = target.iter_mut().max().unwrap();
+                *max = max.saturating_sub(Cores::whole(1));
             }
             let used: Cores = actual.iter().map(|cores| cores.reserved).sum();
             let targets: Vec<Target> = target.iter().copied().map(Target::one).collect();

@@ -26,12 +26,12 @@ impl Rng {
     }
 
     /// Returns a number between both bounds, inclusive.
-    pub(super) fn of(&mut self, least: u64, most: u64) -> u64 {
-        least + self.next() % (most - least + 1)
+    pub(super) fn of(&mut self, min: u64, most: u64) -> u64 {
+        min + self.next() % (most - min + 1)
     }
 
-    pub(super) fn small(&mut self, least: u32, most: u32) -> u32 {
-        u32::try_from(self.of(u64::from(least), u64::from(most))).unwrap()
+    pub(super) fn small(&mut self, min: u32, most: u32) -> u32 {
+        u32::try_from(self.of(u64::from(min), u64::from(most))).unwrap()
     }
 
     /// Returns true with a probability of `part` percent.

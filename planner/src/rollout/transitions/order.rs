@@ -8,13 +8,13 @@ use super::case::Case;
 use crate::capacity::Allocation;
 
 /// Whether some order of single-variant changes leads from `start` to `wanted` while the serving capacity carries the
-/// part `least` of the demand at each moment. Growing cores count from the beginning, shrinking ones until the end.
+/// part `min` of the demand at each moment. Growing cores count from the beginning, shrinking ones until the end.
 pub(super) fn some_order_does(
     case: &Case,
     start: &[Allocation],
     wanted: &[Allocation],
     demand: f64,
-    least: f64,
+    min: f64,
 ) -> bool {
     let fits = |there: &[Allocation]| {
         let cores: Cores = there.iter().map(|one| one.cores()).sum();
@@ -37,7 +37,7 @@ pub(super) fn some_order_does(
                 }
                 if shape.cores() < from.cores() || fits(&changed) {
                     seen.insert(changed.clone());
-                    if case.carried(&changed, demand) >= least {
+                    if case.carried(&changed, demand) >= min {
                         next.push_back(changed.clone());
                     }
                 }

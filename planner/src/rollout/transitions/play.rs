@@ -200,11 +200,11 @@ impl<'a, B: Backend> Play<'a, B> {
         let by = self
             .detour
             .next(&self.actual, &wanted, (&carried, wish.arriving));
-        let (targets, least) = by.unwrap_or((wanted.clone(), f64::INFINITY));
+        let (targets, min) = by.unwrap_or((wanted.clone(), f64::INFINITY));
         let targets = self.under_way.keep(&self.actual, &targets, case.budget);
         self.log(|| format!("in force {:?}, goals {targets:?}", self.actual));
         let transition = Transition::new(&self.actual, &targets, case.budget, &case.bounds);
-        let transition = transition.after(&self.published).down_to(least);
+        let transition = transition.after(&self.published).down_to(min);
         let mut transition = transition.serving(wish.arriving);
         let (mut waited, mut is_out) = (true, false);
         // A step without effect is not repeated in the same cycle.

@@ -90,9 +90,9 @@ impl Workload {
     }
 
     fn actual(&self) -> Actual {
-        let ready = least(self.staying().filter(|pod| pod.ready).map(Pod::cores));
+        let ready = min(self.staying().filter(|pod| pod.ready).map(Pod::cores));
         let starting = self.staying().filter(|pod| !pod.ready);
-        let starting = least(starting.map(|pod| pod.desired));
+        let starting = min(starting.map(|pod| pod.desired));
         Actual {
             ready,
             starting,
@@ -322,8 +322,8 @@ impl Backend for Pods {
 }
 
 /// Number of pods, and their minimum cores.
-fn least(cores: impl Iterator<Item = Cores>) -> Allocation {
+fn min(cores: impl Iterator<Item = Cores>) -> Allocation {
     let all: Vec<Cores> = cores.collect();
-    let least = all.iter().min().copied().unwrap_or(Cores::ZERO);
-    Allocation::new(u32::try_from(all.len()).unwrap(), least)
+    let min = all.iter().min().copied().unwrap_or(Cores::ZERO);
+    Allocation::new(u32::try_from(all.len()).unwrap(), min)
 }

@@ -120,42 +120,42 @@ pub struct RawRetune {
 #[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("self.initial >= self.least").message("initial must be at least least"),
-    validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
+    validation = Rule::new("self.initial >= self.min").message("initial must be at least min"),
+    validation = Rule::new("!has(self.max) || self.initial <= self.max").message("initial must be at most max")
 )]
 pub struct RawCores {
     /// Cores assumed until the backend reports the actual ones.
     #[schemars(range(max = 1024))]
     pub initial: u32,
     /// Minimum, kept without any share of the traffic. 0 unloads the variant.
-    #[serde(default = "least")]
+    #[serde(default = "min")]
     #[schemars(range(max = 1024))]
-    pub least: u32,
+    pub min: u32,
     /// Maximum. Defaults to the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
-    pub greatest: Option<u32>,
+    pub max: Option<u32>,
 }
 
 /// Number of replicas.
 #[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("self.initial >= self.least").message("initial must be at least least"),
-    validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
+    validation = Rule::new("self.initial >= self.min").message("initial must be at least min"),
+    validation = Rule::new("!has(self.max) || self.initial <= self.max").message("initial must be at most max")
 )]
 pub struct RawReplicas {
     /// Replicas assumed until the backend reports the actual ones.
     #[schemars(range(max = 1000))]
     pub initial: u32,
     /// Minimum, kept without any share of the traffic. 0 unloads the variant.
-    #[serde(default = "least")]
+    #[serde(default = "min")]
     #[schemars(range(max = 1000))]
-    pub least: u32,
+    pub min: u32,
     /// Maximum. Defaults to initial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
-    pub greatest: Option<u32>,
+    pub max: Option<u32>,
 }
 
 /// Sustained requests/s = slope × cores + intercept.
@@ -209,8 +209,8 @@ impl Default for RawReplicas {
     fn default() -> Self {
         RawReplicas {
             initial: 1,
-            least: 1,
-            greatest: None,
+            min: 1,
+            max: None,
         }
     }
 }
@@ -272,7 +272,7 @@ const fn batch() -> u32 {
     1
 }
 
-const fn least() -> u32 {
+const fn min() -> u32 {
     1
 }
 

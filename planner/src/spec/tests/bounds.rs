@@ -96,11 +96,8 @@ fn limit_below_smallest_serving_replicas_is_refused() {
     // Neither runs initially, and one of the two must.
     let idle = |most: &str| {
         held()
-            .replace("cores: {initial: 2}", "cores: {initial: 0, least: 0}")
-            .replace(
-                "cores: {initial: 2, least: 0,",
-                "cores: {initial: 0, least: 0,",
-            )
+            .replace("cores: {initial: 2}", "cores: {initial: 0, min: 0}")
+            .replace("cores: {initial: 2, min: 0,", "cores: {initial: 0, min: 0,")
             .replace("memory: 8Gi", &format!("memory: {most}"))
             .replace("memory: 6Gi", "memory: 1536Mi")
     };

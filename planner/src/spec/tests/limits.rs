@@ -7,8 +7,8 @@ fn missing_keys_get_defaults() {
     let service = Service::from_yaml(&small()).unwrap();
     assert_eq!(service.latency_max_ms, 500.0);
     assert_eq!(service.plan_max_age, Duration::from_secs(60));
-    assert_eq!(service.variants[0].greatest, 8, "the budget");
-    assert_eq!(service.variants[0].least, 1);
+    assert_eq!(service.variants[0].max, 8, "the budget");
+    assert_eq!(service.variants[0].min, 1);
     assert_eq!(service.variants[0].profile.fit.unwrap().utilisation, 0.8);
     assert_eq!(
         service.variants[0].profile.parallelism,
@@ -18,11 +18,11 @@ fn missing_keys_get_defaults() {
         service.variants[1].profile.parallelism,
         crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::new(2).unwrap())
     );
-    assert_eq!(service.rest_ms, 0.0);
-    let staged = small().replace("slo_ms: 1000", "slo_ms: 1000\nrest_ms: 300.5");
+    assert_eq!(service.downstream_ms, 0.0);
+    let staged = small().replace("slo_ms: 1000", "slo_ms: 1000\ndownstream_ms: 300.5");
     let staged = Service::from_yaml(&staged).unwrap();
     assert_eq!(
-        (staged.rest_ms, staged.latency_max_ms),
+        (staged.downstream_ms, staged.latency_max_ms),
         (300.5, 349.75),
         "half of what is left to this stage"
     );
@@ -45,7 +45,7 @@ fn values_beyond_limits_are_refused() {
         .map(|(h, t)| (h.to_owned(), t.to_owned()))
         .unwrap();
     let one = format!("- name: a{}", tail.split("- name: b").next().unwrap())
-        .replace("initial: 2", "initial: 0, least: 0");
+        .replace("initial: 2", "initial: 0, min: 0");
     let named = |count: usize| -> String {
         (0..count)
             .map(|i| one.replace("name: a", &format!("name: a{i}")))
@@ -70,7 +70,7 @@ fn values_beyond_limits_are_refused() {
 #[test]
 fn variant_without_resize_needs_no_address() {
     let fixed = small()
-        .replace("least: 0, greatest: 4", "least: 2, greatest: 2")
+        .replace("min: 0, max: 4", "min: 2, max: 2")
         .replace("  resize: http://127.0.0.1:3/cores\n", "");
     assert_eq!(Service::from_yaml(&fixed).unwrap().variants[1].resize, None);
 }

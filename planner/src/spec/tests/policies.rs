@@ -10,7 +10,7 @@ use crate::solve::law::Parallelism;
 /// Variant `name`, per core, in batches up to 8, initially without cores unless `more` sets them.
 fn variant(name: &str, more: &str) -> String {
     format!(
-        "{{name: {name}, cluster: {name}, accuracy: 70, cores: {{initial: 1, least: 0}}, batch: 8, \
+        "{{name: {name}, cluster: {name}, accuracy: 70, cores: {{initial: 1, min: 0}}, batch: 8, \
          latency: {{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}, \
          resize: 'http://127.0.0.1:2/cores'{more}}}"
     )
@@ -32,7 +32,7 @@ fn pipeline() -> String {
 fn sponge() -> String {
     let one = variant("a", "")
         .replace("per-core", "1")
-        .replace("least: 0", "least: 1");
+        .replace("min: 0", "min: 1");
     format!("{}policy: sponge\nvariants: [{one}]\n", head())
 }
 
@@ -45,10 +45,10 @@ fn infaas() -> String {
 }
 
 /// Replicas that execute one batch at a time: initially 1 of 1 core, up to 4 of up to 4 cores.
-fn replicated(name: &str, least: u32) -> String {
+fn replicated(name: &str, min: u32) -> String {
     variant(name, "").replace("per-core", "1").replace(
-        "least: 0}",
-        &format!("least: 1, greatest: 4}}, replicas: {{initial: 1, least: {least}, greatest: 4}}"),
+        "min: 0}",
+        &format!("min: 1, max: 4}}, replicas: {{initial: 1, min: {min}, max: 4}}"),
     )
 }
 
@@ -75,7 +75,7 @@ fn policies_have_defaults() {
     };
     assert_eq!(read(&pipeline()).policy, SharedPolicy::new(rule));
     let rule = Infaas {
-        accuracy_least: 0.0,
+        accuracy_min: 0.0,
         slack_rps: 0.0,
         loading_weight_per_s: 0.01,
     };
@@ -172,9 +172,9 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             sponge(),
-            "least: 1",
-            "least: 0",
-            &["variants[0].cores.least: 0", "1 or more"],
+            "min: 1",
+            "min: 0",
+            &["variants[0].cores.min: 0", "1 or more"],
         ),
         (
             sponge(),
@@ -242,14 +242,14 @@ fn refusal_names_key_value_and_allowed_values() {
         (
             infaas(),
             "initial: 1,",
-            "initial: 1, greatest: 4,",
-            &["variants[0].cores.greatest: 4", "8, with policy infaas"],
+            "initial: 1, max: 4,",
+            &["variants[0].cores.max: 4", "8, with policy infaas"],
         ),
         (
             infaas(),
             "policy: infaas",
-            "policy: infaas\ninfaas: {accuracy_least: 101}",
-            &["infaas.accuracy_least: 101", "0 to 100 percent"],
+            "policy: infaas\ninfaas: {accuracy_min: 101}",
+            &["infaas.accuracy_min: 101", "0 to 100 percent"],
         ),
         (
             infaas(),

@@ -276,7 +276,7 @@ fn draw_batches(
     let frame = Frame {
         title: "requests in a batch behind weir, as planned",
         x_max: seconds,
-        y_max: 1.1 * f64::from(scenario.greatest_batch()),
+        y_max: 1.1 * f64::from(scenario.max_batch()),
         percent: false,
     };
     let mut chart = framed(area, &frame)?;

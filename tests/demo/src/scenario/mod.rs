@@ -171,7 +171,7 @@ impl Scenario {
     }
 
     /// Maximum batch of any variant.
-    pub(crate) fn greatest_batch(&self) -> u32 {
+    pub(crate) fn max_batch(&self) -> u32 {
         self.variants().map(Variant::batch).max().unwrap_or(1)
     }
 
@@ -216,14 +216,14 @@ impl Scenario {
         let variants: Vec<Value> = stage.variants.iter().map(variant).collect();
         let this = |other: &&Stage| other.name != stage.name;
         let later = self.stages.iter().skip_while(this).skip(1);
-        let rest_ms: f64 = later.map(Stage::slowest_ms).sum();
+        let downstream_ms: f64 = later.map(Stage::slowest_ms).sum();
         json!({
             "service": stage.name,
             "deadline": { "default_ms": self.slo_ms, "reserve_ms": RESERVE_MS },
             "planner": { "cluster": "planner", "authority": "planner.local", "key": key },
             "plan": {
                 "format": weir_api::plan::FORMAT, "service": stage.name, "revision": 1,
-                "max_age_ms": weir_api::plan::HOUR_MS, "rest_ms": rest_ms, "variants": variants,
+                "max_age_ms": weir_api::plan::HOUR_MS, "downstream_ms": downstream_ms, "variants": variants,
             },
         })
     }

@@ -32,13 +32,13 @@ impl Stage {
     /// The cluster of the `careful` listener: weights proportional to the capacities, and no more
     /// requests at once than that capacity answers within the SLO (Little's law).
     pub(crate) fn careful(&self, slo: Duration, hosts: &[Vec<(SocketAddr, u32)>]) -> Careful {
-        const GREATEST_WEIGHT: f64 = 100.0;
+        const WEIGHT_MAX: f64 = 100.0;
         let most = self
             .variants
             .iter()
             .map(Variant::capacity_rps)
             .fold(1.0, f64::max);
-        let weight = |variant: &Variant| variant.capacity_rps() / most * GREATEST_WEIGHT;
+        let weight = |variant: &Variant| variant.capacity_rps() / most * WEIGHT_MAX;
         // The weight of a variant is split over its servers in proportion to their lanes.
         let weighed = |(variant, hosts): (&Variant, &Vec<(SocketAddr, u32)>)| {
             let all: u32 = hosts.iter().map(|(_, lanes)| lanes).sum();

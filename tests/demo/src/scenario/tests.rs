@@ -119,13 +119,13 @@ fn ipa_latency_models_match_paper() {
 
 #[test]
 fn server_batches_if_variant_does() {
-    let greatest: [(Policy, &[u32]); 4] = [
+    let max: [(Policy, &[u32]); 4] = [
         (Policy::Themis, &[4, 4]),
         (Policy::Infadapter, &[1, 1, 1]),
         (Policy::Sponge, &[16]),
         (Policy::Ipa, &[4, 2, 1, 4, 4, 2]),
     ];
-    for (policy, batches) in greatest {
+    for (policy, batches) in max {
         let scenario = shipped(policy);
         assert_eq!(scenario.variants().count(), batches.len());
         for (variant, batch) in scenario.variants().zip(batches) {
@@ -180,13 +180,17 @@ fn first_plans_are_valid_and_leave_downstream_time() {
     ] {
         let scenario = shipped(policy);
         assert_eq!(scenario.stages.len(), rests.len());
-        for (stage, rest_ms) in scenario.stages.iter().zip(rests) {
+        for (stage, downstream_ms) in scenario.stages.iter().zip(rests) {
             let plugin = scenario.plugin(stage, "secret");
             assert_eq!(plugin["service"], stage.name);
             let plan: weir_api::Plan = serde_json::from_value(plugin["plan"].clone()).unwrap();
             assert_eq!(plan.check(), Ok(()), "{policy:?}");
             assert_eq!(plan.service, stage.name);
-            assert!((plan.rest_ms - rest_ms).abs() < 1e-9, "{}", plan.rest_ms);
+            assert!(
+                (plan.downstream_ms - downstream_ms).abs() < 1e-9,
+                "{}",
+                plan.downstream_ms
+            );
         }
     }
 }

@@ -98,7 +98,7 @@ pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Re
     let emulator = Emulator::start(config).await?;
     let plugin = json!({
         "service": "crowd", "queue": { "held_max": 100_000 },
-        "deadline": { "greatest_ms": BUDGET_MS },
+        "deadline": { "max_ms": BUDGET_MS },
         "plan": { "variants": [{ "name": "small", "cluster": "small", "share": 1.0,
                                  "slots": SLOTS, "service_ms": PREDICTED_MS, "accuracy": 70.0 }] },
     });

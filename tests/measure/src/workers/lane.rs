@@ -240,7 +240,7 @@ pub async fn run(case: Case, seed: u64, length: Duration, capacity_rps: f64) -> 
 fn requests(case: Case, seed: u64, length: Duration) -> Vec<Request> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let rps = case.of_capacity * 1e3 / SERVICE_MS;
-    let (least, most) = case.budgets_ms;
+    let (min, most) = case.budgets_ms;
     let mut requests = Vec::new();
     let mut sent_s = 0.0;
     loop {
@@ -249,7 +249,7 @@ fn requests(case: Case, seed: u64, length: Duration) -> Vec<Request> {
         if sent > length {
             return requests;
         }
-        let budget = Duration::from_millis(random.random_range(least..=most));
+        let budget = Duration::from_millis(random.random_range(min..=most));
         requests.push(Request::new(requests.len() as u32, sent, budget));
     }
 }

@@ -124,7 +124,7 @@ variants:
 - name: b
   cluster: b
   accuracy: 80
-  cores: {{initial: 1, least: 0}}
+  cores: {{initial: 1, min: 0}}
   capacity: {{slope_rps: 10, intercept_rps: -2}}
   latency: {{gamma_ms: 80, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}
   resize: http://{world}/cores/b

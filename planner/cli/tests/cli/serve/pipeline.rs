@@ -9,7 +9,7 @@ use super::bed::{Folder, KEY, World, end, service_file, status, until};
 /// A pipeline of two stages with the same two variants: `demo`, which requests enter, and `next`.
 fn pipeline_file(world: SocketAddr) -> String {
     let file = service_file(world)
-        .replace("initial: 1}", "initial: 1, least: 0}")
+        .replace("initial: 1}", "initial: 1, min: 0}")
         .replace("mode: active", "mode: active\npolicy: ipa");
     let (head, a) = file.split_once("variants:\n").unwrap();
     let (a, b) = a.split_once("- name: b").unwrap();
@@ -51,7 +51,7 @@ async fn pipeline_has_one_plan_per_stage_and_one_budget() {
         )
     });
     assert_eq!(names, [("demo", "a"), ("next", "b")]);
-    let rest = [&told.0, &told.1].map(|plan| plan["rest_ms"].as_f64().unwrap());
+    let rest = [&told.0, &told.1].map(|plan| plan["downstream_ms"].as_f64().unwrap());
     assert_eq!(rest, [83.0, 0.0], "one execution at the second stage");
     let shown = status(&planner).await;
     assert_eq!(shown["stages"]["next"]["plan"]["service"], "next");

@@ -62,12 +62,8 @@ fn invalid_keys_beside_service_and_load_are_refused() {
             &[":22:", "proxies.plugin.quue", "queue"],
         ),
         (
-            "proxies: {plugin: {deadline: {least_ms: 0}}}",
-            &[
-                ":22:",
-                "proxies.plugin.deadline.least_ms: 0",
-                "1 to 3600000",
-            ],
+            "proxies: {plugin: {deadline: {min_ms: 0}}}",
+            &[":22:", "proxies.plugin.deadline.min_ms: 0", "1 to 3600000"],
         ),
         ("network: 5g", &[":22:", "5g", "4g"]),
         (

@@ -38,7 +38,7 @@ fn sponge() -> Scenario {
         eta_ms: 10.0,
     };
     let variant = &mut service.variants[0];
-    (variant.least, variant.greatest) = (1, 8);
+    (variant.min, variant.max) = (1, 8);
     variant.profile.parallelism = one;
     variant.profile.batch = 8;
     variant.profile.fit = None;

@@ -129,8 +129,8 @@ fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
             }
             let near = TOLERANCE * 1e-2 * size;
             best = Some(match best {
-                Some((least, fewest, equal)) if (cost - least).abs() <= near => {
-                    (least, fewest.min(moved), equal + 1)
+                Some((min, fewest, equal)) if (cost - min).abs() <= near => {
+                    (min, fewest.min(moved), equal + 1)
                 }
                 Some(best) if best.0 < cost => best,
                 _ => (cost, moved, 1),
@@ -151,12 +151,12 @@ fn optimum_equals_exhaustive_search() {
         let input = small(seed);
         let problem = Problem::try_from(input.clone()).unwrap();
         match (solved(&problem), every_plan(&input)) {
-            (Outcome::Optimal(plan), Some((least, fewest, equal))) => {
+            (Outcome::Optimal(plan), Some((min, fewest, equal))) => {
                 let spent = plan.running_cost + plan.loading_cost;
-                let off = (plan.objective - least).abs();
+                let off = (plan.objective - min).abs();
                 assert!(
                     off <= TOLERANCE * spent.max(1e-6),
-                    "seed {seed}: {} is not {least}: {input:?}",
+                    "seed {seed}: {} is not {min}: {input:?}",
                     plan.objective
                 );
                 assert_eq!(plan.moved, fewest, "seed {seed}: moved: {input:?} {plan:?}");

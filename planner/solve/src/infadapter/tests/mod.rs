@@ -21,12 +21,12 @@ pub(super) fn solved(problem: &Problem) -> Outcome<Allocation> {
 /// Creates a problem from (accuracy, requests/s per core, min, max cores) by variant, all loaded.
 pub(super) fn problem(demand_rps: f64, budget: u32, variants: &[(f64, f64, u32, u32)]) -> Problem {
     let candidate =
-        |(index, (accuracy, rate, least, greatest)): (usize, &(f64, f64, u32, u32))| Candidate {
+        |(index, (accuracy, rate, min, max)): (usize, &(f64, f64, u32, u32))| Candidate {
             name: format!("v{index}"),
             accuracy: *accuracy,
             readiness: Duration::from_secs(5),
             loaded: true,
-            options: (*least..=*greatest)
+            options: (*min..=*max)
                 .map(|cores| Choice {
                     cores,
                     capacity_rps: rate * f64::from(cores),
@@ -94,12 +94,12 @@ pub(super) fn each_combination(problem: &Problem, with: &mut impl FnMut(&[u32]))
     visit(problem, &mut vec![0; problem.variants.len()], 0, with);
 }
 
-pub(super) fn greatest_capacity(problem: &Problem) -> f64 {
-    let mut greatest = 0.0f64;
+pub(super) fn max_capacity(problem: &Problem) -> f64 {
+    let mut max = 0.0f64;
     each_combination(problem, &mut |cores| {
         if cores.iter().sum::<u32>() <= problem.budget {
-            greatest = greatest.max(problem.capacities(cores).iter().sum());
+            max = max.max(problem.capacities(cores).iter().sum());
         }
     });
-    greatest
+    max
 }

@@ -16,16 +16,16 @@ fn trying_everything(problem: &Problem) -> Option<(f64, u32)> {
             all.push((found.objective, cores.iter().sum()));
         }
     });
-    let greatest = all
+    let max = all
         .iter()
         .map(|(objective, _)| *objective)
         .reduce(f64::max)?;
-    let tie = greatest - 1e-9 * (1.0 + greatest.abs());
+    let tie = max - 1e-9 * (1.0 + max.abs());
     let fewest = all
         .iter()
         .filter(|(objective, _)| *objective >= tie)
         .map(|(_, used)| *used);
-    Some((greatest, fewest.min()?))
+    Some((max, fewest.min()?))
 }
 
 /// Draws capacities that rise irregularly, or by whole steps so that there are ties; variants that
@@ -47,7 +47,7 @@ fn drawn(seed: u64) -> Problem {
         gamma: weight(0.1),
     };
     let variants = (0..draw.random_range(1..4)).map(|index| {
-        let least = draw.random_range(0..3u32);
+        let min = draw.random_range(0..3u32);
         let mut capacity_rps = 0.0;
         let options = (0..draw.random_range(1..7u32)).map(|step| {
             let more = if even {
@@ -55,9 +55,9 @@ fn drawn(seed: u64) -> Problem {
             } else {
                 draw.random_range(0.0..30.0)
             };
-            capacity_rps += if least + step == 0 { 0.0 } else { more * scale };
+            capacity_rps += if min + step == 0 { 0.0 } else { more * scale };
             Choice {
-                cores: least + step,
+                cores: min + step,
                 capacity_rps,
             }
         });
@@ -99,30 +99,30 @@ fn search_equals_exhaustive_search() {
     for seed in 0..DRAWN {
         let problem = drawn(seed);
         match (solved(&problem), trying_everything(&problem)) {
-            (Outcome::Optimal(found), Some((greatest, fewest))) => {
-                let off = (found.objective - greatest).abs();
+            (Outcome::Optimal(found), Some((max, fewest))) => {
+                let off = (found.objective - max).abs();
                 assert!(
-                    off <= 1e-9 * (1.0 + greatest.abs()),
-                    "seed {seed}: {found:?}, not {greatest}"
+                    off <= 1e-9 * (1.0 + max.abs()),
+                    "seed {seed}: {found:?}, not {max}"
                 );
                 let used: u32 = found.cores.iter().sum();
                 assert_eq!(used, fewest, "seed {seed}: {found:?}");
                 feasible += 1;
             }
             (Outcome::Infeasible { best_effort, .. }, None) => {
-                let greatest = greatest_capacity(&problem);
-                assert!(greatest < problem.demand_rps, "seed {seed}");
+                let max = max_capacity(&problem);
+                assert!(max < problem.demand_rps, "seed {seed}");
                 match best_effort {
                     Some(effort) => {
                         let capacity: f64 = problem.capacities(&effort.cores).iter().sum();
                         assert!(
-                            (capacity - greatest).abs() <= 1e-9 * greatest,
-                            "seed {seed}: {capacity} of {greatest}"
+                            (capacity - max).abs() <= 1e-9 * max,
+                            "seed {seed}: {capacity} of {max}"
                         );
                         infeasible += 1;
                     }
                     None => {
-                        assert_eq!(greatest, 0.0, "seed {seed}");
+                        assert_eq!(max, 0.0, "seed {seed}");
                         nothing += 1;
                     }
                 }

@@ -77,14 +77,14 @@ fn invalid_field_is_refused_by_name() {
             "variants[0].readiness_s: -1 must be 0 to",
         ),
         (
-            "/variants/0/cores_greatest",
+            "/variants/0/cores_max",
             json!(11),
-            "variants[0].cores_greatest: 11 must be 1 to 10",
+            "variants[0].cores_max: 11 must be 1 to 10",
         ),
         (
-            "/variants/0/cores_least",
+            "/variants/0/cores_min",
             json!(9),
-            "variants[].cores_least: 15 must be at most budget_cores (10)",
+            "variants[].cores_min: 15 must be at most budget_cores (10)",
         ),
         (
             "/variants/0/cores_running",
@@ -110,7 +110,7 @@ fn invalid_field_is_refused_by_name() {
     ];
     for (pointer, value, message) in table {
         let mut bad = good();
-        bad["variants"][1]["cores_least"] = json!(6);
+        bad["variants"][1]["cores_min"] = json!(6);
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         let parent = if parent.is_empty() {
             &mut bad

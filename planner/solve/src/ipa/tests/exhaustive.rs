@@ -105,13 +105,10 @@ fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
         } => {
             assert!(kept.is_empty(), "{said}: {plan:?} but {kept:?}");
             *seen.entry("late").or_default() += 1;
-            let least = longest.iter().copied().fold(f64::INFINITY, f64::min);
-            assert!(
-                (plan.latency_ms - least).abs() <= TOLERANCE * least,
-                "{said}"
-            );
+            let min = longest.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!((plan.latency_ms - min).abs() <= TOLERANCE * min, "{said}");
             weights.alpha = 0.0;
-            (best(&within(least), &all, input, weights, seen), plan)
+            (best(&within(min), &all, input, weights, seen), plan)
         }
         outcome => panic!("{said}: {outcome:?}"),
     };
@@ -122,9 +119,9 @@ fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
             == (&planned.variant, planned.batch, planned.replicas);
         assert!(same, "{said}:\n{found:?} is not\n{expected:?}");
     }
-    let greatest = objective(input, input.weights, &expected);
+    let max = objective(input, input.weights, &expected);
     assert!(
-        (greatest - found.objective).abs() <= 1e-9 * greatest.abs().max(1.0) * 10.0,
+        (max - found.objective).abs() <= 1e-9 * max.abs().max(1.0) * 10.0,
         "{said}"
     );
 }
@@ -241,11 +238,11 @@ fn best(
         .iter()
         .map(|p| weights.alpha * value(input, p))
         .fold(0.0, f64::max);
-    let least = all
+    let min = all
         .iter()
         .map(|p| cost(weights, p))
         .fold(f64::INFINITY, f64::min);
-    let tie = TOLERANCE * value.max(least);
+    let tie = TOLERANCE * value.max(min);
     // Slightly more than 0: sums are in another order here.
     let ties: Vec<&Vec<Try>> = kept
         .iter()

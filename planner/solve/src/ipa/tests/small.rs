@@ -86,11 +86,11 @@ pub(super) fn any_input(random: &mut ChaCha8Rng) -> (Input, Vec<&'static str>) {
 }
 
 fn any_variant(random: &mut ChaCha8Rng, index: usize, whole: bool, scale: f64) -> VariantInput {
-    let mut number = |least: u32, most: u32| {
+    let mut number = |min: u32, most: u32| {
         if whole {
-            f64::from(random.random_range(least..=most))
+            f64::from(random.random_range(min..=most))
         } else {
-            random.random_range(f64::from(least)..f64::from(most))
+            random.random_range(f64::from(min)..f64::from(most))
         }
     };
     let (item_ms, fixed_ms) = (scale * number(2, 30), scale * number(1, 40));

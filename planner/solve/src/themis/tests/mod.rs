@@ -43,8 +43,8 @@ fn amdahl(serial_ms: f64, parallel_ms: f64) -> Latency {
 /// Coefficients are mostly small integers, so that ties occur.
 fn any_latency(chance: &mut ChaCha8Rng, scale: f64) -> Latency {
     let whole = chance.random_bool(0.7);
-    let mut ms = |least: f64, most: f64| {
-        let ms: f64 = chance.random_range(least..most);
+    let mut ms = |min: f64, most: f64| {
+        let ms: f64 = chance.random_range(min..most);
         scale * if whole { ms.round() } else { ms }
     };
     let (a, b, c, d) = (ms(1.0, 9.0), ms(0.0, 5.0), ms(0.0, 3.0), ms(0.0, 4.0));

@@ -77,9 +77,9 @@ impl KubeBackends {
         }
         let pods = self.spec(variant)?.pods(self.namespace.pods()?);
         let allowed = self.namespace.disruption(&pods)?;
-        let least = |allowed: &DisruptionAllowance| there.saturating_sub(allowed.pods);
-        let strict = allowed.filter(|allowed| wanted < least(allowed));
-        let replicas = strict.as_ref().map_or(wanted, least);
+        let min = |allowed: &DisruptionAllowance| there.saturating_sub(allowed.pods);
+        let strict = allowed.filter(|allowed| wanted < min(allowed));
+        let replicas = strict.as_ref().map_or(wanted, min);
         attempt.pdb_limit = strict;
         Ok(replicas)
     }

@@ -25,8 +25,8 @@ fn batches_follow_from_cores_and_leave_time_for_later_stages() {
         panic!("{drafts:?}")
     };
     // A batch of two at r: 70 ms, and one more request after 37 ms.
-    assert!((detect.rest_ms - 70.0 - 1e3 / 27.0).abs() < 1e-9);
-    assert_eq!(classify.rest_ms, 0.0);
+    assert!((detect.downstream_ms - 70.0 - 1e3 / 27.0).abs() < 1e-9);
+    assert_eq!(classify.downstream_ms, 0.0);
     assert_eq!(
         (detect.variants[0].name.as_str(), detect.variants[0].share.0),
         ("n", 1.0)
@@ -51,12 +51,15 @@ fn batching_servers_get_slots_for_all_their_lanes() {
             let part = &draft.variants[index];
             (part.slots, part.batch, part.service_ms)
         };
-        (told(0, detect), detect.rest_ms, told(0, classify))
+        (told(0, detect), detect.downstream_ms, told(0, classify))
     };
     // n carries the load in batches of 1, r in batches of 2, whose second request comes after 9 ms.
-    let (n, rest_ms, r) = drafts(&service);
+    let (n, downstream_ms, r) = drafts(&service);
     assert_eq!((n, r), ((4, 1, 30.0), (8, 2, 70.0)));
-    assert!((rest_ms - 70.0 - 1e3 / 110.0).abs() < 1e-9, "{rest_ms}");
+    assert!(
+        (downstream_ms - 70.0 - 1e3 / 110.0).abs() < 1e-9,
+        "{downstream_ms}"
+    );
     for variant in &mut service.variants {
         variant.batch_delay = std::time::Duration::from_millis(5);
     }

@@ -7,7 +7,7 @@ fn loaded_variants_count_towards_budget_and_cost() {
     let mut optima = 0;
     for budget in [6, 9, 14, 20] {
         let mut service = pipeline(budget);
-        (service.variants[0].least, service.variants[2].least) = (2, 1);
+        (service.variants[0].min, service.variants[2].min) = (2, 1);
         for rps in [3.0, 10.0, 25.0, 60.0] {
             let decision = decided(&service, [2, 1, 1, 1], rps);
             let says = format!("{budget} {rps}: {}", decision.why);
@@ -23,9 +23,9 @@ fn loaded_variants_count_towards_budget_and_cost() {
             let got = decision.optimum.unwrap();
             assert!(got <= worth + 1e-9, "{says}: {wanted:?}");
             if !decision.kept {
-                let least = [2, 0, 1, 0].map(Cores::whole);
-                let mut each = decision.targets.iter().zip(least);
-                assert!(each.all(|(target, least)| target.each >= least), "{says}");
+                let min = [2, 0, 1, 0].map(Cores::whole);
+                let mut each = decision.targets.iter().zip(min);
+                assert!(each.all(|(target, min)| target.each >= min), "{says}");
             }
             optima += u32::from((got - worth).abs() < 1e-9);
         }

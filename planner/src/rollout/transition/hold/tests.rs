@@ -65,7 +65,7 @@ struct Servers<'a> {
     pending: Vec<Option<(u32, u32)>>,
     published: Vec<Allocation>,
     /// Part of the demand that is carried.
-    least: f64,
+    min: f64,
 }
 
 impl Servers<'_> {
@@ -109,12 +109,12 @@ impl Servers<'_> {
         }
         let carried = self.case.rates.carried(self.case.demand, &self.published);
         assert!(
-            carried >= self.least - 1e-6,
+            carried >= self.min - 1e-6,
             "{carried} carried, {} before: {:?}",
-            self.least,
+            self.min,
             self.case
         );
-        self.least = carried.min(1.0);
+        self.min = carried.min(1.0);
     }
 
     /// Runs one cycle, then lets its time pass.
@@ -218,11 +218,11 @@ fn played(case: &Case) -> Vec<u32> {
         real: case.start.clone(),
         pending: vec![None; case.start.len()],
         published: certain(&case.start).iter().map(|one| one.ready).collect(),
-        least: 0.0,
+        min: 0.0,
     };
     let now = case.rates.carried(case.demand, &servers.published);
     // With more demand than capacity it may begin with a loss, to make room for what carries more.
-    servers.least = if now < 1.0 { 0.0 } else { 1.0 };
+    servers.min = if now < 1.0 { 0.0 } else { 1.0 };
     for _ in 0..200 {
         servers.cycle();
     }

@@ -14,13 +14,13 @@ impl<B: Backend> Play<'_, B> {
     pub(super) fn check_end(&mut self, wish: &Wish) {
         let there = self.backend.allocations();
         let (now, then) = (self.carried(&there, wish), self.carried(&wish.wanted, wish));
-        let least = now.min(1.0) - TOLERANCE;
+        let min = now.min(1.0) - TOLERANCE;
         let used = self.backend.used();
         let is_within = used <= self.case.budget || !self.is_plan(&wish.wanted);
         self.ensure(is_within, "stays above the budget", || {
             format!("{used} cores")
         });
-        let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, least);
+        let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, min);
         let at_all = match now >= wish.arriving {
             true => wish.arriving.max(SERVES_AT_ALL),
             false => now.min(SERVES_AT_ALL),

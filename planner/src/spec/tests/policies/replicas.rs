@@ -6,11 +6,8 @@ use super::*;
 fn initial_allocation_counts_cores_per_replica() {
     let service = Service::from_yaml(&themis()).unwrap();
     let variant = &service.variants[0];
-    assert_eq!((variant.least, variant.greatest), (1, 4));
-    let replicas = Replicas {
-        least: 1,
-        greatest: 4,
-    };
+    assert_eq!((variant.min, variant.max), (1, 4));
+    let replicas = Replicas { min: 1, max: 4 };
     assert_eq!(variant.replicas, replicas);
     assert_eq!(variant.initial.to_string(), "1");
     let two = themis().replacen("replicas: {initial: 1", "replicas: {initial: 2", 1);
@@ -22,8 +19,8 @@ fn initial_allocation_counts_cores_per_replica() {
     );
     // A policy that changes the number of replicas keeps their cores fixed.
     let fixed = replicated("a", 0).replace(
-        "initial: 1, least: 1, greatest: 4}, replicas: {initial: 1",
-        "initial: 2, least: 2, greatest: 2}, replicas: {initial: 1",
+        "initial: 1, min: 1, max: 4}, replicas: {initial: 1",
+        "initial: 2, min: 2, max: 2}, replicas: {initial: 1",
     );
     for policy in ["ipa", "infaas"] {
         let text = format!("{}policy: {policy}\nvariants: [{fixed}]\n", head());
@@ -39,13 +36,9 @@ fn invalid_replicas_are_refused_by_key() {
     };
     let cases: Vec<(String, &[&str])> = vec![
         (
-            themis().replacen(
-                "least: 1, greatest: 4}, batch",
-                "least: 0, greatest: 4}, batch",
-                1,
-            ),
+            themis().replacen("min: 1, max: 4}, batch", "min: 0, max: 4}, batch", 1),
             &[
-                "stages[0].variants[0].replicas.least: 0",
+                "stages[0].variants[0].replicas.min: 0",
                 "every stage serves",
             ],
         ),
@@ -53,12 +46,12 @@ fn invalid_replicas_are_refused_by_key() {
             themis().replacen("replicas: {initial: 1", "replicas: {initial: 5", 1),
             &[
                 "stages[0].variants[0].replicas.initial: 5",
-                "replicas.least to replicas.greatest",
+                "replicas.min to replicas.max",
             ],
         ),
         (
-            themis().replacen("greatest: 4}, batch", "greatest: 1001}, batch", 1),
-            &["stages[0].variants[0].replicas.greatest: 1001", "1 to 1000"],
+            themis().replacen("max: 4}, batch", "max: 1001}, batch", 1),
+            &["stages[0].variants[0].replicas.max: 1001", "1 to 1000"],
         ),
         (
             themis().replacen("parallelism: 1", "parallelism: 2", 1),
@@ -87,19 +80,16 @@ fn invalid_replicas_are_refused_by_key() {
         ),
         (
             one("ipa", replicated("a", 0)),
-            &["variants[0].cores.least: 1", "4, as cores.greatest"],
+            &["variants[0].cores.min: 1", "4, as cores.max"],
         ),
         (
             one(
                 "infaas",
                 replicated("a", 1)
-                    .replace(
-                        "least: 1, greatest: 4}, replicas",
-                        "least: 4, greatest: 4}, replicas",
-                    )
+                    .replace("min: 1, max: 4}, replicas", "min: 4, max: 4}, replicas")
                     .replace("cores: {initial: 1", "cores: {initial: 4"),
             ),
-            &["variants[0].replicas.least: 1", "0, with policy infaas"],
+            &["variants[0].replicas.min: 1", "0, with policy infaas"],
         ),
         (
             one(
@@ -151,7 +141,7 @@ fn values_beyond_limits_are_refused() {
 
 #[test]
 fn ipa_accepts_minimum_of_loaded_replicas() {
-    let cores = pipeline().replacen("least: 0", "least: 1", 1);
+    let cores = pipeline().replacen("min: 0", "min: 1", 1);
     let service = Service::from_yaml(&cores).unwrap();
-    assert_eq!([0, 1].map(|n: usize| service.variants[n].least), [1, 0]);
+    assert_eq!([0, 1].map(|n: usize| service.variants[n].min), [1, 0]);
 }

@@ -61,15 +61,15 @@ const HEADER: [&str; 14] = [
 
 fn line(row: &Row) -> [String; 14] {
     let both = |show: &dyn Fn(Figures) -> String| format!("{} / {}", show(row.off), show(row.on));
-    let (least, most) = row.case.budgets_ms;
+    let (min, most) = row.case.budgets_ms;
     [
         format!("{} ×", row.case.of_capacity),
         row.case.workers.to_string(),
         row.case.sigma.to_string(),
-        if least == most {
-            least.to_string()
+        if min == most {
+            min.to_string()
         } else {
-            format!("{least} to {most}")
+            format!("{min} to {most}")
         },
         row.sent.to_string(),
         both(&|of| format!("{:.2}", of.executed_rps)),

@@ -117,7 +117,7 @@ async fn steps(count: u32) -> Result<Steps> {
         accuracy,
         slope_rps,
         replicas: 1,
-        greatest: 8,
+        max: 8,
     };
     let mut cluster = Cluster::start().await?;
     let models = [model("small", 70.0, 20.0), model("large", 80.0, 10.0)];
@@ -181,7 +181,7 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
         accuracy: 70.0,
         slope_rps: CORE_RPS,
         replicas: args.replicas,
-        greatest: 4,
+        max: 4,
     };
     // Rate that `cores` cores of each pod sustain, with the headroom.
     let rate = |cores: f64| f64::from(args.replicas) * CORE_RPS * (cores - 0.3);

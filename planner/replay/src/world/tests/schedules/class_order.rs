@@ -15,7 +15,7 @@ pub(super) struct ClassOrder {
     /// Class of each request as the filter sees it; `priorities` by class.
     class_of: Vec<usize>,
     priorities: Vec<u64>,
-    starvation: usize,
+    max_skips: usize,
     /// Requests sent by each worker, in order.
     sent: BTreeMap<usize, Vec<Sent>>,
     /// Sequence number at which each queued request was queued.
@@ -46,11 +46,11 @@ impl ClassOrder {
         let priority = |class: &serde_json::Value| class["priority"].as_u64().unwrap();
         let stays = contender.control == Control::Static && scenario.variants.len() == 1;
         ClassOrder {
-            rest: Duration::from_secs_f64(scenario.service.rest_ms / 1e3),
+            rest: Duration::from_secs_f64(scenario.service.downstream_ms / 1e3),
             checked: stays && contender.plane != Plane::EdfWithoutFeasibility,
             class_of: requests.iter().map(class).collect(),
             priorities: known.map_or(vec![0], |all| all.iter().map(priority).collect()),
-            starvation: plugin["starvation"].as_u64().unwrap_or(1) as usize,
+            max_skips: plugin["max_skips"].as_u64().unwrap_or(1) as usize,
             ..ClassOrder::default()
         }
     }
@@ -108,7 +108,7 @@ impl ClassOrder {
             } else if self.priorities[other.class] > self.priorities[class] {
                 in_a_row += 1;
             }
-            let most = self.starvation + self.priorities.len() - 1;
+            let most = self.max_skips + self.priorities.len() - 1;
             assert!(
                 in_a_row <= most,
                 "class {class} was passed over {in_a_row} times"

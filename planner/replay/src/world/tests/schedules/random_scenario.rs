@@ -69,8 +69,8 @@ pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) 
     }
     scenario.proxies.plugin["plan"]["variants"] = json!(plan);
     // The downstream time is the same in every plan, or order would change with each.
-    scenario.service.rest_ms = [0.0, 0.0, 40.0][random.random_range(0..3_usize)];
-    scenario.proxies.plugin["plan"]["rest_ms"] = json!(scenario.service.rest_ms);
+    scenario.service.downstream_ms = [0.0, 0.0, 40.0][random.random_range(0..3_usize)];
+    scenario.proxies.plugin["plan"]["downstream_ms"] = json!(scenario.service.downstream_ms);
     let role = roles(&mut random, &mut scenario.proxies.plugin);
     scenario.proxies.plugin["queue"] = json!({"held_max": random.random_range(1..=20),
         "correct": random.random_bool(0.7)});
@@ -82,7 +82,7 @@ pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) 
     }
     let classes = scenario.classes.len() as u16;
     scenario.proxies.plugin["deadline"] =
-        json!({"least_ms": 1, "reserve_ms": random.random_range(0..20)});
+        json!({"min_ms": 1, "reserve_ms": random.random_range(0..20)});
     let stale = ["keep", "static", "refuse"][random.random_range(0..3_usize)];
     scenario.proxies.plugin["on_stale"] = json!(stale);
     scenario.service.cycle = ms(random.random_range(200..=1000));
@@ -185,7 +185,7 @@ fn classes(random: &mut ChaCha8Rng, plugin: &mut serde_json::Value) -> Vec<Strin
     }
     plugin["classes"] = json!(known);
     plugin["default_class"] = json!(names[random.random_range(0..many)]);
-    plugin["starvation"] = json!(random.random_range(1..6));
+    plugin["max_skips"] = json!(random.random_range(1..6));
     let sent = names[..many].iter().chain(&["nobody"]);
     sent.map(|name| (*name).to_owned()).collect()
 }

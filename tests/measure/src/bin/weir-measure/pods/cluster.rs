@@ -91,7 +91,7 @@ async fn stats(State(proxies): State<Proxies>, Path(service): Path<String>) -> S
     format!("# TYPE {name} counter\n{name}{{}} {total}\n")
 }
 
-/// A variant of a service: a deployment with `replicas` pods, each with 1 to `greatest` cores.
+/// A variant of a service: a deployment with `replicas` pods, each with 1 to `max` cores.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Model {
     pub(super) name: &'static str,
@@ -99,7 +99,7 @@ pub(super) struct Model {
     /// Requests/s per additional core.
     pub(super) slope_rps: f64,
     pub(super) replicas: u32,
-    pub(super) greatest: u32,
+    pub(super) max: u32,
 }
 
 impl Cluster {
@@ -146,8 +146,8 @@ impl Cluster {
             let replicas = model.replicas;
             variants.push(json!({
                 "name": model.name, "cluster": workload, "accuracy": model.accuracy,
-                "cores": {"initial": 1, "least": 1, "greatest": model.greatest},
-                "replicas": {"initial": replicas, "least": replicas, "greatest": replicas},
+                "cores": {"initial": 1, "min": 1, "max": model.max},
+                "replicas": {"initial": replicas, "min": replicas, "max": replicas},
                 "capacity": {"slope_rps": model.slope_rps, "intercept_rps": 0.0},
                 "latency": {"gamma_ms": 40.0, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0,
                     "parallelism": "per-core"},
