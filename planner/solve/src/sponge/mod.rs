@@ -229,7 +229,7 @@ impl Problem {
                 "of {waiting} waiting requests {} at {} can be on time with up to {bounds}; the most \
                  urgent has {min:.1} ms left, and a batch takes {:.1} ms",
                 most.on_time,
-                if all { "most" } else { "min" },
+                if all { "most" } else { "least" },
                 most.latency_ms
             );
         }
