@@ -7,7 +7,7 @@ use weir_apiserver::{Key, Verb, What};
 use weir_bed::wait;
 use weir_planner::operator::lease::TAKE_OVER_MAX;
 
-use super::bed::{Cluster, WEIR};
+use super::bed::{Cluster, LIMIT, WEIR};
 
 fn holder(cluster: &Cluster) -> String {
     let lease = cluster.server.store().get(
@@ -33,6 +33,10 @@ async fn new_leader_repeats_no_completed_resize() {
     cluster.until_condition("demo", "Actuated", "True").await;
     assert_eq!(holder(&cluster), "weir-a");
     let second = cluster.planner("weir-b").await;
+    let has_plan = async || second.plan().await.is_ok();
+    wait::until_async("the standby's plan", LIMIT, has_plan)
+        .await
+        .unwrap();
     let plan: Value = first.plan().await.unwrap();
 
     cluster.proxy.load(45.0);
