@@ -71,7 +71,10 @@ impl Reason {
     pub const fn status(self) -> u32 {
         match self {
             Reason::Expired | Reason::Infeasible => 504,
-            Reason::QueueFull | Reason::ClassLimit | Reason::SourceLimit | Reason::BodyBytesLimit => 429,
+            Reason::QueueFull
+            | Reason::ClassLimit
+            | Reason::SourceLimit
+            | Reason::BodyBytesLimit => 429,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => 503,
         }
     }
@@ -81,9 +84,10 @@ impl Reason {
     pub const fn grpc_code(self) -> GrpcCode {
         match self {
             Reason::Expired | Reason::Infeasible => GrpcCode::DeadlineExceeded,
-            Reason::QueueFull | Reason::ClassLimit | Reason::SourceLimit | Reason::BodyBytesLimit => {
-                GrpcCode::ResourceExhausted
-            }
+            Reason::QueueFull
+            | Reason::ClassLimit
+            | Reason::SourceLimit
+            | Reason::BodyBytesLimit => GrpcCode::ResourceExhausted,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => GrpcCode::Unavailable,
         }
     }

@@ -108,8 +108,15 @@ impl RawClass {
             let right = format!("0 to {PRIORITY_MAX}; the greater goes first");
             return Err(wrong(at("priority"), self.priority, right));
         }
-        if let Some(max_requests) = self.max_requests.filter(|max| !(1..=REQUESTS_MAX).contains(max)) {
-            return Err(wrong(at("max_requests"), max_requests, format!("1 to {REQUESTS_MAX}")));
+        if let Some(max_requests) = self
+            .max_requests
+            .filter(|max| !(1..=REQUESTS_MAX).contains(max))
+        {
+            return Err(wrong(
+                at("max_requests"),
+                max_requests,
+                format!("1 to {REQUESTS_MAX}"),
+            ));
         }
         let claim = self.claim.map(|claim| claim.check(&at("claim")));
         Ok(Class {

@@ -13,7 +13,8 @@ use super::health::{self, RawHealth};
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{
-    BATCH_WAIT_MAX_MS, Config, ConfigError, REQUESTS_MAX, KEY_MAX, OnStale, Planner, RETRIES_MAX, Role,
+    BATCH_WAIT_MAX_MS, Config, ConfigError, KEY_MAX, OnStale, Planner, REQUESTS_MAX, RETRIES_MAX,
+    Role,
 };
 use crate::coordination::Scope;
 use crate::request::deadline;

@@ -63,7 +63,11 @@ impl Engine {
 
     fn victim_of(&mut self, request: &Request) -> Result<Option<Victim>, Reason> {
         let class = request.class;
-        let limit = self.config.classes.get(class).and_then(|of| of.max_requests);
+        let limit = self
+            .config
+            .classes
+            .get(class)
+            .and_then(|of| of.max_requests);
         let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
             // The victim makes room in the total too.
             let found = self.least_urgent(|room| room.least_urgent_of(class));

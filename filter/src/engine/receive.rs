@@ -326,7 +326,10 @@ impl Engine {
     ) -> bool {
         let other = self.receiving.oldest().filter(|oldest| *oldest != stream);
         if let Some(other) = other {
-            verdicts.push((other, self.refuse_held(other, Reason::BodyBytesLimit, now.mono)));
+            verdicts.push((
+                other,
+                self.refuse_held(other, Reason::BodyBytesLimit, now.mono),
+            ));
         }
         other.is_some()
     }
