@@ -126,7 +126,7 @@ fn rooms(c: &mut Criterion) {
         name: format!("c{i}"),
         share: 0.4,
         priority: i / 2,
-        held_max: None,
+        max_requests: None,
         streams: false,
         claim: None,
     };

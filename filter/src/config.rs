@@ -18,12 +18,13 @@ mod error;
 mod health;
 mod protocol;
 mod raw;
+mod renamed;
 mod skew;
 
 pub use error::ConfigError;
 
 /// Maximum of the configurable number of requests that a worker holds.
-pub const HELD_MAX: u32 = 100_000;
+pub const REQUESTS_MAX: u32 = 100_000;
 /// Maximum length of the shared key.
 pub const KEY_MAX: usize = 256;
 /// Maximum of the configurable batch window, ms: longer than any request's default deadline, and within the
@@ -58,7 +59,7 @@ pub struct Config {
     /// that prove classes, and last the one that names the client.
     pub claim_headers: Vec<String>,
     /// Maximum number of requests that a worker holds.
-    pub held_max: usize,
+    pub max_requests: usize,
     /// Workers that queue together.
     pub scope: Scope,
     /// Maximum batch window; `None`: until the latest start of the earliest deadline.
@@ -66,7 +67,7 @@ pub struct Config {
     /// Whether predictions are corrected by measurements.
     pub correct: bool,
     /// Maximum number of Envoy's retries, whatever its route says; 0: none.
-    pub retries_max: u8,
+    pub max_retries: u8,
     /// Rules for avoiding failing variants, and for trying them again.
     pub health: crate::health::Policy,
     /// Suffix that a variant's cluster name gets in the name of its failover cluster, which sends to other
@@ -155,7 +156,7 @@ impl Config {
     /// # Errors
     /// The first error, with its path and what would be right.
     pub fn parse(json: &[u8]) -> Result<Config, ConfigError> {
-        let raw: raw::RawConfig = json::read(json)?;
+        let raw: raw::RawConfig = json::read(json).map_err(renamed::name_new_key)?;
         raw.check()
     }
 }

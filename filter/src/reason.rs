@@ -9,7 +9,7 @@
 //!   reasons of `engine/route.rs` and `engine/limits.rs`;
 //! - `engine/limits.rs`: [`QueueFull`](Reason::QueueFull), [`ClassLimit`](Reason::ClassLimit);
 //! - `engine/slots.rs` (overdue requests): [`Expired`](Reason::Expired), [`Infeasible`](Reason::Infeasible);
-//! - `engine/receive.rs` (bodies): [`HeldBytes`](Reason::HeldBytes), [`SourceLimit`](Reason::SourceLimit),
+//! - `engine/receive.rs` (bodies): [`BodyBytesLimit`](Reason::BodyBytesLimit), [`SourceLimit`](Reason::SourceLimit),
 //!   [`QueueFull`](Reason::QueueFull), [`Expired`](Reason::Expired), and the reasons of `engine/route.rs`;
 //! - `engine/plan_change.rs`: the reasons of `engine/route.rs`, for waiting requests;
 //! - `engine/dispatch.rs`: [`NoCapacity`](Reason::NoCapacity), [`NoBackend`](Reason::NoBackend),
@@ -32,7 +32,7 @@ pub enum Reason {
     /// The worker holds the maximum number of bytes of this source.
     SourceLimit,
     /// The worker holds the maximum number of bytes.
-    HeldBytes,
+    BodyBytesLimit,
     /// The plan gives no slot.
     NoCapacity,
     /// The cluster is unknown, has no healthy host, or cannot be reached.
@@ -60,7 +60,7 @@ impl Reason {
         Reason::QueueFull,
         Reason::ClassLimit,
         Reason::SourceLimit,
-        Reason::HeldBytes,
+        Reason::BodyBytesLimit,
         Reason::NoCapacity,
         Reason::NoBackend,
         Reason::NoPlan,
@@ -71,7 +71,10 @@ impl Reason {
     pub const fn status(self) -> u32 {
         match self {
             Reason::Expired | Reason::Infeasible => 504,
-            Reason::QueueFull | Reason::ClassLimit | Reason::SourceLimit | Reason::HeldBytes => 429,
+            Reason::QueueFull
+            | Reason::ClassLimit
+            | Reason::SourceLimit
+            | Reason::BodyBytesLimit => 429,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => 503,
         }
     }
@@ -81,9 +84,10 @@ impl Reason {
     pub const fn grpc_code(self) -> GrpcCode {
         match self {
             Reason::Expired | Reason::Infeasible => GrpcCode::DeadlineExceeded,
-            Reason::QueueFull | Reason::ClassLimit | Reason::SourceLimit | Reason::HeldBytes => {
-                GrpcCode::ResourceExhausted
-            }
+            Reason::QueueFull
+            | Reason::ClassLimit
+            | Reason::SourceLimit
+            | Reason::BodyBytesLimit => GrpcCode::ResourceExhausted,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => GrpcCode::Unavailable,
         }
     }
@@ -97,7 +101,7 @@ impl Reason {
             Reason::QueueFull => "queue-full",
             Reason::ClassLimit => "class-limit",
             Reason::SourceLimit => "source-limit",
-            Reason::HeldBytes => "held-bytes",
+            Reason::BodyBytesLimit => "body-bytes-limit",
             Reason::NoCapacity => "no-capacity",
             Reason::NoBackend => "no-backend",
             Reason::NoPlan => "no-plan",

@@ -43,7 +43,7 @@ pub struct Dispatch {
     /// Class assigned instead of the requested one (`x-slo-class`).
     pub class: Option<Rc<str>>,
     /// Maximum number of retries by this Envoy's router.
-    pub retries_max: u8,
+    pub max_retries: u8,
 }
 
 /// Change of `x-slo-stage-ms` for the next hop. Setting or removing a header costs a hostcall, so `Absent`

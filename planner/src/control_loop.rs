@@ -18,6 +18,7 @@
 
 mod act;
 mod attainable;
+mod batches;
 mod horizon;
 mod no_capacity;
 mod observations;
@@ -28,17 +29,17 @@ mod service_times;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
-mod told;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{DRAIN_MAX, ROOM_AGAIN, TAKE_OVER_MAX};
+use batches::Batches;
 use horizon::Horizon;
 use readiness::Readiness;
 use service_times::ServiceTimes;
 pub use solver::{Aside, Solver};
-use told::Batches;
+
 use weir_api::Share;
 
 use crate::backends::{Actuate, ActuateError, Blocker};
@@ -61,7 +62,7 @@ pub const RISE: f64 = 1.02;
 pub struct Planner {
     service: Arc<Service>,
     /// Arrivals from sample to sample.
-    looks: Arrivals,
+    samples: Arrivals,
     /// Arrivals from cycle to cycle.
     arrivals: Arrivals,
     /// Routed requests by stage.
@@ -89,7 +90,7 @@ pub struct Planner {
     batches: Batches,
     last: Option<(SolveStatus, Vec<Target>)>,
     /// Blocker of each variant in this cycle.
-    unmet: Vec<Option<Blocker>>,
+    blockers: Vec<Option<Blocker>>,
     /// Variants whose nodes are full, which are planned with at most their actual cores until that time.
     full: Vec<Option<(Duration, Blocker)>>,
     /// Variant with a pod to be replaced whose replacement has not been confirmed.
@@ -119,7 +120,7 @@ impl Planner {
     /// Creates a planner that knows only the service.
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
-            looks: Arrivals::new(),
+            samples: Arrivals::new(),
             arrivals: Arrivals::new(),
             routes: routes(&service),
             slack: Slack::new(),
@@ -146,7 +147,7 @@ impl Planner {
             out: Vec::new(),
             batches: Batches::new(service.variants.len()),
             last: None,
-            unmet: vec![None; service.variants.len()],
+            blockers: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],
             retired: None,
             now: Duration::ZERO,
@@ -172,11 +173,11 @@ impl Planner {
         // Timers are a little early or late.
         if now.at + self.service.scrape_interval / 2 >= self.due {
             self.due = now.at + self.service.cycle;
-            return Some(self.turn(ports, now).await);
+            return Some(self.run_cycle(ports, now).await);
         }
         let begin = (ports.stopwatch)();
         let scrapes = ports.observe.scrape().await;
-        self.look(now, &scrapes);
+        self.sample(now, &scrapes);
         let is_urgent = self.is_urgent();
         if !is_urgent && !self.awaits_changes() {
             return None;
@@ -189,7 +190,11 @@ impl Planner {
     }
 
     /// Runs one cycle.
-    pub async fn turn<O, A, P, S>(&mut self, ports: &Ports<'_, O, A, P, S>, now: Now) -> CycleReport
+    pub async fn run_cycle<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        now: Now,
+    ) -> CycleReport
     where
         O: Observe,
         A: Actuate,
@@ -198,7 +203,7 @@ impl Planner {
     {
         let begin = (ports.stopwatch)();
         let seen = tokio::join!(ports.observe.scrape(), ports.actuate.actual());
-        self.look(now, &seen.0);
+        self.sample(now, &seen.0);
         self.plan(ports, now, begin, seen).await
     }
 
@@ -225,10 +230,10 @@ impl Planner {
         let demand = expected.map(|expected| expected.forecast.demand);
         self.planned = expected;
         let forecast = elapsed() - observe;
-        let got = self.got();
+        let routed = self.routed();
         let mut decision = self.decide(ports.solver, expected).await;
         decision.why += &self.capacity_notes(decision.status, expected);
-        decision.why += &self.shortfalls(got.as_deref());
+        decision.why += &self.shortfalls(routed.as_deref());
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
@@ -237,7 +242,7 @@ impl Planner {
             .stabilizer
             .stabilize(now.at, &self.service, there, targets);
         let solve = elapsed() - observe - forecast;
-        self.say(&decision);
+        self.log_decision(&decision);
         let targets = match self.service.mode {
             Mode::Active => decision.targets.clone(),
             Mode::Advisory => self.actual.iter().map(|one| one.target()).collect(),
@@ -247,11 +252,11 @@ impl Planner {
         decision.why += &self.shortage(expected);
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
-        let variants = self.variants(&decision.targets, &acted.plan, got.as_deref(), expected);
+        let variants = self.variants(&decision.targets, &acted.plan, routed.as_deref(), expected);
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
-            settle_ms: ms(acted.settle),
+            confirm_ms: ms(acted.settle),
             stages_ms: Stages {
                 observe,
                 forecast,
@@ -260,13 +265,13 @@ impl Planner {
                 publish,
             },
             revision: acted.revision,
-            published: acted.published,
-            unpublished: acted.unpublished,
+            plans_published: acted.published,
+            plans_rejected: acted.rejected,
             measured_rps: observation.measured,
             demand_rps: demand,
-            routed_accuracy_percent: got.as_deref().map(|got| self.accuracy(got)),
-            proxies_answered: observation.answered,
-            proxies_lost: observation.lost,
+            routed_accuracy_percent: routed.as_deref().map(|routed| self.accuracy(routed)),
+            scrapes_answered: observation.answered,
+            scrapes_failed: observation.lost,
             outcome: decision.status,
             kept: decision.kept,
             why: decision.why,
@@ -274,7 +279,7 @@ impl Planner {
             optimum: decision.optimum,
             resizes_confirmed: acted.confirmed,
             resizes_failed: acted.failed,
-            held: self.held(),
+            resources: self.resources(),
             variants,
         }
     }

@@ -27,7 +27,7 @@ use ewma::Ewma;
 use rise::RiseDetector;
 use samples::{Recent, Sample};
 use stable::{Bursts, Level};
-use trend::{Look, Trend};
+use trend::{Point, Trend};
 use weir_api::Rps;
 use window_max::WindowMax;
 
@@ -64,7 +64,7 @@ pub struct Forecast {
     /// Whether more is to come: the load rises, or a rise of it is expected.
     pub rises: bool,
     /// Whether the window has filled.
-    pub settled: bool,
+    pub window_full: bool,
     /// λ by the lowest rate of the window: the part of the demand that has lasted. `None` until the window has filled.
     pub lasted: Option<Rps>,
 }
@@ -214,10 +214,10 @@ impl Demand {
         let foreseen = self.foreseen.front().map_or(0.0, |(_, rate)| *rate);
         let rate = self.level.rate().max(max).max(foreseen);
         let present = self.present.rate().max(max);
-        let settled = last.saturating_sub(first) >= self.rule.window;
+        let window_full = last.saturating_sub(first) >= self.rule.window;
         let since = self.window_begin();
         let sustained = self.forecasters().filter_map(|one| one.sustained(since));
-        let lasted = sustained.reduce(f64::min).filter(|_| settled);
+        let lasted = sustained.reduce(f64::min).filter(|_| window_full);
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
         let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
         Some(Forecast {
@@ -225,7 +225,7 @@ impl Demand {
             present: with_headroom(present),
             arriving: Rps(arriving),
             rises: self.is_rising() || !self.foreseen.is_empty(),
-            settled,
+            window_full,
             lasted: lasted.map(with_headroom),
         })
     }
@@ -243,12 +243,12 @@ impl Demand {
     /// Line through the latest `moving`.
     fn trend(&self) -> Option<Trend> {
         let (now, span) = (self.last.unwrap_or_default(), self.rule.moving);
-        let looks = self.samples.latest().map(|(end, sample)| Look {
+        let points = self.samples.latest().map(|(end, sample)| Point {
             requests: sample.requests,
             seconds: sample.seconds,
             ago_s: now.saturating_sub(end).as_secs_f64(),
         });
-        let latest = looks.take_while(|look| look.ago_s < span.as_secs_f64() * 0.999);
+        let latest = points.take_while(|point| point.ago_s < span.as_secs_f64() * 0.999);
         Trend::of(latest, self.is_rising())
     }
 

@@ -83,7 +83,7 @@ struct Shared {
     candidate: Arc<Candidate>,
     services: Arc<ServiceRegistry>,
     /// Shared by all services, because they use one API server.
-    pace: Arc<Mutex<PatchLimiter>>,
+    limiter: Arc<Mutex<PatchLimiter>>,
     recorder: Recorder,
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
@@ -171,7 +171,7 @@ async fn run_controllers(
         clock,
         candidate: Arc::clone(&candidate),
         services,
-        pace: Arc::default(),
+        limiter: Arc::default(),
         followed: Mutex::default(),
         stores: reconcilers.iter().map(Controller::store).collect(),
         controllers: tokio::sync::Mutex::default(),

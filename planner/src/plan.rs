@@ -41,7 +41,7 @@ pub struct Conditions<'a> {
     /// with which proxies probe for recovery.
     pub failing: &'a [bool],
     /// Largest batches that servers have been told to make, which limit the planned ones.
-    pub told: &'a [Option<u32>],
+    pub confirmed: &'a [Option<u32>],
 }
 
 /// One draft per stage; `None` if a stage has no cores.
@@ -58,10 +58,10 @@ pub fn drafts_under(
     service: &Service,
     there: &[Allocation],
     inputs: Option<Inputs>,
-    Conditions { failing, told }: Conditions<'_>,
+    Conditions { failing, confirmed }: Conditions<'_>,
 ) -> Option<Vec<Draft>> {
     let demand = inputs.map(|inputs| inputs.forecast.present);
-    let runs = runs(service, there, inputs, told);
+    let runs = runs(service, there, inputs, confirmed);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
@@ -93,9 +93,9 @@ pub fn capacities(
     service: &Service,
     there: &[Allocation],
     inputs: Option<Inputs>,
-    told: &[Option<u32>],
+    confirmed: &[Option<u32>],
 ) -> Vec<f64> {
-    let runs = runs(service, there, inputs, told);
+    let runs = runs(service, there, inputs, confirmed);
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
@@ -115,9 +115,9 @@ pub fn service_times(
     service: &Service,
     there: &[Allocation],
     inputs: Option<Inputs>,
-    told: &[Option<u32>],
+    confirmed: &[Option<u32>],
 ) -> Vec<Option<ServiceTime>> {
-    let runs = runs(service, there, inputs, told);
+    let runs = runs(service, there, inputs, confirmed);
     runs.iter().map(Run::service_time).collect()
 }
 
@@ -125,16 +125,16 @@ fn runs<'a>(
     service: &'a Service,
     there: &[Allocation],
     inputs: Option<Inputs>,
-    told: &[Option<u32>],
+    confirmed: &[Option<u32>],
 ) -> Vec<Run<'a>> {
     let batches = batches(service, there, inputs);
-    let told = told.iter().copied().chain(std::iter::repeat(None));
+    let confirmed = confirmed.iter().copied().chain(std::iter::repeat(None));
     let each = service
         .variants
         .iter()
         .zip(there)
-        .zip(batches.into_iter().zip(told));
-    each.map(|((variant, there), (batch, told))| Run::new(variant, *there, batch, told))
+        .zip(batches.into_iter().zip(confirmed));
+    each.map(|((variant, there), (batch, confirmed))| Run::new(variant, *there, batch, confirmed))
         .collect()
 }
 

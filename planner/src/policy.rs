@@ -125,7 +125,7 @@ pub fn decide(service: &Service, actual: &[Actual], inputs: Option<Inputs>) -> D
     if service.bounds.is_empty() {
         return solve(service, actual);
     }
-    bounded::decide(service, actual, inputs.forecast.settled, solve)
+    bounded::decide(service, actual, inputs.forecast.window_full, solve)
 }
 
 /// Batch of each variant, by what is `there` and the present demand, with which batches fill.
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::spec::tests::service;
 
-    fn settled(demand_rps: f64) -> Option<Inputs> {
+    fn lasting(demand_rps: f64) -> Option<Inputs> {
         Some(Inputs::steady(Rps(demand_rps)))
     }
 
@@ -273,8 +273,8 @@ mod tests {
         cores.iter().map(one).collect()
     }
 
-    fn targets(wanted: &[u32]) -> Vec<Target> {
-        cores(wanted).iter().map(|one| one.target()).collect()
+    fn targets(desired: &[u32]) -> Vec<Target> {
+        cores(desired).iter().map(|one| one.target()).collect()
     }
 
     #[test]
@@ -294,10 +294,10 @@ mod tests {
     #[test]
     fn sufficient_cores_stay_until_the_forecast_settles() {
         let service = service(8);
-        let decide = |demand_rps, settled| {
+        let decide = |demand_rps, window_full| {
             let forecast = {
                 let mut inputs = Inputs::steady(Rps(demand_rps));
-                inputs.forecast.settled = settled;
+                inputs.forecast.window_full = window_full;
                 inputs
             };
             decide(&service, &cores(&[4, 2]), Some(forecast))
@@ -318,7 +318,7 @@ mod tests {
 
     /// Actual cores and demand → target cores, status, kept.
     fn check(actual: &[u32], demand_rps: f64, expected: &[u32], status: SolveStatus, kept: bool) {
-        let decision = decide(&service(8), &cores(actual), settled(demand_rps));
+        let decision = decide(&service(8), &cores(actual), lasting(demand_rps));
         let got = (decision.targets, decision.status, decision.kept);
         assert_eq!(
             got,
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn near_optimal_cores_are_kept_with_a_reason() {
         let mut service = service(8);
-        let demand = settled(6.0);
+        let demand = lasting(6.0);
         let optimum = decide(&service, &cores(&[1, 1]), demand);
         assert!(!optimum.kept && optimum.objective == optimum.optimum);
         // One core of eight too many costs 0.05 / 8.
@@ -364,7 +364,7 @@ mod tests {
         }
         // An allocation that does not carry the demand is never kept, whatever the tolerance.
         service.objective.tolerance = 1000.0;
-        assert!(!decide(&service, &cores(&[1, 0]), settled(60.0)).kept);
+        assert!(!decide(&service, &cores(&[1, 0]), lasting(60.0)).kept);
         // A fraction of a core, set by hand, is not kept.
         let by_hand = [1500, 1000].map(Cores::from_millis);
         let by_hand = by_hand.map(|cores| Actual::certain(Allocation::one(cores)));
@@ -375,7 +375,7 @@ mod tests {
     fn impossible_slo_keeps_the_cores() {
         let mut service = service(8);
         service.latency_max_ms = 1.0;
-        let decision = decide(&service, &cores(&[3, 2]), settled(10.0));
+        let decision = decide(&service, &cores(&[3, 2]), lasting(10.0));
         assert_eq!(
             (decision.status, decision.targets),
             (SolveStatus::Infeasible, targets(&[3, 2]))

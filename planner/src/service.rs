@@ -43,7 +43,7 @@ pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 /// Minimum interval between two scrapes.
 pub const SCRAPE_INTERVAL_MIN: Duration = SAMPLE_INTERVAL_MIN;
 /// Scrapes per cycle, if the service does not set the interval.
-pub const LOOKS: u64 = 4;
+pub const SCRAPES_PER_CYCLE: u64 = 4;
 
 /// Default cycle: shares, slots and cores change every second.
 pub const CYCLE: Duration = Duration::from_secs(1);

@@ -26,8 +26,8 @@ pub(crate) fn summarize(all: &[Outcome]) -> String {
     let sum = |of: fn(&Outcome) -> u64| all.iter().map(of).sum::<u64>();
     let mut took: Vec<Duration> = all.iter().filter_map(|outcome| outcome.takeover).collect();
     took.sort();
-    let mut settled: Vec<Duration> = all.iter().map(|outcome| outcome.settled_after).collect();
-    settled.sort();
+    let mut confirmed: Vec<Duration> = all.iter().map(|outcome| outcome.settled_after).collect();
+    confirmed.sort();
     let at = |sorted: &[Duration], part: usize| {
         let last = sorted.len().saturating_sub(1);
         sorted.get(last * part / 100).copied().unwrap_or_default()
@@ -52,7 +52,7 @@ pub(crate) fn summarize(all: &[Outcome]) -> String {
         took.len(),
         pods_bounded.count(),
         most_pods.unwrap_or_default(),
-        at(&settled, 50),
-        at(&settled, 100),
+        at(&confirmed, 50),
+        at(&confirmed, 100),
     )
 }

@@ -136,7 +136,7 @@ async fn retries_of_a_route_are_refused_unless_allowed() {
         let one = Variant { share: 1.0, ..GOOD };
         let scene = Scene::start(&[one], 1, |bootstrap, plugin| {
             if let Some(allowed) = allowed {
-                plugin["retries_max"] = json!(allowed);
+                plugin["max_retries"] = json!(allowed);
             }
             with_retries(bootstrap)
         })
@@ -155,7 +155,7 @@ async fn hedges_of_a_route_are_refused_unless_allowed() {
     for (allowed, executions) in [(0, 1), (1, 2)] {
         let one = Variant { share: 1.0, ..GOOD };
         let scene = Scene::start(&[one], 1, |bootstrap, plugin| {
-            plugin["retries_max"] = json!(allowed);
+            plugin["max_retries"] = json!(allowed);
             with_retries(bootstrap)
         })
         .await
@@ -221,8 +221,8 @@ async fn invalid_plugin_configuration_is_refused_at_start() {
         ),
         (json!({ "service": "story" }), "it needs a `planner`"),
         (
-            json!({ "service": "story", "plan": plan, "queue": { "held_max": 0 } }),
-            "queue.held_max: 0 must be 1 to 100000",
+            json!({ "service": "story", "plan": plan, "queue": { "max_requests": 0 } }),
+            "queue.max_requests: 0 must be 1 to 100000",
         ),
         (json!("not even a table"), "invalid type: string"),
     ];

@@ -213,7 +213,7 @@ async fn gates_refusal_passes_the_router_and_is_counted_once() {
         ..FAST
     };
     // The limit of held requests is per worker; with a single one it is known which request exceeds it.
-    let plugin = json!({ "queue": { "held_max": 1 } });
+    let plugin = json!({ "queue": { "max_requests": 1 } });
     let (gate, backend) = gated_alone(slot, plugin).await;
     let router = Hop::router(&[(slot, gate.address())], json!({}))
         .await

@@ -73,7 +73,7 @@ fn assert_trailers_only(seen: &Seen, grpc_status: &str, reason: &str) {
 #[tokio::test]
 async fn grpc_refusal_is_trailers_only() {
     let scene = Scene::start(&[Variant { slots: 1, ..SLOW }], 1, |bootstrap, plugin| {
-        plugin["queue"] = json!({ "held_max": 1 });
+        plugin["queue"] = json!({ "max_requests": 1 });
         bootstrap.http2_backends()
     })
     .await

@@ -92,7 +92,7 @@ fn count(classes: &[String], class: &str) -> usize {
 #[tokio::test]
 async fn each_class_gets_its_share_of_scarce_slots() {
     let mut rest = gold_and_bulk();
-    rest["queue"] = json!({ "held_max": 120 });
+    rest["queue"] = json!({ "max_requests": 120 });
     let (scene, running) = busy(rest, 100.0).await;
     let held = alternating(&scene, 60);
     scene.until(Metric::Held, "", 120).await.unwrap();
@@ -316,7 +316,7 @@ async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
 #[tokio::test]
 async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
     let mut rest = gold_and_bulk();
-    rest["classes"][1]["held_max"] = json!(3);
+    rest["classes"][1]["max_requests"] = json!(3);
     let (scene, running) = busy(rest, 100.0).await;
     let mut bulk: Vec<_> = [8000, 8000, 8500]
         .map(|budget| Scene::spawn(of(&scene, "bulk", budget)))
@@ -379,8 +379,8 @@ async fn contradictory_classes_are_refused_at_start_with_their_path() {
         ),
         (
             json!({ "default_class": "a", "classes": [
-                class("a", 0.5), { "name": "b", "share": 0.5, "held_max": 0 }] }),
-            "classes[1].held_max: 0 must be 1 to 100000",
+                class("a", 0.5), { "name": "b", "share": 0.5, "max_requests": 0 }] }),
+            "classes[1].max_requests: 0 must be 1 to 100000",
         ),
     ];
     for (rest, message) in table {

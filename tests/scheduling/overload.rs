@@ -88,7 +88,7 @@ async fn held_request_gets_504_once_it_cannot_finish() {
 
 #[tokio::test]
 async fn full_queue_sheds_with_429_and_retry_after() {
-    let (scene, running) = busy(json!({ "queue": { "held_max": 3 } })).await;
+    let (scene, running) = busy(json!({ "queue": { "max_requests": 3 } })).await;
     let held: Vec<_> = (0..3)
         .map(|_| Scene::spawn(scene.infer_within(8000)))
         .collect();
@@ -115,7 +115,7 @@ async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
         ..SLOT
     };
     let scene = Scene::start(&[SLOT, accurate], 1, |bootstrap, plugin| {
-        plugin["queue"] = json!({ "held_max": 2 });
+        plugin["queue"] = json!({ "max_requests": 2 });
         plugin["plan"]["variants"][1]["accuracy"] = json!(80.0);
         bootstrap
     })
@@ -154,7 +154,7 @@ async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
 
 #[tokio::test]
 async fn client_disconnect_while_held_frees_its_place() {
-    let (scene, running) = busy(json!({ "queue": { "held_max": 2 } })).await;
+    let (scene, running) = busy(json!({ "queue": { "max_requests": 2 } })).await;
     let leaving = Scene::spawn(scene.infer_within(8000).header("x-request-id", "leaving"));
     let staying = Scene::spawn(scene.infer_within(8000).header("x-request-id", "staying"));
     scene.until(Metric::Held, "", 2).await.unwrap();
@@ -239,7 +239,7 @@ async fn overload_leaves_no_state_behind() {
         ..SLOT
     };
     let scene = Scene::start(&[busy], 2, |bootstrap, plugin| {
-        plugin["queue"] = json!({ "held_max": 50 });
+        plugin["queue"] = json!({ "max_requests": 50 });
         bootstrap
     })
     .await

@@ -82,8 +82,8 @@ async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
 fn parts(status: &Status, variant: &str) -> Vec<u32> {
     let sharers = status.proxies.values();
     let part = |sharer: &weir_bed::planner::Sharer| {
-        let part = sharer.part.get(variant).copied();
-        part.filter(|_| sharer.settled).unwrap_or(0)
+        let part = sharer.slots.get(variant).copied();
+        part.filter(|_| sharer.confirmed).unwrap_or(0)
     };
     sharers.map(part).collect()
 }
@@ -104,7 +104,7 @@ async fn shared(planner: &Planner, proxies: &[(&str, &Scene)]) -> bool {
         let told = status
             .proxies
             .get(*node)
-            .and_then(|sharer| sharer.part_revision);
+            .and_then(|sharer| sharer.allocation_revision);
         let obeyed = scene.metric(Metric::PlanRevision, "").await.unwrap();
         shared &= told == Some(obeyed);
     }

@@ -14,7 +14,7 @@ const BYTES_MAX: u64 = 1 << 30;
 pub(super) struct RawBody {
     request_max_bytes: u64,
     source_max_bytes: u64,
-    held_max_bytes: u64,
+    total_max_bytes: u64,
 }
 
 impl Default for RawBody {
@@ -26,7 +26,7 @@ impl Default for RawBody {
             // which is one source, has room.
             source_max_bytes: 1 << 25,
             // 300 requests of 200 KB.
-            held_max_bytes: 1 << 26,
+            total_max_bytes: 1 << 26,
         }
     }
 }
@@ -41,8 +41,8 @@ impl RawBody {
                 Some(("body.request_max_bytes", self.request_max_bytes)),
             ),
             (
-                "body.held_max_bytes",
-                self.held_max_bytes,
+                "body.total_max_bytes",
+                self.total_max_bytes,
                 Some(("body.source_max_bytes", self.source_max_bytes)),
             ),
         ];
@@ -57,7 +57,7 @@ impl RawBody {
         Ok(Limits {
             request_max: self.request_max_bytes,
             source_max: self.source_max_bytes,
-            held_max: self.held_max_bytes,
+            total_max: self.total_max_bytes,
         })
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use weir_api::plan::is_name;
 
 use super::error::wrong;
-use super::{ConfigError, HELD_MAX};
+use super::{ConfigError, REQUESTS_MAX};
 use crate::waiting::class::{
     CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, MAX_SKIPS_DEFAULT, PRIORITY_MAX,
 };
@@ -38,7 +38,7 @@ pub(super) struct RawClass {
     share: f64,
     #[serde(default)]
     priority: u8,
-    held_max: Option<u32>,
+    max_requests: Option<u32>,
     #[serde(default)]
     streams: bool,
     claim: Option<RawClaim>,
@@ -108,15 +108,22 @@ impl RawClass {
             let right = format!("0 to {PRIORITY_MAX}; the greater goes first");
             return Err(wrong(at("priority"), self.priority, right));
         }
-        if let Some(held_max) = self.held_max.filter(|max| !(1..=HELD_MAX).contains(max)) {
-            return Err(wrong(at("held_max"), held_max, format!("1 to {HELD_MAX}")));
+        if let Some(max_requests) = self
+            .max_requests
+            .filter(|max| !(1..=REQUESTS_MAX).contains(max))
+        {
+            return Err(wrong(
+                at("max_requests"),
+                max_requests,
+                format!("1 to {REQUESTS_MAX}"),
+            ));
         }
         let claim = self.claim.map(|claim| claim.check(&at("claim")));
         Ok(Class {
             name: self.name,
             share: self.share,
             priority: self.priority,
-            held_max: self.held_max.map(|max| max as usize),
+            max_requests: self.max_requests.map(|max| max as usize),
             streams: self.streams,
             claim: claim.transpose()?,
         })
@@ -246,7 +253,7 @@ mod tests {
     fn full_class_configuration_is_read() {
         let classes = read(
             r#"{"default_class":"free","max_skips":5,"classes":[
-                {"name":"gold","share":0.7,"priority":3,"held_max":100,
+                {"name":"gold","share":0.7,"priority":3,"max_requests":100,
                  "claim":{"property":["connection","uri_san_peer_certificate"],"values":["spiffe://a/*"]}},
                 {"name":"team","share":0.3,"priority":3,"claim":{"header":"x-team","values":["vision"]}},
                 {"name":"free","share":1}]}"#,
@@ -254,7 +261,7 @@ mod tests {
         .unwrap();
         assert_eq!((classes.default, classes.max_skips), (ClassId(2), 5));
         let gold = classes.get(ClassId(0)).unwrap();
-        assert_eq!((gold.priority, gold.held_max), (3, Some(100)));
+        assert_eq!((gold.priority, gold.max_requests), (3, Some(100)));
         let claim = classes.lookup(Some(b"team")).claim.unwrap();
         assert_eq!(claim.from, ClaimFrom::Header("x-team".to_owned()));
         assert!(read(&with(r#""share":0.5"#)).is_ok());
@@ -297,8 +304,8 @@ mod tests {
             "classes[1].priority: 8",
         );
         refused(
-            &with(r#""share":0.1,"held_max":0"#),
-            "classes[1].held_max: 0",
+            &with(r#""share":0.1,"max_requests":0"#),
+            "classes[1].max_requests: 0",
         );
         refused(&with(r#""share":0.1,"weight":2"#), "unknown field `weight`");
         refused(

@@ -13,7 +13,8 @@ use super::health::{self, RawHealth};
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{
-    BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, RETRIES_MAX, Role,
+    BATCH_WAIT_MAX_MS, Config, ConfigError, KEY_MAX, OnStale, Planner, REQUESTS_MAX, RETRIES_MAX,
+    Role,
 };
 use crate::coordination::Scope;
 use crate::request::deadline;
@@ -22,7 +23,7 @@ use crate::waiting::class::{Claim, Classes};
 
 /// Default of the number of requests that a worker holds: about 110 MB, at Envoy's 27 KB for a held
 /// HTTP/1.1 request.
-const HELD_DEFAULT: u32 = 4096;
+const REQUESTS_DEFAULT: u32 = 4096;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +48,7 @@ pub(super) struct RawConfig {
     #[serde(default)]
     queue: RawQueue,
     #[serde(default)]
-    retries_max: u8,
+    max_retries: u8,
     health: Option<RawHealth>,
     failover: Option<String>,
     planner: Option<Planner>,
@@ -90,7 +91,7 @@ impl Default for RawDeadline {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RawQueue {
-    held_max: u32,
+    max_requests: u32,
     scope: Scope,
     batch_wait_ms: Option<u64>,
     correct: bool,
@@ -100,7 +101,7 @@ struct RawQueue {
 impl Default for RawQueue {
     fn default() -> RawQueue {
         RawQueue {
-            held_max: HELD_DEFAULT,
+            max_requests: REQUESTS_DEFAULT,
             scope: Scope::default(),
             batch_wait_ms: None,
             correct: true,
@@ -158,9 +159,9 @@ impl RawConfig {
             return Err(wrong("service", format!("'{}'", self.service), right));
         }
         let batch_wait = self.queue.check(self.role)?;
-        if self.retries_max > RETRIES_MAX {
+        if self.max_retries > RETRIES_MAX {
             let right = format!("0 to {RETRIES_MAX}");
-            return Err(wrong("retries_max", self.retries_max, right));
+            return Err(wrong("max_retries", self.max_retries, right));
         }
         if let Some(planner) = &self.planner {
             planner.check()?;
@@ -195,11 +196,11 @@ impl RawConfig {
             claim_headers,
             classes,
             skew: skew.policy,
-            held_max: self.queue.held_max as usize,
+            max_requests: self.queue.max_requests as usize,
             scope: self.queue.scope,
             batch_wait,
             correct: self.queue.correct,
-            retries_max: self.retries_max,
+            max_retries: self.max_retries,
             health: health::check(self.health, self.role)?,
             failover: health::check_failover(self.failover, self.role)?,
             overlap: self.queue.overlap,
@@ -258,9 +259,9 @@ fn check_variant(
 impl RawQueue {
     /// Checks the queue's limits; returns the maximum batch window.
     fn check(&self, role: Role) -> Result<Option<Duration>, ConfigError> {
-        if !(1..=HELD_MAX).contains(&self.held_max) {
-            let right = format!("1 to {HELD_MAX}");
-            return Err(wrong("queue.held_max", self.held_max, right));
+        if !(1..=REQUESTS_MAX).contains(&self.max_requests) {
+            let right = format!("1 to {REQUESTS_MAX}");
+            return Err(wrong("queue.max_requests", self.max_requests, right));
         }
         let Some(ms) = self.batch_wait_ms else {
             return Ok(None);

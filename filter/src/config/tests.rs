@@ -31,7 +31,7 @@ fn minimal_configuration_is_valid() {
 fn absent_key_gets_its_default() {
     let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
     assert_eq!((config.role, config.variant.as_deref()), (Role::Both, None));
-    assert_eq!(config.retries_max, 0);
+    assert_eq!(config.max_retries, 0);
     let queue = (config.batch_wait, config.correct, config.overlap);
     assert_eq!(queue, (None, true, true));
     assert_eq!(config.bypass, Bypass::default());
@@ -78,8 +78,8 @@ fn invalid_role_bypass_batch_and_skew_are_refused_with_their_path() {
         refused(&format!(r#"{{"service":"demo",{PLAN},{more}}}"#), message);
     };
     for (more, message) in [
-        (r#""retries_max":4"#, "retries_max: 4 must be 0 to 3"),
-        (r#""retries_max":-1"#, "retries_max: invalid value"),
+        (r#""max_retries":4"#, "max_retries: 4 must be 0 to 3"),
+        (r#""max_retries":-1"#, "max_retries: invalid value"),
         (
             r#""role":"door""#,
             "role: unknown variant `door`, expected one of `both`, `router`, `gate`",
@@ -234,8 +234,8 @@ fn invalid_configuration_is_refused_with_its_path() {
         "deadline.reserve_ms: 60000 must be less",
     );
     refused(
-        &format!(r#"{{"service":"demo",{PLAN},"queue":{{"held_max":0}}}}"#),
-        "queue.held_max: 0 must be 1 to",
+        &format!(r#"{{"service":"demo",{PLAN},"queue":{{"max_requests":0}}}}"#),
+        "queue.max_requests: 0 must be 1 to",
     );
     refused(
         &format!(r#"{{"service":"demo",{PLAN},"on_stale":"panic"}}"#),

@@ -27,7 +27,7 @@ impl Engine {
             0
         };
         let others = u8::try_from(others).unwrap_or(u8::MAX);
-        let retries_max = self.config.retries_max.max(others);
+        let max_retries = self.config.max_retries.max(others);
         let Some(variant) = self.variants.get_mut(request.variant) else {
             return self.refuse(Reason::NoCapacity, request.refusal_context());
         };
@@ -77,7 +77,7 @@ impl Engine {
             deadline: request.deadline.client_wall,
             grpc_timeout: request.shape.grpc_timeout,
             class,
-            retries_max,
+            max_retries,
         };
         self.requests.insert(stream, request);
         Verdict::Forward(dispatch)

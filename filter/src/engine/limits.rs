@@ -63,12 +63,16 @@ impl Engine {
 
     fn victim_of(&mut self, request: &Request) -> Result<Option<Victim>, Reason> {
         let class = request.class;
-        let limit = self.config.classes.get(class).and_then(|of| of.held_max);
+        let limit = self
+            .config
+            .classes
+            .get(class)
+            .and_then(|of| of.max_requests);
         let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
             // The victim makes room in the total too.
             let found = self.least_urgent(|room| room.least_urgent_of(class));
             (found, Reason::ClassLimit)
-        } else if self.held.all >= self.config.held_max {
+        } else if self.held.all >= self.config.max_requests {
             let found = self.least_urgent(WaitQueue::least_urgent);
             self.mark_contended(request.variant);
             (found, Reason::QueueFull)

@@ -41,7 +41,7 @@ impl Engine {
                 return self.refuse(reason, request.refusal_context());
             }
         };
-        if self.receiving.len() >= self.config.held_max
+        if self.receiving.len() >= self.config.max_requests
             && let Some(oldest) = self.receiving.oldest()
         {
             verdicts.push((
@@ -117,7 +117,7 @@ impl Engine {
                 request.uploading &= !received.complete;
                 let bytes = received.bytes.max(request.body.bytes);
                 if bytes > self.config.body.request_max && !received.complete {
-                    return Some(self.refuse_held(stream, Reason::HeldBytes, now.mono));
+                    return Some(self.refuse_held(stream, Reason::BodyBytesLimit, now.mono));
                 }
                 if let Err(reason) = self.hold_bytes(stream, bytes, source, now, verdicts) {
                     return Some(self.refuse_held(stream, reason, now.mono));
@@ -232,7 +232,7 @@ impl Engine {
     ) -> Verdict {
         match self.admit(stream, request, now, verdicts) {
             Verdict::Park if request.uploading && !request.shape.upload => {
-                self.refuse_held(stream, Reason::HeldBytes, now.mono)
+                self.refuse_held(stream, Reason::BodyBytesLimit, now.mono)
             }
             verdict => verdict,
         }
@@ -281,7 +281,7 @@ impl Engine {
                 Ok(()) => break Ok(()),
                 Err(LimitExceeded::Source) => break Err(Reason::SourceLimit),
                 Err(LimitExceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
-                    break Err(Reason::HeldBytes);
+                    break Err(Reason::BodyBytesLimit);
                 }
                 Err(LimitExceeded::All) => {}
             }
@@ -326,7 +326,10 @@ impl Engine {
     ) -> bool {
         let other = self.receiving.oldest().filter(|oldest| *oldest != stream);
         if let Some(other) = other {
-            verdicts.push((other, self.refuse_held(other, Reason::HeldBytes, now.mono)));
+            verdicts.push((
+                other,
+                self.refuse_held(other, Reason::BodyBytesLimit, now.mono),
+            ));
         }
         other.is_some()
     }

@@ -183,7 +183,10 @@ fn infeasible_request_does_not_take_a_slot() {
 
 #[test]
 fn client_disconnect_frees_a_held_place() {
-    let mut engine = engine(&[variant("a", 1.0, 1, 0.0)], r#","queue":{"held_max":1}"#);
+    let mut engine = engine(
+        &[variant("a", 1.0, 1, 0.0)],
+        r#","queue":{"max_requests":1}"#,
+    );
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 1000, at(0));
     assert_eq!(

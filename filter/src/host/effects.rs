@@ -65,8 +65,8 @@ pub(super) fn forward(dispatch: &Dispatch) {
         Some(digits.format(timeout)),
     );
     // Overrides the route's own; Envoy's router reads and removes it. It counts hedges as retries too.
-    let retries_max = digits.format(dispatch.retries_max);
-    call::set_request_header("x-envoy-max-retries", Some(retries_max));
+    let max_retries = digits.format(dispatch.max_retries);
+    call::set_request_header("x-envoy-max-retries", Some(max_retries));
     if dispatch.grpc_timeout {
         let ms = millis(dispatch.remaining).clamp(1, GRPC_TIMEOUT_MAX);
         call::set_request_header("grpc-timeout", Some(&format!("{ms}m")));

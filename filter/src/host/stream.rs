@@ -146,7 +146,7 @@ impl HttpContext for Stream {
             (
                 config.role,
                 config.failover.is_some(),
-                config.retries_max > 0,
+                config.max_retries > 0,
             )
         };
         let served_by = moves_on.then(served_by).flatten();

@@ -21,7 +21,7 @@ pub struct Limits {
     /// Bytes held of one source, by one worker.
     pub source_max: u64,
     /// Bytes held in total, by one worker.
-    pub held_max: u64,
+    pub total_max: u64,
 }
 
 /// Chunk of a request's body.
@@ -88,7 +88,7 @@ impl Ledger {
     #[must_use]
     pub fn has_room(&self, share: &HeldBody, bytes: u64, limits: &Limits) -> bool {
         let more = bytes.saturating_sub(share.bytes);
-        self.all.saturating_add(more) <= limits.source_max.min(limits.held_max)
+        self.all.saturating_add(more) <= limits.source_max.min(limits.total_max)
     }
 
     /// Checks whether `share` may grow to `bytes`.
@@ -108,7 +108,7 @@ impl Ledger {
                 return Err(LimitExceeded::Source);
             }
         }
-        if self.all.saturating_add(more) > limits.held_max {
+        if self.all.saturating_add(more) > limits.total_max {
             return Err(LimitExceeded::All);
         }
         Ok(())
@@ -212,7 +212,7 @@ mod tests {
         Limits {
             request_max: 100,
             source_max: 150,
-            held_max: 400,
+            total_max: 400,
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
                 };
                 prop_assert_eq!(ledger.all(), sum(&|_| true));
                 prop_assert_eq!(ledger.unknown_source, sum(&|at| !held[at].source_known));
-                prop_assert!(ledger.all() <= limits.held_max);
+                prop_assert!(ledger.all() <= limits.total_max);
                 for source in 0..3 {
                     prop_assert!(sum(&|at| sources[at] == source) <= limits.source_max);
                 }

@@ -26,7 +26,7 @@ pub struct Class {
     /// Priority, 0 to [`PRIORITY_MAX`]; the higher goes first.
     pub priority: u8,
     /// Maximum number of its requests held by one worker.
-    pub held_max: Option<usize>,
+    pub max_requests: Option<usize>,
     /// Whether its answers are streams, which may continue after the deadline once they have begun.
     pub streams: bool,
     /// Claim needed; `None`: any request may use it.
@@ -79,7 +79,7 @@ impl Default for Classes {
             name: ONLY.to_owned(),
             share: 1.0,
             priority: 0,
-            held_max: None,
+            max_requests: None,
             streams: false,
             claim: None,
         };

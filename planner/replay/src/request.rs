@@ -147,9 +147,9 @@ pub struct Second {
     /// Demand the planner planned for, requests/s; `None` for a contender without planner.
     pub demand_rps: Option<f64>,
     /// Target cores.
-    pub cores_asked: Vec<f64>,
+    pub cores_target: Vec<f64>,
     /// Actual cores.
-    pub cores_actuated: Vec<f64>,
+    pub cores_actual: Vec<f64>,
     /// Quotas of the current plan.
     pub shares: Vec<f64>,
 }

@@ -43,8 +43,8 @@ type Batches = BTreeMap<usize, Batch>;
 /// Maximum batch size that servers are to use, and the one that they reported last.
 #[derive(Debug, Clone, Copy, Default)]
 struct Batch {
-    wanted: Option<NonZeroU32>,
-    told: Option<NonZeroU32>,
+    desired: Option<NonZeroU32>,
+    reported: Option<NonZeroU32>,
 }
 
 type PendingByVariant = BTreeMap<usize, PendingWrites<Instant>>;
@@ -117,7 +117,7 @@ impl HttpBackends {
     fn record_answer(&self, variant: usize, said: &Resources) -> Actual {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
-            self.batches().entry(variant).or_default().told = said.batch;
+            self.batches().entry(variant).or_default().reported = said.batch;
         }
         said.actual(backend.is_some_and(|backend| backend.replicated))
     }
@@ -155,27 +155,27 @@ impl HttpBackends {
         let change_of = Change {
             cores: Some(change.cores()),
             parallelism: replicas.filter(|_| backend.replicated),
-            batch: self.batch(change.variant).wanted,
+            batch: self.batch(change.variant).desired,
             each: serving_cores(change).filter(|_| backend.replicated),
         };
         self.start_request(change.variant, Some(change_of))
     }
 
     /// Starts to tell the servers their batch size, unless they already have it.
-    fn start_batch_change(&self, variant: usize, wanted: Option<u32>) -> Option<PendingAnswer> {
-        let wanted = wanted.and_then(NonZeroU32::new)?;
+    fn start_batch_change(&self, variant: usize, desired: Option<u32>) -> Option<PendingAnswer> {
+        let desired = desired.and_then(NonZeroU32::new)?;
         let tells = self.backends.get(variant)?.tell_batch;
-        let told = {
+        let reported = {
             let mut batches = self.batches();
             let batch = batches.entry(variant).or_default();
-            batch.wanted = Some(wanted).filter(|_| tells);
-            batch.told
+            batch.desired = Some(desired).filter(|_| tells);
+            batch.reported
         };
         let change = Change {
-            batch: Some(wanted),
+            batch: Some(desired),
             ..Change::default()
         };
-        (tells && told != Some(wanted)).then(|| self.start_request(variant, Some(change)))?
+        (tells && reported != Some(desired)).then(|| self.start_request(variant, Some(change)))?
     }
 }
 
@@ -189,8 +189,8 @@ fn serving_cores(change: &Resize) -> Option<Cores> {
 
 type PendingAnswer = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
 
-async fn await_answer(asked: PendingAnswer) -> Result<Resources, ActuateError> {
-    asked.await.unwrap_or_else(|error| Err(broken(&error)))
+async fn await_answer(requested: PendingAnswer) -> Result<Resources, ActuateError> {
+    requested.await.unwrap_or_else(|error| Err(broken(&error)))
 }
 
 impl Resources {
@@ -208,14 +208,14 @@ impl Resources {
 impl Actuate for HttpBackends {
     async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let all = 0..self.backends.len();
-        let asked: Vec<Option<PendingAnswer>> = all
+        let requested: Vec<Option<PendingAnswer>> = all
             .map(|variant| self.start_request(variant, None))
             .collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for (variant, asked) in asked.into_iter().enumerate() {
-            answers.push(match asked {
-                Some(asked) => {
-                    let said = await_answer(asked).await;
+        let mut answers = Vec::with_capacity(requested.len());
+        for (variant, requested) in requested.into_iter().enumerate() {
+            answers.push(match requested {
+                Some(requested) => {
+                    let said = await_answer(requested).await;
                     let there = said.map(|said| self.record_answer(variant, &said));
                     Some(there.map(|there| self.with_pending_writes(variant, there)))
                 }
@@ -226,12 +226,12 @@ impl Actuate for HttpBackends {
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
-        let asked = changes.iter().map(|change| self.start_resize(change));
-        let asked: Vec<Option<PendingAnswer>> = asked.collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for (change, asked) in changes.iter().zip(asked) {
-            let answer = match asked {
-                Some(asked) => await_answer(asked).await,
+        let requested = changes.iter().map(|change| self.start_resize(change));
+        let requested: Vec<Option<PendingAnswer>> = requested.collect();
+        let mut answers = Vec::with_capacity(requested.len());
+        for (change, requested) in changes.iter().zip(requested) {
+            let answer = match requested {
+                Some(requested) => await_answer(requested).await,
                 None => Err(ActuateError::NoAddress),
             };
             match &answer {
@@ -257,20 +257,20 @@ impl Actuate for HttpBackends {
 
     async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
         let each = batches.iter().enumerate();
-        let asked = each.map(|(variant, wanted)| self.start_batch_change(variant, *wanted));
-        let asked: Vec<Option<PendingAnswer>> = asked.collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for (variant, asked) in asked.into_iter().enumerate() {
-            let failed = match asked {
-                Some(asked) => await_answer(asked)
+        let requested = each.map(|(variant, desired)| self.start_batch_change(variant, *desired));
+        let requested: Vec<Option<PendingAnswer>> = requested.collect();
+        let mut answers = Vec::with_capacity(requested.len());
+        for (variant, requested) in requested.into_iter().enumerate() {
+            let failed = match requested {
+                Some(requested) => await_answer(requested)
                     .await
                     .map(|said| self.record_answer(variant, &said)),
                 None => Ok(Actual::default()),
             };
-            let told = self.batch(variant).told;
+            let reported = self.batch(variant).reported;
             answers.push(match failed {
                 Err(error) => Some(Err(error)),
-                Ok(_) => told.map(|batch| Ok(batch.get())),
+                Ok(_) => reported.map(|batch| Ok(batch.get())),
             });
         }
         answers

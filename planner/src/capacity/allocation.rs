@@ -170,8 +170,8 @@ impl Target {
         }
         let staying = ready.replicas.min(self.replicas);
         let left = most.saturating_sub(ready.cores());
-        let wanted = self.replicas - staying;
-        let started = wanted.min(left.millis() / self.start.millis().max(1));
+        let desired = self.replicas - staying;
+        let started = desired.min(left.millis() / self.start.millis().max(1));
         let left = left.saturating_sub(times(self.start, started));
         let each = match left.millis().checked_div(ready.replicas) {
             Some(more) => self.each.min(whole(ready.each + Cores::from_millis(more))),
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn replicas_start_before_others_grow_within_limit() {
-        for (wanted, ready, most, expected) in [
+        for (desired, ready, most, expected) in [
             (target(1, 6, 6), allocation(0, 0), 4, target(1, 4, 4)),
             (target(1, 6, 6), allocation(1, 2), 4, target(1, 4, 6)),
             (target(4, 8, 1), allocation(1, 2), 20, target(4, 8, 1)),
@@ -269,8 +269,8 @@ mod tests {
             // Serving replicas stay, whatever the limit.
             (target(2, 1, 1), allocation(3, 2), 1, target(3, 2, 1)),
         ] {
-            let got = wanted.within(Cores::whole(most), ready);
-            assert_eq!(got, expected, "{wanted:?} {ready} {most}");
+            let got = desired.within(Cores::whole(most), ready);
+            assert_eq!(got, expected, "{desired:?} {ready} {most}");
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Acted {
     pub(super) revision: Option<Revision>,
     pub(super) plan: Vec<VariantPlan>,
     pub(super) published: u32,
-    pub(super) unpublished: u32,
+    pub(super) rejected: u32,
     pub(super) confirmed: u32,
     pub(super) failed: u32,
     pub(super) actuate: Duration,
@@ -40,7 +40,7 @@ pub(super) struct Acted {
 }
 
 /// Time within a cycle.
-struct Pace<'a> {
+struct Timing<'a> {
     stopwatch: &'a (dyn Fn() -> Duration + Sync),
     begin: Duration,
     now: Now,
@@ -69,7 +69,7 @@ fn shapes(variant: &Variant) -> Shapes {
     }
 }
 
-impl Pace<'_> {
+impl Timing<'_> {
     fn elapsed(&self) -> Duration {
         (self.stopwatch)().saturating_sub(self.begin)
     }
@@ -89,25 +89,25 @@ impl Planner {
         P: Publish,
     {
         let mut acted = Acted::default();
-        let mut pace = Pace {
+        let mut timing = Timing {
             stopwatch: ports.stopwatch,
             begin: (ports.stopwatch)(),
             now,
             first_out: None,
         };
         let budget = Cores::whole(self.service.budget);
-        let wanted = targets;
+        let desired = targets;
         let mut detour = std::mem::take(&mut self.detour);
         let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
         let carried = |there: &[Allocation]| self.carried(there, inputs);
-        let by = detour.next(&self.actual, wanted, (&carried, arriving));
-        let (targets, min) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
+        let by = detour.next(&self.actual, desired, (&carried, arriving));
+        let (targets, min) = by.unwrap_or((desired.to_vec(), f64::INFINITY));
         let targets = self.under_way.keep(&self.actual, &targets, budget);
         self.tell_batches(ports.actuate, &targets, inputs).await;
         let transition = Transition::new(&self.actual, &targets, budget, &self.service.bounds);
         let transition = transition.after(&self.out).down_to(min);
         let mut transition = transition.serving(arriving);
-        self.go(ports, &mut transition, inputs, &mut pace, &mut acted)
+        self.go(ports, &mut transition, inputs, &mut timing, &mut acted)
             .await;
         self.actual = transition.actual();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
@@ -116,13 +116,18 @@ impl Planner {
         let rises = inputs.is_some_and(|inputs| inputs.forecast.rises);
         let can_wait = rises && carried(&self.ready()) >= arriving;
         if !can_wait {
-            detour.see(&transition, wanted, &shapes, &carried);
+            detour.see(&transition, desired, &shapes, &carried);
         }
         self.detour = detour;
         self.blocked(&transition);
-        self.replace(ports, inputs, pace.now.after(pace.elapsed()), &mut acted)
-            .await;
-        acted.settle = pace.elapsed() - pace.first_out.unwrap_or_default();
+        self.replace(
+            ports,
+            inputs,
+            timing.now.after(timing.elapsed()),
+            &mut acted,
+        )
+        .await;
+        acted.settle = timing.elapsed() - timing.first_out.unwrap_or_default();
         acted
     }
 
@@ -132,7 +137,7 @@ impl Planner {
         ports: &Ports<'_, O, A, P, S>,
         transition: &mut Transition,
         inputs: Option<Inputs>,
-        pace: &mut Pace<'_>,
+        timing: &mut Timing<'_>,
         acted: &mut Acted,
     ) where
         A: Actuate,
@@ -150,24 +155,24 @@ impl Planner {
                         ports.publish.wait_drained(under_way).await;
                         awaited = Some(revision);
                     }
-                    let at = pace.now.after(pace.elapsed()).at;
+                    let at = timing.now.after(timing.elapsed()).at;
                     changes.iter().for_each(|one| {
                         self.readiness.ask(one, at);
                         self.horizon.ask(one, at);
                     });
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
-                    let at = pace.now.after(pace.elapsed()).at;
+                    let at = timing.now.after(timing.elapsed()).at;
                     self.horizon.see(&transition.actual(), at);
                 }
                 Step::Publish(there) => {
-                    let publishing = pace.elapsed();
-                    let now = pace.now.after(publishing);
+                    let publishing = timing.elapsed();
+                    let now = timing.now.after(publishing);
                     let out = self.publish(ports.publish, &there, inputs, now, acted);
-                    if pace.first_out.is_none() {
-                        pace.first_out = Some(pace.elapsed());
+                    if timing.first_out.is_none() {
+                        timing.first_out = Some(timing.elapsed());
                         acted.actuate = publishing;
-                        acted.publish = pace.elapsed() - publishing;
+                        acted.publish = timing.elapsed() - publishing;
                     }
                     // A stage without capacity has no valid plan; the transition then goes on.
                     let ready: Vec<_> = transition.actual().iter().map(|v| v.ready).collect();
@@ -184,7 +189,7 @@ impl Planner {
     /// Part of the demand that an allocation carries ([`carried_part`]), in the batches that this demand would fill.
     pub(super) fn carried(&self, there: &[Allocation], inputs: Option<Inputs>) -> f64 {
         let busy = inputs.map(Inputs::as_if_present);
-        let mut capacities = capacities(&self.service, there, busy, self.batches.told());
+        let mut capacities = capacities(&self.service, there, busy, self.batches.confirmed());
         for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
@@ -228,17 +233,17 @@ impl Planner {
                 }
                 Err(error) => {
                     acted.failed += 1;
-                    let asked = format!(
+                    let requested = format!(
                         "it keeps its cores instead of {}; tried again every cycle",
                         change.cores()
                     );
-                    self.troubles.failed(&who, &error, &asked);
+                    self.troubles.failed(&who, &error, &requested);
                     self.obstructed(change.variant, Blocker::of(&error));
                     // Changing the cores of a pod does not restart its server.
                     let variant = self.service.variants.get(change.variant);
                     let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
                     if error.may_have_applied() && !is_pod {
-                        self.under_way.asked(change);
+                        self.under_way.requested(change);
                     }
                     if !error.may_have_applied() {
                         self.horizon.refused(change.variant);
@@ -269,8 +274,8 @@ impl Planner {
         if let Some(full) = self.full.get_mut(variant).filter(|_| is_full && moves) {
             *full = Some((self.now + ROOM_AGAIN, blocker.clone()));
         }
-        if let Some(unmet) = self.unmet.get_mut(variant) {
-            *unmet = Some(blocker);
+        if let Some(known) = self.blockers.get_mut(variant) {
+            *known = Some(blocker);
         }
     }
 
@@ -285,7 +290,7 @@ impl Planner {
         let failing: Vec<bool> = self.failing.since().iter().map(Option::is_some).collect();
         let conditions = Conditions {
             failing: &failing,
-            told: self.batches.told(),
+            confirmed: self.batches.confirmed(),
         };
         let offer = drafts_under(&self.service, there, inputs, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
@@ -311,7 +316,7 @@ impl Planner {
             }
             Err(error) => {
                 self.troubles.failed("plan", &error, "the last one stays");
-                acted.unpublished += 1;
+                acted.rejected += 1;
                 false
             }
         }

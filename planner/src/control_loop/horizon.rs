@@ -15,7 +15,7 @@ const CHANGES_ON_THE_WAY: u32 = 2;
 /// Pending change of each variant with its start, and the durations of the latest changes of all variants.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Horizon {
-    asked: Vec<Option<(Target, Duration)>>,
+    requested: Vec<Option<(Target, Duration)>>,
     took: VecDeque<Duration>,
 }
 
@@ -23,35 +23,35 @@ impl Horizon {
     /// Creates an empty record.
     pub(super) fn new(variants: usize) -> Horizon {
         Horizon {
-            asked: vec![None; variants],
+            requested: vec![None; variants],
             took: VecDeque::new(),
         }
     }
 
     /// Records a change requested at `at`. Starts are ignored, because they include loading.
     pub(super) fn ask(&mut self, change: &Resize, at: Duration) {
-        let Some(asked) = self.asked.get_mut(change.variant) else {
+        let Some(requested) = self.requested.get_mut(change.variant) else {
             return;
         };
         let ready = change.ready;
         let is_in_place = ready != Allocation::NONE && change.target.replicas <= ready.replicas();
-        let same = asked.filter(|(target, _)| *target == change.target);
-        *asked = is_in_place.then(|| same.unwrap_or((change.target, at)));
+        let same = requested.filter(|(target, _)| *target == change.target);
+        *requested = is_in_place.then(|| same.unwrap_or((change.target, at)));
     }
 
     /// Drops the pending change of a variant after its refusal.
     pub(super) fn refused(&mut self, variant: usize) {
-        if let Some(asked) = self.asked.get_mut(variant) {
-            *asked = None;
+        if let Some(requested) = self.requested.get_mut(variant) {
+            *requested = None;
         }
     }
 
     /// Takes in the actual state at `at`.
     pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
-        for (asked, there) in self.asked.iter_mut().zip(actual) {
+        for (requested, there) in self.requested.iter_mut().zip(actual) {
             let is_certain = there.reserved <= there.ready.cores();
-            if let Some((_, asked)) = asked.take_if(|_| is_certain) {
-                self.took.push_back(at.saturating_sub(asked));
+            if let Some((_, requested)) = requested.take_if(|_| is_certain) {
+                self.took.push_back(at.saturating_sub(requested));
             }
         }
         while self.took.len() > CHANGES {
@@ -59,11 +59,11 @@ impl Horizon {
         }
     }
 
-    /// Time from a sample until a change requested then takes effect, by the longest of the latest changes. `look` is
+    /// Time from a sample until a change requested then takes effect, by the longest of the latest changes. `sample` is
     /// the sampling interval: each change waits for one sample.
-    pub(super) fn time(&self, look: Duration) -> Duration {
+    pub(super) fn time(&self, sample: Duration) -> Duration {
         let longest = self.took.iter().max().copied().unwrap_or_default();
-        ((longest + look) * CHANGES_ON_THE_WAY).min(HORIZON_MAX)
+        ((longest + sample) * CHANGES_ON_THE_WAY).min(HORIZON_MAX)
     }
 }
 

@@ -10,9 +10,9 @@ use crate::observe::{Observation, Scrape};
 
 impl Planner {
     /// Samples the arrivals since the last sample.
-    pub(super) fn look(&mut self, now: Now, scrapes: &[Scrape]) {
+    pub(super) fn sample(&mut self, now: Now, scrapes: &[Scrape]) {
         self.slack.observe(now.at, scrapes);
-        let seen = self.looks.observe(now.at, scrapes);
+        let seen = self.samples.observe(now.at, scrapes);
         // Zero arrivals before the first request are no forecast.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
             self.demand.observe(now.at, rate);
@@ -49,12 +49,12 @@ impl Planner {
     }
 
     pub(super) fn see_cores(&mut self, answers: Vec<Option<Result<Actual, ActuateError>>>) {
-        let blockers = self.unmet.iter_mut().zip(&mut self.full);
+        let blockers = self.blockers.iter_mut().zip(&mut self.full);
         let known = self.actual.iter_mut().zip(blockers);
         let lists = answers.into_iter().zip(&self.service.variants).zip(known);
-        for ((answer, variant), (actual, (unmet, full))) in lists {
+        for ((answer, variant), (actual, (known, full))) in lists {
             full.take_if(|(until, _)| *until <= self.now);
-            *unmet = full.as_ref().map(|(_, blocker)| blocker.clone());
+            *known = full.as_ref().map(|(_, blocker)| blocker.clone());
             let who = format!("cores of {}", variant.name);
             match answer {
                 Some(Ok(there)) => {
@@ -63,7 +63,7 @@ impl Planner {
                 }
                 Some(Err(error)) => {
                     self.troubles.failed(&who, &error, "those known last hold");
-                    *unmet = Some(Blocker::of(&error));
+                    *known = Some(Blocker::of(&error));
                 }
                 None => {}
             }

@@ -18,7 +18,7 @@ pub(super) struct Readiness(Vec<One>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct One {
-    asked: Option<Duration>,
+    requested: Option<Duration>,
     took: Option<Duration>,
 }
 
@@ -35,15 +35,15 @@ impl Readiness {
         };
         match change.target.replicas > 0 && change.ready == Allocation::NONE {
             // A repeated request keeps its start.
-            true => one.asked = one.asked.or(Some(at)),
-            false => one.asked = None,
+            true => one.requested = one.requested.or(Some(at)),
+            false => one.requested = None,
         }
     }
 
     /// Drops the pending start of a variant after its refusal.
     pub(super) fn refused(&mut self, variant: usize) {
         if let Some(one) = self.0.get_mut(variant) {
-            one.asked = None;
+            one.requested = None;
         }
     }
 
@@ -51,9 +51,9 @@ impl Readiness {
     pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
         for (one, there) in self.0.iter_mut().zip(actual) {
             if there.ready != Allocation::NONE
-                && let Some(asked) = one.asked.take()
+                && let Some(requested) = one.requested.take()
             {
-                one.took = Some(at.saturating_sub(asked));
+                one.took = Some(at.saturating_sub(requested));
             }
         }
     }

@@ -60,32 +60,32 @@ impl Planner {
                 Blocker::of(&error)
             }
         };
-        if let Some(unmet) = self.unmet.get_mut(variant) {
-            *unmet = Some(blocker);
+        if let Some(known) = self.blockers.get_mut(variant) {
+            *known = Some(blocker);
         }
     }
 
     /// Returns the first variant with a pod to be replaced now, and the actual state without that pod. For variants
     /// whose replacement has to wait, adds the reason to the blocker.
     fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, Actual)> {
-        let held: Cores = self.actual.iter().map(|one| one.reserved).sum();
-        let room = Cores::whole(self.service.budget).saturating_sub(held);
+        let reserved: Cores = self.actual.iter().map(|one| one.reserved).sum();
+        let room = Cores::whole(self.service.budget).saturating_sub(reserved);
         let begun = self.retired;
         let replicas: Vec<u32> = self
             .actual
             .iter()
             .map(|one| one.replicas_reserved)
             .collect();
-        for (variant, unmet) in self.unmet.iter_mut().enumerate() {
-            if unmet.is_none() && begun != Some(variant) {
+        for (variant, blocker) in self.blockers.iter_mut().enumerate() {
+            if blocker.is_none() && begun != Some(variant) {
                 continue;
             }
             let own = replicas.get(variant).copied().unwrap_or(0);
             if begun != Some(variant) && self.service.bounds.room(variant, &replicas) <= own {
                 // The new pod starts before the old one has ended.
                 let full = [Reason::Deferred, Reason::Infeasible];
-                if let Some(unmet) = unmet.as_mut().filter(|one| full.contains(&one.reason)) {
-                    unmet.why +=
+                if let Some(blocker) = blocker.as_mut().filter(|one| full.contains(&one.reason)) {
+                    blocker.why +=
                         "; it is not replaced: what another one holds would exceed budget.held now";
                 }
                 continue;
@@ -96,8 +96,8 @@ impl Planner {
                     return Some((variant, there));
                 }
                 Some(Err(kept)) => {
-                    if let Some(unmet) = unmet {
-                        unmet.why += &format!("; {kept}");
+                    if let Some(blocker) = blocker {
+                        blocker.why += &format!("; {kept}");
                     }
                 }
                 None => {}

@@ -6,15 +6,15 @@ use weir_api::{Rps, VariantPlan};
 
 use super::{Planner, no_capacity};
 use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
-use crate::observe::{Got, Routes};
+use crate::observe::{RoutedShare, Routes};
 use crate::plan::capacities;
 use crate::rollout::shortage;
 use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
-use crate::telemetry::status::{HeldReport, VariantReport};
+use crate::telemetry::status::{ResourceReport, VariantReport};
 
 impl Planner {
     /// Logs a decision if it has changed.
-    pub(super) fn say(&mut self, decision: &Decision) {
+    pub(super) fn log_decision(&mut self, decision: &Decision) {
         let new = (decision.status, decision.targets.clone());
         if self.last.as_ref() == Some(&new) {
             return;
@@ -25,18 +25,18 @@ impl Planner {
                 .map(|(variant, allocation)| format!(" {} {allocation}", variant.name))
                 .collect()
         };
-        let wanted = decision.targets.iter();
-        let wanted: Vec<Allocation> = wanted
+        let desired = decision.targets.iter();
+        let desired: Vec<Allocation> = desired
             .map(|target| Allocation::new(target.replicas, target.each))
             .collect();
-        let wish = if self.service.mode == Mode::Advisory {
+        let verb = if self.service.mode == Mode::Advisory {
             "would have"
         } else {
             "to have"
         };
-        let (wanted, there) = (cores(&wanted), cores(&self.ready()));
+        let (desired, there) = (cores(&desired), cores(&self.ready()));
         let (status, why) = (decision.status.label(), &decision.why);
-        tracing::info!("{status}: {why}; cores {wish}:{wanted}, in force:{there}");
+        tracing::info!("{status}: {why}; cores {verb}:{desired}, in force:{there}");
         self.last = Some(new);
     }
 
@@ -49,9 +49,13 @@ impl Planner {
 
     /// Names the variants that got less than their quota. The plan's shares are not wrong then, but the solver's
     /// prediction is.
-    pub(super) fn shortfalls(&self, got: Option<&[Got]>) -> String {
-        let each = self.service.variants.iter().zip(got.into_iter().flatten());
-        each.filter_map(|(variant, got)| got.shortfall(&variant.name))
+    pub(super) fn shortfalls(&self, routed: Option<&[RoutedShare]>) -> String {
+        let each = self
+            .service
+            .variants
+            .iter()
+            .zip(routed.into_iter().flatten());
+        each.filter_map(|(variant, routed)| routed.shortfall(&variant.name))
             .map(|shortfall| format!("; {shortfall}"))
             .collect()
     }
@@ -95,37 +99,37 @@ impl Planner {
     }
 
     /// Resources of all reserved replicas.
-    pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
+    pub(super) fn resources(&self) -> BTreeMap<String, ResourceReport> {
         let each = self.actual.iter().map(|one| one.replicas_reserved);
         let replicas: Vec<u32> = each.collect();
         let bounds = self.service.bounds.0.iter();
         let report = |bound: &ResourceLimit| {
-            let held = HeldReport {
-                held: bound.held(&replicas),
+            let report = ResourceReport {
+                used: bound.held(&replicas),
                 budget: bound.most,
             };
-            (bound.name.clone(), held)
+            (bound.name.clone(), report)
         };
         bounds.map(report).collect()
     }
 
     /// Routed traffic of each variant; `None` until every stage has enough samples.
-    pub(super) fn got(&self) -> Option<Vec<Got>> {
-        let stages = self.routes.iter().map(Routes::got);
-        let stages: Vec<Vec<Got>> = stages.collect::<Option<_>>()?;
+    pub(super) fn routed(&self) -> Option<Vec<RoutedShare>> {
+        let stages = self.routes.iter().map(Routes::routed);
+        let stages: Vec<Vec<RoutedShare>> = stages.collect::<Option<_>>()?;
         Some(stages.concat())
     }
 
     /// Mean accuracy of the requests as routed, not as planned. Over several stages it is the product of their means.
-    pub(super) fn accuracy(&self, got: &[Got]) -> f64 {
+    pub(super) fn accuracy(&self, routed: &[RoutedShare]) -> f64 {
         let of_stage = |stage: &Stage| -> f64 {
             let variants = self.service.variants.get(stage.variants.clone());
-            let got = got.get(stage.variants.clone());
+            let routed = routed.get(stage.variants.clone());
             let each = variants
                 .into_iter()
                 .flatten()
-                .zip(got.into_iter().flatten());
-            each.map(|(variant, got)| variant.accuracy / 100.0 * got.share.0)
+                .zip(routed.into_iter().flatten());
+            each.map(|(variant, routed)| variant.accuracy / 100.0 * routed.share.0)
                 .sum()
         };
         100.0 * self.service.stages.iter().map(of_stage).product::<f64>()
@@ -133,35 +137,40 @@ impl Planner {
 
     pub(super) fn variants(
         &self,
-        asked: &[Target],
+        requested: &[Target],
         plan: &[VariantPlan],
-        got: Option<&[Got]>,
+        routed: Option<&[RoutedShare]>,
         inputs: Option<Inputs>,
     ) -> BTreeMap<String, VariantReport> {
-        let capacities = capacities(&self.service, &self.ready(), inputs, self.batches.told());
+        let capacities = capacities(
+            &self.service,
+            &self.ready(),
+            inputs,
+            self.batches.confirmed(),
+        );
         let lists = self
             .service
             .variants
             .iter()
-            .zip(asked.iter().zip(&self.actual))
+            .zip(requested.iter().zip(&self.actual))
             .zip(capacities);
         let reports =
             lists.enumerate().map(|(index, lists)| {
-                let ((variant, (asked, actual)), capacity) = lists;
+                let ((variant, (requested, actual)), capacity) = lists;
                 let part = plan.iter().find(|part| part.name == variant.name);
-                let told = self.batches.told().get(index).copied().flatten();
+                let confirmed = self.batches.confirmed().get(index).copied().flatten();
                 let report =
                     VariantReport {
-                        cores_asked: asked.cores(actual.ready),
-                        cores_actuated: actual.ready.cores(),
-                        replicas_asked: asked.replicas,
+                        cores_target: requested.cores(actual.ready),
+                        cores_actual: actual.ready.cores(),
+                        replicas_target: requested.replicas,
                         replicas_ready: actual.ready.replicas(),
                         share: part.map(|part| part.share).unwrap_or_default(),
                         slots: part.map_or(0, |part| part.slots),
-                        batch: told.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
+                        batch: confirmed.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
                         capacity_rps: Rps(capacity),
-                        got: got.and_then(|got| got.get(index)).copied(),
-                        unmet: self.unmet.get(index).cloned().flatten(),
+                        routed: routed.and_then(|routed| routed.get(index)).copied(),
+                        blocker: self.blockers.get(index).cloned().flatten(),
                         failing_ms: self.failing.since().get(index).copied().flatten().map(
                             |since| {
                                 let lasts = self.now.saturating_sub(since).as_millis();

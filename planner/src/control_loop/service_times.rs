@@ -71,7 +71,12 @@ impl ServiceTimes {
 impl Planner {
     /// Compares the proxies' measurements with the published plan.
     pub(super) fn see_service_times(&mut self, scrapes: &[Scrape]) {
-        let planned = service_times(&self.service, &self.out, self.planned, self.batches.told());
+        let planned = service_times(
+            &self.service,
+            &self.out,
+            self.planned,
+            self.batches.confirmed(),
+        );
         for (index, variant) in self.service.variants.iter().enumerate() {
             let counts = scrapes
                 .iter()
@@ -144,8 +149,8 @@ mod tests {
             times.see(s(14), 0, said.iter().copied(), Some(&PLANNED));
             assert_eq!(times.measured(0, s(14)), None);
             times.see(s(15), 0, said.iter().copied(), Some(&PLANNED));
-            let got = times.measured(0, s(15)).map(|(ms, _)| ms);
-            assert_eq!(got, measured, "{said:?}");
+            let found = times.measured(0, s(15)).map(|(ms, _)| ms);
+            assert_eq!(found, measured, "{said:?}");
         }
     }
 

@@ -1,11 +1,11 @@
 //! Cycles on simulated ports: the fallback for each fault.
 
 mod failing;
-mod looks;
 mod no_capacity;
 mod proxies;
 mod resizes;
 mod routed;
+mod samples;
 mod slow;
 
 use std::collections::BTreeMap;
@@ -174,11 +174,11 @@ impl Bed {
     }
 
     /// Runs a cycle after one second with that many arrivals.
-    async fn turn(&mut self, arrivals: f64) -> CycleReport {
+    async fn run_cycle(&mut self, arrivals: f64) -> CycleReport {
         let at = self.arrive(Duration::from_secs(self.second), arrivals);
         self.second += 1;
         let ports = ports(&self.world, &at);
-        self.planner.turn(&ports, now(at())).await
+        self.planner.run_cycle(&ports, now(at())).await
     }
 
     /// Ticks at `at`, with that many arrivals since the last tick.
@@ -199,8 +199,8 @@ impl Bed {
     /// Runs two cycles, with 20 arrivals in the second; nothing is changed yet.
     async fn warm_up(&mut self) {
         let before = self.world.real.lock().unwrap().clone();
-        self.turn(0.0).await;
-        self.turn(20.0).await;
+        self.run_cycle(0.0).await;
+        self.run_cycle(20.0).await;
         assert_eq!(
             *self.world.real.lock().unwrap(),
             before,
@@ -242,11 +242,11 @@ fn now(at: Duration) -> Now {
 }
 
 /// Reports of that many cycles, for tests of their presentation.
-pub(crate) async fn reports(turns: usize) -> Vec<CycleReport> {
+pub(crate) async fn reports(cycles: usize) -> Vec<CycleReport> {
     let mut bed = Bed::new(service(8), &[2, 2]);
     let mut reports = Vec::new();
-    for _ in 0..turns {
-        reports.push(bed.turn(20.0).await);
+    for _ in 0..cycles {
+        reports.push(bed.run_cycle(20.0).await);
     }
     reports
 }
@@ -255,15 +255,15 @@ fn actuated(report: &CycleReport) -> Vec<f64> {
     report
         .variants
         .values()
-        .map(|variant| variant.cores_actuated.as_f64())
+        .map(|variant| variant.cores_actual.as_f64())
         .collect()
 }
 
-fn asked(report: &CycleReport) -> Vec<f64> {
+fn requested(report: &CycleReport) -> Vec<f64> {
     report
         .variants
         .values()
-        .map(|variant| variant.cores_asked.as_f64())
+        .map(|variant| variant.cores_target.as_f64())
         .collect()
 }
 
@@ -271,7 +271,7 @@ fn asked(report: &CycleReport) -> Vec<f64> {
 async fn first_cycle_publishes_actual_cores_without_resizes() {
     let mut bed = Bed::new(service(8), &[3, 1]);
     for _ in 0..3 {
-        let report = bed.turn(0.0).await;
+        let report = bed.run_cycle(0.0).await;
         assert_eq!(report.outcome, SolveStatus::NoDemand);
         assert_eq!(
             actuated(&report),
@@ -286,9 +286,9 @@ async fn first_cycle_publishes_actual_cores_without_resizes() {
 async fn demand_change_moves_cores_make_before_break() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
-    let report = bed.turn(20.0).await;
+    let report = bed.run_cycle(20.0).await;
     // 22 requests/s: b alone carries 22.4 on 3 cores.
-    assert_eq!(asked(&report), [1.0, 3.0]);
+    assert_eq!(requested(&report), [1.0, 3.0]);
     assert_eq!(actuated(&report), [1.0, 3.0]);
     assert_eq!(bed.log(), ["1=3", "plan 1 2", "taken over 3", "0=1"]);
     // Executions on a may finish before it shrinks.
@@ -301,13 +301,13 @@ async fn demand_change_moves_cores_make_before_break() {
     assert_eq!(report.measured_rps, Some(Rps(20.0)));
     assert_eq!(
         (
-            report.published,
+            report.plans_published,
             report.resizes_confirmed,
             report.resizes_failed
         ),
         (1, 2, 0)
     );
-    let report = bed.turn(100.0).await;
+    let report = bed.run_cycle(100.0).await;
     assert_eq!(
         report.demand_rps,
         Some(Rps(1.1 * 100.0)),
@@ -319,11 +319,11 @@ async fn demand_change_moves_cores_make_before_break() {
 async fn restarted_planner_keeps_cores_until_demand_is_known() {
     let mut bed = Bed::new(service(8), &[1, 4]);
     *bed.world.arrived.lock().unwrap() = 100_000.0;
-    let report = bed.turn(28.0).await;
+    let report = bed.run_cycle(28.0).await;
     assert_eq!(
         (report.outcome, report.demand_rps),
         (SolveStatus::NoDemand, None)
     );
     assert_eq!(bed.log(), ["plan 1 2"]);
-    assert_eq!(bed.turn(20.0).await.measured_rps, Some(Rps(20.0)));
+    assert_eq!(bed.run_cycle(20.0).await.measured_rps, Some(Rps(20.0)));
 }

@@ -47,11 +47,11 @@ fn demand_follows_the_history_of_rates() {
 }
 
 /// Samples a quarter of a second apart: 40 requests/s for 20 s, and then these counts → the demand.
-fn check_looks(counts: &[f64], expected: f64) {
+fn check_samples(counts: &[f64], expected: f64) {
     let mut demand = demand(1.0);
     let steady = std::iter::repeat_n(&10.0, 80);
-    for (look, count) in steady.chain(counts).enumerate() {
-        demand.observe(Duration::from_millis(250 * look as u64), Rps(count * 4.0));
+    for (sample, count) in steady.chain(counts).enumerate() {
+        demand.observe(Duration::from_millis(250 * sample as u64), Rps(count * 4.0));
     }
     let got = demand.forecast().unwrap().demand.0;
     assert!(
@@ -62,28 +62,28 @@ fn check_looks(counts: &[f64], expected: f64) {
 
 #[test]
 fn rise_counts_after_two_certain_samples() {
-    check_looks(&[], 40.0);
+    check_samples(&[], 40.0);
     // One sample may be a burst, or lie half before and half after the rise.
     let certain_of = |requests: f64| requests - 2.0 * requests.sqrt();
-    check_looks(&[40.0], certain_of(70.0));
-    check_looks(&[25.0, 40.0], certain_of(85.0));
-    check_looks(&[25.0, 40.0, 40.0], 160.0);
+    check_samples(&[40.0], certain_of(70.0));
+    check_samples(&[25.0, 40.0], certain_of(85.0));
+    check_samples(&[25.0, 40.0, 40.0], 160.0);
     // Each further one makes the mean more certain.
-    check_looks(&[25.0, 40.0, 38.0, 42.0], 160.0);
-    check_looks(&[25.0, 44.0, 40.0, 36.0, 40.0], 160.0);
-    check_looks(&[25.0, 40.0, 38.0, 9.0], 4.0 * 87.0 / 3.0);
+    check_samples(&[25.0, 40.0, 38.0, 42.0], 160.0);
+    check_samples(&[25.0, 44.0, 40.0, 36.0, 40.0], 160.0);
+    check_samples(&[25.0, 40.0, 38.0, 9.0], 4.0 * 87.0 / 3.0);
     // A certain excess over that is another rise.
-    check_looks(&[25.0, 40.0, 40.0, 80.0, 80.0], 320.0);
+    check_samples(&[25.0, 40.0, 40.0, 80.0, 80.0], 320.0);
     // The first sample above it may lie entirely after the rise.
-    check_looks(&[40.0, 40.0], 160.0);
-    check_looks(&[36.0, 40.0], 152.0);
+    check_samples(&[40.0, 40.0], 160.0);
+    check_samples(&[36.0, 40.0], 152.0);
     // A small rise counts once it is certain, or by the moving mean.
-    check_looks(&[12.0, 16.0, 15.0], 40.0 + 13.0 / 3.0);
-    check_looks(&[15.0, 16.0, 16.0, 16.0, 16.0], 40.0 + 29.0 / 3.0);
-    check_looks(&[20.0, 20.0], 40.0 + 20.0 / 3.0);
-    check_looks(&[24.0, 24.0], 96.0);
+    check_samples(&[12.0, 16.0, 15.0], 40.0 + 13.0 / 3.0);
+    check_samples(&[15.0, 16.0, 16.0, 16.0, 16.0], 40.0 + 29.0 / 3.0);
+    check_samples(&[20.0, 20.0], 40.0 + 20.0 / 3.0);
+    check_samples(&[24.0, 24.0], 96.0);
     // A rise not confirmed by each sample does not count either.
-    check_looks(&[25.0, 35.0, 10.0], certain_of(80.0));
+    check_samples(&[25.0, 35.0, 10.0], certain_of(80.0));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn forecast_settles_after_its_window_has_filled() {
     for second in 100..120 {
         demand.observe(Duration::from_secs(second), Rps(40.0));
         assert_eq!(
-            demand.forecast().unwrap().settled,
+            demand.forecast().unwrap().window_full,
             second >= 110,
             "{second}"
         );
@@ -145,18 +145,18 @@ fn memory_is_bounded() {
 fn predicted_rise_is_expected_until_its_horizon() {
     let mut demand = demand(1.0);
     let horizon = Duration::from_secs(2);
-    let look = |demand: &mut Demand, look: u64, rate: f64| {
-        demand.observe(Duration::from_millis(250 * look), Rps(rate));
+    let sample = |demand: &mut Demand, sample: u64, rate: f64| {
+        demand.observe(Duration::from_millis(250 * sample), Rps(rate));
         demand.foresee(horizon);
         demand.forecast().unwrap()
     };
     for flat in 0..80 {
-        assert_eq!(look(&mut demand, flat, 100.0).demand, Rps(100.0));
+        assert_eq!(sample(&mut demand, flat, 100.0).demand, Rps(100.0));
     }
     // 40 requests/s more each second for three seconds, then constant.
     let mut max = 0.0_f64;
     for rising in 1..=12 {
-        let forecast = look(&mut demand, 80 + rising, 100.0 + 10.0 * rising as f64);
+        let forecast = sample(&mut demand, 80 + rising, 100.0 + 10.0 * rising as f64);
         assert!(
             forecast.present.0 <= 240.0,
             "shares go by what arrives: {forecast:?}"
@@ -164,12 +164,12 @@ fn predicted_rise_is_expected_until_its_horizon() {
         max = max.max(forecast.demand.0);
     }
     assert!((300.0..450.0).contains(&max), "{max}");
-    let first = look(&mut demand, 93, 220.0);
+    let first = sample(&mut demand, 93, 220.0);
     assert!(first.demand.0 >= max * 0.99, "{first:?}, {max} before");
     for after in 94..110 {
-        look(&mut demand, after, 220.0);
+        sample(&mut demand, after, 220.0);
     }
-    let later = look(&mut demand, 110, 220.0);
+    let later = sample(&mut demand, 110, 220.0);
     assert!(later.demand.0 < 260.0, "{later:?}");
     assert!((later.arriving.0 - 220.0).abs() < 10.0, "{later:?}");
 }

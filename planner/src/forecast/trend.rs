@@ -10,13 +10,13 @@ const DEVIATIONS: f64 = 4.0;
 /// The same while a rise has been detected by other means.
 const DEVIATIONS_RISING: f64 = 2.0;
 /// Minimum number of samples for a line.
-const LOOKS_MIN: usize = 6;
+const POINTS_MIN: usize = 6;
 /// Maximum extrapolated rate, relative to the present one.
 const TIMES_MAX: f64 = 3.0;
 
 /// Requests of a sample, and its duration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct Point {
     pub(super) requests: f64,
     pub(super) seconds: f64,
     /// Time since the end of the sample.
@@ -35,24 +35,24 @@ pub(super) struct Trend {
 impl Trend {
     /// Fits a line by least squares, weighted by duration. `None` if there are too few samples, or none has a request.
     /// `rises` tells whether a rise has already been detected.
-    pub(super) fn of(looks: impl Iterator<Item = Look>, rises: bool) -> Option<Trend> {
-        let looks: Vec<Look> = looks.filter(|look| look.seconds > 0.0).collect();
-        let sum = |of: &dyn Fn(&Look) -> f64| looks.iter().map(of).sum::<f64>();
-        let (seconds, requests) = (sum(&|look| look.seconds), sum(&|look| look.requests));
-        if looks.len() < LOOKS_MIN || requests <= 0.0 {
+    pub(super) fn of(points: impl Iterator<Item = Point>, rises: bool) -> Option<Trend> {
+        let points: Vec<Point> = points.filter(|point| point.seconds > 0.0).collect();
+        let sum = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).sum::<f64>();
+        let (seconds, requests) = (sum(&|point| point.seconds), sum(&|point| point.requests));
+        if points.len() < POINTS_MIN || requests <= 0.0 {
             return None;
         }
         let mean = requests / seconds;
-        let centre = sum(&|look| look.seconds * look.middle()) / seconds;
-        let apart = |look: &Look| look.middle() - centre;
-        let spread = sum(&|look| look.seconds * apart(look) * apart(look));
-        let slope = sum(&|look| look.requests * apart(look)) / spread;
+        let centre = sum(&|point| point.seconds * point.middle()) / seconds;
+        let apart = |point: &Point| point.middle() - centre;
+        let spread = sum(&|point| point.seconds * apart(point) * apart(point));
+        let slope = sum(&|point| point.requests * apart(point)) / spread;
         // Arrivals in bunches are less certain than Poisson arrivals.
-        let square = |look: &Look| {
-            let error = look.requests - (mean + slope * apart(look)) * look.seconds;
-            error * error / (mean * look.seconds)
+        let square = |point: &Point| {
+            let error = point.requests - (mean + slope * apart(point)) * point.seconds;
+            error * error / (mean * point.seconds)
         };
-        let dispersion = (sum(&square) / (looks.len() - 2) as f64).max(1.0);
+        let dispersion = (sum(&square) / (points.len() - 2) as f64).max(1.0);
         let deviation = libm::sqrt(dispersion * mean / spread);
         let deviations = if rises { DEVIATIONS_RISING } else { DEVIATIONS };
         let is_certain = slope > deviations * deviation;
@@ -74,7 +74,7 @@ impl Trend {
     }
 }
 
-impl Look {
+impl Point {
     /// Middle of the sample, in seconds from now.
     fn middle(&self) -> f64 {
         -(self.ago_s + self.seconds / 2.0)
@@ -87,19 +87,19 @@ mod tests {
 
     /// Samples of a quarter of a second, the latest last.
     fn trend(counts: &[f64], rises: bool) -> Option<Trend> {
-        let looks = counts.iter().rev().enumerate().map(|(index, count)| Look {
+        let points = counts.iter().rev().enumerate().map(|(index, count)| Point {
             requests: *count,
             seconds: 0.25,
             ago_s: 0.25 * index as f64,
         });
-        Trend::of(looks, rises)
+        Trend::of(points, rises)
     }
 
     #[test]
     fn line_gives_present_rate_and_growth() {
         // 40 requests/s and 40 more each second, over three seconds.
         let counts: Vec<f64> = (0..12)
-            .map(|look| 10.0 + 10.0 * (f64::from(look) + 0.5) / 4.0)
+            .map(|point| 10.0 + 10.0 * (f64::from(point) + 0.5) / 4.0)
             .collect();
         let trend = trend(&counts, false).unwrap();
         assert!((trend.now() - 160.0).abs() < 1e-9, "{trend:?}");
@@ -114,13 +114,13 @@ mod tests {
         let flat = trend(&[10.0; 12], true).unwrap();
         assert_eq!((flat.now(), flat.after(9.0)), (40.0, None));
         // Three deviations, which suffice if a rise has already been detected.
-        let slope: Vec<f64> = (0..12).map(|look| 8.0 + 0.85 * f64::from(look)).collect();
+        let slope: Vec<f64> = (0..12).map(|point| 8.0 + 0.85 * f64::from(point)).collect();
         assert_eq!(trend(&slope, false).unwrap().after(1.0), None);
         assert!(trend(&slope, true).unwrap().after(1.0).is_some());
         // The same line, with requests in bunches.
         let bunches: Vec<f64> = (0..12)
-            .map(|look| match look % 3 {
-                0 => 3.0 * slope.get(look).copied().unwrap_or_default(),
+            .map(|point| match point % 3 {
+                0 => 3.0 * slope.get(point).copied().unwrap_or_default(),
                 _ => 0.0,
             })
             .collect();
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn too_few_samples_or_requests_give_no_trend() {
-        assert_eq!(trend(&[10.0; LOOKS_MIN - 1], true), None);
+        assert_eq!(trend(&[10.0; POINTS_MIN - 1], true), None);
         assert_eq!(trend(&[0.0; 12], true), None);
     }
 }

@@ -34,10 +34,10 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
         let refusal = super::Refusal(StatusCode::SERVICE_UNAVAILABLE, answer.to_owned());
         return Some(refusal.into_response());
     }
-    let asked = forward(app, &leader, uri, headers);
+    let requested = forward(app, &leader, uri, headers);
     let mut stop = app.stop.clone();
     tokio::select! {
-        answer = asked => match answer {
+        answer = requested => match answer {
             Ok(answer) => Some(answer),
             Err(error) => {
                 tracing::debug!("the planner that leads did not answer a poll: {error}");

@@ -36,7 +36,7 @@ pub struct Route {
 
 /// Share of the latest requests that one variant got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
-pub struct Got {
+pub struct RoutedShare {
     /// Share that it got.
     pub share: Share,
     /// Quota in the plans in effect at the time.
@@ -57,7 +57,7 @@ pub struct Routes {
 /// Requests of one variant in one cycle.
 #[derive(Debug, Clone, Copy, Default)]
 struct CycleCounts {
-    got: f64,
+    routed: f64,
     due: f64,
     downgraded: f64,
 }
@@ -80,12 +80,12 @@ impl Routes {
             let now = in_order(&self.variants, &counts.routes);
             let both = now.iter().zip(last.into_iter().flatten());
             for (cycle, (now, last)) in cycle.iter_mut().zip(both) {
-                cycle.got += grown(now.routed, last.routed);
+                cycle.routed += grown(now.routed, last.routed);
                 cycle.downgraded += grown(now.downgraded, last.downgraded);
             }
             now
         });
-        let all: f64 = cycle.iter().map(|cycle| cycle.got).sum();
+        let all: f64 = cycle.iter().map(|cycle| cycle.routed).sum();
         if quotas.len() != cycle.len() || all <= 0.0 {
             return;
         }
@@ -99,7 +99,7 @@ impl Routes {
     }
 
     /// Returns each variant's share, in the variants' order; `None` until enough is known.
-    pub fn got(&self) -> Option<Vec<Got>> {
+    pub fn routed(&self) -> Option<Vec<RoutedShare>> {
         let all = requests(self.cycles.iter());
         if self.cycles.len() < CYCLES_MIN || all < REQUESTS_MIN {
             return None;
@@ -111,8 +111,8 @@ impl Routes {
                     .filter_map(move |cycle| cycle.get(variant))
             };
             let share = |sum: f64| Share(sum / all);
-            Got {
-                share: share(cycles().map(|cycle| cycle.got).sum()),
+            RoutedShare {
+                share: share(cycles().map(|cycle| cycle.routed).sum()),
                 quota: share(cycles().map(|cycle| cycle.due).sum()),
                 downgraded: share(cycles().map(|cycle| cycle.downgraded).sum()),
             }
@@ -125,7 +125,7 @@ impl Routes {
     }
 }
 
-impl Got {
+impl RoutedShare {
     /// Returns a sentence about the shortfall, if there is one, and whether the requests lacked time.
     pub fn shortfall(&self, name: &str) -> Option<String> {
         let short = self.quota.0 - self.share.0;
@@ -136,8 +136,8 @@ impl Got {
             true => ": requests could not wait for it",
             false => "",
         };
-        let (got, of) = (self.share.0 * 100.0, self.quota.0 * 100.0);
-        Some(format!("{name} got {got:.0} % of {of:.0} %{reason}"))
+        let (routed, of) = (self.share.0 * 100.0, self.quota.0 * 100.0);
+        Some(format!("{name} got {routed:.0} % of {of:.0} %{reason}"))
     }
 }
 
@@ -152,7 +152,7 @@ fn grown(now: f64, last: f64) -> f64 {
 }
 
 fn requests<'a>(cycles: impl Iterator<Item = &'a Vec<CycleCounts>>) -> f64 {
-    cycles.flatten().map(|cycle| cycle.got).sum()
+    cycles.flatten().map(|cycle| cycle.routed).sum()
 }
 
 #[cfg(test)]
@@ -186,10 +186,10 @@ mod tests {
         routes.observe(Duration::ZERO, scrapes, quotas);
     }
 
-    fn percents(got: Option<Vec<Got>>) -> Option<Vec<[f64; 3]>> {
+    fn percents(routed: Option<Vec<RoutedShare>>) -> Option<Vec<[f64; 3]>> {
         let round = |share: Share| (share.0 * 1000.0).round() / 10.0;
-        let of = |got: Got| [got.share, got.quota, got.downgraded].map(round);
-        got.map(|got| got.into_iter().map(of).collect())
+        let of = |routed: RoutedShare| [routed.share, routed.quota, routed.downgraded].map(round);
+        routed.map(|routed| routed.into_iter().map(of).collect())
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         // Counted before ours, under unknown quotas.
         observe(&mut routes, &[scrape(9000.0, 10.0, 10.0)], &QUOTAS);
         for cycle in 1..=6_u32 {
-            assert_eq!(routes.got().is_some(), cycle > 5, "cycle {cycle}");
+            assert_eq!(routes.routed().is_some(), cycle > 5, "cycle {cycle}");
             let sum = f64::from(cycle);
             let now = scrape(9000.0 + 69.0 * sum, 10.0 + 31.0 * sum, 10.0 + 9.0 * sum);
             let quotas = [Share(0.5), Share(0.5)];
@@ -206,7 +206,7 @@ mod tests {
             observe(&mut routes, &[now], &quotas);
         }
         let expected = vec![[69.0, 55.0, 0.0], [31.0, 45.0, 9.0]];
-        assert_eq!(percents(routes.got()), Some(expected));
+        assert_eq!(percents(routes.routed()), Some(expected));
     }
 
     #[test]
@@ -238,10 +238,10 @@ mod tests {
             observe(&mut routes, &[lost(), of(first)], &QUOTAS);
         }
         let expected = vec![[60.0, 60.0, 0.0], [40.0, 40.0, 0.0]];
-        assert_eq!(percents(routes.got()), Some(expected));
-        let before = routes.got();
+        assert_eq!(percents(routes.routed()), Some(expected));
+        let before = routes.routed();
         observe(&mut routes, &[scrape(99_999.0, 0.0, 0.0), lost()], &[]);
-        assert_eq!(routes.got(), before, "no quota, no deviation from it");
+        assert_eq!(routes.routed(), before, "no quota, no deviation from it");
     }
 
     #[test]
@@ -252,35 +252,35 @@ mod tests {
             at: Duration::from_secs(second),
             ..scrape(a, b, 0.0)
         };
-        let mut look = |second: u64, scrapes: &[Scrape]| {
+        let mut sample = |second: u64, scrapes: &[Scrape]| {
             routes.observe(Duration::from_secs(second), scrapes, &QUOTAS);
-            let got = percents(routes.got());
-            got.map(|got| [got[0][0], got[1][0]])
+            let routed = percents(routes.routed());
+            routed.map(|routed| [routed[0][0], routed[1][0]])
         };
         for second in 0..=6_u32 {
             let (at, sum) = (second.into(), f64::from(second));
             let old = of("old", at, 600.0 + 60.0 * sum, 40.0 * sum);
             // It appears at 3 s with 9,300 requests that did not come under these quotas.
             let new = of("new", at, 0.0, 9000.0 + 100.0 * sum);
-            let got = match second {
-                0..3 => look(at, &[old]),
-                3 => look(at, &[new, old]),
-                _ => look(at, &[old, new]),
+            let routed = match second {
+                0..3 => sample(at, &[old]),
+                3 => sample(at, &[new, old]),
+                _ => sample(at, &[old, new]),
             };
             match second {
-                0..5 => assert_eq!(got, None),
-                5 => assert_eq!(got, Some([42.9, 57.1]), "300 of 700"),
-                _ => assert_eq!(got, Some([40.0, 60.0]), "360 of 900"),
+                0..5 => assert_eq!(routed, None),
+                5 => assert_eq!(routed, Some([42.9, 57.1]), "300 of 700"),
+                _ => assert_eq!(routed, Some([40.0, 60.0]), "360 of 900"),
             }
         }
         let new = |second| of("new", second, 0.0, 9600.0);
-        assert_eq!(look(7, &[new(7)]), Some([40.0, 60.0]));
+        assert_eq!(sample(7, &[new(7)]), Some([40.0, 60.0]));
         // Back within a minute it continues its count; later it is new.
-        let got = look(60, &[new(60), of("old", 60, 960.0 + 100.0, 240.0)]);
-        assert_eq!(got, Some([46.0, 54.0]), "460 of 1000");
-        look(121, &[new(121)]);
-        let got = look(122, &[new(122), of("old", 122, 9000.0, 240.0)]);
-        assert_eq!(got, Some([46.0, 54.0]));
+        let routed = sample(60, &[new(60), of("old", 60, 960.0 + 100.0, 240.0)]);
+        assert_eq!(routed, Some([46.0, 54.0]), "460 of 1000");
+        sample(121, &[new(121)]);
+        let routed = sample(122, &[new(122), of("old", 122, 9000.0, 240.0)]);
+        assert_eq!(routed, Some([46.0, 54.0]));
     }
 
     #[test]
@@ -297,21 +297,21 @@ mod tests {
 
     #[test]
     fn shortfall_is_reported_with_its_reason() {
-        let got = |share, quota, downgraded| Got {
+        let routed = |share, quota, downgraded| RoutedShare {
             share: Share(share),
             quota: Share(quota),
             downgraded: Share(downgraded),
         };
-        for (got, says) in [
+        for (routed, says) in [
             (
-                got(0.31, 0.40, 0.09),
+                routed(0.31, 0.40, 0.09),
                 Some("b got 31 % of 40 %: requests could not wait for it"),
             ),
-            (got(0.31, 0.40, 0.02), Some("b got 31 % of 40 %")),
-            (got(0.38, 0.40, 0.02), None),
-            (got(0.60, 0.40, 0.0), None),
+            (routed(0.31, 0.40, 0.02), Some("b got 31 % of 40 %")),
+            (routed(0.38, 0.40, 0.02), None),
+            (routed(0.60, 0.40, 0.0), None),
         ] {
-            assert_eq!(got.shortfall("b").as_deref(), says, "{got:?}");
+            assert_eq!(routed.shortfall("b").as_deref(), says, "{routed:?}");
         }
     }
 }

@@ -76,11 +76,11 @@ impl Slack {
         if total < REQUESTS_MIN {
             return None;
         }
-        let wanted = less + total * (1.0 - percent / 100.0);
+        let desired = less + total * (1.0 - percent / 100.0);
         let mut before = (0.0, 0.0);
         for (edge, count) in all {
-            if count > before.1 && count >= wanted {
-                let ms = between(before, (edge, count), wanted);
+            if count > before.1 && count >= desired {
+                let ms = between(before, (edge, count), desired);
                 return Some(ms.max(min_ms));
             }
             before = (edge, count);
@@ -89,13 +89,13 @@ impl Slack {
     }
 }
 
-/// Interpolates linearly between two edges the time up to which `wanted` requests are counted; the lower edge if the
+/// Interpolates linearly between two edges the time up to which `desired` requests are counted; the lower edge if the
 /// upper is infinite.
-fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
+fn between(lower: (f64, f64), upper: (f64, f64), desired: f64) -> f64 {
     if !upper.0.is_finite() {
         return lower.0;
     }
-    let inside = (wanted - lower.1) / (upper.1 - lower.1);
+    let inside = (desired - lower.1) / (upper.1 - lower.1);
     lower.0 + (upper.0 - lower.0) * inside.clamp(0.0, 1.0)
 }
 
@@ -222,11 +222,11 @@ mod tests {
             (10.0, -5.0, Some(500.0)),
         ] {
             let expected = had.map(|ms: f64| ms.to_bits());
-            let got = slack.percentile(percent, min_ms);
+            let found = slack.percentile(percent, min_ms);
             assert_eq!(
-                got.map(f64::to_bits),
+                found.map(f64::to_bits),
                 expected,
-                "{percent} {min_ms}: {got:?}"
+                "{percent} {min_ms}: {found:?}"
             );
         }
     }

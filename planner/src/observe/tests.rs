@@ -84,12 +84,13 @@ fn router_and_two_gates_count_each_request_once() {
         Some(Rps(105.0)),
         "100 routed, 5 past the router"
     );
-    let got = routes.got().unwrap();
-    let of = |got: &Got| [got.share, got.quota, got.downgraded].map(|share| share.0);
-    assert_eq!(of(&got[0]), [0.6, 0.4, 0.0]);
-    assert_eq!(of(&got[1]), [0.4, 0.6, 0.2]);
+    let routed = routes.routed().unwrap();
+    let of =
+        |routed: &RoutedShare| [routed.share, routed.quota, routed.downgraded].map(|share| share.0);
+    assert_eq!(of(&routed[0]), [0.6, 0.4, 0.0]);
+    assert_eq!(of(&routed[1]), [0.4, 0.6, 0.2]);
     assert_eq!(
-        got[1].shortfall("large-2").unwrap(),
+        routed[1].shortfall("large-2").unwrap(),
         "large-2 got 40 % of 60 %: requests could not wait for it"
     );
 }
@@ -116,6 +117,6 @@ fn restarted_and_lost_gates_do_not_affect_routed_shares() {
         let scrapes = [pod, of("router", &router), gate, lost];
         routes.observe(at, &scrapes, &[Share(0.6), Share(0.4)]);
     }
-    let got = routes.got().unwrap();
-    assert_eq!((got[0].share, got[1].share), (Share(0.6), Share(0.4)));
+    let routed = routes.routed().unwrap();
+    assert_eq!((routed[0].share, routed[1].share), (Share(0.6), Share(0.4)));
 }

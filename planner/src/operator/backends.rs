@@ -50,7 +50,7 @@ impl Shared {
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,
-                Arc::clone(&self.pace),
+                Arc::clone(&self.limiter),
                 Arc::new(move || active && candidate.leads()),
                 &self.http,
                 service.resize_timeout,

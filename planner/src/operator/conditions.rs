@@ -68,7 +68,7 @@ pub fn planned_status(
         cores_condition(service, report),
         health_condition(report),
     ];
-    let cores = report.variants.values().map(|one| one.cores_actuated);
+    let cores = report.variants.values().map(|one| one.cores_actual);
     SloServiceStatus {
         observed_generation: Some(generation),
         conditions: conditions(&said, generation, before, now),
@@ -173,37 +173,37 @@ fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
     let said = |holds, reason, message: String| {
         ConditionValue::new(ConditionType::Actuated, holds, reason, message)
     };
-    let have = |wanted: fn(&VariantReport) -> String| -> String {
+    let have = |desired: fn(&VariantReport) -> String| -> String {
         let each = report.variants.iter();
         let each: Vec<String> = each
-            .map(|(name, one)| format!("{name} {}", wanted(one)))
+            .map(|(name, one)| format!("{name} {}", desired(one)))
             .collect();
         each.join(", ")
     };
     if service.mode == Mode::Advisory {
-        let wish = have(|one| one.cores_asked.to_string());
-        let message = format!("mode advisory changes nothing; cores would be: {wish}");
+        let target_cores = have(|one| one.cores_target.to_string());
+        let message = format!("mode advisory changes nothing; cores would be: {target_cores}");
         return said(false, "Advisory", message);
     }
-    if let Some((name, unmet)) = gravest_blocker(report) {
+    if let Some((name, blocked)) = gravest_blocker(report) {
         return said(
             false,
-            unmet.reason.label(),
-            format!("{name}: {}", unmet.why),
+            blocked.reason.label(),
+            format!("{name}: {}", blocked.why),
         );
     }
     let differs = |one: &VariantReport| {
-        one.cores_asked != one.cores_actuated || one.replicas_asked != one.replicas_ready
+        one.cores_target != one.cores_actual || one.replicas_target != one.replicas_ready
     };
     if report.variants.values().any(differs) {
         let state = have(|one| {
-            let (has, wants) = (one.cores_actuated, one.cores_asked);
-            let (ready, replicas) = (one.replicas_ready, one.replicas_asked);
+            let (has, wants) = (one.cores_actual, one.cores_target);
+            let (ready, replicas) = (one.replicas_ready, one.replicas_target);
             format!("{has} of {wants} cores, {ready} of {replicas} replicas")
         });
         return said(false, "Resizing", state);
     }
-    let message = format!("cores: {}", have(|one| one.cores_actuated.to_string()));
+    let message = format!("cores: {}", have(|one| one.cores_actual.to_string()));
     said(true, "InForce", message)
 }
 
@@ -211,25 +211,25 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
     let said = |reason, message: String| {
         ConditionValue::new(ConditionType::Degraded, true, reason, message)
     };
-    if let Some((name, unmet)) = gravest_blocker(report) {
-        match unmet.reason {
+    if let Some((name, blocked)) = gravest_blocker(report) {
+        match blocked.reason {
             Reason::AnotherWriter => {
-                return said("AnotherWriter", format!("{name}: {}", unmet.why));
+                return said("AnotherWriter", format!("{name}: {}", blocked.why));
             }
             Reason::Deferred | Reason::Infeasible | Reason::Unschedulable => {
                 let message = format!(
                     "the nodes have no room for what {name} is to have: add nodes, or lower budget.cores; {}",
-                    unmet.why
+                    blocked.why
                 );
                 return said("NodesFull", message);
             }
             Reason::Forbidden | Reason::NoWorkload | Reason::NotResizable | Reason::Refused => {
-                return said(unmet.reason.label(), format!("{name}: {}", unmet.why));
+                return said(blocked.reason.label(), format!("{name}: {}", blocked.why));
             }
             Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => {}
         }
     }
-    let (answered, lost) = (report.proxies_answered, report.proxies_lost);
+    let (answered, lost) = (report.scrapes_answered, report.scrapes_failed);
     match (answered, lost) {
         (0, 0) => {
             return said(
@@ -255,8 +255,8 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
 /// Returns the gravest blocker, with its variant.
 fn gravest_blocker(report: &CycleReport) -> Option<(&str, &Blocker)> {
     let all = report.variants.iter();
-    let all = all.filter_map(|(name, one)| Some((name.as_str(), one.unmet.as_ref()?)));
-    all.min_by_key(|(_, unmet)| unmet.reason)
+    let all = all.filter_map(|(name, one)| Some((name.as_str(), one.blocker.as_ref()?)));
+    all.min_by_key(|(_, blocked)| blocked.reason)
 }
 
 fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
@@ -269,7 +269,7 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
             batch: part.batch,
             service_ms: part.service_ms,
             replicas: there.map_or(0, |there| there.replicas_ready),
-            cores: there.map_or(0.0, |there| there.cores_actuated.as_f64()),
+            cores: there.map_or(0.0, |there| there.cores_actual.as_f64()),
         }
     };
     StagePlan {

@@ -23,16 +23,16 @@ impl<'a> Run<'a> {
         variant: &'a Variant,
         there: Allocation,
         planned: u32,
-        told: Option<u32>,
+        confirmed: Option<u32>,
     ) -> Run<'a> {
         Run {
             variant,
             profile: Profile {
-                batch: told.map_or(planned, |told| planned.min(told)),
+                batch: confirmed.map_or(planned, |confirmed| planned.min(confirmed)),
                 ..variant.profile
             },
             there,
-            max: told.unwrap_or(variant.profile.batch),
+            max: confirmed.unwrap_or(variant.profile.batch),
         }
     }
 

@@ -30,7 +30,7 @@ pub use search::BRANCHES_MAX;
 pub(super) fn decide(
     service: &Service,
     actual: &[Actual],
-    settled: bool,
+    window_full: bool,
     solve: impl Fn(&Service, &[Actual]) -> Decision,
 ) -> Decision {
     let elapsed = stopwatch();
@@ -42,7 +42,7 @@ pub(super) fn decide(
     let tight = tight(service, &free.decision);
     let left = search.run(service.policy.tolerance(service));
     let mut decision = match search.found.take() {
-        Some(found) => or_stay(&search, found, settled),
+        Some(found) => or_stay(&search, found, window_full),
         None => fewer(service, actual),
     };
     if decision.status == SolveStatus::Optimal && left != Left::Nothing {
@@ -58,7 +58,7 @@ pub(super) fn decide(
 }
 
 /// Returns the actual allocation instead of `found` if it is within the limits and near the best.
-fn or_stay<S>(search: &Search<'_, S>, found: Branch, settled: bool) -> Decision
+fn or_stay<S>(search: &Search<'_, S>, found: Branch, window_full: bool) -> Decision
 where
     S: Fn(&Service, &[Actual]) -> Decision,
 {
@@ -76,7 +76,7 @@ where
         |objective: f64| worth - objective <= search.service.policy.tolerance(search.service);
     let stays = matches!(here.worth, Worth::Full(_))
         && here.decision.targets == targets
-        && (!settled || here.decision.objective.is_some_and(near));
+        && (!window_full || here.decision.objective.is_some_and(near));
     if !stays {
         return found.decision;
     }

@@ -132,19 +132,19 @@ impl Policy for Infaas {
             // Stopping all replicas is no best effort.
             return keep(actual, status, format!("cores stay: {why}"));
         }
-        let wanted = replicas(service, &plan);
+        let desired = replicas(service, &plan);
         let cores = |replicas: &[u32]| -> u32 {
             let each = service.variants.iter().zip(replicas);
             each.map(|(variant, n)| n * replica::cores_each(variant))
                 .sum()
         };
         let target = |(variant, count): (&Variant, &u32)| replica::target(variant, *count);
-        let targets: Vec<Target> = service.variants.iter().zip(&wanted).map(target).collect();
-        let stops = wanted
+        let targets: Vec<Target> = service.variants.iter().zip(&desired).map(target).collect();
+        let stops = desired
             .iter()
             .zip(&running)
-            .any(|(wanted, now)| wanted < now);
-        let kept = stops && !forecast.settled && carries(service, *self, &running, forecast);
+            .any(|(desired, now)| desired < now);
+        let kept = stops && !forecast.window_full && carries(service, *self, &running, forecast);
         let reason = if kept {
             ", kept: the demand's window has not filled yet"
         } else {
@@ -153,7 +153,7 @@ impl Policy for Infaas {
         let why = format!(
             "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
             forecast.demand.0,
-            cores(&wanted),
+            cores(&desired),
             service.budget,
             self.accuracy_min,
         );

@@ -44,7 +44,9 @@ impl Policy for Infadapter {
     /// Returns the optimum, or the actual allocation if there is a reason to keep it.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let Forecast {
-            demand, settled, ..
+            demand,
+            window_full,
+            ..
         } = inputs.forecast;
         let problem = problem(service, actual, demand);
         let elapsed = stopwatch();
@@ -65,7 +67,7 @@ impl Policy for Infadapter {
             _ => solved.note(|gap| format!("{gap:.4} below the optimum")),
         };
         let result = (solved.status, note);
-        choose(service, actual, &problem, solved.plan, settled, result)
+        choose(service, actual, &problem, solved.plan, window_full, result)
     }
 
     fn tolerance(&self, service: &Service) -> f64 {
@@ -148,14 +150,15 @@ fn choose(
     actual: &[Actual],
     problem: &Problem,
     best: Best,
-    settled: bool,
+    window_full: bool,
     (status, note): (SolveStatus, String),
 ) -> Decision {
     let optimum = best.objective;
     let current = problem.in_force.as_ref();
     let current = current.and_then(|cores| problem.allocation(cores));
     let near = |current: &Best| optimum - current.objective <= service.objective.tolerance;
-    let kept = current.filter(|current| (!settled || near(current)) && current.cores != best.cores);
+    let kept =
+        current.filter(|current| (!window_full || near(current)) && current.cores != best.cores);
     let chosen = kept.as_ref().unwrap_or(&best);
     let reason = match &kept {
         None => "",

@@ -108,7 +108,7 @@ impl Policy for Ipa {
         let running = running.filter(|_| stay(actual) != targets);
         let near = |running: &f64| worth - running <= self.tolerance;
         let usual = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
-        let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
+        let kept = running.filter(|running| usual && (!forecast.window_full || near(running)));
         let reason = match &kept {
             None => "",
             Some(running) if near(running) => ", kept: within the tolerance of it",

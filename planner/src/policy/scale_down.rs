@@ -34,57 +34,62 @@ impl ScaleDownStabilizer {
         actual: &[Actual],
         targets: &[Target],
     ) -> Vec<Target> {
-        let mut held = targets.to_vec();
+        let mut stabilized = targets.to_vec();
         let rule = service.policy.scale_down();
         if rule == ScaleDown::Immediate {
-            return held;
+            return stabilized;
         }
         let lists = service.variants.iter().zip(actual).zip(&mut self.0);
-        for ((target, wish), ((variant, there), wanted)) in held.iter_mut().zip(targets).zip(lists)
+        for ((target, new_target), ((variant, there), desired)) in
+            stabilized.iter_mut().zip(targets).zip(lists)
         {
-            if wanted.is_empty() {
+            if desired.is_empty() {
                 // The age of the actual replicas is unknown.
-                wanted.push_back((at, there.replicas()));
+                desired.push_back((at, there.replicas()));
             }
             let mut since = at;
-            while let Some((before, _)) = wanted.pop_back_if(|(_, few)| *few <= wish.replicas) {
+            while let Some((before, _)) =
+                desired.pop_back_if(|(_, few)| *few <= new_target.replicas)
+            {
                 since = before;
             }
-            wanted.push_back((since, wish.replicas));
-            while wanted.len() > 1
-                && wanted
+            desired.push_back((since, new_target.replicas));
+            while desired.len() > 1
+                && desired
                     .get(1)
                     .is_some_and(|(since, _)| *since + service.scale_down_after <= at)
             {
-                wanted.pop_front();
+                desired.pop_front();
             }
-            let recent = wanted.front().map_or(0, |(_, replicas)| *replicas);
+            let recent = desired.front().map_or(0, |(_, replicas)| *replicas);
             let stay = recent.min(there.replicas());
-            let ends_at_once = rule == ScaleDown::StabilizedAboveZero && wish.replicas == 0;
+            let ends_at_once = rule == ScaleDown::StabilizedAboveZero && new_target.replicas == 0;
             let is_stabilized = is_scaled(variant) && !ends_at_once;
-            if is_stabilized && stay > wish.replicas {
-                *target = more(variant, *there, *wish, stay);
+            if is_stabilized && stay > new_target.replicas {
+                *target = more(variant, *there, *new_target, stay);
             }
         }
-        while !is_borne(service, actual, &held) {
+        while !is_borne(service, actual, &stabilized) {
             let costs = |index: &usize| {
                 let at = |targets: &[Target]| targets.get(*index).copied().unwrap_or_default();
                 let ready = actual.get(*index).map_or(Allocation::NONE, |one| one.ready);
-                at(&held)
+                at(&stabilized)
                     .cores(ready)
                     .saturating_sub(at(targets).cores(ready))
             };
-            let held_back = (0..held.len()).filter(|index| held.get(*index) != targets.get(*index));
+            let held_back =
+                (0..stabilized.len()).filter(|index| stabilized.get(*index) != targets.get(*index));
             let Some(most_expensive) = held_back.max_by_key(costs) else {
                 break;
             };
-            if let (Some(target), Some(wanted)) =
-                (held.get_mut(most_expensive), targets.get(most_expensive))
-            {
-                *target = *wanted;
+            if let (Some(target), Some(desired)) = (
+                stabilized.get_mut(most_expensive),
+                targets.get(most_expensive),
+            ) {
+                *target = *desired;
             }
         }
-        held
+        stabilized
     }
 }
 
@@ -93,17 +98,20 @@ fn is_scaled(variant: &Variant) -> bool {
     variant.workload.is_some()
 }
 
-/// `wanted` with more replicas. If none are wanted, those that are kept have the minimum cores.
-fn more(variant: &Variant, there: Actual, wanted: Target, replicas: u32) -> Target {
+/// `desired` with more replicas. If none are wanted, those that are kept have the minimum cores.
+fn more(variant: &Variant, there: Actual, desired: Target, replicas: u32) -> Target {
     let min = Cores::whole(variant.min.max(1));
     let has = there.target();
-    match wanted.replicas {
+    match desired.replicas {
         0 => Target {
             replicas,
             each: min.min(has.each),
             start: min.min(has.start),
         },
-        _ => Target { replicas, ..wanted },
+        _ => Target {
+            replicas,
+            ..desired
+        },
     }
 }
 
@@ -150,16 +158,16 @@ mod tests {
     fn check(service: &Service, turns: &[(u64, Wanted, Wanted)]) {
         let mut stabilizer = ScaleDownStabilizer::new(2);
         let mut actual = vec![Actual::default(); 2];
-        for (second, wanted, expected) in turns {
+        for (second, desired, expected) in turns {
             let of = |(replicas, each): (u32, u32)| Target::of(allocation(replicas, each));
             let at = Duration::from_secs(*second);
-            let held = stabilizer.stabilize(at, service, &actual, &wanted.map(of));
-            let got: Vec<(u32, Cores)> = held.iter().map(|g| (g.replicas, g.each)).collect();
+            let stabilized = stabilizer.stabilize(at, service, &actual, &desired.map(of));
+            let got: Vec<(u32, Cores)> = stabilized.iter().map(|g| (g.replicas, g.each)).collect();
             let expected = expected.map(|(replicas, each)| (replicas, Cores::whole(each)));
             assert_eq!(got, expected, "at {second} s");
             let now =
                 |target: &Target| Actual::certain(Allocation::new(target.replicas, target.each));
-            actual = held.iter().map(now).collect();
+            actual = stabilized.iter().map(now).collect();
         }
     }
 

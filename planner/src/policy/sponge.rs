@@ -130,7 +130,7 @@ impl Policy for Sponge {
             plan: best, status, ..
         } = solved;
         let current = whole(actual).and_then(|cores| cores.first().copied());
-        let kept = current.filter(|current| !inputs.forecast.settled && *current > best.cores);
+        let kept = current.filter(|current| !inputs.forecast.window_full && *current > best.cores);
         let left = inputs.left_ms.map_or_else(
             || "the way from clients unknown".to_owned(),
             |ms| format!("{ms:.0} ms left"),
@@ -343,7 +343,7 @@ pub(crate) mod tests {
     fn cores_are_not_removed_before_forecast_settles() {
         let service = sponge();
         let mut early = forecast(10.0, None);
-        early.forecast.settled = false;
+        early.forecast.window_full = false;
         let decision = decide(&service, &three(), Some(early));
         assert_eq!(
             (decision.kept, decision.targets),
@@ -357,7 +357,7 @@ pub(crate) mod tests {
             decision.why
         );
         let mut more = forecast(100.0, None);
-        more.forecast.settled = false;
+        more.forecast.window_full = false;
         assert!(!decide(&service, &three(), Some(more)).kept);
     }
 

@@ -97,8 +97,8 @@ impl Policy for Themis {
         let lasting = forecast
             .lasted
             .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
-        let asked = input(service, *self, actual, demand, lasting);
-        let problem: Result<Problem, Refused> = asked.clone().try_into();
+        let requested = input(service, *self, actual, demand, lasting);
+        let problem: Result<Problem, Refused> = requested.clone().try_into();
         let outcome = match problem {
             Ok(problem) => solve(&problem, &patience),
             Err(refused) => return keep(actual, SolveStatus::Infeasible, refused.to_string()),
@@ -114,7 +114,7 @@ impl Policy for Themis {
         let mut is_short = false;
         if !lasting
             && plan.vertical.is_none()
-            && let Some((vertical, load_rps)) = most_vertically(asked, &patience)
+            && let Some((vertical, load_rps)) = most_vertically(requested, &patience)
         {
             note += &format!(", for {load_rps:.1} vertically until more are loaded");
             (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
@@ -135,7 +135,7 @@ impl Policy for Themis {
         let targets = if kept {
             stay(actual)
         } else {
-            let mut targets = targets(service, &plan, actual, forecast.settled);
+            let mut targets = targets(service, &plan, actual, forecast.window_full);
             if is_short {
                 start_beside(service, &plan, actual, &mut targets);
             }
@@ -183,13 +183,13 @@ impl Policy for Themis {
 }
 
 /// Returns the vertical plan for the largest load that has one, and that load.
-fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f64)> {
-    let (mut low, mut high, mut best) = (0.0, asked.load_rps, None);
+fn most_vertically(requested: Input, patience: &Patience<'_>) -> Option<(Scaling, f64)> {
+    let (mut low, mut high, mut best) = (0.0, requested.load_rps, None);
     for _ in 0..STEPS {
         let load_rps = f64::midpoint(low, high);
         let less = Input {
             load_rps,
-            ..asked.clone()
+            ..requested.clone()
         };
         let problem: Problem = less.try_into().ok()?;
         let vertical = match solve(&problem, patience) {
@@ -220,7 +220,7 @@ fn kept(
     }
     let cores: Cores = actual.iter().map(|one| one.reserved).sum();
     let more = cores.as_f64() - f64::from(scaling.cores);
-    match (forecast.settled, more) {
+    match (forecast.window_full, more) {
         (_, 0.0) => (false, ""),
         (false, _) => (true, ", kept: the demand's window has not filled yet"),
         (true, more) if more.abs() <= rule.tolerance => {
@@ -231,7 +231,7 @@ fn kept(
 }
 
 /// Targets in the order of the variants, one per stage.
-fn targets(service: &Service, plan: &Plan, actual: &[Actual], settled: bool) -> Vec<Target> {
+fn targets(service: &Service, plan: &Plan, actual: &[Actual], window_full: bool) -> Vec<Target> {
     let of = |scaling: &Option<Scaling>, index: usize| {
         let setting = scaling.as_ref()?.stages.get(index)?;
         Some((setting.instances, Cores::whole(setting.cores)))
@@ -256,7 +256,12 @@ fn targets(service: &Service, plan: &Plan, actual: &[Actual], settled: bool) -> 
                 }
             }),
         };
-        bounded(variant, *there, target.unwrap_or(there.target()), settled)
+        bounded(
+            variant,
+            *there,
+            target.unwrap_or(there.target()),
+            window_full,
+        )
     };
     let each = service.variants.iter().zip(actual);
     let mut targets: Vec<Target> = each.enumerate().map(target).collect();
@@ -275,8 +280,8 @@ fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut
     loop {
         let each = targets.iter().zip(actual);
         let all: Cores = each.map(|(target, there)| target.cores(there.ready)).sum();
-        let wanted = targets.iter_mut().zip(&horizontal.stages);
-        let fewer = wanted.filter(|(target, wanted)| target.replicas < wanted.instances);
+        let desired = targets.iter_mut().zip(&horizontal.stages);
+        let fewer = desired.filter(|(target, desired)| target.replicas < desired.instances);
         let part =
             |target: &Target, instances: u32| f64::from(target.replicas) / f64::from(instances);
         let first = fewer
@@ -308,9 +313,9 @@ fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
 }
 
 /// Limits a target to the service's minima and, before the forecast settles, to no less than the actual allocation.
-fn bounded(variant: &Variant, there: Actual, target: Target, settled: bool) -> Target {
+fn bounded(variant: &Variant, there: Actual, target: Target, window_full: bool) -> Target {
     let min = Cores::whole(variant.min);
-    let now = if settled {
+    let now = if window_full {
         Target::default()
     } else {
         there.target()

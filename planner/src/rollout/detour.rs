@@ -17,7 +17,7 @@ pub(crate) struct Detour {
     /// Minimum part of the demand that is carried on the way.
     min: f64,
     /// Whether each variant is part of the target, by variant.
-    wanted: Vec<bool>,
+    desired: Vec<bool>,
     /// Cycles left without a search.
     rests: u32,
 }
@@ -54,7 +54,7 @@ impl Detour {
             || !targets
                 .iter()
                 .map(is_wanted)
-                .eq(self.wanted.iter().copied())
+                .eq(self.desired.iter().copied())
         {
             self.by.clear();
             return None;
@@ -89,7 +89,7 @@ impl Detour {
                 // The last allocation is the target, of which the goals at that time say more.
                 self.by.pop_back();
                 self.min = path.min;
-                self.wanted = targets.iter().map(is_wanted).collect();
+                self.desired = targets.iter().map(is_wanted).collect();
                 self.rests = 0;
             }
             None => {

@@ -56,7 +56,7 @@ pub struct Transition {
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     actual: Actual,
-    wanted: Target,
+    desired: Target,
     /// Target for now: the wanted one, or more ([`Transition::hold`]).
     target: Target,
     /// Maximum cores for now, if there is not room for all growth ([`Transition::distribute`]).
@@ -75,7 +75,7 @@ impl Transition {
         debug_assert_eq!(actual.len(), targets.len());
         let variant = |(actual, target): (&Actual, &Target)| Variant {
             actual: *actual,
-            wanted: *target,
+            desired: *target,
             target: *target,
             grows_to: None,
             given_up: false,

@@ -19,9 +19,9 @@ impl UnderWay {
 
     /// Records a change without a timely answer. A serving server was asked for the cores of its target, not for
     /// those with which a new replica starts; its actual cores may be uncertain in the next cycle.
-    pub(crate) fn asked(&mut self, change: &Resize) {
-        if let Some(asked) = self.0.get_mut(change.variant) {
-            *asked = Some(match change.target.replicas > change.ready.replicas() {
+    pub(crate) fn requested(&mut self, change: &Resize) {
+        if let Some(requested) = self.0.get_mut(change.variant) {
+            *requested = Some(match change.target.replicas > change.ready.replicas() {
                 true => change.target,
                 false => Target {
                     start: change.target.each,
@@ -33,8 +33,8 @@ impl UnderWay {
 
     /// Drops requests that are fulfilled or will not be.
     pub(crate) fn see(&mut self, actual: &[Actual]) {
-        for (asked, there) in self.0.iter_mut().zip(actual) {
-            asked.take_if(|_| there.reserved <= there.ready.cores());
+        for (requested, there) in self.0.iter_mut().zip(actual) {
+            requested.take_if(|_| there.reserved <= there.ready.cores());
         }
     }
 
@@ -46,34 +46,34 @@ impl UnderWay {
         let mut kept = targets.to_vec();
         let all: Cores = actual.iter().map(|one| one.reserved).sum();
         let each = kept.iter_mut().zip(&self.0).zip(targets.iter().zip(actual));
-        for ((target, asked), (wanted, there)) in each {
+        for ((target, requested), (desired, there)) in each {
             let ready = there.ready;
-            let is_too_little = |asked: &Target| {
+            let is_too_little = |requested: &Target| {
                 let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
                 let room = budget.saturating_sub(all.saturating_sub(there.reserved));
-                let more = growth(wanted.cores(ready).min(room));
-                ready != Allocation::NONE && more >= growth(asked.cores(ready)) * MUCH_MORE
+                let more = growth(desired.cores(ready).min(room));
+                ready != Allocation::NONE && more >= growth(requested.cores(ready)) * MUCH_MORE
             };
-            let goes_on = |asked: &Target| match asked.cores(ready) > ready.cores() {
-                true => wanted.replicas > 0 && !is_too_little(asked),
-                false => wanted.cores(ready) < asked.cores(ready),
+            let goes_on = |requested: &Target| match requested.cores(ready) > ready.cores() {
+                true => desired.replicas > 0 && !is_too_little(requested),
+                false => desired.cores(ready) < requested.cores(ready),
             };
-            if let Some(asked) = asked.filter(goes_on) {
-                *target = asked;
+            if let Some(requested) = requested.filter(goes_on) {
+                *target = requested;
             }
         }
-        for (index, asked) in self.0.iter().enumerate() {
-            let (Some(asked), Some(there)) = (asked, actual.get(index)) else {
+        for (index, requested) in self.0.iter().enumerate() {
+            let (Some(requested), Some(there)) = (requested, actual.get(index)) else {
                 continue;
             };
             let all: Cores = actual.iter().zip(&kept).map(cores).sum();
             let loads = there.ready == Allocation::NONE;
-            let bears = all + asked.cores(there.ready) <= budget;
+            let bears = all + requested.cores(there.ready) <= budget;
             if let Some(target) = kept.get_mut(index).filter(|target| target.replicas == 0)
                 && loads
                 && bears
             {
-                *target = *asked;
+                *target = *requested;
             }
         }
         kept
@@ -115,10 +115,10 @@ mod tests {
     fn growth_continues_as_requested_until_actual() {
         let budget = Cores::whole(12);
         let mut under_way = UnderWay::new(3);
-        under_way.asked(&change(1, 0, Target::one(Cores::whole(5))));
+        under_way.requested(&change(1, 0, Target::one(Cores::whole(5))));
         let loads = there([(4, 4), (0, 5), (0, 0)]);
         under_way.see(&loads);
-        let keep = |under_way: &UnderWay, wanted| under_way.keep(&loads, &cores(wanted), budget);
+        let keep = |under_way: &UnderWay, desired| under_way.keep(&loads, &cores(desired), budget);
         assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 5, 0]));
         assert_eq!(keep(&under_way, [4, 3, 1]), cores([4, 5, 1]));
         // No longer wanted, it continues while there is room.
@@ -131,11 +131,11 @@ mod tests {
     #[test]
     fn serving_variant_grows_as_requested_and_may_end() {
         let mut under_way = UnderWay::new(3);
-        under_way.asked(&change(0, 4, Target::one(Cores::whole(8))));
+        under_way.requested(&change(0, 4, Target::one(Cores::whole(8))));
         let grows = there([(4, 8), (0, 0), (2, 2)]);
         under_way.see(&grows);
-        let keep = |under_way: &UnderWay, wanted| {
-            let kept = under_way.keep(&grows, &cores([wanted, 0, 2]), Cores::whole(20));
+        let keep = |under_way: &UnderWay, desired| {
+            let kept = under_way.keep(&grows, &cores([desired, 0, 2]), Cores::whole(20));
             kept[0].each.millis() / 1000
         };
         assert_eq!(keep(&under_way, 9), 8);
@@ -144,16 +144,16 @@ mod tests {
         assert_eq!(keep(&under_way, 11), 8);
         assert_eq!(keep(&under_way, 12), 12);
         // A requested decrease is completed first, then growth is requested at once.
-        under_way.asked(&change(0, 8, Target::one(Cores::whole(4))));
-        for (wanted, target) in [(0, 4), (1, 4), (6, 6)] {
-            assert_eq!(keep(&under_way, wanted), target);
+        under_way.requested(&change(0, 8, Target::one(Cores::whole(4))));
+        for (desired, target) in [(0, 4), (1, 4), (6, 6)] {
+            assert_eq!(keep(&under_way, desired), target);
         }
         // A request for 7 of the 8 wanted cores stands even while the actual cores are uncertain.
         let part = Target {
             each: Cores::whole(7),
             ..Target::one(Cores::whole(8))
         };
-        under_way.asked(&change(0, 4, part));
+        under_way.requested(&change(0, 4, part));
         let uncertain = there([(0, 7), (0, 0), (2, 2)]);
         let kept = under_way.keep(&uncertain, &cores([9, 0, 2]), Cores::whole(20));
         assert_eq!(kept, cores([7, 0, 2]));

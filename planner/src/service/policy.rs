@@ -126,7 +126,7 @@ impl Inputs {
                 present: demand,
                 arriving: demand,
                 rises: false,
-                settled: true,
+                window_full: true,
                 lasted: None,
             },
             left_ms: None,

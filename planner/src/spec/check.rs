@@ -17,8 +17,8 @@ use crate::key::KeySource;
 use crate::policy::{self, Sections, WEIGHT_MAX};
 use crate::service::rule::{millis, refusal, rule, seconds, url, valid_name, within};
 use crate::service::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, LOOKS, Objective, ProxyPods,
-    SCRAPE_INTERVAL_MIN, STATS_MAX, Service,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, ProxyPods, SCRAPE_INTERVAL_MIN,
+    SCRAPES_PER_CYCLE, STATS_MAX, Service,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -74,10 +74,15 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
     let more = ", more than two cycles";
     let plan_max_age = millis("plan_max_age_ms", raw.plan_max_age_ms, ages, more)?;
-    let looks = whole_ms(SCRAPE_INTERVAL_MIN)..=raw.cycle_ms;
-    let look = raw.proxies.interval_ms;
-    let look = look.unwrap_or((raw.cycle_ms / LOOKS).max(*looks.start()));
-    let scrape_interval = millis("proxies.interval_ms", look, looks, ", at most cycle_ms")?;
+    let intervals = whole_ms(SCRAPE_INTERVAL_MIN)..=raw.cycle_ms;
+    let interval = raw.proxies.interval_ms;
+    let interval = interval.unwrap_or((raw.cycle_ms / SCRAPES_PER_CYCLE).max(*intervals.start()));
+    let scrape_interval = millis(
+        "proxies.interval_ms",
+        interval,
+        intervals,
+        ", at most cycle_ms",
+    )?;
     let shorter = |path, value| millis(path, value, 1..=raw.cycle_ms - 1, ", less than cycle_ms");
     let budget = within(
         "budget.cores",

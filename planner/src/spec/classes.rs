@@ -1,7 +1,7 @@
 //! Request classes of a service. The planner does not use them: it passes them on to the filters'
 //! configuration (`weir manifests`), and the filter's own parser validates them.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use weir_filter::config::{Config, ConfigError as PluginError};
 
 use super::raw::RawClass;
@@ -19,6 +19,7 @@ pub(super) fn classes(
 ) -> Result<Classes, ConfigError> {
     let mut keys = Map::new();
     if !list.is_empty() {
+        let list: Vec<Value> = list.iter().map(plugin_class).collect();
         keys.insert("classes".to_owned(), json!(list));
     }
     if let Some(name) = default_class {
@@ -34,12 +35,31 @@ pub(super) fn classes(
     }
     match Config::parse(config.to_string().as_bytes()) {
         Ok(_) => Ok(Classes(keys)),
-        Err(PluginError::Value { path, value, right }) => Err(refusal(path, value, &right)),
+        Err(PluginError::Value { path, value, right }) => {
+            let path = path.replace("max_requests", "held_max");
+            Err(refusal(path, value, &right))
+        }
         Err(other) => Err(ConfigError::Form {
             path: "classes".to_owned(),
             message: other.to_string(),
         }),
     }
+}
+
+/// Class as the plugin configuration has it.
+fn plugin_class(class: &RawClass) -> Value {
+    let mut keys = Map::from_iter([
+        ("name".to_owned(), json!(class.name)),
+        ("share".to_owned(), json!(class.share)),
+        ("priority".to_owned(), json!(class.priority)),
+    ]);
+    if let Some(max_requests) = class.held_max {
+        keys.insert("max_requests".to_owned(), json!(max_requests));
+    }
+    if let Some(claim) = &class.claim {
+        keys.insert("claim".to_owned(), json!(claim));
+    }
+    Value::Object(keys)
 }
 
 #[cfg(test)]
@@ -61,7 +81,7 @@ mod tests {
         let service = read(text).unwrap();
         let expected = serde_json::json!({
             "classes": [
-                {"name": "gold", "share": 0.7, "priority": 1, "held_max": 50,
+                {"name": "gold", "share": 0.7, "priority": 1, "max_requests": 50,
                     "claim": {"header": "x-team", "values": ["a", "b*"]}},
                 {"name": "low", "share": 0.3, "priority": 0}],
             "default_class": "low", "max_skips": 8,
@@ -91,6 +111,10 @@ mod tests {
         check(
             &format!("classes: [{low}, {more}]\ndefault_class: low\n"),
             "classes[].share: class shares over 100 %: low + more",
+        );
+        check(
+            "classes: [{name: low, share: 0.6, held_max: 0}]\ndefault_class: low\n",
+            "classes[0].held_max: 0",
         );
         check("classes: [{name: low, part: 1}]\n", "classes[0]");
     }

@@ -99,9 +99,9 @@ pub struct Counters {
     /// Plans published.
     pub plans_published: u64,
     /// Rejected plans, which failed validation.
-    pub plans_unfit: u64,
+    pub plans_rejected: u64,
     /// Scrapes without a response.
-    pub scrapes_lost: u64,
+    pub scrapes_failed: u64,
     /// Resizes confirmed.
     pub resizes_confirmed: u64,
     /// Resizes failed.
@@ -271,31 +271,31 @@ impl ServiceMetrics {
             .set(report.demand_rps.map_or(f64::NAN, |rate| rate.0));
         self.routed_accuracy
             .set(report.routed_accuracy_percent.unwrap_or(f64::NAN));
-        self.scrapes_lost.inc_by(report.proxies_lost as u64);
+        self.scrapes_lost.inc_by(report.scrapes_failed as u64);
         self.resizes_confirmed
             .inc_by(report.resizes_confirmed.into());
         self.resizes_failed.inc_by(report.resizes_failed.into());
-        self.plans_published.inc_by(report.published.into());
-        self.plans_unfit.inc_by(report.unpublished.into());
+        self.plans_published.inc_by(report.plans_published.into());
+        self.plans_unfit.inc_by(report.plans_rejected.into());
         // Blockers that no longer exist must disappear.
         self.cores_unmet.reset();
-        for (resource, held) in &report.held {
+        for (resource, of) in &report.resources {
             let show = |gauges: &GaugeVec, amount: u64| {
                 gauges.with_label_values(&[resource]).set(amount as f64);
             };
-            show(&self.held, held.held);
-            show(&self.held_budget, held.budget);
+            show(&self.held, of.used);
+            show(&self.held_budget, of.budget);
         }
         for (name, variant) in &report.variants {
-            if let Some(unmet) = &variant.unmet {
-                let missing = variant.cores_asked.saturating_sub(variant.cores_actuated);
+            if let Some(blocker) = &variant.blocker {
+                let missing = variant.cores_target.saturating_sub(variant.cores_actual);
                 self.cores_unmet
-                    .with_label_values(&[name.as_str(), unmet.reason.label()])
+                    .with_label_values(&[name.as_str(), blocker.reason.label()])
                     .set(missing.as_f64());
             }
             let show = |gauges: &GaugeVec, value| gauges.with_label_values(&[name]).set(value);
-            show(&self.cores_asked, variant.cores_asked.as_f64());
-            show(&self.cores_actuated, variant.cores_actuated.as_f64());
+            show(&self.cores_asked, variant.cores_target.as_f64());
+            show(&self.cores_actuated, variant.cores_actual.as_f64());
             show(&self.capacity_rps, variant.capacity_rps.0);
             show(
                 &self.failing,
@@ -303,7 +303,7 @@ impl ServiceMetrics {
             );
             show(&self.share, variant.share.0);
             show(&self.slots, variant.slots.into());
-            let routed = variant.got.map_or(f64::NAN, |got| got.share.0);
+            let routed = variant.routed.map_or(f64::NAN, |of| of.share.0);
             show(&self.routed_share, routed);
         }
     }
@@ -318,8 +318,8 @@ impl ServiceMetrics {
         Counters {
             cycles: self.cycle_ms.get_sample_count(),
             plans_published: self.plans_published.get(),
-            plans_unfit: self.plans_unfit.get(),
-            scrapes_lost: self.scrapes_lost.get(),
+            plans_rejected: self.plans_unfit.get(),
+            scrapes_failed: self.scrapes_lost.get(),
             resizes_confirmed: self.resizes_confirmed.get(),
             resizes_failed: self.resizes_failed.get(),
             polls_refused: self.polls_refused.get(),

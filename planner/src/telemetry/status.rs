@@ -8,7 +8,7 @@ use serde::Serialize;
 use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::backends::Blocker;
-use crate::observe::Got;
+use crate::observe::RoutedShare;
 use crate::service::SolveStatus;
 
 /// Maximum number of cycles kept: 17 minutes at one a second.
@@ -21,16 +21,16 @@ pub struct CycleReport {
     pub at_ms: u64,
     /// Time from the start to the first plan offered, in ms.
     pub cycle_ms: f64,
-    /// Time from there until the cores were settled, in ms: shrinking, and growth that had to wait for it.
-    pub settle_ms: f64,
+    /// Time from there until the cores were confirmed, in ms: shrinking, and growth that had to wait for it.
+    pub confirm_ms: f64,
     /// Parts of `cycle_ms`.
     pub stages_ms: Stages,
     /// Revision published at the end; `null` if no valid plan could be made.
     pub revision: Option<Revision>,
     /// Plans published.
-    pub published: u32,
+    pub plans_published: u32,
     /// Plans that failed validation.
-    pub unpublished: u32,
+    pub plans_rejected: u32,
     /// Arrivals since the last cycle; `null` if unknown.
     pub measured_rps: Option<Rps>,
     /// Demand planned for.
@@ -38,10 +38,10 @@ pub struct CycleReport {
     /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of them
     /// are known. The accuracy that the plan would give is part of `why`.
     pub routed_accuracy_percent: Option<f64>,
-    /// Proxies that responded.
-    pub proxies_answered: usize,
-    /// Proxies that did not respond.
-    pub proxies_lost: usize,
+    /// Proxies whose scrape was answered.
+    pub scrapes_answered: usize,
+    /// Proxies whose scrape failed.
+    pub scrapes_failed: usize,
     /// Result of the solve.
     pub outcome: SolveStatus,
     /// Whether the actual cores were preferred to an optimum within the tolerance.
@@ -58,16 +58,16 @@ pub struct CycleReport {
     pub resizes_failed: u32,
     /// Resources other than cores, by Kubernetes name; empty if none is limited.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub held: BTreeMap<String, HeldReport>,
+    pub resources: BTreeMap<String, ResourceReport>,
     /// Variants, by name.
     pub variants: BTreeMap<String, VariantReport>,
 }
 
 /// Use of one resource other than cores at the end of a cycle, in bytes or devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct HeldReport {
+pub struct ResourceReport {
     /// Amount used by all replicas, including those that start or terminate.
-    pub held: u64,
+    pub used: u64,
     /// Limit in the budget.
     pub budget: u64,
 }
@@ -91,11 +91,11 @@ pub struct Stages {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VariantReport {
     /// Target cores, over all replicas.
-    pub cores_asked: Cores,
+    pub cores_target: Cores,
     /// Actual cores, confirmed by the backend, over the replicas that serve.
-    pub cores_actuated: Cores,
+    pub cores_actual: Cores,
     /// Target number of replicas.
-    pub replicas_asked: u32,
+    pub replicas_target: u32,
     /// Replicas that serve.
     pub replicas_ready: u32,
     /// Share of the traffic in the latest plan.
@@ -107,10 +107,10 @@ pub struct VariantReport {
     /// Rate that the actual cores sustain.
     pub capacity_rps: Rps,
     /// Share of the latest requests that it got, beside its quota; `null` until enough of them are known.
-    pub got: Option<Got>,
-    /// Blocker: reason why the actual allocation differs from the target, or is unknown; `null` if there is
+    pub routed: Option<RoutedShare>,
+    /// Reason why the actual allocation differs from the target, or is unknown; `null` if there is
     /// none.
-    pub unmet: Option<Blocker>,
+    pub blocker: Option<Blocker>,
     /// Time for which its servers have been failing, as reported by the proxies; `null` if they are
     /// healthy.
     pub failing_ms: Option<u64>,

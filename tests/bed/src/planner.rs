@@ -78,11 +78,11 @@ pub struct Sharer {
     /// Incarnation of the proxy process that polls.
     pub incarnation: u64,
     /// Slots assigned to it, by variant.
-    pub part: BTreeMap<String, u32>,
+    pub slots: BTreeMap<String, u32>,
     /// Revision of the plan with these slots.
-    pub part_revision: Option<u64>,
+    pub allocation_revision: Option<u64>,
     /// Whether it has confirmed that it uses them.
-    pub settled: bool,
+    pub confirmed: bool,
 }
 
 /// One cycle of the planner.
@@ -93,7 +93,7 @@ pub struct Cycle {
     /// Time from the first observation to the published plan.
     pub cycle_ms: f64,
     /// Plans published.
-    pub published: u64,
+    pub plans_published: u64,
     /// Planned demand, in requests/s.
     pub demand_rps: Option<f64>,
     /// Reasons for the decision.
@@ -106,7 +106,7 @@ pub struct Cycle {
 #[derive(Debug, Clone, Deserialize)]
 pub struct CycleVariant {
     /// Actual cores.
-    pub cores_actuated: f64,
+    pub cores_actual: f64,
     /// Ready replicas.
     pub replicas_ready: u32,
     /// Its quota.

@@ -219,9 +219,9 @@ async fn held_requests_survive_a_configuration_update() {
 
 #[tokio::test]
 async fn envoy_neither_starts_nor_validates_with_invalid_configuration() {
-    let wrong = plugin_with("/queue/held_max", json!(0));
+    let wrong = plugin_with("/queue/max_requests", json!(0));
     let bootstrap = Bootstrap::shipped().unwrap().plugin(&wrong);
-    let why = "queue.held_max: 0 must be 1 to 100000";
+    let why = "queue.max_requests: 0 must be 1 to 100000";
     let error = Envoy::start(&bootstrap, 1).await.expect_err("it started");
     assert!(format!("{error:#}").contains(why), "{error:#}");
 

@@ -147,9 +147,9 @@ pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str
             "classes[1].priority: 8 must be 0 to 7",
         ),
         (
-            "/classes/1/held_max",
+            "/classes/1/max_requests",
             json!(0),
-            "classes[1].held_max: 0 must be 1 to 100000",
+            "classes[1].max_requests: 0 must be 1 to 100000",
         ),
         (
             "/classes/1/claim/header",
@@ -178,9 +178,9 @@ pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str
         ),
         ("/max_skips", json!(0), "max_skips: 0 must be 1 to 1000"),
         (
-            "/queue/held_max",
+            "/queue/max_requests",
             json!(0),
-            "queue.held_max: 0 must be 1 to 100000",
+            "queue.max_requests: 0 must be 1 to 100000",
         ),
         (
             "/queue/scope",

@@ -102,7 +102,7 @@ pub(crate) async fn drive(
     let before = cycles.partition_point(|(second, _)| *second < 0.0);
     cycles.drain(..before.saturating_sub(1));
     if let Some((second, cycle)) = cycles.first_mut().filter(|(second, _)| *second < 0.0) {
-        (*second, cycle.published) = (0.0, 0);
+        (*second, cycle.plans_published) = (0.0, 0);
     }
     Ok(Results {
         summaries,

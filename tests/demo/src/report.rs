@@ -99,7 +99,7 @@ impl Report {
             plans: results
                 .cycles
                 .iter()
-                .map(|(_, cycle)| cycle.published)
+                .map(|(_, cycle)| cycle.plans_published)
                 .sum(),
             run,
         })

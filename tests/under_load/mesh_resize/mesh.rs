@@ -132,7 +132,7 @@ impl Mesh {
             for name in BOTH {
                 let one = &turn["variants"][name];
                 let [asked, there, slots, share] =
-                    ["cores_asked", "cores_actuated", "slots", "share"].map(|key| &one[key]);
+                    ["cores_target", "cores_actual", "slots", "share"].map(|key| &one[key]);
                 text += &format!(", {name} {there} of {asked} cores, {slots} slots, {share}");
             }
             text += &format!("; {}\n", turn["why"]);

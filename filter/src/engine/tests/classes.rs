@@ -3,7 +3,7 @@
 use super::*;
 
 const CLASSES: &str = r#","classes":[
-    {"name":"gold","share":0.75,"claim":{"header":"x-tier","values":["gold"]},"held_max":4},
+    {"name":"gold","share":0.75,"claim":{"header":"x-tier","values":["gold"]},"max_requests":4},
     {"name":"bulk","share":0.25}],"default_class":"bulk""#;
 
 fn classed(engine: &mut Engine, stream: StreamId, headers: &[(&str, &[u8])], now: Now) -> Verdict {
@@ -26,7 +26,7 @@ const BULK: [(&str, &[u8]); 1] = [("x-slo-ms", b"8000")];
 fn under_contention_slots_follow_the_shares() {
     let mut engine = engine(
         &[variant("a", 1.0, 1, 1.0)],
-        &(CLASSES.replace(",\"held_max\":4", "") + r#","queue":{"overlap":false}"#),
+        &(CLASSES.replace(",\"max_requests\":4", "") + r#","queue":{"overlap":false}"#),
     );
     classed(&mut engine, 0, &BULK, at(0));
     for stream in 1..=80 {
@@ -98,8 +98,8 @@ fn class_limit_bounds_its_held_requests() {
 /// Forty requests wait, twenty of each class, all of bulk more urgent. Returns the number of gold among the
 /// next twenty once `last` has been refused.
 fn gold_among_the_next(last: &[(&str, &[u8])], why: Reason) -> usize {
-    let classes = CLASSES.replace(",\"held_max\":4", "");
-    let rest = format!("{classes},\"queue\":{{\"held_max\":40}}");
+    let classes = CLASSES.replace(",\"max_requests\":4", "");
+    let rest = format!("{classes},\"queue\":{{\"max_requests\":40}}");
     let mut engine = engine(&[variant("a", 1.0, 1, 20.0)], &rest);
     classed(&mut engine, 0, &BULK, at(0));
     for stream in 1..=40 {

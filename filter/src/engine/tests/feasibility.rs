@@ -180,7 +180,10 @@ fn server_errors_are_not_measured_as_service_time() {
 
 #[test]
 fn least_urgent_request_makes_room_in_a_full_queue() {
-    let mut engine = engine(&[variant("a", 1.0, 1, 0.0)], r#","queue":{"held_max":2}"#);
+    let mut engine = engine(
+        &[variant("a", 1.0, 1, 0.0)],
+        r#","queue":{"max_requests":2}"#,
+    );
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 500, at(0));
     ask(&mut engine, 2, 900, at(0));

@@ -28,7 +28,7 @@ fn quick_and_accurate() -> [String; 2] {
 /// All held requests wait for the accurate variant, and have a minute.
 #[test]
 fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
-    let limit = r#","queue":{"held_max":3}"#;
+    let limit = r#","queue":{"max_requests":3}"#;
     let mut engine = engine(&quick_and_accurate(), limit);
     let patient: [(&str, &[u8]); 2] = [("x-slo-ms", b"60000"), ("x-slo-min-accuracy", b"78")];
     let quick: [(&str, &[u8]); 1] = [("x-slo-ms", b"500")];
@@ -64,7 +64,7 @@ fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
 
 #[test]
 fn class_at_its_limit_displaces_its_least_urgent() {
-    let classes = r#","classes":[{"name":"gold","share":0.5,"held_max":2},
+    let classes = r#","classes":[{"name":"gold","share":0.5,"max_requests":2},
         {"name":"bulk","share":0.5}],"default_class":"bulk""#;
     let mut engine = engine(&quick_and_accurate(), classes);
     let gold = |ms: &'static str, floor: &'static str| {
@@ -117,7 +117,7 @@ impl Waiting {
 }
 
 /// Request displaced by `newcomer`: at the class's limit, else at the limit of all.
-fn goes(held: &[Waiting], newcomer: Waiting, held_max: usize) -> Option<(StreamId, Reason)> {
+fn goes(held: &[Waiting], newcomer: Waiting, max_requests: usize) -> Option<(StreamId, Reason)> {
     let of_class = |other: &&Waiting| other.class == newcomer.class;
     let min = |among: Vec<&Waiting>| {
         let all = among.into_iter().chain([&newcomer]);
@@ -127,7 +127,7 @@ fn goes(held: &[Waiting], newcomer: Waiting, held_max: usize) -> Option<(StreamI
         let among = held.iter().filter(of_class).collect();
         return Some((min(among), Reason::ClassLimit));
     }
-    (held.len() >= held_max).then(|| (min(held.iter().collect()), Reason::QueueFull))
+    (held.len() >= max_requests).then(|| (min(held.iter().collect()), Reason::QueueFull))
 }
 
 proptest! {
@@ -135,7 +135,7 @@ proptest! {
 
     #[test]
     fn least_urgent_of_all_variants_makes_room(
-        held_max in 1..12_usize,
+        max_requests in 1..12_usize,
         many in 1..5_usize,
         arrivals in prop::collection::vec((0..3_usize, 1_000..60_000_u64, 0..5_usize), 1..60),
     ) {
@@ -147,11 +147,11 @@ proptest! {
         let classes: Vec<String> = CLASSES
             .iter()
             .map(|(name, priority, most)| format!(
-                r#"{{"name":"{name}","share":0.3,"priority":{priority},"held_max":{most}}}"#
+                r#"{{"name":"{name}","share":0.3,"priority":{priority},"max_requests":{most}}}"#
             ))
             .collect();
         let rest = format!(
-            r#","classes":[{}],"default_class":"a","queue":{{"held_max":{held_max}}}"#,
+            r#","classes":[{}],"default_class":"a","queue":{{"max_requests":{max_requests}}}"#,
             classes.join(",")
         );
         let mut engine = engine(&variants, &rest);
@@ -173,7 +173,7 @@ proptest! {
             if matches!(verdict, Verdict::Forward(_)) {
                 continue; // A slot was left.
             }
-            let expected = goes(&held, newcomer, held_max);
+            let expected = goes(&held, newcomer, max_requests);
             held.push(newcomer);
             held.retain(|one| Some(one.stream) != expected.map(|(stream, _)| stream));
             match expected {

@@ -170,7 +170,7 @@ fn streams_take_at_most_half_of_the_slots() {
 }
 
 const SMALL: &str =
-    r#","body":{"request_max_bytes":1000,"source_max_bytes":2000,"held_max_bytes":5000}"#;
+    r#","body":{"request_max_bytes":1000,"source_max_bytes":2000,"total_max_bytes":5000}"#;
 
 #[test]
 fn large_upload_is_forwarded_at_the_size_limit() {
@@ -198,7 +198,7 @@ fn large_upload_is_not_held_for_a_slot() {
     ask(&mut engine, 0, 1000, at(0));
     head(&mut engine, 1, 1000, at(0));
     let (verdict, _) = part(&mut engine, 1, 1001, false, at(1));
-    assert_eq!(reason(&verdict.unwrap()), Some(Reason::HeldBytes));
+    assert_eq!(reason(&verdict.unwrap()), Some(Reason::BodyBytesLimit));
     assert_eq!(
         (
             engine.bytes_held(),
@@ -218,7 +218,7 @@ fn large_upload_is_not_held_for_a_slot() {
 }
 
 #[test]
-fn held_bytes_are_bounded_by_source_and_in_total() {
+fn body_bytes_are_limited_by_source_and_in_total() {
     let mut engine = two_slots(SMALL);
     for stream in [100, 101, 102, 200, 201, 300] {
         head(&mut engine, stream, 1000, at(0));
@@ -247,7 +247,7 @@ fn held_bytes_are_bounded_by_source_and_in_total() {
     assert_eq!(verdict, Some(Verdict::Park));
     assert_eq!(
         (others[0].0, reason(&others[0].1)),
-        (100, Some(Reason::HeldBytes))
+        (100, Some(Reason::BodyBytesLimit))
     );
     assert_eq!((others.len(), engine.bytes_held()), (1, 4500));
     // Nothing is left behind, however they end.
@@ -288,7 +288,7 @@ fn sources_are_looked_up_only_above_the_source_limit() {
 
 #[test]
 fn oldest_incomplete_request_makes_room_at_the_limit() {
-    let mut engine = two_slots(r#","queue":{"held_max":3}"#);
+    let mut engine = two_slots(r#","queue":{"max_requests":3}"#);
     for stream in 1..=3 {
         head(&mut engine, stream, 1000, at(u64::from(stream)));
     }

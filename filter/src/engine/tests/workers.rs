@@ -42,7 +42,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    const CONFIG: &str = r#"{"service":"demo","queue":{"held_max":8},"plan":{"variants":[
+    const CONFIG: &str = r#"{"service":"demo","queue":{"max_requests":8},"plan":{"variants":[
         {"name":"a","cluster":"a","share":0.5,"slots":2,"service_ms":20,"accuracy":70},
         {"name":"b","cluster":"b","share":0.5,"slots":1,"service_ms":60,"accuracy":70}]}}"#;
 

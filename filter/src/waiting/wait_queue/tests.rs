@@ -13,7 +13,7 @@ fn classes(list: &[(f64, u8)], max_skips: u32) -> Classes {
         name: format!("c{i}"),
         share: *share,
         priority: *priority,
-        held_max: None,
+        max_requests: None,
         streams: false,
         claim: None,
     };

@@ -199,7 +199,7 @@ impl Kind {
                 "default_class",
                 "max_skips",
                 "queue",
-                "retries_max",
+                "max_retries",
                 "health",
                 "failover",
                 "planner",

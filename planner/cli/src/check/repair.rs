@@ -109,6 +109,9 @@ fn local(
             let near = words.iter().filter(|word| is_near(word, key));
             repairs.extend(near.map(|word| (target.clone(), Edit::Rename(word.clone()))));
         }
+        if let Some(new) = renamed(&complaint.message) {
+            repairs.push((target.clone(), Edit::Rename(new.to_owned())));
+        }
         if !exists {
             let parent = target.rsplit_once('.').map_or("", |(parent, _)| parent);
             let beside = document.find(parent).node.entries().iter();
@@ -243,6 +246,13 @@ fn words(message: &str) -> Vec<String> {
     words.extend(plain.map(str::to_owned));
     words.dedup();
     words
+}
+
+/// New name of an old key, if the message gives it.
+fn renamed(message: &str) -> Option<&str> {
+    let (_, path) = message.split_once("no longer a key; it is ")?;
+    let path = path.split([',', ' ']).next()?;
+    path.rsplit('.').next()
 }
 
 /// Whether a key may be a misspelled other one.

@@ -41,7 +41,7 @@ async fn cores_follow_demand_and_faults_fall_back() {
     // The proxy is unreachable: its demand is unknown, not zero.
     let before = world.cores();
     *world.proxy_down.lock().unwrap() = true;
-    let lost = |status: &Value| status["counters"]["scrapes_lost"].as_u64().unwrap();
+    let lost = |status: &Value| status["counters"]["scrapes_failed"].as_u64().unwrap();
     until("ten lost scrapes", async || {
         (lost(&status(&planner).await) >= 10).then_some(())
     })
@@ -64,11 +64,8 @@ async fn cores_follow_demand_and_faults_fall_back() {
     });
     let shown = shown.await;
     assert_eq!(world.cores(), before);
-    assert_ne!(shown["latest"]["variants"]["a"]["cores_asked"], before[0]);
-    assert_eq!(
-        shown["latest"]["variants"]["a"]["cores_actuated"],
-        before[0]
-    );
+    assert_ne!(shown["latest"]["variants"]["a"]["cores_target"], before[0]);
+    assert_eq!(shown["latest"]["variants"]["a"]["cores_actual"], before[0]);
     *world.refusing.lock().unwrap() = false;
     until("a to shrink at last", async || {
         (world.cores()[0] == 1.0).then_some(())

@@ -60,7 +60,7 @@ pub(super) fn draw(
         all.cores()?,
     ];
     for play in plays.iter().filter(|play| moves(play)) {
-        let cores = |second: &Second, variant: usize| second.cores_actuated.get(variant).copied();
+        let cores = |second: &Second, variant: usize| second.cores_actual.get(variant).copied();
         let title = format!("Cores of each variant: {}", play.contender);
         figures.push(all.stack(play, title, "", cores)?);
         let share = |second: &Second, variant: usize| Some(second.shares.get(variant)? * 100.0);
@@ -136,8 +136,8 @@ impl FigureData<'_> {
         for (index, play) in self.plays.iter().enumerate() {
             let (Stroke::Solid(colour) | Stroke::Dashed(colour) | Stroke::Area(colour)) =
                 nth(index);
-            let asked = series::control(play, self.bins, |second| sum(&second.cores_asked));
-            let actuated = series::control(play, self.bins, |second| sum(&second.cores_actuated));
+            let asked = series::control(play, self.bins, |second| sum(&second.cores_target));
+            let actuated = series::control(play, self.bins, |second| sum(&second.cores_actual));
             let name = &play.contender;
             if asked != actuated {
                 named.push((format!("asked: {name}"), asked, Stroke::Dashed(colour)));
@@ -324,7 +324,7 @@ fn upright(name: &str, at: f64, end: f64) -> (String, Points, Stroke) {
 
 /// Whether any cores or quotas change.
 fn moves(play: &Play) -> bool {
-    let differ = |pair: &[Second]| matches!(pair, [a, b] if a.cores_actuated != b.cores_actuated || a.shares != b.shares);
+    let differ = |pair: &[Second]| matches!(pair, [a, b] if a.cores_actual != b.cores_actual || a.shares != b.shares);
     play.seconds.windows(2).any(differ)
 }
 

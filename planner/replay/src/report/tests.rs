@@ -155,8 +155,8 @@ fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Pla
             };
             Second {
                 demand_rps: (index < 4).then(|| rate(second) as f64 * (1.1 + 0.02 * index as f64)),
-                cores_asked: vec![asked, 2.0],
-                cores_actuated: vec![cores, 2.0],
+                cores_target: vec![asked, 2.0],
+                cores_actual: vec![cores, 2.0],
                 shares: vec![cores / (cores + 2.0), 2.0 / (cores + 2.0)],
             }
         };

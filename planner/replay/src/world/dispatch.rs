@@ -219,13 +219,13 @@ impl<W: Witness> Simulation<'_, W> {
             .collect();
         let mut second = Second {
             demand_rps: None,
-            cores_asked: cores(&actuated),
-            cores_actuated: cores(&actuated),
+            cores_target: cores(&actuated),
+            cores_actual: cores(&actuated),
             shares: self.shares.clone(),
         };
         match &self.control {
             ControlPlane::Static => {}
-            ControlPlane::Autoscaler(autoscaler) => second.cores_asked = cores(&autoscaler.target),
+            ControlPlane::Autoscaler(autoscaler) => second.cores_target = cores(&autoscaler.target),
             ControlPlane::Planner(driver) => {
                 if let Some(report) = &driver.report {
                     second.demand_rps = report.demand_rps.map(|demand| demand.0);
@@ -233,9 +233,9 @@ impl<W: Witness> Simulation<'_, W> {
                         report
                             .variants
                             .get(&variant.name)
-                            .map_or(0.0, |part| part.cores_asked.as_f64())
+                            .map_or(0.0, |part| part.cores_target.as_f64())
                     });
-                    second.cores_asked = asked.collect();
+                    second.cores_target = asked.collect();
                 }
             }
         }

@@ -127,17 +127,17 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
         ready: Allocation::NONE,
         bound: false,
     };
-    let wishes = [change(1, 4), change(0, 1), change(7, 1)];
+    let resizes = [change(1, 4), change(0, 1), change(7, 1)];
     let none = Err(ActuateError::NoAddress);
     assert_eq!(
-        local.resize(&wishes).await,
+        local.resize(&resizes).await,
         [Ok(one(4000)), none.clone(), none]
     );
     assert_eq!(changes.load(Ordering::SeqCst), 1);
     let advisory = local.advisory();
     assert_eq!(advisory.actual().await[1], Some(Ok(one(2500))));
     assert_eq!(
-        advisory.resize(&wishes).await,
+        advisory.resize(&resizes).await,
         vec![Err(ActuateError::Advisory); 3]
     );
     assert_eq!(changes.load(Ordering::SeqCst), 1, "nothing was asked for");
@@ -146,8 +146,8 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
 #[tokio::test]
 async fn pending_write_is_counted_until_it_takes_effect() {
     let cores = Arc::new(AtomicU32::new(2));
-    let told = Arc::clone(&cores);
-    let says = move || async move { format!("{{\"cores\":{}}}", told.load(Ordering::SeqCst)) };
+    let current = Arc::clone(&cores);
+    let says = move || async move { format!("{{\"cores\":{}}}", current.load(Ordering::SeqCst)) };
     let late = get(says).put(std::future::pending::<&str>);
     let router = Router::new().route("/late", late);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -157,10 +157,10 @@ async fn pending_write_is_counted_until_it_takes_effect() {
     let one = |cores| Allocation::one(Cores::whole(cores));
     let now = async || local.actual().await.remove(0).unwrap().unwrap();
     assert_eq!(now().await, Actual::certain(one(2)));
-    for (asked, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
+    for (requested, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
         let change = Resize {
             variant: 0,
-            target: Target::of(one(asked)),
+            target: Target::of(one(requested)),
             ready: one(2),
             bound: false,
         };
@@ -168,7 +168,11 @@ async fn pending_write_is_counted_until_it_takes_effect() {
         assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
         let there = now().await;
         let expected = (one(fewest), Cores::whole(most));
-        assert_eq!((there.ready, there.reserved), expected, "asked for {asked}");
+        assert_eq!(
+            (there.ready, there.reserved),
+            expected,
+            "asked for {requested}"
+        );
     }
     // It takes effect; the earlier write is superseded.
     cores.store(1, Ordering::SeqCst);
@@ -182,16 +186,16 @@ async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
     let (batch, sent) = (Arc::new(AtomicU32::new(8)), Arc::new(Mutex::default()));
     let says =
         |batch: &AtomicU32| format!("{{\"cores\":4,\"batch\":{}}}", batch.load(Ordering::SeqCst));
-    let (now, told, bodies) = (Arc::clone(&batch), Arc::clone(&batch), Arc::clone(&sent));
+    let (now, current, bodies) = (Arc::clone(&batch), Arc::clone(&batch), Arc::clone(&sent));
     let shown = get(move || async move { says(&now) });
     let route = shown.put(move |body: String| async move {
         let change: serde_json::Value = serde_json::from_str(&body).unwrap();
         if let Some(batch) = change["batch"].as_u64() {
-            told.store(batch as u32, Ordering::SeqCst);
+            current.store(batch as u32, Ordering::SeqCst);
         }
         let bodies: &Mutex<Vec<String>> = &bodies;
         bodies.lock().unwrap().push(body);
-        says(&told)
+        says(&current)
     });
     let router = Router::new().route("/batches", route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -111,8 +111,8 @@ impl KubeBackends {
         let hook = self.watched(variant)?.hook.as_ref();
         let (writes, now) = (self.writes(), Instant::now());
         let mut pods = Vec::new();
-        for told in spec.pods(store) {
-            let pod = writes.newest(told);
+        for observed in spec.pods(store) {
+            let pod = writes.newest(observed);
             let state = PodState::of(&pod, &spec.container);
             let name = || pod.name_any();
             let state = state.map_err(|why| KubeError::NotResizable { pod: name(), why })?;
@@ -138,8 +138,8 @@ impl KubeBackends {
 
     /// Returns the latest known spec of a variant's workload.
     fn spec(&self, variant: usize) -> Result<WorkloadSpec, KubeError> {
-        let told = self.watched(variant)?.spec()?;
-        Ok(self.writes().spec(variant, told, Instant::now()))
+        let observed = self.watched(variant)?.spec()?;
+        Ok(self.writes().spec(variant, observed, Instant::now()))
     }
 
     /// Waits until `holds` is true of what the watches report; returns false after the deadline.

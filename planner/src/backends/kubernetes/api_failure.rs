@@ -196,12 +196,12 @@ mod tests {
             &ApiFailure::Gone,
         );
         let text = "the server could not find the requested resource";
-        let told = ApiFailure::Invalid {
+        let failure = ApiFailure::Invalid {
             why: format!("it cannot patch pods/resize (Kubernetes before 1.33?): {text}"),
         };
         check(
             json!({"code": 404, "reason": "NotFound", "message": text, "details": {}}),
-            &told,
+            &failure,
         );
         check(
             json!({"code": 409, "reason": "Conflict", "message": "modified"}),

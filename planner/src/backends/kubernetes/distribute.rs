@@ -46,7 +46,7 @@ pub struct PodPatch {
     /// The pod as reported.
     pub pod: PodState,
     /// Cores that it is to get.
-    pub wanted: Cores,
+    pub target_cores: Cores,
     /// The change of its CPU.
     pub change: Change,
 }
@@ -62,7 +62,7 @@ impl PodPatch {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodChanges {
     /// Target cores by pod uid.
-    pub wanted: BTreeMap<String, Cores>,
+    pub target_cores: BTreeMap<String, Cores>,
     /// Pods to patch.
     pub patches: Vec<PodPatch>,
     /// Uids of pods that grow only once other pods have ended or shrunk.
@@ -81,17 +81,17 @@ pub struct Refusals(BTreeMap<String, (i64, Cores, ApiFailure)>);
 
 impl Refusals {
     /// Remembers a refusal that would be the same again.
-    pub fn remember(&mut self, pod: &PodState, wanted: Cores, refused: &ApiFailure) {
+    pub fn remember(&mut self, pod: &PodState, target_cores: Cores, refused: &ApiFailure) {
         if refused.is_final() {
-            let wish = (pod.generation, patch::step(wanted), refused.clone());
-            self.0.insert(pod.uid.clone(), wish);
+            let entry = (pod.generation, patch::step(target_cores), refused.clone());
+            self.0.insert(pod.uid.clone(), entry);
         }
     }
 
     /// Returns the refusal of the same request, as long as the pod's spec is unchanged.
-    pub fn of(&self, pod: &PodState, wanted: Cores) -> Option<&ApiFailure> {
+    pub fn of(&self, pod: &PodState, target_cores: Cores) -> Option<&ApiFailure> {
         let (generation, before, refused) = self.0.get(&pod.uid)?;
-        (*generation == pod.generation && *before == patch::step(wanted)).then_some(refused)
+        (*generation == pod.generation && *before == patch::step(target_cores)).then_some(refused)
     }
 
     /// Forgets pods that are gone.
@@ -179,15 +179,15 @@ impl WorkloadState {
             held = held + times(self.template, new);
         }
         for pod in self.pods.iter().filter(|pod| pod.stays()) {
-            let wanted = target.of_pod(pod);
-            if wanted == Cores::ZERO {
+            let target_cores = target.of_pod(pod);
+            if target_cores == Cores::ZERO {
                 continue;
             }
-            changes.wanted.insert(pod.uid.clone(), wanted);
-            if refusals.of(pod, wanted).is_some() {
+            changes.target_cores.insert(pod.uid.clone(), target_cores);
+            if refusals.of(pod, target_cores).is_some() {
                 continue;
             }
-            let change = match patch::change(pod, wanted) {
+            let change = match patch::change(pod, target_cores) {
                 Ok(Some(change)) => change,
                 Ok(None) => continue,
                 Err(why) => {
@@ -211,7 +211,7 @@ impl WorkloadState {
             held = held.max(then);
             changes.patches.push(PodPatch {
                 pod: pod.clone(),
-                wanted,
+                target_cores,
                 change,
             });
         }

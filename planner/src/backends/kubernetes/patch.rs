@@ -36,19 +36,19 @@ pub enum NotPatchable {
 }
 
 /// Rounds down to a step; one step is the minimum.
-pub fn step(wanted: Cores) -> Cores {
-    let steps = (wanted.millis() / STEP_MILLIS).max(1);
+pub fn step(target_cores: Cores) -> Cores {
+    let steps = (target_cores.millis() / STEP_MILLIS).max(1);
     Cores::from_millis(steps.saturating_mul(STEP_MILLIS))
 }
 
-/// Returns the change that makes `wanted` the pod's request; `None` if it is already.
+/// Returns the change that makes `target_cores` the pod's request; `None` if it is already.
 ///
 /// # Errors
 /// The API server would refuse it.
-pub fn change(pod: &PodState, wanted: Cores) -> Result<Option<Change>, NotPatchable> {
-    let wanted = step(wanted);
+pub fn change(pod: &PodState, target_cores: Cores) -> Result<Option<Change>, NotPatchable> {
+    let target_cores = step(target_cores);
     let Cpu { request, limit } = pod.desired;
-    if request == wanted {
+    if request == target_cores {
         return Ok(None);
     }
     if !pod.stays() {
@@ -60,24 +60,24 @@ pub fn change(pod: &PodState, wanted: Cores) -> Result<Option<Change>, NotPatcha
     if pod.class == Class::Guaranteed && limit != Some(request) {
         return Err(NotPatchable::Unequal);
     }
-    let moved = limit.map(|limit| moved(limit, request, wanted));
+    let moved = limit.map(|limit| moved(limit, request, target_cores));
     Ok(Some(Change {
-        request: wanted,
+        request: target_cores,
         limit: moved.filter(|moved| Some(*moved) != limit),
     }))
 }
 
 /// Scales the limit in proportion to the request, rounded to the nearest step.
-fn moved(limit: Cores, request: Cores, wanted: Cores) -> Cores {
+fn moved(limit: Cores, request: Cores, target_cores: Cores) -> Cores {
     if limit <= request {
-        return wanted;
+        return target_cores;
     }
     let step_m = u64::from(STEP_MILLIS);
-    let product = u64::from(limit.millis()) * u64::from(wanted.millis());
+    let product = u64::from(limit.millis()) * u64::from(target_cores.millis());
     let exact = product / u64::from(request.millis().max(1));
     let steps = exact.saturating_add(step_m / 2) / step_m;
     let nearest = u32::try_from(steps.saturating_mul(step_m)).unwrap_or(u32::MAX);
-    let above = wanted.millis().saturating_add(STEP_MILLIS);
+    let above = target_cores.millis().saturating_add(STEP_MILLIS);
     Cores::from_millis(nearest.max(above))
 }
 
@@ -177,11 +177,11 @@ mod tests {
     }
 
     /// Checks request and limit → target → request and limit of the patch.
-    fn check(have: (u32, Option<u32>), wanted: u32, patched: Option<(u32, Option<u32>)>) {
+    fn check(have: (u32, Option<u32>), target_cores: u32, patched: Option<(u32, Option<u32>)>) {
         let state = state(&resources(Some(have.0), have.1, (Some(64), None)));
-        let change = change(&state, Cores::from_millis(wanted)).unwrap();
+        let change = change(&state, Cores::from_millis(target_cores)).unwrap();
         let got = change.map(|change| (change.request.millis(), change.limit.map(Cores::millis)));
-        assert_eq!(got, patched, "{have:?} {wanted}");
+        assert_eq!(got, patched, "{have:?} {target_cores}");
     }
 
     #[test]
@@ -266,17 +266,17 @@ mod tests {
         fn no_patch_changes_qos_class_or_removes_fields(
             app in any_resources(),
             other in prop::option::of(any_resources()),
-            wishes in prop::collection::vec(0u32..9000, 1..6),
+            targets in prop::collection::vec(0u32..9000, 1..6),
         ) {
             let other = other.unwrap_or(Value::Null);
             let mut app = app;
             let before = pod(&app, &other);
             let class_before = before.status.unwrap().qos_class;
-            for wanted in wishes {
+            for target_cores in targets {
                 let state = PodState::of(&pod(&app, &other), "app").unwrap();
                 let memory = (app["requests"]["memory"].clone(), app["limits"]["memory"].clone());
-                let Some(change) = change(&state, Cores::from_millis(wanted)).unwrap() else {
-                    prop_assert_eq!(state.desired.request, step(Cores::from_millis(wanted)));
+                let Some(change) = change(&state, Cores::from_millis(target_cores)).unwrap() else {
+                    prop_assert_eq!(state.desired.request, step(Cores::from_millis(target_cores)));
                     continue;
                 };
                 let body = change.body(&state);
@@ -284,13 +284,13 @@ mod tests {
                 let after = pod(&app, &other);
                 let now = PodState::of(&after, "app").unwrap();
                 prop_assert_eq!(&after.status.unwrap().qos_class, &class_before);
-                prop_assert_eq!(now.desired.request, step(Cores::from_millis(wanted)));
+                prop_assert_eq!(now.desired.request, step(Cores::from_millis(target_cores)));
                 prop_assert_eq!(now.desired.limit.is_some(), state.desired.limit.is_some());
                 prop_assert!(now.desired.limit.is_none_or(|limit| limit >= now.desired.request));
                 prop_assert!(now.desired.request.millis().is_multiple_of(STEP_MILLIS));
                 prop_assert!(change.limit.is_none_or(|limit| limit.millis().is_multiple_of(STEP_MILLIS)));
                 prop_assert_eq!(memory, (app["requests"]["memory"].clone(), app["limits"]["memory"].clone()));
-                prop_assert!(super::super::patch::change(&now, Cores::from_millis(wanted)).unwrap().is_none());
+                prop_assert!(super::super::patch::change(&now, Cores::from_millis(target_cores)).unwrap().is_none());
             }
         }
     }

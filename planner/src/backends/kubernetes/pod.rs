@@ -73,8 +73,11 @@ pub enum Resizing {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum NotResizable {
-    #[error("it has no container {wanted}, only {}", there.join(", "))]
-    NoContainer { wanted: String, there: Vec<String> },
+    #[error("it has no container {container}, only {}", there.join(", "))]
+    NoContainer {
+        container: String,
+        there: Vec<String>,
+    },
     #[error(
         "it is BestEffort, without any request, and such a pod cannot be resized; give its container {container} a CPU request"
     )]
@@ -144,7 +147,7 @@ impl PodState {
         let containers = spec.map_or(&[][..], |spec| &spec.containers);
         let Some(own) = containers.iter().find(|one| one.name == container) else {
             return Err(NotResizable::NoContainer {
-                wanted: container.to_owned(),
+                container: container.to_owned(),
                 there: containers.iter().map(|one| one.name.clone()).collect(),
             });
         };
@@ -289,18 +292,18 @@ impl PodState {
 
 /// Returns the condition of that type, if it is true.
 fn condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
-    told(pod, name).filter(|condition| condition.status == "True")
+    status_of(pod, name).filter(|condition| condition.status == "True")
 }
 
 /// Returns the condition of that type, true or not.
-fn told<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
+fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == name)
 }
 
 /// Whether it is ready or has been: in a pod that only starts, "not ready" is older than its running container.
 fn served(pod: &Pod, own: &ContainerStatus) -> bool {
-    let Some(ready) = told(pod, "Ready") else {
+    let Some(ready) = status_of(pod, "Ready") else {
         return false;
     };
     let running = own.state.as_ref().and_then(|s| s.running.as_ref());

@@ -27,14 +27,14 @@ pub(super) struct ServerHook {
     /// Maximum batch size that they are to use.
     batch: AtomicU32,
     /// Values told last, by pod uid.
-    told: Mutex<BTreeMap<String, Told>>,
+    confirmed: Mutex<BTreeMap<String, Confirmed>>,
     /// Whether the last request failed; logged when it begins and when it ends.
     failing: AtomicBool,
 }
 
 /// Values that a server was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct Confirmed {
     /// Restart count of the container at that time.
     restarts: i32,
     cores: Cores,
@@ -47,31 +47,33 @@ impl ServerHook {
             http,
             batch: AtomicU32::new(retune.batch),
             retune,
-            told: Mutex::default(),
+            confirmed: Mutex::default(),
             failing: AtomicBool::new(false),
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn confirmed(&self) -> MutexGuard<'_, BTreeMap<String, Confirmed>> {
+        self.confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the values last told to this pod's server, if it has not restarted since.
-    fn told_to(&self, pod: &PodState) -> Option<Told> {
-        let told = self.told().get(&pod.uid).copied();
-        told.filter(|told| told.restarts == pod.restarts)
+    fn confirmed_by(&self, pod: &PodState) -> Option<Confirmed> {
+        let confirmed = self.confirmed().get(&pod.uid).copied();
+        confirmed.filter(|confirmed| confirmed.restarts == pod.restarts)
     }
 
     /// Returns the cores told to this pod's server, if servers are told cores.
     pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
-        let told = self.told_to(pod).filter(|_| self.retune.says_cores());
-        told.map(|told| told.cores)
+        let confirmed = self.confirmed_by(pod).filter(|_| self.retune.says_cores());
+        confirmed.map(|confirmed| confirmed.cores)
     }
 
     /// Returns the batch size told to this pod's server, if servers are told it.
     pub(super) fn batch_of(&self, pod: &PodState) -> Option<u32> {
-        let told = self.told_to(pod).filter(|_| self.retune.says_batch());
-        told.map(|told| told.batch)
+        let confirmed = self.confirmed_by(pod).filter(|_| self.retune.says_batch());
+        confirmed.map(|confirmed| confirmed.batch)
     }
 
     /// Sets the maximum batch size that servers are to use.
@@ -81,11 +83,11 @@ impl ServerHook {
 
     /// Whether the server of this pod needs to be told.
     pub(super) fn is_due(&self, pod: &PodState) -> bool {
-        let told = self.told_to(pod);
-        let knows = told.is_some_and(|told| {
+        let confirmed = self.confirmed_by(pod);
+        let knows = confirmed.is_some_and(|confirmed| {
             let batch = self.batch.load(Ordering::Relaxed);
-            let cores = !self.retune.says_cores() || told.cores == pod.has();
-            cores && (!self.retune.says_batch() || told.batch == batch)
+            let cores = !self.retune.says_cores() || confirmed.cores == pod.has();
+            cores && (!self.retune.says_batch() || confirmed.batch == batch)
         });
         pod.ready && pod.stays() && !knows
     }
@@ -95,9 +97,9 @@ impl ServerHook {
     /// # Errors
     /// The reason, for people.
     pub(super) async fn tell(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
-        let told = self.ask(pod, deadline).await;
-        let failed = self.failing.swap(told.is_err(), Ordering::Relaxed);
-        match (&told, failed) {
+        let confirmed = self.ask(pod, deadline).await;
+        let failed = self.failing.swap(confirmed.is_err(), Ordering::Relaxed);
+        match (&confirmed, failed) {
             (Err(why), false) => tracing::warn!(
                 "retune of pod {}: {why}; tried again every cycle (said once)",
                 pod.name
@@ -105,7 +107,7 @@ impl ServerHook {
             (Ok(()), true) => tracing::info!("retune of pod {}: well again", pod.name),
             _ => {}
         }
-        told
+        confirmed
     }
 
     async fn ask(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
@@ -134,18 +136,18 @@ impl ServerHook {
             let shown: String = text.chars().take(SHOWN_MAX).collect();
             return Err(format!("{url}: status {}: {shown}", status.as_u16()));
         }
-        let told = Told {
+        let confirmed = Confirmed {
             restarts: pod.restarts,
             cores,
             batch,
         };
-        self.told().insert(pod.uid.clone(), told);
+        self.confirmed().insert(pod.uid.clone(), confirmed);
         Ok(())
     }
 
     /// Forgets pods that are gone.
     pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        self.told().retain(|uid, _| is_there(uid));
+        self.confirmed().retain(|uid, _| is_there(uid));
     }
 }
 

@@ -67,7 +67,7 @@ where
         let store = writer.as_reader();
         let not_observed = Some("the API server has not answered yet".to_owned());
         let not_observed = Arc::new(Mutex::new(not_observed));
-        let told = Arc::clone(&not_observed);
+        let shared = Arc::clone(&not_observed);
         let stream = watcher::watcher(api, config)
             .default_backoff()
             .modify(slim)
@@ -80,7 +80,7 @@ where
                     Ok(event) => {
                         failing = false;
                         if matches!(event, Event::InitDone) {
-                            *told.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                            *shared.lock().unwrap_or_else(PoisonError::into_inner) = None;
                         }
                         notifier.send_replace(());
                     }
@@ -92,7 +92,8 @@ where
                             ),
                         }
                         failing = true;
-                        let mut not_observed = told.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut not_observed =
+                            shared.lock().unwrap_or_else(PoisonError::into_inner);
                         *not_observed = not_observed.take().map(|_| error.to_string());
                     }
                 }

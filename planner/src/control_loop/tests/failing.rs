@@ -6,18 +6,18 @@ use super::*;
 async fn failing_variant_gets_no_share_and_keeps_its_cores() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
-    bed.turn(20.0).await;
+    bed.run_cycle(20.0).await;
     assert_eq!(bed.shares(), [0.0, 1.0]);
-    let say = |bed: &Bed, fails: bool| {
+    let log_decision = |bed: &Bed, fails: bool| {
         let failing = [("a".to_owned(), false), ("b".to_owned(), fails)];
         *bed.world.failing.lock().unwrap() = failing.into();
     };
-    say(&bed, true);
+    log_decision(&bed, true);
     for lasts_s in 0..3_u64 {
-        let report = bed.turn(20.0).await;
+        let report = bed.run_cycle(20.0).await;
         assert_eq!(bed.shares(), [1.0, 0.0]);
         assert_eq!(
-            (asked(&report), actuated(&report)),
+            (requested(&report), actuated(&report)),
             (vec![1.0, 3.0], vec![1.0, 3.0])
         );
         let said = format!("b has been failing for {lasts_s} s: it gets no share");
@@ -28,11 +28,11 @@ async fn failing_variant_gets_no_share_and_keeps_its_cores() {
     }
     // A lost scrape changes nothing.
     *bed.world.lost.lock().unwrap() = true;
-    bed.turn(20.0).await;
+    bed.run_cycle(20.0).await;
     assert_eq!(bed.shares(), [1.0, 0.0]);
     *bed.world.lost.lock().unwrap() = false;
-    say(&bed, false);
-    let report = bed.turn(20.0).await;
+    log_decision(&bed, false);
+    let report = bed.run_cycle(20.0).await;
     assert_eq!(bed.shares(), [0.0, 1.0]);
     assert!(!report.why.contains("failing"), "{}", report.why);
 }

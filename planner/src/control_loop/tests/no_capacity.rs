@@ -24,9 +24,9 @@ fn digits(latency_budget: &str, parallelism: u32) -> Service {
 async fn why(service: Service, real: &[u32], rps: f64) -> CycleReport {
     let mut bed = Bed::new(service, real);
     for _ in 0..3 {
-        bed.turn(rps).await;
+        bed.run_cycle(rps).await;
     }
-    bed.turn(rps).await
+    bed.run_cycle(rps).await
 }
 
 #[tokio::test]

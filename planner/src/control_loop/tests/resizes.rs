@@ -12,8 +12,8 @@ async fn refused_resize_publishes_plan_for_actual_cores() {
         .insert(1, ActuateError::Status(409, "Deferred".into()));
     bed.warm_up().await;
     for _ in 0..3 {
-        let report = bed.turn(20.0).await;
-        assert_eq!(asked(&report), [1.0, 3.0]);
+        let report = bed.run_cycle(20.0).await;
+        assert_eq!(requested(&report), [1.0, 3.0]);
         assert_eq!(actuated(&report), [1.0, 2.0]);
         assert_eq!(report.resizes_failed, 1, "tried again every cycle");
         let b = &report.variants["b"];
@@ -24,7 +24,7 @@ async fn refused_resize_publishes_plan_for_actual_cores() {
         assert!(bed.shares()[0] > 0.0, "a takes what b cannot");
     }
     bed.world.stubborn.lock().unwrap().clear();
-    assert_eq!(actuated(&bed.turn(20.0).await), [1.0, 3.0]);
+    assert_eq!(actuated(&bed.run_cycle(20.0).await), [1.0, 3.0]);
 }
 
 #[tokio::test]
@@ -34,14 +34,14 @@ async fn pending_growth_stays_reserved_in_the_budget() {
     bed.warm_up().await;
     bed.world.stubborn.lock().unwrap().insert(1, lost);
     *bed.world.mute.lock().unwrap() = true;
-    bed.turn(20.0).await;
+    bed.run_cycle(20.0).await;
     assert_eq!(
         bed.planner.actual[1].reserved,
         Cores::whole(3),
         "b may have 3 cores"
     );
     // 70 requests/s: a wants 4 cores or more, but b may have 3 of the 5.
-    let report = bed.turn(200.0).await;
+    let report = bed.run_cycle(200.0).await;
     let a: Cores = bed.world.real.lock().unwrap()[0];
     assert!(
         a <= Cores::whole(2),
@@ -50,12 +50,12 @@ async fn pending_growth_stays_reserved_in_the_budget() {
     // The backend answers again, which resolves the pending write.
     *bed.world.mute.lock().unwrap() = false;
     bed.world.stubborn.lock().unwrap().clear();
-    assert_eq!(actuated(&bed.turn(200.0).await), [4.0, 1.0]);
+    assert_eq!(actuated(&bed.run_cycle(200.0).await), [4.0, 1.0]);
     // One second of this load leaves b its core. Later cycles show that demand exceeds the capacity of both.
     for _ in 0..4 {
-        bed.turn(200.0).await;
+        bed.run_cycle(200.0).await;
     }
-    assert_eq!(actuated(&bed.turn(200.0).await), [5.0, 0.0]);
+    assert_eq!(actuated(&bed.run_cycle(200.0).await), [5.0, 0.0]);
 }
 
 #[tokio::test]
@@ -64,8 +64,8 @@ async fn advisory_mode_reports_targets_without_resizes() {
     advisory.mode = Mode::Advisory;
     let mut bed = Bed::new(advisory, &[2, 2]);
     bed.warm_up().await;
-    let report = bed.turn(20.0).await;
-    assert_eq!(asked(&report), [1.0, 3.0]);
+    let report = bed.run_cycle(20.0).await;
+    assert_eq!(requested(&report), [1.0, 3.0]);
     assert_eq!(actuated(&report), [2.0, 2.0]);
     assert_eq!(bed.log(), ["plan 2 2"]);
     let shares = bed.shares();
@@ -79,7 +79,7 @@ async fn advisory_mode_reports_targets_without_resizes() {
 async fn overload_gets_largest_capacity_and_lost_cores_keep_the_plan() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
-    let report = bed.turn(900.0).await;
+    let report = bed.run_cycle(900.0).await;
     assert_eq!(
         (report.outcome, actuated(&report)),
         (SolveStatus::Infeasible, vec![8.0, 0.0])
@@ -94,8 +94,8 @@ async fn overload_gets_largest_capacity_and_lost_cores_keep_the_plan() {
             .unwrap()
             .insert(variant, ActuateError::NoAddress);
     }
-    let report = bed.turn(900.0).await;
-    assert_eq!((report.published, report.unpublished), (0, 1));
+    let report = bed.run_cycle(900.0).await;
+    assert_eq!((report.plans_published, report.plans_rejected), (0, 1));
     assert_eq!(
         bed.world.plans.lock().unwrap().len(),
         plans,

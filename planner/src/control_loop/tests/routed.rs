@@ -8,9 +8,9 @@ async fn routed_traffic_is_reported_and_shortfall_explained() {
     let mut advisory = service(8);
     advisory.mode = Mode::Advisory;
     bed.planner = Planner::new(Arc::new(advisory));
-    let first = bed.turn(57.6).await;
+    let first = bed.run_cycle(57.6).await;
     assert_eq!(
-        (first.routed_accuracy_percent, first.variants["b"].got),
+        (first.routed_accuracy_percent, first.variants["b"].routed),
         (None, None)
     );
     let mut last = first;
@@ -24,11 +24,11 @@ async fn routed_traffic_is_reported_and_shortfall_explained() {
             b.routed += 100.0 * shares[1] - 10.0;
             b.downgraded += 10.0;
         }
-        last = bed.turn(57.6).await;
+        last = bed.run_cycle(57.6).await;
     }
     let (a, b) = (
-        last.variants["a"].got.unwrap(),
-        last.variants["b"].got.unwrap(),
+        last.variants["a"].routed.unwrap(),
+        last.variants["b"].routed.unwrap(),
     );
     assert!((b.quota.0 - b.share.0 - 0.1).abs() < 1e-9, "{b:?}");
     assert!((b.downgraded.0 - 0.1).abs() < 1e-9, "{b:?}");

@@ -11,7 +11,7 @@ async fn uncarried_demand_is_reported_until_capacity_is_ready() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
     bed.world.stubborn.lock().unwrap().insert(0, late());
-    let report = bed.turn(80.0).await;
+    let report = bed.run_cycle(80.0).await;
     let each = report.variants.values();
     let carried: f64 = each.map(|variant| variant.capacity_rps.0).sum();
     let percent = (carried / 88.0 * 100.0).floor();
@@ -19,7 +19,7 @@ async fn uncarried_demand_is_reported_until_capacity_is_ready() {
     let said = format!("; {percent} % of the demand is carried until more of a serves");
     assert!(report.why.ends_with(&said), "{}", report.why);
     bed.world.stubborn.lock().unwrap().clear();
-    let report = bed.turn(80.0).await;
+    let report = bed.run_cycle(80.0).await;
     assert!(!report.why.contains("is carried"), "{}", report.why);
 }
 
@@ -29,14 +29,14 @@ async fn slow_start_is_planned_with_measured_time() {
     bed.warm_up().await;
     bed.world.stubborn.lock().unwrap().insert(1, late());
     for _ in 0..15 {
-        let report = bed.turn(20.0).await;
-        assert_eq!(asked(&report), [1.0, 3.0]);
+        let report = bed.run_cycle(20.0).await;
+        assert_eq!(requested(&report), [1.0, 3.0]);
         assert_eq!(actuated(&report), [2.0, 0.0]);
         assert!(!report.why.contains("ready"), "{}", report.why);
     }
     bed.world.stubborn.lock().unwrap().clear();
-    bed.turn(20.0).await;
-    let report = bed.turn(20.0).await;
+    bed.run_cycle(20.0).await;
+    let report = bed.run_cycle(20.0).await;
     let said = "; b took 16 s to be ready, readiness_s says 0";
     assert!(report.why.contains(said), "{}", report.why);
     let readiness = bed.planner.attainable().variants[1].readiness;
@@ -47,18 +47,18 @@ async fn slow_start_is_planned_with_measured_time() {
 async fn variant_slower_than_its_profile_is_named() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
-    let say = |bed: &Bed, ms: f64| {
+    let log_decision = |bed: &Bed, ms: f64| {
         *bed.world.predicted_ms.lock().unwrap() = [("b".to_owned(), ms)].into();
     };
-    say(&bed, 900.0);
+    log_decision(&bed, 900.0);
     let mut whys = Vec::new();
     for _ in 0..20 {
-        whys.push(bed.turn(20.0).await.why);
+        whys.push(bed.run_cycle(20.0).await.why);
     }
     let said = "; b takes 900 ms, its profile says 56 ms: its latency or its batches are others";
     let first = whys.iter().position(|why| why.contains(said));
     assert_eq!(first, Some(15), "{whys:?}");
-    say(&bed, 60.0);
-    let why = bed.turn(20.0).await.why;
+    log_decision(&bed, 60.0);
+    let why = bed.run_cycle(20.0).await.why;
     assert!(!why.contains("its profile"), "{why}");
 }

@@ -60,7 +60,7 @@ impl SlotAllocation {
                 }
                 assigned = true;
             }
-            unconfirmed |= proxy.owns_any() && !proxy.is_settled();
+            unconfirmed |= proxy.owns_any() && !proxy.is_confirmed();
         }
         // Each waits for the last slot of the next, in a circle: one gives its slot up.
         if let Some(proxy) = blocked
@@ -155,33 +155,33 @@ fn next_assignment(
             false => Assignment::Give(target.to_vec()),
         };
     }
-    let wanted: Vec<u32> = (0..)
+    let desired: Vec<u32> = (0..)
         .zip(target.iter().zip(available))
         .map(|(variant, (target, available))| *target.min(&proxy.holds(variant).max(*available)))
         .collect();
     let Some(has) = current.filter(|has| !has.is_empty()) else {
         // A proxy without a plan waits for all of its slots, which does not take long.
-        return match wanted == target {
-            true => Assignment::Give(wanted),
+        return match desired == target {
+            true => Assignment::Give(desired),
             false => Assignment::Keep,
         };
     };
-    if wanted == target {
-        return match fresh || has.slots != wanted {
-            true => Assignment::Give(wanted),
+    if desired == target {
+        return match fresh || has.slots != desired {
+            true => Assignment::Give(desired),
             false => Assignment::Keep,
         };
     }
-    let (wanted, keeps) = match wanted.iter().all(|slots| *slots == 0) {
+    let (desired, keeps) = match desired.iter().all(|slots| *slots == 0) {
         true => last_slot(&has.slots, available),
-        false => (wanted, false),
+        false => (desired, false),
     };
-    let shrinks = wanted
+    let shrinks = desired
         .iter()
         .zip(&has.slots)
-        .any(|(wanted, has)| wanted < has);
+        .any(|(desired, has)| desired < has);
     match (fresh || shrinks, keeps) {
-        (true, _) => Assignment::Give(wanted),
+        (true, _) => Assignment::Give(desired),
         (false, true) => Assignment::Blocked,
         (false, false) => Assignment::Keep,
     }

@@ -36,7 +36,7 @@ impl Grant {
 
 /// The previous incarnation, while its process still polls.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Former {
+pub(super) struct Replaced {
     pub(super) incarnation: u64,
     pub(super) polled_ms: u64,
 }
@@ -47,7 +47,7 @@ pub(super) struct Proxy {
     pub(super) incarnation: u64,
     /// Distinguishes the polls of this incarnation from those of others.
     pub(super) epoch: u64,
-    pub(super) former: Option<Former>,
+    pub(super) replaced: Option<Replaced>,
     pub(super) role: Role,
     /// The one variant that it fronts as a gate; `None` for all.
     pub(super) variant: Option<String>,
@@ -140,7 +140,7 @@ impl Proxy {
     }
 
     /// Whether it has confirmed its current plan, or has none.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_confirmed(&self) -> bool {
         let has = |grant: &Grant| grant.revision <= self.after;
         self.grants.len() <= 1 && self.current().is_none_or(has)
     }

@@ -9,7 +9,7 @@ use weir_api::{Plan, Revision};
 
 use super::assign::assume_previous;
 use super::divide::with_slots;
-use super::proxy::{Former, Proxy};
+use super::proxy::{Proxy, Replaced};
 use super::{BROKEN_OFF_MAX, NoSlots, PROXIES_MAX, Role};
 use crate::clock::Now;
 
@@ -61,7 +61,7 @@ pub struct Counts {
     /// Plans granted because slots moved, not because a plan was published.
     pub moves: u64,
     /// Proxies that are gone.
-    pub gone: u64,
+    pub left: u64,
     /// Incarnations that replaced an earlier one.
     pub replaced: u64,
 }
@@ -69,7 +69,7 @@ pub struct Counts {
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
         self.moves += other.moves;
-        self.gone += other.gone;
+        self.left += other.left;
         self.replaced += other.replaced;
     }
 }
@@ -132,12 +132,12 @@ impl SlotAllocation {
         };
         let known = self.proxies.get_mut(&poll.proxy);
         if let Some(proxy) = known
-            && let Some(former) = &mut proxy.former
-            && former.incarnation == poll.incarnation
+            && let Some(replaced) = &mut proxy.replaced
+            && replaced.incarnation == poll.incarnation
             && proxy.incarnation != poll.incarnation
             && (proxy.pending > 0 || now.at.saturating_sub(proxy.heard_at) < BROKEN_OFF_MAX)
         {
-            former.polled_ms = now.unix_ms;
+            replaced.polled_ms = now.unix_ms;
             return Ok((ticket(None), ticked));
         }
         let known = self.proxies.len();
@@ -173,7 +173,7 @@ impl SlotAllocation {
         }
         let had = self.proxies.len();
         self.proxies.retain(|_, proxy| proxy.is_shown(now.at));
-        self.counts.gone += (had - self.proxies.len()) as u64;
+        self.counts.left += (had - self.proxies.len()) as u64;
         // Refused proxies are shown for a while after they are gone.
         let live = self.live(now);
         let before = std::mem::replace(&mut self.live, live);
@@ -246,7 +246,7 @@ impl SlotAllocation {
                 place.insert(Proxy {
                     incarnation: poll.incarnation,
                     epoch: self.epochs,
-                    former: None,
+                    replaced: None,
                     role: poll.role,
                     variant: poll.variant.clone(),
                     workers: poll.workers,
@@ -264,7 +264,7 @@ impl SlotAllocation {
         };
         if proxy.incarnation != poll.incarnation {
             let (incarnation, polled_ms) = (proxy.incarnation, proxy.polled_ms);
-            proxy.former = Some(Former {
+            proxy.replaced = Some(Replaced {
                 incarnation,
                 polled_ms,
             });
@@ -290,10 +290,10 @@ impl SlotAllocation {
         (proxy.polled_ms, proxy.polled_at, proxy.heard_at) = (now.unix_ms, now.at, now.at);
         proxy.pending += 1;
         proxy.broken_off = false;
-        let settled = proxy.is_settled();
+        let confirmed = proxy.is_confirmed();
         let freed = proxy.confirm(poll.after);
         let epoch = proxy.epoch;
-        let changed = new || back || other || freed || settled != proxy.is_settled();
+        let changed = new || back || other || freed || confirmed != proxy.is_confirmed();
         Ok((epoch, changed))
     }
 

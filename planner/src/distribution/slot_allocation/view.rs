@@ -34,21 +34,21 @@ pub struct ProxyView {
     pub owns: Vec<String>,
     /// Slots of its current plan, by variant; empty without a plan. A part of those it owns, all of those
     /// it only routes to.
-    pub part: BTreeMap<String, u32>,
+    pub slots: BTreeMap<String, u32>,
     /// Revision of that plan.
-    pub part_revision: Option<Revision>,
+    pub allocation_revision: Option<Revision>,
     /// Whether it has confirmed that plan.
-    pub settled: bool,
+    pub confirmed: bool,
     /// Reason why it gets no slots.
     pub refused: Option<String>,
     /// Earlier incarnation that still polled after this one had started: the old process of a hot restart,
     /// or another proxy with the same node id.
-    pub former: Option<FormerView>,
+    pub replaced_incarnation: Option<ReplacedView>,
 }
 
 /// An earlier incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct FormerView {
+pub struct ReplacedView {
     /// Incarnation number.
     pub incarnation: u64,
     /// Time of its last poll, Unix time in ms.
@@ -86,13 +86,13 @@ impl SlotAllocation {
                 .filter(|(place, _)| proxy.owns(*place))
                 .map(|(_, name)| name)
                 .collect(),
-            part: named.zip(slots.copied()).collect(),
-            part_revision: grant.map(|grant| grant.revision),
-            settled: proxy.is_settled(),
+            slots: named.zip(slots.copied()).collect(),
+            allocation_revision: grant.map(|grant| grant.revision),
+            confirmed: proxy.is_confirmed(),
             refused: proxy.refused.then(|| self.refusal_of(proxy).to_string()),
-            former: proxy.former.map(|former| FormerView {
-                incarnation: former.incarnation,
-                polled_ms: former.polled_ms,
+            replaced_incarnation: proxy.replaced.map(|replaced| ReplacedView {
+                incarnation: replaced.incarnation,
+                polled_ms: replaced.polled_ms,
             }),
         }
     }

@@ -83,7 +83,7 @@ async fn slots_move_when_proxy_comes_and_goes() {
         "b has its part only now that a works by its own"
     );
     let shown = endpoints.shown().await;
-    let part = |proxy: &str| shown["proxies"][proxy]["part"]["v0"].as_u64().unwrap();
+    let part = |proxy: &str| shown["proxies"][proxy]["slots"]["v0"].as_u64().unwrap();
     assert_eq!(part("a") + part("b"), 5);
     let gone = tokio::time::Instant::now();
     living.abort();
@@ -207,7 +207,7 @@ async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
         (&"gate".into(), &"v1".into())
     );
     assert_eq!(
-        (&two["owns"], &two["part"]["v1"]),
+        (&two["owns"], &two["slots"]["v1"]),
         (&serde_json::json!(["v1"]), &4.into())
     );
     assert_eq!(shown["proxies"]["router"]["variant"], Value::Null);

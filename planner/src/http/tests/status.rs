@@ -36,8 +36,8 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
     assert_eq!(status["latest"]["at_ms"], world[4].at_ms);
     let a = &status["latest"]["variants"]["a"];
     for key in [
-        "cores_asked",
-        "cores_actuated",
+        "cores_target",
+        "cores_actual",
         "share",
         "slots",
         "capacity_rps",

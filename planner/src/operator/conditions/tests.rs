@@ -16,9 +16,9 @@ fn at(second: i64) -> Timestamp {
 async fn report() -> CycleReport {
     let mut report = crate::control_loop::tests::reports(1).await.remove(0);
     let variant = |cores| VariantReport {
-        cores_asked: Cores::whole(cores),
-        cores_actuated: Cores::whole(cores),
-        replicas_asked: 1,
+        cores_target: Cores::whole(cores),
+        cores_actual: Cores::whole(cores),
+        replicas_target: 1,
         replicas_ready: 1,
         ..VariantReport::default()
     };
@@ -31,13 +31,13 @@ async fn report() -> CycleReport {
     report.kept = false;
     report.why = "optimal for 12 requests/s".to_owned();
     report.demand_rps = Some(Rps(12.345_678));
-    (report.proxies_answered, report.proxies_lost) = (1, 0);
+    (report.scrapes_answered, report.scrapes_failed) = (1, 0);
     report
 }
 
 fn blocker(report: &mut CycleReport, name: &str, reason: Reason, why: &str) {
     let why = why.to_owned();
-    report.variants.get_mut(name).unwrap().unmet = Some(Blocker { reason, why });
+    report.variants.get_mut(name).unwrap().blocker = Some(Blocker { reason, why });
 }
 
 /// Formats each condition as `Type=Status Reason: message`.
@@ -127,8 +127,8 @@ async fn gravest_blocker_is_reported() {
 #[tokio::test]
 async fn degradation_is_reported_with_reason() {
     let mut report = report().await;
-    report.variants.get_mut("large").unwrap().cores_actuated = Cores::whole(1);
-    (report.proxies_answered, report.proxies_lost) = (2, 1);
+    report.variants.get_mut("large").unwrap().cores_actual = Cores::whole(1);
+    (report.scrapes_answered, report.scrapes_failed) = (2, 1);
     let none = SloServiceStatus::default();
     let said = shown(&planned_status(&active(), &report, &[], 1, &none, at(0)));
     assert_eq!(
@@ -139,7 +139,7 @@ async fn degradation_is_reported_with_reason() {
         ]
     );
     report.revision = None;
-    report.proxies_lost = 0;
+    report.scrapes_failed = 0;
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;

@@ -13,10 +13,10 @@ use crate::service::{Inputs, Replicas, SharedPolicy};
 use crate::solve::law::{Law, Parallelism};
 use crate::spec::tests::service;
 
-fn forecast(rps: f64, settled: bool) -> Option<Inputs> {
+fn forecast(rps: f64, window_full: bool) -> Option<Inputs> {
     Some({
         let mut inputs = Inputs::steady(Rps(rps));
-        inputs.forecast.settled = settled;
+        inputs.forecast.window_full = window_full;
         inputs
     })
 }

@@ -45,20 +45,20 @@ fn check(
     service: &Service,
     running: [u32; 3],
     rps: f64,
-    settled: bool,
-    wanted: [u32; 3],
+    window_full: bool,
+    desired: [u32; 3],
     status: SolveStatus,
 ) -> Decision {
     let forecast = {
         let mut inputs = Inputs::steady(Rps(rps));
-        inputs.forecast.settled = settled;
+        inputs.forecast.window_full = window_full;
         inputs
     };
     let decision = decide(service, &actual(running), Some(forecast));
-    let wanted = stay(&actual(wanted));
+    let desired = stay(&actual(desired));
     assert_eq!(
         (&decision.targets, decision.status),
-        (&wanted, status),
+        (&desired, status),
         "{rps}: {}",
         decision.why
     );

@@ -59,10 +59,10 @@ fn pipeline(budget: u32) -> Service {
     service
 }
 
-fn forecast(rps: f64, settled: bool) -> Inputs {
+fn forecast(rps: f64, window_full: bool) -> Inputs {
     {
         let mut inputs = Inputs::steady(Rps(rps));
-        inputs.forecast.settled = settled;
+        inputs.forecast.window_full = window_full;
         inputs
     }
 }
@@ -138,7 +138,7 @@ fn decision_is_best_within_the_budget() {
         for rps in [3.0, 10.0, 25.0, 60.0, 90.0] {
             let decision = decided(&service, [1, 1, 1, 1], rps);
             let says = format!("{budget} {rps}: {}", decision.why);
-            let Some((worth, wanted)) = brute(&service, rps) else {
+            let Some((worth, desired)) = brute(&service, rps) else {
                 assert_eq!(decision.status, SolveStatus::Infeasible, "{says}");
                 let sum: Cores = decision
                     .targets
@@ -151,10 +151,10 @@ fn decision_is_best_within_the_budget() {
             let got = decision.optimum.unwrap();
             match decision.status {
                 SolveStatus::Optimal if !decision.kept => {
-                    assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}");
+                    assert!((got - worth).abs() < 1e-9, "{says}: {desired:?}");
                     exact += 1;
                 }
-                SolveStatus::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}"),
+                SolveStatus::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {desired:?}"),
                 // The reported gap is an upper bound.
                 SolveStatus::Good => {
                     let says_gap: f64 = says
@@ -164,9 +164,12 @@ fn decision_is_best_within_the_budget() {
                         .unwrap()
                         .parse()
                         .unwrap();
-                    assert!(worth - got <= says_gap + 0.01, "{says}: {worth} {wanted:?}");
+                    assert!(
+                        worth - got <= says_gap + 0.01,
+                        "{says}: {worth} {desired:?}"
+                    );
                 }
-                _ => panic!("{says}: {wanted:?}"),
+                _ => panic!("{says}: {desired:?}"),
             }
         }
     }
@@ -207,13 +210,13 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
         .unwrap();
     running[serving] = Target::one(running[serving].each + Cores::whole(1));
     let actual = |target: &Target| Actual::certain(target.ready(Allocation::one(target.each)));
-    let (wanted, running) = (
+    let (desired, running) = (
         running.clone(),
         running.iter().map(actual).collect::<Vec<_>>(),
     );
     let again = decide(&service, &running, Some(forecast(10.0, true)));
     assert!(again.kept, "{}", again.why);
-    assert_eq!(again.targets, wanted);
+    assert_eq!(again.targets, desired);
     service.policy = SharedPolicy::new(Ipa {
         tolerance: 0.9,
         ..RULE

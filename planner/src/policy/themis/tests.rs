@@ -105,8 +105,8 @@ fn burst_adds_cores_and_lasting_load_adds_replicas() {
     let waiting = decide(&service, &running, Some(lasting));
     check(&waiting, SolveStatus::Optimal, [(4, 1, 1), (2, 2, 1)]);
     // … and then shrink in place.
-    let settled = decide(&service, &there([(4, 1), (2, 1)]), Some(lasting));
-    check(&settled, SolveStatus::Optimal, [(4, 1, 1), (2, 1, 1)]);
+    let after = decide(&service, &there([(4, 1), (2, 1)]), Some(lasting));
+    check(&after, SolveStatus::Optimal, [(4, 1, 1), (2, 1, 1)]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
         kept.why
     );
     let mut early = forecast(4.0, None);
-    early.forecast.settled = false;
+    early.forecast.window_full = false;
     let kept = decide(&service, &there([(4, 2), (3, 1)]), Some(early));
     assert!(
         kept.kept && kept.why.ends_with("has not filled yet"),
@@ -221,7 +221,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     );
     // Replicas that do not carry the load grow at once, and nothing is removed for it.
     let mut early = forecast(60.0, None);
-    early.forecast.settled = false;
+    early.forecast.window_full = false;
     let grown = decide(&service, &running, Some(early));
     for (target, now) in grown.targets.iter().zip(&running) {
         assert!(target.replicas >= now.ready.replicas() && target.each >= now.ready.each());

@@ -56,7 +56,7 @@ impl Transition {
             let is_there = ready != Allocation::NONE || reserved == Cores::ZERO;
             !variant.given_up && starting == Allocation::NONE && is_there
         };
-        self.variants.iter().all(rests) && self.now() != self.wanted()
+        self.variants.iter().all(rests) && self.now() != self.desired()
     }
 
     /// Returns the variants whose target exceeds their actual cores.
@@ -64,15 +64,15 @@ impl Transition {
         let each = self.variants.iter().enumerate();
         let waits = |(_, variant): &(usize, &Variant)| {
             let ready = variant.actual.ready;
-            variant.wanted.cores(ready) > ready.cores()
+            variant.desired.cores(ready) > ready.cores()
         };
         each.filter(waits).map(|(index, _)| index)
     }
 
     /// Returns a detour to the target, if [`Transition::is_blocked`] and there is one.
     pub fn detour(&self, shapes: &[Shapes], carried: Carried<'_>) -> Option<Path> {
-        let (now, wanted) = (self.now(), self.wanted());
-        let (all, then) = (carried(&now), carried(&wanted));
+        let (now, desired) = (self.now(), self.desired());
+        let (all, then) = (carried(&now), carried(&desired));
         let floor = self.min_to_serve(all);
         let is_short = all < 1.0 - TOLERANCE && then > all + TOLERANCE;
         let parts = if is_short {
@@ -101,20 +101,20 @@ impl Transition {
         self.variants.iter().map(|v| v.actual.ready).collect()
     }
 
-    fn wanted(&self) -> Vec<Allocation> {
-        let wanted = |v: &Variant| Allocation::new(v.wanted.replicas, v.wanted.each);
-        self.variants.iter().map(wanted).collect()
+    fn desired(&self) -> Vec<Allocation> {
+        let desired = |v: &Variant| Allocation::new(v.desired.replicas, v.desired.each);
+        self.variants.iter().map(desired).collect()
     }
 
     /// Returns the allocations to try, by variant: only of variants that change, or of others too.
     fn levels(&self, shapes: &[Shapes], is_third: bool) -> Vec<Vec<Allocation>> {
-        let each = self.now().into_iter().zip(self.wanted()).zip(shapes);
-        let of = |((now, wanted), shapes): ((Allocation, Allocation), &Shapes)| {
-            if now == wanted && !is_third {
+        let each = self.now().into_iter().zip(self.desired()).zip(shapes);
+        let of = |((now, desired), shapes): ((Allocation, Allocation), &Shapes)| {
+            if now == desired && !is_third {
                 return vec![now];
             }
-            let mut levels = shapes.levels(now, wanted, self.budget);
-            levels.extend([now, wanted]);
+            let mut levels = shapes.levels(now, desired, self.budget);
+            levels.extend([now, desired]);
             levels.sort_unstable();
             levels.dedup();
             levels
@@ -129,13 +129,13 @@ impl Transition {
         is_enough: &dyn Fn(&[Allocation]) -> bool,
     ) -> Option<Vec<Vec<Allocation>>> {
         let space = Space::new(levels)?;
-        let (start, wanted) = (space.key(&self.now())?, space.key(&self.wanted())?);
-        let end = space.state(wanted);
+        let (start, desired) = (space.key(&self.now())?, space.key(&self.desired())?);
+        let end = space.state(desired);
         let left = |there: &[Allocation]| there.iter().zip(&end).filter(|(a, b)| a != b).count();
         let mut before: HashMap<u64, u64> = HashMap::from([(start, start)]);
         let mut next = BinaryHeap::from([Reverse((left(&self.now()), 0, start))]);
         while let Some(Reverse((_, steps, key))) = next.pop() {
-            if key == wanted {
+            if key == desired {
                 return Some(space.way(&before, key));
             }
             let mut there = space.state(key);
@@ -173,7 +173,7 @@ impl Transition {
 }
 
 impl Shapes {
-    fn levels(&self, now: Allocation, wanted: Allocation, budget: Cores) -> Vec<Allocation> {
+    fn levels(&self, now: Allocation, desired: Allocation, budget: Cores) -> Vec<Allocation> {
         let ((fewest, most), (min, max)) = (self.replicas, self.each);
         let none = (fewest == 0 || min == 0).then_some(Allocation::NONE);
         let (min, max) = (min.max(1), max.min(budget.millis() / 1000));
@@ -183,7 +183,7 @@ impl Shapes {
         };
         let by = usize::try_from(max.saturating_sub(min) / levels_max + 1).unwrap_or(1);
         let mut each: Vec<Cores> = (min..=max).step_by(by).map(Cores::whole).collect();
-        each.extend([now.each(), wanted.each()]);
+        each.extend([now.each(), desired.each()]);
         let replicas = fewest..=most.min(fewest + LEVELS_MAX);
         let all = replicas.flat_map(|n| each.iter().map(move |each| Allocation::new(n, *each)));
         all.chain(none).collect()

@@ -23,8 +23,8 @@ impl Transition {
             let cores = variant.target.cores(variant.actual.ready);
             cores.saturating_sub(reserved(variant))
         };
-        let wanted: Cores = growing.iter().map(|(_, variant)| wants(variant)).sum();
-        if growing.len() < 2 || wanted <= free {
+        let desired: Cores = growing.iter().map(|(_, variant)| wants(variant)).sum();
+        if growing.len() < 2 || desired <= free {
             return;
         }
         // A variant with nothing gets its first core in any case.
@@ -91,7 +91,7 @@ mod tests {
 
     /// Returns the cores requested first of each of three variants, on 12 cores. The first forms one stage, the
     /// others a second one; `rates` are requests/s per core.
-    fn grown(start: [u32; 3], wanted: [u32; 3], rates: [f64; 3]) -> Vec<(usize, u32)> {
+    fn grown(start: [u32; 3], desired: [u32; 3], rates: [f64; 3]) -> Vec<(usize, u32)> {
         let carried = |there: &[Allocation]| {
             let each: Vec<f64> = there
                 .iter()
@@ -101,7 +101,7 @@ mod tests {
             each[0].min(each[1] + each[2]) / 1000.0
         };
         let actual: Vec<Actual> = cores(&start).into_iter().map(Actual::certain).collect();
-        let targets: Vec<Target> = cores(&wanted).into_iter().map(Target::of).collect();
+        let targets: Vec<Target> = cores(&desired).into_iter().map(Target::of).collect();
         let budget = Cores::whole(12);
         let mut transition = Transition::new(&actual, &targets, budget, &ResourceLimits::default());
         transition.hold(&carried);

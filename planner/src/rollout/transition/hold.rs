@@ -35,7 +35,7 @@ impl Transition {
 
     fn keep_back(&mut self, carried: Carried<'_>) {
         for variant in &mut self.variants {
-            (variant.target, variant.grows_to) = (variant.wanted, None);
+            (variant.target, variant.grows_to) = (variant.desired, None);
         }
         let min = self.safe();
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.actual.ready).collect();
@@ -73,13 +73,13 @@ impl Transition {
         for ((variant, there), min) in self.variants.iter_mut().zip(&there).zip(&min) {
             if there != min {
                 variant.target = Target {
-                    replicas: variant.wanted.replicas.max(there.replicas()),
+                    replicas: variant.desired.replicas.max(there.replicas()),
                     // Nothing grows above the budget; pods with more than the minimum shrink to it.
                     each: match is_above {
                         true => there.each(),
-                        false => variant.wanted.each.max(there.each()),
+                        false => variant.desired.each.max(there.each()),
                     },
-                    start: variant.wanted.start,
+                    start: variant.desired.start,
                 };
             }
         }
@@ -183,10 +183,10 @@ impl Transition {
     /// no more.
     fn growth_without_room(&self, carried: Carried<'_>) -> Need {
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.actual.ready).collect();
-        let wanted =
-            |variant: &Variant| Allocation::new(variant.wanted.replicas, variant.wanted.each);
-        let wanted: Vec<Allocation> = self.variants.iter().map(wanted).collect();
-        if carried(&wanted) <= carried(&now) {
+        let desired =
+            |variant: &Variant| Allocation::new(variant.desired.replicas, variant.desired.each);
+        let desired: Vec<Allocation> = self.variants.iter().map(desired).collect();
+        if carried(&desired) <= carried(&now) {
             return Need::default();
         }
         let growing: Cores = self.variants.iter().map(Variant::grows_in_place).sum();
@@ -198,11 +198,11 @@ impl Transition {
             };
         }
         let begins = self.variants.iter().enumerate();
-        let begins = begins.filter(|(_, v)| v.wanted.replicas > v.actual.replicas());
-        let max = begins.max_by_key(|(_, v)| v.wanted.cores(v.actual.ready));
+        let begins = begins.filter(|(_, v)| v.desired.replicas > v.actual.replicas());
+        let max = begins.max_by_key(|(_, v)| v.desired.cores(v.actual.ready));
         max.map_or(Need::default(), |(index, variant)| Need {
             cores: match variant.first() {
-                Cores::ZERO => variant.wanted.start,
+                Cores::ZERO => variant.desired.start,
                 first => first,
             },
             replica_of: Some(index),
@@ -227,11 +227,11 @@ impl Variant {
             reserved,
             ..
         } = self.actual;
-        let asked = reserved.saturating_sub(ready.cores() + starting.cores());
-        let staying = self.wanted.ready(ready);
+        let requested = reserved.saturating_sub(ready.cores() + starting.cores());
+        let staying = self.desired.ready(ready);
         let before = Allocation::new(staying.replicas(), ready.each());
         let more = staying.cores().saturating_sub(before.cores());
-        more.saturating_sub(asked)
+        more.saturating_sub(requested)
     }
 
     /// Returns the serving allocation with the cores requested for it.

@@ -193,7 +193,7 @@ proptest! {
     #[test]
     fn resources_never_exceed_their_limits(
         start in prop::collection::vec(0u32..6, 3),
-        wanted in prop::collection::vec(0u32..6, 3),
+        desired in prop::collection::vec(0u32..6, 3),
         most in 0u64..30,
         each in prop::collection::vec(0u64..5, 3),
         fates in prop::collection::vec(any_fate(), 0..12),
@@ -205,7 +205,7 @@ proptest! {
         let held = |counts: &[u32]| bounds.0[0].held(counts);
         let (mut real, mut fates) = (start.clone(), fates.into_iter());
         let actual = certain(&of(&start));
-        let mut transition = Transition::new(&actual, &targets(&of(&wanted)), Cores::whole(99), &bounds);
+        let mut transition = Transition::new(&actual, &targets(&of(&desired)), Cores::whole(99), &bounds);
         for _ in 0..STEPS_MAX {
             let changes = match transition.next() {
                 Step::Resize(changes) => changes,
@@ -240,7 +240,7 @@ proptest! {
     fn cores_never_exceed_budget_and_plans_count_only_actual_cores(
         start in prop::collection::vec(0u32..9, 1..5),
         budget in 4u32..24,
-        wishes in prop::collection::vec(prop::collection::vec(0u32..9, 4), 1..4),
+        all_targets in prop::collection::vec(prop::collection::vec(0u32..9, 4), 1..4),
         fates in prop::collection::vec(any_fate(), 0..24),
     ) {
         let trusty = fates.iter().all(|fate| matches!(fate, Fate::Confirmed));
@@ -249,9 +249,9 @@ proptest! {
         let published = vec![Allocation::NONE; start.len()];
         let mut world = World { budget, real, published, fates: fates.into_iter() };
         let mut actual = certain(&allocations(&start));
-        for wish in wishes {
-            let wish = &wish[..actual.len()];
-            let mut target: Vec<Cores> = wish.iter().copied().map(Cores::whole).collect();
+        for targets_now in all_targets {
+            let targets_now = &targets_now[..actual.len()];
+            let mut target: Vec<Cores> = targets_now.iter().copied().map(Cores::whole).collect();
             while target.iter().copied().sum::<Cores>() > budget {
                 let max = target.iter_mut().max().unwrap();
                 *max = max.saturating_sub(Cores::whole(1));

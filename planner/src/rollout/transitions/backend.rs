@@ -34,7 +34,7 @@ pub(super) trait Backend {
     fn serves(&self, index: usize, published: Allocation) -> bool;
     fn allocations(&self) -> Vec<Allocation>;
     /// Whether no change is in progress.
-    fn is_settled(&self) -> bool;
+    fn is_stable(&self) -> bool;
     /// Returns the number of servers that were asked for other cores while they loaded or grew.
     fn asked_anew(&self) -> u32;
 }

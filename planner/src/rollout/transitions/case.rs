@@ -83,14 +83,14 @@ impl Variant {
 
 /// Target from a cycle on.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
+pub(super) struct Phase {
     pub(super) cycle: u64,
     pub(super) demand: f64,
     /// Part of the demand that already arrives.
     pub(super) arriving: f64,
     /// Whether the rest is expected.
     pub(super) rises: bool,
-    pub(super) wanted: Vec<Allocation>,
+    pub(super) desired: Vec<Allocation>,
 }
 
 /// Result of a change at a backend.
@@ -115,7 +115,7 @@ pub(super) struct Case {
     pub(super) budget: Cores,
     pub(super) bounds: ResourceLimits,
     pub(super) start: Vec<Allocation>,
-    pub(super) wishes: Vec<Wish>,
+    pub(super) phases: Vec<Phase>,
     /// Percentage of changes that fail, and of cycles before which another controller changes something.
     pub(super) faults: u64,
     pub(super) undone: u64,
@@ -140,7 +140,7 @@ impl Case {
             budget: Cores::whole(budget),
             bounds: bounds(&mut rng, variants.len(), pods),
             start: Vec::new(),
-            wishes: Vec::new(),
+            phases: Vec::new(),
             faults: if rng.percent(50) { 0 } else { rng.of(5, 50) },
             undone: if rng.percent(70) { 0 } else { rng.of(2, 20) },
             variants,
@@ -148,10 +148,10 @@ impl Case {
         };
         case.start = case.allocations(&mut rng);
         let mut cycle = 0;
-        let wishes = rng.of(1, 4);
-        for wish in 1..=wishes {
-            let wanted = case.allocations(&mut rng);
-            let (before, after) = (case.rps(&case.start), case.rps(&wanted));
+        let phases = rng.of(1, 4);
+        for phase in 1..=phases {
+            let desired = case.allocations(&mut rng);
+            let (before, after) = (case.rps(&case.start), case.rps(&desired));
             // Usually both carry it, sometimes barely, and sometimes neither does.
             let demand = match rng.of(0, 9) {
                 0 => before.max(after) * 1.5,
@@ -163,13 +163,13 @@ impl Case {
             // Servers are planned for partial use: even when all arrives, it is less than the demand.
             let arriving = rng.of(0, 75) as f64 / 100.0;
             // In the end all expected requests arrive.
-            let rises = wish < wishes && rng.percent(50);
-            case.wishes.push(Wish {
+            let rises = phase < phases && rng.percent(50);
+            case.phases.push(Phase {
                 cycle,
                 demand,
                 arriving,
                 rises,
-                wanted,
+                desired,
             });
             cycle += match rng.of(0, 2) {
                 0 => 1,
@@ -204,8 +204,8 @@ impl Case {
         )
     }
 
-    pub(super) fn targets(wanted: &[Allocation]) -> Vec<Target> {
-        wanted.iter().copied().map(Target::of).collect()
+    pub(super) fn targets(desired: &[Allocation]) -> Vec<Target> {
+        desired.iter().copied().map(Target::of).collect()
     }
 
     pub(super) fn held(&self, there: &[Allocation]) -> bool {
@@ -345,18 +345,18 @@ impl fmt::Display for Case {
         for (variant, start) in self.variants.iter().zip(&self.start) {
             writeln!(f, "  at the start {start} of {variant:?}")?;
         }
-        for wish in &self.wishes {
-            let Wish {
+        for phase in &self.phases {
+            let Phase {
                 cycle,
                 demand,
                 arriving,
                 rises,
-                wanted,
-            } = wish;
-            let wanted = text(wanted);
+                desired,
+            } = phase;
+            let desired = text(desired);
             writeln!(
                 f,
-                "  from {cycle} s {wanted} for {demand}, of which {arriving} arrives, {}",
+                "  from {cycle} s {desired} for {demand}, of which {arriving} arrives, {}",
                 if *rises { "rising" } else { "not rising" }
             )?;
         }

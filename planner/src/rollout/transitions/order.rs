@@ -7,12 +7,12 @@ use weir_api::Cores;
 use super::case::Case;
 use crate::capacity::Allocation;
 
-/// Whether some order of single-variant changes leads from `start` to `wanted` while the serving capacity carries the
+/// Whether some order of single-variant changes leads from `start` to `desired` while the serving capacity carries the
 /// part `min` of the demand at each moment. Growing cores count from the beginning, shrinking ones until the end.
 pub(super) fn some_order_does(
     case: &Case,
     start: &[Allocation],
-    wanted: &[Allocation],
+    desired: &[Allocation],
     demand: f64,
     min: f64,
 ) -> bool {
@@ -24,7 +24,7 @@ pub(super) fn some_order_does(
     let mut seen = HashSet::from([start.to_vec()]);
     let mut next = VecDeque::from([start.to_vec()]);
     while let Some(state) = next.pop_front() {
-        if state == wanted {
+        if state == desired {
             return true;
         }
         let mut changed = state.clone();

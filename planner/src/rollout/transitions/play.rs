@@ -7,7 +7,7 @@ use weir_api::Cores;
 use super::super::detour::Detour;
 use super::super::under_way::UnderWay;
 use super::backend::{Answer, Backend};
-use super::case::{CYCLE_MS, Case, Rng, Variant, Wish};
+use super::case::{CYCLE_MS, Case, Phase, Rng, Variant};
 use crate::capacity::{Actual, Allocation, Resize, Target};
 use crate::rollout::{STEPS_MAX, Shapes, Step, Transition};
 
@@ -103,8 +103,8 @@ impl<'a, B: Backend> Play<'a, B> {
     }
 
     fn play(&mut self) {
-        let last = self.case.wishes.last().unwrap();
-        self.counts.transitions = self.case.wishes.len() as u64;
+        let last = self.case.phases.last().unwrap();
+        self.counts.transitions = self.case.phases.len() as u64;
         let load_ms: u64 = self
             .case
             .variants
@@ -120,17 +120,17 @@ impl<'a, B: Backend> Play<'a, B> {
         let end = last.cycle.max(certain) + 4 * load_ms / CYCLE_MS + 30;
         let (mut before, mut same) = (None, 0);
         for cycle in 0..end {
-            let wish = self
+            let phase = self
                 .case
-                .wishes
+                .phases
                 .iter()
                 .rev()
-                .find(|wish| wish.cycle <= cycle)
+                .find(|phase| phase.cycle <= cycle)
                 .unwrap();
             self.now = self.now.max(cycle * CYCLE_MS);
             self.undo();
-            self.cycle(wish);
-            self.sample(wish, cycle * CYCLE_MS);
+            self.cycle(phase);
+            self.sample(phase, cycle * CYCLE_MS);
             self.counts.cycles += 1;
             if self.failure.is_some() {
                 return;
@@ -139,14 +139,14 @@ impl<'a, B: Backend> Play<'a, B> {
                 continue;
             }
             let there = self.backend.allocations();
-            let settled = self.backend.is_settled();
+            let stable = self.backend.is_stable();
             let is_out = self.published == there || !self.is_plan(&there);
-            if there == wish.wanted && settled && is_out {
+            if there == phase.desired && stable && is_out {
                 self.counts.reached += 1;
                 return;
             }
             // No change is in progress, and nothing changes any more.
-            let state = (settled && cycle >= certain).then(|| (there, self.actual.clone()));
+            let state = (stable && cycle >= certain).then(|| (there, self.actual.clone()));
             same = if state.is_some() && state == before {
                 same + 1
             } else {
@@ -171,7 +171,7 @@ impl<'a, B: Backend> Play<'a, B> {
     }
 
     /// Samples until the next cycle, as the control loop does: newly actual capacity is used at once.
-    fn sample(&mut self, wish: &Wish, begun: u64) {
+    fn sample(&mut self, phase: &Phase, begun: u64) {
         for sample in 1..SAMPLES {
             let at = begun + sample * CYCLE_MS / SAMPLES;
             if self.now > at || self.failure.is_some() {
@@ -181,13 +181,13 @@ impl<'a, B: Backend> Play<'a, B> {
             let awaits = |one: &Actual| one.reserved > one.ready.cores();
             let is_news = self.backend.actual(at) != self.actual;
             if self.actual.iter().any(awaits) && is_news {
-                self.cycle(wish);
+                self.cycle(phase);
             }
         }
         self.pass(self.now.max(begun + CYCLE_MS - 1));
     }
 
-    fn cycle(&mut self, wish: &Wish) {
+    fn cycle(&mut self, phase: &Phase) {
         let (case, begun) = (self.case, self.now);
         self.backend.advance(begun);
         self.allow();
@@ -195,17 +195,17 @@ impl<'a, B: Backend> Play<'a, B> {
         self.actual = self.backend.actual(begun);
         self.under_way.see(&self.actual);
         let ready: Vec<Allocation> = self.actual.iter().map(|one| one.ready).collect();
-        let wanted = Case::targets(&wish.wanted);
-        let carried = |there: &[Allocation]| case.carried(there, wish.demand);
+        let desired = Case::targets(&phase.desired);
+        let carried = |there: &[Allocation]| case.carried(there, phase.demand);
         let by = self
             .detour
-            .next(&self.actual, &wanted, (&carried, wish.arriving));
-        let (targets, min) = by.unwrap_or((wanted.clone(), f64::INFINITY));
+            .next(&self.actual, &desired, (&carried, phase.arriving));
+        let (targets, min) = by.unwrap_or((desired.clone(), f64::INFINITY));
         let targets = self.under_way.keep(&self.actual, &targets, case.budget);
         self.log(|| format!("in force {:?}, goals {targets:?}", self.actual));
         let transition = Transition::new(&self.actual, &targets, case.budget, &case.bounds);
         let transition = transition.after(&self.published).down_to(min);
-        let mut transition = transition.serving(wish.arriving);
+        let mut transition = transition.serving(phase.arriving);
         let (mut waited, mut is_out) = (true, false);
         // A step without effect is not repeated in the same cycle.
         let (mut steps, mut last) = (0, self.actual.clone());
@@ -233,7 +233,7 @@ impl<'a, B: Backend> Play<'a, B> {
                     if !is_plan && self.is_plan(&now) {
                         break;
                     }
-                    self.check_publication(&now, &there, (wish, &targets));
+                    self.check_publication(&now, &there, (phase, &targets));
                     (waited, is_out) = (false, is_plan);
                     self.undone.fill(false);
                     self.log(|| format!("publishes {}", text(&there)));
@@ -247,8 +247,8 @@ impl<'a, B: Backend> Play<'a, B> {
             }
         }
         let shapes: Vec<Shapes> = case.variants.iter().map(Variant::range).collect();
-        if !wish.rises || carried(&ready) < wish.arriving {
-            self.detour.see(&transition, &wanted, &shapes, &carried);
+        if !phase.rises || carried(&ready) < phase.arriving {
+            self.detour.see(&transition, &desired, &shapes, &carried);
         }
         let is_planned = is_out || !self.is_plan(&ready);
         self.ensure(is_planned, "no plan", || format!("{} serves", text(&ready)));
@@ -259,16 +259,16 @@ impl<'a, B: Backend> Play<'a, B> {
         let now = self.now;
         let mut answers = Vec::with_capacity(changes.len());
         for change in changes {
-            let (wanted, there) = (
+            let (desired, there) = (
                 targets[change.variant].replicas,
                 self.actual[change.variant],
             );
             let ends =
                 change.target.replicas < there.replicas() && there.starting != Allocation::NONE;
             self.ensure(
-                !ends || wanted < there.replicas(),
+                !ends || desired < there.replicas(),
                 "ends what loads",
-                || format!("{change:?}, where {wanted} are wanted"),
+                || format!("{change:?}, where {desired} are wanted"),
             );
             let fate = self.case.fate(now, &mut self.rng);
             answers.push(
@@ -286,7 +286,7 @@ impl<'a, B: Backend> Play<'a, B> {
                 Answer::Confirmed(actual) => transition.confirmed(*change, actual),
                 Answer::Failed { indeterminate } => {
                     if indeterminate && !self.case.pods {
-                        self.under_way.asked(change);
+                        self.under_way.requested(change);
                     }
                     transition.failed(*change, indeterminate);
                 }

@@ -52,7 +52,7 @@ impl Pod {
         self.has.max(self.desired)
     }
 
-    fn wanted(&self, target: Target) -> Cores {
+    fn target_cores(&self, target: Target) -> Cores {
         if self.ready || target.start == Cores::ZERO {
             target.each
         } else if self.served {
@@ -160,16 +160,16 @@ impl Workload {
             .filter(|pod| pod.stays())
             .take(if half { count / 2 } else { count })
         {
-            let wanted = pod.wanted(change.target);
-            if wanted != Cores::ZERO && wanted != pod.desired {
-                let then = held.saturating_sub(pod.reserved()) + pod.has.max(wanted);
-                if wanted > pod.desired && then > held && then > most {
+            let target_cores = pod.target_cores(change.target);
+            if target_cores != Cores::ZERO && target_cores != pod.desired {
+                let then = held.saturating_sub(pod.reserved()) + pod.has.max(target_cores);
+                if target_cores > pod.desired && then > held && then > most {
                     is_all = false;
                     continue;
                 }
                 held = held.max(then);
-                pod.desired = wanted;
-                pod.resized_at = (pod.has != wanted).then_some(now + takes_ms);
+                pod.desired = target_cores;
+                pod.resized_at = (pod.has != target_cores).then_some(now + takes_ms);
             }
             all_at = all_at.max(pod.resized_at.unwrap_or(now));
         }
@@ -308,12 +308,12 @@ impl Backend for Pods {
             .collect()
     }
 
-    fn is_settled(&self) -> bool {
-        let settled = |pod: &Pod| pod.ready && pod.stays() && pod.resized_at.is_none();
+    fn is_stable(&self) -> bool {
+        let stable = |pod: &Pod| pod.ready && pod.stays() && pod.resized_at.is_none();
         self.0
             .iter()
             .flat_map(|workload| &workload.pods)
-            .all(settled)
+            .all(stable)
     }
 
     fn asked_anew(&self) -> u32 {

@@ -26,7 +26,7 @@ struct Server {
 
 #[derive(Debug, Clone, Copy)]
 struct Pending {
-    asked: Cores,
+    requested: Cores,
     /// Cores that become actual: not those requested if the change is half done.
     cores: Cores,
     usable_at: u64,
@@ -52,17 +52,24 @@ impl Servers {
     }
 
     /// Requests a change; returns it with the time at which it can be used.
-    fn ask(&mut self, case: &Case, now: u64, index: usize, asked: Cores, by_half: bool) -> Pending {
+    fn ask(
+        &mut self,
+        case: &Case,
+        now: u64,
+        index: usize,
+        requested: Cores,
+        by_half: bool,
+    ) -> Pending {
         let within = self.used() <= case.budget;
         let (server, variant) = (&mut self.servers[index], &case.variants[index]);
         match server.pending {
-            Some(pending) if pending.asked == asked => return pending,
+            Some(pending) if pending.requested == requested => return pending,
             Some(pending) => {
                 let grows = pending.cores > server.real;
                 let growth = |cores: Cores| cores.saturating_sub(server.real).as_f64();
-                let is_much_more =
-                    server.real > Cores::ZERO && growth(asked) >= MUCH_MORE * growth(pending.asked);
-                let wanted_again = grows && asked > server.real && !server.let_go;
+                let is_much_more = server.real > Cores::ZERO
+                    && growth(requested) >= MUCH_MORE * growth(pending.requested);
+                let wanted_again = grows && requested > server.real && !server.let_go;
                 let is_anew = wanted_again && within && !is_much_more;
                 self.asked_anew += u32::from(is_anew);
             }
@@ -70,8 +77,8 @@ impl Servers {
         }
         let real = server.real;
         let cores = match by_half {
-            true => Cores::from_millis(real.millis().midpoint(asked.millis())),
-            false => asked,
+            true => Cores::from_millis(real.millis().midpoint(requested.millis())),
+            false => requested,
         };
         let loads = real == Cores::ZERO && cores > Cores::ZERO;
         let readiness = if loads { variant.readiness_ms } else { 0 };
@@ -81,7 +88,7 @@ impl Servers {
             variant.delay_ms + readiness
         };
         let pending = Pending {
-            asked,
+            requested,
             cores,
             usable_at: now + takes,
         };
@@ -139,7 +146,7 @@ impl Backend for Servers {
         }
         let server = &mut self.servers[index];
         if fate == Fate::LostBefore {
-            let less = |pending: Pending| change.cores() < pending.asked;
+            let less = |pending: Pending| change.cores() < pending.requested;
             server.let_go |= server.pending.is_some_and(less);
         }
         let Some(there) = there else {
@@ -186,7 +193,7 @@ impl Backend for Servers {
         self.servers.iter().map(of).collect()
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_stable(&self) -> bool {
         self.servers.iter().all(|server| server.pending.is_none())
     }
 

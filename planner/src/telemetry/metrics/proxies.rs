@@ -66,7 +66,7 @@ impl ProxyMetrics {
         }
         for (counter, count) in [
             (&self.moves, shown.counts.moves),
-            (&self.gone, shown.counts.gone),
+            (&self.gone, shown.counts.left),
             (&self.replaced, shown.counts.replaced),
         ] {
             counter.inc_by(count.saturating_sub(counter.get()));
@@ -76,7 +76,7 @@ impl ProxyMetrics {
             owning += i64::from(proxy.owns_slots && proxy.refused.is_none());
             refused += i64::from(proxy.refused.is_some());
             let labels = [name.as_str(), proxy.role.name()];
-            let owned = proxy.owns.iter().filter_map(|name| proxy.part.get(name));
+            let owned = proxy.owns.iter().filter_map(|name| proxy.slots.get(name));
             let slots: u64 = owned.map(|slots| u64::from(*slots)).sum();
             self.slots.with_label_values(&labels).set(whole(slots));
             self.revision

@@ -100,7 +100,7 @@ pub(crate) fn draw(
                     y_max: f64::from(budget),
                     percent: false,
                 };
-                let cores = |variant: &CycleVariant| variant.cores_actuated;
+                let cores = |variant: &CycleVariant| variant.cores_actual;
                 draw_stack(area, scenario, &frame, &results.cycles, cores)?;
             }
             Panel::Replicas => {
@@ -310,7 +310,7 @@ mod tests {
         let cycle = |parts: &[(&str, f64, u32)]| {
             let part = |(name, share, batch): &(&str, f64, u32)| {
                 let variant = CycleVariant {
-                    cores_actuated: 1.0,
+                    cores_actual: 1.0,
                     replicas_ready: 1,
                     share: *share,
                     batch: *batch,
@@ -320,7 +320,7 @@ mod tests {
             Cycle {
                 at_ms: 0,
                 cycle_ms: 1.0,
-                published: 1,
+                plans_published: 1,
                 demand_rps: None,
                 why: String::new(),
                 variants: parts.iter().map(part).collect(),

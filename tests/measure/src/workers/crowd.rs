@@ -97,7 +97,7 @@ pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Re
     config.cores = 1000.0;
     let emulator = Emulator::start(config).await?;
     let plugin = json!({
-        "service": "crowd", "queue": { "held_max": 100_000 },
+        "service": "crowd", "queue": { "max_requests": 100_000 },
         "deadline": { "max_ms": BUDGET_MS },
         "plan": { "variants": [{ "name": "small", "cluster": "small", "share": 1.0,
                                  "slots": SLOTS, "service_ms": PREDICTED_MS, "accuracy": 70.0 }] },

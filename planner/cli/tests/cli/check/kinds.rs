@@ -159,14 +159,14 @@ fn all_errors_of_each_problem_are_reported() {
 
 #[test]
 fn all_errors_of_plugin_and_profile_are_reported() {
-    let plugin = "{\n  \"service\": \"A b\",\n  \"rle\": \"gate\",\n  \"queue\": {\"held_max\": 0},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 200000, \"service_ms\": 10, \"accuracy\": 700}\n  ]}\n}\n";
+    let plugin = "{\n  \"service\": \"A b\",\n  \"rle\": \"gate\",\n  \"queue\": {\"max_requests\": 0},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 200000, \"service_ms\": 10, \"accuracy\": 700}\n  ]}\n}\n";
     check(
         "plugin",
         plugin,
         &[
             ("\"A b\"", "service", "A b"),
             ("\"rle\"", "rle", "unknown field"),
-            ("0}", "queue.held_max", "0"),
+            ("0}", "queue.max_requests", "0"),
             ("200000", "plan.variants[0].slots", "200000"),
             ("700", "plan.variants[0].accuracy", "700"),
         ],
@@ -181,6 +181,37 @@ fn all_errors_of_plugin_and_profile_are_reported() {
             ("0\ncapacity", "latency.parallelism", "0"),
             ("-2", "capacity.slope_rps", "-2"),
             ("util", "capacity.util", "unknown field"),
+        ],
+    );
+}
+
+#[test]
+fn old_keys_of_a_plugin_configuration_are_all_reported_with_the_new_ones() {
+    let plugin = "{\n  \"service\": \"a\",\n  \"starvation\": 3,\n  \"deadline\": {\"least_ms\": 20, \"greatest_ms\": 0},\n  \"queue\": {\"held_max\": 5},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 2, \"service_ms\": 10, \"accuracy\": 70}\n  ]}\n}\n";
+    check(
+        "plugin",
+        plugin,
+        &[
+            (
+                "\"starvation\"",
+                "starvation",
+                "no longer a key; it is max_skips",
+            ),
+            (
+                "\"least_ms\"",
+                "deadline.least_ms",
+                "no longer a key; it is deadline.min_ms",
+            ),
+            (
+                "\"greatest_ms\"",
+                "deadline.greatest_ms",
+                "no longer a key; it is deadline.max_ms",
+            ),
+            (
+                "\"held_max\"",
+                "queue.held_max",
+                "no longer a key; it is queue.max_requests",
+            ),
         ],
     );
 }

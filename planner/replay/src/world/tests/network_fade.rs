@@ -71,7 +71,7 @@ fn played_through_a_fade(plane: Plane) -> (Vec<f64>, usize) {
     };
     let all = sent_through_a_fade();
     let play = play(&sponge(), &all, contender, 1).unwrap();
-    let cores = play.seconds.iter().map(|second| second.cores_actuated[0]);
+    let cores = play.seconds.iter().map(|second| second.cores_actual[0]);
     let known = FADES.start + SEEN..FADES.end;
     let in_time = all.iter().zip(&play.outcomes).filter(|(request, outcome)| {
         known.contains(&request.sent.as_secs())

@@ -60,7 +60,7 @@ fn planner_follows_load_and_static_split_does_not() {
     assert_eq!(planned.seconds.len(), 60);
     let budget = 8.0 + 1e-9;
     for (second, at) in planned.seconds.iter().zip(1..) {
-        let cores: f64 = second.cores_actuated.iter().sum();
+        let cores: f64 = second.cores_actual.iter().sum();
         assert!(cores <= budget, "{cores} cores at {at} s");
     }
     let last = planned.seconds.last().unwrap();
@@ -79,8 +79,8 @@ fn cores_take_effect_after_delay_and_are_used_when_ready() {
     scenario.variants[1].readiness = Duration::from_secs(4);
     let play = play(&scenario, &waves(60, 40), with(Control::Planner), 1).unwrap();
     let first = |what: fn(&Second) -> f64| play.seconds.iter().position(|s| what(s) > 0.0).unwrap();
-    let asked = first(|second| second.cores_asked[1]);
-    let actual = first(|second| second.cores_actuated[1]);
+    let asked = first(|second| second.cores_target[1]);
+    let actual = first(|second| second.cores_actual[1]);
     let share = first(|second| second.shares[1]);
     assert!(
         (2..=4).contains(&(actual - asked)),
@@ -106,7 +106,7 @@ fn faults_reach_the_planner() {
     let at = |play: &Play, second: usize| play.seconds[second].clone();
     let outage = play_with(FaultKind::PlannerOutage { lasts });
     assert_eq!(
-        (at(&outage, 28).demand_rps, at(&outage, 28).cores_actuated),
+        (at(&outage, 28).demand_rps, at(&outage, 28).cores_actual),
         (None, vec![2.0, 2.0])
     );
     assert!(at(&outage, 40).demand_rps.is_some());
@@ -117,14 +117,14 @@ fn faults_reach_the_planner() {
         "a lost scrape is not zero load"
     );
     let refused = play_with(FaultKind::ResizeRefused { lasts });
-    assert_eq!(at(&refused, 28).cores_actuated, [2.0, 2.0]);
-    assert_ne!(at(&refused, 28).cores_asked, [2.0, 2.0]);
+    assert_eq!(at(&refused, 28).cores_actual, [2.0, 2.0]);
+    assert_ne!(at(&refused, 28).cores_target, [2.0, 2.0]);
     let deferred = play_with(FaultKind::ResizeDeferred { lasts });
-    assert_eq!(at(&deferred, 28).cores_actuated, [2.0, 2.0]);
-    assert_ne!(at(&deferred, 33).cores_actuated, [2.0, 2.0]);
+    assert_eq!(at(&deferred, 28).cores_actual, [2.0, 2.0]);
+    assert_ne!(at(&deferred, 33).cores_actual, [2.0, 2.0]);
     // Without the fault the cores move long before that.
     let well = play(&closed_loop(), &waves(60, 110), with(Control::Planner), 1).unwrap();
-    assert_ne!(at(&well, 28).cores_actuated, [2.0, 2.0]);
+    assert_ne!(at(&well, 28).cores_actual, [2.0, 2.0]);
 }
 
 #[test]
@@ -155,11 +155,11 @@ fn autoscalers_follow_utilisation() {
         let play = play(&scenario, &waves(60, 200), with(control), 1).unwrap();
         let last = play.seconds.last().unwrap();
         assert!(
-            last.cores_actuated.iter().sum::<f64>() > 4.0,
+            last.cores_actual.iter().sum::<f64>() > 4.0,
             "{control:?}: {last:?}"
         );
         assert!(
-            last.cores_actuated.iter().sum::<f64>() <= 8.0,
+            last.cores_actual.iter().sum::<f64>() <= 8.0,
             "{control:?}: {last:?}"
         );
         assert!(!play.plans.is_empty());
@@ -184,7 +184,7 @@ fn budget_holds_for_any_resize_delay() {
             .collect();
         let play = play(&scenario, &all, with(Control::Planner), 1).unwrap();
         for (second, at) in play.seconds.iter().zip(1..) {
-            let cores: f64 = second.cores_actuated.iter().sum();
+            let cores: f64 = second.cores_actual.iter().sum();
             assert!(
                 cores <= 8.0 + 1e-9,
                 "{delay_ms} ms: {cores} cores at {at} s"

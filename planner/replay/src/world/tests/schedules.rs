@@ -163,13 +163,13 @@ impl Witness for Inspector {
             "{held} held of {} open",
             engine.open()
         );
-        assert!(held <= engine.config().held_max, "{held} held");
+        assert!(held <= engine.config().max_requests, "{held} held");
         let mut of_classes = 0;
         for (class, known) in engine.config().classes.iter() {
             let of_class = engine.held_of(class);
             of_classes += of_class;
             // A new plan reroutes queued requests, and rejects none for a limit.
-            let most = known.held_max.unwrap_or(usize::MAX);
+            let most = known.max_requests.unwrap_or(usize::MAX);
             assert!(of_class <= most, "{of_class} held of {}", known.name);
         }
         assert_eq!(of_classes, held, "held in rooms and counted by class");

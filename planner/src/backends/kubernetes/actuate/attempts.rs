@@ -32,11 +32,11 @@ impl KubeBackends {
     ) -> Result<Attempt, KubeError> {
         self.check_sole_writer(change.variant)?;
         let mut attempt = Attempt::new(change.variant, self.distribute(change)?);
-        let Some(wanted) = attempt.changes.scale else {
+        let Some(target_replicas) = attempt.changes.scale else {
             return Ok(attempt);
         };
         let there = self.state(change.variant)?.replicas;
-        let replicas = self.limit_by_pdb(change.variant, there, wanted, &mut attempt)?;
+        let replicas = self.limit_by_pdb(change.variant, there, target_replicas, &mut attempt)?;
         if replicas == there && attempt.pdb_limit.is_some() {
             return Ok(attempt);
         }
@@ -69,17 +69,17 @@ impl KubeBackends {
         &self,
         variant: usize,
         there: u32,
-        wanted: u32,
+        target_replicas: u32,
         attempt: &mut Attempt,
     ) -> Result<u32, KubeError> {
-        if wanted >= there {
-            return Ok(wanted);
+        if target_replicas >= there {
+            return Ok(target_replicas);
         }
         let pods = self.spec(variant)?.pods(self.namespace.pods()?);
         let allowed = self.namespace.disruption(&pods)?;
         let min = |allowed: &DisruptionAllowance| there.saturating_sub(allowed.pods);
-        let strict = allowed.filter(|allowed| wanted < min(allowed));
-        let replicas = strict.as_ref().map_or(wanted, min);
+        let strict = allowed.filter(|allowed| target_replicas < min(allowed));
+        let replicas = strict.as_ref().map_or(target_replicas, min);
         attempt.pdb_limit = strict;
         Ok(replicas)
     }
@@ -132,7 +132,7 @@ impl KubeBackends {
                     let mut writes = self.writes();
                     writes
                         .refusals
-                        .remember(&pod_patch.pod, pod_patch.wanted, &failure);
+                        .remember(&pod_patch.pod, pod_patch.target_cores, &failure);
                     attempt.failures.insert(pod_patch.pod.uid.clone(), failure);
                 }
             }

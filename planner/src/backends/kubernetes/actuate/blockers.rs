@@ -89,16 +89,20 @@ impl Attempt {
     }
 
     /// Returns the target cores of this pod, if it has any.
-    fn wanted(&self, pod: &PodState) -> Option<Cores> {
-        self.changes.wanted.get(&pod.uid).copied().map(patch::step)
+    fn target_cores(&self, pod: &PodState) -> Option<Cores> {
+        self.changes
+            .target_cores
+            .get(&pod.uid)
+            .copied()
+            .map(patch::step)
     }
 
     /// Whether nothing more is expected of this pod now.
     pub(super) fn is_decided(&self, pod: &PodState) -> bool {
-        let Some(wanted) = self.wanted(pod).filter(|_| pod.stays()) else {
+        let Some(target_cores) = self.target_cores(pod).filter(|_| pod.stays()) else {
             return true;
         };
-        match pod.desired.request == wanted {
+        match pod.desired.request == target_cores {
             true => pod.resizing != Resizing::InProgress,
             // A patch without an answer may still have been applied.
             false => pod.pending_request.is_none(),
@@ -112,13 +116,13 @@ impl Attempt {
         refusals: &Refusals,
         timeout: Duration,
     ) -> Option<PodBlocker> {
-        let wanted = self.wanted(pod)?;
-        if pod.desired.request != wanted {
+        let target_cores = self.target_cores(pod)?;
+        if pod.desired.request != target_cores {
             if let Some(why) = self.changes.unpatchable.get(&pod.uid) {
                 return Some(PodBlocker::NotPatchable(why.clone()));
             }
             let refused = self.failures.get(&pod.uid);
-            if let Some(why) = refused.or_else(|| refusals.of(pod, wanted)) {
+            if let Some(why) = refused.or_else(|| refusals.of(pod, target_cores)) {
                 return Some(PodBlocker::Refused(why.clone()));
             }
             return Some(if self.rate_limited.contains(&pod.uid) {

@@ -94,12 +94,12 @@ impl UnobservedWrites {
     }
 
     /// Returns the newest known state of a pod.
-    pub(super) fn newest(&self, told: Arc<Pod>) -> Arc<Pod> {
+    pub(super) fn newest(&self, observed: Arc<Pod>) -> Arc<Pod> {
         let ahead = self
             .ahead
-            .get(told.metadata.uid.as_deref().unwrap_or_default());
-        let newer = ahead.filter(|ahead| ahead.metadata.generation > told.metadata.generation);
-        newer.map_or(told, Arc::clone)
+            .get(observed.metadata.uid.as_deref().unwrap_or_default());
+        let newer = ahead.filter(|ahead| ahead.metadata.generation > observed.metadata.generation);
+        newer.map_or(observed, Arc::clone)
     }
 
     /// Returns the request of the pod's pending patch, if there is one.
@@ -180,18 +180,23 @@ impl UnobservedWrites {
     }
 
     /// Returns the newest known spec of a workload.
-    pub(super) fn spec(&self, variant: usize, told: WorkloadSpec, now: Instant) -> WorkloadSpec {
+    pub(super) fn spec(
+        &self,
+        variant: usize,
+        observed: WorkloadSpec,
+        now: Instant,
+    ) -> WorkloadSpec {
         let scaled = self.scalings.get(&variant);
         let newer = |scaled: &&LatestScaling| {
-            scaled.uid == told.uid && scaled.generation >= told.generation
+            scaled.uid == observed.uid && scaled.generation >= observed.generation
         };
         match scaled.filter(newer).filter(|scaled| now < scaled.until) {
-            None => told,
+            None => observed,
             Some(scaled) => WorkloadSpec {
                 generation: scaled.generation,
                 replicas: scaled.replicas,
                 pending_replicas: scaled.pending_replicas,
-                ..told
+                ..observed
             },
         }
     }
@@ -202,8 +207,8 @@ impl UnobservedWrites {
         self.refusals.retain(|uid| there.contains_key(uid));
         self.replacements.retain(|uid| there.contains_key(uid));
         self.ahead.retain(|uid, ahead| {
-            let told = there.get(uid);
-            told.is_some_and(|told| ahead.metadata.generation > *told)
+            let observed = there.get(uid);
+            observed.is_some_and(|observed| ahead.metadata.generation > *observed)
         });
         for all in self.scale_downs.values_mut() {
             all.retain(|scale_down| now < scale_down.until);

@@ -16,14 +16,14 @@ impl KubeBackends {
         }
         let deadline = Instant::now() + self.timeout;
         let all = self.workloads.iter().enumerate();
-        let told = all.map(async |(variant, watched)| {
+        let sent = all.map(async |(variant, watched)| {
             let (Some(hook), Ok(state)) = (&watched.hook, self.state(variant)) else {
                 return;
             };
             let due = state.pods.iter().filter(|pod| hook.is_due(pod));
             join_all(due.map(|pod| hook.tell(pod, deadline))).await;
         });
-        join_all(told).await;
+        join_all(sent).await;
     }
 
     /// Returns the batch size that all serving servers of a variant have been told.
@@ -51,10 +51,10 @@ impl KubeBackends {
             return Ok(());
         };
         let due = state.pods.iter().filter(|pod| hook.is_due(pod));
-        let told = due.map(async |pod| (pod, hook.tell(pod, deadline).await));
-        for (pod, told) in join_all(told).await {
+        let sent = due.map(async |pod| (pod, hook.tell(pod, deadline).await));
+        for (pod, sent) in join_all(sent).await {
             let pod = pod.name.clone();
-            told.map_err(|why| KubeError::NotReconfigured { pod, why })?;
+            sent.map_err(|why| KubeError::NotReconfigured { pod, why })?;
         }
         Ok(())
     }

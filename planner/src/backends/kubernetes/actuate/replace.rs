@@ -77,12 +77,12 @@ impl KubeBackends {
             retired: false,
             ..pod.clone()
         };
-        let wanted = pod.without_growth().desired.request;
-        if let Ok(Some(change)) = patch::change(&pod, wanted) {
+        let target_cores = pod.without_growth().desired.request;
+        if let Ok(Some(change)) = patch::change(&pod, target_cores) {
             let pod = pod.clone();
             let pod_patch = PodPatch {
                 pod,
-                wanted,
+                target_cores,
                 change,
             };
             self.send(&pod_patch, deadline).await?;

@@ -55,7 +55,7 @@ impl KubeBackends {
                     let state = state.ok().filter(|state| state.uid == pod_patch.pod.uid);
                     pod = state.ok_or(ApiFailure::Gone)?;
                     self.writes().record_pod(newest);
-                    match patch::change(&pod, pod_patch.wanted) {
+                    match patch::change(&pod, pod_patch.target_cores) {
                         Ok(Some(other)) => change = other,
                         Ok(None) => return Ok(()),
                         Err(_) => return Err(ApiFailure::Conflict),

@@ -297,7 +297,7 @@ fn growth_does_not_use_cores_of_unfinished_shrink() {
 #[test]
 fn final_refusal_stops_same_request_until_pod_changes() {
     let mut refusals = Refusals::default();
-    let wish = target(1, 9, 9);
+    let new_target = target(1, 9, 9);
     let why = "too big".to_owned();
     let one = pod("a", 2);
     let patched = |pod: &PodState, target: Target, refusals: &Refusals| {
@@ -307,18 +307,18 @@ fn final_refusal_stops_same_request_until_pod_changes() {
             .patches
             .is_empty()
     };
-    refusals.remember(&one, wish.each, &ApiFailure::Conflict);
-    assert!(patched(&one, wish, &refusals), "a conflict passes");
-    refusals.remember(&one, wish.each, &ApiFailure::Infeasible { why });
-    assert!(!patched(&one, wish, &refusals));
+    refusals.remember(&one, new_target.each, &ApiFailure::Conflict);
+    assert!(patched(&one, new_target, &refusals), "a conflict passes");
+    refusals.remember(&one, new_target.each, &ApiFailure::Infeasible { why });
+    assert!(!patched(&one, new_target, &refusals));
     assert!(patched(&one, target(1, 8, 8), &refusals), "another wish");
     let changed = PodState {
         generation: 2,
         ..one.clone()
     };
-    assert!(patched(&changed, wish, &refusals), "another spec");
+    assert!(patched(&changed, new_target, &refusals), "another spec");
     refusals.retain(|uid| uid != one.uid);
-    assert!(patched(&one, wish, &refusals), "another pod");
+    assert!(patched(&one, new_target, &refusals), "another pod");
 }
 
 #[test]
@@ -357,7 +357,7 @@ proptest! {
     fn reserved_never_exceeds_target_or_previous_reserve(
         pods in prop::collection::vec(any_pod(), 0..6),
         (replicas, pending_replicas, template) in (0u32..8, prop::option::of(0u32..8), 0u32..5),
-        (wanted, each, start) in (0u32..8, 0u32..9, 0u32..9),
+        (target_cores, each, start) in (0u32..8, 0u32..9, 0u32..9),
         most in 0u32..40,
         pods_most in prop_oneof![0u32..8, Just(u32::MAX)],
     ) {
@@ -367,7 +367,7 @@ proptest! {
         }
         let mut all = WorkloadState { replicas, pending_replicas, leaving: 0, template: Cores::whole(template), pods };
         let (before, pods_before) = (all.reserved(), all.reserved_replicas());
-        let changes = all.distribute(target(wanted, each, start), CapacityLimit { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
+        let changes = all.distribute(target(target_cores, each, start), CapacityLimit { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
         for patched in &changes.patches {
             let pod = all.pods.iter_mut().find(|pod| pod.uid == patched.pod.uid).unwrap();
             pod.desired.request = pod.desired.request.max(patched.change.request);

@@ -41,7 +41,7 @@ fn with_condition(mut pod: Value, name: &str, reason: &str, of: i64) -> Value {
 }
 
 #[test]
-fn settled_pod_is_read_in_full() {
+fn stable_pod_is_read_in_full() {
     let state = read(pod()).unwrap();
     let one = Cpu {
         request: Cores::whole(1),
@@ -242,8 +242,8 @@ fn unresizable_pod_has_a_reason() {
     let check = |change: fn(&mut Value), says: &str| {
         let mut pod = pod();
         change(&mut pod);
-        let told = read(pod).unwrap_err().to_string();
-        assert!(told.contains(says), "{told}");
+        let message = read(pod).unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
     };
     check(
         |pod| pod["spec"]["containers"][1]["name"] = json!("main"),

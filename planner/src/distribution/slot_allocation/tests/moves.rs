@@ -165,7 +165,7 @@ fn slots_of_lost_proxy_move_within_limit() {
         bed.waits(&a);
         assert!(bed.later(1), "gone after {silence} ms");
         bed.gets(&a, &[10]);
-        assert_eq!(bed.allocation.counts().gone, 1);
+        assert_eq!(bed.allocation.counts().left, 1);
         // A proxy whose poll is held is alive, however long.
         let a = bed.polls("a", bed.allocation.floor.0);
         assert!(!bed.later(60_000));
@@ -188,7 +188,7 @@ fn new_incarnation_replaces_old_one_at_once() {
     bed.waits(&draining);
     let shown = &bed.allocation.view(now(bed.ms))["a"];
     assert_eq!(shown.incarnation, 3);
-    assert_eq!(shown.former.unwrap().incarnation, 7);
+    assert_eq!(shown.replaced_incarnation.unwrap().incarnation, 7);
     assert_eq!(bed.allocation.counts().replaced, 1);
     // The new one is gone, the old one is still there: it counts again.
     bed.breaks_off(&new);

@@ -47,11 +47,15 @@ fn batching_servers_get_slots_for_all_their_lanes() {
         let [detect, classify] = drafts.as_slice() else {
             panic!("{drafts:?}")
         };
-        let told = |index: usize, draft: &crate::plan::Draft| {
+        let confirmed = |index: usize, draft: &crate::plan::Draft| {
             let part = &draft.variants[index];
             (part.slots, part.batch, part.service_ms)
         };
-        (told(0, detect), detect.downstream_ms, told(0, classify))
+        (
+            confirmed(0, detect),
+            detect.downstream_ms,
+            confirmed(0, classify),
+        )
     };
     // n carries the load in batches of 1, r in batches of 2, whose second request comes after 9 ms.
     let (n, downstream_ms, r) = drafts(&service);
@@ -76,30 +80,32 @@ fn batching_servers_get_slots_for_all_their_lanes() {
 fn told_batch_limits_the_planned_one() {
     let mut service = pipeline(20);
     let (there, forecast) = (there([4, 0, 4, 0]), Some(forecast(110.0, true)));
-    let plans = |service: &Service, told: &[Option<u32>]| {
+    let plans = |service: &Service, confirmed: &[Option<u32>]| {
         let conditions = Conditions {
-            told,
+            confirmed,
             ..Conditions::default()
         };
         let drafts = drafts_under(service, &there, forecast, conditions).unwrap();
         let part = |index: usize| &drafts[index].variants[0];
         [0, 1].map(|stage| (part(stage).slots, part(stage).batch))
     };
-    let told = [Some(1), None, Some(2), None];
+    let confirmed = [Some(1), None, Some(2), None];
     // The filter sends no larger batches than the servers make.
-    assert_eq!(plans(&service, &told), [(4, 1), (8, 2)]);
+    assert_eq!(plans(&service, &confirmed), [(4, 1), (8, 2)]);
     let less = [Some(3), None, Some(1), None];
     assert_eq!(plans(&service, &less), [(4, 1), (4, 1)]);
     for variant in &mut service.variants {
         variant.batch_delay = std::time::Duration::from_millis(5);
     }
     // The servers make the batches, no larger than they were told: no lane idles.
-    assert_eq!(plans(&service, &told), [(4, 1), (8, 1)]);
+    assert_eq!(plans(&service, &confirmed), [(4, 1), (8, 1)]);
     assert_eq!(plans(&service, &less), [(12, 1), (4, 1)]);
     let unknown = [None, None, Some(2), None];
     assert_eq!(plans(&service, &unknown), [(32, 1), (8, 1)]);
-    let capacities = |told: &[Option<u32>]| capacities(&service, &there, forecast, told)[2];
-    let [one, two, none] = [Some(1), Some(2), None].map(|told| capacities(&[None, None, told]));
+    let capacities =
+        |confirmed: &[Option<u32>]| capacities(&service, &there, forecast, confirmed)[2];
+    let [one, two, none] =
+        [Some(1), Some(2), None].map(|confirmed| capacities(&[None, None, confirmed]));
     assert!(one < two && two == none, "{one} {two} {none}");
 }
 

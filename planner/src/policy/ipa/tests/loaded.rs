@@ -17,11 +17,11 @@ fn loaded_variants_count_towards_budget_and_cost() {
                 .map(|target| target.cores(Allocation::NONE))
                 .sum();
             assert!(sum <= Cores::whole(budget), "{says}");
-            let Some((worth, wanted)) = brute(&service, rps) else {
+            let Some((worth, desired)) = brute(&service, rps) else {
                 continue;
             };
             let got = decision.optimum.unwrap();
-            assert!(got <= worth + 1e-9, "{says}: {wanted:?}");
+            assert!(got <= worth + 1e-9, "{says}: {desired:?}");
             if !decision.kept {
                 let min = [2, 0, 1, 0].map(Cores::whole);
                 let mut each = decision.targets.iter().zip(min);

@@ -52,7 +52,7 @@ struct Case {
     demand: u32,
     budget: u32,
     start: Vec<u32>,
-    wanted: Vec<u32>,
+    desired: Vec<u32>,
     /// Cycles that a growth takes, by variant.
     cycles: Vec<u32>,
 }
@@ -83,7 +83,7 @@ impl Servers<'_> {
         let index = change.variant;
         let takes = self.case.cycles[index];
         if cores > self.real[index] && takes > 0 {
-            let begun = self.pending[index].is_some_and(|(asked, _)| asked == cores);
+            let begun = self.pending[index].is_some_and(|(requested, _)| requested == cores);
             if !begun {
                 self.pending[index] = Some((cores, takes));
             }
@@ -122,13 +122,13 @@ impl Servers<'_> {
         let case = self.case;
         let budget = Cores::whole(case.budget);
         // Changes in progress continue.
-        let under_way = self.pending.iter().zip(&case.wanted);
-        let asked: Vec<u32> = under_way
-            .map(|(p, wanted)| p.map_or(*wanted, |(cores, _)| cores))
+        let under_way = self.pending.iter().zip(&case.desired);
+        let requested: Vec<u32> = under_way
+            .map(|(p, desired)| p.map_or(*desired, |(cores, _)| cores))
             .collect();
         let mut transition = Transition::new(
             &self.actual(),
-            &targets(&asked),
+            &targets(&requested),
             budget,
             &ResourceLimits::default(),
         );
@@ -168,7 +168,7 @@ fn some_order_does(case: &Case) -> bool {
     let mut seen = BTreeSet::from([case.start.clone()]);
     let mut next = VecDeque::from([case.start.clone()]);
     while let Some(state) = next.pop_front() {
-        if state == case.wanted {
+        if state == case.desired {
             return true;
         }
         for index in 0..state.len() {
@@ -191,17 +191,17 @@ fn any_case() -> impl Strategy<Value = Case> {
         let cores = || prop::collection::vec(0..=budget, count);
         let cycles = prop::collection::vec(0u32..4, count);
         (each, cores(), cores(), cycles, 1u32..100).prop_map(
-            move |(each, start, wanted, cycles, demand)| {
+            move |(each, start, desired, cycles, demand)| {
                 let mut case = Case {
                     rates: Rates(each),
                     demand,
                     budget,
                     start,
-                    wanted,
+                    desired,
                     cycles,
                 };
-                let Case { start, wanted, .. } = &mut case;
-                for cores in [start, wanted] {
+                let Case { start, desired, .. } = &mut case;
+                for cores in [start, desired] {
                     while cores.iter().sum::<u32>() > budget {
                         *cores.iter_mut().max().unwrap() -= 1;
                     }
@@ -235,7 +235,7 @@ fn cases(count: usize) -> impl Iterator<Item = Case> {
     let any = any_case();
     let cases = std::iter::repeat_with(move || any.new_tree(&mut runner).unwrap().current());
     let carries = |case: &Case| {
-        let ends = [&case.start, &case.wanted];
+        let ends = [&case.start, &case.desired];
         ends.iter()
             .all(|cores| case.rates.rps(cores) >= case.demand)
     };
@@ -250,7 +250,7 @@ fn demand_is_always_carried_and_target_nearly_always_reached() {
         let there = played(&case);
         if some_order_does(&case) {
             possible += 1;
-            reached += u32::from(there == case.wanted);
+            reached += u32::from(there == case.desired);
         }
     }
     println!("{reached} of {possible} reached");
@@ -265,8 +265,8 @@ fn budget_is_kept_even_if_demand_needs_more() {
     let rates = Rates(vec![(20, 0), (10, 0)]);
     let carried = |there: &[Allocation]| rates.carried(60, there);
     let budget = Cores::whole(3);
-    let (there, wanted) = (certain(&[1, 4]), targets(&[2, 1]));
-    let mut transition = Transition::new(&there, &wanted, budget, &ResourceLimits::default());
+    let (there, desired) = (certain(&[1, 4]), targets(&[2, 1]));
+    let mut transition = Transition::new(&there, &desired, budget, &ResourceLimits::default());
     transition.hold(&carried);
     let Step::Publish(safe) = transition.next() else {
         panic!("{:?}", transition.next());
@@ -277,13 +277,18 @@ fn budget_is_kept_even_if_demand_needs_more() {
     );
 }
 
-/// Returns the first step of a transition from `start` to `wanted` on 8 cores. 100 requests/s are expected, and the
+/// Returns the first step of a transition from `start` to `desired` on 8 cores. 100 requests/s are expected, and the
 /// part `arriving` of them arrives already.
-fn first_step(start: &[u32], wanted: &[u32], arriving: f64) -> Step {
+fn first_step(start: &[u32], desired: &[u32], arriving: f64) -> Step {
     let rates = Rates(vec![(20, 0), (10, 0)]);
     let carried = |there: &[Allocation]| rates.carried(100, there);
     let (there, budget) = (certain(start), Cores::whole(8));
-    let transition = Transition::new(&there, &targets(wanted), budget, &ResourceLimits::default());
+    let transition = Transition::new(
+        &there,
+        &targets(desired),
+        budget,
+        &ResourceLimits::default(),
+    );
     let mut transition = transition.serving(arriving);
     transition.hold(&carried);
     transition.next()

@@ -3,7 +3,7 @@
 use weir_api::Cores;
 
 use super::super::backend::Backend;
-use super::super::case::Wish;
+use super::super::case::Phase;
 use super::super::order::some_order_does;
 use super::{Play, TOLERANCE, text};
 use crate::capacity::{Allocation, Target};
@@ -11,25 +11,28 @@ use crate::rollout::SERVES_AT_ALL;
 
 impl<B: Backend> Play<'_, B> {
     /// Checks an end that is not the target.
-    pub(super) fn check_end(&mut self, wish: &Wish) {
+    pub(super) fn check_end(&mut self, phase: &Phase) {
         let there = self.backend.allocations();
-        let (now, then) = (self.carried(&there, wish), self.carried(&wish.wanted, wish));
+        let (now, then) = (
+            self.carried(&there, phase),
+            self.carried(&phase.desired, phase),
+        );
         let min = now.min(1.0) - TOLERANCE;
         let used = self.backend.used();
-        let is_within = used <= self.case.budget || !self.is_plan(&wish.wanted);
+        let is_within = used <= self.case.budget || !self.is_plan(&phase.desired);
         self.ensure(is_within, "stays above the budget", || {
             format!("{used} cores")
         });
-        let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, min);
-        let at_all = match now >= wish.arriving {
-            true => wish.arriving.max(SERVES_AT_ALL),
+        let reachable = some_order_does(self.case, &there, &phase.desired, phase.demand, min);
+        let at_all = match now >= phase.arriving {
+            true => phase.arriving.max(SERVES_AT_ALL),
             false => now.min(SERVES_AT_ALL),
         } - TOLERANCE;
         let better = now < 1.0 - TOLERANCE
             && then > now + TOLERANCE
-            && some_order_does(self.case, &there, &wish.wanted, wish.demand, at_all);
+            && some_order_does(self.case, &there, &phase.desired, phase.demand, at_all);
         self.ensure(!better, "stays with less", || {
-            format!("{} and not {}", text(&there), text(&wish.wanted))
+            format!("{} and not {}", text(&there), text(&phase.desired))
         });
         self.ensure(!reachable, "missed", || {
             format!("stays at {}", text(&there))
@@ -42,9 +45,9 @@ impl<B: Backend> Play<'_, B> {
         &mut self,
         now: &[Allocation],
         there: &[Allocation],
-        (wish, targets): (&Wish, &[Target]),
+        (phase, targets): (&Phase, &[Target]),
     ) {
-        let (before, after) = (self.carried(now, wish), self.carried(there, wish));
+        let (before, after) = (self.carried(now, phase), self.carried(there, phase));
         if after >= before.min(1.0) - TOLERANCE {
             return;
         }
@@ -57,8 +60,8 @@ impl<B: Backend> Play<'_, B> {
             .map(|target| Allocation::new(target.replicas, target.each))
             .collect();
         let then = self
-            .carried(&wish.wanted, wish)
-            .max(self.carried(&targets, wish));
+            .carried(&phase.desired, phase)
+            .max(self.carried(&targets, phase));
         let how = || {
             format!(
                 "{before} by {}, {after} by {}, then {then}",
@@ -67,14 +70,14 @@ impl<B: Backend> Play<'_, B> {
             )
         };
         self.ensure(before < 1.0 - TOLERANCE, "loses what is carried", how);
-        let serves = before < wish.arriving - TOLERANCE || after >= wish.arriving - TOLERANCE;
+        let serves = before < phase.arriving - TOLERANCE || after >= phase.arriving - TOLERANCE;
         self.ensure(serves, "loses what arrives", how);
         self.ensure(then > before, "loses for nothing", how);
         self.counts.made_room += 1;
     }
 
-    pub(super) fn carried(&self, there: &[Allocation], wish: &Wish) -> f64 {
-        self.case.carried(there, wish.demand)
+    pub(super) fn carried(&self, there: &[Allocation], phase: &Phase) -> f64 {
+        self.case.carried(there, phase.demand)
     }
 
     /// Whether a plan can be made for these allocations.

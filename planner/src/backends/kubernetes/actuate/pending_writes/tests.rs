@@ -23,8 +23,8 @@ fn answered_pod_is_newest_until_watch_catches_up() {
     let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
     writes.record_pod(pod(2, "9"));
     let newest = |writes: &UnobservedWrites, generation| {
-        let told = Arc::new(pod(generation, "1"));
-        writes.newest(told).resource_version()
+        let observed = Arc::new(pod(generation, "1"));
+        writes.newest(observed).resource_version()
     };
     assert_eq!(newest(&writes, 1).as_deref(), Some("9"));
     assert_eq!(newest(&writes, 2).as_deref(), Some("1"));
@@ -70,9 +70,9 @@ fn spec(uid: &str, generation: i64, replicas: u32) -> WorkloadSpec {
 #[test]
 fn scaling_holds_until_watch_reports_it() {
     let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
-    // Known state when the watch reports `told`: replicas, and replicas of a pending write.
-    let known = |writes: &UnobservedWrites, told: WorkloadSpec, now| {
-        let spec = writes.spec(0, told, now);
+    // Known state when the watch reports `observed`: replicas, and replicas of a pending write.
+    let known = |writes: &UnobservedWrites, observed: WorkloadSpec, now| {
+        let spec = writes.spec(0, observed, now);
         (spec.replicas, spec.pending_replicas)
     };
     assert_eq!(known(&writes, spec("d", 3, 2), now), (2, None));
@@ -87,8 +87,8 @@ fn scaling_holds_until_watch_reports_it() {
     // A pending scaling, while the watch still lags behind the first.
     let latest = writes.spec(0, spec("d", 3, 2), now);
     writes.record_pending_scaling(0, &latest, 6, now);
-    for told in [spec("d", 3, 2), spec("d", 4, 4)] {
-        assert_eq!(known(&writes, told, now), (4, Some(6)));
+    for observed in [spec("d", 3, 2), spec("d", 4, 4)] {
+        assert_eq!(known(&writes, observed, now), (4, Some(6)));
     }
     assert_eq!(
         known(&writes, spec("d", 4, 5), now + PENDING_WRITE_TTL),

@@ -16,35 +16,35 @@ use crate::service::{Inputs, Mode};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Batches {
     /// Largest batch that all servers have confirmed.
-    told: Vec<Option<u32>>,
+    confirmed: Vec<Option<u32>>,
     /// Largest batch wanted, and when it was last wanted.
-    wanted: Vec<Option<(u32, Duration)>>,
+    desired: Vec<Option<(u32, Duration)>>,
 }
 
 impl Batches {
     /// Creates a record of servers that have been told nothing.
     pub(super) fn new(variants: usize) -> Batches {
         Batches {
-            told: vec![None; variants],
-            wanted: vec![None; variants],
+            confirmed: vec![None; variants],
+            desired: vec![None; variants],
         }
     }
 
-    pub(super) fn told(&self) -> &[Option<u32>] {
-        &self.told
+    pub(super) fn confirmed(&self) -> &[Option<u32>] {
+        &self.confirmed
     }
 
     /// Keeps a larger batch for `hold` after it was last wanted.
-    fn held(&mut self, now: Duration, hold: Duration, wanted: &mut [Option<u32>]) {
-        for (held, wanted) in self.wanted.iter_mut().zip(wanted) {
-            let Some(batch) = wanted else {
+    fn stabilize(&mut self, now: Duration, hold: Duration, desired: &mut [Option<u32>]) {
+        for (kept, desired) in self.desired.iter_mut().zip(desired) {
+            let Some(batch) = desired else {
                 continue;
             };
-            match held {
+            match kept {
                 Some((greater, since)) if *greater > *batch && now < *since + hold => {
                     *batch = *greater;
                 }
-                _ => *held = Some((*batch, now)),
+                _ => *kept = Some((*batch, now)),
             }
         }
     }
@@ -63,14 +63,18 @@ impl Planner {
         if self.service.mode == Mode::Advisory || !tells || inputs.is_none() {
             return;
         }
-        let mut wanted = self.wanted_batches(targets, inputs);
+        let mut desired = self.desired_batches(targets, inputs);
         let hold = self.service.scale_down_after;
-        self.batches.held(self.now, hold, &mut wanted);
-        let mut answers = actuate.tell(&wanted).await.into_iter();
-        let known = self.batches.told.iter_mut().zip(&self.service.variants);
-        for (told, variant) in known {
+        self.batches.stabilize(self.now, hold, &mut desired);
+        let mut answers = actuate.tell(&desired).await.into_iter();
+        let known = self
+            .batches
+            .confirmed
+            .iter_mut()
+            .zip(&self.service.variants);
+        for (confirmed, variant) in known {
             let who = format!("batch of {}", variant.name);
-            *told = match answers.next().flatten() {
+            *confirmed = match answers.next().flatten() {
                 Some(Ok(batch)) => {
                     self.troubles.went_well(&who);
                     Some(batch)
@@ -87,7 +91,7 @@ impl Planner {
     }
 
     /// Batch to tell each variant; `None` without actual or starting capacity, or if the variant is not told batches.
-    fn wanted_batches(&self, targets: &[Target], inputs: Option<Inputs>) -> Vec<Option<u32>> {
+    fn desired_batches(&self, targets: &[Target], inputs: Option<Inputs>) -> Vec<Option<u32>> {
         let there = self.ready();
         let to_be: Vec<Allocation> = targets
             .iter()
@@ -96,13 +100,13 @@ impl Planner {
         let now = batches(&self.service, &there, inputs);
         let then = batches(&self.service, &to_be, inputs);
         let each = there.iter().zip(&to_be).zip(now.iter().zip(then));
-        let wanted = each.map(|((there, to_be), (now, then))| match (*there, *to_be) {
+        let desired = each.map(|((there, to_be), (now, then))| match (*there, *to_be) {
             (Allocation::NONE, Allocation::NONE) => None,
             (Allocation::NONE, _) => Some(then),
             _ => Some(*now),
         });
-        let each = self.service.variants.iter().zip(wanted);
-        each.map(|(variant, wanted)| wanted.filter(|_| variant.is_told_batch()))
+        let each = self.service.variants.iter().zip(desired);
+        each.map(|(variant, desired)| desired.filter(|_| variant.is_told_batch()))
             .collect()
     }
 }
@@ -114,13 +118,13 @@ mod tests {
     #[test]
     fn smaller_batch_is_told_after_the_hold_time() {
         let mut batches = Batches::new(1);
-        let mut at = |second: u64, wanted: Option<u32>| {
-            let mut all = [wanted];
+        let mut at = |second: u64, desired: Option<u32>| {
+            let mut all = [desired];
             let hold = Duration::from_secs(30);
-            batches.held(Duration::from_secs(second), hold, &mut all);
+            batches.stabilize(Duration::from_secs(second), hold, &mut all);
             all[0]
         };
-        for (second, wanted, told) in [
+        for (second, desired, confirmed) in [
             (0, Some(2), Some(2)),
             (1, Some(4), Some(4)),
             (2, Some(1), Some(4)),
@@ -130,7 +134,7 @@ mod tests {
             (51, None, None),
             (52, Some(2), Some(2)),
         ] {
-            assert_eq!(at(second, wanted), told, "{second} s");
+            assert_eq!(at(second, desired), confirmed, "{second} s");
         }
     }
 }

@@ -5,22 +5,22 @@ use super::*;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Ticks a quarter of a second apart, each with the arrivals before it → those that ran a cycle.
-async fn turns(bed: &mut Bed, looks: impl IntoIterator<Item = (u32, f64)>) -> Vec<u32> {
-    let mut turns = Vec::new();
-    for (look, arrivals) in looks {
-        if bed.tick(LOOK * look, arrivals).await.is_some() {
-            turns.push(look);
+async fn cycles(bed: &mut Bed, samples: impl IntoIterator<Item = (u32, f64)>) -> Vec<u32> {
+    let mut cycles = Vec::new();
+    for (sample, arrivals) in samples {
+        if bed.tick(LOOK * sample, arrivals).await.is_some() {
+            cycles.push(sample);
         }
     }
-    turns
+    cycles
 }
 
 #[tokio::test]
 async fn steady_load_is_planned_once_per_cycle() {
     let mut bed = Bed::new(service(8), &[2, 2]);
-    let looks = (0..41).map(|look| (look, 5.0));
+    let samples = (0..41).map(|sample| (sample, 5.0));
     assert_eq!(
-        turns(&mut bed, looks).await,
+        cycles(&mut bed, samples).await,
         [0, 1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
     );
     assert_eq!(bed.tick(LOOK * 41, 1.0).await, None, "less is not urgent");
@@ -33,7 +33,7 @@ async fn steady_load_is_planned_once_per_cycle() {
 #[tokio::test]
 async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
     let mut bed = Bed::new(service(8), &[1, 0]);
-    turns(&mut bed, (0..37).map(|look| (look, 2.0))).await;
+    cycles(&mut bed, (0..37).map(|sample| (sample, 2.0))).await;
     let cores = |bed: &Bed| {
         bed.world
             .real
@@ -45,15 +45,15 @@ async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
     };
     let before = cores(&bed);
     // The rise begins within a sample, three before the next cycle. Two whole samples confirm it.
-    assert!(turns(&mut bed, [(37, 6.0), (38, 12.0)]).await.is_empty());
+    assert!(cycles(&mut bed, [(37, 6.0), (38, 12.0)]).await.is_empty());
     let report = bed.tick(LOOK * 39, 16.0).await.unwrap();
     assert_eq!(
         bed.planner.inputs().map(|inputs| inputs.forecast.demand),
         report.demand_rps
     );
-    let wanted = 1.1 * (12.0 + 16.0) / 0.5;
+    let desired = 1.1 * (12.0 + 16.0) / 0.5;
     assert!(
-        (report.demand_rps.unwrap().0 - wanted).abs() < 1e-9,
+        (report.demand_rps.unwrap().0 - desired).abs() < 1e-9,
         "{report:?}"
     );
     assert!(cores(&bed) > before, "{:?}", bed.log());
@@ -65,10 +65,10 @@ async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
 #[tokio::test]
 async fn rise_already_planned_for_starts_no_further_cycle() {
     let mut bed = Bed::new(service(8), &[8, 0]);
-    turns(&mut bed, (0..40).map(|look| (look, 2.0))).await;
-    assert_eq!(turns(&mut bed, [(40, 12.0), (41, 12.0)]).await, [40, 41]);
+    cycles(&mut bed, (0..40).map(|sample| (sample, 2.0))).await;
+    assert_eq!(cycles(&mut bed, [(40, 12.0), (41, 12.0)]).await, [40, 41]);
     assert_eq!(
-        turns(&mut bed, [(42, 12.0), (43, 12.0), (44, 12.0)]).await,
+        cycles(&mut bed, [(42, 12.0), (43, 12.0), (44, 12.0)]).await,
         [44]
     );
 }
@@ -78,14 +78,14 @@ async fn steady_load_settles_on_constant_cores() {
     for load in (1..=100).map(|step| f64::from(step) * 0.9) {
         let mut bed = Bed::new(service(8), &[2, 2]);
         let mut there = Vec::new();
-        for look in 0..80 {
-            bed.tick(LOOK * look, load / 4.0).await;
+        for sample in 0..80 {
+            bed.tick(LOOK * sample, load / 4.0).await;
             there.push(bed.world.real.lock().unwrap().clone());
         }
-        let settled = &there[40..];
+        let stable = &there[40..];
         assert!(
-            settled.iter().all(|cores| *cores == settled[0]),
-            "{load}: {settled:?}"
+            stable.iter().all(|cores| *cores == stable[0]),
+            "{load}: {stable:?}"
         );
     }
 }
@@ -94,9 +94,9 @@ async fn steady_load_settles_on_constant_cores() {
 async fn shorter_time_left_starts_a_cycle_at_the_sample_that_shows_it() {
     let mut bed = Bed::new(sponge(), &[1]);
     // 5 requests in each sample with 900 ms left, from the 41st on with 30 ms, from the 43rd on with 25 ms.
-    let came = |look: u32| {
-        let [all, slow, slower] = [look, look.max(40) - 40, look.max(42) - 42];
-        let [all, slow, slower] = [all, slow, slower].map(|looks| 5.0 * f64::from(looks));
+    let came = |sample: u32| {
+        let [all, slow, slower] = [sample, sample.max(40) - 40, sample.max(42) - 42];
+        let [all, slow, slower] = [all, slow, slower].map(|samples| 5.0 * f64::from(samples));
         vec![
             (20.0, 0.0),
             (25.0, slower),
@@ -105,28 +105,31 @@ async fn shorter_time_left_starts_a_cycle_at_the_sample_that_shows_it() {
             (f64::INFINITY, all),
         ]
     };
-    let mut turns = Vec::new();
-    for look in 0..50 {
-        *bed.world.slack.lock().unwrap() = came(look);
-        if bed.tick(LOOK * look, 5.0).await.is_some() {
-            turns.push((look, bed.world.real.lock().unwrap()[0].millis() / 1000));
+    let mut cycles = Vec::new();
+    for sample in 0..50 {
+        *bed.world.slack.lock().unwrap() = came(sample);
+        if bed.tick(LOOK * sample, 5.0).await.is_some() {
+            cycles.push((sample, bed.world.real.lock().unwrap()[0].millis() / 1000));
         }
     }
-    let cores_by = |look: u32| {
-        turns
+    let cores_by = |sample: u32| {
+        cycles
             .iter()
-            .rfind(|(at, _)| *at <= look)
+            .rfind(|(at, _)| *at <= sample)
             .map(|(_, cores)| *cores)
     };
     assert_eq!(
         [36, 40, 41, 42, 43].map(cores_by),
         [1, 1, 3, 3, 4].map(Some)
     );
-    let settled: Vec<_> = turns
+    let stable: Vec<_> = cycles
         .iter()
-        .filter(|(look, _)| (2..=40).contains(look))
+        .filter(|(sample, _)| (2..=40).contains(sample))
         .collect();
-    assert!(settled.iter().all(|(look, _)| look % 4 == 0), "{turns:?}");
+    assert!(
+        stable.iter().all(|(sample, _)| sample % 4 == 0),
+        "{cycles:?}"
+    );
 }
 
 #[tokio::test]
@@ -135,13 +138,13 @@ async fn predicted_rise_starts_a_cycle_at_the_sample_that_shows_it() {
     let mut service = Service::clone(&bed.planner.service);
     service.demand.moving = Duration::from_secs(3);
     bed.planner = Planner::new(Arc::new(service));
-    turns(&mut bed, (0..81).map(|look| (look, 20.0))).await;
+    cycles(&mut bed, (0..81).map(|sample| (sample, 20.0))).await;
     // No sample exceeds the previous one by more than chance explains.
-    let mut rise = (81..90).map(|look| (look, 20.0 + 2.0 * f64::from(look - 80)));
+    let mut rise = (81..90).map(|sample| (sample, 20.0 + 2.0 * f64::from(sample - 80)));
     let first = loop {
-        let (look, arrivals) = rise.next().unwrap();
-        if bed.tick(LOOK * look, arrivals).await.is_some() && look % 4 != 0 {
-            break look;
+        let (sample, arrivals) = rise.next().unwrap();
+        if bed.tick(LOOK * sample, arrivals).await.is_some() && sample % 4 != 0 {
+            break sample;
         }
     };
     let foreseen = bed.planner.inputs().unwrap().forecast;
