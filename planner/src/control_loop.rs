@@ -20,11 +20,13 @@ mod act;
 mod attainable;
 mod batches;
 mod horizon;
+mod measured;
 mod no_capacity;
 mod observations;
 mod readiness;
 mod replace;
 mod report;
+mod rollout;
 mod service_times;
 mod solver;
 #[cfg(test)]
@@ -33,25 +35,20 @@ pub(crate) mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use act::{DRAIN_MAX, ROOM_AGAIN, TAKE_OVER_MAX};
-use batches::Batches;
-use horizon::Horizon;
-use readiness::Readiness;
-use service_times::ServiceTimes;
+pub use act::{DRAIN_MAX, TAKE_OVER_MAX};
+use measured::Measured;
+use observations::Observations;
+pub use rollout::ROOM_AGAIN;
+use rollout::Rollout;
 pub use solver::{Aside, Solver};
 
-use weir_api::Share;
-
-use crate::backends::{Actuate, ActuateError, Blocker};
-use crate::capacity::{Actual, Allocation, Target};
+use crate::backends::{Actuate, ActuateError};
+use crate::capacity::{Actual, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
-use crate::forecast::Demand;
-use crate::observe::{Arrivals, Failing, Observe, Routes, Scrape, Slack};
-use crate::policy::scale_down::ScaleDownStabilizer;
-use crate::rollout::{Detour, UnderWay};
-use crate::service::{Decision, Inputs, Mode, Service, SolveStatus, Stage};
+use crate::observe::{Observation, Observe, Scrape};
+use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
 use crate::telemetry::status::{CycleReport, Stages};
 
 /// Ratio of demand to the previous cycle's that starts the next cycle at once; also of the time left before to now.
@@ -61,45 +58,18 @@ pub const RISE: f64 = 1.02;
 #[derive(Debug)]
 pub struct Planner {
     service: Arc<Service>,
-    /// Arrivals from sample to sample.
-    samples: Arrivals,
-    /// Arrivals from cycle to cycle.
-    arrivals: Arrivals,
-    /// Routed requests by stage.
-    routes: Vec<Routes>,
-    slack: Slack,
-    failing: Failing,
-    /// Shares of the published plan by stage, by which the requests of the next sample were routed; empty before the
-    /// first plan.
-    quotas: Vec<Vec<Share>>,
-    demand: Demand,
+    observations: Observations,
+    rollout: Rollout,
+    measured: Measured,
     /// Inputs of the last cycle's decision.
     planned: Option<Inputs>,
+    /// Last decision that was logged.
+    last: Option<(SolveStatus, Vec<Target>)>,
     /// Time at which the next cycle begins.
     due: Duration,
-    /// Actual state of each variant. All such lists are in the order of the variants.
-    actual: Vec<Actual>,
-    stabilizer: ScaleDownStabilizer,
-    under_way: UnderWay,
-    detour: Detour,
-    readiness: Readiness,
-    horizon: Horizon,
-    service_times: ServiceTimes,
-    /// Allocations that the published plan counts on; empty before the first.
-    out: Vec<Allocation>,
-    batches: Batches,
-    last: Option<(SolveStatus, Vec<Target>)>,
-    /// Blocker of each variant in this cycle.
-    blockers: Vec<Option<Blocker>>,
-    /// Variants whose nodes are full, which are planned with at most their actual cores until that time.
-    full: Vec<Option<(Duration, Blocker)>>,
-    /// Variant with a pod to be replaced whose replacement has not been confirmed.
-    retired: Option<usize>,
     /// Time at which this cycle began.
     now: Duration,
     troubles: ErrorLog,
-    /// Proxies whose scrapes fail, by name.
-    lost: ErrorLog,
 }
 
 /// Ports of a cycle to the outside.
@@ -120,39 +90,14 @@ impl Planner {
     /// Creates a planner that knows only the service.
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
-            samples: Arrivals::new(),
-            arrivals: Arrivals::new(),
-            routes: routes(&service),
-            slack: Slack::new(),
-            failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
-            quotas: vec![Vec::new(); service.stages.len()],
-            demand: Demand::new(service.demand),
+            observations: Observations::new(&service),
+            rollout: Rollout::new(&service),
+            measured: Measured::new(&service),
             planned: None,
-            due: Duration::ZERO,
-            actual: service
-                .variants
-                .iter()
-                .map(|variant| match variant.workload {
-                    // The pods report the actual state; nothing is counted on before.
-                    Some(_) => Actual::default(),
-                    None => Actual::certain(variant.initial),
-                })
-                .collect(),
-            stabilizer: ScaleDownStabilizer::new(service.variants.len()),
-            under_way: UnderWay::new(service.variants.len()),
-            detour: Detour::default(),
-            readiness: Readiness::new(service.variants.len()),
-            horizon: Horizon::new(service.variants.len()),
-            service_times: ServiceTimes::new(service.variants.len()),
-            out: Vec::new(),
-            batches: Batches::new(service.variants.len()),
             last: None,
-            blockers: vec![None; service.variants.len()],
-            full: vec![None; service.variants.len()],
-            retired: None,
+            due: Duration::ZERO,
             now: Duration::ZERO,
             troubles: ErrorLog::default(),
-            lost: ErrorLog::default(),
             service,
         }
     }
@@ -179,11 +124,11 @@ impl Planner {
         let scrapes = ports.observe.scrape().await;
         self.sample(now, &scrapes);
         let is_urgent = self.is_urgent();
-        if !is_urgent && !self.awaits_changes() {
+        if !is_urgent && !self.rollout.awaits_changes() {
             return None;
         }
         let there = ports.actuate.actual().await;
-        if !is_urgent && !self.is_news(&there) {
+        if !is_urgent && !self.rollout.is_news(&there) {
             return None;
         }
         Some(self.plan(ports, now, begin, (scrapes, there)).await)
@@ -230,22 +175,23 @@ impl Planner {
         let demand = expected.map(|expected| expected.forecast.demand);
         self.planned = expected;
         let forecast = elapsed() - observe;
-        let routed = self.routed();
+        let routed = self.observations.routed();
         let mut decision = self.decide(ports.solver, expected).await;
         decision.why += &self.capacity_notes(decision.status, expected);
         decision.why += &self.shortfalls(routed.as_deref());
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
-        let (there, targets) = (&self.actual, &decision.targets);
+        let (there, targets) = (&self.rollout.actual, &decision.targets);
         decision.targets = self
+            .rollout
             .stabilizer
             .stabilize(now.at, &self.service, there, targets);
         let solve = elapsed() - observe - forecast;
         self.log_decision(&decision);
         let targets = match self.service.mode {
             Mode::Active => decision.targets.clone(),
-            Mode::Advisory => self.actual.iter().map(|one| one.target()).collect(),
+            Mode::Advisory => self.rollout.actual.iter().map(|one| one.target()).collect(),
         };
         let so_far = now.after(elapsed());
         let acted = self.act(ports, &targets, expected, so_far).await;
@@ -284,6 +230,37 @@ impl Planner {
         }
     }
 
+    /// Samples the arrivals since the last sample.
+    fn sample(&mut self, now: Now, scrapes: &[Scrape]) {
+        let horizon = self.measured.horizon.time(self.service.scrape_interval);
+        self.observations.sample(now, scrapes, horizon);
+    }
+
+    /// Takes in the scrapes of a cycle, and logs the variants that begin or end to fail.
+    fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
+        let observation = self.observations.observe(now, scrapes);
+        let since = self.observations.failing_since();
+        for (variant, since) in self.service.variants.iter().zip(since) {
+            let who = format!("servers of {}", variant.name);
+            match since {
+                Some(_) => self.troubles.failed(
+                    &who,
+                    &"proxies cannot reach them, or they answer with errors",
+                    "no share",
+                ),
+                None => self.troubles.went_well(&who),
+            }
+        }
+        observation
+    }
+
+    /// Takes in the backends' answers.
+    fn see_cores(&mut self, answers: Vec<Option<Result<Actual, ActuateError>>>) {
+        self.rollout
+            .observe(&self.service, answers, self.now, &mut self.troubles);
+        self.measured.observe(&self.rollout.actual, self.now);
+    }
+
     /// Whether the forecast calls for a cycle now.
     fn is_urgent(&self) -> bool {
         let Some(now) = self.inputs() else {
@@ -297,18 +274,6 @@ impl Planner {
         (has_risen && may_rise) || self.is_slower(now)
     }
 
-    /// Whether a requested change has not been confirmed yet.
-    fn awaits_changes(&self) -> bool {
-        let is_certain = |one: &Actual| one.reserved <= one.ready.cores();
-        !self.actual.iter().all(is_certain)
-    }
-
-    /// Whether an actual state has changed; the following steps need not wait for the next cycle.
-    fn is_news(&self, there: &[Option<Result<Actual, ActuateError>>]) -> bool {
-        let mut each = there.iter().zip(&self.actual);
-        each.any(|(there, known)| matches!(there, Some(Ok(there)) if there != known))
-    }
-
     /// Whether clients leave less time than was planned for.
     fn is_slower(&self, now: Inputs) -> bool {
         let all_ms = self.service.own_slo_ms();
@@ -317,41 +282,16 @@ impl Planner {
         before > left_ms(now) * RISE
     }
 
-    /// Inputs of the next decision. Inputs that the policy does not need are left out, so that decisions repeat.
+    /// Inputs of the next decision.
     fn inputs(&self) -> Option<Inputs> {
-        let needs = self.service.policy.needs(&self.service);
-        let mut forecast = self.demand.forecast()?;
-        forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
-        let left_ms = needs
-            .left
-            .and_then(|left| self.slack.percentile(left.percentile, left.min_ms));
-        Some(Inputs { forecast, left_ms })
-    }
-
-    /// Allocations that plans may count on.
-    fn ready(&self) -> Vec<Allocation> {
-        self.actual.iter().map(|actual| actual.ready).collect()
+        self.observations.inputs(&self.service)
     }
 
     async fn decide<S: Solver>(&self, solver: &S, inputs: Option<Inputs>) -> Decision {
         let attainable = self.attainable();
-        let decision = solver.decide(&attainable, self.actual.clone(), inputs);
+        let decision = solver.decide(&attainable, self.rollout.actual.clone(), inputs);
         decision.await
     }
-}
-
-/// One [`Routes`] per stage, for its variants.
-fn routes(service: &Service) -> Vec<Routes> {
-    let names = |stage: &Stage| {
-        let variants = service.variants.get(stage.variants.clone());
-        let names: Vec<String> = variants
-            .into_iter()
-            .flatten()
-            .map(|v| v.name.clone())
-            .collect();
-        Routes::new(names.into_iter())
-    };
-    service.stages.iter().map(names).collect()
 }
 
 fn ms(duration: Duration) -> f64 {

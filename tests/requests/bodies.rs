@@ -99,8 +99,7 @@ async fn a_body_that_cannot_end_in_time_is_refused_then() {
 async fn bytes_held_are_bounded_and_the_rest_is_refused() {
     const LIMIT: u64 = 1_000_000;
     const EACH: usize = 100_000;
-    let limits =
-        json!({ "request_max_bytes": 200_000, "source_max_bytes": LIMIT, "total_max_bytes": LIMIT });
+    let limits = json!({ "request_max_bytes": 200_000, "source_max_bytes": LIMIT, "total_max_bytes": LIMIT });
     let scene = scene(|plugin| plugin["body"] = limits).await;
     // The first request makes Envoy and the VM allocate what they keep.
     assert_eq!(see(scene.infer_within(2000)).await.unwrap().status, 200);

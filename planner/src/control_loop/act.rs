@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_api::{Cores, Revision, Share, VariantPlan};
 
 use super::{Planner, Ports};
-use crate::backends::{Actuate, Blocker, Reason};
+use crate::backends::{Actuate, Blocker};
 use crate::capacity::{Allocation, Resize, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
@@ -13,7 +13,7 @@ use crate::forecast::Forecast;
 use crate::plan::{Conditions, Draft, capacities, drafts_under};
 use crate::rollout::carried_part;
 use crate::rollout::{SERVES_AT_ALL, STEPS_MAX, Shapes, Step, Transition};
-use crate::service::{Fallback, Inputs, Stage, Variant};
+use crate::service::{Inputs, Stage, Variant};
 
 /// Longest wait before a shrink for the proxies to adopt the plan without the removed capacity. Every worker has a
 /// plan within 100 ms.
@@ -21,10 +21,6 @@ pub const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
 /// Longest further wait before a shrink for executions on the cores to be removed. Longer executions may be slowed
 /// down.
 pub const DRAIN_MAX: Duration = Duration::from_millis(250);
-/// Time for which a variant whose nodes are full is planned with its actual cores (`fallback: move`). Adding a node
-/// takes about as long.
-pub const ROOM_AGAIN: Duration = Duration::from_secs(60);
-
 /// Result of the second half of a cycle.
 #[derive(Debug, Default)]
 pub(super) struct Acted {
@@ -97,28 +93,32 @@ impl Planner {
         };
         let budget = Cores::whole(self.service.budget);
         let desired = targets;
-        let mut detour = std::mem::take(&mut self.detour);
+        let mut detour = std::mem::take(&mut self.rollout.detour);
         let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
         let carried = |there: &[Allocation]| self.carried(there, inputs);
-        let by = detour.next(&self.actual, desired, (&carried, arriving));
+        let by = detour.next(&self.rollout.actual, desired, (&carried, arriving));
         let (targets, min) = by.unwrap_or((desired.to_vec(), f64::INFINITY));
-        let targets = self.under_way.keep(&self.actual, &targets, budget);
+        let targets = self
+            .rollout
+            .under_way
+            .keep(&self.rollout.actual, &targets, budget);
         self.tell_batches(ports.actuate, &targets, inputs).await;
-        let transition = Transition::new(&self.actual, &targets, budget, &self.service.bounds);
-        let transition = transition.after(&self.out).down_to(min);
+        let transition =
+            Transition::new(&self.rollout.actual, &targets, budget, &self.service.bounds);
+        let transition = transition.after(&self.rollout.out).down_to(min);
         let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, inputs, &mut timing, &mut acted)
             .await;
-        self.actual = transition.actual();
+        self.rollout.actual = transition.actual();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, inputs);
         // While the load rises, capacity becomes free step by step. A detour carries less just as more requests arrive.
         let rises = inputs.is_some_and(|inputs| inputs.forecast.rises);
-        let can_wait = rises && carried(&self.ready()) >= arriving;
+        let can_wait = rises && carried(&self.rollout.ready()) >= arriving;
         if !can_wait {
             detour.see(&transition, desired, &shapes, &carried);
         }
-        self.detour = detour;
+        self.rollout.detour = detour;
         self.blocked(&transition);
         self.replace(
             ports,
@@ -156,14 +156,13 @@ impl Planner {
                         awaited = Some(revision);
                     }
                     let at = timing.now.after(timing.elapsed()).at;
-                    changes.iter().for_each(|one| {
-                        self.readiness.ask(one, at);
-                        self.horizon.ask(one, at);
-                    });
+                    changes
+                        .iter()
+                        .for_each(|one| self.measured.requested(one, at));
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
                     let at = timing.now.after(timing.elapsed()).at;
-                    self.horizon.see(&transition.actual(), at);
+                    self.measured.horizon.see(&transition.actual(), at);
                 }
                 Step::Publish(there) => {
                     let publishing = timing.elapsed();
@@ -189,8 +188,9 @@ impl Planner {
     /// Part of the demand that an allocation carries ([`carried_part`]), in the batches that this demand would fill.
     pub(super) fn carried(&self, there: &[Allocation], inputs: Option<Inputs>) -> f64 {
         let busy = inputs.map(Inputs::as_if_present);
-        let mut capacities = capacities(&self.service, there, busy, self.batches.confirmed());
-        for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
+        let mut capacities =
+            capacities(&self.service, there, busy, self.rollout.batches.confirmed());
+        for (capacity, since) in capacities.iter_mut().zip(self.observations.failing_since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
         let stages = self
@@ -243,11 +243,10 @@ impl Planner {
                     let variant = self.service.variants.get(change.variant);
                     let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
                     if error.may_have_applied() && !is_pod {
-                        self.under_way.requested(change);
+                        self.rollout.under_way.requested(change);
                     }
                     if !error.may_have_applied() {
-                        self.horizon.refused(change.variant);
-                        self.readiness.refused(change.variant);
+                        self.measured.refused(change.variant);
                     }
                     transition.failed(*change, error.may_have_applied());
                 }
@@ -266,17 +265,8 @@ impl Planner {
     }
 
     fn obstructed(&mut self, variant: usize, blocker: Blocker) {
-        let is_full = matches!(
-            blocker.reason,
-            Reason::Deferred | Reason::Infeasible | Reason::Unschedulable
-        );
-        let moves = self.service.fallback == Fallback::Move;
-        if let Some(full) = self.full.get_mut(variant).filter(|_| is_full && moves) {
-            *full = Some((self.now + ROOM_AGAIN, blocker.clone()));
-        }
-        if let Some(known) = self.blockers.get_mut(variant) {
-            *known = Some(blocker);
-        }
+        self.rollout
+            .obstructed(&self.service, variant, blocker, self.now);
     }
 
     pub(super) fn publish<P: Publish>(
@@ -287,10 +277,15 @@ impl Planner {
         now: Now,
         acted: &mut Acted,
     ) -> bool {
-        let failing: Vec<bool> = self.failing.since().iter().map(Option::is_some).collect();
+        let failing: Vec<bool> = self
+            .observations
+            .failing_since()
+            .iter()
+            .map(Option::is_some)
+            .collect();
         let conditions = Conditions {
             failing: &failing,
-            confirmed: self.batches.confirmed(),
+            confirmed: self.rollout.batches.confirmed(),
         };
         let offer = drafts_under(&self.service, there, inputs, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
@@ -306,12 +301,12 @@ impl Planner {
                 self.troubles.went_well("plan");
                 acted.published += receipt.new;
                 acted.revision = Some(receipt.revision);
-                self.out = there.to_vec();
+                self.rollout.out = there.to_vec();
                 let shares = |stage: &Stage| -> Vec<Share> {
                     let parts = acted.plan.get(stage.variants.clone());
                     parts.into_iter().flatten().map(|part| part.share).collect()
                 };
-                self.quotas = self.service.stages.iter().map(shares).collect();
+                self.observations.quotas = self.service.stages.iter().map(shares).collect();
                 true
             }
             Err(error) => {

@@ -11,11 +11,16 @@ impl Planner {
     /// readiness times replace those of the service file.
     pub(super) fn attainable(&self) -> Arc<Service> {
         let learnt: Vec<Option<Duration>> = self.learnt();
-        if self.full.iter().all(Option::is_none) && learnt.iter().all(Option::is_none) {
+        if self.rollout.full.iter().all(Option::is_none) && learnt.iter().all(Option::is_none) {
             return Arc::clone(&self.service);
         }
         let mut service = Service::clone(&self.service);
-        let known = self.actual.iter().zip(&self.full).zip(learnt);
+        let known = self
+            .rollout
+            .actual
+            .iter()
+            .zip(&self.rollout.full)
+            .zip(learnt);
         for (variant, ((actual, full), learnt)) in service.variants.iter_mut().zip(known) {
             let there = actual.ready.each().millis() / 1000;
             if full.is_some() {
@@ -31,7 +36,7 @@ impl Planner {
         let each = self.service.variants.iter().enumerate();
         let learnt = |(index, variant): (usize, &Variant)| {
             let (said, cycle) = (variant.readiness, self.service.cycle);
-            self.readiness.learnt(index, said, cycle)
+            self.measured.readiness.learnt(index, said, cycle)
         };
         each.map(learnt).collect()
     }

@@ -65,9 +65,10 @@ impl Planner {
         }
         let mut desired = self.desired_batches(targets, inputs);
         let hold = self.service.scale_down_after;
-        self.batches.stabilize(self.now, hold, &mut desired);
+        self.rollout.batches.stabilize(self.now, hold, &mut desired);
         let mut answers = actuate.tell(&desired).await.into_iter();
         let known = self
+            .rollout
             .batches
             .confirmed
             .iter_mut()
@@ -92,7 +93,7 @@ impl Planner {
 
     /// Batch to tell each variant; `None` without actual or starting capacity, or if the variant is not told batches.
     fn desired_batches(&self, targets: &[Target], inputs: Option<Inputs>) -> Vec<Option<u32>> {
-        let there = self.ready();
+        let there = self.rollout.ready();
         let to_be: Vec<Allocation> = targets
             .iter()
             .map(|target| Allocation::new(target.replicas, target.each))

@@ -1,29 +1,66 @@
-//! Observations of a cycle: arrivals, routes, failing servers and actual cores.
+//! Observations of the proxies: arrivals, time left, routes and failing servers. Pure: the scrapes and the time are
+//! arguments.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::Planner;
-use crate::backends::{ActuateError, Blocker};
-use crate::capacity::Actual;
+use weir_api::Share;
+
 use crate::clock::Now;
-use crate::observe::{Observation, Scrape};
+use crate::error_log::ErrorLog;
+use crate::forecast::Demand;
+use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack};
+use crate::service::{Inputs, Service, Stage};
 
-impl Planner {
-    /// Samples the arrivals since the last sample.
-    pub(super) fn sample(&mut self, now: Now, scrapes: &[Scrape]) {
+/// Knowledge from the proxies' statistics, kept from sample to sample.
+#[derive(Debug)]
+pub(super) struct Observations {
+    /// Arrivals from sample to sample.
+    samples: Arrivals,
+    /// Arrivals from cycle to cycle.
+    arrivals: Arrivals,
+    /// Routed requests by stage.
+    routes: Vec<Routes>,
+    slack: Slack,
+    failing: Failing,
+    /// Shares of the published plan by stage, by which the requests of the next sample were routed; empty before the
+    /// first plan.
+    pub(super) quotas: Vec<Vec<Share>>,
+    pub(super) demand: Demand,
+    /// Proxies whose scrapes fail, by name.
+    pub(super) lost: ErrorLog,
+}
+
+impl Observations {
+    /// Creates observations of proxies that have not been scraped yet.
+    pub(super) fn new(service: &Service) -> Observations {
+        Observations {
+            samples: Arrivals::new(),
+            arrivals: Arrivals::new(),
+            routes: routes(service),
+            slack: Slack::new(),
+            failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
+            quotas: vec![Vec::new(); service.stages.len()],
+            demand: Demand::new(service.demand),
+            lost: ErrorLog::default(),
+        }
+    }
+
+    /// Samples the arrivals since the last sample. A rise is extrapolated over `horizon`.
+    pub(super) fn sample(&mut self, now: Now, scrapes: &[Scrape], horizon: Duration) {
         self.slack.observe(now.at, scrapes);
         let seen = self.samples.observe(now.at, scrapes);
         // Zero arrivals before the first request are no forecast.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
             self.demand.observe(now.at, rate);
-            let horizon = self.horizon.time(self.service.scrape_interval);
             self.demand.foresee(horizon);
         }
     }
 
-    pub(super) fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
-        let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
-        self.lost.retain(|proxy| looked_at.contains(proxy));
+    /// Takes in the scrapes of a cycle; returns the arrivals since the last cycle.
+    pub(super) fn observe(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
+        let scraped: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
+        self.lost.retain(|proxy| scraped.contains(proxy));
         for scrape in scrapes {
             match &scrape.counts {
                 Ok(_) => self.lost.went_well(&scrape.from),
@@ -34,42 +71,43 @@ impl Planner {
             routes.observe(now.at, scrapes, quotas);
         }
         self.failing.observe(now.at, scrapes);
-        for (variant, since) in self.service.variants.iter().zip(self.failing.since()) {
-            let who = format!("servers of {}", variant.name);
-            match since {
-                Some(_) => self.troubles.failed(
-                    &who,
-                    &"proxies cannot reach them, or they answer with errors",
-                    "no share",
-                ),
-                None => self.troubles.went_well(&who),
-            }
-        }
         self.arrivals.observe(now.at, scrapes)
     }
 
-    pub(super) fn see_cores(&mut self, answers: Vec<Option<Result<Actual, ActuateError>>>) {
-        let blockers = self.blockers.iter_mut().zip(&mut self.full);
-        let known = self.actual.iter_mut().zip(blockers);
-        let lists = answers.into_iter().zip(&self.service.variants).zip(known);
-        for ((answer, variant), (actual, (known, full))) in lists {
-            full.take_if(|(until, _)| *until <= self.now);
-            *known = full.as_ref().map(|(_, blocker)| blocker.clone());
-            let who = format!("cores of {}", variant.name);
-            match answer {
-                Some(Ok(there)) => {
-                    self.troubles.went_well(&who);
-                    *actual = there;
-                }
-                Some(Err(error)) => {
-                    self.troubles.failed(&who, &error, "those known last hold");
-                    *known = Some(Blocker::of(&error));
-                }
-                None => {}
-            }
-        }
-        self.under_way.see(&self.actual);
-        self.readiness.see(&self.actual, self.now);
-        self.horizon.see(&self.actual, self.now);
+    /// Inputs of the next decision. Inputs that the policy does not need are left out, so that decisions repeat.
+    pub(super) fn inputs(&self, service: &Service) -> Option<Inputs> {
+        let needs = service.policy.needs(service);
+        let mut forecast = self.demand.forecast()?;
+        forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
+        let left_ms = needs
+            .left
+            .and_then(|left| self.slack.percentile(left.percentile, left.min_ms));
+        Some(Inputs { forecast, left_ms })
     }
+
+    /// Time since which each variant's servers have been failing.
+    pub(super) fn failing_since(&self) -> &[Option<Duration>] {
+        self.failing.since()
+    }
+
+    /// Routed traffic of each variant; `None` until every stage has enough samples.
+    pub(super) fn routed(&self) -> Option<Vec<RoutedShare>> {
+        let stages = self.routes.iter().map(Routes::routed);
+        let stages: Vec<Vec<RoutedShare>> = stages.collect::<Option<_>>()?;
+        Some(stages.concat())
+    }
+}
+
+/// Creates one [`Routes`] for each stage, for its variants.
+fn routes(service: &Service) -> Vec<Routes> {
+    let names = |stage: &Stage| {
+        let variants = service.variants.get(stage.variants.clone());
+        let names: Vec<String> = variants
+            .into_iter()
+            .flatten()
+            .map(|v| v.name.clone())
+            .collect();
+        Routes::new(names.into_iter())
+    };
+    service.stages.iter().map(names).collect()
 }

@@ -30,7 +30,7 @@ impl Planner {
             return;
         };
         self.set_in_force(variant, there);
-        let plan: Vec<_> = self.actual.iter().map(|one| one.ready).collect();
+        let plan: Vec<_> = self.rollout.actual.iter().map(|one| one.ready).collect();
         if !self.publish(ports.publish, &plan, inputs, now, acted) {
             return;
         }
@@ -47,7 +47,7 @@ impl Planner {
             Ok(there) => {
                 self.troubles.went_well(&who);
                 self.set_in_force(variant, there);
-                self.retired = None;
+                self.rollout.retired = None;
                 Blocker {
                     reason: Reason::Replacing,
                     why: "a pod that its node has no room for makes way for another one".to_owned(),
@@ -56,11 +56,11 @@ impl Planner {
             Err(error) => {
                 self.troubles.failed(&who, &error, "it is tried again");
                 // A pending write: the pod stays uncounted, and the replacement is requested again.
-                self.retired = error.may_have_applied().then_some(variant);
+                self.rollout.retired = error.may_have_applied().then_some(variant);
                 Blocker::of(&error)
             }
         };
-        if let Some(known) = self.blockers.get_mut(variant) {
+        if let Some(known) = self.rollout.blockers.get_mut(variant) {
             *known = Some(blocker);
         }
     }
@@ -68,15 +68,16 @@ impl Planner {
     /// Returns the first variant with a pod to be replaced now, and the actual state without that pod. For variants
     /// whose replacement has to wait, adds the reason to the blocker.
     fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, Actual)> {
-        let reserved: Cores = self.actual.iter().map(|one| one.reserved).sum();
+        let reserved: Cores = self.rollout.actual.iter().map(|one| one.reserved).sum();
         let room = Cores::whole(self.service.budget).saturating_sub(reserved);
-        let begun = self.retired;
+        let begun = self.rollout.retired;
         let replicas: Vec<u32> = self
+            .rollout
             .actual
             .iter()
             .map(|one| one.replicas_reserved)
             .collect();
-        for (variant, blocker) in self.blockers.iter_mut().enumerate() {
+        for (variant, blocker) in self.rollout.blockers.iter_mut().enumerate() {
             if blocker.is_none() && begun != Some(variant) {
                 continue;
             }
@@ -92,7 +93,7 @@ impl Planner {
             }
             match actuate.retire(variant, room) {
                 Some(Ok(there)) => {
-                    self.retired = Some(variant);
+                    self.rollout.retired = Some(variant);
                     return Some((variant, there));
                 }
                 Some(Err(kept)) => {
@@ -103,12 +104,12 @@ impl Planner {
                 None => {}
             }
         }
-        self.retired = None;
+        self.rollout.retired = None;
         None
     }
 
     fn set_in_force(&mut self, variant: usize, there: Actual) {
-        if let Some(actual) = self.actual.get_mut(variant) {
+        if let Some(actual) = self.rollout.actual.get_mut(variant) {
             *actual = there;
         }
     }

@@ -6,7 +6,7 @@ use weir_api::{Rps, VariantPlan};
 
 use super::{Planner, no_capacity};
 use crate::capacity::{Actual, Allocation, ResourceLimit, Target};
-use crate::observe::{RoutedShare, Routes};
+use crate::observe::RoutedShare;
 use crate::plan::capacities;
 use crate::rollout::shortage;
 use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
@@ -34,7 +34,7 @@ impl Planner {
         } else {
             "to have"
         };
-        let (desired, there) = (cores(&desired), cores(&self.ready()));
+        let (desired, there) = (cores(&desired), cores(&self.rollout.ready()));
         let (status, why) = (decision.status.label(), &decision.why);
         tracing::info!("{status}: {why}; cores {verb}:{desired}, in force:{there}");
         self.last = Some(new);
@@ -44,7 +44,7 @@ impl Planner {
     pub(super) fn capacity_notes(&self, status: SolveStatus, inputs: Option<Inputs>) -> String {
         let service = &self.service;
         no_capacity::utilisation(service, status)
-            + &no_capacity::over_latency_budget(service, &self.actual, inputs)
+            + &no_capacity::over_latency_budget(service, &self.rollout.actual, inputs)
     }
 
     /// Names the variants that got less than their quota. The plan's shares are not wrong then, but the solver's
@@ -62,7 +62,11 @@ impl Planner {
 
     /// Names the failing variants, and for how long they have failed.
     pub(super) fn failures(&self) -> String {
-        let each = self.service.variants.iter().zip(self.failing.since());
+        let each = self
+            .service
+            .variants
+            .iter()
+            .zip(self.observations.failing_since());
         let failing = each.filter_map(|(variant, since)| {
             let lasts_s = self.now.saturating_sub((*since)?).as_secs();
             let name = &variant.name;
@@ -78,10 +82,10 @@ impl Planner {
         let comes = |there: &Actual| {
             there.starting != Allocation::NONE || there.reserved > there.ready.cores()
         };
-        let each = self.service.variants.iter().zip(&self.actual);
+        let each = self.service.variants.iter().zip(&self.rollout.actual);
         let come = each.filter(|(_, there)| comes(there));
         let come: Vec<&str> = come.map(|(variant, _)| variant.name.as_str()).collect();
-        shortage(self.carried(&self.ready(), inputs), &come)
+        shortage(self.carried(&self.rollout.ready(), inputs), &come)
     }
 
     /// Names the variants whose readiness time differs from the service file's.
@@ -89,7 +93,10 @@ impl Planner {
         let each = self.service.variants.iter().enumerate();
         let notes = each.filter_map(|(index, variant)| {
             let said = variant.readiness;
-            let took = self.readiness.learnt(index, said, self.service.cycle)?;
+            let took = self
+                .measured
+                .readiness
+                .learnt(index, said, self.service.cycle)?;
             let (name, took, said) = (&variant.name, took.as_secs_f64(), said.as_secs_f64());
             Some(format!(
                 "; {name} took {took:.0} s to be ready, readiness_s says {said}"
@@ -100,7 +107,7 @@ impl Planner {
 
     /// Resources of all reserved replicas.
     pub(super) fn resources(&self) -> BTreeMap<String, ResourceReport> {
-        let each = self.actual.iter().map(|one| one.replicas_reserved);
+        let each = self.rollout.actual.iter().map(|one| one.replicas_reserved);
         let replicas: Vec<u32> = each.collect();
         let bounds = self.service.bounds.0.iter();
         let report = |bound: &ResourceLimit| {
@@ -111,13 +118,6 @@ impl Planner {
             (bound.name.clone(), report)
         };
         bounds.map(report).collect()
-    }
-
-    /// Routed traffic of each variant; `None` until every stage has enough samples.
-    pub(super) fn routed(&self) -> Option<Vec<RoutedShare>> {
-        let stages = self.routes.iter().map(Routes::routed);
-        let stages: Vec<Vec<RoutedShare>> = stages.collect::<Option<_>>()?;
-        Some(stages.concat())
     }
 
     /// Mean accuracy of the requests as routed, not as planned. Over several stages it is the product of their means.
@@ -144,42 +144,50 @@ impl Planner {
     ) -> BTreeMap<String, VariantReport> {
         let capacities = capacities(
             &self.service,
-            &self.ready(),
+            &self.rollout.ready(),
             inputs,
-            self.batches.confirmed(),
+            self.rollout.batches.confirmed(),
         );
         let lists = self
             .service
             .variants
             .iter()
-            .zip(requested.iter().zip(&self.actual))
+            .zip(requested.iter().zip(&self.rollout.actual))
             .zip(capacities);
-        let reports =
-            lists.enumerate().map(|(index, lists)| {
-                let ((variant, (requested, actual)), capacity) = lists;
-                let part = plan.iter().find(|part| part.name == variant.name);
-                let confirmed = self.batches.confirmed().get(index).copied().flatten();
-                let report =
-                    VariantReport {
-                        cores_target: requested.cores(actual.ready),
-                        cores_actual: actual.ready.cores(),
-                        replicas_target: requested.replicas,
-                        replicas_ready: actual.ready.replicas(),
-                        share: part.map(|part| part.share).unwrap_or_default(),
-                        slots: part.map_or(0, |part| part.slots),
-                        batch: confirmed.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
-                        capacity_rps: Rps(capacity),
-                        routed: routed.and_then(|routed| routed.get(index)).copied(),
-                        blocker: self.blockers.get(index).cloned().flatten(),
-                        failing_ms: self.failing.since().get(index).copied().flatten().map(
-                            |since| {
-                                let lasts = self.now.saturating_sub(since).as_millis();
-                                u64::try_from(lasts).unwrap_or(u64::MAX)
-                            },
-                        ),
-                    };
-                (variant.name.clone(), report)
-            });
+        let reports = lists.enumerate().map(|(index, lists)| {
+            let ((variant, (requested, actual)), capacity) = lists;
+            let part = plan.iter().find(|part| part.name == variant.name);
+            let confirmed = self
+                .rollout
+                .batches
+                .confirmed()
+                .get(index)
+                .copied()
+                .flatten();
+            let report = VariantReport {
+                cores_target: requested.cores(actual.ready),
+                cores_actual: actual.ready.cores(),
+                replicas_target: requested.replicas,
+                replicas_ready: actual.ready.replicas(),
+                share: part.map(|part| part.share).unwrap_or_default(),
+                slots: part.map_or(0, |part| part.slots),
+                batch: confirmed.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
+                capacity_rps: Rps(capacity),
+                routed: routed.and_then(|routed| routed.get(index)).copied(),
+                blocker: self.rollout.blockers.get(index).cloned().flatten(),
+                failing_ms: self
+                    .observations
+                    .failing_since()
+                    .get(index)
+                    .copied()
+                    .flatten()
+                    .map(|since| {
+                        let lasts = self.now.saturating_sub(since).as_millis();
+                        u64::try_from(lasts).unwrap_or(u64::MAX)
+                    }),
+            };
+            (variant.name.clone(), report)
+        });
         reports.collect()
     }
 }

@@ -73,9 +73,9 @@ impl Planner {
     pub(super) fn see_service_times(&mut self, scrapes: &[Scrape]) {
         let planned = service_times(
             &self.service,
-            &self.out,
+            &self.rollout.out,
             self.planned,
-            self.batches.confirmed(),
+            self.rollout.batches.confirmed(),
         );
         for (index, variant) in self.service.variants.iter().enumerate() {
             let counts = scrapes
@@ -83,7 +83,9 @@ impl Planner {
                 .filter_map(|scrape| scrape.counts.as_ref().ok());
             let said = counts.filter_map(|counts| counts.predicted_ms.get(&variant.name).copied());
             let planned = planned.get(index).and_then(Option::as_ref);
-            self.service_times.see(self.now, index, said, planned);
+            self.measured
+                .service_times
+                .see(self.now, index, said, planned);
         }
     }
 
@@ -91,7 +93,7 @@ impl Planner {
     pub(super) fn service_time_notes(&self) -> String {
         let each = self.service.variants.iter().enumerate();
         let notes = each.filter_map(|(index, variant)| {
-            let (took, planned) = self.service_times.measured(index, self.now)?;
+            let (took, planned) = self.measured.service_times.measured(index, self.now)?;
             let (min, most) = (planned.min_ms.round(), planned.most_ms.round());
             let says = match min < most {
                 true => format!("{min} to {most}"),

@@ -16,7 +16,7 @@ use weir_api::{Cores, PlanError, Revision, Rps, VariantPlan};
 
 use super::*;
 use crate::backends::NotReplaced;
-use crate::capacity::Resize;
+use crate::capacity::{Allocation, Resize};
 use crate::distribution::Receipt;
 use crate::observe::{Counts, Route, ScrapeError};
 use crate::plan::Draft;

@@ -36,11 +36,11 @@ async fn replaced_proxy_keeps_demand_and_drops_its_errors() {
     let before = bed.run_cycle(20.0).await;
     *bed.world.lost.lock().unwrap() = true;
     bed.run_cycle(20.0).await;
-    assert_eq!(bed.planner.lost.count("old"), Some(1));
+    assert_eq!(bed.planner.observations.lost.count("old"), Some(1));
     *bed.world.proxy.lock().unwrap() = "new";
     *bed.world.arrived.lock().unwrap() = 0.0;
     bed.run_cycle(0.0).await;
-    let lost = ["old", "new"].map(|proxy| bed.planner.lost.count(proxy));
+    let lost = ["old", "new"].map(|proxy| bed.planner.observations.lost.count(proxy));
     assert_eq!(lost, [None, Some(1)]);
     *bed.world.lost.lock().unwrap() = false;
     let report = bed.run_cycle(20.0).await;
@@ -49,7 +49,7 @@ async fn replaced_proxy_keeps_demand_and_drops_its_errors() {
         "what it had counted before is no rate"
     );
     assert_eq!(report.demand_rps, before.demand_rps);
-    assert_eq!(bed.planner.lost.count("new"), None);
+    assert_eq!(bed.planner.observations.lost.count("new"), None);
     let mut last = report;
     for _ in 0..61 {
         last = bed.run_cycle(20.0).await;

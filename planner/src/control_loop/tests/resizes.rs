@@ -36,7 +36,7 @@ async fn pending_growth_stays_reserved_in_the_budget() {
     *bed.world.mute.lock().unwrap() = true;
     bed.run_cycle(20.0).await;
     assert_eq!(
-        bed.planner.actual[1].reserved,
+        bed.planner.rollout.actual[1].reserved,
         Cores::whole(3),
         "b may have 3 cores"
     );

@@ -148,7 +148,10 @@ async fn predicted_rise_starts_a_cycle_at_the_sample_that_shows_it() {
         }
     };
     let foreseen = bed.planner.inputs().unwrap().forecast;
-    assert!(foreseen.rises && !bed.planner.demand.is_rising(), "{first}");
+    assert!(
+        foreseen.rises && !bed.planner.observations.demand.is_rising(),
+        "{first}"
+    );
     assert!(
         foreseen.demand.0 > foreseen.present.0 * RISE,
         "{foreseen:?}"
