@@ -33,7 +33,12 @@ type Asked = (u64, bool, Option<u64>, Option<u64>);
 fn asked(Inputs { forecast, left_ms }: Inputs) -> Asked {
     let left = left_ms.map(f64::to_bits);
     let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
-    (forecast.demand.0.to_bits(), forecast.window_full, left, lasted)
+    (
+        forecast.demand.0.to_bits(),
+        forecast.window_full,
+        left,
+        lasted,
+    )
 }
 
 /// State of a replayed variant, which is one replica.
