@@ -32,6 +32,7 @@ pub mod backends;
 pub mod distribution;
 pub mod telemetry;
 
+pub mod app;
 pub mod control_loop;
 pub mod registry;
 

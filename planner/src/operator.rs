@@ -29,13 +29,13 @@ use kube::runtime::watcher;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::app::client;
 use crate::backends::kubernetes::namespace::Namespace;
 use crate::backends::kubernetes::rate_limit::PatchLimiter;
 use crate::clock::Clock;
 use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
 use crate::registry::ServiceRegistry;
-use crate::serve::client;
 use crate::spec::resource::SloService;
 use controller::ServiceController;
 use leader::Candidate;

@@ -10,7 +10,7 @@
 //! `WEIR_SEEDS=1000` runs that many schedules, `WEIR_SEED=7` only that one. A seed determines the whole
 //! schedule, except for the order of two requests within a millisecond.
 
-#[path = "../kubernetes/operate/bed.rs"]
+#[path = "../kubernetes/operator/bed.rs"]
 #[allow(dead_code, reason = "what the tests of `operate` share, and more")]
 mod bed;
 mod invariants;

@@ -1,5 +1,7 @@
-//! Tests of the planner on Kubernetes, against an emulated API server.
+//! Tests of the planner on Kubernetes, from the bottom up: the emulated API server, pods as backends, complete planners
+//! while things fail, and what holds on any cluster.
 
-mod kube_api;
-mod kube_resize;
-mod operate;
+mod cluster;
+mod emulator;
+mod operator;
+mod pods;

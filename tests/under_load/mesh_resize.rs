@@ -3,7 +3,7 @@
 //! planner follows it with the cores of two deployments. API server and kubelets are emulated; filter,
 //! planner and everything between them are real.
 
-#[path = "../kubernetes/operate/bed.rs"]
+#[path = "../kubernetes/operator/bed.rs"]
 #[allow(dead_code, reason = "what the tests of `operate` share, and more")]
 mod bed;
 mod mesh;

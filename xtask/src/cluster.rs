@@ -1,6 +1,6 @@
 //! `test --kubeconfig PATH`: runs only the Kubernetes tests, on that cluster.
 //!
-//! Splits the arguments; `tests/cluster` determines what is done on the cluster.
+//! Splits the arguments; `tests/kubernetes/cluster` determines what is done on the cluster.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -45,11 +45,14 @@ pub(crate) fn test(layout: &Layout, path: PathBuf, mut others: Vec<OsString>) ->
     if !others.iter().any(|other| other == OsStr::new("--")) {
         others.push("--".into());
     }
-    // The tests print what they run, skip and leave behind.
+    // The tests print what they run, skip and leave behind. The others of that program need the emulator.
     others.push("--nocapture".into());
-    let story = ["test", "--workspace", "--test", "cluster"];
+    for emulated in ["emulator::", "pods::", "operator::"] {
+        others.extend(["--skip".into(), emulated.into()]);
+    }
+    let suite = ["test", "--workspace", "--test", "kubernetes"];
     Err(replace(
-        compile::cargo(&sh, &story)
+        compile::cargo(&sh, &suite)
             .env(KUBECONFIG, path)
             .args(others),
     ))

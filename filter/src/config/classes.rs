@@ -88,7 +88,7 @@ impl RawClasses {
         Ok(Classes {
             list,
             default,
-            max_skips: max_skips,
+            max_skips,
         })
     }
 }

@@ -39,7 +39,7 @@ impl Endpoints {
         let handle = Arc::new(ServiceHandle::with_publishers(service(8), publishers).unwrap());
         let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
         let key = Key::new(KEY).unwrap();
-        let http = crate::serve::client().unwrap();
+        let http = crate::app::client().unwrap();
         let app = Arc::new(App {
             hold,
             polls: Semaphore::new(polls_max),

@@ -8,12 +8,12 @@ use weir_api::Cores;
 use super::Shared;
 use super::leader::Candidate;
 use super::ownership::Name;
+use crate::app::{http_backends, scraper};
 use crate::backends::kubernetes::actuate::KubeBackends;
 use crate::backends::{Actuate, ActuateError, HttpBackends, NotReplaced};
 use crate::capacity::{Actual, Resize};
 use crate::observe::pods::ProxyWatch;
 use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
-use crate::serve::{http_backends, scraper};
 use crate::service::{Mode, Service, Variant};
 
 /// Backends of a service's variants.

@@ -136,10 +136,60 @@ async fn conditions(fixture: &Fixture<'_>) {
         fixture.apply(&resource).await.unwrap();
         let said = fixture.until_condition(name, "Degraded", reason).await;
         assert!(said.contains(says), "{said}");
+        let planned = condition(&fixture.resource(name).await, "Planned");
+        assert!(
+            name != "absent" || planned.starts_with("False NoPlan"),
+            "{planned}"
+        );
         fixture.remove(name).await;
     }
 
     fixture.proxy.load(30.0);
     fixture.until_cores(&BOTH, |cores| cores >= 3.0).await;
+    planner.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn running_service_keeps_its_last_valid_spec_and_its_workloads() {
+    on_each_cluster(last_valid_spec).await;
+}
+
+async fn last_valid_spec(fixture: &Fixture<'_>) {
+    if !fixture.has_room() {
+        return;
+    }
+    for name in BOTH {
+        fixture.deploy_cores(name, 1, 1).await;
+    }
+    let (planner, _) = fixture.planner("weir-a").await;
+    fixture.proxy.load(2.0);
+    fixture.apply(&fixture.demo()).await.unwrap();
+    fixture
+        .until_condition("demo", "Actuated", "True InForce")
+        .await;
+
+    // The invalid resource has a lower budget, which does not count until the resource is valid.
+    let mut changed = fixture.demo();
+    changed["spec"]["budget"]["cores"] = json!(2);
+    let mut invalid = changed.clone();
+    invalid["spec"]["plan_max_age_ms"] = json!(1);
+    fixture.apply(&invalid).await.unwrap();
+    fixture
+        .until_condition("demo", "Accepted", "False Invalid")
+        .await;
+    fixture.proxy.load(30.0);
+    fixture.until_cores(&BOTH, |cores| cores >= 3.0).await;
+    fixture.apply(&changed).await.unwrap();
+    fixture.until_condition("demo", "Accepted", "True").await;
+    fixture.until_cores(&BOTH, |cores| cores <= 2.0).await;
+
+    // A workload becomes free when the older resource is deleted.
+    fixture.apply(&fixture.named("later", &BOTH)).await.unwrap();
+    fixture
+        .until_condition("later", "Accepted", "False Taken")
+        .await;
+    fixture.remove("demo").await;
+    fixture.until_condition("later", "Accepted", "True").await;
+    fixture.until_event("later", "Taken").await;
     planner.end().await.unwrap();
 }

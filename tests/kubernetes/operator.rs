@@ -7,6 +7,5 @@ mod elect;
 mod follow;
 mod memory;
 mod profile;
-mod refuse;
 mod replace;
 mod servers;

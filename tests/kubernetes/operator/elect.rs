@@ -1,4 +1,4 @@
-//! Leader election between two planners: the standby forwards polls, and takes over when the leader is gone.
+//! The change of leaders: plans from the status while nobody leads, and no resize twice.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn holder(cluster: &Cluster) -> String {
 }
 
 #[tokio::test]
-async fn standby_takes_over_and_proxies_always_have_plans() {
+async fn new_leader_repeats_no_completed_resize() {
     let cluster = Cluster::start().await;
     for name in ["small", "large"] {
         cluster.deploy(name, 1, 1);
@@ -33,14 +33,10 @@ async fn standby_takes_over_and_proxies_always_have_plans() {
     cluster.until_condition("demo", "Actuated", "True").await;
     assert_eq!(holder(&cluster), "weir-a");
     let second = cluster.planner("weir-b").await;
-    // The standby serves the leader's plan.
-    let same = async || {
-        let (one, other) = (first.plan().await, second.plan().await);
-        one.is_ok() && one == other
-    };
-    let waited = wait::until_async("the same plan", LIMIT, same).await;
-    let both = (first.plan().await, second.plan().await);
-    assert!(waited.is_ok(), "{both:?}");
+    let has_plan = async || second.plan().await.is_ok();
+    wait::until_async("the standby's plan", LIMIT, has_plan)
+        .await
+        .unwrap();
     let plan: Value = first.plan().await.unwrap();
 
     cluster.proxy.load(45.0);
@@ -92,13 +88,5 @@ async fn standby_takes_over_and_proxies_always_have_plans() {
             request.key
         );
     }
-
-    // A released Lease is taken over at once.
-    let third = cluster.planner("weir-c").await;
     second.end().await.unwrap();
-    assert_eq!(holder(&cluster), "");
-    wait::until("the third", LIMIT, || holder(&cluster) == "weir-c")
-        .await
-        .unwrap();
-    third.end().await.unwrap();
 }

@@ -35,7 +35,7 @@ pub(crate) struct Cluster {
     /// Configuration with all rights.
     pub(crate) config: kube::Config,
     /// The emulator; stopped when the test ends.
-    _emulator: Option<ApiServer>,
+    emulator: Option<ApiServer>,
     /// Lock that runs the tests one at a time on an existing cluster.
     _lock: Option<MutexGuard<'static, ()>>,
 }
@@ -51,7 +51,7 @@ impl Cluster {
         Cluster {
             kind: Kind::External,
             config: config(read).await,
-            _emulator: None,
+            emulator: None,
             _lock: Some(lock),
         }
     }
@@ -73,7 +73,7 @@ impl Cluster {
         Cluster {
             kind,
             config: config(read).await,
-            _emulator: Some(emulator),
+            emulator: Some(emulator),
             _lock: None,
         }
     }
@@ -82,6 +82,13 @@ impl Cluster {
     pub(crate) async fn parts(&self, detect: impl AsyncFnOnce() -> Parts) -> Parts {
         static KNOWN: [OnceCell<Parts>; 3] = [const { OnceCell::const_new() }; 3];
         *KNOWN[self.kind as usize].get_or_init(|| detect()).await
+    }
+
+    /// Asserts that the emulator evaluated every validation rule it met; it would otherwise accept too much.
+    fn assert_rules_evaluated(&self) {
+        if let Some(emulator) = &self.emulator {
+            assert_eq!(emulator.unevaluated_rules(), []);
+        }
     }
 
     pub(crate) fn label(&self) -> String {
@@ -115,6 +122,7 @@ pub(crate) async fn on_each_cluster(scenario: impl AsyncFn(&Fixture<'_>)) {
         let outcome = async {
             let fixture = Fixture::new(&sandbox).await;
             scenario(&fixture).await;
+            sandbox.cluster.assert_rules_evaluated();
         };
         let outcome = AssertUnwindSafe(outcome).catch_unwind().await;
         sandbox.clear().await;

@@ -40,6 +40,10 @@ async fn scenario(fixture: &Fixture<'_>) {
     for pod in pods(fixture).await {
         assert_guaranteed(&pod);
     }
+    let plan = planner.plan().await.unwrap();
+    let slots = plan["variants"].as_array().unwrap().iter();
+    let slots: f64 = slots.map(|v| v["slots"].as_f64().unwrap()).sum();
+    assert!(slots >= 3.0, "{plan}");
 
     fixture.proxy.load(2.0);
     fixture.until_cores(&BOTH, |cores| cores <= 2.0).await;

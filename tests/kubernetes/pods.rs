@@ -10,4 +10,4 @@ mod stage;
 mod stateful;
 mod transition;
 
-use super::kube_api::bed;
+use super::emulator::bed;
