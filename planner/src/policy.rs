@@ -25,7 +25,7 @@ use crate::forecast::Forecast;
 use crate::service::rule::rule;
 use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, SolveStatus, Variant};
 use crate::solve::Outcome;
-use crate::solve::law::Law;
+use crate::solve::latency_model::LatencyModel;
 
 pub use bounded::BRANCHES_MAX;
 pub use infaas::{Infaas, RawInfaas};
@@ -214,17 +214,17 @@ pub(crate) fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decisi
 
 /// Latency model of a variant's promise: a high percentile instead of the profile's mean. A server with one lane idles
 /// while it waits for a batch to fill.
-fn promised(variant: &Variant) -> Law {
-    let (law, tail) = (variant.profile.latency.law, variant.profile.latency.tail);
+fn promised(variant: &Variant) -> LatencyModel {
+    let (model, tail) = (variant.profile.latency.model, variant.profile.latency.tail);
     let idle_ms = match variant.makes_batches() {
         true => 0.0,
         false => variant.batch_delay.as_secs_f64() * 1e3,
     };
-    Law {
-        gamma_ms: law.gamma_ms * tail,
-        epsilon_ms: law.epsilon_ms * tail,
-        delta_ms: law.delta_ms * tail,
-        eta_ms: law.eta_ms * tail + idle_ms,
+    LatencyModel {
+        gamma_ms: model.gamma_ms * tail,
+        epsilon_ms: model.epsilon_ms * tail,
+        delta_ms: model.delta_ms * tail,
+        eta_ms: model.eta_ms * tail + idle_ms,
     }
 }
 

@@ -11,13 +11,13 @@
 
 use weir_api::{Cores, Rps};
 
-use crate::solve::law::{Law, Parallelism};
+use crate::solve::latency_model::{LatencyModel, Parallelism};
 
 /// Latency of one batch that has its cores to itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
     /// Model of the mean latency.
-    pub law: Law,
+    pub model: LatencyModel,
     /// Ratio of a high percentile to the mean, at least 1.
     pub tail: f64,
 }
@@ -91,7 +91,7 @@ impl Profile {
             return f64::INFINITY;
         }
         let each = self.parallelism.cores_each(cores.as_f64());
-        self.latency.law.service_ms(self.batch, each)
+        self.latency.model.service_ms(self.batch, each)
     }
 
     fn batches(&self, cores: Cores) -> u32 {
@@ -108,7 +108,7 @@ mod tests {
     fn profile(parallelism: Parallelism, batch: u32) -> Profile {
         Profile {
             latency: Latency {
-                law: Law {
+                model: LatencyModel {
                     gamma_ms: 30.0,
                     epsilon_ms: 6.0,
                     delta_ms: 3.0,

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use weir_api::metrics::Metric;
-use weir_bed::emulator::{Law, ServerConfig};
+use weir_bed::emulator::{LatencyModel, ServerConfig};
 use weir_bed::scene::{PATIENCE, Scene, Variant, planned, see};
 use weir_bed::wait;
 
@@ -172,7 +172,7 @@ async fn a_server_that_resets_is_tried_ever_less_often() {
 #[tokio::test]
 async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() {
     let server = |name: &str, ready_after| {
-        let mut server = ServerConfig::new(name, Law::constant(1.0));
+        let mut server = ServerConfig::new(name, LatencyModel::constant(1.0));
         (server.cores, server.ready_after) = (1000.0, ready_after);
         server
     };

@@ -89,7 +89,7 @@ impl ProtocolScene {
         let schedule = Schedule::new(&rates, &network, payload as u64, seed).unwrap();
         let sender = Sender {
             slo,
-            patience: slo * 3,
+            timeout: slo * 3,
             body: self.body(payload),
             answer_bytes: 0,
             read_bytes_per_s: None,

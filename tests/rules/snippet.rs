@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_bed::emulator::{Emulator, Law, ServerConfig};
+use weir_bed::emulator::{Emulator, LatencyModel, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::scene::{Seen, see};
 use weir_filter::config::Config;
@@ -66,7 +66,7 @@ impl Existing {
         let mut servers = Vec::new();
         let mut bootstrap = Bootstrap::shipped().unwrap();
         for name in CLUSTERS {
-            let mut config = ServerConfig::new(name, Law::constant(1.0));
+            let mut config = ServerConfig::new(name, LatencyModel::constant(1.0));
             config.aliases.push("model".to_owned());
             let server = Emulator::start(config).await.unwrap();
             bootstrap = bootstrap.backend(name, server.addr());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
-use weir_bed::emulator::{Execution, Law, Parallelism, ServerConfig};
+use weir_bed::emulator::{Execution, LatencyModel, Parallelism, ServerConfig};
 use weir_bed::scene::{PATIENCE, Scene, Seen, see};
 use weir_bed::wait;
 
@@ -15,12 +15,12 @@ const FOUR: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// A server that executes one batch of at most four at a time, and waits a little for an incomplete batch to
 /// fill. A batch of four takes hardly longer than a batch of one.
 fn server(batch_delay_ms: u64) -> ServerConfig {
-    let law = Law {
+    let model = LatencyModel {
         eta_ms: 100.0,
         delta_ms: 5.0,
-        ..Law::default()
+        ..LatencyModel::default()
     };
-    let mut server = ServerConfig::new("batched", law);
+    let mut server = ServerConfig::new("batched", model);
     server.parallelism = Parallelism::Fixed(NonZeroU32::MIN);
     server.batch_max = FOUR;
     server.batch_delay = Duration::from_millis(batch_delay_ms);

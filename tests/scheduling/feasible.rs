@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
-use weir_bed::emulator::{Law, ServerConfig};
+use weir_bed::emulator::{LatencyModel, ServerConfig};
 use weir_bed::scene::{self, KEY, PATIENCE, Scene, ScriptedPlanner, Seen, Variant, see};
 use weir_bed::wait;
 
@@ -19,7 +19,7 @@ const ONE: Variant = Variant {
 
 /// A server with a constant service time, whatever the number of concurrent requests.
 fn server(name: &str, service_ms: f64) -> ServerConfig {
-    let mut server = ServerConfig::new(name, Law::constant(service_ms));
+    let mut server = ServerConfig::new(name, LatencyModel::constant(service_ms));
     server.cores = 1000.0;
     server
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use weir_bed::emulator::{Endpoints, Law, Replicas, ReplicasConfig, ServerConfig};
+use weir_bed::emulator::{Endpoints, LatencyModel, Replicas, ReplicasConfig, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::planner::{Planner, free_port};
 use weir_bed::scene::{KEY, PATIENCE};
@@ -20,16 +20,16 @@ const THREE: NonZeroU32 = NonZeroU32::new(3).unwrap();
 /// batch. The folder holds their endpoints.
 async fn replicas(cores: f64, batch: u32, delay_ms: u64) -> (Replicas, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let law = Law {
+    let model = LatencyModel {
         gamma_ms: 20.0,
         eta_ms: 20.0,
-        ..Law::default()
+        ..LatencyModel::default()
     };
     let server = ServerConfig {
         cores,
         batch_max: NonZeroU32::new(batch).unwrap(),
         batch_delay: Duration::from_millis(delay_ms),
-        ..ServerConfig::new("model", law)
+        ..ServerConfig::new("model", model)
     };
     let config = ReplicasConfig {
         count: THREE,

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
-use weir_bed::emulator::{BODY_MAX, Emulator, InferAnswer, Law, Parallelism, ServerConfig};
+use weir_bed::emulator::{BODY_MAX, Emulator, InferAnswer, LatencyModel, Parallelism, ServerConfig};
 use weir_bed::wait;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn emulator(change: impl FnOnce(&mut ServerConfig)) -> anyhow::Result<Emulator> {
-    let mut config = ServerConfig::new("small", Law::constant(1.0));
+    let mut config = ServerConfig::new("small", LatencyModel::constant(1.0));
     change(&mut config);
     Emulator::start(config).await
 }
@@ -96,7 +96,7 @@ async fn body_of_any_kind_is_counted_and_limited() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn execution_takes_the_latency_models_time() {
     let emulator = emulator(|config| {
-        config.law = Law {
+        config.latency = LatencyModel {
             gamma_ms: 30.0,
             epsilon_ms: 6.0,
             delta_ms: 2.0,
@@ -132,9 +132,9 @@ async fn execution_takes_the_latency_models_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cores_change_at_run_time_and_are_never_exceeded() {
     let emulator = emulator(|config| {
-        config.law = Law {
+        config.latency = LatencyModel {
             gamma_ms: 40.0,
-            ..Law::default()
+            ..LatencyModel::default()
         }
     })
     .await
@@ -218,7 +218,7 @@ async fn invalid_resources_are_refused_by_name_and_change_nothing() {
     assert!(emulator.set_cores(f64::NAN).is_err());
     let bad = ServerConfig {
         cores: -2.0,
-        ..ServerConfig::new("m", Law::default())
+        ..ServerConfig::new("m", LatencyModel::default())
     };
     assert!(
         Emulator::start(bad)
@@ -249,7 +249,7 @@ async fn network_latency_delays_requests_and_answers() {
 
 #[tokio::test]
 async fn abandoned_request_is_executed_all_the_same() {
-    let emulator = emulator(|config| config.law = Law::constant(50.0))
+    let emulator = emulator(|config| config.latency = LatencyModel::constant(50.0))
         .await
         .unwrap();
     let url = format!("{}/v2/models/small/infer", emulator.url());

@@ -6,7 +6,7 @@ mod uploads;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_bed::emulator::{Emulator, Law, ServerConfig};
+use weir_bed::emulator::{Emulator, LatencyModel, ServerConfig};
 use weir_bed::fate::{Fate, Outcome, Summary};
 use weir_bed::load::{Protocol, Rates, Record, Run, STAGES, Schedule, Sender, Target, start};
 use weir_bed::network::Network;
@@ -18,11 +18,11 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-async fn emulator(model: &str, law: Law, cores: f64) -> anyhow::Result<Emulator> {
+async fn emulator(model: &str, latency: LatencyModel, cores: f64) -> anyhow::Result<Emulator> {
     let config = ServerConfig {
         aliases: vec!["m".into()],
         cores,
-        ..ServerConfig::new(model, law)
+        ..ServerConfig::new(model, latency)
     };
     Emulator::start(config).await
 }
@@ -30,7 +30,7 @@ async fn emulator(model: &str, law: Law, cores: f64) -> anyhow::Result<Emulator>
 fn sender() -> Sender {
     Sender {
         slo: ms(1000),
-        patience: ms(5000),
+        timeout: ms(5000),
         body: "{}".into(),
         answer_bytes: 0,
         read_bytes_per_s: None,
@@ -65,7 +65,7 @@ fn run(
 
 #[tokio::test]
 async fn stalled_server_does_not_slow_the_load() {
-    let stalled = emulator("stalled", Law::constant(1.0), 0.0).await.unwrap();
+    let stalled = emulator("stalled", LatencyModel::constant(1.0), 0.0).await.unwrap();
     let rates = Rates::constant(200.0, 1).unwrap();
     let schedule = Schedule::new(&rates, &Network::none(), 0, 1).unwrap();
     let sent = schedule.requests.len();
@@ -84,8 +84,8 @@ async fn stalled_server_does_not_slow_the_load() {
 #[tokio::test]
 async fn every_target_gets_the_same_schedule_with_true_stamps() {
     let (small, large) = tokio::try_join!(
-        emulator("small", Law::constant(1.0), 8.0),
-        emulator("large", Law::constant(1.0), 8.0)
+        emulator("small", LatencyModel::constant(1.0), 8.0),
+        emulator("large", LatencyModel::constant(1.0), 8.0)
     )
     .unwrap();
     let rates = Rates::constant(100.0, 1).unwrap();
@@ -131,7 +131,7 @@ async fn every_target_gets_the_same_schedule_with_true_stamps() {
 /// The test has a single thread, so blocking it delays the generator too.
 #[tokio::test(flavor = "current_thread")]
 async fn late_generator_reports_its_lag() {
-    let emulator = emulator("m", Law::constant(1.0), 8.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(1.0), 8.0).await.unwrap();
     let schedule = Schedule::at(vec![ms(0), ms(50)], &Network::none(), 0, 1).unwrap();
     let run = run(&schedule, Network::none(), sender(), &[&emulator]).unwrap();
     tokio::task::yield_now().await;
@@ -148,7 +148,7 @@ async fn late_generator_reports_its_lag() {
 
 #[tokio::test]
 async fn every_outcome_is_recorded() {
-    let emulator = emulator("m", Law::constant(1.0), 1.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(1.0), 1.0).await.unwrap();
     let one = Schedule::at(vec![ms(0)], &Network::none(), 0, 1).unwrap();
     let fate_over = async |network: Network, sender: Sender, schedule: &Schedule| {
         let run = run(schedule, network, sender, &[&emulator]).unwrap();
@@ -168,13 +168,13 @@ async fn every_outcome_is_recorded() {
     emulator.set_cores(0.0).unwrap();
     let outcome = one_fate(
         Sender {
-            patience: ms(50),
+            timeout: ms(50),
             ..sender()
         },
         &one,
     )
     .await;
-    assert_eq!((outcome.fate, outcome.ended_at), (Fate::Gone, ms(50)));
+    assert_eq!((outcome.fate, outcome.ended_at), (Fate::Disconnected, ms(50)));
     emulator.set_cores(1.0).unwrap();
     wait::until("the abandoned work", LIMIT, || {
         emulator.executions().len() == 1
@@ -186,11 +186,11 @@ async fn every_outcome_is_recorded() {
     let network = Network::constant(1.0, ms(0));
     let slow = Schedule::at(vec![ms(0)], &network, 1000, 1).unwrap();
     let impatient = Sender {
-        patience: ms(50),
+        timeout: ms(50),
         ..sender()
     };
     let outcome = fate_over(network, impatient, &slow).await;
-    assert_eq!(outcome.fate, Fate::Gone);
+    assert_eq!(outcome.fate, Fate::Disconnected);
     assert_eq!(emulator.executions().len(), 1);
 
     emulator.set_cores(0.0).unwrap();
@@ -208,13 +208,13 @@ async fn every_outcome_is_recorded() {
 
 #[tokio::test]
 async fn outcomes_of_a_run_match_its_backends_executions() {
-    let emulator = emulator("m", Law::constant(20.0), 1.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(20.0), 1.0).await.unwrap();
     // Twice the capacity of one core: some are late, some abandoned, none lost, each executed once.
     let rates = Rates::constant(100.0, 1).unwrap();
     let schedule = Schedule::new(&rates, &Network::none(), 0, 5).unwrap();
     let sender = Sender {
         slo: ms(100),
-        patience: ms(400),
+        timeout: ms(400),
         ..sender()
     };
     let run = run(&schedule, Network::none(), sender, &[&emulator]).unwrap();
@@ -229,7 +229,7 @@ async fn outcomes_of_a_run_match_its_backends_executions() {
     assert_eq!(sum.check(), Ok(()));
     assert_eq!(sum.sent, schedule.requests.len() as u64);
     assert_eq!(executed.len() as u64, sum.sent);
-    assert!(sum.late > 0 && sum.gone > 0 && sum.on_time > 0, "{sum:?}");
+    assert!(sum.late > 0 && sum.disconnected > 0 && sum.on_time > 0, "{sum:?}");
     assert_eq!(sum.mean_accuracy, Some(70.0));
 }
 
@@ -258,8 +258,8 @@ async fn invalid_target_is_refused_before_the_run() {
 /// that reach it.
 async fn pipeline(failing: u32) -> anyhow::Result<(Record, [Emulator; 2])> {
     let (detect, classify) = tokio::try_join!(
-        emulator("detect", Law::constant(60.0), 100.0),
-        emulator("classify", Law::constant(40.0), 100.0)
+        emulator("detect", LatencyModel::constant(60.0), 100.0),
+        emulator("classify", LatencyModel::constant(40.0), 100.0)
     )?;
     classify.fail_next(failing);
     let network = Network::constant(1e6, ms(40));

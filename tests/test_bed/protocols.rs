@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::{Value, json};
-use weir_bed::emulator::{Door, Emulator, InferAnswer, Law, ServerConfig};
+use weir_bed::emulator::{Door, Emulator, InferAnswer, LatencyModel, ServerConfig};
 use weir_bed::oip::{self, Client as Grpc, ModelInferRequest};
 
 async fn emulator(change: impl FnOnce(&mut ServerConfig)) -> anyhow::Result<Emulator> {
-    let mut config = ServerConfig::new("small", Law::constant(1.0));
+    let mut config = ServerConfig::new("small", LatencyModel::constant(1.0));
     change(&mut config);
     Emulator::start(config).await
 }

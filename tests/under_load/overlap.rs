@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use weir_bed::emulator::{Execution, Law, ServerConfig};
+use weir_bed::emulator::{Execution, LatencyModel, ServerConfig};
 use weir_bed::scene::{Scene, Variant, planned};
 use weir_measure::workers::order::at_once;
 
@@ -25,7 +25,7 @@ async fn executions(overlap: bool) -> Vec<Execution> {
         slots: 1,
         service_ms: PREDICTED_MS,
     };
-    let server = ServerConfig::new(lane.name, Law::constant(SERVICE_MS));
+    let server = ServerConfig::new(lane.name, LatencyModel::constant(SERVICE_MS));
     let plan = planned(&[lane]);
     let scene = Scene::start_with(vec![server], &plan, 1, |bootstrap, plugin| {
         plugin["queue"] = json!({ "overlap": overlap });

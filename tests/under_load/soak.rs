@@ -68,7 +68,7 @@ async fn it_lasts() {
         let fate = match &outcome.fate {
             Fate::Answered { .. } => "served".to_owned(),
             Fate::Refused { status, reason } => format!("{status} {reason}"),
-            Fate::Gone => panic!("{} had no answer for {bound:?}", outcome.id),
+            Fate::Disconnected => panic!("{} had no answer for {bound:?}", outcome.id),
             Fate::Lost { error } => panic!("{} was dropped: {error}", outcome.id),
         };
         *fates.entry(fate).or_default() += 1;
@@ -122,7 +122,7 @@ async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64
     };
     let sender = Sender {
         slo: SLO,
-        patience: bound,
+        timeout: bound,
         body: "{}".into(),
         answer_bytes: 0,
         read_bytes_per_s: None,

@@ -11,7 +11,7 @@ use weir_replay::input::requests;
 use weir_replay::report::{self, Report};
 use weir_replay::request::{Play, Request};
 use weir_replay::scenario::{self, Contender, Overrides, Scenario, Server};
-use weir_replay::world;
+use weir_replay::simulation;
 
 use crate::output::say;
 use crate::progress::Progress;
@@ -98,7 +98,7 @@ fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
     for contender in &scenario.contenders {
         progress.begin(contender.to_string());
         let tell = |over| progress.second(over);
-        plays.push(world::play_telling(
+        plays.push(simulation::play_telling(
             tell,
             scenario,
             requests,

@@ -7,8 +7,8 @@ use anyhow::Context;
 use comfy_table::{Cell, Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::Value;
 use weir_planner::clock::stopwatch;
-use weir_planner::solve::Patience;
-use weir_planner::solve::problem::{Answer, By, Document, Formulation, Kind, Problem};
+use weir_planner::solve::TimeLimit;
+use weir_planner::solve::problem::{Answer, By, Document, Formulation, SolveStatus, Problem};
 
 use crate::exit::Exit;
 use crate::input::read;
@@ -60,7 +60,7 @@ impl Solve {
         let problem = Problem::read(document, self.formulation).with_context(about)?;
         let elapsed = stopwatch();
         let limit = Duration::from_millis(self.time_limit_ms);
-        let answer = problem.solve(by, &Patience::new(limit, &elapsed));
+        let answer = problem.solve(by, &TimeLimit::new(limit, &elapsed));
         let answer = answer.with_context(about)?;
         eprintln!("{} in {:.3} ms", self.solver, elapsed().as_secs_f64() * 1e3);
         if self.json {
@@ -69,8 +69,8 @@ impl Solve {
             say(text(&answer)?.trim_end())?;
         }
         Ok(match answer.outcome {
-            Kind::Optimal | Kind::Good => Exit::Done,
-            Kind::Infeasible | Kind::OutOfTime => Exit::Unsolved,
+            SolveStatus::Optimal | SolveStatus::Good => Exit::Done,
+            SolveStatus::Infeasible | SolveStatus::OutOfTime => Exit::Unsolved,
         })
     }
 

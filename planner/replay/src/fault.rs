@@ -4,8 +4,8 @@
 use super::plane::{DataPlane, Tally};
 use super::request::Fate;
 use super::scenario::FaultKind;
-use super::world::witness::Witness;
-use super::world::{Event, Flight, Place, Simulation};
+use super::simulation::witness::Witness;
+use super::simulation::{Event, Flight, Place, Simulation};
 use crate::nanos;
 
 impl<W: Witness> Simulation<'_, W> {
@@ -62,7 +62,7 @@ impl<W: Witness> Simulation<'_, W> {
                     self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
-            FaultKind::LostWake { proxy, worker } => {
+            FaultKind::LostNotification { proxy, worker } => {
                 let index = self.worker_index(proxy, worker);
                 if let (Some(index), DataPlane::Weir(workers)) = (index, &mut self.plane)
                     && let Some(worker) = workers.get_mut(index as usize)

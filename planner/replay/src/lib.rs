@@ -2,7 +2,7 @@
 //! between simulated clients, networks and servers. Baselines run on the same event core.
 //!
 //! [`scenario`] reads and checks the scenario file. [`input`] turns it into requests with all their
-//! times. [`world`] simulates them, event by event, once for each `contender`: a data plane (`plane`)
+//! times. [`simulation`] simulates them, event by event, once for each `contender`: a data plane (`plane`)
 //! with a control plane (`control`), disturbed by `fault`s. [`bound`] computes the clairvoyant upper
 //! bound, and [`report`] writes the report. Scenario and seed determine everything: equal inputs give
 //! byte-identical reports. The simulation never reads a clock and never sleeps.
@@ -17,7 +17,7 @@ pub mod input;
 mod control;
 mod fault;
 mod plane;
-pub mod world;
+pub mod simulation;
 
 pub mod report;
 

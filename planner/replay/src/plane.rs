@@ -19,7 +19,7 @@ pub(super) use wire::Headers;
 pub(super) use worker::Worker;
 
 use super::scenario::{Plane, Scenario};
-use super::world::PlayError;
+use super::simulation::PlayError;
 use weir_planner::capacity::Allocation;
 use weir_planner::distribution::slot_allocation::{Role, TooFew, divide};
 use weir_planner::plan::draft;

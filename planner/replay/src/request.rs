@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 /// Default time a client waits for an answer.
-const PATIENT: Duration = Duration::from_secs(30);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Request with everything that is fixed before the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,13 +34,13 @@ pub struct Request {
     /// Index of its class in [`super::scenario::Scenario::classes`].
     pub class: u16,
     /// Time the client waits for an answer before it disconnects.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Number of retries of the client after a 429 or 503.
     pub retries: u8,
 }
 
 impl Request {
-    /// Creates a request without body and without network latency, from a patient client.
+    /// Creates a request without body and without network latency, from a client with a long timeout.
     #[must_use]
     pub fn new(id: u32, sent: Duration, budget: Duration) -> Request {
         Request {
@@ -55,7 +55,7 @@ impl Request {
             skew_ms: 0,
             min_accuracy: 0.0,
             class: 0,
-            patience: PATIENT,
+            timeout: TIMEOUT_DEFAULT,
             retries: 0,
         }
     }
@@ -92,8 +92,8 @@ pub enum Fate {
     Answered(u16),
     /// Rejected by the proxy; the label of the reason (`timeout` for a route's timeout).
     Refused(&'static str),
-    /// Client disconnected because its patience ran out.
-    Gone,
+    /// Client disconnected at its timeout.
+    Disconnected,
     /// Lost in a crash or restart.
     Lost,
 }

@@ -8,13 +8,14 @@ mod proxies;
 mod raw;
 mod read;
 mod refused;
+mod renamed;
 mod sending;
 mod server;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_sim::server::{Law, Parallelism};
+use weir_sim::server::{LatencyModel, Parallelism};
 
 use weir_planner::service::Service;
 
@@ -49,7 +50,7 @@ pub struct Server {
     /// Name of the variant.
     pub name: String,
     /// Latency model.
-    pub law: Law,
+    pub latency: LatencyModel,
     /// Number of batches executed at once.
     pub parallelism: Parallelism,
     /// Maximum batch size.
@@ -80,7 +81,7 @@ pub struct Proxies {
     /// Time from publishing a plan until a worker obeys it.
     pub plan_delay: Duration,
     /// Time from a worker's notification until the other worker wakes.
-    pub ring_delay: Duration,
+    pub notify_delay: Duration,
 }
 
 /// Data plane with a control plane.
@@ -187,7 +188,7 @@ pub enum FaultKind {
         lasts: Duration,
     },
     /// A worker's next wake-up is lost.
-    LostWake {
+    LostNotification {
         /// Index of the proxy.
         proxy: u32,
         /// Index of the worker.

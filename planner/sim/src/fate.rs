@@ -28,7 +28,7 @@ pub enum Fate {
         reason: String,
     },
     /// The client timed out and disconnected before an answer came.
-    Gone,
+    Disconnected,
     /// The connection failed, so the outcome is unknown.
     Lost {
         /// Error of the client's HTTP stack.
@@ -89,7 +89,7 @@ pub struct Summary {
     /// Requests refused, by reason.
     pub refused: BTreeMap<String, u64>,
     /// Requests whose client timed out and disconnected.
-    pub gone: u64,
+    pub disconnected: u64,
     /// Requests neither answered nor refused.
     pub lost: u64,
     /// Requests that the backends executed more than once.
@@ -139,7 +139,7 @@ impl Summary {
                 Fate::Refused { reason, .. } => {
                     *sum.refused.entry(reason.clone()).or_default() += 1
                 }
-                Fate::Gone => sum.gone += 1,
+                Fate::Disconnected => sum.disconnected += 1,
                 Fate::Lost { .. } => sum.lost += 1,
             }
         }
@@ -177,7 +177,7 @@ impl Summary {
     /// # Errors
     /// The first sum that does not balance, with its figures.
     pub fn check(&self) -> Result<(), String> {
-        let ended = self.on_time + self.late + self.refused_total() + self.gone + self.lost;
+        let ended = self.on_time + self.late + self.refused_total() + self.disconnected + self.lost;
         if ended != self.sent {
             return Err(format!("{} were sent but {ended} ended", self.sent));
         }
@@ -237,7 +237,7 @@ mod tests {
             refused("expired"),
             refused("expired"),
             refused("timeout"),
-            outcome(5000, Fate::Gone),
+            outcome(5000, Fate::Disconnected),
             outcome(
                 3,
                 Fate::Lost {
@@ -249,7 +249,7 @@ mod tests {
         let sum = Summary::of(&outcomes, Duration::from_secs(1), accuracy).unwrap();
         let sum = sum.with_backends(["a", "b", "a", "a", "c"], 12.5);
         assert_eq!((sum.sent, sum.on_time, sum.late), (8, 2, 1));
-        assert_eq!((sum.gone, sum.lost, sum.doubled), (1, 1, 1));
+        assert_eq!((sum.disconnected, sum.lost, sum.doubled), (1, 1, 1));
         assert_eq!(
             sum.refused,
             BTreeMap::from([("expired".into(), 2), ("timeout".into(), 1)])
@@ -265,7 +265,7 @@ mod tests {
         let good = Summary {
             sent: 3,
             on_time: 2,
-            gone: 1,
+            disconnected: 1,
             ..Summary::default()
         };
         assert_eq!(good.check(), Ok(()));

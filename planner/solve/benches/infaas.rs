@@ -14,7 +14,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use weir_solve::infaas::{Architecture, Input, Plan, Problem, Resource, Variant, solve};
-use weir_solve::{Outcome, Patience};
+use weir_solve::{Outcome, TimeLimit};
 
 const NAMES: [&str; 3] = ["cpu", "gpu", "inferentia"];
 
@@ -70,7 +70,7 @@ fn solved(problem: &Problem, looks: u64) -> Outcome<Plan> {
     let clock = || Duration::from_micros(looked.replace(looked.get() + 1));
     solve(
         problem,
-        &Patience::new(Duration::from_micros(looks), &clock),
+        &TimeLimit::new(Duration::from_micros(looks), &clock),
     )
 }
 

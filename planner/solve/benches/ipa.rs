@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use weir_solve::ipa::{Input, Problem, solve};
-use weir_solve::{Outcome, Patience};
+use weir_solve::{Outcome, TimeLimit};
 
 #[path = "ipa/pipelines.rs"]
 mod pipelines;
@@ -16,8 +16,8 @@ mod pipelines;
 /// Fails unless the optimum is proven, so that only proven solves are measured.
 fn optimum(problem: &Problem) {
     let forever = || Duration::ZERO;
-    let patience = Patience::new(Duration::from_secs(1), &forever);
-    let outcome = solve(black_box(problem), &patience);
+    let time_limit = TimeLimit::new(Duration::from_secs(1), &forever);
+    let outcome = solve(black_box(problem), &time_limit);
     assert!(matches!(black_box(outcome), Outcome::Optimal(_)));
 }
 

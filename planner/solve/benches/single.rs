@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
-use weir_solve::{Outcome, Patience, infadapter, sponge};
+use weir_solve::{Outcome, TimeLimit, infadapter, sponge};
 
 fn still() -> Duration {
     Duration::ZERO
 }
 
-fn patience() -> Patience<'static> {
-    Patience::new(Duration::from_secs(60), &still)
+fn time_limit() -> TimeLimit<'static> {
+    TimeLimit::new(Duration::from_secs(60), &still)
 }
 
 /// Variants from fast and inaccurate to slow and accurate, a third of them not loaded. The demand is
@@ -32,11 +32,11 @@ fn variants(count: u32, cores: u32, load: f64, curved: bool) -> infadapter::Prob
                     json!({"cores": n, "rps": most})
                 })
                 .collect();
-            let line = json!({"law": "line", "slope_rps": slope, "intercept_rps": -0.3 * slope});
+            let line = json!({"model": "line", "slope_rps": slope, "intercept_rps": -0.3 * slope});
             json!({
                 "name": format!("v{index}"), "accuracy_percent": 60.0 + 30.0 * part.sqrt(), "readiness_s": 3 + 2 * index,
                 "cores": if index % 3 == 1 { 0 } else { 1 },
-                "throughput": if curved { json!({"law": "table", "points": points}) } else { line },
+                "throughput": if curved { json!({"model": "table", "points": points}) } else { line },
             })
         })
         .collect();
@@ -53,7 +53,7 @@ fn waiting(cores: u32, batches: u32, requests: u32) -> sponge::Problem {
         .map(|i| json!({"slo_ms": 2000, "communication_ms": 50 + (i * 37) % 200, "waited_ms": (i * 13) % 90}))
         .collect();
     let input = json!({
-        "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
+        "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
         "cores": cores, "batches": batches, "rate_rps": 150, "waiting": waiting,
     });
     let input: sponge::Input = serde_json::from_value(input).unwrap();
@@ -65,10 +65,10 @@ fn optimum(c: &mut Criterion) {
     for (count, cores) in [(3, 20), (5, 20), (10, 200)] {
         for (load, curved) in [(0.3, false), (0.3, true), (0.7, true)] {
             let problem = variants(count, cores, load, curved);
-            let law = if curved { "tables" } else { "lines" };
-            group.bench_function(format!("{count} × {cores}, load {load}, {law}"), |b| {
+            let model = if curved { "tables" } else { "lines" };
+            group.bench_function(format!("{count} × {cores}, load {load}, {model}"), |b| {
                 b.iter(
-                    || match infadapter::solve(black_box(&problem), &patience()) {
+                    || match infadapter::solve(black_box(&problem), &time_limit()) {
                         Outcome::Optimal(best) => best,
                         outcome => panic!("{outcome:?}"),
                     },
@@ -79,7 +79,7 @@ fn optimum(c: &mut Criterion) {
     group.finish();
     let problem = waiting(16, 16, 200);
     c.bench_function("sponge/16 × 16, 200 waiting", |b| {
-        b.iter(|| match sponge::solve(black_box(&problem), &patience()) {
+        b.iter(|| match sponge::solve(black_box(&problem), &time_limit()) {
             Outcome::Optimal(best) => best,
             outcome => panic!("{outcome:?}"),
         });

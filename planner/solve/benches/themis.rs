@@ -6,16 +6,16 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_solve::law::{Latency, Law};
+use weir_solve::latency_model::{Latency, LatencyModel};
 use weir_solve::themis::{Input, Problem, Running, StageInput, solve};
-use weir_solve::{Outcome, Patience};
+use weir_solve::{Outcome, TimeLimit};
 
 /// Stages that differ from each other, so that few settings tie and the Pareto fronts are as large
 /// as they get.
 fn problem(stages: u32, most: u32, load_rps: f64, slo_ms: f64) -> Problem {
     let stage = |index: u32| {
         let part = f64::from(index % 10);
-        let latency = Latency::Sponge(Law {
+        let latency = Latency::Sponge(LatencyModel {
             gamma_ms: 9.1 + 3.7 * part,
             epsilon_ms: 6.3,
             delta_ms: 0.71 + 0.13 * part,
@@ -46,7 +46,7 @@ fn problem(stages: u32, most: u32, load_rps: f64, slo_ms: f64) -> Problem {
 }
 
 fn bench(criterion: &mut Criterion) {
-    let patience = Patience::new(Duration::MAX, &|| Duration::ZERO);
+    let time_limit = TimeLimit::new(Duration::MAX, &|| Duration::ZERO);
     for (name, stages, most, load_rps, slo_ms) in [
         (
             "10 stages, 16 cores, batch 16, slack",
@@ -60,7 +60,7 @@ fn bench(criterion: &mut Criterion) {
         ("32 stages, 64 cores, batch 64", 32, 64, 120.0, 2000.0),
     ] {
         let problem = problem(stages, most, load_rps, slo_ms);
-        let outcome = solve(&problem, &patience);
+        let outcome = solve(&problem, &time_limit);
         let Outcome::Optimal(plan) = &outcome else {
             panic!("{outcome:?}")
         };
@@ -71,7 +71,7 @@ fn bench(criterion: &mut Criterion) {
             cores(&plan.vertical),
             cores(&plan.horizontal)
         );
-        criterion.bench_function(name, |b| b.iter(|| solve(black_box(&problem), &patience)));
+        criterion.bench_function(name, |b| b.iter(|| solve(black_box(&problem), &time_limit)));
     }
 }
 

@@ -8,7 +8,7 @@ const SHOWN_MAX: usize = 80;
 
 /// Error for an invalid input. Each formulation's limits are named constants in its module.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refused {
+pub struct InputError {
     /// Path of the field, such as `variants[2].accuracy_percent`.
     pub field: String,
     /// Value as given, shortened; or the whole error message, if the value has not even the right
@@ -18,9 +18,9 @@ pub struct Refused {
     pub right: String,
 }
 
-impl Display for Refused {
+impl Display for InputError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Refused {
+        let InputError {
             field,
             value,
             right,
@@ -33,7 +33,7 @@ impl Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for InputError {}
 
 /// Refuses `value` unless `holds`.
 pub(crate) fn rule(
@@ -41,7 +41,7 @@ pub(crate) fn rule(
     field: impl Display,
     value: impl Display,
     right: impl Display,
-) -> Result<(), Refused> {
+) -> Result<(), InputError> {
     if holds {
         return Ok(());
     }
@@ -50,7 +50,7 @@ pub(crate) fn rule(
     if shown.len() < value.len() {
         shown.push('…');
     }
-    Err(Refused {
+    Err(InputError {
         field: field.to_string(),
         value: shown,
         right: right.to_string(),
@@ -64,7 +64,7 @@ pub(crate) fn within<T: PartialOrd + Display>(
     min: T,
     max: T,
     unit: &str,
-) -> Result<T, Refused> {
+) -> Result<T, InputError> {
     let right = format!("{min} to {max} {unit}");
     rule(
         value >= min && value <= max,
@@ -81,7 +81,7 @@ pub(crate) fn positive(
     value: f64,
     max: f64,
     unit: &str,
-) -> Result<f64, Refused> {
+) -> Result<f64, InputError> {
     let right = format!("above 0 and at most {max} {unit}");
     rule(value > 0.0 && value <= max, field, value, right.trim_end())?;
     Ok(value)
@@ -91,7 +91,7 @@ pub(crate) fn positive(
 pub(crate) fn distinct<'a>(
     names: impl IntoIterator<Item = &'a str>,
     path: impl Fn(usize) -> String,
-) -> Result<(), Refused> {
+) -> Result<(), InputError> {
     let mut seen = HashSet::new();
     for (index, name) in names.into_iter().enumerate() {
         let length = name.chars().count();

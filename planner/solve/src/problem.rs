@@ -1,6 +1,8 @@
 //! Problem of any formulation as a document, and its answer: the format shared by the command line, the
 //! REST API and the browser.
 
+mod renamed;
+
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -9,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Outcome, Patience, Refused, Solver, infaas, infadapter, ipa, sponge, themis};
+use crate::{InputError, Outcome, Solver, TimeLimit, infaas, infadapter, ipa, sponge, themis};
 
 /// Formulation of a problem, by the paper it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +78,7 @@ pub struct Answer {
     /// Formulation of the problem.
     pub formulation: Formulation,
     /// Status of the solve.
-    pub outcome: Kind,
+    pub outcome: SolveStatus,
     /// `good` only: no plan is better by more than this, in units of the objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
@@ -93,7 +95,7 @@ pub struct Answer {
 /// Status of a solve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum SolveStatus {
     /// The plan is proven optimal.
     Optimal,
     /// Time ran out, or a gap was allowed; no plan is better by more than the gap.
@@ -149,11 +151,11 @@ impl Display for Formulation {
 }
 
 impl FromStr for Formulation {
-    type Err = Refused;
+    type Err = InputError;
 
-    fn from_str(text: &str) -> Result<Formulation, Refused> {
+    fn from_str(text: &str) -> Result<Formulation, InputError> {
         let found = Formulation::ALL.into_iter().find(|one| one.label() == text);
-        found.ok_or_else(|| Refused {
+        found.ok_or_else(|| InputError {
             field: "formulation".to_owned(),
             value: format!("'{}'", text.chars().take(80).collect::<String>()),
             right: format!(
@@ -165,22 +167,22 @@ impl FromStr for Formulation {
 }
 
 impl FromStr for By {
-    type Err = Refused;
+    type Err = InputError;
 
-    fn from_str(text: &str) -> Result<By, Refused> {
+    fn from_str(text: &str) -> Result<By, InputError> {
         match text {
             "own" => Ok(By::Own),
             #[cfg(feature = "highs")]
             "highs" => Ok(By::Programme(Solver::Highs)),
             #[cfg(not(feature = "highs"))]
-            "highs" => Err(Refused {
+            "highs" => Err(InputError {
                 field: "solver".to_owned(),
                 value: "'highs'".to_owned(),
                 right: "own or microlp; HiGHS is not in this build: `cargo build -p weir --features highs` adds it"
                     .to_owned(),
             }),
             "microlp" => Ok(By::Programme(Solver::Microlp)),
-            other => Err(Refused {
+            other => Err(InputError {
                 field: "solver".to_owned(),
                 value: format!("'{}'", other.chars().take(80).collect::<String>()),
                 right: "own, highs or microlp".to_owned(),
@@ -195,8 +197,8 @@ impl Problem {
     ///
     /// # Errors
     /// The first invalid field, by its path.
-    pub fn read(document: Value, formulation: Option<Formulation>) -> Result<Problem, Refused> {
-        let refused = |value: String, right: &str| Refused {
+    pub fn read(document: Value, formulation: Option<Formulation>) -> Result<Problem, InputError> {
+        let refused = |value: String, right: &str| InputError {
             field: "the document".to_owned(),
             value,
             right: right.to_owned(),
@@ -210,9 +212,9 @@ impl Problem {
             Some(other) => return Err(refused_formulation(&other)),
         };
         let formulation = match (written, formulation) {
-            (Some(written), Some(asked)) if written != asked => {
-                let right = format!("{asked}, which is asked for, or left out");
-                return Err(Refused {
+            (Some(written), Some(requested)) if written != requested => {
+                let right = format!("{requested}, which is asked for, or left out");
+                return Err(InputError {
                     field: "formulation".to_owned(),
                     value: written.to_string(),
                     right,
@@ -222,6 +224,7 @@ impl Problem {
             (None, None) => return Err(refused_formulation(&Value::Null)),
         };
         let fields = Value::Object(fields);
+        renamed::check(&fields)?;
         Ok(match formulation {
             Formulation::Infadapter => {
                 Problem::Infadapter(input::<infadapter::Input>(fields)?.try_into()?)
@@ -248,23 +251,27 @@ impl Problem {
     ///
     /// # Errors
     /// The formulation has no integer programme.
-    pub fn solve(&self, by: By, patience: &Patience<'_>) -> Result<Answer, Refused> {
+    pub fn solve(&self, by: By, time_limit: &TimeLimit<'_>) -> Result<Answer, InputError> {
         let formulation = self.formulation();
         Ok(match (self, by) {
             (Problem::Infadapter(problem), by) => {
                 let outcome = match by {
-                    By::Own => infadapter::solve(problem, patience),
-                    By::Programme(solver) => infadapter::ilp::solve_with(problem, solver, patience),
+                    By::Own => infadapter::solve(problem, time_limit),
+                    By::Programme(solver) => {
+                        infadapter::ilp::solve_with(problem, solver, time_limit)
+                    }
                 };
                 let plan =
                     |allocation| Plan::Infadapter(infadapter::Plan::new(problem, &allocation));
                 answer(formulation, outcome, plan)
             }
-            (Problem::Sponge(problem), By::Own) => {
-                answer(formulation, sponge::solve(problem, patience), Plan::Sponge)
-            }
+            (Problem::Sponge(problem), By::Own) => answer(
+                formulation,
+                sponge::solve(problem, time_limit),
+                Plan::Sponge,
+            ),
             (Problem::Sponge(_), By::Programme(_)) => {
-                return Err(Refused {
+                return Err(InputError {
                     field: "solver".to_owned(),
                     value: "an integer programme".to_owned(),
                     right: "own for sponge, whose choices are all tried in microseconds".to_owned(),
@@ -272,22 +279,22 @@ impl Problem {
             }
             (Problem::Ipa(problem), by) => {
                 let outcome = match by {
-                    By::Own => ipa::solve(problem, patience),
-                    By::Programme(solver) => ipa::ilp::solve_with(problem, solver, patience),
+                    By::Own => ipa::solve(problem, time_limit),
+                    By::Programme(solver) => ipa::ilp::solve_with(problem, solver, time_limit),
                 };
                 answer(formulation, outcome, Plan::Ipa)
             }
             (Problem::Infaas(problem), by) => {
                 let outcome = match by {
-                    By::Own => infaas::solve(problem, patience),
-                    By::Programme(solver) => infaas::ilp::solve_with(problem, solver, patience),
+                    By::Own => infaas::solve(problem, time_limit),
+                    By::Programme(solver) => infaas::ilp::solve_with(problem, solver, time_limit),
                 };
                 answer(formulation, outcome, Plan::Infaas)
             }
             (Problem::Themis(problem), by) => {
                 let outcome = match by {
-                    By::Own => themis::solve(problem, patience),
-                    By::Programme(solver) => themis::ilp::solve_with(problem, solver, patience),
+                    By::Own => themis::solve(problem, time_limit),
+                    By::Programme(solver) => themis::ilp::solve_with(problem, solver, time_limit),
                 };
                 answer(formulation, outcome, Plan::Themis)
             }
@@ -297,12 +304,12 @@ impl Problem {
 
 fn answer<P>(formulation: Formulation, outcome: Outcome<P>, plan: impl Fn(P) -> Plan) -> Answer {
     let (outcome, gap, why, found) = match outcome {
-        Outcome::Optimal(best) => (Kind::Optimal, None, None, Some(best)),
-        Outcome::Good { best, gap } => (Kind::Good, Some(gap), None, Some(best)),
+        Outcome::Optimal(best) => (SolveStatus::Optimal, None, None, Some(best)),
+        Outcome::Good { best, gap } => (SolveStatus::Good, Some(gap), None, Some(best)),
         Outcome::Infeasible { why, best_effort } => {
-            (Kind::Infeasible, None, Some(why), best_effort)
+            (SolveStatus::Infeasible, None, Some(why), best_effort)
         }
-        Outcome::OutOfTime { why, best } => (Kind::OutOfTime, None, Some(why), best),
+        Outcome::OutOfTime { why, best } => (SolveStatus::OutOfTime, None, Some(why), best),
     };
     Answer {
         formulation,
@@ -314,10 +321,10 @@ fn answer<P>(formulation: Formulation, outcome: Outcome<P>, plan: impl Fn(P) -> 
 }
 
 /// Reads the fields of a document; errors have the path of the wrong field.
-fn input<I: DeserializeOwned>(fields: Value) -> Result<I, Refused> {
+fn input<I: DeserializeOwned>(fields: Value) -> Result<I, InputError> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = error.path().to_string();
-        Refused {
+        InputError {
             field: if path == "." {
                 "the document".to_owned()
             } else {
@@ -329,7 +336,7 @@ fn input<I: DeserializeOwned>(fields: Value) -> Result<I, Refused> {
     })
 }
 
-fn refused_formulation(value: &Value) -> Refused {
+fn refused_formulation(value: &Value) -> InputError {
     let value = match value {
         Value::Null => "missing".to_owned(),
         other => kind_of(other).to_owned(),
@@ -338,7 +345,7 @@ fn refused_formulation(value: &Value) -> Refused {
         "one of {}",
         Formulation::ALL.map(Formulation::label).join(", ")
     );
-    Refused {
+    InputError {
         field: "formulation".to_owned(),
         value,
         right,

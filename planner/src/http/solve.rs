@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{App, Refusal, check_key};
 use crate::clock::stopwatch;
 use crate::solve::problem::{Answer, By, Formulation, Problem};
-use crate::solve::{Patience, Refused};
+use crate::solve::{InputError, TimeLimit};
 
 /// Maximum size of a problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
 pub const BODY_MAX: usize = 4 * 1024 * 1024;
@@ -78,7 +78,7 @@ async fn answer(
         let problem =
             Problem::read(document, formulation).map_err(|refused| refused.to_string())?;
         let elapsed = stopwatch();
-        let answer = problem.solve(by, &Patience::new(limit, &elapsed));
+        let answer = problem.solve(by, &TimeLimit::new(limit, &elapsed));
         answer.map_err(|refused| refused.to_string())
     });
     let solved = solving.await.map_err(|error| {
@@ -92,7 +92,7 @@ async fn answer(
 }
 
 impl SolveQuery {
-    fn validate(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
+    fn validate(&self) -> Result<(Option<Formulation>, By, Duration), InputError> {
         let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
         let by = match self.solver.as_deref() {
             None => By::Own,
@@ -106,12 +106,12 @@ impl SolveQuery {
     }
 }
 
-fn limit(ms: u64) -> Result<Duration, Refused> {
+fn limit(ms: u64) -> Result<Duration, InputError> {
     let limit = Duration::from_millis(ms);
     if ms > 0 && limit <= LIMIT_MAX {
         return Ok(limit);
     }
-    Err(Refused {
+    Err(InputError {
         field: "time_limit_ms".to_owned(),
         value: ms.to_string(),
         right: format!("1 to {} ms", LIMIT_MAX.as_millis()),

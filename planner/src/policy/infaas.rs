@@ -26,8 +26,8 @@ use crate::solve::infaas::{
     self, Architecture, ArchitecturePlan, Input, LATENCY_MS_MAX, Plan, Problem, RESOURCES_MAX,
     Resource, solve,
 };
-use crate::solve::law::Parallelism;
-use crate::solve::{Outcome, Patience, Refused};
+use crate::solve::latency_model::Parallelism;
+use crate::solve::{InputError, Outcome, TimeLimit};
 
 /// Upper limit: one second of loading costs at most a whole replica.
 const LOADING_WEIGHT_MAX: f64 = 1.0;
@@ -108,11 +108,11 @@ impl Policy for Infaas {
             .map(|(variant, there)| replica::count(variant, there.ready).0)
             .collect();
         let elapsed = stopwatch();
-        let patience = Patience::new(service.solver_limit, &elapsed);
+        let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
         let outcome = match solved(
             service,
             input(service, *self, &running, forecast),
-            &patience,
+            &time_limit,
         ) {
             Ok(outcome) => outcome,
             Err(refused) => return keep(actual, SolveStatus::Infeasible, refused.to_string()),
@@ -172,11 +172,11 @@ impl Policy for Infaas {
 fn solved(
     service: &Service,
     mut input: Input,
-    patience: &Patience<'_>,
-) -> Result<Outcome<Plan>, Refused> {
+    time_limit: &TimeLimit<'_>,
+) -> Result<Outcome<Plan>, InputError> {
     loop {
         let problem: Problem = input.clone().try_into()?;
-        let outcome = solve(&problem, patience);
+        let outcome = solve(&problem, time_limit);
         let plan = outcome.plan();
         let too_many: Vec<&Variant> = service
             .variants

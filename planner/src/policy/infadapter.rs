@@ -17,7 +17,7 @@ use crate::service::rule::rule;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
 };
-use crate::solve::Patience;
+use crate::solve::TimeLimit;
 use crate::solve::infadapter::{
     self, Allocation as Best, Candidate, Choice, Problem, Scale, Weights,
 };
@@ -50,7 +50,7 @@ impl Policy for Infadapter {
         } = inputs.forecast;
         let problem = problem(service, actual, demand);
         let elapsed = stopwatch();
-        let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
+        let outcome = infadapter::solve(&problem, &TimeLimit::new(service.solver_limit, &elapsed));
         let solved = match Solved::read(outcome) {
             Ok(solved) => solved,
             Err((SolveStatus::OutOfTime, why)) => {

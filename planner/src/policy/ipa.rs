@@ -36,8 +36,8 @@ use crate::service::{
 use crate::solve::ipa::{
     Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
 };
-use crate::solve::law::Latency;
-use crate::solve::{Patience, Refused};
+use crate::solve::latency_model::Latency;
+use crate::solve::{InputError, TimeLimit};
 
 pub(super) use there::{batches, carrying};
 use there::{is_carried, running};
@@ -76,9 +76,9 @@ impl Policy for Ipa {
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let elapsed = stopwatch();
-        let patience = Patience::new(service.solver_limit, &elapsed);
+        let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
         let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-        if let Some(targets) = rise::beside(service, actual, forecast, &patience) {
+        if let Some(targets) = rise::beside(service, actual, forecast, &time_limit) {
             let why = format!(
                 "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
                 demand.0
@@ -92,10 +92,10 @@ impl Policy for Ipa {
                 optimum: None,
             };
         }
-        let found = by_loaded(service, *self, actual, forecast, &patience);
+        let found = by_loaded(service, *self, actual, forecast, &time_limit);
         let among = vec![true; service.variants.len()];
         let found = found.map_or_else(
-            || within_budget(service, *self, demand, &among, &patience),
+            || within_budget(service, *self, demand, &among, &time_limit),
             Ok,
         );
         let found = match found {
@@ -162,7 +162,7 @@ fn by_loaded(
     rule: Ipa,
     actual: &[Actual],
     forecast: Forecast,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Option<Found> {
     let ready = ready(actual);
     let loaded: Vec<bool> = ready.iter().map(|one| *one != Allocation::NONE).collect();
@@ -170,7 +170,7 @@ fn by_loaded(
         return None;
     }
     let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    let found = within_budget(service, rule, demand, &loaded, patience).ok()?;
+    let found = within_budget(service, rule, demand, &loaded, time_limit).ok()?;
     let carries = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
     carries.then(|| Found {
         note: format!("{}, by those that are loaded", found.note),
@@ -184,9 +184,10 @@ fn within_budget(
     rule: Ipa,
     demand: Rps,
     among: &[bool],
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Result<Found, (SolveStatus, String)> {
-    let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
+    let solved =
+        |demand: Rps, price: f64| solved(service, rule, (demand, price), among, time_limit);
     // If a core costs more than all accuracy is worth, the plan has the fewest cores.
     let price_max = 100.0 * rule.alpha + 1.0;
     match solved(demand, 0.0) {
@@ -259,13 +260,13 @@ fn solved(
     rule: Ipa,
     (demand, price): (Rps, f64),
     among: &[bool],
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Result<Found, (SolveStatus, String)> {
-    let refused = |refused: Refused| (SolveStatus::Infeasible, refused.to_string());
+    let refused = |refused: InputError| (SolveStatus::Infeasible, refused.to_string());
     let problem: Problem = input(service, rule, (demand, price), among)
         .try_into()
         .map_err(refused)?;
-    let solved = Solved::read(solve(&problem, patience))?;
+    let solved = Solved::read(solve(&problem, time_limit))?;
     let note = solved.note(|gap| format!("{gap:.4} below the optimum"));
     Ok(Found {
         plan: solved.plan,

@@ -10,7 +10,7 @@ use crate::capacity::{Allocation, Target};
 use crate::profile::Profile;
 use crate::service::rule::rule;
 use crate::service::{ConfigError, Replicas, Variant, VariantShape};
-use crate::solve::law::Parallelism;
+use crate::solve::latency_model::Parallelism;
 
 /// Checks that replicas can be counted from 0: the cores of a server that executes a batch on each, or the replicas of
 /// a workload with fixed cores. With `keeps`, some of each may stay loaded.

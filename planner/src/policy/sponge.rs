@@ -23,10 +23,10 @@ use crate::service::{
     ConfigError, Decision, Inputs, Needs, Policy, Replicas, Service, SolveStatus, TIME_LEFT_MIN_MS,
     TimeLeft, Variant, VariantShape,
 };
-use crate::solve::law::Latency;
+use crate::solve::latency_model::Latency;
 use crate::solve::sponge::input::{Arriving, Steps};
 use crate::solve::sponge::{Input, Plan, Problem, solve};
-use crate::solve::{Patience, Refused};
+use crate::solve::{InputError, TimeLimit};
 
 /// Parameters of policy sponge.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
@@ -113,9 +113,9 @@ impl Policy for Sponge {
         };
         let all: Vec<u32> = (variant.min..=variant.max).collect();
         let elapsed = stopwatch();
-        let patience = Patience::new(service.solver_limit, &elapsed);
+        let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
         let outcome = match problem(service, *self, variant, all, inputs) {
-            Ok(problem) => solve(&problem, &patience),
+            Ok(problem) => solve(&problem, &time_limit),
             Err(why) => return keep(actual, SolveStatus::Infeasible, why),
         };
         let solved = match Solved::read(outcome) {
@@ -179,7 +179,7 @@ fn batch(
     let still = || Duration::ZERO;
     let solved = |inputs| {
         let problem = problem(service, rule, variant, vec![whole], inputs).ok()?;
-        let outcome = solve(&problem, &Patience::new(service.solver_limit, &still));
+        let outcome = solve(&problem, &TimeLimit::new(service.solver_limit, &still));
         outcome.plan().map(|plan: &Plan| plan.batch)
     };
     inputs.and_then(solved).unwrap_or(1)
@@ -218,7 +218,7 @@ fn problem(
     };
     input
         .try_into()
-        .map_err(|refused: Refused| refused.to_string())
+        .map_err(|refused: InputError| refused.to_string())
 }
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::capacity::Allocation;
     use crate::service::SharedPolicy;
-    use crate::solve::law::Law;
+    use crate::solve::latency_model::LatencyModel;
     use crate::spec::tests::service;
 
     const RULE: Sponge = Sponge {
@@ -246,11 +246,11 @@ pub(crate) mod tests {
         let variant = &mut service.variants[0];
         (variant.min, variant.max) = (1, 8);
         variant.profile.parallelism =
-            crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::MIN);
+            crate::solve::latency_model::Parallelism::Fixed(std::num::NonZeroU32::MIN);
         variant.profile.batch = 8;
         variant.profile.fit = None;
         variant.profile.latency.tail = 1.0;
-        variant.profile.latency.law = Law {
+        variant.profile.latency.model = LatencyModel {
             gamma_ms: 40.0,
             epsilon_ms: 0.0,
             delta_ms: 0.0,
@@ -310,7 +310,7 @@ pub(crate) mod tests {
     fn single_lane_idles_while_its_server_waits_for_a_batch_to_fill() {
         let (mut waits, mut takes) = (sponge(), sponge());
         waits.variants[0].batch_delay = Duration::from_millis(5);
-        takes.variants[0].profile.latency.law.eta_ms += 5.0;
+        takes.variants[0].profile.latency.model.eta_ms += 5.0;
         for (rps, left_ms) in [(60.0, Some(60.0)), (23.0, None), (60.0, Some(39.0))] {
             let decided = |service| decide(service, &three(), Some(forecast(rps, left_ms))).why;
             assert_eq!(decided(&waits), decided(&takes));

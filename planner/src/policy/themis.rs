@@ -25,11 +25,11 @@ use crate::service::{
     ConfigError, Decision, Inputs, Needs, Policy, ScaleDown, Service, SolveStatus, Variant,
     VariantShape,
 };
-use crate::solve::law::Latency;
+use crate::solve::latency_model::Latency;
 use crate::solve::themis::{
     self, Input, Phase, Plan, Problem, Running, Scaling, StageInput, solve,
 };
-use crate::solve::{Outcome, Patience, Refused};
+use crate::solve::{InputError, Outcome, TimeLimit};
 
 pub use settings::{RawThemis, Themis};
 
@@ -92,15 +92,15 @@ impl Policy for Themis {
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
         let elapsed = stopwatch();
-        let patience = Patience::new(service.solver_limit, &elapsed);
+        let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
         let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
         let lasting = forecast
             .lasted
             .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
         let requested = input(service, *self, actual, demand, lasting);
-        let problem: Result<Problem, Refused> = requested.clone().try_into();
+        let problem: Result<Problem, InputError> = requested.clone().try_into();
         let outcome = match problem {
-            Ok(problem) => solve(&problem, &patience),
+            Ok(problem) => solve(&problem, &time_limit),
             Err(refused) => return keep(actual, SolveStatus::Infeasible, refused.to_string()),
         };
         let solved = match Solved::read(outcome) {
@@ -114,7 +114,7 @@ impl Policy for Themis {
         let mut is_short = false;
         if !lasting
             && plan.vertical.is_none()
-            && let Some((vertical, load_rps)) = most_vertically(requested, &patience)
+            && let Some((vertical, load_rps)) = most_vertically(requested, &time_limit)
         {
             note += &format!(", for {load_rps:.1} vertically until more are loaded");
             (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
@@ -183,7 +183,7 @@ impl Policy for Themis {
 }
 
 /// Returns the vertical plan for the largest load that has one, and that load.
-fn most_vertically(requested: Input, patience: &Patience<'_>) -> Option<(Scaling, f64)> {
+fn most_vertically(requested: Input, time_limit: &TimeLimit<'_>) -> Option<(Scaling, f64)> {
     let (mut low, mut high, mut best) = (0.0, requested.load_rps, None);
     for _ in 0..STEPS {
         let load_rps = f64::midpoint(low, high);
@@ -192,7 +192,7 @@ fn most_vertically(requested: Input, patience: &Patience<'_>) -> Option<(Scaling
             ..requested.clone()
         };
         let problem: Problem = less.try_into().ok()?;
-        let vertical = match solve(&problem, patience) {
+        let vertical = match solve(&problem, time_limit) {
             Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => plan.vertical,
             Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
         };

@@ -12,8 +12,8 @@ use super::raw::{
 };
 use crate::service::ConfigError;
 use crate::service::rule::{refusal, rule};
-use crate::solve::Refused;
-use crate::solve::law::{Cell, Point, fit};
+use crate::solve::InputError;
+use crate::solve::latency_model::{Cell, Point, fit};
 
 /// Maximum size of a profile, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 64 * 1024;
@@ -148,7 +148,7 @@ fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), Conf
     let latencies = measured.filter(|measured| !measured.latencies.is_empty());
     let right = "exactly one of the two: latency (a law) or measured.latencies";
     let latency = match (raw.latency, latencies) {
-        (Some(law), None) => law,
+        (Some(model), None) => model,
         (None, Some(measured)) => fit_latency(measured)?,
         (None, None) => {
             return Err(refusal(
@@ -182,10 +182,10 @@ fn fit_latency(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     let found = fit::sponge(&cells).map_err(|error| fit_error("measured.latencies", &error))?;
     check_fit("measured.latencies", found.r_squared)?;
     Ok(RawLatency {
-        gamma_ms: found.law.gamma_ms,
-        epsilon_ms: found.law.epsilon_ms,
-        delta_ms: found.law.delta_ms,
-        eta_ms: found.law.eta_ms,
+        gamma_ms: found.model.gamma_ms,
+        epsilon_ms: found.model.epsilon_ms,
+        delta_ms: found.model.delta_ms,
+        eta_ms: found.model.eta_ms,
         parallelism: measured.parallelism,
         tail: measured.tail,
     })
@@ -201,8 +201,8 @@ fn fit_capacity(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     let found = fit::line(&points).map_err(|error| fit_error("measured.rates", &error))?;
     check_fit("measured.rates", found.r_squared)?;
     Ok(RawCapacity {
-        slope_rps: found.law.slope_rps,
-        intercept_rps: found.law.intercept_rps,
+        slope_rps: found.model.slope_rps,
+        intercept_rps: found.model.intercept_rps,
         utilisation: measured.utilisation,
     })
 }
@@ -218,7 +218,7 @@ fn check_fit(path: &str, r_squared: f64) -> Result<(), ConfigError> {
 }
 
 /// Converts an error of the fit; `path` is that of the measurements.
-fn fit_error(path: &str, error: &Refused) -> ConfigError {
+fn fit_error(path: &str, error: &InputError) -> ConfigError {
     let field = error.field.replacen("points", path, 1);
     refusal(
         field.replace("latency_ms", "ms"),

@@ -17,7 +17,7 @@ use crate::service::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant,
     VariantShape, Workload,
 };
-use crate::solve::law::{Law, Parallelism};
+use crate::solve::latency_model::{LatencyModel, Parallelism};
 
 /// Maximum batch window of a server, in ms.
 const BATCH_DELAY_MAX_MS: f64 = 1000.0;
@@ -65,11 +65,11 @@ pub(super) fn variant(
         return Err(refusal(key("profile"), reference.label(), right));
     }
     let right = "given, or profile (where it is)";
-    let law = raw.latency.as_ref();
-    let law = law.ok_or_else(|| refusal(key("latency"), "missing", right))?;
+    let model = raw.latency.as_ref();
+    let model = model.ok_or_else(|| refusal(key("latency"), "missing", right))?;
     let profile = Profile {
-        latency: latency(&key("latency"), law)?,
-        parallelism: parallelism(&key("latency.parallelism"), law.parallelism)?,
+        latency: latency(&key("latency"), model)?,
+        parallelism: parallelism(&key("latency.parallelism"), model.parallelism)?,
         batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
         fit: match &raw.capacity {
             Some(capacity) => Some(fit(&key("capacity"), capacity)?),
@@ -204,14 +204,14 @@ fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> 
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
     let ms = |name, value| within(format!("{at}.{name}"), value, 0.0..=HOUR_MS as f64, "ms");
-    let law = Law {
+    let model = LatencyModel {
         gamma_ms: ms("gamma_ms", raw.gamma_ms)?,
         epsilon_ms: ms("epsilon_ms", raw.epsilon_ms)?,
         delta_ms: ms("delta_ms", raw.delta_ms)?,
         eta_ms: ms("eta_ms", raw.eta_ms)?,
     };
     let latency = Latency {
-        law,
+        model,
         tail: within(
             format!("{at}.tail"),
             raw.tail,
@@ -219,7 +219,7 @@ fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
             "times the mean",
         )?,
     };
-    let one_ms = law.service_ms(1, 1.0);
+    let one_ms = model.service_ms(1, 1.0);
     rule(
         one_ms > 0.0,
         at,

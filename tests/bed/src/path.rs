@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
 
-use crate::emulator::{Emulator, Law, ServerConfig};
+use crate::emulator::{Emulator, LatencyModel, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
 use crate::scene::{PATIENCE, SERVICE, Variant, planned, send_none_ahead};
 use crate::wait;
@@ -138,7 +138,7 @@ impl Hop {
 ///
 /// It does not start.
 pub async fn server(model: &str, service_ms: f64) -> Result<Emulator> {
-    let mut config = ServerConfig::new(model, Law::constant(service_ms));
+    let mut config = ServerConfig::new(model, LatencyModel::constant(service_ms));
     config.cores = 1000.0;
     config.aliases.push("model".to_owned());
     Emulator::start(config).await

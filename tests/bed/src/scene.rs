@@ -20,7 +20,7 @@ use weir_api::metrics::Metric;
 use weir_filter::coordination::SlotTable;
 use weir_filter::variant::VariantKey;
 
-use crate::emulator::{Emulator, Law, ServerConfig};
+use crate::emulator::{Emulator, LatencyModel, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
 use crate::wait;
 
@@ -78,7 +78,7 @@ impl Scene {
         adapt: impl FnOnce(Bootstrap, &mut Value) -> Bootstrap,
     ) -> Result<Scene> {
         let servers = variants.iter().map(|variant| {
-            let mut server = ServerConfig::new(variant.name, Law::constant(variant.service_ms));
+            let mut server = ServerConfig::new(variant.name, LatencyModel::constant(variant.service_ms));
             server.cores = 1000.0;
             server
         });

@@ -56,7 +56,7 @@ pub(crate) async fn drive(
     let schedule = Arc::new(Schedule::new(rates, &network, payload_bytes, seed)?);
     let sender = Sender {
         slo: scenario.slo(),
-        patience: PATIENCE,
+        timeout: PATIENCE,
         body: body(payload_bytes),
         answer_bytes: ANSWER_BYTES,
         read_bytes_per_s: None,
@@ -230,12 +230,12 @@ mod tests {
 
     /// The summary of `a`, answered, and `b`, abandoned, with these executions at the stages.
     fn doubled(executed: [&[&str]; 2]) -> Result<u64> {
-        let gone = Outcome {
-            fate: Fate::Gone,
+        let disconnected = Outcome {
+            fate: Fate::Disconnected,
             ..answered("b")
         };
         let executed = executed.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
-        let sum = with_backends(Summary::default(), &[answered("a"), gone], &executed, 0.0)?;
+        let sum = with_backends(Summary::default(), &[answered("a"), disconnected], &executed, 0.0)?;
         Ok(sum.doubled)
     }
 

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use weir_replay::input::{Arrival, Sending, requests};
 use weir_replay::request::{self, Request};
 use weir_replay::scenario::{self, Contender, Control, Overrides, Plane, Scenario};
-use weir_replay::world;
+use weir_replay::simulation;
 
 use weir_bed::emulator::{Emulator, Execution, Noise, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
@@ -138,7 +138,7 @@ fn in_virtual_time(scenario: &Scenario, requests: &[Request]) -> Result<Figures>
         plane: Plane::Weir,
         control: Control::Static,
     };
-    let play = world::play(scenario, requests, contender, scenario.seed)?;
+    let play = simulation::play(scenario, requests, contender, scenario.seed)?;
     let (mut on_time, mut latencies) = (0, Vec::new());
     for (request, outcome) in requests.iter().zip(&play.outcomes) {
         if matches!(outcome.fate, request::Fate::Answered(_)) {
@@ -162,14 +162,14 @@ async fn in_real_time(
         .zip(&scenario.service.variants)
         .enumerate()
     {
-        let mut config = ServerConfig::new(&server.name, server.law);
+        let mut config = ServerConfig::new(&server.name, server.latency);
         config.aliases.push("classifier".to_owned());
         config.cores = server.cores;
         config.parallelism = server.parallelism;
         config.noise = (server.noise_sigma > 0.0).then_some(Noise {
             sigma: server.noise_sigma,
             // The same factors in the same order as in replay: near capacity the order matters.
-            seed: world::noise_seed(scenario.seed, index as u64),
+            seed: simulation::noise_seed(scenario.seed, index as u64),
         });
         let emulator = Emulator::start(config).await?;
         bootstrap = bootstrap.backend(&variant.cluster, emulator.addr());
@@ -192,7 +192,7 @@ async fn in_real_time(
     };
     let sender = Sender {
         slo: first.budget,
-        patience: first.patience,
+        timeout: first.timeout,
         body: "{}".into(),
         answer_bytes: sending.answer_bytes,
         read_bytes_per_s: None,

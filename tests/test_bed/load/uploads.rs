@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use futures_util::StreamExt;
-use weir_bed::emulator::{ANSWER_BYTES, Law};
+use weir_bed::emulator::{ANSWER_BYTES, LatencyModel};
 use weir_bed::fate::Fate;
 use weir_bed::load::{Protocol, Run, Schedule, Sender, Target, start};
 use weir_bed::network::Network;
@@ -151,13 +151,13 @@ async fn client_that_leaves_ends_its_upload() {
     let schedule = Schedule::at(vec![ms(0)], &network, UPLOAD_BYTES as u64, 1).unwrap();
     let sender = Sender {
         body: vec![7; UPLOAD_BYTES].into(),
-        patience: ms(300),
+        timeout: ms(300),
         ..sender()
     };
     let targets = vec![recorder.target()];
     let run = start(Arc::new(schedule), Arc::new(network), sender, targets).unwrap();
     let record = run.finish().await.unwrap();
-    assert_eq!(record.outcomes[0][0].fate, Fate::Gone);
+    assert_eq!(record.outcomes[0][0].fate, Fate::Disconnected);
     wait::until("the server to see that", LIMIT, || {
         recorder.seen().first().is_some_and(|seen| seen.complete)
     })
@@ -173,7 +173,7 @@ async fn client_that_leaves_ends_its_upload() {
 
 #[tokio::test]
 async fn answer_is_read_at_the_configured_rate() {
-    let emulator = emulator("m", Law::constant(1.0), 1.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(1.0), 1.0).await.unwrap();
     for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Grpc] {
         let grpc = protocol == Protocol::Grpc;
         let mut to = target(&emulator);

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinHandle;
 use weir_api::metrics::Metric;
 use weir_apiserver::{Change, Happening, Key};
-use weir_bed::emulator::{Emulator, Execution, Law, ServerConfig};
+use weir_bed::emulator::{Emulator, Execution, LatencyModel, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::operate::{KEY, Planner};
 use weir_bed::wait;
@@ -151,7 +151,7 @@ impl Servers {
     async fn start() -> Servers {
         let mut servers = Vec::new();
         for (name, service_ms) in BOTH.into_iter().zip(SERVICE_MS) {
-            let mut config = ServerConfig::new(name, Law::constant(service_ms));
+            let mut config = ServerConfig::new(name, LatencyModel::constant(service_ms));
             config.aliases.push("model".to_owned());
             config.cores = 0.0;
             servers.push(Mutex::new(Server {

@@ -41,7 +41,7 @@ impl Mesh {
         let schedule = Schedule::new(&Rates::new(rates).unwrap(), &network, 0, SEED).unwrap();
         let sender = Sender {
             slo: SLO,
-            patience: PATIENCE,
+            timeout: PATIENCE,
             body: "{}".into(),
             answer_bytes: 0,
             read_bytes_per_s: None,
@@ -131,7 +131,7 @@ impl RunResults {
             sum.late,
             sum.refused,
             sum.lost,
-            sum.gone,
+            sum.disconnected,
             sum.p50_ms.unwrap_or_default(),
             sum.p99_ms.unwrap_or_default(),
             self.waited().len(),

@@ -151,8 +151,8 @@ fn profile(document: &Node, target: &str, example: Option<&Node>) -> Option<Repa
     let mut repair = vec![(profile, Edit::Remove)];
     for key in ["latency", "capacity"] {
         let path = joined(variant, key);
-        let law = in_example(example?, &path)?;
-        repair.push((path, Edit::Set(law)));
+        let model = in_example(example?, &path)?;
+        repair.push((path, Edit::Set(model)));
     }
     Some(repair)
 }

@@ -135,10 +135,10 @@ fn profile_plugin_and_plan_are_recognized() {
     let plugin = json!({"service": "a", "plan": {"variants": [variant.clone()]}});
     let plan = json!({"format": 1, "service": "a", "revision": 1, "max_age_ms": 1000,
         "variants": [variant]});
-    let law =
+    let model =
         "latency: {gamma_ms: 1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}\n";
     for (kind, file) in [
-        ("profile", law.to_owned()),
+        ("profile", model.to_owned()),
         ("plugin", plugin.to_string()),
         ("plan", plan.to_string()),
     ] {

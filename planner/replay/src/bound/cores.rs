@@ -18,7 +18,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use weir_sim::server::{Law, Parallelism};
+use weir_sim::server::{LatencyModel, Parallelism};
 
 use super::Window;
 use crate::request::Request;
@@ -29,13 +29,13 @@ const ROUNDING: f64 = 1e-9;
 
 /// Lower bound on the core-seconds for a number of on-time requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Least {
+pub struct MinCoreSeconds {
     /// Number of on-time requests.
     pub on_time: u64,
     /// Minimum core-seconds.
     pub core_seconds: f64,
     /// Meaning of the number.
-    pub kind: LeastKind,
+    pub kind: MinKind,
     /// Name of the algorithm.
     pub method: &'static str,
     /// Costs that the number ignores.
@@ -45,7 +45,7 @@ pub struct Least {
 /// Meaning of a bound on core-seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LeastKind {
+pub enum MinKind {
     /// Proven never to be above the optimum.
     Lower,
     /// Lower bound for mean service times; random times may beat it slightly.
@@ -58,7 +58,7 @@ pub struct Machine {
     /// Accuracy, percent.
     pub accuracy: f64,
     /// Latency model of a batch.
-    pub law: Law,
+    pub latency: LatencyModel,
     /// Number of batches executed at once.
     pub parallelism: Parallelism,
     /// Maximum batch size.
@@ -82,7 +82,11 @@ pub fn of_share(requests: usize, share: f64) -> u64 {
 
 /// Returns the bound for `on_time` requests of a scenario; `None` if no number of cores suffices.
 #[must_use]
-pub fn min_core_seconds(scenario: &Scenario, requests: &[Request], on_time: u64) -> Option<Least> {
+pub fn min_core_seconds(
+    scenario: &Scenario,
+    requests: &[Request],
+    on_time: u64,
+) -> Option<MinCoreSeconds> {
     let whole_control = |control| matches!(control, Control::Planner | Control::Static);
     let whole = scenario
         .contenders
@@ -99,7 +103,7 @@ pub fn min_core_seconds(scenario: &Scenario, requests: &[Request], on_time: u64)
         .zip(accuracies)
         .map(|(server, accuracy)| Machine {
             accuracy,
-            law: server.law,
+            latency: server.latency,
             parallelism: server.parallelism,
             batch_max: server.batch_max.max(1),
             cores: server.cores,
@@ -113,13 +117,13 @@ pub fn min_core_seconds(scenario: &Scenario, requests: &[Request], on_time: u64)
         .variants
         .iter()
         .any(|server| server.noise_sigma > 0.0);
-    Some(Least {
+    Some(MinCoreSeconds {
         on_time,
         core_seconds: min(&windows, on_time, &machines)?,
         kind: if noisy {
-            LeastKind::Estimate
+            MinKind::Estimate
         } else {
-            LeastKind::Lower
+            MinKind::Lower
         },
         method: "conservation of work",
         why: "the cheapest requests, each at its least work on the cheapest variant that may answer it; \
@@ -170,8 +174,8 @@ impl Machine {
     /// Core-ms of one request in a batch of that size that ends within `length_ms`.
     fn core_ms(&self, batch: u32, length_ms: f64) -> Option<f64> {
         let requests = f64::from(batch);
-        let shrinking = self.law.gamma_ms * requests + self.law.epsilon_ms;
-        let fixed = self.law.delta_ms * requests + self.law.eta_ms;
+        let shrinking = self.latency.gamma_ms * requests + self.latency.epsilon_ms;
+        let fixed = self.latency.delta_ms * requests + self.latency.eta_ms;
         let left = length_ms - fixed;
         if left < 0.0 || (left == 0.0 && shrinking > 0.0) {
             return None;

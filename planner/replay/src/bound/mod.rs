@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use super::request::{Play, Request};
 use super::scenario::Scenario;
-pub use cores::{Least, LeastKind, min_core_seconds};
+pub use cores::{MinCoreSeconds, MinKind, min_core_seconds};
 pub use servers::{Lanes, Servers, Step};
 
 /// Bound on the number of on-time requests.

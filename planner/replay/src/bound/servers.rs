@@ -144,7 +144,7 @@ fn step(server: &Server, from: Duration, cores: f64, factor: f64) -> Step {
     let each = server.parallelism.cores_each(cores);
     // Computed like the simulated server, to the nanosecond.
     let service = |batch| {
-        let ms = server.law.service_ms(batch, each) * factor;
+        let ms = server.latency.service_ms(batch, each) * factor;
         Duration::from_secs_f64((ms / 1e3).min(SERVICE_MAX.as_secs_f64()))
     };
     let idle = slots == 0;

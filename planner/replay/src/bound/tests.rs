@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
-use weir_sim::server::{Law, Parallelism};
+use weir_sim::server::{LatencyModel, Parallelism};
 
 use super::brute::{BruteForce, UNIT};
 use super::cores::{Machine, min};
@@ -130,13 +130,13 @@ proptest! {
     ) {
         // A unit of work is two units of time; the initial cores stay for the resize delay.
         let unit_ms = UNIT.as_secs_f64() * 1e3;
-        let law = Law {
+        let latency = LatencyModel {
             gamma_ms: f64::from(gamma) * unit_ms,
             eta_ms: f64::from(eta) * unit_ms,
-            ..Law::default()
+            ..LatencyModel::default()
         };
         let machine = Machine {
-            accuracy: 80.0, law, parallelism: Parallelism::PerCore, batch_max,
+            accuracy: 80.0, latency, parallelism: Parallelism::PerCore, batch_max,
             cores: f64::from(initial), hop: UNIT * hop, resize_delay: UNIT * 2 * delay, whole,
         };
         let cores = |index: usize| if index < delay as usize { initial } else { schedule[index] };
@@ -213,7 +213,7 @@ fn execution_started_before_shrink_still_counts() {
 
 #[test]
 fn least_core_seconds_match_hand_computed_values() {
-    let law = Law {
+    let latency = LatencyModel {
         gamma_ms: 30.0,
         epsilon_ms: 10.0,
         delta_ms: 0.0,
@@ -221,7 +221,7 @@ fn least_core_seconds_match_hand_computed_values() {
     };
     let machine = Machine {
         accuracy: 70.0,
-        law,
+        latency,
         parallelism: Parallelism::PerCore,
         batch_max: 1,
         cores: 4.0,
@@ -327,7 +327,7 @@ fn a_million_requests() {
     println!("{bound:?} in {:?}", start.elapsed());
     let machine = Machine {
         accuracy: 80.0,
-        law: Law {
+        latency: LatencyModel {
             gamma_ms: 36.0,
             epsilon_ms: 2.0,
             delta_ms: 2.0,

@@ -124,7 +124,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::world::tests::{ms, server};
+    use crate::simulation::tests::{ms, server};
 
     fn kubelet() -> Kubelet {
         let mut server = server("a", 10.0, 0.0);

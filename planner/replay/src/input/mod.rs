@@ -17,8 +17,8 @@ use seed::{Draw, rng};
 
 /// Maximum size of a payload or answer: 1 GiB.
 pub const BYTES_MAX: u64 = 1 << 30;
-/// Default patience of a client, in budgets, as in the demo.
-const PATIENCE_BUDGETS: u32 = 5;
+/// Default timeout of a client, in budgets, as in the demo.
+const TIMEOUT_BUDGETS: u32 = 5;
 /// Maximum transfer time of a body or an answer.
 const SLOWEST: Duration = Duration::from_secs(86_400);
 
@@ -59,8 +59,8 @@ pub struct Arrival {
 pub struct Clients {
     /// Latency objective if neither the request nor its class has one.
     pub budget: Duration,
-    /// Patience; `None` for five budgets.
-    pub patience: Option<Duration>,
+    /// Timeout; `None` for five budgets.
+    pub timeout: Option<Duration>,
     /// Number of retries after a 429 or 503.
     pub retries: u8,
     /// Offsets of their clocks.
@@ -182,7 +182,7 @@ pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
         } else {
             Reading::default()
         };
-        let patience = sending.clients.patience;
+        let timeout = sending.clients.timeout;
         Request {
             id: u32::try_from(index).unwrap_or(u32::MAX),
             sent: arrival.sent,
@@ -197,7 +197,7 @@ pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
                 .min_accuracy
                 .unwrap_or(of_class.map_or(0.0, |class| class.min_accuracy)),
             class,
-            patience: patience.unwrap_or(budget * PATIENCE_BUDGETS),
+            timeout: timeout.unwrap_or(budget * TIMEOUT_BUDGETS),
             retries: sending.clients.retries,
         }
     };
@@ -279,7 +279,7 @@ mod tests {
             answer_bytes: 1000,
             clients: Clients {
                 budget: ms(1000),
-                patience: None,
+                timeout: None,
                 retries: 2,
                 clocks: Clocks {
                     spread: Spread::Uniform(0.0),
@@ -300,7 +300,7 @@ mod tests {
                 .iter()
                 .all(|r| r.way_back == ms(21) && r.retries == 2)
         );
-        let budgets: Vec<_> = requests.iter().map(|r| (r.budget, r.patience)).collect();
+        let budgets: Vec<_> = requests.iter().map(|r| (r.budget, r.timeout)).collect();
         let five = [(ms(1000), ms(5000)), (ms(500), ms(2500)), (ms(40), ms(200))];
         assert_eq!(budgets, five);
         let accuracies: Vec<_> = requests.iter().map(|r| r.min_accuracy).collect();
@@ -320,7 +320,7 @@ mod tests {
             answer_bytes: 165_536,
             clients: Clients {
                 budget: ms(1000),
-                patience: None,
+                timeout: None,
                 retries: 0,
                 clocks: Clocks {
                     spread: Spread::Uniform(0.0),

@@ -98,7 +98,7 @@ fn kinds(sums: &[Summary]) -> Vec<Kind> {
         let count = move |sum: &Summary| sum.refused.get(reason).copied().unwrap_or(0);
         kind(&format!("refused: {reason}"), colour, Box::new(count));
     }
-    kind("client gone", GREY, Box::new(|sum| sum.gone));
+    kind("client disconnected", GREY, Box::new(|sum| sum.disconnected));
     kind("lost", LOST, Box::new(|sum| sum.lost));
     kinds
 }

@@ -89,7 +89,7 @@ fn bounds(sums: &[Summary]) -> String {
             bound.method, bound.why
         ));
     }
-    for min in sums.iter().filter_map(|sum| sum.min.as_ref()) {
+    for min in sums.iter().filter_map(|sum| sum.min_core_seconds.as_ref()) {
         said.push(format!(
             "Least core-seconds, a lower bound, by {}: {}.",
             min.method, min.why

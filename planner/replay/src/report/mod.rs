@@ -20,7 +20,7 @@ use std::path::Path;
 use plotters::drawing::DrawingAreaErrorKind;
 use serde::Serialize;
 
-use super::bound::{self, Bound, Least};
+use super::bound::{self, Bound, MinCoreSeconds};
 use super::request::{Play, Request};
 use super::scenario::Scenario;
 use figures::Figure;
@@ -90,7 +90,7 @@ pub fn yardsticks(
     scenario: &Scenario,
     requests: &[Request],
     plays: &[Play],
-) -> Vec<(Bound, Option<Least>)> {
+) -> Vec<(Bound, Option<MinCoreSeconds>)> {
     let bounds = bound::of_plays(scenario, requests, plays);
     let min = |play: &Play| {
         let on_time = summary::on_time(scenario, requests, play);
@@ -108,7 +108,7 @@ impl Report {
         scenario: &Scenario,
         requests: &[Request],
         plays: &[Play],
-        yardsticks: &[(Bound, Option<Least>)],
+        yardsticks: &[(Bound, Option<MinCoreSeconds>)],
     ) -> Result<Report, ReportError> {
         if !yardsticks.is_empty() && yardsticks.len() != plays.len() {
             return Err(ReportError::Yardsticks {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::ReportError;
-use crate::bound::{Bound, Least};
+use crate::bound::{Bound, MinCoreSeconds};
 use crate::request::{Fate, Outcome, Play, Request};
 use crate::scenario::Scenario;
 
@@ -37,7 +37,7 @@ pub struct Summary {
     /// Rejections within 50 ms of the request's first arrival, percent of all; `None` without rejections.
     pub refused_at_once_percent: Option<f64>,
     /// Client disconnects.
-    pub gone: u64,
+    pub disconnected: u64,
     /// Lost in a crash or restart.
     pub lost: u64,
     /// Median latency from sending to the answer's arrival, ms; `None` without answers.
@@ -59,7 +59,7 @@ pub struct Summary {
     /// Clairvoyant bound with the same cores.
     pub bound: Option<Yardstick>,
     /// Minimum core-seconds of as many on-time answers.
-    pub min: Option<Least>,
+    pub min_core_seconds: Option<MinCoreSeconds>,
 }
 
 /// Summary of a class.
@@ -94,7 +94,7 @@ impl Summary {
         scenario: &Scenario,
         requests: &[Request],
         play: &Play,
-        yardstick: Option<&(Bound, Option<Least>)>,
+        yardstick: Option<&(Bound, Option<MinCoreSeconds>)>,
     ) -> Result<Summary, ReportError> {
         let paired = paired(requests, play);
         if play.outcomes.len() != requests.len()
@@ -121,7 +121,7 @@ impl Summary {
                     let said = outcome.ended.saturating_sub(request.way_back);
                     at_once += u64::from(said <= request.arrives + AT_ONCE);
                 }
-                Verdict::Gone => sum.gone += 1,
+                Verdict::Disconnected => sum.disconnected += 1,
                 Verdict::Lost => sum.lost += 1,
             }
             if let Fate::Answered(variant) = outcome.fate {
@@ -146,7 +146,7 @@ impl Summary {
                 bound: bound.clone(),
                 reached_percent: percent(sum.on_time, bound.on_time),
             });
-            sum.min = min.clone().map(|min| Least {
+            sum.min_core_seconds = min.clone().map(|min| MinCoreSeconds {
                 core_seconds: rounded(min.core_seconds),
                 ..min
             });
@@ -171,7 +171,7 @@ impl Summary {
             late: 0,
             refused: BTreeMap::new(),
             refused_at_once_percent: None,
-            gone: 0,
+            disconnected: 0,
             lost: 0,
             p50_ms: None,
             p95_ms: None,
@@ -182,7 +182,7 @@ impl Summary {
             plans: play.plans.len() as u64,
             resizes: play.resizes.len() as u64,
             bound: None,
-            min: None,
+            min_core_seconds: None,
         }
     }
 }
@@ -194,7 +194,7 @@ pub(super) enum Verdict {
     TooInaccurate,
     Late,
     Refused(&'static str),
-    Gone,
+    Disconnected,
     Lost,
 }
 
@@ -207,7 +207,7 @@ impl Verdict {
             }
             Fate::Answered(_) => Verdict::OnTime,
             Fate::Refused(reason) => Verdict::Refused(reason),
-            Fate::Gone => Verdict::Gone,
+            Fate::Disconnected => Verdict::Disconnected,
             Fate::Lost => Verdict::Lost,
         }
     }

@@ -3,21 +3,21 @@
 use std::fs;
 use std::time::Duration;
 
-use weir_sim::server::{Law, Parallelism};
+use weir_sim::server::{LatencyModel, Parallelism};
 
 use super::*;
-use crate::bound::{Kind, LeastKind};
+use crate::bound::{Kind, MinKind};
 use crate::request::{Fate, Outcome, Second};
 use crate::scenario::{Proxies, Server};
-use crate::world::tests::two_variants;
+use crate::simulation::tests::two_variants;
 
 /// Two variants, a (70 %) and b (80 %), with 4 and 2 initial cores.
 pub(crate) fn scenario(length_s: u64) -> Scenario {
     let server = |name: &str, gamma_ms, cores| Server {
         name: name.to_owned(),
-        law: Law {
+        latency: LatencyModel {
             gamma_ms,
-            ..Law::default()
+            ..LatencyModel::default()
         },
         parallelism: Parallelism::PerCore,
         batch_max: 1,
@@ -40,7 +40,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
             workers: 2,
             plugin: serde_json::Value::Null,
             plan_delay: Duration::ZERO,
-            ring_delay: Duration::ZERO,
+            notify_delay: Duration::ZERO,
         },
         contenders: Vec::new(),
         faults: Vec::new(),
@@ -77,7 +77,7 @@ fn by_hand() -> (Scenario, Vec<Request>, Play) {
         (Fate::Answered(0), 500, 80.0),
         (Fate::Answered(1), 1001, 0.0),
         (Fate::Refused("infeasible"), 100, 0.0),
-        (Fate::Gone, 5000, 0.0),
+        (Fate::Disconnected, 5000, 0.0),
         (Fate::Lost, 300, 0.0),
     ];
     let sent = |id: usize| Duration::from_secs(id as u64);
@@ -128,7 +128,7 @@ fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Pla
             let chance = (u64::from(request.id) * 7919 + index as u64 * 31) % 100;
             let took = 180 + chance * 4 + 60 * index as u64 + rate(request.sent.as_secs()) * 2;
             let fate = match chance {
-                0..2 => Fate::Gone,
+                0..2 => Fate::Disconnected,
                 x if x < 3 + 3 * index as u64 => {
                     Fate::Refused(["expired", "infeasible", "queue-full"][x as usize % 3])
                 }
@@ -187,7 +187,7 @@ fn each_outcome_is_counted_once() {
         sum.on_time,
         sum.too_inaccurate,
         sum.late,
-        sum.gone,
+        sum.disconnected,
         sum.lost,
     );
     assert_eq!(counts, (7, 2, 1, 1, 1, 1));
@@ -203,10 +203,10 @@ fn each_outcome_is_counted_once() {
     assert_eq!((bound.bound.on_time, bound.bound.kind), (7, Kind::Upper));
     assert_eq!(bound.reached_percent, Some(28.571));
     // Six cores for the first 0.2 s; one of the two requests is not in that time.
-    let min = sum.min.as_ref().unwrap();
+    let min = sum.min_core_seconds.as_ref().unwrap();
     assert_eq!(
         (min.core_seconds, min.kind, min.on_time),
-        (1.24, LeastKind::Lower, 2)
+        (1.24, MinKind::Lower, 2)
     );
 }
 
@@ -258,7 +258,7 @@ fn json_is_reproducible_to_the_byte() {
 fn inconsistent_outcomes_are_refused() {
     let (scenario, requests, mut play) = by_hand();
     play.outcomes.swap(0, 1);
-    let new = |play: &Play, yardsticks: &[(Bound, Option<Least>)]| {
+    let new = |play: &Play, yardsticks: &[(Bound, Option<MinCoreSeconds>)]| {
         let report = Report::new(&scenario, &requests, std::slice::from_ref(play), yardsticks);
         report.unwrap_err().to_string()
     };

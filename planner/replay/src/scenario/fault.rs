@@ -169,9 +169,12 @@ impl FaultTargets<'_> {
                 };
                 (kind, &["variant", "percent", "lasts_s"])
             }
-            What::LostWake => {
+            What::LostNotification => {
                 let (proxy, worker) = (proxy()?, worker()?);
-                (FaultKind::LostWake { proxy, worker }, &["proxy", "worker"])
+                (
+                    FaultKind::LostNotification { proxy, worker },
+                    &["proxy", "worker"],
+                )
             }
             What::LostPlan => (FaultKind::LostPlan { proxy: proxy()? }, &["proxy"]),
             What::ResizeRefused => (FaultKind::ResizeRefused { lasts: lasts()? }, &["lasts_s"]),
@@ -205,7 +208,7 @@ impl FaultTargets<'_> {
                 percent,
                 lasts,
             },
-            6 => FaultKind::LostWake { proxy, worker },
+            6 => FaultKind::LostNotification { proxy, worker },
             7 => FaultKind::LostPlan { proxy },
             8 => FaultKind::ResizeRefused { lasts },
             _ => FaultKind::ResizeDeferred { lasts },

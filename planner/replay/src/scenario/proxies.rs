@@ -27,9 +27,9 @@ pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Sce
             raw.plan_delay_ms,
             PLAN_DELAY_MAX_MS,
         )?,
-        ring_delay: millis(
-            "proxies.ring_delay_ms",
-            raw.ring_delay_ms,
+        notify_delay: millis(
+            "proxies.notify_delay_ms",
+            raw.notify_delay_ms,
             PLAN_DELAY_MAX_MS,
         )?,
     })

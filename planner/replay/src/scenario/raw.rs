@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use weir_sim::server::Law;
+use weir_sim::server::LatencyModel;
 
 use super::{Control, Plane};
 
@@ -41,7 +41,7 @@ pub(super) struct RawScenario {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawServer {
-    pub(super) law: Option<Law>,
+    pub(super) latency: Option<LatencyModel>,
     /// `per-core` or a number.
     pub(super) parallelism: Option<Value>,
     pub(super) batch_max: Option<u32>,
@@ -59,7 +59,7 @@ pub(super) struct RawProxies {
     pub(super) workers: u32,
     pub(super) plugin: Value,
     pub(super) plan_delay_ms: f64,
-    pub(super) ring_delay_ms: f64,
+    pub(super) notify_delay_ms: f64,
 }
 
 /// Exactly one of `rates`, `generator`, `file` and `records`; each other key belongs to some of these.
@@ -134,7 +134,7 @@ pub(super) struct RawLog {
 pub(super) struct RawClients {
     pub(super) slo_ms: Option<u64>,
     pub(super) skew_ms: RawSkew,
-    pub(super) patience_ms: Option<u64>,
+    pub(super) timeout_ms: Option<u64>,
     pub(super) retries: u8,
     pub(super) slow_uploads: Option<RawSlow>,
     pub(super) slow_readers: Option<RawSlow>,
@@ -198,7 +198,7 @@ pub(super) enum What {
     ServerCrash,
     ServerErrors,
     ServerSlow,
-    LostWake,
+    LostNotification,
     LostPlan,
     ResizeRefused,
     ResizeDeferred,
@@ -213,7 +213,7 @@ impl Default for RawProxies {
             workers: 2,
             plugin: Value::Object(serde_json::Map::new()),
             plan_delay_ms: 50.0,
-            ring_delay_ms: 0.1,
+            notify_delay_ms: 0.1,
         }
     }
 }

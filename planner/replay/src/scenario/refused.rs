@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_planner::service::ConfigError;
 
+use super::renamed;
 use crate::file_error::{FileError, VALUE_MAX};
 
 /// Error within the scenario or within a file that it names.
@@ -63,6 +64,8 @@ impl ScenarioError {
             _ => complaint,
         };
         let path = joined(prefix, path);
+        let renamed = renamed::new_key(&path, complaint);
+        let complaint = renamed.as_deref().unwrap_or(complaint);
         ScenarioError::Here {
             line: line.filter(|_| prefix.is_empty()),
             message: format!("{path}: {complaint}"),

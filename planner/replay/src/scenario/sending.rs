@@ -29,12 +29,12 @@ pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, Sc
         Some(slo_ms) => budget("clients.slo_ms", slo_ms)?,
         None => service.slo,
     };
-    let patience = raw.patience_ms.map(|patience_ms| {
-        within("clients.patience_ms", patience_ms, 1..=HOUR_MS, "ms").map(Duration::from_millis)
+    let timeout = raw.timeout_ms.map(|timeout_ms| {
+        within("clients.timeout_ms", timeout_ms, 1..=HOUR_MS, "ms").map(Duration::from_millis)
     });
     Ok(Clients {
         budget,
-        patience: patience.transpose()?,
+        timeout: timeout.transpose()?,
         retries: within("clients.retries", raw.retries, 0..=RETRIES_MAX, "times")?,
         clocks: clocks(&raw.skew_ms)?,
         slow_uploads: slow("clients.slow_uploads", raw.slow_uploads.as_ref())?,

@@ -51,7 +51,7 @@ impl Server {
     pub fn capacity_rps(&self) -> f64 {
         let at_once = f64::from(self.parallelism.at_once(self.cores));
         let each = self.parallelism.cores_each(self.cores);
-        let ms = self.law.service_ms(self.batch_max, each);
+        let ms = self.latency.service_ms(self.batch_max, each);
         if at_once > 0.0 && ms > 0.0 {
             at_once * f64::from(self.batch_max) * 1000.0 / ms
         } else {
@@ -72,14 +72,15 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
         ));
     }
     let profile = &variant.profile;
-    let law = raw.law.unwrap_or(profile.latency.law);
-    law.check(&at("law"))
+    let latency = raw.latency.unwrap_or(profile.latency.model);
+    latency
+        .check(&at("latency"))
         .map_err(|refused| ScenarioError::value(&refused.field, &refused.value, &refused.right))?;
-    if law.service_ms(1, 1.0) <= 0.0 {
+    if latency.service_ms(1, 1.0) <= 0.0 {
         let right = "more than 0 ms for one request on one core";
         return Err(ScenarioError::value(
-            at("law"),
-            law.service_ms(1, 1.0),
+            at("latency"),
+            latency.service_ms(1, 1.0),
             right,
         ));
     }
@@ -97,7 +98,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
     let readiness_s = raw.readiness_s.unwrap_or(variant.readiness.as_secs_f64());
     Ok(Server {
         name: variant.name.clone(),
-        law,
+        latency,
         parallelism: match &raw.parallelism {
             Some(written) => parallelism(&at("parallelism"), written)?,
             None => profile.parallelism,

@@ -2,7 +2,7 @@
 
 mod bad;
 mod records;
-mod world;
+mod surroundings;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -146,7 +146,7 @@ fn commented_out_template_keys_are_valid() {
     assert_eq!(taken_in, ["servers", "classes", "contenders", "faults"]);
     assert_eq!(scenario.faults.len(), 9);
     assert_eq!(scenario.contenders.len(), 2);
-    assert_eq!(scenario.variants[2].law.gamma_ms, 300.0);
+    assert_eq!(scenario.variants[2].latency.gamma_ms, 300.0);
     assert_eq!(sending.clients.clocks.far_off_ms, 600_000.0);
 }
 
@@ -247,7 +247,7 @@ fn seed_is_reproducible_and_command_line_overrides_file() {
     let bulk = requests.iter().filter(|request| request.class == 1);
     for request in bulk.clone() {
         assert_eq!(
-            (request.budget.as_secs(), request.patience.as_secs()),
+            (request.budget.as_secs(), request.timeout.as_secs()),
             (2, 10)
         );
     }

@@ -6,7 +6,7 @@ use std::fs;
 use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::scenario::{Overrides, read};
-use weir_replay::world::play;
+use weir_replay::simulation::play;
 
 /// Car detection as in Themis' demo at its peak: 15 servers, 151 requests/s; with batches of two they sustain 174.
 fn lost_percent(profile: &str, server: &str, seed: u64) -> f64 {

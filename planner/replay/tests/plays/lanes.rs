@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use weir_replay::request::{Fate, Outcome, Request};
 use weir_replay::scenario::{Contender, Control, Overrides, Plane, Scenario, read};
-use weir_replay::world::play;
+use weir_replay::simulation::play;
 
 const SERVICE_MS: f64 = 25.0;
 const GAP_MS: f64 = 3.0;

@@ -8,7 +8,7 @@ use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::request::Play;
 use weir_replay::scenario::{Overrides, read};
-use weir_replay::world::play;
+use weir_replay::simulation::play;
 
 /// Maximum rate that the planner plans 20 cores for.
 const CAPACITY_RPS: f64 = 386.0;
@@ -50,7 +50,7 @@ service:
   variants:
 {service}servers:
 {servers}load: {{ {load} }}
-clients: {{ patience_ms: 5000 }}
+clients: {{ timeout_ms: 5000 }}
 contenders:
   - {contender}
 "

@@ -6,7 +6,7 @@ use std::fs;
 use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::scenario::{Overrides, read};
-use weir_replay::world::play;
+use weir_replay::simulation::play;
 
 /// ResNets on 20 cores, with the readiness times that InfAdapter (EuroMLSys '23) measured and the given resize delay.
 fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32, seed: u64) -> f64 {

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use model::{QUEUE_MAX, Run, SERVICE_MAX, ServerModel, Witness};
-pub use weir_solve::law::{Law, Parallelism};
+pub use weir_solve::latency_model::{LatencyModel, Parallelism};
 
 /// Maximum number of cores of a server.
 pub const CORES_MAX: f64 = 1024.0;
@@ -23,7 +23,7 @@ pub struct ServerConfig {
     /// Other names it answers to, so that a client need not name the variant.
     pub aliases: Vec<String>,
     /// Service time of a batch.
-    pub law: Law,
+    pub latency: LatencyModel,
     /// Cores at the start, 0 to [`CORES_MAX`].
     pub cores: f64,
     /// Number of batches executed at the same time.
@@ -49,11 +49,11 @@ pub struct Noise {
 
 impl ServerConfig {
     /// One core, one execution per core, no batching, no noise, ready at once.
-    pub fn new(model: &str, law: Law) -> ServerConfig {
+    pub fn new(model: &str, latency: LatencyModel) -> ServerConfig {
         ServerConfig {
             model: model.to_owned(),
             aliases: Vec::new(),
-            law,
+            latency,
             cores: 1.0,
             parallelism: Parallelism::PerCore,
             batch_max: NonZeroU32::MIN,
@@ -68,7 +68,7 @@ impl ServerConfig {
     /// # Errors
     /// The first value out of range, by name.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.law.check("law")?;
+        self.latency.check("latency")?;
         check_cores(self.cores).map_err(anyhow::Error::msg)?;
         if let Some(noise) = self.noise {
             let sigma = noise.sigma;

@@ -266,7 +266,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             .noise
             .as_mut()
             .map_or(1.0, |(factor, rng)| factor.sample(rng));
-        let service_ms = self.config.law.service_ms(size, cores) * noise * self.slow_by;
+        let service_ms = self.config.latency.service_ms(size, cores) * noise * self.slow_by;
         let service = Duration::from_secs_f64((service_ms / 1e3).min(SERVICE_MAX.as_secs_f64()));
         self.lanes += 1;
         self.committed += service.as_secs_f64() * cores;

@@ -60,7 +60,7 @@ fn stage(random: &mut ChaCha8Rng, count: usize, share: f64) -> (Value, f64, f64)
             "name": format!("v{index}"),
             "accuracy_percent": 100.0 - lost,
             "replica_cores": cores,
-            "latency": {"law": "linear", "item_ms": item, "fixed_ms": fixed},
+            "latency": {"model": "linear", "item_ms": item, "fixed_ms": fixed},
             "batches": 8,
             "replicas_max": 100,
         }));

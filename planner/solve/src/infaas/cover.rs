@@ -8,7 +8,7 @@
 
 use super::search::{Keep, NODES_MAX, Search};
 use super::units::Units;
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Variant in the form that the search uses.
 #[derive(Debug, Clone)]
@@ -103,9 +103,9 @@ impl Cover {
         &self,
         prices: &Units,
         known: Option<&Choice>,
-        patience: &Patience<'_>,
+        time_limit: &TimeLimit<'_>,
     ) -> (Option<Choice>, f64) {
-        let mut search = Search::new(self, prices, Keep::One, patience);
+        let mut search = Search::new(self, prices, Keep::One, time_limit);
         let known = known.map(|known| self.choice(known.replicas.clone(), prices));
         search.limit = known.as_ref().map_or(f64::INFINITY, |known| known.priced);
         search.kept.extend(known);
@@ -129,11 +129,11 @@ impl Cover {
         prices: &Units,
         most: f64,
         count: usize,
-        patience: &Patience<'_>,
+        time_limit: &TimeLimit<'_>,
     ) -> SearchResult {
         let mut limit = most;
         for _ in 0..SHRINKS_MAX {
-            let mut search = Search::new(self, prices, Keep::All, patience);
+            let mut search = Search::new(self, prices, Keep::All, time_limit);
             search.limit = limit;
             let root = search.run();
             let Search {
@@ -157,7 +157,7 @@ impl Cover {
                 floor,
             };
         }
-        let (best, floor) = self.cheapest(prices, None, patience);
+        let (best, floor) = self.cheapest(prices, None, time_limit);
         SearchResult {
             choices: best.into_iter().collect(),
             floor,

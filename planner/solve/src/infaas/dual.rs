@@ -8,7 +8,7 @@
 
 use super::cover::{Choice, Cover};
 use super::units::{RESOURCES_MAX, Units};
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Maximum number of iterations.
 const ROUNDS_MAX: usize = 120;
@@ -47,16 +47,16 @@ pub(super) fn evaluate(
     available: &Units,
     prices: Units,
     known: Option<&Prices>,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Option<Prices> {
     let mut bound = -prices.dot(available);
     let mut choices = Vec::with_capacity(covers.len());
     for (index, cover) in covers.iter().enumerate() {
-        if patience.is_over() {
+        if time_limit.is_over() {
             return None;
         }
         let known = known.and_then(|known| known.choices.get(index));
-        let (choice, min) = cover.cheapest(&prices, known, patience);
+        let (choice, min) = cover.cheapest(&prices, known, time_limit);
         bound += min;
         choices.push(choice?);
     }
@@ -73,7 +73,7 @@ pub(super) fn raise(
     available: &Units,
     first: Prices,
     most: &Units,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> (Prices, Vec<Units>) {
     let mut master = Master::new(available, most);
     master.add(&first);
@@ -83,13 +83,13 @@ pub(super) fn raise(
         let Some((value, prices)) = master.solve() else {
             break;
         };
-        if value - best.bound <= NEAR * value.abs() || patience.is_over() {
+        if value - best.bound <= NEAR * value.abs() || time_limit.is_over() {
             break;
         }
         let between = best.prices.plus(&prices.plus(&best.prices, -1.0), STEP);
         let mut added = false;
         for prices in [between, prices] {
-            let Some(answer) = evaluate(covers, available, prices, Some(&best), patience) else {
+            let Some(answer) = evaluate(covers, available, prices, Some(&best), time_limit) else {
                 return (best, seen);
             };
             seen.push(prices);

@@ -3,7 +3,7 @@
 use super::cover::{Cover, Item};
 use super::units::Units;
 use super::{Plan, Problem, REPLICAS_MAX};
-use crate::{Outcome, Patience};
+use crate::{Outcome, TimeLimit};
 
 /// Returns the outcome with `why` and the best effort.
 pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
@@ -39,14 +39,14 @@ pub(super) fn exhausted_resource(
     problem: &Problem,
     covers: &[Cover],
     available: &Units,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Option<String> {
     let resources = problem.input.resources.iter().enumerate();
     resources.clone().find_map(|(index, resource)| {
         let price = Units::only(index, 1.0);
         let (mut total, mut alone) = (0.0, None);
         for (cover, architecture) in covers.iter().zip(&problem.input.architectures) {
-            let (_, min) = without_costs(cover).cheapest(&price, None, patience);
+            let (_, min) = without_costs(cover).cheapest(&price, None, time_limit);
             total += min;
             if min > available.at(index) && alone.is_none() {
                 alone = Some(format!(", {} alone {min}", architecture.name));

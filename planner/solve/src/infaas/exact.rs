@@ -7,7 +7,7 @@ use super::effort::{exhausted_resource, infeasible, infeasible_architecture};
 use super::join::{Beam, Layer, cheapest};
 use super::units::{RESOURCES_MAX, Units};
 use super::{Plan, Problem, REPLICAS_MAX, greedy};
-use crate::{Outcome, Patience, TOLERANCE};
+use crate::{Outcome, TOLERANCE, TimeLimit};
 
 /// Maximum weight of the count of moved replicas in the objective, as a part of [`TOLERANCE`].
 const TIES: f64 = 0.25;
@@ -29,16 +29,16 @@ const TOGETHER: &str =
     "the resource types together are too little for load and slack, though none of them alone";
 
 /// Solves the problem; see the module.
-pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
+pub fn solve(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
     if let Some(why) = infeasible_architecture(problem) {
         return infeasible(problem, why).checked(problem);
     }
-    Exact::new(problem, patience).solve().checked(problem)
+    Exact::new(problem, time_limit).solve().checked(problem)
 }
 
 struct Exact<'a> {
     problem: &'a Problem,
-    patience: &'a Patience<'a>,
+    time_limit: &'a TimeLimit<'a>,
     covers: Vec<Cover>,
     available: Units,
     /// Cost of one moved replica, to break ties.
@@ -49,14 +49,14 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    fn new(problem: &'a Problem, patience: &'a Patience<'a>) -> Exact<'a> {
+    fn new(problem: &'a Problem, time_limit: &'a TimeLimit<'a>) -> Exact<'a> {
         let available = problem.available();
         let available = available.plus(&available, SUMS * TOLERANCE);
         let tie = tie(problem);
         let covers = covers(problem, &available, tie);
         Exact {
             problem,
-            patience,
+            time_limit,
             covers,
             available,
             tie,
@@ -67,8 +67,9 @@ impl<'a> Exact<'a> {
 
     fn solve(mut self) -> Outcome<Plan> {
         let (covers, available) = (&self.covers, &self.available);
-        let Some(free) = evaluate(covers, available, Units::default(), None, self.patience) else {
-            if self.patience.is_over() {
+        let Some(free) = evaluate(covers, available, Units::default(), None, self.time_limit)
+        else {
+            if self.time_limit.is_over() {
                 return self.out_of_time();
             }
             return infeasible(
@@ -100,7 +101,7 @@ impl<'a> Exact<'a> {
     fn exhausted_resource(&self) -> Option<String> {
         let endless = Units([f64::INFINITY; RESOURCES_MAX]);
         let covers = covers(self.problem, &endless, 0.0);
-        exhausted_resource(self.problem, &covers, &self.available, self.patience)
+        exhausted_resource(self.problem, &covers, &self.available, self.time_limit)
     }
 
     /// Returns the best prices; `None` if the rows cannot be kept, not even by fractions of plans.
@@ -109,13 +110,13 @@ impl<'a> Exact<'a> {
         let mut most = self.steepest();
         let mut first = free;
         for _ in 0..12 {
-            let (best, seen) = raise(&self.covers, &self.available, first, &most, self.patience);
+            let (best, seen) = raise(&self.covers, &self.available, first, &most, self.time_limit);
             if best.bound > cost_max * (1.0 + 1e-6) + self.tie {
                 return None;
             }
             let at_most = best.prices.0.iter().zip(&most.0);
             let free_of_limits = at_most.clone().all(|(p, m)| *p < 0.999 * m || *m == 0.0);
-            if free_of_limits || self.patience.is_over() {
+            if free_of_limits || self.time_limit.is_over() {
                 return Some((best, seen));
             }
             most = most.plus(&most, 9.0);
@@ -163,7 +164,7 @@ impl<'a> Exact<'a> {
                     prices: &prices,
                     upper,
                     width,
-                    patience: self.patience,
+                    time_limit: self.time_limit,
                 };
                 let Some(joined) = beam.join(&layers) else {
                     return self.finish();
@@ -197,8 +198,8 @@ impl<'a> Exact<'a> {
         let mut layers = Vec::with_capacity(self.covers.len());
         for (place, (cover, best)) in self.covers.iter().zip(&at.choices).enumerate() {
             let most = best.priced + reach;
-            let found = cover.within(&at.prices, most, CHOICES_MAX, self.patience);
-            if self.patience.is_over() {
+            let found = cover.within(&at.prices, most, CHOICES_MAX, self.time_limit);
+            if self.time_limit.is_over() {
                 return None;
             }
             beyond = beyond.min(at.bound + (found.floor - best.priced));
@@ -223,10 +224,10 @@ impl<'a> Exact<'a> {
                 .collect();
             let bound: f64 = min.iter().sum::<f64>() - price.dot(&self.available);
             for (layer, min) in layers.iter_mut().zip(&min) {
-                let room = upper - bound + min;
+                let slack = upper - bound + min;
                 layer
                     .choices
-                    .retain(|c| c.cost + price.dot(&c.usage) < room);
+                    .retain(|c| c.cost + price.dot(&c.usage) < slack);
             }
         }
     }

@@ -191,8 +191,8 @@ impl Scaling<'_> {
             let (Some(takes), Some(n)) = (self.takes.get(index), after.get_mut(index)) else {
                 continue;
             };
-            let wanted = (missing / variant.sustains_qps).ceil().max(0.0) as u32;
-            let more = wanted
+            let needed = (missing / variant.sustains_qps).ceil().max(0.0) as u32;
+            let more = needed
                 .min(fitting(takes, &left))
                 .min(super::REPLICAS_MAX - *n);
             left = left.plus(takes, -f64::from(more));

@@ -12,16 +12,16 @@ use good_lp::{
 
 use super::{Plan, Problem, REPLICAS_MAX, effort, greedy};
 use crate::mip::{Mip, Values};
-use crate::{Outcome, Patience, Solver};
+use crate::{Outcome, Solver, TimeLimit};
 
 /// Solves the problem with `solver`; see the module.
-pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
+pub fn solve_with(problem: &Problem, solver: Solver, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
     if let Some(why) = effort::infeasible_architecture(problem) {
         return effort::infeasible(problem, why).checked(problem);
     }
     let model = Model::new(problem);
     let actions = model.actions.clone();
-    let outcome = match model.mip(problem).solve(solver, patience.left()) {
+    let outcome = match model.mip(problem).solve(solver, time_limit.left()) {
         Ok(values) => {
             let plan = problem.plan(&read(problem, &actions, &values));
             if values.proven() && problem.input.gap == 0.0 {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units::{RESOURCES_MAX, Units};
 use super::{LATENCY_MS_MAX, Problem};
-use crate::Refused;
+use crate::InputError;
 use crate::input::{distinct, positive, rule, within};
 
 /// Maximum number of architectures.
@@ -96,9 +96,9 @@ pub struct Variant {
 }
 
 impl TryFrom<Input> for Problem {
-    type Error = Refused;
+    type Error = InputError;
 
-    fn try_from(input: Input) -> Result<Problem, Refused> {
+    fn try_from(input: Input) -> Result<Problem, InputError> {
         let count = input.resources.len();
         within("resources", count, 1, RESOURCES_MAX, "resource types")?;
         distinct(input.resources.iter().map(|r| r.name.as_str()), |index| {
@@ -131,14 +131,14 @@ impl TryFrom<Input> for Problem {
         let architectures = input.architectures.iter().enumerate();
         let takes = architectures
             .map(|(index, a)| a.checked(&format!("architectures[{index}]"), &input.resources))
-            .collect::<Result<Vec<_>, Refused>>()?;
+            .collect::<Result<Vec<_>, InputError>>()?;
         Ok(Problem { input, takes })
     }
 }
 
 impl Architecture {
     /// Returns the resources of a replica of each variant.
-    fn checked(&self, path: &str, resources: &[Resource]) -> Result<Vec<Units>, Refused> {
+    fn checked(&self, path: &str, resources: &[Resource]) -> Result<Vec<Units>, InputError> {
         for (name, value) in [("load_qps", self.load_qps), ("slack_qps", self.slack_qps)] {
             within(
                 format!("{path}.{name}"),
@@ -170,7 +170,7 @@ impl Architecture {
 }
 
 impl Variant {
-    fn checked(&self, path: &str, resources: &[Resource]) -> Result<Units, Refused> {
+    fn checked(&self, path: &str, resources: &[Resource]) -> Result<Units, InputError> {
         let known = |field: String, name: &str| {
             let index = resources.iter().position(|resource| resource.name == name);
             let right = "the name of one of the resources";

@@ -10,7 +10,7 @@
 
 use super::cover::Choice;
 use super::units::Units;
-use crate::Patience;
+use crate::TimeLimit;
 
 /// One architecture's choices, with its index in the problem.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub(super) struct Beam<'a> {
     /// Only plans that cost less are of interest.
     pub(super) upper: f64,
     pub(super) width: usize,
-    pub(super) patience: &'a Patience<'a>,
+    pub(super) time_limit: &'a TimeLimit<'a>,
 }
 
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ impl Beam<'_> {
         for (layer, rest) in layers.iter().zip(&rests) {
             let mut next = Vec::with_capacity((front.len() * layer.choices.len()).min(1 << 17));
             for (parent, partial) in front.iter().enumerate() {
-                if parent.is_multiple_of(64) && self.patience.is_over() {
+                if parent.is_multiple_of(64) && self.time_limit.is_over() {
                     return None;
                 }
                 for (choice, option) in layer.choices.iter().enumerate() {

@@ -4,7 +4,7 @@
 
 use super::cover::{Choice, Cover, Item, cost};
 use super::units::Units;
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Maximum number of nodes of one search; beyond it the root's bound covers the rest.
 pub(super) const NODES_MAX: usize = 50_000;
@@ -74,7 +74,7 @@ struct Piece {
 pub(super) struct Search<'a> {
     cover: &'a Cover,
     prices: &'a Units,
-    patience: &'a Patience<'a>,
+    time_limit: &'a TimeLimit<'a>,
     keep: Keep,
     levels: Vec<Level>,
     /// Variants in the order of the levels.
@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
         cover: &'a Cover,
         prices: &'a Units,
         keep: Keep,
-        patience: &'a Patience<'a>,
+        time_limit: &'a TimeLimit<'a>,
     ) -> Search<'a> {
         let levels = levels(cover, prices);
         let mut pieces = Vec::with_capacity(2 * levels.len());
@@ -111,7 +111,7 @@ impl<'a> Search<'a> {
         Search {
             cover,
             prices,
-            patience,
+            time_limit,
             keep,
             chosen: Vec::with_capacity(levels.len()),
             order: levels.iter().map(|level| level.variant).collect(),
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
             return;
         };
         self.nodes += 1;
-        if self.nodes.is_multiple_of(256) && self.patience.is_over() {
+        if self.nodes.is_multiple_of(256) && self.time_limit.is_over() {
             self.nodes = NODES_MAX + 1;
         }
         if self.nodes > NODES_MAX {

@@ -123,12 +123,16 @@ impl RefusalReason {
 }
 
 /// Selects for one request; `slo_ms` is its time for the answer.
-pub fn select(candidates: &[Candidate<'_>], wish: Requirement<'_>, slo_ms: f64) -> Selection {
-    let asked = |candidate: &Candidate<'_>| match wish {
+pub fn select(
+    candidates: &[Candidate<'_>],
+    requirement: Requirement<'_>,
+    slo_ms: f64,
+) -> Selection {
+    let required = |candidate: &Candidate<'_>| match requirement {
         Requirement::Architecture(name) => candidate.architecture == name,
         Requirement::Accuracy(percent) => candidate.accuracy_percent >= percent,
     };
-    let all = || candidates.iter().enumerate().filter(|(_, c)| asked(c));
+    let all = || candidates.iter().enumerate().filter(|(_, c)| required(c));
     let in_time = || all().filter(|(_, candidate)| candidate.latency_ms <= slo_ms);
     let with = |state: State| in_time().filter(move |(_, candidate)| candidate.state == state);
 
@@ -220,7 +224,7 @@ mod tests {
         use Selection::{Load, Refuse, Serve};
         let a = Requirement::Architecture("a");
         let percent = Requirement::Accuracy;
-        for (states, wish, slo_ms, selection) in [
+        for (states, requirement, slo_ms, selection) in [
             // Among equal costs the slowest, then the least loaded.
             ([Active; 5], a, 100.0, Serve(2)),
             ([Active; 5], a, 89.0, Serve(0)),
@@ -281,8 +285,8 @@ mod tests {
                 Refuse(RefusalReason::TooSlow),
             ),
         ] {
-            let found = select(&candidates(states), wish, slo_ms);
-            assert_eq!(found, selection, "{states:?} {wish:?} {slo_ms}");
+            let found = select(&candidates(states), requirement, slo_ms);
+            assert_eq!(found, selection, "{states:?} {requirement:?} {slo_ms}");
         }
         let mut same = candidates([Active; 5]);
         same[1] = Candidate {

@@ -2,7 +2,7 @@
 
 use super::item::Item;
 use super::{Allocation, Problem, check, quota};
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Upper bound of the load that variants can carry, by cores: fractions of choices are allowed.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +60,7 @@ impl CapacityBound {
 /// Returns the allocation of the greatest capacity within the budget, with the fewest cores, and
 /// shares in proportion to capacity: by dynamic programming over the cores. `None` if no variant has
 /// any capacity, or time is over.
-pub(super) fn max(problem: &Problem, patience: &Patience<'_>) -> Option<Allocation> {
+pub(super) fn max(problem: &Problem, time_limit: &TimeLimit<'_>) -> Option<Allocation> {
     let budget = usize::try_from(problem.budget).ok()?;
     // By cores used: the greatest capacity and, by variant, the choice that led there.
     let mut front: Vec<Option<f64>> = vec![None; budget + 1];
@@ -70,7 +70,7 @@ pub(super) fn max(problem: &Problem, patience: &Patience<'_>) -> Option<Allocati
         let mut next: Vec<Option<f64>> = vec![None; budget + 1];
         let mut choice = vec![0u32; budget + 1];
         for option in &variant.options {
-            if patience.is_over() {
+            if time_limit.is_over() {
                 return None;
             }
             let cores = usize::try_from(option.cores).ok()?;

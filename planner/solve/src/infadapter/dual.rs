@@ -171,7 +171,7 @@ fn prices(open: &[Undecided], core_cost: f64, cores: f64, load: f64) -> Prices {
 
 /// Smallest price at which the variants together demand at most the available cores.
 fn core_price(open: &[Undecided], core_cost: f64, load_price: f64, cores: f64) -> f64 {
-    let wanted = |core: f64| -> f64 {
+    let demanded = |core: f64| -> f64 {
         let prices = Prices {
             core,
             load: load_price,
@@ -180,7 +180,7 @@ fn core_price(open: &[Undecided], core_cost: f64, load_price: f64, cores: f64) -
             .map(|open| open.at(core_cost, prices).1.cores)
             .sum()
     };
-    if wanted(0.0) <= cores {
+    if demanded(0.0) <= cores {
         return 0.0;
     }
     let steepest = open.iter().map(Undecided::steepest).fold(0.0, f64::max);
@@ -188,7 +188,7 @@ fn core_price(open: &[Undecided], core_cost: f64, load_price: f64, cores: f64) -
     let (mut low, mut high) = (0.0, (value_max - load_price).max(0.0) * steepest);
     for _ in 0..CORE_STEPS {
         let middle = 0.5 * (low + high);
-        if wanted(middle) <= cores {
+        if demanded(middle) <= cores {
             high = middle;
         } else {
             low = middle;

@@ -17,7 +17,7 @@ use super::dual::{Bound, Remaining};
 use super::item::Item;
 use super::labels::{Label, Place, cores, undominated};
 use super::{Allocation, Problem, greedy};
-use crate::{Outcome, Patience, TOLERANCE};
+use crate::{Outcome, TOLERANCE, TimeLimit};
 
 use step::Step;
 
@@ -35,11 +35,11 @@ const BUNDLE_MIN: usize = 64;
 const BOUND_MIN: usize = 16;
 
 /// Solves `problem`.
-pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
+pub fn solve(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Allocation> {
     let best = greedy::start(problem, problem.in_force.as_deref());
     let mut search = Search {
         problem,
-        patience,
+        time_limit,
         core_cost: problem.core_cost(),
         best,
     };
@@ -58,7 +58,7 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> 
     }
     match search.best {
         Some(best) => Outcome::Optimal(best),
-        None => overloaded(problem, patience),
+        None => overloaded(problem, time_limit),
     }
     .checked(problem)
 }
@@ -75,7 +75,7 @@ struct Level {
 
 struct Search<'a> {
     problem: &'a Problem,
-    patience: &'a Patience<'a>,
+    time_limit: &'a TimeLimit<'a>,
     core_cost: f64,
     best: Option<Allocation>,
 }
@@ -97,7 +97,7 @@ impl Search<'_> {
         costs.dedup();
         let mut levels = Vec::with_capacity(costs.len());
         for cost in costs {
-            if self.patience.is_over() {
+            if self.time_limit.is_over() {
                 return None;
             }
             levels.extend(self.level(cost));
@@ -228,7 +228,7 @@ impl Search<'_> {
             .collect();
         let mut next = Vec::new();
         for (nth, (from, label)) in labels.iter().enumerate() {
-            if nth % CLOCK_INTERVAL == 0 && self.patience.is_over() {
+            if nth % CLOCK_INTERVAL == 0 && self.time_limit.is_over() {
                 return None;
             }
             let cores = f64::from(label.cores);
@@ -296,8 +296,8 @@ impl Search<'_> {
 }
 
 /// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
-pub(super) fn overloaded(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
-    let best_effort = max(problem, patience);
+pub(super) fn overloaded(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Allocation> {
+    let best_effort = max(problem, time_limit);
     let (demand, budget) = (problem.demand_rps, problem.budget);
     let why = match &best_effort {
         Some(allocation) => {
@@ -306,7 +306,7 @@ pub(super) fn overloaded(problem: &Problem, patience: &Patience<'_>) -> Outcome<
                 "a demand of {demand:.1} requests/s exceeds the {capacity:.1} that {budget} cores can carry"
             )
         }
-        None if patience.is_over() => format!(
+        None if time_limit.is_over() => format!(
             "a demand of {demand:.1} requests/s exceeds what {budget} cores can carry; how much that is was \
              not found in time"
         ),

@@ -14,13 +14,13 @@ use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constrain
 use super::check::objective;
 use super::{Allocation, Choice, Problem, greedy, quota};
 use crate::mip::{Mip, Values};
-use crate::{Outcome, Patience, Solver};
+use crate::{Outcome, Solver, TimeLimit};
 
 /// Solves `problem`, starting from the current cores if they are usable.
 pub fn solve_with(
     problem: &Problem,
     solver: Solver,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Outcome<Allocation> {
     let start = greedy::start(problem, problem.in_force.as_deref());
     match cores(
@@ -28,10 +28,10 @@ pub fn solve_with(
         ModelObjective::Objective,
         start.as_ref(),
         solver,
-        patience.left(),
+        time_limit.left(),
     ) {
         Ok((cores, proven)) => finish(problem, &cores, proven, start),
-        Err(ResolutionError::Infeasible) => overloaded(problem, solver, patience.left()),
+        Err(ResolutionError::Infeasible) => overloaded(problem, solver, time_limit.left()),
         Err(error) => Outcome::OutOfTime {
             why: error.to_string(),
             best: start,

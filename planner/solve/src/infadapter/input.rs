@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BUDGET_MAX, Candidate, Choice, OPTIONS_MAX, Problem, Scale, VARIANTS_MAX, Weights};
-use crate::Refused;
+use crate::InputError;
 use crate::input::{distinct, positive, rule, within};
-use crate::law::{Latency, Throughput};
+use crate::latency_model::{Latency, Throughput};
 
 /// Maximum demand, in requests/s.
 pub const DEMAND_MAX: f64 = 1e9;
@@ -83,9 +83,9 @@ const fn one_core() -> u32 {
 }
 
 impl TryFrom<Input> for Problem {
-    type Error = Refused;
+    type Error = InputError;
 
-    fn try_from(input: Input) -> Result<Problem, Refused> {
+    fn try_from(input: Input) -> Result<Problem, InputError> {
         let demand = positive("demand_rps", input.demand_rps, DEMAND_MAX, "requests/s")?;
         let headroom = within("headroom", input.headroom, 1.0, 100.0, "times the demand")?;
         within(
@@ -103,7 +103,7 @@ impl TryFrom<Input> for Problem {
             within(format!("weights.{name}"), weight, 0.0, WEIGHT_MAX, "")?;
         }
         if let Some(most) = input.latency_max_ms {
-            positive("latency_max_ms", most, crate::law::MS_MAX, "ms")?;
+            positive("latency_max_ms", most, crate::latency_model::MS_MAX, "ms")?;
         }
         let count = input.variants.len();
         within("variants", count, 1, VARIANTS_MAX, "variants")?;
@@ -143,7 +143,7 @@ impl TryFrom<Input> for Problem {
     }
 }
 
-fn candidate(at: &str, variant: &Variant, input: &Input) -> Result<Candidate, Refused> {
+fn candidate(at: &str, variant: &Variant, input: &Input) -> Result<Candidate, InputError> {
     let key = |name: &str| format!("{at}.{name}");
     within(
         key("accuracy_percent"),

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::input::{BATCH_MAX, CORES_MAX, CORES_MIN, RATE_MAX, count};
 use crate::input::{positive, rule, within};
-use crate::law::{Latency, MS_MAX};
-use crate::{Refused, TOLERANCE};
+use crate::latency_model::{Latency, MS_MAX};
+use crate::{InputError, TOLERANCE};
 
 /// Maximum number of core counts to choose from.
 pub const ALLOCATIONS_MAX: usize = 256;
@@ -46,9 +46,9 @@ fn cores() -> Vec<f64> {
 }
 
 impl TryFrom<Input> for Problem {
-    type Error = Refused;
+    type Error = InputError;
 
-    fn try_from(mut input: Input) -> Result<Problem, Refused> {
+    fn try_from(mut input: Input) -> Result<Problem, InputError> {
         input.latency.check("latency")?;
         positive("threshold_rps", input.threshold_rps, RATE_MAX, "requests/s")?;
         positive("sla_ms", input.sla_ms, MS_MAX, "ms")?;

@@ -7,7 +7,7 @@
 //! an upper envelope: W_i(A) = max over items of W_{i+1}(a·A) − loss − θ·time.
 
 use super::items::{Item, Items, Step};
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Maximum number of iterations for the best multiplier of a single path.
 const ITERATIONS_MAX: usize = 40;
@@ -215,8 +215,8 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
 
 /// Returns the bounds to compare labels with, the best of the whole problem first, and the choices
 /// met on the way.
-pub(super) fn relax(items: &Items, patience: &Patience<'_>) -> (Vec<Relaxed>, Vec<Primal>) {
-    if patience.is_over() {
+pub(super) fn relax(items: &Items, time_limit: &TimeLimit<'_>) -> (Vec<Relaxed>, Vec<Primal>) {
+    if time_limit.is_over() {
         return (Vec::new(), Vec::new());
     }
     let free = Relaxed::new(items, vec![0.0; items.paths.len()]);
@@ -226,14 +226,14 @@ pub(super) fn relax(items: &Items, patience: &Patience<'_>) -> (Vec<Relaxed>, Ve
         return (vec![free], vec![primal]);
     }
     let (best, mut primals) = match items.paths.len() {
-        1 => single(items, patience, &free, &primal),
-        _ => several(items, patience, &free, &primal),
+        1 => single(items, time_limit, &free, &primal),
+        _ => several(items, time_limit, &free, &primal),
     };
     primals.push(primal);
     let factors: &[f64] = &[1.0, 1.25, 0.8, 1.6, 0.6, 2.5, 0.35, 5.0, 0.1];
     let mut all = Vec::with_capacity(factors.len() + 1);
     for factor in factors {
-        if patience.is_over() {
+        if time_limit.is_over() {
             break;
         }
         let relaxed = Relaxed::new(items, best.iter().map(|theta| theta * factor).collect());
@@ -247,7 +247,7 @@ pub(super) fn relax(items: &Items, patience: &Patience<'_>) -> (Vec<Relaxed>, Ve
 /// Single path: the bound is convex in θ, and the tangents at two points intersect at the next θ.
 fn single(
     items: &Items,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
     free: &Relaxed,
     at_free: &Primal,
 ) -> (Vec<f64>, Vec<Primal>) {
@@ -260,7 +260,7 @@ fn single(
     let mut high: Option<(f64, f64, f64)> = None;
     let (mut best, mut min) = (0.0, low_bound);
     for _ in 0..ITERATIONS_MAX {
-        if patience.is_over() {
+        if time_limit.is_over() {
             break;
         }
         let relaxed = Relaxed::new(items, vec![theta]);
@@ -294,7 +294,7 @@ fn single(
 /// Several paths: subgradient method, with Polyak's steps towards the best known value.
 fn several(
     items: &Items,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
     free: &Relaxed,
     at_free: &Primal,
 ) -> (Vec<f64>, Vec<Primal>) {
@@ -305,7 +305,7 @@ fn several(
     let (mut met, mut reach, mut idle) = (Vec::new(), 1.0, 0);
     let mut known = f64::NEG_INFINITY;
     for _ in 0..ITERATIONS_SEVERAL {
-        if patience.is_over() {
+        if time_limit.is_over() {
             break;
         }
         let over: Vec<f64> = primal.times.iter().map(|time| time - limit).collect();

@@ -1,6 +1,6 @@
 //! Check of a plan against the pipeline's constraints, in plain arithmetic.
 
-use super::offer::{Offers, Variant, needed, ranks};
+use super::choices::{BatchOptions, Variant, needed, ranks};
 use super::{Accuracy, Plan, Problem, StagePlan, Weights};
 use crate::{Check, TOLERANCE};
 
@@ -35,7 +35,7 @@ impl Check for Problem {
                 return Err(format!("'{a}' has no variant '{b}'"));
             };
             rank += of;
-            check_offer(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
+            check_option(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
             self.check_capacity(variant, planned)
                 .map_err(|why| format!("{}: {why}", stage.name))?;
         }
@@ -44,13 +44,13 @@ impl Check for Problem {
 }
 
 /// Checks that the variant is offered in that batch, with those replicas and that latency.
-fn check_offer(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+fn check_option(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
     let (batch, replicas, ms) = (planned.batch, planned.replicas, planned.latency_ms);
-    let given = match &variant.offers {
-        Offers::Given(offers) => offers
+    let given = match &variant.options {
+        BatchOptions::Given(options) => options
             .iter()
             .any(|o| o.batch == batch && o.replicas == replicas && same(o.latency_ms, ms)),
-        Offers::Law {
+        BatchOptions::LatencyModel {
             latency,
             batches,
             replicas_max,

@@ -1,7 +1,7 @@
 //! Order of the stages: an acyclic graph with one entry.
 
 use super::input::PATHS_MAX;
-use crate::Refused;
+use crate::InputError;
 use crate::input::rule;
 
 /// A checked graph of stages, by their index in the input.
@@ -18,7 +18,7 @@ pub(super) struct Graph {
 impl Graph {
     /// Creates the graph. `after[i]` names the predecessors of stage i; `None` means the stage
     /// written before it.
-    pub(super) fn new(names: &[&str], after: &[Option<Vec<String>>]) -> Result<Graph, Refused> {
+    pub(super) fn new(names: &[&str], after: &[Option<Vec<String>>]) -> Result<Graph, InputError> {
         let mut before = Vec::with_capacity(names.len());
         for (index, after) in after.iter().enumerate() {
             before.push(match after {
@@ -49,7 +49,7 @@ impl Graph {
     }
 }
 
-fn known(names: &[&str], index: usize, after: &[String]) -> Result<Vec<usize>, Refused> {
+fn known(names: &[&str], index: usize, after: &[String]) -> Result<Vec<usize>, InputError> {
     let mut before: Vec<usize> = Vec::with_capacity(after.len());
     for (place, name) in after.iter().enumerate() {
         let field = || format!("stages[{index}].after[{place}]");
@@ -71,7 +71,7 @@ fn known(names: &[&str], index: usize, after: &[String]) -> Result<Vec<usize>, R
     Ok(before)
 }
 
-fn one_entry(before: &[Vec<usize>]) -> Result<(), Refused> {
+fn one_entry(before: &[Vec<usize>]) -> Result<(), InputError> {
     let mut entries = (0..before.len()).filter(|i| before.get(*i).is_some_and(Vec::is_empty));
     let (first, second) = (entries.next(), entries.next());
     let right = "the one entry: some stage must come after none";
@@ -85,7 +85,7 @@ fn one_entry(before: &[Vec<usize>]) -> Result<(), Refused> {
     Ok(())
 }
 
-fn order(before: &[Vec<usize>]) -> Result<Vec<usize>, Refused> {
+fn order(before: &[Vec<usize>]) -> Result<Vec<usize>, InputError> {
     let mut order: Vec<usize> = Vec::with_capacity(before.len());
     while order.len() < before.len() {
         let ready = |index: &usize| {
@@ -104,7 +104,7 @@ fn order(before: &[Vec<usize>]) -> Result<Vec<usize>, Refused> {
     Ok(order)
 }
 
-fn paths(before: &[Vec<usize>], order: &[usize]) -> Result<Vec<Vec<usize>>, Refused> {
+fn paths(before: &[Vec<usize>], order: &[usize]) -> Result<Vec<Vec<usize>>, InputError> {
     // Paths are counted first: memory might not hold them.
     let mut ways = vec![0usize; before.len()];
     let mut all = 0usize;

@@ -9,10 +9,10 @@
 
 use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constraint, variable};
 
-use super::offer::Choice;
+use super::choices::Choice;
 use super::{Accuracy, Plan, Problem};
 use crate::mip::Mip;
-use crate::{Outcome, Patience, Solver, TOLERANCE};
+use crate::{Outcome, Solver, TOLERANCE, TimeLimit};
 
 /// Scale of rows and objectives, so that a solver's absolute tolerances are relatively small.
 const SCALE: f64 = 1000.0;
@@ -22,20 +22,20 @@ const INITIAL_PLANS_MAX: usize = 8;
 const STEP: f64 = 1e-7;
 
 /// Returns the best plan by `solver`.
-pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
-    if let Some(outcome) = problem.infeasible(patience) {
+pub fn solve_with(problem: &Problem, solver: Solver, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
+    if let Some(outcome) = problem.infeasible(time_limit) {
         return outcome.checked(problem);
     }
     let outcome = match problem.accuracy {
-        Accuracy::Product => front(problem, solver, patience),
-        Accuracy::Ranks => ranks(problem, solver, patience),
+        Accuracy::Product => front(problem, solver, time_limit),
+        Accuracy::Ranks => ranks(problem, solver, time_limit),
     };
     outcome.checked(problem)
 }
 
-fn ranks(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
+fn ranks(problem: &Problem, solver: Solver, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
     let value = |choice: &Choice| problem.weights.alpha * choice.rank - problem.cost(choice);
-    match solved(problem, &value, None, solver, patience) {
+    match solved(problem, &value, None, solver, time_limit) {
         Ok((plan, true)) => Outcome::Optimal(plan),
         Ok((plan, false)) => late(Some(plan)),
         Err(error) => failed(&error, None),
@@ -46,15 +46,15 @@ fn ranks(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<
 struct Walk<'a> {
     problem: &'a Problem,
     solver: Solver,
-    patience: &'a Patience<'a>,
+    time_limit: &'a TimeLimit<'a>,
     best: Option<Plan>,
 }
 
-fn front(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
+fn front(problem: &Problem, solver: Solver, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
     let mut walk = Walk {
         problem,
         solver,
-        patience,
+        time_limit,
         best: None,
     };
     match walk.walk() {
@@ -132,12 +132,12 @@ impl Walk<'_> {
         min_percent: Option<f64>,
     ) -> Result<(Plan, bool), ResolutionError> {
         let solver = self.solver;
-        let (plan, proven) = solved(self.problem, value, min_percent, solver, self.patience)?;
+        let (plan, proven) = solved(self.problem, value, min_percent, solver, self.time_limit)?;
         let known = self.best.as_ref();
         if known.is_none_or(|best| plan.objective > best.objective) {
             self.best = Some(plan.clone());
         }
-        Ok((plan, proven && !self.patience.is_over()))
+        Ok((plan, proven && !self.time_limit.is_over()))
     }
 }
 
@@ -161,10 +161,10 @@ fn solved(
     value: &dyn Fn(&Choice) -> f64,
     min_percent: Option<f64>,
     solver: Solver,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Result<(Plan, bool), ResolutionError> {
     let (mip, options) = model(problem, value, min_percent);
-    let values = mip.solve(solver, patience.left())?;
+    let values = mip.solve(solver, time_limit.left())?;
     let pick = |stage: &Vec<Variable>| {
         let taken = stage.iter().enumerate();
         let taken = taken.max_by(|a, b| values.of(*a.1).total_cmp(&values.of(*b.1)));

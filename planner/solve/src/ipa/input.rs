@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::choices::{BatchOptions, Stage, Variant};
 use super::graph::Graph;
-use super::offer::{Offers, Stage, Variant};
 use super::{Accuracy, Problem, Weights};
-use crate::Refused;
+use crate::InputError;
 use crate::input::{distinct, positive, rule, within};
-use crate::law::{Latency, MS_MAX};
+use crate::latency_model::{Latency, MS_MAX};
 
 /// Maximum number of stages of a pipeline.
 pub const STAGES_MAX: usize = 64;
@@ -109,9 +109,9 @@ fn replicas() -> u32 {
 }
 
 impl TryFrom<Input> for Problem {
-    type Error = Refused;
+    type Error = InputError;
 
-    fn try_from(input: Input) -> Result<Problem, Refused> {
+    fn try_from(input: Input) -> Result<Problem, InputError> {
         let (mut after, mut stages) = (Vec::new(), Vec::new());
         for (index, stage) in input.stages.into_iter().enumerate() {
             let path = format!("stages[{index}]");
@@ -141,7 +141,7 @@ impl Problem {
         accuracy: Accuracy,
         stages: Vec<(String, Vec<Variant>)>,
         after: &[Option<Vec<String>>],
-    ) -> Result<Problem, Refused> {
+    ) -> Result<Problem, InputError> {
         positive("arrival_rps", arrival_rps, RATE_MAX, "requests/s")?;
         positive("sla_ms", sla_ms, MS_MAX, "ms")?;
         let Weights { alpha, beta, delta } = weights;
@@ -158,7 +158,7 @@ impl Problem {
             distinct(names, |i| format!("{path}[{i}].name"))?;
         }
         let all = stages.iter().flat_map(|(_, variants)| variants);
-        let choices: usize = all.map(|variant| variant.offers.count()).sum();
+        let choices: usize = all.map(|variant| variant.options.count()).sum();
         let right = format!("stages with at most {CHOICES_MAX} variants in batches");
         rule(choices <= CHOICES_MAX, "stages", choices, right)?;
         let graph = Graph::new(&names, after)?;
@@ -178,7 +178,7 @@ impl Problem {
 }
 
 impl VariantInput {
-    fn checked(self, path: &str) -> Result<Variant, Refused> {
+    fn checked(self, path: &str) -> Result<Variant, InputError> {
         let batches = self.batches.checked(&format!("{path}.batches"))?;
         self.latency.check(&format!("{path}.latency"))?;
         accuracy_and_cores(path, self.accuracy_percent, self.replica_cores)?;
@@ -203,7 +203,7 @@ impl VariantInput {
                 Some(ms) => Some(within(format!("{path}.wait_ms"), ms, 0.0, MS_MAX, "ms")?),
                 None => None,
             },
-            offers: Offers::Law {
+            options: BatchOptions::LatencyModel {
                 latency: self.latency,
                 batches,
                 replicas_max,
@@ -213,7 +213,7 @@ impl VariantInput {
 }
 
 impl Batches {
-    fn checked(self, path: &str) -> Result<Vec<u32>, Refused> {
+    fn checked(self, path: &str) -> Result<Vec<u32>, InputError> {
         match self {
             Batches::UpTo(most) => {
                 Ok((1..=within(path, most, 1, BATCH_MAX, "requests")?).collect())
@@ -232,7 +232,7 @@ impl Batches {
     }
 }
 
-pub(super) fn accuracy_and_cores(path: &str, percent: f64, cores: f64) -> Result<(), Refused> {
+pub(super) fn accuracy_and_cores(path: &str, percent: f64, cores: f64) -> Result<(), InputError> {
     let accuracy = format!("{path}.accuracy_percent");
     within(accuracy, percent, ACCURACY_MIN_PERCENT, 100.0, "percent")?;
     let replica = format!("{path}.replica_cores");
@@ -240,7 +240,7 @@ pub(super) fn accuracy_and_cores(path: &str, percent: f64, cores: f64) -> Result
     Ok(())
 }
 
-pub(super) fn count(path: &str, count: usize, most: usize) -> Result<(), Refused> {
+pub(super) fn count(path: &str, count: usize, most: usize) -> Result<(), InputError> {
     let right = format!("1 to {most} of them");
     rule(
         (1..=most).contains(&count),

@@ -4,10 +4,10 @@
 //!
 //! Maximise gain·Π factor − Σ loss. For PAS′ the gain is 0 and the losses contain the ranks.
 
-use super::offer::{Choice, Stage};
+use super::choices::{Choice, Stage};
 use super::pareto::{Front, Label, Rules};
 use super::{Accuracy, Problem};
-use crate::{Patience, TOLERANCE};
+use crate::{TOLERANCE, TimeLimit};
 
 /// Parts of the SLA: the rounding errors of the maximum number of stages are far below the tolerance.
 const PARTS: f64 = (1u64 << 40) as f64;
@@ -74,7 +74,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    pub(super) fn new(problem: &Problem, patience: &Patience<'_>) -> Items {
+    pub(super) fn new(problem: &Problem, time_limit: &TimeLimit<'_>) -> Items {
         let (order, count) = (&problem.graph.order, problem.stages.len());
         let stages = || order.iter().filter_map(|stage| problem.stages.get(*stage));
         let (unit, scale, most) = unit(problem);
@@ -104,7 +104,7 @@ impl Items {
             .filter_map(|stage| problem.graph.before.get(*stage));
         let before: Vec<Vec<usize>> = before.map(|b| b.iter().map(place).collect()).collect();
         let mut steps = steps(items, &before, limit);
-        add_rules(&mut steps, gain, tie, patience);
+        add_rules(&mut steps, gain, tie, time_limit);
         Items {
             steps,
             paths,
@@ -212,7 +212,7 @@ fn steps(items: Vec<Vec<Item>>, before: &[Vec<usize>], limit: u64) -> Vec<Step> 
 }
 
 /// Sets the products and rules that follow from the items, and drops dominated items.
-fn add_rules(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
+fn add_rules(steps: &mut [Step], gain: f64, tie: i64, time_limit: &TimeLimit<'_>) {
     let factors = steps.iter().map(|step| {
         let factors = || step.items.iter().map(|item| item.factor);
         let min = factors().reduce(f64::min).unwrap_or(1.0);
@@ -232,12 +232,12 @@ fn add_rules(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
             tie,
             gain: gain * after * products.0,
         };
-        step.items = undominated(std::mem::take(&mut step.items), rules, patience);
+        step.items = undominated(std::mem::take(&mut step.items), rules, time_limit);
         products = (products.0 * factor.0, products.1 * factor.1);
     }
 }
 
-fn undominated(items: Vec<Item>, rules: Rules, patience: &Patience<'_>) -> Vec<Item> {
+fn undominated(items: Vec<Item>, rules: Rules, time_limit: &TimeLimit<'_>) -> Vec<Item> {
     let mut front = Front::new(1);
     for (index, item) in items.iter().enumerate() {
         let label = Label {
@@ -252,7 +252,7 @@ fn undominated(items: Vec<Item>, rules: Rules, patience: &Patience<'_>) -> Vec<I
         };
         front.push(label, &[item.parts]);
     }
-    front.sweep(rules, patience);
+    front.sweep(rules, time_limit);
     let kept = front.labels.iter();
     kept.filter_map(|label| items.get(label.item as usize).copied())
         .collect()

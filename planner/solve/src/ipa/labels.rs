@@ -3,7 +3,7 @@
 use super::bound::Relaxed;
 use super::items::{Items, Slot, Step};
 use super::pareto::{Front, Label};
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Labels between two readings of the clock.
 const CLOCK_INTERVAL: usize = 32;
@@ -41,7 +41,7 @@ pub(super) fn pass(
     relaxed: &[Relaxed],
     known: f64,
     width: usize,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> PassResult {
     let mut pass = Pass {
         items,
@@ -65,7 +65,7 @@ pub(super) fn pass(
     front.push(root, &[0]);
     let mut origins: Vec<Vec<Origin>> = Vec::with_capacity(items.steps.len());
     for (place, step) in items.steps.iter().enumerate() {
-        let Some(next) = pass.layer(place, step, &front, patience) else {
+        let Some(next) = pass.layer(place, step, &front, time_limit) else {
             return PassResult {
                 found: None,
                 ceiling: f64::INFINITY,
@@ -96,26 +96,26 @@ impl Pass<'_> {
         place: usize,
         step: &Step,
         front: &Front,
-        patience: &Patience<'_>,
+        time_limit: &TimeLimit<'_>,
     ) -> Option<Front> {
         let mut next = Front::new(step.slots.len());
         let mut gather = GATHER;
         for (index, label) in front.labels.iter().enumerate() {
-            if index % CLOCK_INTERVAL == 0 && patience.is_over() {
+            if index % CLOCK_INTERVAL == 0 && time_limit.is_over() {
                 return None;
             }
             self.extend(place, step, (index, label), front.times(index), &mut next);
             if next.labels.len() >= gather {
-                self.narrow(step, &mut next, patience);
+                self.narrow(step, &mut next, time_limit);
                 gather = (2 * next.labels.len()).max(GATHER);
             }
         }
-        self.narrow(step, &mut next, patience);
-        (!patience.is_over()).then_some(next)
+        self.narrow(step, &mut next, time_limit);
+        (!time_limit.is_over()).then_some(next)
     }
 
-    fn narrow(&mut self, step: &Step, next: &mut Front, patience: &Patience<'_>) {
-        next.sweep(step.rules, patience);
+    fn narrow(&mut self, step: &Step, next: &mut Front, time_limit: &TimeLimit<'_>) {
+        next.sweep(step.rules, time_limit);
         if let Some(bound) = next.truncate(self.width) {
             self.dropped = self.dropped.max(bound);
         }

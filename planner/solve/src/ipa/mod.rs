@@ -24,9 +24,9 @@
 //! effort. Otherwise the minimum latency exceeds the SLA. The best effort is then the choice with the least
 //! latency of the longest path; of several the cheapest.
 
+mod choices;
 mod graph;
 mod input;
-mod offer;
 
 pub mod base;
 mod check;
@@ -42,14 +42,14 @@ pub mod ilp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, Patience};
+use crate::{Outcome, TimeLimit};
+pub use choices::{BatchOption, GivenStage, GivenVariant};
+use choices::{Choice, Stage};
 use graph::Graph;
 pub use input::{
     ACCURACY_MIN_PERCENT, BATCH_MAX, Batches, CHOICES_MAX, CORES_MAX, CORES_MIN, Input, PATHS_MAX,
     RATE_MAX, REPLICAS_MAX, STAGES_MAX, StageInput, VARIANTS_MAX, VariantInput, WEIGHT_MAX,
 };
-use offer::{Choice, Stage};
-pub use offer::{Offer, OfferedStage, OfferedVariant};
 
 /// α, β and δ of Eq. 10; by default those of the paper's video pipeline (Table 15).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,7 +84,7 @@ pub enum Accuracy {
     Ranks,
 }
 
-/// Checked problem, made from an [`Input`] or from [`OfferedStage`]s.
+/// Checked problem, made from an [`Input`] or from [`GivenStage`]s.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     arrival_rps: f64,
@@ -136,10 +136,10 @@ pub struct StagePlan {
 }
 
 /// Returns the best plan, by the tie rule of the module documentation.
-pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
-    match problem.infeasible(patience) {
+pub fn solve(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
+    match problem.infeasible(time_limit) {
         Some(outcome) => outcome.checked(problem),
-        None => search::best(problem, patience).checked(problem),
+        None => search::best(problem, time_limit).checked(problem),
     }
 }
 
@@ -190,7 +190,7 @@ impl Problem {
     }
 
     /// Returns the outcome if nothing meets the constraints; `None` if something does.
-    fn infeasible(&self, patience: &Patience<'_>) -> Option<Outcome<Plan>> {
+    fn infeasible(&self, time_limit: &TimeLimit<'_>) -> Option<Outcome<Plan>> {
         if let Some(stage) = self.stages.iter().find(|stage| stage.choices.is_empty()) {
             let why = format!(
                 "an arrival of {} requests/s exceeds the {} that stage '{}' carries with the most replicas of any variant",
@@ -220,7 +220,7 @@ impl Problem {
         let mut min = self.clone();
         min.sla_ms = min_ms;
         min.weights.alpha = 0.0;
-        let best_effort = match search::best(&min, patience) {
+        let best_effort = match search::best(&min, time_limit) {
             Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => Some(plan),
             Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
         };

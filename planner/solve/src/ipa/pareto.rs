@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::Patience;
+use crate::TimeLimit;
 
 /// Maximum number of labels of similar loss that a label is compared with.
 const NEAR_MAX: usize = 256;
@@ -88,14 +88,14 @@ impl Front {
     }
 
     /// Drops dominated labels. If time runs out, the rest stays.
-    pub(super) fn sweep(&mut self, rules: Rules, patience: &Patience<'_>) {
+    pub(super) fn sweep(&mut self, rules: Rules, time_limit: &TimeLimit<'_>) {
         let mut order: Vec<u32> = (0..self.labels.len() as u32).collect();
         order.sort_unstable_by(|a, b| self.compare(*a, *b));
         let mut keep = vec![true; self.labels.len()];
         let mut stairs = Stairs::default();
         let mut kept: Vec<u32> = Vec::new();
-        for (turn, index) in order.iter().enumerate() {
-            if turn % CLOCK_INTERVAL == 0 && patience.is_over() {
+        for (nth, index) in order.iter().enumerate() {
+            if nth % CLOCK_INTERVAL == 0 && time_limit.is_over() {
                 break;
             }
             let Some(label) = self.labels.get(*index as usize) else {

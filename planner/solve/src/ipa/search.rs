@@ -4,7 +4,7 @@
 use super::items::{Item, Items};
 use super::labels::pass;
 use super::{Plan, Problem, bound};
-use crate::{Outcome, Patience};
+use crate::{Outcome, TimeLimit};
 
 /// Labels per layer, pass by pass: narrow passes find good plans, with which wide passes drop more.
 const WIDTHS: [usize; 4] = [64, 1024, 16_384, LABELS_MAX];
@@ -12,11 +12,11 @@ const WIDTHS: [usize; 4] = [64, 1024, 16_384, LABELS_MAX];
 const LABELS_MAX: usize = 1 << 18;
 
 /// Returns the best plan of a problem that has one.
-pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
-    let items = Items::new(problem, patience);
+pub(super) fn best(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
+    let items = Items::new(problem, time_limit);
     let mut known = fastest(&items);
     let mut ceiling = without_limit(&items);
-    let (relaxed, primals) = bound::relax(&items, patience);
+    let (relaxed, primals) = bound::relax(&items, time_limit);
     for primal in primals {
         let kept = primal.times.iter().all(|time| *time <= items.limit as f64);
         if kept && primal.value > known.1 {
@@ -26,7 +26,7 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
     let roots = relaxed.iter().map(bound::Relaxed::root);
     ceiling = roots.fold(ceiling, f64::min);
     for width in WIDTHS {
-        let passed = pass(&items, &relaxed, known.1, width, patience);
+        let passed = pass(&items, &relaxed, known.1, width, time_limit);
         if let Some(found) = passed.found {
             if passed.whole {
                 return match plan(problem, &items, &found.0) {
@@ -39,7 +39,7 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
             }
         }
         ceiling = ceiling.min(passed.ceiling.max(known.1));
-        if patience.is_over() {
+        if time_limit.is_over() {
             break;
         }
     }

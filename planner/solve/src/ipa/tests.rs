@@ -18,7 +18,7 @@ use super::*;
 
 fn unhurried(problem: &Problem) -> Outcome<Plan> {
     let clock = || Duration::ZERO;
-    solve(problem, &Patience::new(Duration::from_secs(1), &clock))
+    solve(problem, &TimeLimit::new(Duration::from_secs(1), &clock))
 }
 
 fn problem(document: serde_json::Value) -> Problem {

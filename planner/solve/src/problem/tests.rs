@@ -9,7 +9,7 @@ use super::*;
 fn sponge() -> Value {
     json!({
         "formulation": "sponge", "cores": 4, "batches": 4, "rate_rps": 20,
-        "latency": {"law": "linear", "item_ms": 10.0, "fixed_ms": 5.0},
+        "latency": {"model": "linear", "item_ms": 10.0, "fixed_ms": 5.0},
     })
 }
 
@@ -17,11 +17,11 @@ fn sponge() -> Value {
 fn formulation_comes_from_document_or_argument() {
     let mut bare = sponge();
     bare.as_object_mut().unwrap().remove("formulation");
-    let asked = Some(Formulation::Sponge);
-    for (document, asked, message) in [
+    let requested = Some(Formulation::Sponge);
+    for (document, requested, message) in [
         (sponge(), None, None),
-        (sponge(), asked, None),
-        (bare.clone(), asked, None),
+        (sponge(), requested, None),
+        (bare.clone(), requested, None),
         (
             bare.clone(),
             None,
@@ -53,7 +53,7 @@ fn formulation_comes_from_document_or_argument() {
             Some("batches: unknown field `batches`, expected one of `demand_rps`"),
         ),
     ] {
-        let read = Problem::read(document, asked).map_err(|error| error.to_string());
+        let read = Problem::read(document, requested).map_err(|error| error.to_string());
         match (read, message) {
             (Ok(problem), None) => assert_eq!(problem.formulation(), Formulation::Sponge),
             (Err(error), Some(message)) => {
@@ -76,11 +76,11 @@ fn misfit_is_refused_with_its_path() {
 #[test]
 fn answer_has_status_and_reason() {
     let still = || Duration::ZERO;
-    let patience = Patience::new(Duration::from_secs(1), &still);
+    let time_limit = TimeLimit::new(Duration::from_secs(1), &still);
     let solved = |document| {
         Problem::read(document, None)
             .unwrap()
-            .solve(By::Own, &patience)
+            .solve(By::Own, &time_limit)
     };
     let answer = serde_json::to_value(solved(sponge()).unwrap()).unwrap();
     assert_eq!(answer["outcome"], "optimal");

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CHOICES_MAX, Problem, WAITING_MAX};
-use crate::Refused;
+use crate::InputError;
 use crate::input::{positive, rule, within};
-use crate::law::{Latency, MS_MAX};
+use crate::latency_model::{Latency, MS_MAX};
 
 /// Maximum rate, in requests/s.
 pub const RATE_MAX: f64 = 1e9;
@@ -83,7 +83,7 @@ const fn max() -> f64 {
 }
 
 impl Steps {
-    fn checked(&self, path: &str) -> Result<Vec<u32>, Refused> {
+    fn checked(&self, path: &str) -> Result<Vec<u32>, InputError> {
         match self {
             Steps::UpTo(max) => {
                 within(path, *max, 1, CHOICES_MAX, "")?;
@@ -111,9 +111,9 @@ impl Steps {
 }
 
 impl TryFrom<Input> for Problem {
-    type Error = Refused;
+    type Error = InputError;
 
-    fn try_from(input: Input) -> Result<Problem, Refused> {
+    fn try_from(input: Input) -> Result<Problem, InputError> {
         input.latency.check("latency")?;
         let cores = input.cores.checked("cores")?;
         let batches = input.batches.checked("batches")?;
@@ -153,7 +153,7 @@ impl TryFrom<Input> for Problem {
 }
 
 /// Returns the time left of each waiting request, least first.
-fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
+fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, InputError> {
     let right = format!("at most {WAITING_MAX} requests");
     rule(
         waiting.len() <= WAITING_MAX,
@@ -182,7 +182,7 @@ fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
 }
 
 impl Arriving {
-    fn left_ms(&self) -> Result<f64, Refused> {
+    fn left_ms(&self) -> Result<f64, InputError> {
         let slo_ms = positive("arriving.slo_ms", self.slo_ms, MS_MAX, "ms")?;
         let percentile = within("arriving.percentile", self.percentile, 0.0, 100.0, "")?;
         let count = self.communication_ms.len();

@@ -27,8 +27,8 @@ pub use input::Input;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::law::Latency;
-use crate::{Outcome, Patience, TOLERANCE};
+use crate::latency_model::Latency;
+use crate::{Outcome, TOLERANCE, TimeLimit};
 
 /// Maximum number of cores and maximum batch to choose from.
 pub const CHOICES_MAX: u32 = 1024;
@@ -70,10 +70,10 @@ pub struct Plan {
 }
 
 /// Solves `problem`.
-pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
+pub fn solve(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
     let mut best: Option<Plan> = None;
     for batch in &problem.batches {
-        if patience.is_over() {
+        if time_limit.is_over() {
             let why = "not all batches were tried in time".to_owned();
             return Outcome::OutOfTime { why, best }.checked(problem);
         }
@@ -99,7 +99,7 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
     }
     match best {
         Some(best) => Outcome::Optimal(best),
-        None => problem.infeasible(patience),
+        None => problem.infeasible(time_limit),
     }
     .checked(problem)
 }
@@ -152,11 +152,11 @@ impl Problem {
     }
 
     /// Result if no choice serves all requests: the best effort, and the limiting constraint.
-    fn infeasible(&self, patience: &Patience<'_>) -> Outcome<Plan> {
+    fn infeasible(&self, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
         let mut most: Option<Plan> = None;
         let mut all = true;
         for batch in &self.batches {
-            if patience.is_over() {
+            if time_limit.is_over() {
                 all = false;
                 break;
             }
@@ -220,7 +220,7 @@ impl Problem {
                     "no choice up to {bounds} serves all; what serves the most was not found in time"
                 );
             }
-            return format!("the law has no latency for any choice up to {bounds}");
+            return format!("the model has no latency for any choice up to {bounds}");
         };
         let waiting = self.left_ms.len();
         if most.on_time < waiting {

@@ -4,19 +4,19 @@ use super::choices::Choice;
 use super::front::fastest;
 use super::join::plan;
 use super::{Phase, Plan, Problem};
-use crate::{Patience, TOLERANCE};
+use crate::{TOLERANCE, TimeLimit};
 
 /// Bisection steps of the search for the load that can be carried: to the last bit of a double.
 const HALVINGS: u32 = 60;
 
 /// Describes for each programme the limit that is exceeded.
-pub(super) fn why(problem: &Problem, patience: &Patience<'_>) -> String {
-    let horizontal = reason(problem, Phase::Horizontal, &patience.part(0.5));
-    let vertical = reason(problem, Phase::Vertical, patience);
+pub(super) fn why(problem: &Problem, time_limit: &TimeLimit<'_>) -> String {
+    let horizontal = reason(problem, Phase::Horizontal, &time_limit.part(0.5));
+    let vertical = reason(problem, Phase::Vertical, time_limit);
     format!("vertically, {vertical}; horizontally, {horizontal}")
 }
 
-fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
+fn reason(problem: &Problem, phase: Phase, time_limit: &TimeLimit<'_>) -> String {
     let (load, budget) = (problem.load_rps, problem.budget_cores);
     for stage in &problem.stages {
         if phase == Phase::Vertical && stage.running.instances == 0 {
@@ -37,7 +37,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
             );
         }
     }
-    let Some(stages) = problem.choices(phase, load, patience) else {
+    let Some(stages) = problem.choices(phase, load, time_limit) else {
         return "there was no time to say why".to_owned();
     };
     let cores: u64 = cheapest_each(&stages)
@@ -50,7 +50,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
         );
     }
     let slo = problem.slo_ms;
-    match fastest(problem, &stages, patience) {
+    match fastest(problem, &stages, time_limit) {
         Some(choices) => {
             let ms: f64 = choices.iter().map(|choice| choice.ms).sum();
             format!(
@@ -62,9 +62,9 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
 }
 
 /// Returns the best effort that the module documentation defines.
-pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<Plan> {
-    let horizontal = max_load(problem, Phase::Horizontal, &patience.part(0.5));
-    let vertical = max_load(problem, Phase::Vertical, patience);
+pub(super) fn best_effort(problem: &Problem, time_limit: &TimeLimit<'_>) -> Option<Plan> {
+    let horizontal = max_load(problem, Phase::Horizontal, &time_limit.part(0.5));
+    let vertical = max_load(problem, Phase::Vertical, time_limit);
     let horizontal_first = match (&vertical, &horizontal) {
         (Some(vertical), Some(horizontal)) => {
             let (less, more) = (vertical.0, horizontal.0);
@@ -89,10 +89,10 @@ pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<
 fn max_load(
     problem: &Problem,
     phase: Phase,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Option<(f64, Vec<Choice>)> {
     let carried = |rps: f64| {
-        let stages = problem.choices(phase, rps, patience)?;
+        let stages = problem.choices(phase, rps, time_limit)?;
         let cheapest = cheapest_each(&stages);
         let cores: u64 = cheapest.iter().map(|choice| u64::from(choice.cost)).sum();
         let fits = cheapest.len() == stages.len() && cores <= u64::from(problem.budget_cores);
@@ -117,7 +117,7 @@ fn max_load(
             (rps, carried(rps)?)
         }
     };
-    let fastest = fastest(problem, &stages, patience);
+    let fastest = fastest(problem, &stages, time_limit);
     Some((rps, fastest.unwrap_or(cheapest)))
 }
 

@@ -1,7 +1,7 @@
 //! Choices at each stage.
 
 use super::{Phase, Problem, Scaling, Setting, Stage};
-use crate::{Patience, TOLERANCE};
+use crate::{TOLERANCE, TimeLimit};
 
 /// One stage's setting, with its derived values.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,7 @@ impl Problem {
         &self,
         phase: Phase,
         rps: f64,
-        patience: &Patience<'_>,
+        time_limit: &TimeLimit<'_>,
     ) -> Option<Vec<Vec<Choice>>> {
         let mut stages = Vec::with_capacity(self.stages.len());
         for stage in &self.stages {
@@ -40,7 +40,7 @@ impl Problem {
             };
             let mut choices = Vec::new();
             for cores in cores {
-                if patience.is_over() {
+                if time_limit.is_over() {
                     return None;
                 }
                 let batches = 1..=stage.batch_max;

@@ -4,7 +4,7 @@
 
 use super::choices::{Choice, undominated};
 use super::{Phase, Problem, relaxed};
-use crate::{Patience, TOLERANCE};
+use crate::{TOLERANCE, TimeLimit};
 
 /// Labels collected before the front is built from them: about a ms of work.
 const PENDING_MAX: usize = 16_384;
@@ -51,8 +51,12 @@ const ROOT: Label = Label {
 };
 
 /// Minimises cores, then batches, then latency.
-pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> ProgrammeResult {
-    let Some(stages) = problem.choices(phase, problem.load_rps, patience) else {
+pub(super) fn solve(
+    problem: &Problem,
+    phase: Phase,
+    time_limit: &TimeLimit<'_>,
+) -> ProgrammeResult {
+    let Some(stages) = problem.choices(phase, problem.load_rps, time_limit) else {
         return ProgrammeResult::OutOfTime;
     };
     let stages: Vec<Vec<Choice>> = stages.into_iter().map(undominated).collect();
@@ -64,7 +68,7 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
     let cores = |choices: &[Choice]| choices.iter().map(|choice| choice.cost).sum::<u32>();
     let known = known.filter(|choices| cores(choices) <= problem.budget_cores);
     let most = known.as_deref().map_or(problem.budget_cores, cores);
-    match Front::new(&stages, slo_ms, most).walk(patience) {
+    match Front::new(&stages, slo_ms, most).walk(time_limit) {
         Walk::Done(fronts) => match fronts.last().map_or(0, Vec::len) {
             0 => ProgrammeResult::Infeasible,
             _ => ProgrammeResult::Optimal(path(&stages, &fronts, 0)),
@@ -83,7 +87,7 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
 pub(super) fn fastest(
     problem: &Problem,
     stages: &[Vec<Choice>],
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Option<Vec<Choice>> {
     let stages: Vec<Vec<Choice>> = stages.iter().cloned().map(undominated).collect();
     // Each stage's own fastest choice (of those the cheapest), if the budget allows.
@@ -95,7 +99,7 @@ pub(super) fn fastest(
     if each.len() == stages.len() && cores <= problem.budget_cores {
         return Some(each);
     }
-    match Front::new(&stages, f64::INFINITY, problem.budget_cores).walk(patience) {
+    match Front::new(&stages, f64::INFINITY, problem.budget_cores).walk(time_limit) {
         Walk::Done(fronts) => {
             let last = fronts.last()?.len().checked_sub(1)?;
             Some(path(&stages, &fronts, last))
@@ -127,7 +131,7 @@ impl<'a> Front<'a> {
         }
     }
 
-    fn walk(&self, patience: &Patience<'_>) -> Walk {
+    fn walk(&self, time_limit: &TimeLimit<'_>) -> Walk {
         let mut fronts: Vec<Vec<Label>> = Vec::with_capacity(self.stages.len());
         let root = [ROOT];
         for (choices, bound) in self.stages.iter().zip(self.bounds.iter().skip(1)) {
@@ -135,7 +139,7 @@ impl<'a> Front<'a> {
             let mut next: Vec<Label> = Vec::new();
             let mut sorted = 0;
             for (parent, label) in before.iter().enumerate() {
-                if patience.is_over() {
+                if time_limit.is_over() {
                     return Walk::Late;
                 }
                 next.extend(self.steps(parent, label, choices, bound));

@@ -11,13 +11,13 @@ use super::choices::Choice;
 use super::front::ProgrammeResult;
 use super::{Phase, Plan, Problem, join};
 use crate::mip::{Mip, Solver};
-use crate::{Check, Outcome, Patience};
+use crate::{Check, Outcome, TimeLimit};
 
 /// Solves both programmes with `solver` and selects the phase.
-pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
-    let horizontal = programme(problem, Phase::Horizontal, solver, &patience.part(0.5));
-    let vertical = programme(problem, Phase::Vertical, solver, patience);
-    let outcome = join::join(problem, vertical, horizontal, patience);
+pub fn solve_with(problem: &Problem, solver: Solver, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
+    let horizontal = programme(problem, Phase::Horizontal, solver, &time_limit.part(0.5));
+    let vertical = programme(problem, Phase::Vertical, solver, time_limit);
+    let outcome = join::join(problem, vertical, horizontal, time_limit);
     let solved = matches!(outcome, Outcome::Optimal(_) | Outcome::Good { .. });
     if let (true, Some(Err(broken))) = (solved, outcome.plan().map(|plan| problem.check(plan))) {
         let why = format!("the solver's tolerance is wider than the check's: {broken}");
@@ -30,16 +30,16 @@ fn programme(
     problem: &Problem,
     phase: Phase,
     solver: Solver,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> ProgrammeResult {
-    let Some(stages) = problem.choices(phase, problem.load_rps, patience) else {
+    let Some(stages) = problem.choices(phase, problem.load_rps, time_limit) else {
         return ProgrammeResult::OutOfTime;
     };
     if stages.iter().any(Vec::is_empty) {
         return ProgrammeResult::Infeasible;
     }
     let (mip, binaries) = model(problem, &stages);
-    let limit = patience.left();
+    let limit = time_limit.left();
     if limit == Duration::ZERO {
         return ProgrammeResult::OutOfTime;
     }

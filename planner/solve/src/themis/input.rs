@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Problem, Stage};
-use crate::Refused;
+use crate::InputError;
 use crate::input::{distinct, positive, rule, within};
-use crate::law::{Latency, MS_MAX};
+use crate::latency_model::{Latency, MS_MAX};
 
 /// Maximum number of stages.
 pub const STAGES_MAX: usize = 32;
@@ -78,9 +78,9 @@ fn one() -> u32 {
 }
 
 impl TryFrom<Input> for Problem {
-    type Error = Refused;
+    type Error = InputError;
 
-    fn try_from(input: Input) -> Result<Problem, Refused> {
+    fn try_from(input: Input) -> Result<Problem, InputError> {
         let count = input.stages.len();
         let right = format!("1 to {STAGES_MAX}");
         rule((1..=STAGES_MAX).contains(&count), "stages", count, right)?;
@@ -111,12 +111,12 @@ impl TryFrom<Input> for Problem {
             slo_ms,
             budget_cores,
             horizontal_cores,
-            stages: stages.collect::<Result<_, Refused>>()?,
+            stages: stages.collect::<Result<_, InputError>>()?,
         })
     }
 }
 
-fn checked(input: StageInput, path: &str) -> Result<Stage, Refused> {
+fn checked(input: StageInput, path: &str) -> Result<Stage, InputError> {
     let field = |name: &str| format!("{path}.{name}");
     input.latency.check(&field("latency"))?;
     let cores_max = within(field("cores_max"), input.cores_max, 1, CORES_MAX, "")?;

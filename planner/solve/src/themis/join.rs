@@ -3,13 +3,13 @@
 use super::best_effort::{best_effort, why};
 use super::front::ProgrammeResult;
 use super::{Fits, Handover, Phase, Plan, Problem, Scaling};
-use crate::{Outcome, Patience};
+use crate::{Outcome, TimeLimit};
 
 pub(super) fn join(
     problem: &Problem,
     vertical: ProgrammeResult,
     horizontal: ProgrammeResult,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Outcome<Plan> {
     let late = matches!(vertical, ProgrammeResult::OutOfTime)
         || matches!(horizontal, ProgrammeResult::OutOfTime);
@@ -22,8 +22,8 @@ pub(super) fn join(
     }
     let Some(best) = plan else {
         return Outcome::Infeasible {
-            why: why(problem, &patience.part(0.3)),
-            best_effort: best_effort(problem, patience),
+            why: why(problem, &time_limit.part(0.3)),
+            best_effort: best_effort(problem, time_limit),
         };
     };
     match (vertical_gap, horizontal_gap) {
@@ -90,11 +90,11 @@ fn handover_of(problem: &Problem, vertical: Option<&Scaling>, target: &Scaling) 
         })
         .collect();
     let at_once_cores = steps.iter().map(|[_, during, _]| during).sum();
-    let in_turn = (0..steps.len()).map(|turn| {
+    let in_turn = (0..steps.len()).map(|place| {
         let cores = steps
             .iter()
             .enumerate()
-            .map(|(index, [before, during, after])| match index.cmp(&turn) {
+            .map(|(index, [before, during, after])| match index.cmp(&place) {
                 std::cmp::Ordering::Less => after,
                 std::cmp::Ordering::Equal => during,
                 std::cmp::Ordering::Greater => before,

@@ -44,8 +44,8 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::law::Latency;
-use crate::{Outcome, Patience};
+use crate::latency_model::Latency;
+use crate::{Outcome, TimeLimit};
 pub use input::{
     BATCH_MAX, BUDGET_MAX, CORES_MAX, INSTANCES_MAX, Input, LOAD_MAX_RPS, Running, STAGES_MAX,
     StageInput,
@@ -154,9 +154,9 @@ pub enum Fits {
 }
 
 /// Solves both programmes and selects the phase.
-pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
+pub fn solve(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
     // The smaller programme first: the other one gets the rest of its half of the time.
-    let horizontal = front::solve(problem, Phase::Horizontal, &patience.part(0.5));
-    let vertical = front::solve(problem, Phase::Vertical, patience);
-    join::join(problem, vertical, horizontal, patience).checked(problem)
+    let horizontal = front::solve(problem, Phase::Horizontal, &time_limit.part(0.5));
+    let vertical = front::solve(problem, Phase::Vertical, time_limit);
+    join::join(problem, vertical, horizontal, time_limit).checked(problem)
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::capacity::{Allocation, ResourceLimits};
 use crate::policy::Infaas;
 use crate::service::{Inputs, Replicas, SharedPolicy};
-use crate::solve::law::{Law, Parallelism};
+use crate::solve::latency_model::{LatencyModel, Parallelism};
 use crate::spec::tests::service;
 
 fn forecast(rps: f64, window_full: bool) -> Option<Inputs> {
@@ -53,7 +53,7 @@ fn infaas(bounds: Vec<ResourceLimit>) -> Service {
         (variant.min, variant.max) = (1, 1);
         variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
         variant.profile.fit = None;
-        variant.profile.latency.law = Law::constant(ms);
+        variant.profile.latency.model = LatencyModel::constant(ms);
     }
     service
 }

@@ -6,7 +6,7 @@ use super::super::decide;
 use super::*;
 use crate::capacity::Allocation;
 use crate::service::SharedPolicy;
-use crate::solve::law::Parallelism;
+use crate::solve::latency_model::Parallelism;
 use crate::spec::tests::service;
 
 /// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, too slow for the 300 ms allowed; 8 cores.
@@ -32,7 +32,7 @@ fn infaas(accuracy_min: f64, slack_rps: f64) -> Service {
         (variant.min, variant.max) = (0, 8);
         variant.profile.parallelism = Parallelism::PerCore;
         variant.profile.fit = None;
-        variant.profile.latency.law = crate::solve::law::Law::constant(ms);
+        variant.profile.latency.model = crate::solve::latency_model::LatencyModel::constant(ms);
     }
     service
 }

@@ -12,7 +12,7 @@ use super::there::{capacities, of_stage};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::service::{Service, Stage};
-use crate::solve::Patience;
+use crate::solve::TimeLimit;
 
 /// Targets until the load stops rising. `None` if it does not rise, the actual capacity carries it, the budget has no
 /// room beside the actual allocation, or the solver's time is over.
@@ -20,7 +20,7 @@ pub(super) fn beside(
     service: &Service,
     actual: &[Actual],
     forecast: Forecast,
-    patience: &Patience<'_>,
+    time_limit: &TimeLimit<'_>,
 ) -> Option<Vec<Target>> {
     if !forecast.rises {
         return None;
@@ -36,7 +36,7 @@ pub(super) fn beside(
         has_grown = true;
         let each = targets.iter().zip(actual);
         let cores = each.map(|(target, there)| target.cores(there.ready).max(there.reserved));
-        if cores.sum::<Cores>() > Cores::whole(service.budget) || patience.is_over() {
+        if cores.sum::<Cores>() > Cores::whole(service.budget) || time_limit.is_over() {
             return None;
         }
     }

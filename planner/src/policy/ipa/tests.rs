@@ -11,7 +11,7 @@ use crate::capacity::{ResourceLimit, ResourceLimits};
 use crate::plan::{Conditions, capacities, drafts, drafts_under};
 use crate::policy::{Infadapter, Sponge};
 use crate::service::SharedPolicy;
-use crate::solve::law::{Law, Parallelism};
+use crate::solve::latency_model::{LatencyModel, Parallelism};
 use crate::spec::tests::service;
 
 const RULE: Ipa = Ipa {
@@ -36,7 +36,7 @@ fn pipeline(budget: u32) -> Service {
         variant.profile.batch = 8;
         variant.profile.fit = None;
         variant.profile.latency.tail = 1.0;
-        variant.profile.latency.law = Law {
+        variant.profile.latency.model = LatencyModel {
             gamma_ms,
             epsilon_ms: 0.0,
             delta_ms: 0.0,
@@ -88,8 +88,8 @@ fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
 fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
     let mut best: Option<(f64, [u32; 4])> = None;
     let fits = |index: usize, batch: u32, n: u32| {
-        let law = promised(&service.variants[index]);
-        let ms = law.service_ms(batch, 1.0);
+        let model = promised(&service.variants[index]);
+        let ms = model.service_ms(batch, 1.0);
         let carries = f64::from(n * batch) * 1e3 / ms >= rps;
         carries.then_some(ms + f64::from(batch - 1) * 1e3 / rps)
     };

@@ -111,12 +111,12 @@ pub(super) fn of_stage(capacities: &[f64], stage: &Stage) -> f64 {
 
 /// Smallest batch in which the allocation carries the demand.
 fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32> {
-    let law = promised(variant);
+    let model = promised(variant);
     let cores = cores_each(variant, there);
     let each = there.each().as_f64();
     let at_once = there.replicas() * variant.profile.parallelism.at_once(each);
     let carries = |batch: &u32| {
-        f64::from(at_once) * f64::from(*batch) * 1e3 / law.service_ms(*batch, cores) >= demand_rps
+        f64::from(at_once) * f64::from(*batch) * 1e3 / model.service_ms(*batch, cores) >= demand_rps
     };
     (1..=variant.profile.batch).find(carries)
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::capacity::{Allocation, ResourceLimit, ResourceLimits};
 use crate::plan::drafts;
 use crate::service::{Replicas, SharedPolicy, Stage};
-use crate::solve::law::{Law, Parallelism};
+use crate::solve::latency_model::{LatencyModel, Parallelism};
 use crate::spec::tests::service;
 
 const RULE: Themis = Themis {
@@ -30,7 +30,7 @@ fn pipeline(budget: u32) -> Service {
         variant.profile.batch = 4;
         variant.profile.fit = None;
         variant.profile.latency.tail = 1.0;
-        variant.profile.latency.law = Law {
+        variant.profile.latency.model = LatencyModel {
             gamma_ms,
             epsilon_ms: 0.0,
             delta_ms: 0.0,

@@ -58,11 +58,11 @@ fn referenced_laws_equal_inline_laws() {
 
 #[test]
 fn profile_measurements_are_fitted() {
-    let law = |cores: f64, batch: f64| 40.0 * batch / cores + 5.0 / cores + 2.0 * batch + 3.0;
+    let model = |cores: f64, batch: f64| 40.0 * batch / cores + 5.0 / cores + 2.0 * batch + 3.0;
     let mut text =
         "measured:\n  parallelism: 1\n  tail: 1.5\n  utilisation: 0.9\n  latencies:\n".to_owned();
     for (cores, batch) in [(1, 1), (1, 4), (2, 1), (2, 8), (4, 2), (8, 16)] {
-        let ms = law(cores.into(), batch.into());
+        let ms = model(cores.into(), batch.into());
         text += &format!("  - {{cores: {cores}, batch: {batch}, ms: {ms}}}\n");
     }
     text += "  rates: [{cores: 1, rps: 18}, {cores: 2, rps: 38}, {cores: 4, rps: 78}]\n";
@@ -102,9 +102,9 @@ fn invalid_profile_is_refused_with_path() {
         "latency: {gamma_ms: many}",
         &["latency.gamma_ms", "many", "a number"],
     );
-    let law = "{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: 1}";
+    let model = "{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: 1}";
     let cells = "[{cores: 1, batch: 1, ms: 40}]";
-    let both = format!("{{latency: {law}, measured: {{parallelism: 1, latencies: {cells}}}}}");
+    let both = format!("{{latency: {model}, measured: {{parallelism: 1, latencies: {cells}}}}}");
     check(&both, &["latency, measured.latencies: both given"]);
     let few = format!("measured: {{parallelism: 1, latencies: {cells}}}");
     check(&few, &["measured.latencies"]);
@@ -114,7 +114,7 @@ fn invalid_profile_is_refused_with_path() {
         {cores: 2, batch: 1, ms: 95}, {cores: 2, batch: 4, ms: 3}, {cores: 4, batch: 1, ms: 80}, {cores: 4, batch: 4, ms: 5}]}";
     check(noise, &["measured.latencies: R² ", "0.8 or more"]);
     let rates = format!(
-        "{{latency: {law}, measured: {{parallelism: 1, rates: [{{cores: 1, rps: 9}}, {{cores: 2, rps: 4}}]}}}}"
+        "{{latency: {model}, measured: {{parallelism: 1, rates: [{{cores: 1, rps: 9}}, {{cores: 2, rps: 4}}]}}}}"
     );
     check(&rates, &["measured.rates: a slope of -5", "0 or more"]);
     let long = format!("#{}", "x".repeat(PROFILE_BYTES_MAX));
@@ -157,11 +157,11 @@ fn latency_and_profile_exclude_each_other() {
 fn profile_file_is_relative_to_service_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("service.yaml");
-    let law =
+    let model =
         "latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core}";
     std::fs::write(
         folder.path().join("p.yaml"),
-        format!("{law}\ncapacity: {{slope_rps: 20, intercept_rps: -2}}"),
+        format!("{model}\ncapacity: {{slope_rps: 20, intercept_rps: -2}}"),
     )
     .unwrap();
     let mut service: serde_json::Value = serde_saphyr::from_str(&small()).unwrap();
@@ -174,7 +174,7 @@ fn profile_file_is_relative_to_service_file() {
         ServiceFile::try_from(spec).map(|file| file.service)
     };
     let found: Service = check(serde_json::json!({"file": "p.yaml"})).unwrap();
-    assert_eq!(found.variants[0].profile.latency.law.gamma_ms, 40.0);
+    assert_eq!(found.variants[0].profile.latency.model.gamma_ms, 40.0);
     for (reference, expected) in [
         (
             serde_json::json!({"file": "q.yaml"}),

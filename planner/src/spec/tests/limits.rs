@@ -12,11 +12,11 @@ fn missing_keys_get_defaults() {
     assert_eq!(service.variants[0].profile.fit.unwrap().utilisation, 0.8);
     assert_eq!(
         service.variants[0].profile.parallelism,
-        crate::solve::law::Parallelism::PerCore
+        crate::solve::latency_model::Parallelism::PerCore
     );
     assert_eq!(
         service.variants[1].profile.parallelism,
-        crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::new(2).unwrap())
+        crate::solve::latency_model::Parallelism::Fixed(std::num::NonZeroU32::new(2).unwrap())
     );
     assert_eq!(service.downstream_ms, 0.0);
     let staged = small().replace("slo_ms: 1000", "slo_ms: 1000\ndownstream_ms: 300.5");

@@ -5,7 +5,7 @@ mod replicas;
 use super::*;
 use crate::policy::{Infaas, Infadapter, Ipa, Sponge, Themis};
 use crate::service::{Replicas, SharedPolicy, Stage};
-use crate::solve::law::Parallelism;
+use crate::solve::latency_model::Parallelism;
 
 /// Variant `name`, per core, in batches up to 8, initially without cores unless `more` sets them.
 fn variant(name: &str, more: &str) -> String {

@@ -1,7 +1,7 @@
 //! The variant emulator: a model server without a model. Every response names it as emulated.
 //!
 //! It speaks the Open Inference Protocol v2 over HTTP (1.1 and 2) and gRPC, TF Serving's REST, plain HTTP,
-//! server-sent events and websockets on one free port of 127.0.0.1. Service times follow a [`Law`]. It executes a
+//! server-sent events and websockets on one free port of 127.0.0.1. Service times follow a [`LatencyModel`]. It executes a
 //! bounded number of batches at once from a FIFO queue. Like most real servers it goes on executing abandoned
 //! requests. It ignores deadlines: it records the headers it receives, and answers late if it is late.
 //!
@@ -36,7 +36,7 @@ pub use padding::{ANSWER_BYTES, ANSWER_MAX};
 pub use plain::EVENTS_MAX;
 pub use replicas::{Endpoints, Replicas, ReplicasConfig};
 pub use weir_sim::server::{
-    CORES_MAX, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,
+    CORES_MAX, LatencyModel, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,
 };
 
 /// Header with the name of the emulated model, on every response of every protocol.

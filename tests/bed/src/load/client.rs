@@ -46,7 +46,7 @@ pub struct Sender {
     /// The latency objective, from send time to response; sent as `x-slo-ms`.
     pub slo: Duration,
     /// Time after which the client disconnects.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The bytes really sent, spread over the transfer time of the planned payload. A smaller body stands for that
     /// payload; its last byte goes out when the payload's would.
     pub body: Bytes,

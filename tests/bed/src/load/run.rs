@@ -205,13 +205,13 @@ async fn send_one(
         }
     };
     count(|tally| &tally.sent);
-    let leaves = planned.send_at.saturating_add(shared.sender.patience);
+    let leaves = planned.send_at.saturating_add(shared.sender.timeout);
     let lateness = Lateness::default();
     let travel = shared.travel(planned, client, to, &lateness);
     let (ended_at, fate) = match shared.until(leaves, travel).await {
         Some((ended_at, fate)) if ended_at <= leaves => (ended_at, fate),
         // The client disconnected before the response, or while it was on its way back.
-        _ => (leaves, Fate::Gone),
+        _ => (leaves, Fate::Disconnected),
     };
     shared.note_lag(&lateness);
     let outcome = Outcome {

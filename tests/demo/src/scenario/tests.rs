@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use weir_planner::service::{self, Service};
-use weir_planner::solve::law::{Cell, fit};
+use weir_planner::solve::latency_model::{Cell, fit};
 
 use super::variant::sigma;
 use super::*;
@@ -34,7 +34,7 @@ fn service_file_matches_papers() {
     let printed = [(69.75, 40.9), (76.13, 96.9), (78.31, 262.5)];
     for (variant, (accuracy, ms)) in scenario.variants().zip(printed) {
         assert_eq!(variant.accuracy, accuracy);
-        assert!((variant.law().service_ms(1, 1.0) - ms).abs() < 0.05);
+        assert!((variant.model().service_ms(1, 1.0) - ms).abs() < 0.05);
         assert!((1000.0 / variant.slope_rps().unwrap() - ms).abs() < 0.1);
     }
     assert!((sigma(1.26) - 0.1016).abs() < 0.001);
@@ -62,8 +62,8 @@ fn sponge_latency_model_fits_paper_table() {
     };
     for (cores, batch, _) in table {
         let (cores, tail) = (f64::from(cores), variant.tail());
-        let predicted = variant.law().service_ms(batch, cores) * tail;
-        let by_fit = fitted.law.service_ms(batch, cores);
+        let predicted = variant.model().service_ms(batch, cores) * tail;
+        let by_fit = fitted.model.service_ms(batch, cores);
         assert!(
             (predicted - by_fit).abs() < 0.05,
             "{cores} × {batch}: {predicted} {by_fit}"
@@ -93,10 +93,10 @@ fn ipa_latency_models_match_paper() {
     assert_eq!(scenario.variants().count(), printed.len());
     for (variant, (name, accuracy, one, eight)) in scenario.variants().zip(printed) {
         assert_eq!((variant.name.as_str(), variant.accuracy), (name, accuracy));
-        let law = variant.law();
-        assert!((law.service_ms(1, 1.0) - one).abs() < 0.1, "{name}");
+        let model = variant.model();
+        assert!((model.service_ms(1, 1.0) - one).abs() < 0.1, "{name}");
         if let Some(eight) = eight {
-            assert!((law.service_ms(8, 1.0) - eight).abs() < 1.0, "{name}");
+            assert!((model.service_ms(8, 1.0) - eight).abs() < 1.0, "{name}");
         }
     }
     // The capacity of the narrower stage: 2·4000 / 259.4 + 3·4000 / 364.3 + 3·2000 / 296.9.
@@ -156,7 +156,7 @@ fn service_file_has_every_key_and_address() {
             let each = variant.initial.each().as_f64();
             let at_once = replicas * variant.profile.parallelism.at_once(each);
             assert_eq!(server.parallelism.at_once(server.cores), at_once);
-            assert_eq!(variant.profile.latency.law, server.law);
+            assert_eq!(variant.profile.latency.model, server.latency);
             assert_eq!(variant.profile.batch, server.batch_max.get());
         }
         let names = |stage: &service::Stage| (stage.name.clone(), stage.variants.len());

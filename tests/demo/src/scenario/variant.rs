@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, de};
-use weir_bed::emulator::{Law, Noise, Parallelism, ReplicasConfig, ServerConfig};
+use weir_bed::emulator::{LatencyModel, Noise, Parallelism, ReplicasConfig, ServerConfig};
 
 use super::{Field, MODEL};
 
@@ -109,10 +109,10 @@ impl Variant {
 
     fn predicted_ms(&self, batch: u32) -> f64 {
         let cores = self.parallelism().cores_each(self.initial_cores());
-        self.law().service_ms(batch, cores) * self.latency.tail
+        self.model().service_ms(batch, cores) * self.latency.tail
     }
 
-    pub(super) fn law(&self) -> Law {
+    pub(super) fn model(&self) -> LatencyModel {
         let Latency {
             gamma_ms,
             epsilon_ms,
@@ -120,7 +120,7 @@ impl Variant {
             eta_ms,
             ..
         } = self.latency;
-        Law {
+        LatencyModel {
             gamma_ms,
             epsilon_ms,
             delta_ms,
@@ -141,7 +141,7 @@ impl Variant {
             batch_max: self.batch,
             batch_delay: Duration::from_secs_f64(self.batch_delay_ms / 1e3),
             noise: Some(noise),
-            ..ServerConfig::new(&self.name, self.law())
+            ..ServerConfig::new(&self.name, self.model())
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::Scope;
 use super::gauges::processor_time;
-use weir_bed::emulator::{Emulator, Law, ServerConfig};
+use weir_bed::emulator::{Emulator, LatencyModel, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::scene::{Scene, Variant, see};
 
@@ -95,7 +95,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         requests >= SLICE && requests.is_multiple_of(SLICE),
         "requests: {requests} must be a multiple of {SLICE}"
     );
-    let mut config = ServerConfig::new("small", Law::constant(0.0));
+    let mut config = ServerConfig::new("small", LatencyModel::constant(0.0));
     config.cores = 1000.0;
     let emulator = Emulator::start(config).await?;
     let with = |scope: Scope| {

@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use weir_api::metrics::Metric;
 
 use super::gauges::{Bytes, memory};
-use weir_bed::emulator::{Emulator, Law, ServerConfig};
+use weir_bed::emulator::{Emulator, LatencyModel, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::wait;
 
@@ -93,7 +93,7 @@ impl Crowd {
 ///
 /// A part does not start, or the requests do not complete.
 pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Result<Vec<Crowd>> {
-    let mut config = ServerConfig::new("small", Law::constant(1.0));
+    let mut config = ServerConfig::new("small", LatencyModel::constant(1.0));
     config.cores = 1000.0;
     let emulator = Emulator::start(config).await?;
     let plugin = json!({

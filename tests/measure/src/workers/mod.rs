@@ -22,7 +22,7 @@ use weir_api::metrics::Metric;
 use weir_replay::input::requests;
 use weir_replay::request::{Fate, Request};
 use weir_replay::scenario::{self, Contender, Control, Overrides, Plane, Scenario};
-use weir_replay::world;
+use weir_replay::simulation;
 
 use self::gauges::Percentiles;
 use self::order::{GRAIN, Stay, at_once, inversions};
@@ -205,7 +205,7 @@ impl Real {
     ) -> Result<Real> {
         let server = scenario.variants.first().context("no server")?;
         let variant = scenario.service.variants.first().context("no variant")?;
-        let mut config = ServerConfig::new(&server.name, server.law);
+        let mut config = ServerConfig::new(&server.name, server.latency);
         config.cores = server.cores;
         config.parallelism = server.parallelism;
         config.noise = (server.noise_sigma > 0.0).then_some(Noise {
@@ -336,7 +336,7 @@ fn single_queue(scenario: &Scenario, requests: &[Request], seen: &[Seen]) -> Res
         plane: Plane::WeirGlobal,
         control: Control::Static,
     };
-    let play = world::play(scenario, &requests, contender, scenario.seed)?;
+    let play = simulation::play(scenario, &requests, contender, scenario.seed)?;
     let outcomes = requests.iter().zip(&play.outcomes);
     let on_time = outcomes.filter(|(request, outcome)| {
         matches!(outcome.fate, Fate::Answered(_)) && outcome.ended <= request.deadline()

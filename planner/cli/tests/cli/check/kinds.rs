@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn profile_in_another_file_or_document_is_checked_too() {
-    let law = "{gamma_ms: -1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}";
+    let model = "{gamma_ms: -1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}";
     let variant = "{name: a, cluster: a, accuracy: 101, cores: {initial: 1}, profile: PROFILE}";
     let both = [
         ("PROFILE", "variants[0].latency.gamma_ms", "-1; it must be"),
@@ -21,7 +21,7 @@ fn profile_in_another_file_or_document_is_checked_too() {
     let capacity = "capacity: {slope_rps: 1, intercept_rps: 0}";
     fs::write(
         folder.path().join("a.yaml"),
-        format!("latency: {law}\n{capacity}\n"),
+        format!("latency: {model}\n{capacity}\n"),
     )
     .unwrap();
     let found = report(&run(&[file.to_str().unwrap(), "--json"]));
@@ -38,7 +38,7 @@ fn profile_in_another_file_or_document_is_checked_too() {
     assert_eq!(there, expected, "{found:#}");
 
     let map = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {law}\n    {capacity}\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {model}\n    {capacity}\n"
     );
     let spec = format!("spec: {{{shared}, variants: [{variant}]}}");
     let spec = spec.replace("PROFILE", "{config_map: a}");
@@ -88,12 +88,12 @@ fn all_errors_of_each_problem_are_reported() {
             [
                 ("demand_rps: 75", "demand_rps: -75"),
                 ("name: resnet50", "name: resnet18"),
-                ("law: line ", "law: parabola "),
+                ("model: line ", "model: parabola "),
             ],
             vec![
                 ("-75", "demand_rps", "-75"),
                 ("resnet18\n", "variants[1].name", "resnet18"),
-                ("parabola", "variants[0].throughput.law", "parabola"),
+                ("parabola", "variants[0].throughput.model", "parabola"),
             ],
         ),
         (

@@ -1,7 +1,7 @@
 //! Tests of `docs/reference/solve.md` and the examples' comments against the program: outputs, keys and limits.
 
 use weir_planner::http::solve as http;
-use weir_planner::solve::{infaas, infadapter, ipa, law, sponge, themis};
+use weir_planner::solve::{infaas, infadapter, ipa, latency_model, sponge, themis};
 
 use super::*;
 
@@ -28,8 +28,8 @@ fn schema_has_every_formulation_and_examples_have_every_key() {
         }
     }
     let mut keys = BTreeSet::new();
-    for law in ["Latency", "Throughput"] {
-        collect(&schema, &schema["$defs"][law], true, &mut keys);
+    for model in ["Latency", "Throughput"] {
+        collect(&schema, &schema["$defs"][model], true, &mut keys);
     }
     assert!(keys.len() > 12, "{keys:?}");
     let words = words(PAGE);
@@ -74,8 +74,8 @@ fn words(text: &str) -> BTreeSet<&str> {
 }
 
 /// Collects the keys of a part of the schema and the parts it refers to; those of latency models only
-/// if `laws`.
-fn collect(schema: &Value, part: &Value, laws: bool, keys: &mut BTreeSet<String>) {
+/// if `models`.
+fn collect(schema: &Value, part: &Value, models: bool, keys: &mut BTreeSet<String>) {
     match part {
         Value::Object(fields) => {
             if let Some(Value::Object(properties)) = fields.get("properties") {
@@ -83,17 +83,17 @@ fn collect(schema: &Value, part: &Value, laws: bool, keys: &mut BTreeSet<String>
             }
             if let Some(Value::String(reference)) = fields.get("$ref") {
                 let name = reference.strip_prefix("#/$defs/").unwrap();
-                if laws || !["Latency", "Throughput"].contains(&name) {
-                    collect(schema, &schema["$defs"][name], laws, keys);
+                if models || !["Latency", "Throughput"].contains(&name) {
+                    collect(schema, &schema["$defs"][name], models, keys);
                 }
             }
             for field in fields.values() {
-                collect(schema, field, laws, keys);
+                collect(schema, field, models, keys);
             }
         }
         Value::Array(items) => items
             .iter()
-            .for_each(|item| collect(schema, item, laws, keys)),
+            .for_each(|item| collect(schema, item, models, keys)),
         _ => {}
     }
 }
@@ -215,14 +215,14 @@ fn limits() -> Vec<(&'static str, &'static str, f64)> {
         ("themis", "INSTANCES_MAX", whole(themis::INSTANCES_MAX)),
         ("themis", "BUDGET_MAX", whole(themis::BUDGET_MAX)),
         ("themis", "LOAD_MAX_RPS", themis::LOAD_MAX_RPS),
-        ("law", "MS_MAX", law::MS_MAX),
-        ("law", "BATCH_MAX", whole(law::BATCH_MAX)),
-        ("law", "CORES_MAX", law::CORES_MAX),
-        ("law", "POINTS_MAX", count(law::POINTS_MAX)),
-        ("law", "CELLS_MAX", count(law::CELLS_MAX)),
-        ("law", "NOISE_PERCENT_MAX", law::NOISE_PERCENT_MAX),
-        ("law", "RATES_MAX", count(law::RATES_MAX)),
-        ("law", "RPS_MAX", law::RPS_MAX),
+        ("latency_model", "MS_MAX", latency_model::MS_MAX),
+        ("latency_model", "BATCH_MAX", whole(latency_model::BATCH_MAX)),
+        ("latency_model", "CORES_MAX", latency_model::CORES_MAX),
+        ("latency_model", "POINTS_MAX", count(latency_model::POINTS_MAX)),
+        ("latency_model", "CELLS_MAX", count(latency_model::CELLS_MAX)),
+        ("latency_model", "NOISE_PERCENT_MAX", latency_model::NOISE_PERCENT_MAX),
+        ("latency_model", "RATES_MAX", count(latency_model::RATES_MAX)),
+        ("latency_model", "RPS_MAX", latency_model::RPS_MAX),
         ("http", "BODY_MAX", count(http::BODY_MAX)),
         ("http", "SOLVES_MAX", count(http::SOLVES_MAX)),
         ("http", "LIMIT_MAX", http::LIMIT_MAX.as_secs_f64() * 1e3),

@@ -86,9 +86,9 @@ fn invalid_problem_is_refused_with_field() {
         ),
         (
             "infadapter",
-            "law: line ",
-            "law: parabola ",
-            "variants[0].throughput.law",
+            "model: line ",
+            "model: parabola ",
+            "variants[0].throughput.model",
         ),
         (
             "sponge",

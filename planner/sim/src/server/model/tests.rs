@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::*;
-use crate::server::{Law, Noise};
+use crate::server::{LatencyModel, Noise};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -24,7 +24,7 @@ impl Witness<()> for Starts {
 type Model = ServerModel<(), Starts>;
 
 fn engine(change: impl FnOnce(&mut ServerConfig)) -> Model {
-    let mut config = ServerConfig::new("m", Law::constant(100.0));
+    let mut config = ServerConfig::new("m", LatencyModel::constant(100.0));
     change(&mut config);
     ServerModel::new(config).unwrap()
 }
@@ -77,9 +77,9 @@ fn added_cores_start_waiting_work_and_removed_cores_keep_running_work() {
 #[test]
 fn batch_starts_when_full_or_after_the_batch_window() {
     let mut engine = engine(|config| {
-        config.law = Law {
+        config.latency = LatencyModel {
             gamma_ms: 10.0,
-            ..Law::default()
+            ..LatencyModel::default()
         };
         config.batch_max = NonZeroU32::new(3).unwrap();
         config.batch_delay = ms(5);
@@ -131,9 +131,9 @@ proptest! {
         cores in 1u32..5,
         batch_max in 1u32..4,
     ) {
-        let law = Law { gamma_ms: 30.0, epsilon_ms: 5.0, delta_ms: 3.0, eta_ms: 2.0 };
+        let latency = LatencyModel { gamma_ms: 30.0, epsilon_ms: 5.0, delta_ms: 3.0, eta_ms: 2.0 };
         let mut engine = engine(|config| {
-            config.law = law;
+            config.latency = latency;
             config.cores = f64::from(cores);
             config.batch_max = NonZeroU32::new(batch_max).unwrap();
             config.batch_delay = ms(4);
@@ -151,7 +151,7 @@ proptest! {
         prop_assert!(done.is_sorted_by_key(|d| d.started));
         for d in &done {
             let took = (d.ended - d.started).as_secs_f64() * 1e3;
-            prop_assert!((took - law.service_ms(d.batch, 1.0)).abs() < 1e-3);
+            prop_assert!((took - latency.service_ms(d.batch, 1.0)).abs() < 1e-3);
             prop_assert!(d.started >= d.arrived && d.batch <= batch_max);
             let together: f64 = done
                 .iter()

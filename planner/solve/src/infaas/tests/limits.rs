@@ -49,7 +49,7 @@ fn extreme_input_gives_an_outcome_in_time() {
         let limit = 2000;
         let outcome = solve(
             &problem,
-            &Patience::new(Duration::from_micros(limit), &clock),
+            &TimeLimit::new(Duration::from_micros(limit), &clock),
         );
         let late = looks.get().saturating_sub(limit);
         assert!(

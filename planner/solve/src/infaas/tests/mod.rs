@@ -10,12 +10,12 @@ mod refusals;
 use std::time::Duration;
 
 use super::*;
-use crate::{Outcome, Patience};
+use crate::{Outcome, TimeLimit};
 
 /// Solves without a time limit.
 fn solved(problem: &Problem) -> Outcome<Plan> {
     let clock = || Duration::ZERO;
-    solve(problem, &Patience::new(Duration::from_secs(1), &clock))
+    solve(problem, &TimeLimit::new(Duration::from_secs(1), &clock))
 }
 
 fn resource(name: &str, available: f64) -> Resource {

@@ -227,7 +227,7 @@ fn time_limit_holds_and_the_gap_covers_the_optimum() {
         };
         let outcome = solve(
             &problem,
-            &Patience::new(Duration::from_micros(limit), &clock),
+            &TimeLimit::new(Duration::from_micros(limit), &clock),
         );
         let late = looks.get().saturating_sub(limit);
         assert!(late <= 2 * 40 + 40, "{late} looks after {limit} were over");

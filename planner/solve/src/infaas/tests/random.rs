@@ -88,7 +88,7 @@ fn tight(mut input: Input, above: f64) -> Input {
         // Near the minimum a proof of infeasibility may take long, so the clock readings are limited.
         let looks = Cell::new(0);
         let clock = || Duration::from_micros(looks.replace(looks.get() + 1));
-        match solve(&problem, &Patience::new(Duration::from_millis(3), &clock)) {
+        match solve(&problem, &TimeLimit::new(Duration::from_millis(3), &clock)) {
             Outcome::Optimal(_) | Outcome::Good { .. } => high = middle,
             _ => low = middle,
         }
@@ -137,11 +137,11 @@ fn large_instances_equal_highs() {
         let input = tight(large(seed, 3 + index % 4, 6, kind), above);
         let problem = Problem::try_from(input).unwrap();
         let clock = || Duration::ZERO;
-        let patience = Patience::new(Duration::from_secs(20), &clock);
-        let Outcome::Optimal(plan) = solve(&problem, &patience) else {
+        let time_limit = TimeLimit::new(Duration::from_secs(20), &clock);
+        let Outcome::Optimal(plan) = solve(&problem, &time_limit) else {
             panic!("seed {seed}: not optimal")
         };
-        let Outcome::Optimal(highs) = ilp::solve_with(&problem, crate::Solver::Highs, &patience)
+        let Outcome::Optimal(highs) = ilp::solve_with(&problem, crate::Solver::Highs, &time_limit)
         else {
             panic!("seed {seed}: HiGHS: not optimal")
         };

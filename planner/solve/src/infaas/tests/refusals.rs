@@ -204,16 +204,16 @@ fn document_has_defaults_and_refuses_unknown_fields() {
 #[test]
 fn microlp_gives_the_same_outcome() {
     let clock = || Duration::ZERO;
-    let patience = Patience::new(Duration::from_secs(10), &clock);
+    let time_limit = TimeLimit::new(Duration::from_secs(10), &clock);
     let problem = Problem::try_from(input()).unwrap();
-    let Outcome::Optimal(plan) = ilp::solve_with(&problem, Solver::Microlp, &patience) else {
+    let Outcome::Optimal(plan) = ilp::solve_with(&problem, Solver::Microlp, &time_limit) else {
         panic!("not optimal")
     };
     assert!((plan.objective - 3.6).abs() < 1e-9, "{}", plan.objective);
     let mut input = input();
     input.architectures[0].load_qps = 200.0;
     let problem = Problem::try_from(input).unwrap();
-    let outcome = ilp::solve_with(&problem, Solver::Microlp, &patience);
+    let outcome = ilp::solve_with(&problem, Solver::Microlp, &time_limit);
     assert!(matches!(
         outcome,
         Outcome::Infeasible {

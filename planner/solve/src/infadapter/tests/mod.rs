@@ -7,7 +7,7 @@ mod refusals;
 use std::time::Duration;
 
 use super::*;
-use crate::{Outcome, Patience};
+use crate::{Outcome, TimeLimit};
 
 /// Clock that stands still.
 pub(super) fn still() -> Duration {
@@ -15,7 +15,7 @@ pub(super) fn still() -> Duration {
 }
 
 pub(super) fn solved(problem: &Problem) -> Outcome<Allocation> {
-    solve(problem, &Patience::new(Duration::from_secs(20), &still))
+    solve(problem, &TimeLimit::new(Duration::from_secs(20), &still))
 }
 
 /// Creates a problem from (accuracy, requests/s per core, min, max cores) by variant, all loaded.

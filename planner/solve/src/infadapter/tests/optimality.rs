@@ -146,7 +146,7 @@ fn large_problem_equals_highs() {
         ilp::solve_with(
             problem,
             solver,
-            &Patience::new(Duration::from_secs(60), &still),
+            &TimeLimit::new(Duration::from_secs(60), &still),
         )
     };
     for (variants, each) in [(3, 20), (5, 20), (8, 30), (10, 60)] {
@@ -177,10 +177,10 @@ fn microlp_equals_the_search() {
     use crate::Solver;
     for seed in 0..60 {
         let problem = drawn(seed);
-        let patience = Patience::new(Duration::from_secs(20), &still);
+        let time_limit = TimeLimit::new(Duration::from_secs(20), &still);
         let (ours, theirs) = (
             solved(&problem),
-            ilp::solve_with(&problem, Solver::Microlp, &patience),
+            ilp::solve_with(&problem, Solver::Microlp, &time_limit),
         );
         match (&ours, &theirs) {
             (Outcome::Optimal(ours), Outcome::Optimal(theirs)) => {

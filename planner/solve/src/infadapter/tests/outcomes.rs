@@ -45,7 +45,10 @@ fn hurried(problem: &Problem, looks: u64) -> Outcome<Allocation> {
         at.set(at.get() + 1);
         Duration::from_nanos(at.get())
     };
-    solve(problem, &Patience::new(Duration::from_nanos(looks), &clock))
+    solve(
+        problem,
+        &TimeLimit::new(Duration::from_nanos(looks), &clock),
+    )
 }
 
 #[test]

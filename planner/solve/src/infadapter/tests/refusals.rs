@@ -8,7 +8,7 @@ fn good() -> Value {
     let variant = |name: &str, percent: f64, slope: f64| {
         json!({
             "name": name, "accuracy_percent": percent, "cores": 2, "readiness_s": 5,
-            "throughput": {"law": "line", "slope_rps": slope, "intercept_rps": -2.0},
+            "throughput": {"model": "line", "slope_rps": slope, "intercept_rps": -2.0},
         })
     };
     json!({
@@ -147,7 +147,7 @@ fn too_few_or_too_slow_cores_have_no_capacity() {
     value["variants"][0]["cores_running"] = json!(3);
     value["latency_max_ms"] = json!(50);
     for index in 0..2 {
-        value["variants"][index]["latency"] = json!({"law": "sponge", "gamma_ms": 200.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 0.0});
+        value["variants"][index]["latency"] = json!({"model": "sponge", "gamma_ms": 200.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 0.0});
     }
     let problem = read(&value).unwrap();
     let cores: Vec<u32> = problem.variants[0]

@@ -13,10 +13,10 @@ const CLOSE: f64 = 1e-6;
 fn agree(document: Value, solver: Solver) -> bool {
     let problem = problem(document.clone());
     let clock = || Duration::ZERO;
-    let patience = Patience::new(Duration::from_secs(60), &clock);
+    let time_limit = TimeLimit::new(Duration::from_secs(60), &clock);
     match (
-        solve(&problem, &patience),
-        ilp::solve_with(&problem, solver, &patience),
+        solve(&problem, &time_limit),
+        ilp::solve_with(&problem, solver, &time_limit),
     ) {
         (Outcome::Optimal(own), Outcome::Optimal(general)) => {
             let size = own.objective.abs() + problem.weights.beta * own.cores;
@@ -96,10 +96,10 @@ fn narrow_pass_drops_plans_that_a_wide_pass_keeps() {
         let pipeline = pipelines::pipeline(seed, 10, 10, 0.1, seed % 2 == 0);
         let problem = problem(pipeline);
         let clock = || Duration::ZERO;
-        let patience = Patience::new(Duration::from_secs(1), &clock);
-        let items = items::Items::new(&problem, &patience);
-        let (relaxed, _) = bound::relax(&items, &patience);
-        let pass = |width| labels::pass(&items, &relaxed, f64::NEG_INFINITY, width, &patience);
+        let time_limit = TimeLimit::new(Duration::from_secs(1), &clock);
+        let items = items::Items::new(&problem, &time_limit);
+        let (relaxed, _) = bound::relax(&items, &time_limit);
+        let pass = |width| labels::pass(&items, &relaxed, f64::NEG_INFINITY, width, &time_limit);
         let (narrow, wide) = (pass(64), pass(1 << 18));
         assert!(wide.whole, "seed {seed}");
         let (picks, value) = wide.found.unwrap();

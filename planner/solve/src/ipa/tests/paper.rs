@@ -3,17 +3,17 @@
 use serde_json::json;
 
 use super::*;
-use crate::law::{Cell, Latency, Linear, Table};
+use crate::latency_model::{Cell, Latency, Linear, Table};
 
 /// Table 3: replicas, batch and latency as printed; all of them carry 14 requests/s.
 fn table_3(sla_ms: f64, weights: Weights) -> Problem {
-    let variant = |name: &str, accuracy_percent, offers: &[(u32, u32, f64)]| OfferedVariant {
+    let variant = |name: &str, accuracy_percent, options: &[(u32, u32, f64)]| GivenVariant {
         name: name.to_owned(),
         accuracy_percent,
         replica_cores: 1.0,
-        offers: offers
+        options: options
             .iter()
-            .map(|(replicas, batch, latency_ms)| Offer {
+            .map(|(replicas, batch, latency_ms)| BatchOption {
                 batch: *batch,
                 replicas: *replicas,
                 latency_ms: *latency_ms,
@@ -22,7 +22,7 @@ fn table_3(sla_ms: f64, weights: Weights) -> Problem {
     };
     let mut yolov5m = variant("YOLOv5m", 64.1, &[(5, 1, 347.0), (5, 8, 1654.0)]);
     yolov5m.replica_cores = 2.0;
-    let stage = |name: &str, variants| OfferedStage {
+    let stage = |name: &str, variants| GivenStage {
         name: name.to_owned(),
         after: None,
         variants,
@@ -43,7 +43,7 @@ fn table_3(sla_ms: f64, weights: Weights) -> Problem {
             ],
         ),
     ];
-    Problem::of_offers(14.0, sla_ms, weights, Accuracy::Product, stages).unwrap()
+    Problem::of_options(14.0, sla_ms, weights, Accuracy::Product, stages).unwrap()
 }
 
 fn chosen(outcome: &Outcome<Plan>) -> (Vec<(&str, u32)>, f64) {
@@ -93,9 +93,9 @@ fn stages(count: usize, batches: &[u32]) -> serde_json::Value {
     let stage = |index: usize| {
         json!({"name": format!("s{index}"), "variants": [
             {"name": "small", "accuracy_percent": 50, "replica_cores": 1,
-             "latency": {"law": "linear", "item_ms": 1, "fixed_ms": 20}, "batches": batches},
+             "latency": {"model": "linear", "item_ms": 1, "fixed_ms": 20}, "batches": batches},
             {"name": "large", "accuracy_percent": 100, "replica_cores": 1,
-             "latency": {"law": "linear", "item_ms": 1, "fixed_ms": 20}, "batches": batches},
+             "latency": {"model": "linear", "item_ms": 1, "fixed_ms": 20}, "batches": batches},
         ]})
     };
     json!((0..count).map(stage).collect::<Vec<_>>())
@@ -132,7 +132,7 @@ fn ranks_are_equal_steps_from_0_to_1() {
     let mut document = json!({"arrival_rps": 10, "sla_ms": 1000, "accuracy": "ranks",
         "weights": {"alpha": 1, "beta": 0, "delta": 0}, "stages": stages(2, &[1])});
     let third = json!({"name": "middle", "accuracy_percent": 99, "replica_cores": 1,
-        "latency": {"law": "linear", "item_ms": 1, "fixed_ms": 20}, "batches": [1]});
+        "latency": {"model": "linear", "item_ms": 1, "fixed_ms": 20}, "batches": [1]});
     document["stages"][0]["variants"] = json!([document["stages"][0]["variants"][0], third]);
     document["stages"][1]["variants"][1] = json!(third);
     document["stages"][1]["variants"][0]["latency"]["fixed_ms"] = json!(5);
@@ -188,7 +188,7 @@ fn base_allocation_is_the_minimum_that_carries_the_threshold_in_time() {
     assert_eq!(at(&linear, 20.0, 110.0, 8), Some(1.0));
     assert_eq!(at(&linear, 20.0, 109.0, 8), None);
     let input: base::Input = serde_json::from_value(json!({
-        "latency": {"law": "linear", "item_ms": 1, "fixed_ms": 1}, "threshold_rps": 5, "sla_ms": 9,
+        "latency": {"model": "linear", "item_ms": 1, "fixed_ms": 1}, "threshold_rps": 5, "sla_ms": 9,
     }))
     .unwrap();
     assert_eq!(

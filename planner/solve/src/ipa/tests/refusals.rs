@@ -7,7 +7,7 @@ use super::*;
 fn good() -> Value {
     let variant = |name: &str, accuracy: f64, ms: f64| {
         json!({"name": name, "accuracy_percent": accuracy, "replica_cores": 1,
-               "latency": {"law": "linear", "item_ms": ms, "fixed_ms": ms}})
+               "latency": {"model": "linear", "item_ms": ms, "fixed_ms": ms}})
     };
     let stage = |name: &str| json!({"name": name, "variants": [variant("v", 70.0, 5.0), variant("w", 80.0, 9.0)]});
     json!({"arrival_rps": 20, "sla_ms": 200, "stages": [stage("a"), stage("b"), stage("c")]})
@@ -80,12 +80,12 @@ fn invalid_variant_is_refused_by_field() {
     let at = |field: &str, value: Value, message: &str| {
         refused(&[(&format!("/stages/1/variants/0/{field}"), value, message)]);
     };
-    let law = |law: &str, item: f64, fixed: f64| {
-        let mut law = json!({"law": law, "item_ms": item, "fixed_ms": fixed});
-        if law["law"] == "quadratic" {
-            law["square_ms"] = json!(1);
+    let model = |model: &str, item: f64, fixed: f64| {
+        let mut model = json!({"model": model, "item_ms": item, "fixed_ms": fixed});
+        if model["model"] == "quadratic" {
+            model["square_ms"] = json!(1);
         }
-        law
+        model
     };
     const V: &str = "stages[1].variants[0]";
     at(
@@ -120,14 +120,14 @@ fn invalid_variant_is_refused_by_field() {
     at("replicas_max", json!(0), &of("replicas_max", "0 must be"));
     at(
         "latency",
-        law("linear", -1.0, 0.0),
+        model("linear", -1.0, 0.0),
         "latency.item_ms: -1 must be",
     );
     let dips = of(
         "latency",
         "-1 ms must be above 0 for every batch it may run, such as 3",
     );
-    at("latency", law("quadratic", -8.0, 14.0), &dips);
+    at("latency", model("quadratic", -8.0, 14.0), &dips);
 }
 
 #[test]
@@ -270,24 +270,24 @@ fn unknown_fields_are_refused_and_input_round_trips() {
 }
 
 #[test]
-fn offers_and_base_allocations_are_checked() {
-    let offers = |batch, replicas, latency_ms| {
-        let variant = OfferedVariant {
+fn options_and_base_allocations_are_checked() {
+    let options = |batch, replicas, latency_ms| {
+        let variant = GivenVariant {
             name: "v".to_owned(),
             accuracy_percent: 50.0,
             replica_cores: 1.0,
-            offers: vec![Offer {
+            options: vec![BatchOption {
                 batch,
                 replicas,
                 latency_ms,
             }],
         };
-        let stage = OfferedStage {
+        let stage = GivenStage {
             name: "a".to_owned(),
             after: None,
             variants: vec![variant],
         };
-        Problem::of_offers(
+        Problem::of_options(
             1.0,
             50.0,
             Weights::default(),
@@ -295,26 +295,26 @@ fn offers_and_base_allocations_are_checked() {
             vec![stage],
         )
     };
-    assert!(offers(1, 1, 5.0).is_ok());
+    assert!(options(1, 1, 5.0).is_ok());
     for (made, message) in [
         (
-            offers(0, 1, 5.0),
-            "stages[0].variants[0].offers[0].batch: 0 must be",
+            options(0, 1, 5.0),
+            "stages[0].variants[0].options[0].batch: 0 must be",
         ),
         (
-            offers(1, 0, 5.0),
-            "stages[0].variants[0].offers[0].replicas: 0 must be",
+            options(1, 0, 5.0),
+            "stages[0].variants[0].options[0].replicas: 0 must be",
         ),
         (
-            offers(1, 1, f64::NAN),
-            "stages[0].variants[0].offers[0].latency_ms: NaN must be",
+            options(1, 1, f64::NAN),
+            "stages[0].variants[0].options[0].latency_ms: NaN must be",
         ),
     ] {
         let said = made.unwrap_err().to_string();
         assert!(said.contains(message), "'{said}' is not '{message}'");
     }
     let base = |field: &str, value: Value| {
-        let mut document = json!({"latency": {"law": "linear", "item_ms": 1, "fixed_ms": 1},
+        let mut document = json!({"latency": {"model": "linear", "item_ms": 1, "fixed_ms": 1},
             "threshold_rps": 5, "sla_ms": 9});
         document[field] = value;
         base::Problem::try_from(serde_json::from_value::<base::Input>(document).unwrap())

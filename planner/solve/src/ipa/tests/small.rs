@@ -5,7 +5,7 @@ use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::law::{Amdahl, Latency, Linear, Quadratic};
+use crate::latency_model::{Amdahl, Latency, Linear, Quadratic};
 
 /// A pipeline, with its kinds.
 pub(super) fn any_input(random: &mut ChaCha8Rng) -> (Input, Vec<&'static str>) {

@@ -13,7 +13,7 @@ fn with_looks(problem: &Problem, looks: u64) -> (Outcome<Plan>, u64) {
     };
     let outcome = solve(
         problem,
-        &Patience::new(Duration::from_millis(looks), &clock),
+        &TimeLimit::new(Duration::from_millis(looks), &clock),
     );
     (outcome, read.get())
 }

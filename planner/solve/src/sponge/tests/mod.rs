@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::Check;
-use crate::law::Law;
+use crate::latency_model::LatencyModel;
 
 /// Number of random instances.
 const DRAWN: u64 = 15_000;
@@ -21,7 +21,7 @@ fn still() -> Duration {
 }
 
 fn solved(problem: &Problem) -> Outcome<Plan> {
-    solve(problem, &Patience::new(Duration::from_secs(1), &still))
+    solve(problem, &TimeLimit::new(Duration::from_secs(1), &still))
 }
 
 fn read(value: serde_json::Value) -> Result<Problem, String> {
@@ -60,7 +60,7 @@ fn drawn(seed: u64) -> Problem {
             draw.random_range(0.0..most)
         }
     };
-    let law = Law {
+    let model = LatencyModel {
         gamma_ms: (1.0 + ms(30.0)) * scale,
         epsilon_ms: ms(10.0) * scale,
         delta_ms: ms(5.0) * scale,
@@ -73,7 +73,7 @@ fn drawn(seed: u64) -> Problem {
     left_ms.sort_by(f64::total_cmp);
     let comes = draw.random_bool(0.4) || left_ms.is_empty();
     Problem {
-        latency: Latency::Sponge(law),
+        latency: Latency::Sponge(model),
         cores: (1..=draw.random_range(1..7)).collect(),
         batches: (1..=draw.random_range(1..7)).collect(),
         delta: [0.0, 0.01, 0.5, 1.0, 2.0][draw.random_range(0..5)],
@@ -117,7 +117,7 @@ fn solution_equals_exhaustive_search() {
             }
             (Outcome::Infeasible { best_effort, .. }, None) => {
                 let most = all.iter().map(|(_, _, (on_time, _))| *on_time).max();
-                let effort = best_effort.expect("the law has a latency everywhere");
+                let effort = best_effort.expect("the model has a latency everywhere");
                 assert_eq!(Some(effort.on_time), most, "seed {seed}: {effort:?}");
                 assert_eq!(
                     walked(&problem, effort.cores, effort.batch).0,
@@ -150,7 +150,7 @@ const TABLE_1: [(u32, u32, f64, u32, u32); 6] = [
 fn table_1() -> serde_json::Value {
     let points = TABLE_1
         .map(|(cores, batch, ms, ..)| json!({"cores": cores, "batch": batch, "latency_ms": ms}));
-    json!({"law": "table", "points": points})
+    json!({"model": "table", "points": points})
 }
 
 /// Solves with exactly this choice.
@@ -211,7 +211,7 @@ fn each_waiting_request_is_checked_not_only_the_last() {
     // The published program checks the last request alone: with 5 ms left for the first, none is on time.
     let problem = |first: f64| {
         json!({
-            "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
+            "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
             "cores": 4, "batches": 1,
             "waiting": [{"slo_ms": 1000}, {"slo_ms": first}],
         })
@@ -233,7 +233,7 @@ fn each_waiting_request_is_checked_not_only_the_last() {
 fn tie_prefers_fewest_cores_then_smallest_batch() {
     let problem = |delta: f64| {
         json!({
-            "latency": {"law": "sponge", "gamma_ms": 10.0, "epsilon_ms": 10.0, "delta_ms": 0.0, "eta_ms": 0.0},
+            "latency": {"model": "sponge", "gamma_ms": 10.0, "epsilon_ms": 10.0, "delta_ms": 0.0, "eta_ms": 0.0},
             "cores": 4, "batches": 4, "delta": delta, "rate_rps": 60,
         })
     };
@@ -254,7 +254,7 @@ fn expired_limit_is_out_of_time() {
         Duration::from_nanos(at.get())
     };
     let problem = json!({
-        "latency": {"law": "linear", "item_ms": 1.0, "fixed_ms": 5.0}, "cores": 9, "batches": 9, "rate_rps": 300,
+        "latency": {"model": "linear", "item_ms": 1.0, "fixed_ms": 5.0}, "cores": 9, "batches": 9, "rate_rps": 300,
     });
     let problem = read(problem).unwrap();
     let Outcome::Optimal(plan) = solved(&problem) else {
@@ -265,7 +265,7 @@ fn expired_limit_is_out_of_time() {
         at.set(0);
         match solve(
             &problem,
-            &Patience::new(Duration::from_nanos(looks), &clock),
+            &TimeLimit::new(Duration::from_nanos(looks), &clock),
         ) {
             Outcome::OutOfTime { best, .. } => {
                 assert!(looks < 20);
@@ -283,18 +283,18 @@ fn unfinished_search_does_not_claim_infeasibility() {
         at.set(at.get() + 1);
         Duration::from_nanos(at.get())
     };
-    let law = json!({"law": "linear", "item_ms": 1.0, "fixed_ms": 5.0});
+    let model = json!({"model": "linear", "item_ms": 1.0, "fixed_ms": 5.0});
     let waiting = vec![json!({"slo_ms": 20}); 30];
-    let late = json!({"latency": law, "cores": 2, "batches": 9, "waiting": waiting});
-    let much = json!({"latency": law, "cores": 2, "batches": 9, "rate_rps": 100_000});
+    let late = json!({"latency": model, "cores": 2, "batches": 9, "waiting": waiting});
+    let much = json!({"latency": model, "cores": 2, "batches": 9, "rate_rps": 100_000});
     let whole = [("can be on time", "10 at most"), ("exceeds the 642.9", "")];
     for (problem, (whole, most)) in [late, much].into_iter().zip(whole) {
         let problem = read(problem).unwrap();
         let (mut cut_short, mut said_whole) = (0, 0);
         for looks in 1..30 {
             at.set(0);
-            let patience = Patience::new(Duration::from_nanos(looks), &clock);
-            let Outcome::Infeasible { why, .. } = solve(&problem, &patience) else {
+            let time_limit = TimeLimit::new(Duration::from_nanos(looks), &clock);
+            let Outcome::Infeasible { why, .. } = solve(&problem, &time_limit) else {
                 assert!(looks < 10, "nine looks for the batches, then it is known");
                 continue;
             };
@@ -316,7 +316,7 @@ fn unfinished_search_does_not_claim_infeasibility() {
 #[test]
 fn check_refuses_plan_that_breaks_a_constraint() {
     let problem = json!({
-        "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
+        "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
         "cores": 4, "batches": 2, "rate_rps": 30,
         "waiting": [{"slo_ms": 60}, {"slo_ms": 60}, {"slo_ms": 90}],
         "arriving": {"slo_ms": 100, "communication_ms": [10, 40]},

@@ -6,7 +6,7 @@ use super::*;
 
 fn good() -> Value {
     json!({
-        "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
+        "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
         "cores": 16, "batches": 16, "rate_rps": 20,
         "waiting": [{"slo_ms": 1000, "communication_ms": 300, "waited_ms": 20}],
         "arriving": {"slo_ms": 1000, "communication_ms": [100, 400], "percentile": 95},
@@ -25,10 +25,10 @@ fn invalid_field_is_refused_by_name() {
             json!(-1),
             "latency.gamma_ms: -1 must be 0 to",
         ),
-        ("/latency/law", json!("moore"), "unknown variant `moore`"),
+        ("/latency/model", json!("moore"), "unknown variant `moore`"),
         (
             "/latency",
-            json!({"law": "quadratic", "square_ms": 0, "item_ms": -1, "fixed_ms": 3}),
+            json!({"model": "quadratic", "square_ms": 0, "item_ms": -1, "fixed_ms": 3}),
             "latency: 0 ms for a batch of 3 on",
         ),
         ("/cores", json!(0), "cores: 0 must be 1 to 1024"),

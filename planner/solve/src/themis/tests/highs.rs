@@ -17,10 +17,10 @@ fn large_pipelines_equal_highs() {
         let mut input = any_input(&mut chance, (8, 8, 8, 20), 1.0);
         input.budget_cores = chance.random_range(20..1280);
         let problem = Problem::try_from(input).unwrap();
-        let patience = Patience::new(Duration::from_secs(60), &|| Duration::ZERO);
+        let time_limit = TimeLimit::new(Duration::from_secs(60), &|| Duration::ZERO);
         match (
             at_leisure(&problem),
-            ilp::solve_with(&problem, Solver::Highs, &patience),
+            ilp::solve_with(&problem, Solver::Highs, &time_limit),
         ) {
             (Outcome::Optimal(ours), Outcome::Optimal(theirs)) => {
                 for (ours, theirs) in [
@@ -43,8 +43,8 @@ fn microlp_equals_the_programmes() {
     for seed in 0..40 {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         let problem = Problem::try_from(any_input(&mut chance, (3, 3, 3, 3), 1.0)).unwrap();
-        let patience = Patience::new(Duration::from_secs(60), &|| Duration::ZERO);
-        let theirs = ilp::solve_with(&problem, Solver::Microlp, &patience);
+        let time_limit = TimeLimit::new(Duration::from_secs(60), &|| Duration::ZERO);
+        let theirs = ilp::solve_with(&problem, Solver::Microlp, &time_limit);
         match (at_leisure(&problem), theirs) {
             (Outcome::Optimal(ours), Outcome::Optimal(theirs)) => {
                 assert_eq!(

@@ -12,10 +12,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::law::{Amdahl, Cell, Law, Linear, Quadratic, Table};
+use crate::latency_model::{Amdahl, Cell, LatencyModel, Linear, Quadratic, Table};
 
 fn at_leisure(problem: &Problem) -> Outcome<Plan> {
-    solve(problem, &Patience::new(Duration::MAX, &|| Duration::ZERO))
+    solve(problem, &TimeLimit::new(Duration::MAX, &|| Duration::ZERO))
 }
 
 fn stage(name: &str, latency: Latency, running: (u32, u32), most: (u32, u32, u32)) -> StageInput {
@@ -60,7 +60,7 @@ fn any_latency(chance: &mut ChaCha8Rng, scale: f64) -> Latency {
             fixed_ms: a,
         }),
         3 => {
-            let law = Law {
+            let model = LatencyModel {
                 gamma_ms: a,
                 epsilon_ms: b,
                 delta_ms: c,
@@ -71,12 +71,12 @@ fn any_latency(chance: &mut ChaCha8Rng, scale: f64) -> Latency {
                 cells.push(Cell {
                     batch,
                     cores,
-                    latency_ms: law.service_ms(batch, cores),
+                    latency_ms: model.service_ms(batch, cores),
                 });
             }
             Latency::Table(Table::new(cells).unwrap())
         }
-        _ => Latency::Sponge(Law {
+        _ => Latency::Sponge(LatencyModel {
             gamma_ms: a,
             epsilon_ms: b,
             delta_ms: c,

@@ -214,7 +214,7 @@ fn tie_prefers_fewer_batches_then_less_latency_then_the_first_stage() {
 fn large() -> Problem {
     let stages = (0..10).map(|index| {
         let part = f64::from(index);
-        let latency = Latency::Sponge(Law {
+        let latency = Latency::Sponge(LatencyModel {
             gamma_ms: 9.1 + 3.7 * part,
             epsilon_ms: 6.3,
             delta_ms: 0.71 + 0.13 * part,
@@ -253,8 +253,8 @@ fn expired_limit_stops_and_gap_covers_the_optimum() {
             looks.set(looks.get() + 1);
             Duration::from_millis(looks.get())
         };
-        let patience = Patience::new(Duration::from_millis(limit), &clock);
-        match solve(&problem, &patience) {
+        let time_limit = TimeLimit::new(Duration::from_millis(limit), &clock);
+        match solve(&problem, &time_limit) {
             Outcome::Optimal(plan) => {
                 assert_eq!(plan.vertical.unwrap().cores, best);
                 optimal += 1;

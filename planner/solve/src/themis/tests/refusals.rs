@@ -108,7 +108,7 @@ fn invalid_input_is_refused_by_name() {
 #[test]
 fn document_has_defaults_and_refuses_unknown_fields() {
     let text = r#"{"load_rps": 100, "slo_ms": 200, "budget_cores": 16, "stages": [
-        {"name": "detect", "latency": {"law": "amdahl", "serial_ms": 2, "parallel_ms": 20},
+        {"name": "detect", "latency": {"model": "amdahl", "serial_ms": 2, "parallel_ms": 20},
          "running": {"instances": 2}, "cores_max": 8, "batch_max": 4, "instances_max": 8}]}"#;
     let input: Input = serde_json::from_str(text).unwrap();
     assert_eq!(

@@ -14,7 +14,7 @@ use super::super::order::at_once;
 use super::super::send::{Seen, id_of, send_since};
 use super::super::way::{RequestRecord, round_trip_ms};
 use super::{AT_ONCE, Case, Figures, HOP, SERVICE_MS};
-use weir_bed::emulator::{Emulator, Execution, Law, Noise, ServerConfig};
+use weir_bed::emulator::{Emulator, Execution, LatencyModel, Noise, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 
 /// Warm-up time from the first execution, not counted: the filter has no measurements of the server yet.
@@ -28,7 +28,7 @@ const LATER_MAX: usize = 200;
 
 /// The server, at a network distance, with this scatter.
 pub(super) async fn server(sigma: f64, seed: u64) -> Result<Emulator> {
-    let mut config = ServerConfig::new("small", Law::constant(SERVICE_MS));
+    let mut config = ServerConfig::new("small", LatencyModel::constant(SERVICE_MS));
     config.noise = (sigma > 0.0).then_some(Noise { sigma, seed });
     let emulator = Emulator::start(config).await?;
     emulator.away_by(HOP);

@@ -1,0 +1,256 @@
+//! Event dispatch, cycles of the control plane, and the spread of plans and changes of cores.
+
+use std::time::Duration;
+
+use weir_api::Cores;
+
+use super::Simulation;
+use super::event_queue::Event;
+use super::server::Job;
+use super::witness::Witness;
+use crate::control::{Change, ControlPlane, Usage};
+use crate::nanos;
+use crate::plane::{DataPlane, Tally};
+use crate::request::{Resize, Second};
+use weir_planner::observe::Counts;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl<W: Witness> Simulation<'_, W> {
+    pub(super) fn begin(&mut self) {
+        for (fault, begins) in (0..).zip(&self.scenario.faults) {
+            self.event_queue
+                .add(nanos(begins.at), Event::FaultBegin { fault });
+        }
+        match &mut self.plane {
+            DataPlane::Weir(workers) => {
+                for (index, worker) in (0..).zip(workers) {
+                    let at = worker.start(0);
+                    self.event_queue.add(at, Event::Tick { worker: index });
+                }
+            }
+            DataPlane::Fifo(fifo) => self.shares = fifo.weights().to_vec(),
+        }
+        if self.shares.is_empty() {
+            self.shares = self.static_shares();
+        }
+        if self.control.period(self.scenario).is_some() {
+            self.event_queue.add(0, Event::Cycle);
+        }
+        if !self.scenario.length.is_zero() {
+            self.event_queue
+                .add(SECOND_NS.min(nanos(self.scenario.length)), Event::SecondEnd);
+        }
+    }
+
+    pub(super) fn handle(&mut self, event: Event) {
+        match event {
+            Event::Retry { request } => self.retry(request),
+            Event::BodyPiece {
+                request,
+                attempt,
+                piece,
+            } => self.receive(request, attempt, piece),
+            Event::RequestComplete { request, attempt } => self.forward_complete(request, attempt),
+            Event::TimeLimit { request, attempt } => self.limit(request, attempt),
+            Event::Disconnect { request, attempt } => self.leave(request, attempt),
+            Event::ConnectionFailed { request, attempt } => self.broken(request, attempt),
+            Event::ServerError { request, attempt } => self.server_error(request, attempt),
+            Event::ServerArrival {
+                request,
+                attempt,
+                variant,
+            } => self.reach(request, attempt, variant),
+            Event::Answer {
+                request,
+                attempt,
+                variant,
+            } => self.answer(Job { request, attempt }, variant),
+            Event::AnswerEnd { request, attempt } => self.answer_rest(request, attempt),
+            Event::ServerWake { variant } => self.serve(variant),
+            Event::Tick { worker } => self.tick(worker),
+            Event::Notify { worker } => self.notify(worker),
+            Event::FailureNotice { worker } => self.news(worker),
+            Event::ProbeResult { worker, variant } => self.probed(worker, variant),
+            Event::PlanArrival { worker, plan } => self.take_plan(worker, plan),
+            Event::Cycle => self.begin_cycle(),
+            Event::ContinueCycle => self.continue_cycle(),
+            Event::CoresChanged { variant, ticket } => self.resized(variant, ticket),
+            Event::CoresReady { variant, ticket } => self.ready(variant, ticket),
+            Event::FaultBegin { fault } => self.fault_begins(fault),
+            Event::FaultEnd { fault } => self.fault_ends(fault),
+            Event::SecondEnd => self.second(),
+        }
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
+
+    fn begin_cycle(&mut self) {
+        let now = self.now;
+        if let Some(period) = self.control.period(self.scenario) {
+            self.event_queue
+                .add(now + nanos(period).max(1), Event::Cycle);
+        }
+        let time = self.time();
+        match &mut self.control {
+            ControlPlane::Static => {}
+            ControlPlane::Planner(_) if now < self.outage_until => {}
+            ControlPlane::Planner(driver) => {
+                let lost = now < self.scrapes_lost_until;
+                let counted = |counted: &Tally| (!lost).then(|| counted.counts());
+                let mut counted: Vec<Option<Counts>> = self.counted.iter().map(counted).collect();
+                if let DataPlane::Weir(workers) = &self.plane {
+                    for worker in workers {
+                        let proxy = counted.get_mut(worker.proxy as usize);
+                        if let Some(counts) = proxy.and_then(Option::as_mut) {
+                            worker.say_failing(&mut counts.failing);
+                        }
+                    }
+                }
+                driver.ports.state().counted = counted;
+                driver.begin(time);
+                self.continue_cycle();
+            }
+            ControlPlane::Autoscaler(autoscaler) => {
+                let counters = |server: &super::SimulatedServer| Usage {
+                    core_seconds: server.core_seconds(time),
+                    busy_core_seconds: server.busy_core_seconds(time),
+                };
+                let counters: Vec<Usage> = self.simulated_servers.iter().map(counters).collect();
+                autoscaler.run_cycle(now, &counters);
+                let plan = autoscaler.plan(time);
+                self.start_changes();
+                self.publish(plan);
+            }
+        }
+    }
+
+    /// Polls the running cycle, if there is one.
+    pub(super) fn continue_cycle(&mut self) {
+        let time = self.time();
+        let ControlPlane::Planner(driver) = &mut self.control else {
+            return;
+        };
+        let wake_at = driver.resume(time);
+        let plans = std::mem::take(&mut driver.ports.state().plans);
+        self.start_changes();
+        self.publish(plans);
+        if let Some(at) = wake_at {
+            self.event_queue
+                .add(nanos(at).max(self.now), Event::ContinueCycle);
+        }
+    }
+
+    fn start_changes(&mut self) {
+        let changes = self.control.with_kubelet(|kubelet| kubelet.take_started());
+        for Change {
+            variant,
+            ticket,
+            in_force_at,
+            ..
+        } in changes.unwrap_or_default()
+        {
+            self.event_queue
+                .add(in_force_at, Event::CoresChanged { variant, ticket });
+        }
+    }
+
+    fn resized(&mut self, variant: u16, ticket: u32) {
+        let pending = self
+            .control
+            .with_kubelet(|kubelet| kubelet.pending(variant, ticket))
+            .flatten();
+        let (Some(change), time) = (pending, self.time()) else {
+            return;
+        };
+        let usable = change.ready_at <= self.now;
+        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
+            server.resize(time, change.cores, usable);
+            self.resizes.push(Resize {
+                at: time,
+                variant,
+                cores: change.cores.as_f64(),
+            });
+        }
+        self.wake_server(variant);
+        if usable {
+            self.ready(variant, ticket);
+        } else {
+            self.event_queue
+                .add(change.ready_at, Event::CoresReady { variant, ticket });
+        }
+    }
+
+    fn ready(&mut self, variant: u16, ticket: u32) {
+        let confirmed = self.control.with_kubelet(|kubelet| {
+            let change = kubelet.pending(variant, ticket)?;
+            kubelet.confirm(change);
+            Some(change)
+        });
+        if confirmed.flatten().is_none() {
+            return;
+        }
+        let time = self.time();
+        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
+            server.use_cores(time);
+        }
+        self.wake_server(variant);
+        let plan = match &mut self.control {
+            ControlPlane::Autoscaler(autoscaler) => autoscaler.plan(time),
+            _ => None,
+        };
+        self.publish(plan);
+    }
+
+    fn second(&mut self) {
+        let length = nanos(self.scenario.length);
+        let cores = |cores: &[Cores]| {
+            cores
+                .iter()
+                .map(|cores| cores.as_f64())
+                .collect::<Vec<f64>>()
+        };
+        let actuated: Vec<Cores> = self
+            .simulated_servers
+            .iter()
+            .map(|server| server.cores)
+            .collect();
+        let mut second = Second {
+            demand_rps: None,
+            cores_target: cores(&actuated),
+            cores_actual: cores(&actuated),
+            shares: self.shares.clone(),
+        };
+        match &self.control {
+            ControlPlane::Static => {}
+            ControlPlane::Autoscaler(autoscaler) => second.cores_target = cores(&autoscaler.target),
+            ControlPlane::Planner(driver) => {
+                if let Some(report) = &driver.report {
+                    second.demand_rps = report.demand_rps.map(|demand| demand.0);
+                    let asked = self.scenario.service.variants.iter().map(|variant| {
+                        report
+                            .variants
+                            .get(&variant.name)
+                            .map_or(0.0, |part| part.cores_target.as_f64())
+                    });
+                    second.cores_target = asked.collect();
+                }
+            }
+        }
+        self.seconds.push(second);
+        self.witness.second(self.seconds.len() as u64);
+        if self.now >= length {
+            let time = self.time();
+            self.core_seconds = self
+                .simulated_servers
+                .iter()
+                .map(|server| server.core_seconds(time))
+                .sum();
+        } else {
+            self.event_queue
+                .add((self.now + SECOND_NS).min(length), Event::SecondEnd);
+        }
+    }
+}

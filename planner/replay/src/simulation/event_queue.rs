@@ -1,0 +1,93 @@
+//! Event queue, by time and then insertion order, so that ties have the same order on every
+//! machine.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Simulated event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// Rejected request arrives at the proxy again.
+    Retry { request: u32 },
+    /// Piece of a request's body arrives at the proxy; pieces count from 1.
+    BodyPiece {
+        request: u32,
+        attempt: u8,
+        piece: u32,
+    },
+    /// Last byte of a request arrives at a proxy without Weir.
+    RequestComplete { request: u32, attempt: u8 },
+    /// Request in flight reaches its timeout or its client's timeout.
+    TimeLimit { request: u32, attempt: u8 },
+    /// Client of a queued request disconnects.
+    Disconnect { request: u32, attempt: u8 },
+    /// Connection to a server that is down fails.
+    ConnectionFailed { request: u32, attempt: u8 },
+    /// Error answer of a server arrives at the proxy.
+    ServerError { request: u32, attempt: u8 },
+    /// Request arrives at its server.
+    ServerArrival {
+        request: u32,
+        attempt: u8,
+        variant: u16,
+    },
+    /// Answer arrives at the proxy.
+    Answer {
+        request: u32,
+        attempt: u8,
+        variant: u16,
+    },
+    /// Rest of a slowly read answer arrives at the proxy.
+    AnswerEnd { request: u32, attempt: u8 },
+    /// Server has an execution to end or start.
+    ServerWake { variant: u16 },
+    /// Timer of a worker fires.
+    Tick { worker: u32 },
+    /// Worker is notified.
+    Notify { worker: u32 },
+    /// Worker is notified that a variant has started or stopped failing.
+    FailureNotice { worker: u32 },
+    /// Answer of a probe, or its failure, arrives at the worker.
+    ProbeResult { worker: u32, variant: u16 },
+    /// Plan arrives at a worker.
+    PlanArrival { worker: u32, plan: u32 },
+    /// Cycle of the control plane begins.
+    Cycle,
+    /// Running cycle of the planner continues.
+    ContinueCycle,
+    /// Change of cores takes effect.
+    CoresChanged { variant: u16, ticket: u32 },
+    /// Changed cores are usable.
+    CoresReady { variant: u16, ticket: u32 },
+    /// Fault begins.
+    FaultBegin { fault: u32 },
+    /// Fault ends.
+    FaultEnd { fault: u32 },
+    /// Second ends.
+    SecondEnd,
+}
+
+/// Pending events; times in ns.
+#[derive(Debug, Default)]
+pub(crate) struct EventQueue {
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    entered: u64,
+}
+
+impl EventQueue {
+    /// Adds an event at `at`.
+    pub(crate) fn add(&mut self, at: u64, event: Event) {
+        self.entered += 1;
+        self.heap.push(Reverse((at, self.entered, event)));
+    }
+
+    /// Time of the next event.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Removes and returns the next event.
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|Reverse((at, _, what))| (at, what))
+    }
+}
