@@ -104,7 +104,7 @@ impl Planner {
         let (targets, min) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
         let targets = self.under_way.keep(&self.actual, &targets, budget);
         self.tell_batches(ports.actuate, &targets, inputs).await;
-        let transition = Transition::new(&self.actual, &targets, budget, &self.service.bounds);
+        let transition = Transition::new(&self.actual, &targets, budget, &self.service.limits);
         let transition = transition.after(&self.out).down_to(min);
         let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, inputs, &mut pace, &mut acted)

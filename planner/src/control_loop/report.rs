@@ -10,6 +10,7 @@ use crate::observe::{Got, Routes};
 use crate::plan::capacities;
 use crate::rollout::shortage;
 use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
+use crate::spec::RawDuration;
 use crate::telemetry::status::{HeldReport, VariantReport};
 
 impl Planner {
@@ -86,9 +87,9 @@ impl Planner {
         let notes = each.filter_map(|(index, variant)| {
             let said = variant.readiness;
             let took = self.readiness.learnt(index, said, self.service.cycle)?;
-            let (name, took, said) = (&variant.name, took.as_secs_f64(), said.as_secs_f64());
+            let (name, took, said) = (&variant.name, took.as_secs_f64(), RawDuration(said));
             Some(format!(
-                "; {name} took {took:.0} s to be ready, readiness_s says {said}"
+                "; {name} took {took:.0} s to be ready, readiness says {said}"
             ))
         });
         notes.collect()
@@ -98,15 +99,15 @@ impl Planner {
     pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
         let each = self.actual.iter().map(|one| one.replicas_reserved);
         let replicas: Vec<u32> = each.collect();
-        let bounds = self.service.bounds.0.iter();
-        let report = |bound: &ResourceLimit| {
+        let limits = self.service.limits.0.iter();
+        let report = |limit: &ResourceLimit| {
             let held = HeldReport {
-                held: bound.held(&replicas),
-                budget: bound.most,
+                held: limit.used(&replicas),
+                budget: limit.most,
             };
-            (bound.name.clone(), held)
+            (limit.name.clone(), held)
         };
-        bounds.map(report).collect()
+        limits.map(report).collect()
     }
 
     /// Routed traffic of each variant; `None` until every stage has enough samples.

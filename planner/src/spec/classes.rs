@@ -1,7 +1,7 @@
 //! Request classes of a service. The planner does not use them: it passes them on to the filters'
 //! configuration (`weir manifests`), and the filter's own parser validates them.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use weir_filter::config::{Config, ConfigError as PluginError};
 
 use super::raw::RawClass;
@@ -19,6 +19,7 @@ pub(super) fn classes(
 ) -> Result<Classes, ConfigError> {
     let mut keys = Map::new();
     if !list.is_empty() {
+        let list: Vec<Value> = list.iter().map(plugin).collect();
         keys.insert("classes".to_owned(), json!(list));
     }
     if let Some(name) = default_class {
@@ -34,12 +35,43 @@ pub(super) fn classes(
     }
     match Config::parse(config.to_string().as_bytes()) {
         Ok(_) => Ok(Classes(keys)),
-        Err(PluginError::Value { path, value, right }) => Err(refusal(path, value, &right)),
+        Err(PluginError::Value { path, value, right }) => {
+            Err(refusal(service_keys(&path), value, &service_keys(&right)))
+        }
         Err(other) => Err(ConfigError::Form {
             path: "classes".to_owned(),
             message: other.to_string(),
         }),
     }
+}
+
+/// Keys of the plugin configuration that the service file names otherwise.
+const PLUGIN_KEYS: [(&str, &str); 3] = [
+    ("default_class", "defaultClass"),
+    ("max_skips", "maxSkips"),
+    ("held_max", "maxRequests"),
+];
+
+/// Returns a class with the keys of the plugin configuration.
+fn plugin(class: &RawClass) -> Value {
+    let mut class = json!(class);
+    if let Some(keys) = class.as_object_mut() {
+        for (plugin, service) in PLUGIN_KEYS {
+            if let Some(value) = keys.remove(service) {
+                keys.insert(plugin.to_owned(), value);
+            }
+        }
+    }
+    class
+}
+
+/// Returns a text of the filter with the keys of the service file.
+fn service_keys(text: &str) -> String {
+    PLUGIN_KEYS
+        .iter()
+        .fold(text.to_owned(), |text, (plugin, service)| {
+            text.replace(plugin, service)
+        })
 }
 
 #[cfg(test)]
@@ -55,9 +87,9 @@ mod tests {
     #[test]
     fn classes_become_filter_configuration() {
         let text = "classes:\n\
-            - {name: gold, share: 0.7, priority: 1, held_max: 50, claim: {header: x-team, values: [a, b*]}}\n\
+            - {name: gold, share: 0.7, priority: 1, maxRequests: 50, claim: {header: x-team, values: [a, b*]}}\n\
             - {name: low, share: 0.3}\n\
-            default_class: low\nmax_skips: 8\n";
+            defaultClass: low\nmaxSkips: 8\n";
         let service = read(text).unwrap();
         let expected = serde_json::json!({
             "classes": [
@@ -80,16 +112,20 @@ mod tests {
             assert!(error.starts_with(expected), "{text}: {error}");
         };
         let low = "{name: low, share: 0.6}";
-        check(&format!("classes: [{low}]\n"), "default_class: (missing)");
-        check("default_class: low\n", "default_class: 'low'");
-        check("max_skips: 3\n", "max_skips: 3");
+        check(&format!("classes: [{low}]\n"), "defaultClass: (missing)");
+        check("defaultClass: low\n", "defaultClass: 'low'");
+        check("maxSkips: 3\n", "maxSkips: 3");
         check(
-            &format!("classes: [{low}, {low}]\ndefault_class: low\n"),
+            "classes: [{name: a, share: 1, maxRequests: 0}]\ndefaultClass: a\n",
+            "classes[0].maxRequests: 0",
+        );
+        check(
+            &format!("classes: [{low}, {low}]\ndefaultClass: low\n"),
             "classes[1].name: 'low'",
         );
         let more = "{name: more, share: 0.6}";
         check(
-            &format!("classes: [{low}, {more}]\ndefault_class: low\n"),
+            &format!("classes: [{low}, {more}]\ndefaultClass: low\n"),
             "classes[].share: class shares over 100 %: low + more",
         );
         check("classes: [{name: low, part: 1}]\n", "classes[0]");

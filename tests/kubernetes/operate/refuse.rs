@@ -32,12 +32,12 @@ async fn invalid_resource_gets_a_condition_and_others_continue() {
     );
     let mut wrong = named(cluster.demo(), "wrong");
     // A fault that a schema cannot detect.
-    wrong["spec"]["plan_max_age_ms"] = json!(100);
+    wrong["spec"]["planMaxAge"] = json!("100ms");
     cluster.server.store().create(&wrong).unwrap();
     let said = cluster
         .until_condition("wrong", "Accepted", "False Invalid")
         .await;
-    assert!(said.contains("plan_max_age_ms: 100"), "{said}");
+    assert!(said.contains("planMaxAge: 100ms"), "{said}");
 
     let mut absent = named(cluster.demo(), "absent");
     absent["spec"]["variants"][0]["workload"]["name"] = json!("nobody");
@@ -59,16 +59,16 @@ async fn invalid_resource_gets_a_condition_and_others_continue() {
     // A running service stays unchanged while its resource is invalid, and follows the resource once it is
     // valid.
     let key = Key::new(MODELS, "demo");
-    let amend = |age: u64, cores: u64| {
+    let amend = |age: &str, cores: u64| {
         cluster
             .server
             .store()
             .amend("sloservices.weir.dev", &key, |resource| {
-                resource["spec"]["plan_max_age_ms"] = json!(age);
+                resource["spec"]["planMaxAge"] = json!(age);
                 resource["spec"]["budget"]["cores"] = json!(cores);
             });
     };
-    amend(1, 3);
+    amend("1ms", 3);
     cluster
         .until_condition("demo", "Accepted", "False Invalid")
         .await;
@@ -78,7 +78,7 @@ async fn invalid_resource_gets_a_condition_and_others_continue() {
             cores.iter().sum::<f64>() >= 5.0
         })
         .await;
-    amend(10_000, 3);
+    amend("10s", 3);
     cluster.until_condition("demo", "Accepted", "True").await;
     cluster
         .until_cores(&["small", "large"], |cores| {
@@ -113,7 +113,9 @@ async fn resource_violating_the_schema_is_refused() {
         &kube::api::ApiResource::erase::<weir_planner::spec::resource::SloService>(&()),
     );
     let table: &[(&str, Value, &str)] = &[
-        ("/spec/slo_ms", json!(0), "slo_ms"),
+        ("/spec/slo", json!("0s"), "must be 1ms to 1h"),
+        ("/spec/slo", json!(1000), "spec.slo"),
+        ("/spec/variants/0/readiness", json!("5"), "readiness"),
         ("/spec/budget/cores", json!(0), "cores"),
         ("/spec/mode", json!("sometimes"), "mode"),
         ("/spec/variants", json!([]), "variants"),

@@ -176,7 +176,11 @@ fn located(document: &Node, complaint: &Complaint) -> Located {
         true => complaint.path.clone(),
         false => found.path,
     };
-    let unknown = found.whole && complaint.message.starts_with("unknown field");
+    let about_key = ["unknown field", "no longer a key"];
+    let about_key = about_key
+        .iter()
+        .any(|begin| complaint.message.starts_with(begin));
+    let unknown = found.whole && about_key;
     Located {
         place: found.key.filter(|_| unknown).or(found.place),
         path,

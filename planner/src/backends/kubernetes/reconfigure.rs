@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use weir_api::Cores;
 
 use super::pod::PodState;
-use crate::service::{BATCH, Retune, RetuneMethod};
+use crate::service::{BATCH, Reconfigure, ReconfigureMethod};
 
 /// Maximum length of a server's error that is repeated in messages, in characters.
 const SHOWN_MAX: usize = 200;
@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 200;
 /// Client of the servers of one variant.
 pub(super) struct ServerHook {
     http: reqwest::Client,
-    retune: Retune,
+    reconfigure: Reconfigure,
     /// Maximum batch size that they are to use.
     batch: AtomicU32,
     /// Values told last, by pod uid.
@@ -42,11 +42,11 @@ struct Told {
 }
 
 impl ServerHook {
-    pub(super) fn new(http: reqwest::Client, retune: Retune) -> ServerHook {
+    pub(super) fn new(http: reqwest::Client, reconfigure: Reconfigure) -> ServerHook {
         ServerHook {
             http,
-            batch: AtomicU32::new(retune.batch),
-            retune,
+            batch: AtomicU32::new(reconfigure.batch),
+            reconfigure,
             told: Mutex::default(),
             failing: AtomicBool::new(false),
         }
@@ -64,13 +64,13 @@ impl ServerHook {
 
     /// Returns the cores told to this pod's server, if servers are told cores.
     pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
-        let told = self.told_to(pod).filter(|_| self.retune.says_cores());
+        let told = self.told_to(pod).filter(|_| self.reconfigure.says_cores());
         told.map(|told| told.cores)
     }
 
     /// Returns the batch size told to this pod's server, if servers are told it.
     pub(super) fn batch_of(&self, pod: &PodState) -> Option<u32> {
-        let told = self.told_to(pod).filter(|_| self.retune.says_batch());
+        let told = self.told_to(pod).filter(|_| self.reconfigure.says_batch());
         told.map(|told| told.batch)
     }
 
@@ -84,8 +84,8 @@ impl ServerHook {
         let told = self.told_to(pod);
         let knows = told.is_some_and(|told| {
             let batch = self.batch.load(Ordering::Relaxed);
-            let cores = !self.retune.says_cores() || told.cores == pod.has();
-            cores && (!self.retune.says_batch() || told.batch == batch)
+            let cores = !self.reconfigure.says_cores() || told.cores == pod.has();
+            cores && (!self.reconfigure.says_batch() || told.batch == batch)
         });
         pod.ready && pod.stays() && !knows
     }
@@ -99,10 +99,10 @@ impl ServerHook {
         let failed = self.failing.swap(told.is_err(), Ordering::Relaxed);
         match (&told, failed) {
             (Err(why), false) => tracing::warn!(
-                "retune of pod {}: {why}; tried again every cycle (said once)",
+                "reconfiguring pod {}: {why}; tried again every cycle (said once)",
                 pod.name
             ),
-            (Ok(()), true) => tracing::info!("retune of pod {}: well again", pod.name),
+            (Ok(()), true) => tracing::info!("reconfiguring pod {}: well again", pod.name),
             _ => {}
         }
         told
@@ -112,18 +112,18 @@ impl ServerHook {
         let cores = pod.has();
         let batch = self.batch.load(Ordering::Relaxed);
         let address = pod.address.ok_or("it has no address yet")?;
-        let address = std::net::SocketAddr::new(address, self.retune.port);
+        let address = std::net::SocketAddr::new(address, self.reconfigure.port);
         let url = format!(
             "http://{address}{}",
-            filled(&self.retune.path, cores, batch)
+            filled(&self.reconfigure.path, cores, batch)
         );
-        let request = match self.retune.method {
-            RetuneMethod::Post => self.http.post(&url),
-            RetuneMethod::Put => self.http.put(&url),
+        let request = match self.reconfigure.method {
+            ReconfigureMethod::Post => self.http.post(&url),
+            ReconfigureMethod::Put => self.http.put(&url),
         };
         let request = request
             .header("content-type", "application/json")
-            .body(filled(&self.retune.body, cores, batch));
+            .body(filled(&self.reconfigure.body, cores, batch));
         let answer = timeout_at(deadline, request.send()).await;
         let answer = answer.map_err(|_| format!("{url}: no answer in time"))?;
         let answer = answer.map_err(|error| format!("{url}: {}", error.without_url()))?;
