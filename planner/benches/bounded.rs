@@ -13,22 +13,26 @@ use weir_planner::service::{Inputs, Service, SolveStatus};
 
 /// Service with `variants` variants, from fast and light to accurate and heavy, of up to `replicas` replicas each.
 fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
-    let held = memory_gi.map_or(String::new(), |gi| format!(", held: {{memory: {gi}Gi}}"));
+    let resources = memory_gi.map_or(String::new(), |gi| {
+        format!(", resources: {{memory: {gi}Gi}}")
+    });
     let mut text = format!(
-        "service: bench\nlisten: 127.0.0.1:0\nkey_env: KEY\nslo_ms: 1000\nmode: advisory\n\
-         budget: {{cores: 400{held}}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n"
+        "service: bench\nlisten: 127.0.0.1:0\nkeyEnv: KEY\nslo: 1s\nmode: advisory\n\
+         budget: {{cores: 400{resources}}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n"
     );
     for index in 0..variants {
         let (ms, accuracy, gi) = (30 + 25 * index, 65 + 4 * index, 2 + 3 * index);
         let slope = 900.0 / f64::from(ms);
-        let holds = memory_gi.map_or(String::new(), |_| format!("  holds: {{memory: {gi}Gi}}\n"));
+        let own = memory_gi.map_or(String::new(), |_| {
+            format!("  resources: {{memory: {gi}Gi}}\n")
+        });
         write!(
             text,
-            "- name: v{index}\n  cluster: v{index}\n  accuracy: {accuracy}\n  readiness_s: 5\n\
+            "- name: v{index}\n  cluster: v{index}\n  accuracy: {accuracy}\n  readiness: 5s\n\
              \x20 cores: {{initial: 4, max: 4}}\n\
              \x20 replicas: {{initial: 0, min: 0, max: {replicas}}}\n\
-             \x20 capacity: {{slope_rps: {slope}, intercept_rps: -1}}\n\
-             \x20 latency: {{gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: {ms}, parallelism: 1}}\n{holds}"
+             \x20 capacity: {{slopeRps: {slope}, interceptRps: -1}}\n\
+             \x20 latency: {{gammaMs: 0, epsilonMs: 0, deltaMs: 0, etaMs: {ms}, parallelism: 1}}\n{own}"
         )
         .unwrap();
     }

@@ -15,7 +15,7 @@ use weir_planner::service::{Inputs, Service};
 /// Service with `variants` variants of 10 requests/s per core.
 fn service(variants: usize, cores: u32) -> Service {
     let mut text = format!(
-        "service: bench\nlisten: 127.0.0.1:0\nkey_env: KEY\nslo_ms: 1000\nmode: advisory\n\
+        "service: bench\nlisten: 127.0.0.1:0\nkeyEnv: KEY\nslo: 1s\nmode: advisory\n\
          budget: {{cores: {cores}}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n"
     );
     for index in 0..variants {
@@ -23,8 +23,8 @@ fn service(variants: usize, cores: u32) -> Service {
             text,
             "- name: v{index}\n  cluster: v{index}\n  accuracy: {}\n\
              \x20 cores: {{initial: 1, min: 1}}\n\
-             \x20 capacity: {{slope_rps: 10, intercept_rps: 0}}\n\
-             \x20 latency: {{gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: 50, parallelism: per-core}}\n",
+             \x20 capacity: {{slopeRps: 10, interceptRps: 0}}\n\
+             \x20 latency: {{gammaMs: 0, epsilonMs: 0, deltaMs: 0, etaMs: 50, parallelism: per-core}}\n",
             70 + index
         )
         .unwrap();

@@ -6,5 +6,5 @@ mod limits;
 mod resize;
 
 pub use allocation::{Actual, Allocation, Target};
-pub use limits::{Amount, BOUNDS_MAX, ResourceLimit, ResourceLimits};
+pub use limits::{Amount, LIMITS_MAX, ResourceLimit, ResourceLimits};
 pub use resize::Resize;

@@ -29,10 +29,10 @@ pub struct Key(String);
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum KeyError {
     #[error(
-        "key_env: the environment variable {0} is not set (or not Unicode); set it to the proxies' shared key"
+        "keyEnv: the environment variable {0} is not set (or not Unicode); set it to the proxies' shared key"
     )]
     NotSet(String),
-    #[error("key_file: {path}: {error}")]
+    #[error("keyFile: {path}: {error}")]
     NotRead {
         path: PathBuf,
         error: std::io::Error,
@@ -52,14 +52,14 @@ impl KeySource {
         let (text, source_name) = match self {
             KeySource::Env(name) => {
                 let text = std::env::var(name).map_err(|_| KeyError::NotSet(name.clone()))?;
-                (text, format!("key_env {name}"))
+                (text, format!("keyEnv {name}"))
             }
             KeySource::File(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| KeyError::NotRead {
                     path: path.clone(),
                     error,
                 })?;
-                (text, format!("key_file {}", path.display()))
+                (text, format!("keyFile {}", path.display()))
             }
         };
         Key::new(text.trim()).ok_or(KeyError::Unfit {
@@ -134,6 +134,6 @@ mod tests {
             .read()
             .unwrap_err()
             .to_string();
-        assert!(error.starts_with("key_file: /no/such/key"), "{error}");
+        assert!(error.starts_with("keyFile: /no/such/key"), "{error}");
     }
 }

@@ -122,7 +122,7 @@ pub fn decide(service: &Service, actual: &[Actual], inputs: Option<Inputs>) -> D
     };
     let solve =
         |service: &Service, actual: &[Actual]| service.policy.decide(service, actual, inputs);
-    if service.bounds.is_empty() {
+    if service.limits.is_empty() {
         return solve(service, actual);
     }
     bounded::decide(service, actual, inputs.forecast.window_full, solve)

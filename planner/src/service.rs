@@ -2,7 +2,7 @@
 //! checks it wholly; nothing else in the planner doubts a value of [`Service`].
 
 pub mod policy;
-mod retune;
+mod reconfigure;
 pub(crate) mod rule;
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::profile::Profile;
 pub use policy::{
     Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
 };
-pub use retune::{BATCH, Retune, RetuneMethod};
+pub use reconfigure::{BATCH, Reconfigure, ReconfigureMethod};
 
 /// Maximum size of a service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -94,7 +94,7 @@ pub struct Service {
     /// Maximum cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
     pub budget: u32,
     /// Resources of the replicas other than cores, and their limits.
-    pub bounds: ResourceLimits,
+    pub limits: ResourceLimits,
     /// Rule that turns arrivals into demand.
     pub demand: DemandRule,
     /// Time limit of one solve.
@@ -227,7 +227,7 @@ pub struct Workload {
     /// Container of the model server; `None` if the pod template has only one.
     pub container: Option<String>,
     /// Reconfigure request: tells a pod's server its cores or its batch size.
-    pub retune: Option<Retune>,
+    pub reconfigure: Option<Reconfigure>,
 }
 
 /// Kind of the workload that owns the pods.
@@ -331,8 +331,9 @@ impl Variant {
 
     /// Whether its servers are told the maximum batch size.
     pub fn is_told_batch(&self) -> bool {
-        let retune = self.workload.as_ref().and_then(|one| one.retune.as_ref());
-        self.tell_batch || retune.is_some_and(Retune::says_batch)
+        let workload = self.workload.as_ref();
+        let request = workload.and_then(|one| one.reconfigure.as_ref());
+        self.tell_batch || request.is_some_and(Reconfigure::says_batch)
     }
 
     /// Returns the rate that a replica with `cores` sustains if one execution may take `latency_max_ms`.

@@ -4,11 +4,13 @@
 //! `service.example.yaml` beside this crate documents every key. Unknown, missing or wrong keys are refused with the
 //! key's path, the value and what is allowed.
 
-mod bounds;
 mod check;
 mod classes;
+mod duration;
+mod limits;
 mod profile;
 mod raw;
+mod renamed;
 pub mod resource;
 mod stages;
 mod variant;
@@ -20,7 +22,7 @@ use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
 
 pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
 pub use raw::from_yaml;
-pub use raw::{RawReference, ServiceSpec, SloService};
+pub use raw::{RawDuration, RawReference, ServiceSpec, SloService};
 
 /// A service file: the service, and how the planner is reached.
 #[derive(Debug, Clone, PartialEq)]

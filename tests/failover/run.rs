@@ -159,12 +159,12 @@ impl Run<'_> {
 
     fn resource(&self) -> Value {
         let mut resource = self.cluster.demo();
-        let ms = |time: Duration| json!(time.as_millis() as u64);
+        let ms = |time: Duration| json!(format!("{}ms", time.as_millis()));
         let spec = &mut resource["spec"];
-        spec["cycle_ms"] = ms(self.schedule.cycle);
-        spec["resize"]["timeout_ms"] = ms(self.schedule.resize_timeout);
+        spec["cycle"] = ms(self.schedule.cycle);
+        spec["resize"]["timeout"] = ms(self.schedule.resize_timeout);
         spec["demand"] =
-            json!({"smoothing_s": 1.0, "window_s": 2.0, "moving_s": 1.5, "headroom": 1.1});
+            json!({"smoothing": "1s", "window": "2s", "moving": "1500ms", "headroom": 1.1});
         spec["budget"]["cores"] = json!(BUDGET as u64);
         if self.schedule.replicated {
             let small = &mut spec["variants"][0];

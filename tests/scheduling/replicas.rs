@@ -139,17 +139,17 @@ async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
     let mut variant = json!({
         "name": "model", "cluster": "model", "accuracy": 70.0, "cores": { "initial": 6, "min": 0 },
         "resize": replicas.resources_url(),
-        "latency": { "gamma_ms": 20, "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 20, "parallelism": "per-core" },
+        "latency": { "gammaMs": 20, "epsilonMs": 0, "deltaMs": 0, "etaMs": 20, "parallelism": "per-core" },
     });
     for (key, value) in keys.as_object().unwrap() {
         variant[key] = value.clone();
     }
     let service = json!({
-        "service": "pipe", "listen": address, "key_env": KEY_VARIABLE, "slo_ms": 1000, "policy": "ipa",
-        "mode": "active", "cycle_ms": 200, "budget": { "cores": 6 },
-        "proxies": { "stats": [format!("http://{}/stats/prometheus?filter=weir_", envoy.admin())], "timeout_ms": 150 },
-        "solver": { "time_limit_ms": 150 }, "resize": { "timeout_ms": 150 },
-        "demand": { "smoothing_s": 1, "window_s": 2, "moving_s": 1 },
+        "service": "pipe", "listen": address, "keyEnv": KEY_VARIABLE, "slo": "1s", "policy": "ipa",
+        "mode": "active", "cycle": "200ms", "budget": { "cores": 6 },
+        "proxies": { "stats": [format!("http://{}/stats/prometheus?filter=weir_", envoy.admin())], "timeout": "150ms" },
+        "solver": { "timeLimit": "150ms" }, "resize": { "timeout": "150ms" },
+        "demand": { "smoothing": "1s", "window": "2s", "moving": "1s" },
         "stages": [{ "name": "detect", "variants": [variant] }],
     });
     let key = (KEY_VARIABLE, KEY);
@@ -165,7 +165,7 @@ async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
 #[tokio::test]
 async fn servers_are_told_the_planned_batch_and_never_exceed_it() {
     let (replicas, _folder) = replicas(6.0, 8, 5).await;
-    let told = json!({ "batch": 8, "batch_delay_ms": 5, "tell_batch": true });
+    let told = json!({ "batch": 8, "batchDelay": "5ms", "tellBatch": true });
     let (_envoy, planner, url) = planned(&replicas, told).await;
     let batches = || -> Vec<u32> {
         let servers = replicas.servers().iter();

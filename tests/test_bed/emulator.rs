@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
-use weir_bed::emulator::{BODY_MAX, Emulator, InferAnswer, LatencyModel, Parallelism, ServerConfig};
+use weir_bed::emulator::{
+    BODY_MAX, Emulator, InferAnswer, LatencyModel, Parallelism, ServerConfig,
+};
 use weir_bed::wait;
 
 const LIMIT: Duration = Duration::from_secs(20);

@@ -65,7 +65,9 @@ fn run(
 
 #[tokio::test]
 async fn stalled_server_does_not_slow_the_load() {
-    let stalled = emulator("stalled", LatencyModel::constant(1.0), 0.0).await.unwrap();
+    let stalled = emulator("stalled", LatencyModel::constant(1.0), 0.0)
+        .await
+        .unwrap();
     let rates = Rates::constant(200.0, 1).unwrap();
     let schedule = Schedule::new(&rates, &Network::none(), 0, 1).unwrap();
     let sent = schedule.requests.len();
@@ -131,7 +133,9 @@ async fn every_target_gets_the_same_schedule_with_true_stamps() {
 /// The test has a single thread, so blocking it delays the generator too.
 #[tokio::test(flavor = "current_thread")]
 async fn late_generator_reports_its_lag() {
-    let emulator = emulator("m", LatencyModel::constant(1.0), 8.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(1.0), 8.0)
+        .await
+        .unwrap();
     let schedule = Schedule::at(vec![ms(0), ms(50)], &Network::none(), 0, 1).unwrap();
     let run = run(&schedule, Network::none(), sender(), &[&emulator]).unwrap();
     tokio::task::yield_now().await;
@@ -148,7 +152,9 @@ async fn late_generator_reports_its_lag() {
 
 #[tokio::test]
 async fn every_outcome_is_recorded() {
-    let emulator = emulator("m", LatencyModel::constant(1.0), 1.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(1.0), 1.0)
+        .await
+        .unwrap();
     let one = Schedule::at(vec![ms(0)], &Network::none(), 0, 1).unwrap();
     let fate_over = async |network: Network, sender: Sender, schedule: &Schedule| {
         let run = run(schedule, network, sender, &[&emulator]).unwrap();
@@ -174,7 +180,10 @@ async fn every_outcome_is_recorded() {
         &one,
     )
     .await;
-    assert_eq!((outcome.fate, outcome.ended_at), (Fate::Disconnected, ms(50)));
+    assert_eq!(
+        (outcome.fate, outcome.ended_at),
+        (Fate::Disconnected, ms(50))
+    );
     emulator.set_cores(1.0).unwrap();
     wait::until("the abandoned work", LIMIT, || {
         emulator.executions().len() == 1
@@ -208,7 +217,9 @@ async fn every_outcome_is_recorded() {
 
 #[tokio::test]
 async fn outcomes_of_a_run_match_its_backends_executions() {
-    let emulator = emulator("m", LatencyModel::constant(20.0), 1.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(20.0), 1.0)
+        .await
+        .unwrap();
     // Twice the capacity of one core: some are late, some abandoned, none lost, each executed once.
     let rates = Rates::constant(100.0, 1).unwrap();
     let schedule = Schedule::new(&rates, &Network::none(), 0, 5).unwrap();
@@ -229,7 +240,10 @@ async fn outcomes_of_a_run_match_its_backends_executions() {
     assert_eq!(sum.check(), Ok(()));
     assert_eq!(sum.sent, schedule.requests.len() as u64);
     assert_eq!(executed.len() as u64, sum.sent);
-    assert!(sum.late > 0 && sum.disconnected > 0 && sum.on_time > 0, "{sum:?}");
+    assert!(
+        sum.late > 0 && sum.disconnected > 0 && sum.on_time > 0,
+        "{sum:?}"
+    );
     assert_eq!(sum.mean_accuracy, Some(70.0));
 }
 

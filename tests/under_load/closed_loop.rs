@@ -42,16 +42,16 @@ async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
     );
     let variant = |index: usize, v: Variant, accuracy: f64, slope: f64| {
         json!({ "name": v.name, "cluster": v.name, "accuracy": accuracy, "cores": { "initial": 4 },
-                "capacity": { "slope_rps": slope, "intercept_rps": 0 },
-                "latency": { "gamma_ms": v.service_ms, "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 0,
+                "capacity": { "slopeRps": slope, "interceptRps": 0 },
+                "latency": { "gammaMs": v.service_ms, "epsilonMs": 0, "deltaMs": 0, "etaMs": 0,
                              "parallelism": "per-core" },
                 "resize": format!("{}/emulator/resources", scene.backends[index].url()) })
     };
     let service = json!({
-        "service": SERVICE, "listen": address, "key_env": KEY_VARIABLE, "slo_ms": 1000,
-        "mode": "active", "cycle_ms": 200, "budget": { "cores": 8 }, "plan_max_age_ms": 60_000,
-        "proxies": { "stats": [stats], "timeout_ms": 150 },
-        "solver": { "time_limit_ms": 150 }, "resize": { "timeout_ms": 150 },
+        "service": SERVICE, "listen": address, "keyEnv": KEY_VARIABLE, "slo": "1s",
+        "mode": "active", "cycle": "200ms", "budget": { "cores": 8 }, "planMaxAge": "1m",
+        "proxies": { "stats": [stats], "timeout": "150ms" },
+        "solver": { "timeLimit": "150ms" }, "resize": { "timeout": "150ms" },
         "variants": [variant(0, FAST, 70.0, 180.0), variant(1, EXACT, 78.0, 18.0)],
     });
     let key = (KEY_VARIABLE, KEY);

@@ -125,7 +125,7 @@ impl Blocker {
     pub fn stuck() -> Blocker {
         Blocker {
             reason: Reason::Waiting,
-            why: "it waits: what serves can make no room for it, within budget.cores and budget.held, without carrying \
+            why: "it waits: what serves can make no room for it, within budget.cores and budget.resources, without carrying \
                   less of the demand"
                 .to_owned(),
         }

@@ -7,7 +7,7 @@
 //! replicas, distributed evenly, and `parallelism` is their number. If new replicas start beside serving ones with
 //! other cores, `"each": 3.0` gives the cores of the serving ones until then.
 //!
-//! Servers with a variable batch size (`tell_batch`) are told it at the same address, `PUT {"batch": 4}`, and with
+//! Servers with a variable batch size (`tellBatch`) are told it at the same address, `PUT {"batch": 4}`, and with
 //! every change of their cores. Each answer reports the batch size in use; a server that reports none is told again.
 
 use std::collections::BTreeMap;

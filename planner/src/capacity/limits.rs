@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Maximum number of limited resources of a service.
-pub const BOUNDS_MAX: usize = 4;
+pub const LIMITS_MAX: usize = 4;
 
 /// Limit of one resource, by its name in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,16 +23,16 @@ pub struct ResourceLimits(pub Vec<ResourceLimit>);
 
 impl ResourceLimit {
     /// Returns the amount that these replicas occupy.
-    pub fn held(&self, replicas: &[u32]) -> u64 {
+    pub fn used(&self, replicas: &[u32]) -> u64 {
         let each = self.each.iter().zip(replicas);
-        each.fold(0, |held: u64, (each, replicas)| {
-            held.saturating_add(each.saturating_mul(u64::from(*replicas)))
+        each.fold(0, |used: u64, (each, replicas)| {
+            used.saturating_add(each.saturating_mul(u64::from(*replicas)))
         })
     }
 
     /// Returns the amount by which these replicas exceed the limit.
     pub fn excess(&self, replicas: &[u32]) -> u64 {
-        self.held(replicas).saturating_sub(self.most)
+        self.used(replicas).saturating_sub(self.most)
     }
 
     /// Returns how many replicas of a variant fit beside those of the others.
@@ -40,7 +40,7 @@ impl ResourceLimit {
         let each = self.each.get(variant).copied().unwrap_or(0);
         let own = replicas.get(variant).copied().unwrap_or(0);
         let others = self
-            .held(replicas)
+            .used(replicas)
             .saturating_sub(each.saturating_mul(u64::from(own)));
         let free = self.most.saturating_sub(others);
         free.checked_div(each)
@@ -56,19 +56,19 @@ impl ResourceLimits {
 
     /// Whether these replicas fit within all limits.
     pub fn bear(&self, replicas: &[u32]) -> bool {
-        self.0.iter().all(|bound| bound.excess(replicas) == 0)
+        self.0.iter().all(|limit| limit.excess(replicas) == 0)
     }
 
     /// Returns how many replicas of a variant fit beside those of the others.
     pub fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
-        let each = self.0.iter().map(|bound| bound.room(variant, replicas));
+        let each = self.0.iter().map(|limit| limit.room(variant, replicas));
         each.min().unwrap_or(u32::MAX)
     }
 
     /// Whether any resource limits a variant's replicas.
-    pub fn bound(&self, variant: usize) -> bool {
-        let holds = |bound: &ResourceLimit| bound.each.get(variant).is_some_and(|each| *each > 0);
-        self.0.iter().any(holds)
+    pub fn is_limited(&self, variant: usize) -> bool {
+        let limits = |limit: &ResourceLimit| limit.each.get(variant).is_some_and(|each| *each > 0);
+        self.0.iter().any(limits)
     }
 }
 
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn room_is_what_other_variants_leave() {
-        let bound = |most, each: &[u64]| ResourceLimit {
+        let limit = |most, each: &[u64]| ResourceLimit {
             name: String::new(),
             most,
             each: each.to_vec(),
         };
-        let bounds = ResourceLimits(vec![bound(16, &[4, 6, 0]), bound(2, &[0, 1, 0])]);
+        let limits = ResourceLimits(vec![limit(16, &[4, 6, 0]), limit(2, &[0, 1, 0])]);
         for (replicas, bears, room) in [
             ([0, 0, 0], true, [4, 2, u32::MAX]),
             ([1, 2, 9], true, [1, 2, u32::MAX]),
@@ -107,23 +107,25 @@ mod tests {
             ([9, 0, 0], false, [4, 0, u32::MAX]),
             ([0, 3, 0], false, [0, 2, u32::MAX]),
         ] {
-            assert_eq!(bounds.bear(&replicas), bears, "{replicas:?}");
-            let got = [0, 1, 2].map(|variant| bounds.room(variant, &replicas));
+            assert_eq!(limits.bear(&replicas), bears, "{replicas:?}");
+            let got = [0, 1, 2].map(|variant| limits.room(variant, &replicas));
             assert_eq!(got, room, "{replicas:?}");
         }
-        assert_eq!([0, 1, 2].map(|v| bounds.bound(v)), [true, true, false]);
-        assert!(ResourceLimits::default().bear(&[u32::MAX]) && !ResourceLimits::default().bound(0));
+        assert_eq!([0, 1, 2].map(|v| limits.is_limited(v)), [true, true, false]);
+        assert!(
+            ResourceLimits::default().bear(&[u32::MAX]) && !ResourceLimits::default().is_limited(0)
+        );
     }
 
     #[test]
     fn overflowing_amount_exceeds_limit() {
-        let bounds = ResourceLimits(vec![ResourceLimit {
+        let limits = ResourceLimits(vec![ResourceLimit {
             name: "memory".to_owned(),
             most: 1 << 60,
             each: vec![u64::MAX, 1],
         }]);
-        assert!(!bounds.bear(&[2, 1]));
-        assert_eq!(bounds.room(1, &[2, 1]), 0);
+        assert!(!limits.bear(&[2, 1]));
+        assert_eq!(limits.room(1, &[2, 1]), 0);
     }
 
     #[test]

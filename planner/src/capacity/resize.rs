@@ -15,7 +15,7 @@ pub struct Resize {
     pub ready: Allocation,
     /// Whether the number of replicas may at no moment exceed the target's, because their resources are limited
     /// ([`super::ResourceLimits`]).
-    pub bound: bool,
+    pub limited: bool,
 }
 
 impl Resize {

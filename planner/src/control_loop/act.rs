@@ -104,7 +104,7 @@ impl Planner {
             .keep(&self.rollout.actual, &targets, budget);
         self.tell_batches(ports.actuate, &targets, inputs).await;
         let transition =
-            Transition::new(&self.rollout.actual, &targets, budget, &self.service.bounds);
+            Transition::new(&self.rollout.actual, &targets, budget, &self.service.limits);
         let transition = transition.after(&self.rollout.out).down_to(min);
         let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, inputs, &mut timing, &mut acted)

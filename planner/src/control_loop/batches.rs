@@ -1,7 +1,7 @@
 //! Batch sizes that servers are told before a plan counts on them: those that the policy chooses for the actual
 //! capacity, and for capacity that is starting. Without an answer, a server is planned with its own batches.
 //!
-//! A larger batch is told at once. A smaller one waits for `resize.scale_down_after_s` after a larger one was last
+//! A larger batch is told at once. A smaller one waits for `resize.scaleDownStabilization` after a larger one was last
 //! wanted: the change costs some servers a reload, and a batch size is only an upper limit.
 
 use std::time::Duration;

@@ -84,7 +84,7 @@ mod tests {
             variant: 0,
             target: Target::one(Cores::whole(to)),
             ready: Allocation::ones(&[Cores::whole(ready)])[0],
-            bound: false,
+            limited: false,
         }
     }
 

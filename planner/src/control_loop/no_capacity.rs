@@ -1,5 +1,5 @@
 //! Explanations in the *why* of a decision for capacities lower than what servers execute: a variant that takes longer
-//! than `latency_budget` allows, and `capacity.utilisation` when demand exceeds the planned capacity.
+//! than `latencyBudget` allows, and `capacity.utilisation` when demand exceeds the planned capacity.
 //!
 //! Neither changes a decision: the policies and the plan have already counted both.
 
@@ -119,7 +119,7 @@ impl Excess {
         let share = if shared { " and share 0" } else { "" };
         let right = self.right(slo_ms);
         format!(
-            "; {name} has capacity 0{share}: it takes {:.0} ms (cores: {cores}{most}), latency_budget \
+            "; {name} has capacity 0{share}: it takes {:.0} ms (cores: {cores}{most}), latencyBudget \
              {part:.2} of {slo_ms:.0} ms allows {:.0}; {right}",
             self.service_ms, service.latency_max_ms
         )
@@ -133,7 +133,7 @@ impl Excess {
         }
         match needed <= 1.0 {
             true => format!("{needed:.2} or more would do"),
-            false => format!("slo_ms of {:.0} or more would do", self.service_ms.ceil()),
+            false => format!("slo of {:.0}ms or more would do", self.service_ms.ceil()),
         }
     }
 }

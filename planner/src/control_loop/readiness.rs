@@ -89,7 +89,7 @@ mod tests {
             variant: 0,
             target: Target::one(Cores::whole(to)),
             ready: Allocation::one(Cores::whole(ready)),
-            bound: false,
+            limited: false,
         }
     }
 

@@ -82,12 +82,11 @@ impl Planner {
                 continue;
             }
             let own = replicas.get(variant).copied().unwrap_or(0);
-            if begun != Some(variant) && self.service.bounds.room(variant, &replicas) <= own {
+            if begun != Some(variant) && self.service.limits.room(variant, &replicas) <= own {
                 // The new pod starts before the old one has ended.
                 let full = [Reason::Deferred, Reason::Infeasible];
                 if let Some(blocker) = blocker.as_mut().filter(|one| full.contains(&one.reason)) {
-                    blocker.why +=
-                        "; it is not replaced: what another one holds would exceed budget.held now";
+                    blocker.why += "; it is not replaced: what another one uses would exceed budget.resources now";
                 }
                 continue;
             }

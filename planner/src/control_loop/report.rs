@@ -10,6 +10,7 @@ use crate::observe::RoutedShare;
 use crate::plan::capacities;
 use crate::rollout::shortage;
 use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
+use crate::spec::RawDuration;
 use crate::telemetry::status::{ResourceReport, VariantReport};
 
 impl Planner {
@@ -97,9 +98,9 @@ impl Planner {
                 .measured
                 .readiness
                 .learnt(index, said, self.service.cycle)?;
-            let (name, took, said) = (&variant.name, took.as_secs_f64(), said.as_secs_f64());
+            let (name, took, said) = (&variant.name, took.as_secs_f64(), RawDuration(said));
             Some(format!(
-                "; {name} took {took:.0} s to be ready, readiness_s says {said}"
+                "; {name} took {took:.0} s to be ready, readiness says {said}"
             ))
         });
         notes.collect()
@@ -109,15 +110,15 @@ impl Planner {
     pub(super) fn resources(&self) -> BTreeMap<String, ResourceReport> {
         let each = self.rollout.actual.iter().map(|one| one.replicas_reserved);
         let replicas: Vec<u32> = each.collect();
-        let bounds = self.service.bounds.0.iter();
-        let report = |bound: &ResourceLimit| {
+        let limits = self.service.limits.0.iter();
+        let report = |limit: &ResourceLimit| {
             let report = ResourceReport {
-                used: bound.held(&replicas),
-                budget: bound.most,
+                used: limit.used(&replicas),
+                budget: limit.most,
             };
-            (bound.name.clone(), report)
+            (limit.name.clone(), report)
         };
-        bounds.map(report).collect()
+        limits.map(report).collect()
     }
 
     /// Mean accuracy of the requests as routed, not as planned. Over several stages it is the product of their means.

@@ -2,7 +2,7 @@
 
 use super::{Forecaster, Observed};
 
-/// Average over the time constant `demand.smoothing_s`.
+/// Average over the time constant `demand.smoothing`.
 #[derive(Debug, Clone)]
 pub(super) struct Ewma {
     smoothing_s: f64,

@@ -1,6 +1,6 @@
 //! Greatest rate of the window. Pure.
 //!
-//! The rate is a mean over `demand.moving_s` (3 s), not over single seconds: at 40 requests/s one second is Poisson with
+//! The rate is a mean over `demand.moving` (3 s), not over single seconds: at 40 requests/s one second is Poisson with
 //! a deviation of 16 %, and the greatest of ten such seconds lies 24 % above the true rate; means of three seconds lie
 //! about 10 % above it.
 //!

@@ -206,7 +206,7 @@ fn subsets_of_one_host_share_destination_rule() {
 /// Half seconds are written as each API reads them; a hold ends after the longest deadline.
 #[test]
 fn timeouts_follow_from_slo() {
-    let text = example().replace("slo_ms: 1000", "slo_ms: 1500");
+    let text = example().replace("slo: 1s", "slo: 1500ms");
     for (target, path, pointer, time) in [
         (
             Target::Istio,
@@ -237,7 +237,7 @@ fn timeouts_follow_from_slo() {
 #[test]
 fn classes_are_part_of_filter_configuration() {
     let classes =
-        "\nclasses: [{name: gold, share: 0.7}, {name: low, share: 0.3}]\ndefault_class: low\n";
+        "\nclasses: [{name: gold, share: 0.7}, {name: low, share: 0.3}]\ndefaultClass: low\n";
     let text = example() + classes;
     for (target, path, pointer) in [
         (

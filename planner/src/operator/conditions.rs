@@ -8,6 +8,7 @@ use weir_api::Plan;
 use crate::backends::{Blocker, Reason};
 use crate::service::SolveStatus;
 use crate::service::{Mode, Service};
+use crate::spec::RawDuration;
 use crate::spec::resource::{ConditionType, PlannedVariant, SloServiceStatus, StagePlan};
 use crate::telemetry::status::{CycleReport, VariantReport};
 
@@ -56,6 +57,8 @@ pub fn planned_status(
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
+    let plan = plan_condition(report);
+    let cores = cores_condition(service, report);
     let said = [
         ConditionValue::new(
             ConditionType::Accepted,
@@ -64,8 +67,9 @@ pub fn planned_status(
             "the resource is gone by",
         ),
         profile_condition(service),
-        plan_condition(report),
-        cores_condition(service, report),
+        ready_condition(service, report, &plan, &cores),
+        plan,
+        cores,
         health_condition(report),
     ];
     let cores = report.variants.values().map(|one| one.cores_actual);
@@ -102,6 +106,12 @@ pub fn refused_status(
             why,
         ));
     }
+    said.push(ConditionValue::new(
+        ConditionType::Ready,
+        false,
+        reason,
+        why,
+    ));
     let mut status = before.clone();
     status.conditions = conditions(&said, generation, before, now);
     status.observed_generation = Some(generation);
@@ -207,6 +217,41 @@ fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
     said(true, "InForce", message)
 }
 
+/// Whether a plan is in force and, in mode active, its cores are there or under way; otherwise the reason of the
+/// first of these conditions that does not hold.
+fn ready_condition(
+    service: &Service,
+    report: &CycleReport,
+    plan: &ConditionValue,
+    cores: &ConditionValue,
+) -> ConditionValue {
+    let stuck = gravest_blocker(report).is_some_and(|(_, unmet)| !is_under_way(unmet.reason));
+    let unheld = match service.mode {
+        _ if !plan.holds => Some(plan),
+        Mode::Active if !cores.holds && stuck => Some(cores),
+        Mode::Active | Mode::Advisory => None,
+    };
+    let (reason, message) = unheld.map_or(("Serving", "a plan is in force"), |one| {
+        (one.reason, one.message.as_str())
+    });
+    ConditionValue::new(ConditionType::Ready, unheld.is_none(), reason, message)
+}
+
+/// Whether the planner or the kubelet goes on by itself.
+fn is_under_way(reason: Reason) -> bool {
+    match reason {
+        Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => true,
+        Reason::AnotherWriter
+        | Reason::Deferred
+        | Reason::Infeasible
+        | Reason::Unschedulable
+        | Reason::Forbidden
+        | Reason::NoWorkload
+        | Reason::NotResizable
+        | Reason::Refused => false,
+    }
+}
+
 fn health_condition(report: &CycleReport) -> ConditionValue {
     let said = |reason, message: String| {
         ConditionValue::new(ConditionType::Degraded, true, reason, message)
@@ -267,7 +312,7 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
             share: part.share.0,
             slots: part.slots,
             batch: part.batch,
-            service_ms: part.service_ms,
+            service_time: RawDuration::from_ms(round(part.service_ms)),
             replicas: there.map_or(0, |there| there.replicas_ready),
             cores: there.map_or(0.0, |there| there.cores_actual.as_f64()),
         }
@@ -275,7 +320,7 @@ fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
     StagePlan {
         stage: plan.service.clone(),
         revision: plan.revision.0,
-        downstream_ms: plan.downstream_ms,
+        downstream_time: RawDuration::from_ms(round(plan.downstream_ms)),
         variants: plan.variants.iter().map(variant).collect(),
     }
 }

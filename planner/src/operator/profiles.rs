@@ -75,17 +75,17 @@ impl Profiles {
             right: right.to_owned(),
         };
         if let Some(file) = &reference.file {
-            let right = "left out: it is for service files, a resource has profile.config_map";
+            let right = "left out: it is for service files, a resource has profile.configMap";
             return Err(wrong("file", file, right));
         }
         let right = "the name of a ConfigMap of the resource's namespace";
         let name = reference.config_map.as_deref();
-        let name = name.ok_or_else(|| wrong("config_map", "missing", right))?;
+        let name = name.ok_or_else(|| wrong("configMap", "missing", right))?;
         let all = self.all();
         let found = all.get(&(namespace.to_owned(), name.to_owned()));
         let missing = || Err(format!("ConfigMap {name} has not been read yet"));
         let data = found.cloned().unwrap_or_else(missing);
-        let data = data.map_err(|why| wrong("config_map", &why, "one that holds a profile"))?;
+        let data = data.map_err(|why| wrong("configMap", &why, "one that holds a profile"))?;
         let text = data.get(&reference.key).cloned();
         text.ok_or_else(|| {
             let keys: Vec<&str> = data.keys().map(String::as_str).collect();

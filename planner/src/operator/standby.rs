@@ -16,7 +16,7 @@ pub fn drafts(service: &Service, status: &SloServiceStatus) -> Option<Vec<Draft>
         let part = |variant: &crate::service::Variant| part(variant, plan);
         Some(Draft {
             variants: variants.iter().map(part).collect::<Option<_>>()?,
-            downstream_ms: plan.downstream_ms,
+            downstream_ms: plan.downstream_time.as_ms(),
         })
     };
     service.stages.iter().map(of_stage).collect()
@@ -25,6 +25,7 @@ pub fn drafts(service: &Service, status: &SloServiceStatus) -> Option<Vec<Draft>
 fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPlan> {
     let mut all = plan.variants.iter();
     let planned = all.find(|planned| planned.name == variant.name)?;
+    let service_min_ms = shortest_ms(variant);
     Some(VariantPlan {
         name: variant.name.clone(),
         cluster: variant.cluster.clone(),
@@ -32,8 +33,9 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
         slots: planned.slots,
         batch: planned.batch,
         cancels: variant.cancels,
-        service_ms: planned.service_ms,
-        service_min_ms: shortest_ms(variant),
+        // The status is rounded.
+        service_ms: planned.service_time.as_ms().max(service_min_ms),
+        service_min_ms,
         accuracy: variant.accuracy,
     })
 }
@@ -41,6 +43,7 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::RawDuration;
     use crate::spec::resource::PlannedVariant;
     use crate::spec::tests::service;
 
@@ -50,14 +53,14 @@ mod tests {
             share: 1.0 / service.variants.len() as f64,
             slots: 3,
             batch: 1,
-            service_ms: 40.0,
+            service_time: RawDuration::from_ms(40.0),
             replicas: 1,
             cores: 2.0,
         };
         let plan = StagePlan {
             stage: service.name.clone(),
             revision: 9,
-            downstream_ms: 12.0,
+            downstream_time: RawDuration::from_ms(12.0),
             variants: service.variants.iter().map(variant).collect(),
         };
         SloServiceStatus {

@@ -1,6 +1,6 @@
 //! Any policy under the limits of resources that replicas hold ([`ResourceLimits`]). Policies decide about cores and
 //! know the maximum replicas of each variant. If a decision exceeds a limit, they decide again with lower maxima, by
-//! branch and bound.
+//! branch and limit.
 //!
 //! Let n replicas exceed a limit by E. Any allocation within the limit has fewer replicas of some variant: of k
 //! variants that hold the resource, one must give up E/k at least. With h held per replica, a branch for each of the
@@ -67,7 +67,7 @@ where
     let Worth::Full(worth) = found.worth else {
         return found.decision;
     };
-    if !search.service.bounds.bear(&running) || found.decision.targets == targets {
+    if !search.service.limits.bear(&running) || found.decision.targets == targets {
         return found.decision;
     }
     let most = running.into_iter().zip(search.most());
@@ -92,15 +92,15 @@ where
 fn fewer(service: &Service, actual: &[Actual]) -> Decision {
     let why = "no replicas were found in time that carry it".to_owned();
     let mut decision = keep(actual, SolveStatus::OutOfTime, why);
-    while !service.bounds.bear(&replicas(&decision.targets)) {
+    while !service.limits.bear(&replicas(&decision.targets)) {
         let replicas = replicas(&decision.targets);
         let over = service
-            .bounds
+            .limits
             .0
             .iter()
-            .filter(|bound| bound.excess(&replicas) > 0);
-        let holders = |bound: &ResourceLimit| {
-            let each = bound.each.iter().zip(&replicas).enumerate();
+            .filter(|limit| limit.excess(&replicas) > 0);
+        let holders = |limit: &ResourceLimit| {
+            let each = limit.each.iter().zip(&replicas).enumerate();
             let holders = each.filter(|(_, (each, count))| **each > 0 && **count > 0);
             holders
                 .max_by_key(|(_, (_, count))| **count)
@@ -118,16 +118,16 @@ fn fewer(service: &Service, actual: &[Actual]) -> Decision {
 /// Limits that a decision exceeds.
 fn tight<'a>(service: &'a Service, decision: &Decision) -> Vec<&'a ResourceLimit> {
     let replicas = replicas(&decision.targets);
-    let bounds = service.bounds.0.iter();
-    bounds.filter(|bound| bound.excess(&replicas) > 0).collect()
+    let limits = service.limits.0.iter();
+    limits.filter(|limit| limit.excess(&replicas) > 0).collect()
 }
 
 fn says(tight: &[&ResourceLimit], decision: &Decision) -> String {
     let replicas = replicas(&decision.targets);
-    let one = |bound: &&ResourceLimit| {
-        let (name, held) = (&bound.name, Amount(bound.held(&replicas)));
-        let most = Amount(bound.most);
-        format!("; more replicas would hold too much {name}: {held} of {most}")
+    let one = |limit: &&ResourceLimit| {
+        let (name, used) = (&limit.name, Amount(limit.used(&replicas)));
+        let most = Amount(limit.most);
+        format!("; more replicas would hold too much {name}: {used} of {most}")
     };
     tight.iter().map(one).collect()
 }

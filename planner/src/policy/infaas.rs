@@ -5,7 +5,7 @@
 //! themselves become a resource with that limit.
 //!
 //! INFaaS users give the SLO and the minimum accuracy per request, here they belong to the service. A variant that
-//! takes longer than `latency_budget` allows has no capacity. Before the forecast settles, replicas are started,
+//! takes longer than `latencyBudget` allows has no capacity. Before the forecast settles, replicas are started,
 //! never stopped.
 
 use std::collections::BTreeMap;
@@ -36,14 +36,14 @@ const CORES: &str = "cores";
 
 /// Parameters of policy infaas.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawInfaas {
     /// Minimum accuracy in percent; variants below it get no replica.
     pub accuracy_min: f64,
     /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
     /// Cost of one second of loading a replica, as a fraction of the replica's cost.
-    pub loading_weight_per_s: f64,
+    pub loading_weight_per_second: f64,
 }
 
 /// Settings of policy infaas.
@@ -62,7 +62,7 @@ impl Default for RawInfaas {
         RawInfaas {
             accuracy_min: 0.0,
             slack_rps: 0.0,
-            loading_weight_per_s: 0.01,
+            loading_weight_per_second: 0.01,
         }
     }
 }
@@ -70,11 +70,14 @@ impl Default for RawInfaas {
 impl RawInfaas {
     /// Checks the settings.
     pub(super) fn checked(self) -> Result<Infaas, ConfigError> {
-        let min = ("infaas.accuracy_min", self.accuracy_min);
-        let loading = ("infaas.loading_weight_per_s", self.loading_weight_per_s);
+        let min = ("infaas.accuracyMin", self.accuracy_min);
+        let loading = (
+            "infaas.loadingWeightPerSecond",
+            self.loading_weight_per_second,
+        );
         Ok(Infaas {
             accuracy_min: within(min.0, min.1, 0.0..=100.0, "percent")?,
-            slack_rps: within("infaas.slack_rps", self.slack_rps, 0.0..=1e6, "requests/s")?,
+            slack_rps: within("infaas.slackRps", self.slack_rps, 0.0..=1e6, "requests/s")?,
             loading_weight_per_s: within(loading.0, loading.1, 0.0..=LOADING_WEIGHT_MAX, "")?,
         })
     }
@@ -220,17 +223,17 @@ fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -
     let each = service.variants.iter().zip(running);
     let takes = |index: usize, variant: &Variant| {
         // If replicas are cores, none of them holds the resources of their pod.
-        let bounds = service
-            .bounds
+        let limits = service
+            .limits
             .0
             .iter()
             .filter(|_| !replica::is_core(variant));
-        let holds = bounds.map(|bound| {
-            let each = bound.each.get(index).copied().unwrap_or(0);
-            (bound.name.clone(), part(each, bound))
+        let resources = limits.map(|limit| {
+            let each = limit.each.get(index).copied().unwrap_or(0);
+            (limit.name.clone(), part(each, limit))
         });
         let cores = (CORES.to_owned(), cores_of(variant));
-        holds.chain([cores]).collect::<BTreeMap<_, _>>()
+        resources.chain([cores]).collect::<BTreeMap<_, _>>()
     };
     let variant = |(index, (variant, replicas)): (usize, (&Variant, &u32))| infaas::Variant {
         name: variant.name.clone(),
@@ -268,14 +271,14 @@ fn resources(service: &Service) -> Vec<Resource> {
         available,
     };
     let cores = resource(CORES, f64::from(service.budget));
-    let bounds = service.bounds.0.iter();
-    let held = bounds.map(|bound| resource(&bound.name, part(bound.most, bound)));
-    [cores].into_iter().chain(held).collect()
+    let limits = service.limits.0.iter();
+    let others = limits.map(|limit| resource(&limit.name, part(limit.most, limit)));
+    [cores].into_iter().chain(others).collect()
 }
 
 /// Amount as a fraction of its limit: bytes are too large numbers for the problem.
-fn part(amount: u64, bound: &ResourceLimit) -> f64 {
-    amount as f64 / bound.most.max(1) as f64
+fn part(amount: u64, limit: &ResourceLimit) -> f64 {
+    amount as f64 / limit.most.max(1) as f64
 }
 
 /// L: requests/s of one replica; 0 for a variant below the minimum accuracy.

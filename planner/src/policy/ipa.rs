@@ -2,7 +2,7 @@
 //! time; [`replica`] defines it.
 //!
 //! - The time for executing and waiting for batches, summed over all stages, stays within the part of the SLO that is
-//!   not reserved for network and queues (`latency_budget`).
+//!   not reserved for network and queues (`latencyBudget`).
 //! - IPA has no budget; its β only gives cores a price. If its plan exceeds the budget, the price is raised by the
 //!   smallest μ with which it does not. The result is within μ·(budget − cores) of the optimum (weak duality), and
 //!   exact if that is 0.

@@ -119,7 +119,7 @@ fn is_borne(service: &Service, actual: &[Actual], targets: &[Target]) -> bool {
     let each = actual.iter().zip(targets);
     let cores: Cores = each.map(|(there, target)| target.cores(there.ready)).sum();
     let replicas: Vec<u32> = targets.iter().map(|target| target.replicas).collect();
-    cores <= Cores::whole(service.budget) && service.bounds.bear(&replicas)
+    cores <= Cores::whole(service.budget) && service.limits.bear(&replicas)
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
                 kind: WorkloadKind::Deployment,
                 name: variant.name.clone(),
                 container: None,
-                retune: None,
+                reconfigure: None,
             });
         }
         service

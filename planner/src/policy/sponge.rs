@@ -30,7 +30,7 @@ use crate::solve::{InputError, TimeLimit};
 
 /// Parameters of policy sponge.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawSponge {
     /// Cost of one more request in a batch, in cores.
     pub delta: f64,

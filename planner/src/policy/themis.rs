@@ -2,7 +2,7 @@
 //! has lasted, more replicas with few cores take over, which is cheaper.
 //!
 //! - A load has lasted when the minimum over the forecast's window is [`LASTING_PART`] of the planned demand. Then
-//!   additional replicas start with `horizontal_cores`, while the serving ones keep the cores of the vertical plan.
+//!   additional replicas start with `horizontalCores`, while the serving ones keep the cores of the vertical plan.
 //!   When all are ready, the latter shrink in place.
 //! - If the budget has no room for all of them beside the serving ones, as many start as it allows, and the rest later.
 //!   If the serving replicas cannot carry the load on any number of cores, they shrink to make room.
@@ -74,7 +74,7 @@ impl Policy for Themis {
         within(format!("{at}.batch"), profile.batch, batches, unit)?;
         let path = format!("{at}.cores");
         let right = format!(
-            "with themis.horizontal_cores ({}) in between",
+            "with themis.horizontalCores ({}) in between",
             self.horizontal_cores
         );
         let between = (min..=max).contains(&self.horizontal_cores);

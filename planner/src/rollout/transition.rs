@@ -41,7 +41,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub struct Transition {
     budget: Cores,
-    bounds: ResourceLimits,
+    limits: ResourceLimits,
     variants: Vec<Variant>,
     /// Allocations of the published plan, made before this transition or by it.
     out: Vec<Allocation>,
@@ -65,12 +65,12 @@ struct Variant {
 }
 
 impl Transition {
-    /// Creates a transition from `actual` to `targets` within `budget` and `bounds`.
+    /// Creates a transition from `actual` to `targets` within `budget` and `limits`.
     pub fn new(
         actual: &[Actual],
         targets: &[Target],
         budget: Cores,
-        bounds: &ResourceLimits,
+        limits: &ResourceLimits,
     ) -> Transition {
         debug_assert_eq!(actual.len(), targets.len());
         let variant = |(actual, target): (&Actual, &Target)| Variant {
@@ -83,7 +83,7 @@ impl Transition {
         let variants = actual.iter().zip(targets).map(variant).collect();
         Transition {
             budget,
-            bounds: bounds.clone(),
+            limits: limits.clone(),
             variants,
             out: Vec::new(),
             is_published: false,
@@ -198,7 +198,7 @@ impl Transition {
             let most = free.saturating_sub(firsts).max(free.min(own));
             let most = most.min(variant.grows_to.unwrap_or(most));
             let borne = self
-                .bounds
+                .limits
                 .room(index, &held)
                 .max(variant.actual.replicas());
             let target = variant.grown(most).at_most(borne);
@@ -221,7 +221,7 @@ impl Transition {
             variant,
             target,
             ready: of.actual.ready,
-            bound: self.bounds.bound(variant),
+            limited: self.limits.is_limited(variant),
         }
     }
 

@@ -107,7 +107,7 @@ mod tests {
             variant,
             target,
             ready: Allocation::one(Cores::whole(ready)),
-            bound: false,
+            limited: false,
         }
     }
 

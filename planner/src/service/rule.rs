@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use weir_api::plan::{CLUSTER_MAX, NAME_MAX, is_name};
 
@@ -19,24 +18,6 @@ pub(crate) fn within<T: PartialOrd + Display>(
     let right = format!("{} to {} {unit}", range.start(), range.end());
     rule(range.contains(&value), path, &value, right.trim_end())?;
     Ok(value)
-}
-
-pub(crate) fn millis(
-    path: &str,
-    value: u64,
-    range: RangeInclusive<u64>,
-    more: &str,
-) -> Result<Duration, ConfigError> {
-    within(path, value, range, &format!("ms{more}")).map(Duration::from_millis)
-}
-
-pub(crate) fn seconds(
-    path: impl Display,
-    value: f64,
-    range: RangeInclusive<f64>,
-    more: &str,
-) -> Result<Duration, ConfigError> {
-    within(path, value, range, &format!("s{more}")).map(Duration::from_secs_f64)
 }
 
 pub(crate) fn valid_name(path: impl Display, name: &str) -> Result<String, ConfigError> {

@@ -4,18 +4,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_api::plan::HOUR_MS;
-
 use super::ServiceFile;
-use super::bounds::{bounds, holds};
 use super::classes::classes;
-use super::raw::{RawDemand, RawObjective, RawPods, RawProxies, ServiceSpec};
+use super::duration::{HOUR, MS, SECOND, duration, whole_ms};
+use super::limits::{limits, resources};
+use super::raw::{RawDemand, RawDuration, RawObjective, RawPods, RawProxies, ServiceSpec};
 use super::stages::stages;
 use super::variant::Frame;
-use crate::forecast::{BURSTS_MAX, DemandRule, WINDOW_MAX};
+use crate::forecast::{BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX};
 use crate::key::KeySource;
 use crate::policy::{self, Sections, WEIGHT_MAX};
-use crate::service::rule::{millis, refusal, rule, seconds, url, valid_name, within};
+use crate::service::rule::{refusal, rule, url, valid_name, within};
 use crate::service::{
     BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, ProxyPods, SCRAPE_INTERVAL_MIN,
     SCRAPES_PER_CYCLE, STATS_MAX, Service,
@@ -44,8 +43,8 @@ pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, Con
     for (key, value) in [
         ("service", &raw.service),
         ("listen", &raw.listen),
-        ("key_env", &raw.key_env),
-        ("key_file", &raw.key_file),
+        ("keyEnv", &raw.key_env),
+        ("keyFile", &raw.key_file),
     ] {
         let right = "left out: it is for files, a resource has a name and its planner flags";
         let value = value.as_deref();
@@ -55,35 +54,28 @@ pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, Con
 }
 
 fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
-    let slo_ms = within("slo_ms", raw.slo_ms, 1..=HOUR_MS, "ms")?;
-    let part = within(
-        "latency_budget",
-        raw.latency_budget,
-        0.01..=1.0,
-        "of slo_ms",
+    let slo = whole_ms("slo", raw.slo, MS..=HOUR, "")?;
+    let part = within("latencyBudget", raw.latency_budget, 0.01..=1.0, "of slo")?;
+    let downstream = duration(
+        "downstreamTime",
+        raw.downstream_time,
+        Duration::ZERO..=slo.saturating_sub(MS),
+        ", less than slo",
     )?;
-    let unit = "ms, less than slo_ms";
-    let downstream_ms = within(
-        "downstream_ms",
-        raw.downstream_ms,
-        0.0..=(slo_ms - 1) as f64,
-        unit,
-    )?;
-    let cycles = whole_ms(CYCLE_MIN)..=whole_ms(CYCLE_MAX);
-    let cycle = millis("cycle_ms", raw.cycle_ms, cycles, "")?;
-    let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
+    let downstream_ms = RawDuration(downstream).as_ms();
+    let cycle = whole_ms("cycle", raw.cycle, CYCLE_MIN..=CYCLE_MAX, "")?;
     let more = ", more than two cycles";
-    let plan_max_age = millis("plan_max_age_ms", raw.plan_max_age_ms, ages, more)?;
-    let intervals = whole_ms(SCRAPE_INTERVAL_MIN)..=raw.cycle_ms;
-    let interval = raw.proxies.interval_ms;
-    let interval = interval.unwrap_or((raw.cycle_ms / SCRAPES_PER_CYCLE).max(*intervals.start()));
-    let scrape_interval = millis(
-        "proxies.interval_ms",
-        interval,
-        intervals,
-        ", at most cycle_ms",
+    let plan_max_age = whole_ms("planMaxAge", raw.plan_max_age, 2 * cycle + MS..=HOUR, more)?;
+    let scrape_interval = whole_ms(
+        "proxies.interval",
+        raw.proxies.interval.unwrap_or_else(|| every(cycle)),
+        SCRAPE_INTERVAL_MIN..=cycle,
+        ", at most cycle",
     )?;
-    let shorter = |path, value| millis(path, value, 1..=raw.cycle_ms - 1, ", less than cycle_ms");
+    let shorter = |path, value| {
+        let range = MS..=cycle.saturating_sub(MS);
+        whole_ms(path, value, range, ", less than cycle")
+    };
     let budget = within(
         "budget.cores",
         raw.budget.cores,
@@ -102,13 +94,13 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         mode: raw.mode,
         policy: &*policy,
     };
-    let holds = holds(raw.variants.as_deref(), raw.stages.as_deref());
+    let resources = resources(raw.variants.as_deref(), raw.stages.as_deref());
     let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
-    let bounds = bounds(&raw.budget.held, &holds, &stages, &variants)?;
+    let limits = limits(&raw.budget.resources, &resources, &stages, &variants)?;
     Ok(Service {
         name,
-        slo: Duration::from_millis(slo_ms),
-        latency_max_ms: part * (slo_ms as f64 - downstream_ms),
+        slo,
+        latency_max_ms: part * (RawDuration(slo).as_ms() - downstream_ms),
         downstream_ms,
         cycle,
         plan_max_age,
@@ -116,21 +108,21 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         policy,
         objective: objective(&raw.objective)?,
         budget,
-        bounds,
+        limits,
         demand: demand(&raw.demand)?,
-        solver_limit: shorter("solver.time_limit_ms", raw.solver.time_limit_ms)?,
+        solver_limit: shorter("solver.timeLimit", raw.solver.time_limit)?,
         stats: stats(&raw.proxies)?,
         proxy_pods: raw.proxies.pods.map(proxy_pods).transpose()?,
         scrape_interval,
-        scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
+        scrape_timeout: shorter("proxies.timeout", raw.proxies.timeout)?,
         fallback: raw.resize.fallback,
-        scale_down_after: seconds(
-            "resize.scale_down_after_s",
-            raw.resize.scale_down_after_s,
-            0.0..=3600.0,
+        scale_down_after: duration(
+            "resize.scaleDownStabilization",
+            raw.resize.scale_down_stabilization,
+            Duration::ZERO..=HOUR,
             "",
         )?,
-        resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
+        resize_timeout: shorter("resize.timeout", raw.resize.timeout)?,
         classes: classes(&raw.classes, raw.default_class.as_deref(), raw.max_skips)?,
         stages,
         variants,
@@ -149,39 +141,33 @@ fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
 }
 
 fn demand(raw: &RawDemand) -> Result<DemandRule, ConfigError> {
-    let longest = WINDOW_MAX.as_secs_f64();
-    let within_window = 0.1..=raw.window_s.max(0.1);
+    let least = SAMPLE_INTERVAL_MIN;
+    let smoothing = ("demand.smoothing", raw.smoothing);
+    let window = ("demand.window", raw.window);
+    let moving = ("demand.moving", raw.moving);
+    let within_window = least..=raw.window.0.max(least);
+    let bursts = ("demand.bursts", raw.bursts);
     Ok(DemandRule {
-        smoothing: seconds("demand.smoothing_s", raw.smoothing_s, 0.1..=longest, "")?,
-        window: seconds("demand.window_s", raw.window_s, 1.0..=longest, "")?,
-        moving: seconds(
-            "demand.moving_s",
-            raw.moving_s,
-            within_window,
-            ", at most window_s",
-        )?,
+        smoothing: duration(smoothing.0, smoothing.1, least..=WINDOW_MAX, "")?,
+        window: duration(window.0, window.1, SECOND..=WINDOW_MAX, "")?,
+        moving: duration(moving.0, moving.1, within_window, ", at most window")?,
         headroom: within("demand.headroom", raw.headroom, 1.0..=10.0, "")?,
-        bursts: seconds(
-            "demand.bursts_s",
-            raw.bursts_s,
-            0.0..=BURSTS_MAX.as_secs_f64(),
-            "",
-        )?,
+        bursts: duration(bursts.0, bursts.1, Duration::ZERO..=BURSTS_MAX, "")?,
     })
 }
 
 fn key(env: Option<String>, file: Option<String>) -> Result<KeySource, ConfigError> {
     let right = "exactly one of the two: \
-        key_env (an environment variable's name) or key_file (a path)";
+        keyEnv (an environment variable's name) or keyFile (a path)";
     match (env, file) {
         (Some(env), None) => {
             let fits = !env.is_empty() && !env.contains(['=', '\0']);
-            rule(fits, "key_env", &env, "an environment variable's name")?;
+            rule(fits, "keyEnv", &env, "an environment variable's name")?;
             Ok(KeySource::Env(env))
         }
         (None, Some(file)) => Ok(KeySource::File(file.into())),
-        (None, None) => Err(refusal("key_env, key_file", "both missing", right)),
-        (Some(_), Some(_)) => Err(refusal("key_env, key_file", "both given", right)),
+        (None, None) => Err(refusal("keyEnv, keyFile", "both missing", right)),
+        (Some(_), Some(_)) => Err(refusal("keyEnv, keyFile", "both given", right)),
     }
 }
 
@@ -231,6 +217,8 @@ fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
     })
 }
 
-fn whole_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// Returns the scrape interval of a service that sets none, in whole ms.
+fn every(cycle: Duration) -> RawDuration {
+    let ms = u64::try_from(cycle.as_millis()).unwrap_or(u64::MAX) / SCRAPES_PER_CYCLE;
+    RawDuration(Duration::from_millis(ms).max(SCRAPE_INTERVAL_MIN))
 }

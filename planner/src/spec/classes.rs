@@ -19,7 +19,7 @@ pub(super) fn classes(
 ) -> Result<Classes, ConfigError> {
     let mut keys = Map::new();
     if !list.is_empty() {
-        let list: Vec<Value> = list.iter().map(plugin_class).collect();
+        let list: Vec<Value> = list.iter().map(plugin).collect();
         keys.insert("classes".to_owned(), json!(list));
     }
     if let Some(name) = default_class {
@@ -36,8 +36,7 @@ pub(super) fn classes(
     match Config::parse(config.to_string().as_bytes()) {
         Ok(_) => Ok(Classes(keys)),
         Err(PluginError::Value { path, value, right }) => {
-            let path = path.replace("max_requests", "held_max");
-            Err(refusal(path, value, &right))
+            Err(refusal(service_keys(&path), value, &service_keys(&right)))
         }
         Err(other) => Err(ConfigError::Form {
             path: "classes".to_owned(),
@@ -46,20 +45,33 @@ pub(super) fn classes(
     }
 }
 
-/// Class as the plugin configuration has it.
-fn plugin_class(class: &RawClass) -> Value {
-    let mut keys = Map::from_iter([
-        ("name".to_owned(), json!(class.name)),
-        ("share".to_owned(), json!(class.share)),
-        ("priority".to_owned(), json!(class.priority)),
-    ]);
-    if let Some(max_requests) = class.held_max {
-        keys.insert("max_requests".to_owned(), json!(max_requests));
+/// Keys of the plugin configuration that the service file names otherwise.
+const PLUGIN_KEYS: [(&str, &str); 3] = [
+    ("default_class", "defaultClass"),
+    ("max_skips", "maxSkips"),
+    ("max_requests", "maxRequests"),
+];
+
+/// Returns a class with the keys of the plugin configuration.
+fn plugin(class: &RawClass) -> Value {
+    let mut class = json!(class);
+    if let Some(keys) = class.as_object_mut() {
+        for (plugin, service) in PLUGIN_KEYS {
+            if let Some(value) = keys.remove(service) {
+                keys.insert(plugin.to_owned(), value);
+            }
+        }
     }
-    if let Some(claim) = &class.claim {
-        keys.insert("claim".to_owned(), json!(claim));
-    }
-    Value::Object(keys)
+    class
+}
+
+/// Returns a text of the filter with the keys of the service file.
+fn service_keys(text: &str) -> String {
+    PLUGIN_KEYS
+        .iter()
+        .fold(text.to_owned(), |text, (plugin, service)| {
+            text.replace(plugin, service)
+        })
 }
 
 #[cfg(test)]
@@ -75,9 +87,9 @@ mod tests {
     #[test]
     fn classes_become_filter_configuration() {
         let text = "classes:\n\
-            - {name: gold, share: 0.7, priority: 1, held_max: 50, claim: {header: x-team, values: [a, b*]}}\n\
+            - {name: gold, share: 0.7, priority: 1, maxRequests: 50, claim: {header: x-team, values: [a, b*]}}\n\
             - {name: low, share: 0.3}\n\
-            default_class: low\nmax_skips: 8\n";
+            defaultClass: low\nmaxSkips: 8\n";
         let service = read(text).unwrap();
         let expected = serde_json::json!({
             "classes": [
@@ -100,21 +112,25 @@ mod tests {
             assert!(error.starts_with(expected), "{text}: {error}");
         };
         let low = "{name: low, share: 0.6}";
-        check(&format!("classes: [{low}]\n"), "default_class: (missing)");
-        check("default_class: low\n", "default_class: 'low'");
-        check("max_skips: 3\n", "max_skips: 3");
+        check(&format!("classes: [{low}]\n"), "defaultClass: (missing)");
+        check("defaultClass: low\n", "defaultClass: 'low'");
+        check("maxSkips: 3\n", "maxSkips: 3");
         check(
-            &format!("classes: [{low}, {low}]\ndefault_class: low\n"),
+            "classes: [{name: a, share: 1, maxRequests: 0}]\ndefaultClass: a\n",
+            "classes[0].maxRequests: 0",
+        );
+        check(
+            &format!("classes: [{low}, {low}]\ndefaultClass: low\n"),
             "classes[1].name: 'low'",
         );
         let more = "{name: more, share: 0.6}";
         check(
-            &format!("classes: [{low}, {more}]\ndefault_class: low\n"),
+            &format!("classes: [{low}, {more}]\ndefaultClass: low\n"),
             "classes[].share: class shares over 100 %: low + more",
         );
         check(
-            "classes: [{name: low, share: 0.6, held_max: 0}]\ndefault_class: low\n",
-            "classes[0].held_max: 0",
+            "classes: [{name: low, share: 0.6, maxRequests: 0}]\ndefaultClass: low\n",
+            "classes[0].maxRequests: 0",
         );
         check("classes: [{name: low, part: 1}]\n", "classes[0]");
     }

@@ -10,6 +10,7 @@ use super::raw::{
     RawCapacity, RawLatency, RawMeasured, RawProfile, RawReference, RawVariant, ServiceSpec,
     from_yaml,
 };
+use super::renamed::renamed;
 use crate::service::ConfigError;
 use crate::service::rule::{refusal, rule};
 use crate::solve::InputError;
@@ -73,7 +74,7 @@ impl ServiceSpec {
             let map = reference.config_map.as_deref();
             rule(
                 map.is_none(),
-                format!("{at}.config_map"),
+                format!("{at}.configMap"),
                 map.unwrap_or_default(),
                 right,
             )?;
@@ -114,8 +115,8 @@ fn resolve(
     let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
     variant.capacity = capacity;
-    if let Some(readiness_s) = profile.readiness_s {
-        variant.readiness_s = readiness_s;
+    if let Some(readiness) = profile.readiness {
+        variant.readiness = readiness;
     }
     Ok(())
 }
@@ -140,7 +141,7 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
     let right = format!("at most {PROFILE_BYTES_MAX} bytes");
     let fits = text.len() <= PROFILE_BYTES_MAX;
     rule(fits, "profile", format!("{} bytes", text.len()), &right)?;
-    from_yaml(text, "profile")
+    from_yaml(text, "profile").map_err(renamed)
 }
 
 fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {

@@ -13,27 +13,34 @@
 
 mod amount;
 mod classes;
+mod duration;
 mod profile;
+mod proxies;
 mod variant;
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::duration::in_range;
+use super::renamed::renamed;
 use super::resource::SloServiceStatus;
 use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
 use crate::service::{
     CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
-    SCRAPE_TIMEOUT, SOLVER_LIMIT,
+    SOLVER_LIMIT,
 };
 
 pub(crate) use amount::RawAmount;
 pub use classes::RawClass;
+pub use duration::RawDuration;
 pub use profile::RawReference;
 pub(crate) use profile::{RawMeasured, RawProfile};
+pub use proxies::{RawPods, RawProxies};
 pub use variant::*;
 pub use yaml::from_yaml;
 
@@ -62,13 +69,20 @@ pub use yaml::from_yaml;
         json_path = ".status.cores"
     ),
     printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
         name = "Planned",
         type_ = "string",
+        priority = 1,
         json_path = ".status.conditions[?(@.type=='Planned')].status"
     ),
     printcolumn(
         name = "Actuated",
         type_ = "string",
+        priority = 1,
         json_path = ".status.conditions[?(@.type=='Actuated')].status"
     ),
     printcolumn(
@@ -83,11 +97,11 @@ pub use yaml::from_yaml;
         json_path = ".metadata.creationTimestamp"
     )
 )]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.variants) != has(self.stages)").message("exactly one of the two: variants (of a service) or stages (of a pipeline)"),
     validation = Rule::new("!has(self.stages) || self.policy in ['ipa', 'themis']").message("stages are for policy ipa and themis: the others know one stage"),
-    validation = Rule::new("has(self.default_class) == (has(self.classes) && self.classes.size() > 0)").message("default_class is to be one of classes, and left out without any"),
+    validation = Rule::new("has(self.defaultClass) == (has(self.classes) && self.classes.size() > 0)").message("defaultClass is to be one of classes, and left out without any"),
     validation = Rule::new("!has(self.sponge) || self.policy == 'sponge'").message("sponge is for policy sponge"),
     validation = Rule::new("!has(self.ipa) || self.policy == 'ipa'").message("ipa is for policy ipa"),
     validation = Rule::new("!has(self.infaas) || self.policy == 'infaas'").message("infaas is for policy infaas"),
@@ -110,25 +124,24 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub key_file: Option<String>,
-    /// Latency objective in ms, from the client's send to its receive.
-    #[schemars(range(min = 1, max = 3_600_000))]
-    pub slo_ms: u64,
+    /// Latency objective, from the client's send to its receive.
+    #[schemars(extend("x-kubernetes-validations" = in_range("1ms", "1h")))]
+    pub slo: RawDuration,
     /// Fraction of the objective that one execution may take. The remainder is for network and queueing.
     #[serde(default = "latency_budget")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub latency_budget: f64,
-    /// Downstream time in ms: time that the stages after this service need. Must be less than slo_ms.
+    /// Downstream time: time that the stages after this service need. Must be less than slo.
     #[serde(default)]
-    #[schemars(range(min = 0.0))]
-    pub downstream_ms: f64,
-    /// Length of a control cycle in ms: observe, forecast, solve, resize, publish.
-    #[serde(default = "cycle_ms")]
-    #[schemars(range(min = 100, max = 60_000))]
-    pub cycle_ms: u64,
-    /// Time in ms for which proxies use a plan without a newer one. Must be more than two cycles.
-    #[serde(default = "plan_max_age_ms")]
-    #[schemars(range(max = 3_600_000))]
-    pub plan_max_age_ms: u64,
+    pub downstream_time: RawDuration,
+    /// Length of a control cycle: observe, forecast, solve, resize, publish.
+    #[serde(default = "cycle")]
+    #[schemars(extend("x-kubernetes-validations" = in_range("100ms", "1m")))]
+    pub cycle: RawDuration,
+    /// Time for which proxies use a plan without a newer one. Must be more than two cycles.
+    #[serde(default = "plan_max_age")]
+    #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1h")))]
+    pub plan_max_age: RawDuration,
     /// advisory: publish shares for the actual cores and report the target cores, but change none. active:
     /// also change the cores.
     #[serde(default = "mode")]
@@ -166,7 +179,7 @@ pub struct ServiceSpec {
     pub resize: RawResize,
     /// Request classes, for the configuration of the filters. Without any, all requests are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub classes: Vec<RawClass>,
     /// Class of requests that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,29 +190,29 @@ pub struct ServiceSpec {
     pub max_skips: Option<u32>,
     /// Variants to choose from. A pipeline has stages instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub variants: Option<Vec<RawVariant>>,
     /// Stages of a pipeline, in the order in which a request passes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 16))]
+    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub stages: Option<Vec<RawStage>>,
 }
 
 /// One stage of a pipeline.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawStage {
     /// Service name that this stage's filters carry.
     pub name: String,
     /// Variants to choose from.
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub variants: Vec<RawVariant>,
 }
 
 /// alpha × mean accuracy − beta × used fraction of the budget − gamma × longest loading time. Each term is
 /// between 0 and 1.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawObjective {
     /// Weight of the mean accuracy.
     pub alpha: f64,
@@ -213,88 +226,50 @@ pub struct RawObjective {
 
 /// Maximum that all variants may use together.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawBudget {
     /// Whole cores, never exceeded.
     #[schemars(range(min = 1, max = 65_536))]
     pub cores: u32,
-    /// Maximum of each other resource that replicas use (variants[].holds), by its Kubernetes name (memory,
+    /// Maximum of each other resource that replicas use (variants[].resources), by its Kubernetes name (memory,
     /// nvidia.com/gpu). Never exceeded; replicas that are starting or terminating count too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 4))]
-    pub held: BTreeMap<String, RawAmount>,
+    pub resources: BTreeMap<String, RawAmount>,
 }
 
 /// Demand = headroom × the greater of two rates: the exponential average of the arrivals, and their highest
-/// mean over moving_s in the last window_s. It is higher if bursts recur.
+/// mean over `moving` in the last `window`. It is higher if bursts recur.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawDemand {
-    /// Time constant of the exponential average, in s.
-    pub smoothing_s: f64,
-    /// Window in which the highest mean is taken, in s.
-    pub window_s: f64,
-    /// Span of each of these means, in s. Must not exceed window_s.
-    pub moving_s: f64,
+    /// Time constant of the exponential average.
+    pub smoothing: RawDuration,
+    /// Window in which the highest mean is taken.
+    pub window: RawDuration,
+    /// Span of each of these means. Must not exceed the window.
+    pub moving: RawDuration,
     /// Factor on the rate; 1 or more.
     pub headroom: f64,
-    /// Time in s for which a burst is remembered. If another burst comes within it, cores are kept ready
-    /// for the next. 0 disables this.
-    pub bursts_s: f64,
+    /// Time for which a burst is remembered. If another burst comes within it, cores are kept ready for the
+    /// next. 0s disables this.
+    pub bursts: RawDuration,
 }
 
 /// Limits of the solver.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawSolver {
-    /// Time limit of one solve in ms. Must be less than cycle_ms.
-    pub time_limit_ms: u64,
-}
-
-/// Source of the proxies' statistics: either addresses or pods.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawProxies {
-    /// Addresses of the Prometheus statistics of every Envoy that carries the filter.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256))]
-    pub stats: Vec<String>,
-    /// Pods whose Envoys carry the filter. Resource only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods: Option<RawPods>,
-    /// Scrape interval in ms, at most cycle_ms. A significant rise in demand is planned for at once.
-    /// Defaults to a quarter of cycle_ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 100, max = 60_000))]
-    pub interval_ms: Option<u64>,
-    /// Timeout of one scrape in ms. Must be less than cycle_ms.
-    #[serde(default = "scrape_timeout_ms")]
-    pub timeout_ms: u64,
-}
-
-/// Selector of the pods whose Envoys are scraped.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawPods {
-    /// Labels that a pod must have, all of them.
-    pub labels: BTreeMap<String, String>,
-    /// Namespace of the pods. Defaults to the resource's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Port of Envoy's statistics. Defaults to Istio's, 15090.
-    #[serde(default = "stats_port")]
-    pub port: u16,
-    /// Path and query of Envoy's statistics.
-    #[serde(default = "stats_path")]
-    pub path: String,
+    /// Time limit of one solve. Must be less than cycle.
+    pub time_limit: RawDuration,
 }
 
 /// Timeout of a resize, fallback and scale-down stabilization.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawResize {
-    /// Timeout of one resize in ms. Must be less than cycle_ms.
-    pub timeout_ms: u64,
+    /// Timeout of one resize. Must be less than cycle.
+    pub timeout: RawDuration,
     /// Behaviour when a node has no capacity for a resize.
     /// keep: the variant keeps its actual allocation, and the resize is retried each cycle.
     /// move: for a minute the other variants are planned with more instead.
@@ -302,10 +277,10 @@ pub struct RawResize {
     /// the node it is scheduled on. The eviction is immediate if the node can never fit the target, and
     /// after five minutes if the kubelet defers the resize.
     pub fallback: Fallback,
-    /// Scale-down stabilization in s: replicas are removed only after fewer have sufficed for this long.
+    /// Scale-down stabilization: replicas are removed only after fewer have sufficed for this long.
     /// Cores are reduced at once, because only a replica takes long to start.
-    #[schemars(range(min = 0.0, max = 3600.0))]
-    pub scale_down_after_s: f64,
+    #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1h")))]
+    pub scale_down_stabilization: RawDuration,
 }
 
 impl ServiceSpec {
@@ -314,7 +289,17 @@ impl ServiceSpec {
     /// # Errors
     /// Fails on an unknown, missing or malformed key.
     pub fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
-        from_yaml(text, "service file")
+        from_yaml(text, "service file").map_err(renamed)
+    }
+}
+
+impl SloService {
+    /// Parses a manifest of the resource without validating the values of its spec.
+    ///
+    /// # Errors
+    /// Fails on an unknown, missing or malformed key.
+    pub fn from_yaml(text: &str) -> Result<SloService, ConfigError> {
+        from_yaml(text, "resource").map_err(renamed)
     }
 }
 
@@ -334,11 +319,11 @@ impl Default for RawDemand {
     /// 1.1 is InfAdapter's. See [`crate::forecast`] for the three spans.
     fn default() -> Self {
         RawDemand {
-            smoothing_s: 5.0,
-            window_s: 10.0,
-            moving_s: 3.0,
+            smoothing: seconds(5),
+            window: seconds(10),
+            moving: seconds(3),
             headroom: 1.1,
-            bursts_s: 300.0,
+            bursts: seconds(300),
         }
     }
 }
@@ -346,7 +331,7 @@ impl Default for RawDemand {
 impl Default for RawSolver {
     fn default() -> Self {
         RawSolver {
-            time_limit_ms: millis(SOLVER_LIMIT),
+            time_limit: RawDuration(SOLVER_LIMIT),
         }
     }
 }
@@ -354,37 +339,23 @@ impl Default for RawSolver {
 impl Default for RawResize {
     fn default() -> Self {
         RawResize {
-            timeout_ms: millis(RESIZE_TIMEOUT),
+            timeout: RawDuration(RESIZE_TIMEOUT),
             fallback: Fallback::Keep,
-            scale_down_after_s: SCALE_DOWN_AFTER.as_secs_f64(),
+            scale_down_stabilization: RawDuration(SCALE_DOWN_AFTER),
         }
     }
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+const fn seconds(count: u64) -> RawDuration {
+    RawDuration(Duration::from_secs(count))
 }
 
-fn cycle_ms() -> u64 {
-    millis(CYCLE)
+const fn cycle() -> RawDuration {
+    RawDuration(CYCLE)
 }
 
-fn plan_max_age_ms() -> u64 {
-    millis(PLAN_MAX_AGE)
-}
-
-/// Port of the statistics of Istio's proxies.
-const fn stats_port() -> u16 {
-    15_090
-}
-
-/// Statistics of the filter only.
-fn stats_path() -> String {
-    "/stats/prometheus?filter=weir_".to_owned()
-}
-
-fn scrape_timeout_ms() -> u64 {
-    millis(SCRAPE_TIMEOUT)
+const fn plan_max_age() -> RawDuration {
+    RawDuration(PLAN_MAX_AGE)
 }
 
 /// Half of the objective for executing, half for network and queue.

@@ -6,6 +6,7 @@ use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::raw::RawDuration;
 pub use super::{ServiceSpec, SloService};
 
 /// Status of a service, written by the leading planner.
@@ -15,9 +16,9 @@ pub struct SloServiceStatus {
     /// Generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions: Accepted, ProfileReady, Planned, Actuated, Degraded.
+    /// Conditions: Accepted, ProfileReady, Planned, Actuated, Degraded, Ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// Reason for the current plan, in one sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -30,7 +31,7 @@ pub struct SloServiceStatus {
     pub cores: Option<f64>,
     /// Current plan of each stage, as published to the proxies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["stage"]))]
     pub plans: Vec<StagePlan>,
     /// Time at which the plans were last renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,10 +46,10 @@ pub struct StagePlan {
     pub stage: String,
     /// Revision of the plan.
     pub revision: u64,
-    /// Downstream time in ms: time that the stages after this one need.
-    pub downstream_ms: f64,
+    /// Downstream time: time that the stages after this one need.
+    pub downstream_time: RawDuration,
     /// Variants, in the order of the spec.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub variants: Vec<PlannedVariant>,
 }
 
@@ -64,8 +65,8 @@ pub struct PlannedVariant {
     pub slots: u32,
     /// Number of requests that one batch holds.
     pub batch: u32,
-    /// High percentile of the time from dispatch to response, in ms.
-    pub service_ms: f64,
+    /// High percentile of the time from dispatch to response.
+    pub service_time: RawDuration,
     /// Replicas that serve.
     pub replicas: u32,
     /// Actual cores of all replicas together.
@@ -85,16 +86,19 @@ pub enum ConditionType {
     Actuated,
     /// Something works less well than it should.
     Degraded,
+    /// A plan is in force, and what it needs is there or under way.
+    Ready,
 }
 
 impl ConditionType {
     /// All condition types.
-    pub const ALL: [ConditionType; 5] = [
+    pub const ALL: [ConditionType; 6] = [
         ConditionType::Accepted,
         ConditionType::ProfileReady,
         ConditionType::Planned,
         ConditionType::Actuated,
         ConditionType::Degraded,
+        ConditionType::Ready,
     ];
 
     /// Returns the value of the field `type`.
@@ -105,6 +109,7 @@ impl ConditionType {
             ConditionType::Planned => "Planned",
             ConditionType::Actuated => "Actuated",
             ConditionType::Degraded => "Degraded",
+            ConditionType::Ready => "Ready",
         }
     }
 }
@@ -151,9 +156,11 @@ mod tests {
             let known = ["int32", "int64", "float", "double", "date-time"];
             assert!(known.contains(&format), "{format}");
         }
-        let slo_ms = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/slo_ms";
-        let slo_ms = &definition().pointer(slo_ms).cloned().unwrap();
-        assert!(slo_ms["minimum"].is_number(), "{slo_ms}");
+        let slo = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/slo";
+        let slo = &definition().pointer(slo).cloned().unwrap();
+        assert!(slo["pattern"].is_string(), "{slo}");
+        let rule = slo["x-kubernetes-validations"][0]["message"].as_str();
+        assert_eq!(rule, Some("must be 1ms to 1h"), "{slo}");
     }
 
     #[test]
@@ -165,7 +172,9 @@ mod tests {
         let schema = &version["schema"]["openAPIV3Schema"];
         let spec = property(schema, "spec");
         for (path, kind) in [
-            ("slo_ms", "integer"),
+            ("slo", "string"),
+            ("demand.window", "string"),
+            ("proxies.interval", "string"),
             ("variants.[].cores.min", "integer"),
             ("stages.[].variants.[].workload.name", "string"),
             ("proxies.pods.labels", "object"),
@@ -179,8 +188,28 @@ mod tests {
         let parallelism = property(spec, "variants.[].latency.parallelism");
         assert_eq!(parallelism["x-kubernetes-int-or-string"], true);
         // Keys of the service file alone are absent from the resource; nothing is defined twice.
-        for key in ["service", "listen", "key_env", "key_file"] {
+        for key in ["service", "listen", "keyEnv", "keyFile"] {
             assert_eq!(*property(spec, key), serde_json::Value::Null, "{key}");
+        }
+        let status = property(schema, "status");
+        for (schema, path, key) in [
+            (spec, "variants", "name"),
+            (spec, "stages", "name"),
+            (spec, "stages.[].variants", "name"),
+            (spec, "classes", "name"),
+            (status, "conditions", "type"),
+            (status, "plans", "stage"),
+            (status, "plans.[].variants", "name"),
+        ] {
+            let list = property(schema, path);
+            let keys = (
+                &list["x-kubernetes-list-type"],
+                &list["x-kubernetes-list-map-keys"],
+            );
+            let expected = (serde_json::json!("map"), serde_json::json!([key]));
+            assert_eq!(keys, (&expected.0, &expected.1), "{path}");
+            let required = list["items"]["required"].as_array().unwrap();
+            assert!(required.contains(&key.into()), "{path}");
         }
         let text = crd.to_string();
         assert!(
@@ -199,7 +228,7 @@ mod tests {
         let text = crate::spec::tests::small();
         let file = crate::service::Service::from_yaml(&text).unwrap();
         let mut spec: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
-        for key in ["service", "listen", "key_env"] {
+        for key in ["service", "listen", "keyEnv"] {
             spec.as_object_mut().unwrap().remove(key).unwrap();
         }
         let manifest = serde_json::json!({

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::service::Mode;
 
-mod bounds;
+mod defaults;
 mod limits;
 mod policies;
 mod workload;
@@ -34,23 +34,23 @@ fn example_file_is_valid_and_comments_show_defaults() {
     assert_eq!(service.variants.len(), 3);
     // The commented-out keys show the defaults: uncommenting them changes nothing.
     let keys = [
-        "latency_budget",
-        "downstream_ms",
-        "cycle_ms",
-        "plan_max_age_ms",
+        "latencyBudget",
+        "downstreamTime",
+        "cycle",
+        "planMaxAge",
         "policy",
         "objective",
         "demand",
         "solver",
         "resize",
-        "  timeout_ms",
+        "  timeout",
         "    min",
         "    max",
         "    utilisation",
         "    tail",
         "  batch",
-        "  batch_delay_ms",
-        "  tell_batch",
+        "  batchDelay",
+        "  tellBatch",
     ];
     let mut spelled = EXAMPLE.to_owned();
     for key in keys {
@@ -71,47 +71,45 @@ fn example_file_is_valid_and_comments_show_defaults() {
 fn refusal_names_key_value_and_allowed_values() {
     let table: &[(&str, &str, &[&str])] = &[
         (
-            "slo_ms",
-            "slo_millis",
-            &["slo_millis", "unknown field", "slo_ms"],
+            "slo:",
+            "slo_millis:",
+            &["slo_millis", "unknown field", ", slo,"],
         ),
-        ("slo_ms: 1000\n", "", &["missing field `slo_ms`"]),
-        ("slo_ms: 1000", "slo_ms: soon", &["slo_ms: ", "soon"]),
+        ("slo: 1s\n", "", &["missing field `slo`"]),
+        ("slo: 1s", "slo: soon", &["slo: soon", "250ms or 1s"]),
+        ("slo: 1s", "slo: 0s", &["slo: 0s", "1ms to 1h"]),
+        ("slo: 1s", "slo: -1s", &["slo: -1s", "250ms or 1s"]),
+        ("slo: 1s", "slo: 1000", &["slo: 1000", "250ms or 1s"]),
         (
-            "slo_ms: 1000",
-            "slo_ms: 0",
-            &["slo_ms: 0", "1 to 3600000 ms"],
+            "slo: 1s",
+            "slo: 1.5ms",
+            &["slo: 1.5ms", "whole number of ms"],
         ),
-        ("slo_ms: 1000", "slo_ms: -1", &["slo_ms: ", "-1"]),
+        ("slo: 1s", "slo: 1s\nslo: 2s", &["duplicate", "slo"]),
         (
-            "slo_ms: 1000",
-            "slo_ms: 1000\nslo_ms: 2000",
-            &["duplicate", "slo_ms"],
-        ),
-        (
-            "slo_ms: 1000",
-            "slo_ms: 1000\nlatency_budget: 1.5",
-            &["latency_budget: 1.5", "0.01 to 1"],
+            "slo: 1s",
+            "slo: 1s\nlatencyBudget: 1.5",
+            &["latencyBudget: 1.5", "0.01 to 1"],
         ),
         (
-            "slo_ms: 1000",
-            "slo_ms: 1000\nlatency_budget: .nan",
-            &["latency_budget: NaN"],
+            "slo: 1s",
+            "slo: 1s\nlatencyBudget: .nan",
+            &["latencyBudget: NaN"],
         ),
         (
-            "slo_ms: 1000",
-            "slo_ms: 1000\ndownstream_ms: 1000",
-            &["downstream_ms: 1000", "0 to 999 ms, less than slo_ms"],
+            "slo: 1s",
+            "slo: 1s\ndownstreamTime: 1s",
+            &["downstreamTime: 1s", "0s to 999ms, less than slo"],
         ),
         (
-            "slo_ms: 1000",
-            "slo_ms: 1000\ndownstream_ms: -1",
-            &["downstream_ms: -1"],
+            "slo: 1s",
+            "slo: 1s\ndownstreamTime: -1ms",
+            &["downstreamTime: -1ms"],
         ),
         (
-            "slo_ms: 1000",
-            "slo_ms: 1000\ndownstream_ms: .nan",
-            &["downstream_ms: NaN"],
+            "slo: 1s",
+            "slo: 1s\ndownstreamTime: .nan",
+            &["downstreamTime: .nan"],
         ),
         ("service: demo", "service: Demo", &["service: Demo", "a-z"]),
         (
@@ -120,59 +118,53 @@ fn refusal_names_key_value_and_allowed_values() {
             &["listen: localhost", "127.0.0.1:8080"],
         ),
         (
-            "key_env: WEIR_KEY\n",
+            "keyEnv: WEIR_KEY\n",
             "",
-            &["key_env, key_file: both missing", "exactly one"],
+            &["keyEnv, keyFile: both missing", "exactly one"],
+        ),
+        ("keyEnv: WEIR_KEY", "keyEnv: A\nkeyFile: b", &["both given"]),
+        ("keyEnv: WEIR_KEY", "keyEnv: A=B", &["keyEnv: A=B"]),
+        ("keyEnv: WEIR_KEY", "key: secret", &["unknown field `key`"]),
+        ("cycle: 1s", "cycle: 10ms", &["cycle: 10ms", "100ms to 1m"]),
+        (
+            "cycle: 1s",
+            "cycle: 200ms",
+            &["solver.timeLimit: 250ms", "1ms to 199ms, less than cycle"],
         ),
         (
-            "key_env: WEIR_KEY",
-            "key_env: A\nkey_file: b",
-            &["both given"],
-        ),
-        ("key_env: WEIR_KEY", "key_env: A=B", &["key_env: A=B"]),
-        ("key_env: WEIR_KEY", "key: secret", &["unknown field `key`"]),
-        (
-            "cycle_ms: 1000",
-            "cycle_ms: 10",
-            &["cycle_ms: 10", "100 to 60000 ms"],
+            "cycle: 1s",
+            "cycle: 1s\nsolver: {timeLimit: 1s}",
+            &["solver.timeLimit: 1s", "1ms to 999ms"],
         ),
         (
-            "cycle_ms: 1000",
-            "cycle_ms: 200",
-            &[
-                "solver.time_limit_ms: 250",
-                "1 to 199 ms, less than cycle_ms",
-            ],
+            "cycle: 1s",
+            "cycle: 1s\nresize: {timeout: 1s}",
+            &["resize.timeout: 1s", "1ms to 999ms"],
         ),
         (
-            "cycle_ms: 1000",
-            "cycle_ms: 1000\nsolver: {time_limit_ms: 1000}",
-            &["solver.time_limit_ms: 1000", "1 to 999"],
+            "cycle: 1s",
+            "cycle: 1s\nplanMaxAge: 2s",
+            &["planMaxAge: 2s", "2.001s to 1h", "two cycles"],
         ),
         (
-            "cycle_ms: 1000",
-            "cycle_ms: 1000\nresize: {timeout_ms: 1000}",
-            &["resize.timeout_ms: 1000", "1 to 999"],
+            "cycle: 1s",
+            "cycle: 1s\nresize: {scaleDownStabilization: 2h}",
+            &["resize.scaleDownStabilization: 2h", "0s to 1h"],
         ),
         (
-            "cycle_ms: 1000",
-            "cycle_ms: 1000\nplan_max_age_ms: 2000",
-            &["plan_max_age_ms: 2000", "2001 to", "two cycles"],
-        ),
-        (
-            "cycle_ms: 1000",
-            "cycle_ms: 1000\nresize: {scale_down_after_s: -1}",
-            &["resize.scale_down_after_s: -1", "0 to 3600 s"],
+            "cycle: 1s",
+            "cycle: 1s\nresize: {scaleDownStabilization: -1s}",
+            &["resize.scaleDownStabilization: -1s"],
         ),
         (
             "http://127.0.0.1:1/stats\"]",
-            "http://127.0.0.1:1/stats\"], interval_ms: 99",
-            &["proxies.interval_ms: 99", "100 to 1000", "cycle_ms"],
+            "http://127.0.0.1:1/stats\"], interval: 99ms",
+            &["proxies.interval: 99ms", "100ms to 1s", "cycle"],
         ),
         (
             "http://127.0.0.1:1/stats\"]",
-            "http://127.0.0.1:1/stats\"], interval_ms: 1001",
-            &["proxies.interval_ms: 1001", "100 to 1000"],
+            "http://127.0.0.1:1/stats\"], interval: 1001ms",
+            &["proxies.interval: 1.001s", "100ms to 1s"],
         ),
         (
             "mode: active",
@@ -233,23 +225,23 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         ("max: 4", "max: 9", &["variants[1].cores.max: 9", "1 to 8"]),
         (
-            "slope_rps: 20",
-            "slope_rps: .inf",
-            &["variants[0].capacity.slope_rps: inf"],
+            "slopeRps: 20",
+            "slopeRps: .inf",
+            &["variants[0].capacity.slopeRps: inf"],
         ),
         (
-            "intercept_rps: -2}",
-            "intercept_rps: -2, utilisation: 0}",
+            "interceptRps: -2}",
+            "interceptRps: -2, utilisation: 0}",
             &["variants[0].capacity.utilisation: 0", "0.01 to 1"],
         ),
         (
-            "gamma_ms: 40",
-            "gamma_ms: -40",
-            &["variants[0].latency.gamma_ms: -40"],
+            "gammaMs: 40",
+            "gammaMs: -40",
+            &["variants[0].latency.gammaMs: -40"],
         ),
         (
-            "gamma_ms: 40, epsilon_ms: 1, delta_ms: 2",
-            "gamma_ms: 0, epsilon_ms: 0, delta_ms: 0",
+            "gammaMs: 40, epsilonMs: 1, deltaMs: 2",
+            "gammaMs: 0, epsilonMs: 0, deltaMs: 0",
             &["variants[0].latency: 0"],
         ),
         (
@@ -278,18 +270,18 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             "resize: http://127.0.0.1:3/cores",
-            "batch_delay_ms: 5\n  resize: http://a/",
-            &["variants[1].batch_delay_ms: 5", "left out where batch is 1"],
+            "batchDelay: 5ms\n  resize: http://a/",
+            &["variants[1].batchDelay: 5ms", "left out where batch is 1"],
         ),
         (
             "resize: http://127.0.0.1:3/cores",
-            "batch: 2\n  batch_delay_ms: 2000\n  resize: http://a/",
-            &["variants[1].batch_delay_ms: 2000", "0 to 1000"],
+            "batch: 2\n  batchDelay: 2s\n  resize: http://a/",
+            &["variants[1].batchDelay: 2s", "0s to 1s"],
         ),
         (
             "resize: http://127.0.0.1:3/cores",
-            "tell_batch: true\n  resize: http://a/",
-            &["variants[1].tell_batch: true", "where batch is 1"],
+            "tellBatch: true\n  resize: http://a/",
+            &["variants[1].tellBatch: true", "where batch is 1"],
         ),
         (
             "  resize: http://127.0.0.1:3/cores\n",
@@ -318,13 +310,13 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             "mode: active",
-            "mode: active\ndemand: {moving_s: 20}",
-            &["demand.moving_s: 20", "0.1 to 10"],
+            "mode: active\ndemand: {moving: 20s}",
+            &["demand.moving: 20s", "100ms to 10s, at most window"],
         ),
         (
             "mode: active",
-            "mode: active\ndemand: {window_s: 601}",
-            &["demand.window_s: 601", "1 to 600"],
+            "mode: active\ndemand: {window: 601s}",
+            &["demand.window: 10m1s", "1s to 10m"],
         ),
     ];
     for (old, new, says) in table {

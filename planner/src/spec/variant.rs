@@ -6,27 +6,29 @@ use std::time::Duration;
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
+use super::duration::{HOUR, SECOND, duration};
 use super::raw::{
-    RawCapacity, RawLatency, RawParallelism, RawReference, RawReplicas, RawRetune, RawVariant,
+    RawCapacity, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas, RawVariant,
     RawWorkload,
 };
 use crate::capacity::Allocation;
 use crate::profile::{Fit, Latency, Profile};
-use crate::service::rule::{refusal, rule, seconds, url, valid_name, within};
+use crate::service::rule::{refusal, rule, url, valid_name, within};
 use crate::service::{
-    BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant,
+    BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Reconfigure, Replicas, Variant,
     VariantShape, Workload,
 };
 use crate::solve::latency_model::{LatencyModel, Parallelism};
 
-/// Maximum batch window of a server, in ms.
-const BATCH_DELAY_MAX_MS: f64 = 1000.0;
+/// Maximum batch window of a server.
+const BATCH_DELAY_MAX: Duration = SECOND;
 
 fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
-    let ms = within(at, raw.batch_delay_ms, 0.0..=BATCH_DELAY_MAX_MS, "ms")?;
+    let delay = duration(at, raw.batch_delay, Duration::ZERO..=BATCH_DELAY_MAX, "")?;
     let right = "left out where batch is 1: there is no batch to wait for";
-    rule(ms == 0.0 || raw.batch > 1, at, ms, right)?;
-    Ok(Duration::from_secs_f64(ms / 1e3))
+    let holds = delay.is_zero() || raw.batch > 1;
+    rule(holds, at, raw.batch_delay, right)?;
+    Ok(delay)
 }
 
 /// Properties of the service that a variant's rules depend on.
@@ -126,9 +128,9 @@ pub(super) fn variant(
         profile,
         profile_from: raw.profile.as_ref().map(RawReference::label),
         cancels: raw.cancels,
-        batch_delay: batch_delay(&key("batch_delay_ms"), raw)?,
-        readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
-        tell_batch: tell_batch(&key("tell_batch"), raw)?,
+        batch_delay: batch_delay(&key("batchDelay"), raw)?,
+        readiness: duration(key("readiness"), raw.readiness, Duration::ZERO..=HOUR, "")?,
+        tell_batch: tell_batch(&key("tellBatch"), raw)?,
         resize,
         workload,
     })
@@ -161,14 +163,14 @@ fn workload(at: &str, raw: &RawWorkload, batch: u32) -> Result<Workload, ConfigE
         kind: raw.kind,
         name: raw.name.clone(),
         container: raw.container.clone(),
-        retune: match &raw.retune {
-            Some(raw) => Some(retune(&format!("{at}.retune"), raw, batch)?),
+        reconfigure: match &raw.reconfigure {
+            Some(raw) => Some(reconfigure(&format!("{at}.reconfigure"), raw, batch)?),
             None => None,
         },
     })
 }
 
-fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> {
+fn reconfigure(at: &str, raw: &RawReconfigure, batch: u32) -> Result<Reconfigure, ConfigError> {
     within(format!("{at}.port"), raw.port, 1..=u16::MAX, "")?;
     let right = "a path, such as /v1/threads, of printable characters without spaces";
     let fits = raw.path.starts_with('/') && raw.path.chars().all(|c| c.is_ascii_graphic());
@@ -181,7 +183,7 @@ fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> 
     let right = "with {cores}, {millicores} or {batch} in it, or in the path: what else would the server be told";
     let said = says(&raw.path) || says(&raw.body);
     rule(said, format!("{at}.body"), &raw.body, right)?;
-    Ok(Retune {
+    Ok(Reconfigure {
         port: raw.port,
         path: raw.path.clone(),
         method: raw.method,
@@ -205,10 +207,10 @@ fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
     let ms = |name, value| within(format!("{at}.{name}"), value, 0.0..=HOUR_MS as f64, "ms");
     let model = LatencyModel {
-        gamma_ms: ms("gamma_ms", raw.gamma_ms)?,
-        epsilon_ms: ms("epsilon_ms", raw.epsilon_ms)?,
-        delta_ms: ms("delta_ms", raw.delta_ms)?,
-        eta_ms: ms("eta_ms", raw.eta_ms)?,
+        gamma_ms: ms("gammaMs", raw.gamma_ms)?,
+        epsilon_ms: ms("epsilonMs", raw.epsilon_ms)?,
+        delta_ms: ms("deltaMs", raw.delta_ms)?,
+        eta_ms: ms("etaMs", raw.eta_ms)?,
     };
     let latency = Latency {
         model,
@@ -240,8 +242,8 @@ fn parallelism(at: &str, raw: RawParallelism) -> Result<Parallelism, ConfigError
 fn fit(at: &str, raw: &RawCapacity) -> Result<Fit, ConfigError> {
     let rps = |name, value, range| within(format!("{at}.{name}"), value, range, "requests/s");
     Ok(Fit {
-        slope_rps: rps("slope_rps", raw.slope_rps, 0.0..=1e6)?,
-        intercept_rps: rps("intercept_rps", raw.intercept_rps, -1e6..=1e6)?,
+        slope_rps: rps("slopeRps", raw.slope_rps, 0.0..=1e6)?,
+        intercept_rps: rps("interceptRps", raw.intercept_rps, -1e6..=1e6)?,
         utilisation: within(format!("{at}.utilisation"), raw.utilisation, 0.01..=1.0, "")?,
     })
 }

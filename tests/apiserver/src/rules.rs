@@ -1,7 +1,7 @@
 //! `x-kubernetes-validations`: a schema's CEL rules, evaluated by the `cel` crate.
 //!
-//! CEL's own functions and its string and list extensions are supported; Kubernetes' additions (quantities, URLs,
-//! addresses, …) are not. A rule that does not parse or calls an unsupported function is not evaluated. It is listed
+//! CEL's own functions, its string and list extensions and `duration` are supported; Kubernetes' additions (quantities,
+//! URLs, addresses, …) are not. A rule that does not parse or calls an unsupported function is not evaluated. It is listed
 //! in [`Unevaluated`] instead of passing silently.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -127,6 +127,8 @@ impl Rules {
     ) {
         let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut context = Context::with_env(Arc::clone(&self.env));
+        // The crate's own has need of another crate for time. A clash would show as unevaluated rules.
+        let _ = context.add_function("duration", nanos);
         context.add_variable_from_value("self", converted(schema, value));
         if program.references().has_variable("oldSelf") {
             let Some(old) = old else {
@@ -158,6 +160,14 @@ impl Rules {
         };
         causes.push(Cause::invalid(path, &shown, &why));
     }
+}
+
+/// CEL's `duration` of a text, in ns: rules only compare them.
+fn nanos(text: Arc<String>) -> Result<i64, ExecutionError> {
+    let refused = || ExecutionError::function_error("duration", format!("invalid: {text}"));
+    let duration: kube::core::Duration = text.parse().map_err(|_| refused())?;
+    let nanos = std::time::Duration::from(duration).as_nanos();
+    i64::try_from(nanos).map_err(|_| refused())
 }
 
 fn rules(schema: &Value) -> impl Iterator<Item = &Value> {

@@ -78,7 +78,8 @@ impl Scene {
         adapt: impl FnOnce(Bootstrap, &mut Value) -> Bootstrap,
     ) -> Result<Scene> {
         let servers = variants.iter().map(|variant| {
-            let mut server = ServerConfig::new(variant.name, LatencyModel::constant(variant.service_ms));
+            let mut server =
+                ServerConfig::new(variant.name, LatencyModel::constant(variant.service_ms));
             server.cores = 1000.0;
             server
         });

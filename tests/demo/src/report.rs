@@ -146,7 +146,9 @@ impl Report {
                     .map_or_else(String::new, u64::to_string)
             });
         }
-        row("client disconnected", &|sum| counted(sum.disconnected, sum.sent));
+        row("client disconnected", &|sum| {
+            counted(sum.disconnected, sum.sent)
+        });
         row("lost", &|sum| sum.lost.to_string());
         row("executed twice", &|sum| sum.doubled.to_string());
         row("p50, end to end", &|sum| ms(sum.p50_ms));

@@ -145,8 +145,8 @@ impl<'a> Fixture<'a> {
             let slower = (n + 1) as f64;
             json!({
                 "name": of, "cluster": of, "accuracy": 60.0 + 10.0 * slower, "cores": {"initial": 1, "min": 1},
-                "capacity": {"slope_rps": 20.0 / slower, "intercept_rps": -2.0},
-                "latency": {"gamma_ms": 40.0 * slower, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0,
+                "capacity": {"slopeRps": 20.0 / slower, "interceptRps": -2.0},
+                "latency": {"gammaMs": 40.0 * slower, "epsilonMs": 1.0, "deltaMs": 2.0, "etaMs": 0.0,
                     "parallelism": "per-core"},
                 "workload": {"name": of},
             })
@@ -156,10 +156,10 @@ impl<'a> Fixture<'a> {
             "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
             "metadata": {"name": name, "namespace": self.sandbox.namespace},
             "spec": {
-                "slo_ms": 1000, "mode": "active", "cycle_ms": 300, "budget": {"cores": CORES},
-                "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 0.6, "headroom": 1.1},
-                "resize": {"timeout_ms": 250}, "solver": {"time_limit_ms": 100},
-                "proxies": {"stats": [self.proxy.url()], "timeout_ms": 200},
+                "slo": "1s", "mode": "active", "cycle": "300ms", "budget": {"cores": CORES},
+                "demand": {"smoothing": "300ms", "window": "1s", "moving": "600ms", "headroom": 1.1},
+                "resize": {"timeout": "250ms"}, "solver": {"timeLimit": "100ms"},
+                "proxies": {"stats": [self.proxy.url()], "timeout": "200ms"},
                 "variants": variants,
             },
         })

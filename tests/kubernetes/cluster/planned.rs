@@ -23,6 +23,7 @@ async fn scenario(fixture: &Fixture<'_>) {
         ("Planned", "True"),
         ("Actuated", "True InForce"),
         ("Degraded", "False AsExpected"),
+        ("Ready", "True Serving"),
     ] {
         fixture.until_condition("demo", about, begins).await;
     }
@@ -47,6 +48,7 @@ async fn scenario(fixture: &Fixture<'_>) {
         ("Name", json!("demo")),
         ("Mode", json!("active")),
         ("Policy", json!("infadapter")),
+        ("Ready", json!("True")),
         ("Planned", json!("True")),
         ("Actuated", json!("True")),
     ] {

@@ -16,7 +16,9 @@ async fn resource_violating_the_schema_is_refused() {
 
 async fn schema(fixture: &Fixture<'_>) {
     let table: &[(&str, Value, &str)] = &[
-        ("/spec/slo_ms", json!(0), "slo_ms"),
+        ("/spec/slo", json!("0s"), "spec.slo"),
+        ("/spec/slo", json!(1000), "spec.slo"),
+        ("/spec/variants/0/readiness", json!("5"), "readiness"),
         ("/spec/budget/cores", json!(0), "cores"),
         ("/spec/mode", json!("sometimes"), "mode"),
         ("/spec/variants", json!([]), "variants"),
@@ -80,21 +82,23 @@ async fn conditions(fixture: &Fixture<'_>) {
     // Faults that a definition's schema cannot detect.
     let taken = fixture.named("taken", &BOTH);
     let mut stale = fixture.named("stale", &["other"]);
-    stale["spec"]["plan_max_age_ms"] = json!(100);
+    stale["spec"]["planMaxAge"] = json!("100ms");
     let mut poor = fixture.named("poor", &["other", "bare"]);
     poor["spec"]["budget"]["cores"] = json!(1);
     let mut twice = fixture.named("twice", &["other", "bare"]);
     twice["spec"]["variants"][1]["name"] = json!("other");
     let mut overlaps = fixture.named("overlaps", &["other", "bare"]);
     overlaps["spec"]["variants"][1]["workload"]["name"] = json!("other");
+    // Variants are merged by name, so the API server takes each once.
+    let refused = fixture.apply(&twice).await.unwrap_err().to_string();
+    assert!(refused.to_lowercase().contains("duplicate"), "{refused}");
     for (resource, says) in [
         (
             taken,
             "False Taken: Deployment small is planned for by SloService NAMESPACE/demo already",
         ),
-        (stale, "False Invalid: plan_max_age_ms: 100"),
+        (stale, "False Invalid: planMaxAge: 100ms"),
         (poor, "False Invalid: variants[].cores.initial: 2"),
-        (twice, "False Invalid: variants[1].name: other"),
         (
             overlaps,
             "False Invalid: variants[].workload: Deployment other",

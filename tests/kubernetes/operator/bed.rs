@@ -98,8 +98,8 @@ impl Cluster {
             json!({
                 "name": name, "cluster": name, "accuracy": accuracy,
                 "cores": {"initial": 1, "min": min},
-                "capacity": {"slope_rps": slope, "intercept_rps": -2.0},
-                "latency": {"gamma_ms": gamma, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0, "parallelism": "per-core"},
+                "capacity": {"slopeRps": slope, "interceptRps": -2.0},
+                "latency": {"gammaMs": gamma, "epsilonMs": 1.0, "deltaMs": 2.0, "etaMs": 0.0, "parallelism": "per-core"},
                 "workload": {"name": name},
             })
         };
@@ -107,10 +107,10 @@ impl Cluster {
             "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
             "metadata": {"name": "demo", "namespace": MODELS},
             "spec": {
-                "slo_ms": 1000, "mode": "active", "cycle_ms": 300, "budget": {"cores": 8},
-                "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 0.6, "headroom": 1.1},
-                "resize": {"timeout_ms": 250, "scale_down_after_s": 1}, "solver": {"time_limit_ms": 100},
-                "proxies": {"stats": [self.proxy.url()], "timeout_ms": 200},
+                "slo": "1s", "mode": "active", "cycle": "300ms", "budget": {"cores": 8},
+                "demand": {"smoothing": "300ms", "window": "1s", "moving": "600ms", "headroom": 1.1},
+                "resize": {"timeout": "250ms", "scaleDownStabilization": "1s"}, "solver": {"timeLimit": "100ms"},
+                "proxies": {"stats": [self.proxy.url()], "timeout": "200ms"},
                 "variants": [variant("small", 70.0, 20.0, 40.0, 1), variant("large", 80.0, 10.0, 80.0, 1)],
             },
         })

@@ -15,7 +15,7 @@ fn measured(key: &str) -> Value {
     });
     let rates =
         [(1, 8.0), (2, 18.0), (4, 38.0)].map(|(cores, rps)| json!({"cores": cores, "rps": rps}));
-    let text = json!({"readiness_s": 2, "measured":
+    let text = json!({"readiness": "2s", "measured":
         {"parallelism": "per-core", "latencies": cells, "rates": rates, "utilisation": 1.0}});
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -34,7 +34,7 @@ async fn referenced_profile_is_read_once_it_exists() {
     let large = demo["spec"]["variants"][1].as_object_mut().unwrap();
     large.remove("latency");
     large.remove("capacity");
-    large.insert("profile".to_owned(), json!({"config_map": "large-profile"}));
+    large.insert("profile".to_owned(), json!({"configMap": "large-profile"}));
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
@@ -42,7 +42,7 @@ async fn referenced_profile_is_read_once_it_exists() {
         .until_condition("demo", "ProfileReady", "False NoProfile")
         .await;
     assert!(
-        said.contains("variants[1].profile.config_map: there is no ConfigMap large-profile"),
+        said.contains("variants[1].profile.configMap: there is no ConfigMap large-profile"),
         "{said}"
     );
     cluster
@@ -92,7 +92,7 @@ async fn inline_profile_and_reference_together_are_refused() {
     let admin = cluster.server.client(weir_apiserver::ADMIN).await.unwrap();
     let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(admin, MODELS);
     let mut demo = cluster.demo();
-    demo["spec"]["variants"][1]["profile"] = json!({"config_map": "large-profile"});
+    demo["spec"]["variants"][1]["profile"] = json!({"configMap": "large-profile"});
     let demo = serde_json::from_value(demo).unwrap();
     let refused = api.create(&kube::api::PostParams::default(), &demo).await;
     let refused = refused.unwrap_err().to_string();

@@ -103,13 +103,13 @@ async fn pod_stays_without_the_right_to_evict_and_that_is_reported() {
 async fn pod_stays_if_its_replacement_exceeds_the_memory_budget() {
     let (cluster, planner, stuck) = stage_of(true, |spec| {
         // The budget equals the memory of the three existing pods.
-        spec["budget"]["held"] = json!({"memory": "3Gi"});
+        spec["budget"]["resources"] = json!({"memory": "3Gi"});
         for variant in [0, 1] {
-            spec["variants"][variant]["holds"] = json!({"memory": "1Gi"});
+            spec["variants"][variant]["resources"] = json!({"memory": "1Gi"});
         }
     })
     .await;
-    let kept = "it is not replaced: what another one holds would exceed budget.held now";
+    let kept = "it is not replaced: what another one uses would exceed budget.resources now";
     wait::until("why it stays", LIMIT, || {
         cluster.condition("demo", "Actuated").contains(kept)
     })
@@ -120,7 +120,7 @@ async fn pod_stays_if_its_replacement_exceeds_the_memory_budget() {
     let key = Key::new(MODELS, "demo");
     let store = cluster.server.store();
     store.amend("sloservices.weir.dev", &key, |resource| {
-        resource["spec"]["budget"]["held"]["memory"] = json!("4Gi");
+        resource["spec"]["budget"]["resources"]["memory"] = json!("4Gi");
     });
     wait::until("another pod", LIMIT, || !large(&cluster).contains(&stuck))
         .await

@@ -22,7 +22,7 @@ struct Pods {
     refuses: Arc<Mutex<bool>>,
 }
 
-async fn retuned(State(pods): State<Pods>, body: String) -> (StatusCode, &'static str) {
+async fn reconfigured(State(pods): State<Pods>, body: String) -> (StatusCode, &'static str) {
     if *pods.refuses.lock().unwrap() {
         return (StatusCode::SERVICE_UNAVAILABLE, "loading");
     }
@@ -50,7 +50,7 @@ async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
     let stats = pods.proxy.clone();
     let router = Router::new()
         .route("/stats", get(async move || stats.text()))
-        .route("/threads", post(retuned))
+        .route("/threads", post(reconfigured))
         .with_state(pods.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -63,8 +63,8 @@ async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
     });
     cluster.server.store().create(&gateway).unwrap();
     let mut demo = cluster.demo();
-    demo["spec"]["proxies"] = json!({"timeout_ms": 200, "pods": {"labels": labels, "namespace": "istio-system", "port": port, "path": "/stats"}});
-    demo["spec"]["variants"][1]["workload"]["retune"] =
+    demo["spec"]["proxies"] = json!({"timeout": "200ms", "pods": {"labels": labels, "namespace": "istio-system", "port": port, "path": "/stats"}});
+    demo["spec"]["variants"][1]["workload"]["reconfigure"] =
         json!({"port": port, "path": "/threads", "body": "{\"threads\": {cores}}"});
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;

@@ -177,7 +177,7 @@ async fn forbidden_request_names_the_missing_right() {
         variant: 0,
         target,
         ready: cores(1, 1),
-        bound: false,
+        limited: false,
     };
     let error = blind.resize(&[change(target(1, 2))]).await.remove(0);
     let error = error.unwrap_err();
@@ -220,7 +220,7 @@ async fn missing_server_or_workload_is_reported() {
         variant: 0,
         target: target(1, 2),
         ready: last.ready,
-        bound: false,
+        limited: false,
     };
     let error = backends.resize(&[change]).await.remove(0).unwrap_err();
     assert!(

@@ -88,7 +88,7 @@ impl Stage {
             variant: 0,
             target,
             ready,
-            bound: false,
+            limited: false,
         };
         self.backends.resize(&[change]).await.remove(0)
     }
@@ -137,7 +137,7 @@ pub(crate) fn backends_of(
         kind,
         name: (*name).to_owned(),
         container: Some("app".to_owned()),
-        retune: None,
+        reconfigure: None,
     };
     let workloads = names.iter().map(workload).collect();
     KubeBackends::new(

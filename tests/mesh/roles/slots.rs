@@ -33,17 +33,17 @@ fn service_file(
         .map(|((v, cores), backend)| {
             json!({ "name": v.name, "cluster": v.name, "accuracy": 70.0,
                     "cores": { "initial": cores },
-                    "capacity": { "slope_rps": 20.0, "intercept_rps": 0 },
-                    "latency": { "gamma_ms": v.service_ms, "epsilon_ms": 0, "delta_ms": 0,
-                                 "eta_ms": 0, "parallelism": "per-core" },
+                    "capacity": { "slopeRps": 20.0, "interceptRps": 0 },
+                    "latency": { "gammaMs": v.service_ms, "epsilonMs": 0, "deltaMs": 0,
+                                 "etaMs": 0, "parallelism": "per-core" },
                     "resize": format!("{}/emulator/resources", backend.url()) })
         })
         .collect();
     json!({
-        "service": SERVICE, "listen": listen, "key_env": KEY_VARIABLE, "slo_ms": 1000,
-        "mode": "advisory", "cycle_ms": 200, "budget": { "cores": 8 }, "plan_max_age_ms": 60_000,
-        "proxies": { "stats": stats, "timeout_ms": 150 },
-        "solver": { "time_limit_ms": 150 }, "resize": { "timeout_ms": 150 },
+        "service": SERVICE, "listen": listen, "keyEnv": KEY_VARIABLE, "slo": "1s",
+        "mode": "advisory", "cycle": "200ms", "budget": { "cores": 8 }, "planMaxAge": "1m",
+        "proxies": { "stats": stats, "timeout": "150ms" },
+        "solver": { "timeLimit": "150ms" }, "resize": { "timeout": "150ms" },
         "variants": variants,
     })
 }

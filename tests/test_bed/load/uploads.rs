@@ -173,7 +173,9 @@ async fn client_that_leaves_ends_its_upload() {
 
 #[tokio::test]
 async fn answer_is_read_at_the_configured_rate() {
-    let emulator = emulator("m", LatencyModel::constant(1.0), 1.0).await.unwrap();
+    let emulator = emulator("m", LatencyModel::constant(1.0), 1.0)
+        .await
+        .unwrap();
     for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Grpc] {
         let grpc = protocol == Protocol::Grpc;
         let mut to = target(&emulator);

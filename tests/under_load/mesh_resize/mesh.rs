@@ -284,8 +284,8 @@ fn ask_for_service(cluster: &Cluster, port: u16) {
         json!({
             "name": BOTH[index], "cluster": BOTH[index], "accuracy": ACCURACY[index],
             "cores": {"initial": 1, "min": 1},
-            "capacity": {"slope_rps": SLOPE_RPS[index], "intercept_rps": -2.0, "utilisation": UTILISATION},
-            "latency": {"gamma_ms": 0.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": SERVICE_MS[index],
+            "capacity": {"slopeRps": SLOPE_RPS[index], "interceptRps": -2.0, "utilisation": UTILISATION},
+            "latency": {"gammaMs": 0.0, "epsilonMs": 0.0, "deltaMs": 0.0, "etaMs": SERVICE_MS[index],
                 "parallelism": "per-core"},
             "workload": {"name": BOTH[index]},
         })
@@ -296,8 +296,8 @@ fn ask_for_service(cluster: &Cluster, port: u16) {
         "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
         "metadata": {"name": SERVICE, "namespace": MODELS},
         "spec": {
-            "slo_ms": SLO_MS, "mode": "active", "budget": {"cores": BUDGET},
-            "demand": {"smoothing_s": 1.0, "window_s": 2.0, "moving_s": 1.0},
+            "slo": format!("{SLO_MS}ms"), "mode": "active", "budget": {"cores": BUDGET},
+            "demand": {"smoothing": "1s", "window": "2s", "moving": "1s"},
             "proxies": {"pods": pods}, "variants": [variant(0), variant(1)],
         },
     });

@@ -53,14 +53,14 @@ pub(crate) struct Around<'a> {
 }
 
 /// Profile that stands for one in a cluster.
-const UNREAD_PROFILE: &str = "capacity: {slope_rps: 1, intercept_rps: 0}\nlatency: {gamma_ms: 1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: PARALLELISM}\n";
+const UNREAD_PROFILE: &str = "capacity: {slopeRps: 1, interceptRps: 0}\nlatency: {gammaMs: 1, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: PARALLELISM}\n";
 
 /// Service whose variant has the profile that is checked.
 const PROFILED: &str = r#"
 service: a
 listen: 127.0.0.1:8080
-key_env: A
-slo_ms: 1000
+keyEnv: A
+slo: 1s
 budget: {cores: 8}
 proxies: {stats: ["http://127.0.0.1/"]}
 variants: [{name: a, cluster: a, accuracy: 1, cores: {initial: 1}, profile: {file: a}}]
@@ -113,13 +113,13 @@ impl Kind {
             Kind::Service => &[
                 "service",
                 "listen",
-                "key_env",
-                "key_file",
-                "slo_ms",
-                "latency_budget",
-                "downstream_ms",
-                "cycle_ms",
-                "plan_max_age_ms",
+                "keyEnv",
+                "keyFile",
+                "slo",
+                "latencyBudget",
+                "downstreamTime",
+                "cycle",
+                "planMaxAge",
                 "mode",
                 "policy",
                 "objective",
@@ -129,8 +129,8 @@ impl Kind {
                 "proxies",
                 "resize",
                 "classes",
-                "default_class",
-                "max_skips",
+                "defaultClass",
+                "maxSkips",
                 "variants",
                 "stages",
                 "sponge",
@@ -139,7 +139,7 @@ impl Kind {
                 "themis",
             ],
             Kind::Resource => &["apiVersion", "kind", "metadata", "spec"],
-            Kind::Profile => &["latency", "capacity", "measured", "readiness_s"],
+            Kind::Profile => &["latency", "capacity", "measured", "readiness"],
             #[cfg(feature = "replay")]
             Kind::Scenario => &[
                 "name",
@@ -224,7 +224,7 @@ impl Kind {
             Kind::Service => SERVICE.to_owned(),
             Kind::Resource => {
                 let mut spec = documents(SERVICE).ok()?.into_iter().next()?;
-                for key in ["service", "listen", "key_env"] {
+                for key in ["service", "listen", "keyEnv"] {
                     spec.edit(key, &Edit::Remove);
                 }
                 format!(

@@ -4,12 +4,15 @@ use super::document::{Content, Edit, Found, Node, joined};
 use super::kind::Complaint;
 
 /// Values for want of better ones, by what most keys take.
-const TEXTS: [&str; 4] = [
+const TEXTS: [&str; 5] = [
     "repaired",
+    DURATION,
     "http://127.0.0.1:1/repaired",
     "127.0.0.1:1",
     "/",
 ];
+/// A duration that is in most ranges.
+const DURATION: &str = "300ms";
 /// Amounts that exceed most sums.
 const AMPLE: [u64; 2] = [1000, 65_536];
 
@@ -25,7 +28,7 @@ pub(super) fn targets(complaint: &Complaint) -> Vec<String> {
     for path in complaint.path.split(", ") {
         // `variants[0].resize, workload`: the second is beside the first.
         let beside = targets.first().and_then(|first| first.rsplit_once('.'));
-        // `variants[0].profile: latency.gamma_ms`: the second is in another file.
+        // `variants[0].profile: latency.gammaMs`: the second is in another file.
         let path = path.split_once(": ").map_or(path, |(path, _)| path);
         let path = match beside {
             Some((parent, _)) if !path.contains(['.', '[']) => joined(parent, path),
@@ -90,7 +93,11 @@ pub(super) fn repairs(
         .iter()
         .filter_map(|target| profile(document, target, example));
     let profiles: Vec<Vec<Repair>> = profiles.map(|one| vec![one]).collect();
-    profiles.into_iter().chain(groups).collect()
+    let renamed = targets
+        .iter()
+        .filter_map(|target| renamed(document, complaint, target, example));
+    let renamed: Vec<Vec<Repair>> = renamed.map(|one| vec![one]).collect();
+    renamed.into_iter().chain(profiles).chain(groups).collect()
 }
 
 /// Another key, no key, or another value.
@@ -109,9 +116,6 @@ fn local(
             let near = words.iter().filter(|word| is_near(word, key));
             repairs.extend(near.map(|word| (target.clone(), Edit::Rename(word.clone()))));
         }
-        if let Some(new) = renamed(&complaint.message) {
-            repairs.push((target.clone(), Edit::Rename(new.to_owned())));
-        }
         if !exists {
             let parent = target.rsplit_once('.').map_or("", |(parent, _)| parent);
             let beside = document.find(parent).node.entries().iter();
@@ -126,6 +130,7 @@ fn local(
         }
         let mut values = Vec::new();
         values.extend(numbers(&complaint.message));
+        values.extend(durations(&complaint.message));
         values.extend(words.iter().cloned().map(Content::Text));
         values.extend([Content::Unsigned(1), Content::Unsigned(0)]);
         values.extend(TEXTS.map(|text| Content::Text(text.to_owned())));
@@ -138,6 +143,31 @@ fn local(
         repairs.extend(set.map(|edit| (target.clone(), edit)));
     }
     repairs
+}
+
+/// The present name of a former key. A value that was a number of a unit may be a text now.
+fn renamed(
+    document: &Node,
+    complaint: &Complaint,
+    target: &str,
+    example: Option<&Node>,
+) -> Option<Repair> {
+    let (_, rest) = complaint.message.split_once("no longer a key; it is ")?;
+    let (now, more) = rest.split_once([',', ' ']).unwrap_or((rest, ""));
+    let now = now.rsplit('.').next()?;
+    let parent = target.rsplit_once('.').map_or("", |(parent, _)| parent);
+    let path = joined(parent, now);
+    let mut repair = vec![(target.to_owned(), Edit::Rename(now.to_owned()))];
+    let was_number = matches!(
+        document.find(target).node.content,
+        Content::Unsigned(_) | Content::Signed(_) | Content::Real(_)
+    );
+    if was_number && more.contains("duration") {
+        let model = example.and_then(|example| in_example(example, &path));
+        let model = model.unwrap_or_else(|| Content::Text(DURATION.to_owned()));
+        repair.push((path, Edit::Set(model)));
+    }
+    Some(repair)
 }
 
 /// The example's laws instead of a profile in another file, if the path is one of the profile's.
@@ -231,6 +261,19 @@ fn numbers(message: &str) -> Vec<Content> {
     numbers.collect()
 }
 
+/// Durations of a message, such as the ends of a range.
+fn durations(message: &str) -> impl Iterator<Item = Content> {
+    let allowed = message.split_once("must be").map_or("", |(_, right)| right);
+    let words = allowed.split([' ', ',', ';', '(', ')']);
+    let fits = |word: &&str| {
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && word.ends_with(|c: char| c.is_ascii_alphabetic())
+    };
+    words
+        .filter(fits)
+        .map(|word| Content::Text(word.to_owned()))
+}
+
 /// Words of a message that may be keys or values: those in backticks, and those of a list.
 fn words(message: &str) -> Vec<String> {
     let expected = message.split_once("expected").map(|(_, rest)| rest);
@@ -246,13 +289,6 @@ fn words(message: &str) -> Vec<String> {
     words.extend(plain.map(str::to_owned));
     words.dedup();
     words
-}
-
-/// New name of an old key, if the message gives it.
-fn renamed(message: &str) -> Option<&str> {
-    let (_, path) = message.split_once("no longer a key; it is ")?;
-    let path = path.split([',', ' ']).next()?;
-    path.rsplit('.').next()
 }
 
 /// Whether a key may be a misspelled other one.
@@ -285,15 +321,11 @@ mod tests {
     #[test]
     fn targets_are_paths_in_the_document() {
         for (path, message, expected) in [
-            ("slo_ms", "0; it must be 1 to 2", vec!["slo_ms"]),
-            ("service file", "missing field `slo_ms`", vec!["slo_ms"]),
+            ("slo", "0s; it must be 1ms to 2ms", vec!["slo"]),
+            ("service file", "missing field `slo`", vec!["slo"]),
             ("a[0]", "missing field `b`", vec!["a[0].b"]),
             ("a[0].b", "unknown field `b`, expected `c`", vec!["a[0].b"]),
-            (
-                "key_env, key_file",
-                "both given",
-                vec!["key_env", "key_file"],
-            ),
+            ("keyEnv, keyFile", "both given", vec!["keyEnv", "keyFile"]),
             (
                 "a[0].resize, workload",
                 "both given",
@@ -310,11 +342,8 @@ mod tests {
 
     #[test]
     fn distance_counts_changed_letters() {
-        for (one, other, expected) in [
-            ("slo_ms", "slo_ms", 0),
-            ("slop", "slope", 1),
-            ("ab", "ba", 2),
-        ] {
+        for (one, other, expected) in [("slope", "slope", 0), ("slop", "slope", 1), ("ab", "ba", 2)]
+        {
             assert_eq!(distance(one, other), expected, "{one} {other}");
         }
     }

@@ -136,7 +136,7 @@ fn profile_plugin_and_plan_are_recognized() {
     let plan = json!({"format": 1, "service": "a", "revision": 1, "max_age_ms": 1000,
         "variants": [variant]});
     let model =
-        "latency: {gamma_ms: 1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}\n";
+        "latency: {gammaMs: 1, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core}\n";
     for (kind, file) in [
         ("profile", model.to_owned()),
         ("plugin", plugin.to_string()),
@@ -155,37 +155,33 @@ fn all_errors_of_a_service_are_reported() {
     let text = changed(
         SERVICE,
         &[
-            ("slo_ms: 1000 ", "slo_ms: 0 "),
+            ("slo: 1s ", "slo: 0s "),
             ("mode: active", "mode: activ"),
             ("budget: {cores: 20}", "budget: {cores: 20, kores: 1}"),
-            ("slope_rps: 24.45", "slop_rps: 24.45"),
-            ("gamma_ms: 86", "gamma_ms: -86"),
+            ("slopeRps: 24.45", "slopRps: 24.45"),
+            ("gammaMs: 86", "gammaMs: -86"),
             ("accuracy: 76.13", "accuracy: many"),
             ("name: resnet152", "name: resnet18"),
             ("listen: 127.0.0.1:8080", "listen: nowhere"),
-            ("readiness_s: 15", "readiness_s: 15\n    readyness_s: 15"),
+            ("readiness: 15s", "readiness: 15s\n    readyness: 15s"),
         ],
     );
     check(
         "service",
         &text,
         &[
-            ("0           ", "slo_ms", "0; it must be 1 to 3600000 ms"),
+            ("0s ", "slo", "0s; it must be 1ms to 1h"),
             ("activ ", "mode", "activ"),
             ("kores", "budget.kores", "kores"),
-            ("slop_rps", "variants[0].capacity.slop_rps", "slope_rps"),
-            (
-                "-86",
-                "variants[1].latency.gamma_ms",
-                "-86; it must be 0 to",
-            ),
+            ("slopRps", "variants[0].capacity.slopRps", "slopeRps"),
+            ("-86", "variants[1].latency.gammaMs", "-86; it must be 0 to"),
             (
                 "many\n",
                 "variants[1].accuracy",
                 "many; it must be a number",
             ),
             ("nowhere", "listen", "nowhere; it must be an address"),
-            ("readyness_s", "variants[2].readyness_s", "unknown field"),
+            ("readyness", "variants[2].readyness", "unknown field"),
         ]
         .into_iter()
         .chain([(
@@ -202,21 +198,67 @@ fn key_that_stands_twice_is_one_of_the_errors() {
     let text = changed(
         SERVICE,
         &[
-            ("slo_ms: 1000 ", "slo_ms: .nan "),
+            ("slo: 1s ", "slo: .nan "),
             ("budget: {cores: 20}", "budget: {cores: 20, cores: 21}"),
-            ("gamma_ms: 86", "gamma_ms: .inf"),
+            ("gammaMs: 86", "gammaMs: .inf"),
         ],
     );
     check(
         "service",
         &text,
         &[
-            (".nan", "slo_ms", ".nan; it must be a whole number"),
+            (".nan", "slo", ".nan; it must be a duration"),
             ("cores: 21}", "budget.cores", "a second time"),
             (
                 ".inf",
-                "variants[1].latency.gamma_ms",
+                "variants[1].latency.gammaMs",
                 "inf; it must be 0 to",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn former_keys_are_errors_that_name_the_present_ones() {
+    let text = changed(
+        SERVICE,
+        &[
+            ("slo: 1s ", "slo_ms: 1000 "),
+            ("mode: active", "mode: active\nlatency_budget: 0.4"),
+            (
+                "budget: {cores: 20}",
+                "budget: {cores: 20, held: {memory: 1Gi}}",
+            ),
+            ("slopeRps: 24.45", "slope_rps: 24.45"),
+            ("readiness: 15s", "readiness_s: 15"),
+            ("accuracy: 76.13", "accuracy: 176.13"),
+        ],
+    );
+    check(
+        "service",
+        &text,
+        &[
+            (
+                "slo_ms",
+                "slo_ms",
+                "no longer a key; it is slo, a duration such as 250ms",
+            ),
+            (
+                "latency_budget",
+                "latency_budget",
+                "no longer a key; it is latencyBudget",
+            ),
+            ("held", "budget.held", "no longer a key; it is resources"),
+            (
+                "slope_rps",
+                "variants[0].capacity.slope_rps",
+                "no longer a key; it is slopeRps",
+            ),
+            ("176.13", "variants[1].accuracy", "176.13; it must be 0 to"),
+            (
+                "readiness_s",
+                "variants[2].readiness_s",
+                "no longer a key; it is readiness, a duration such as 5s",
             ),
         ],
     );
@@ -228,7 +270,7 @@ fn missing_keys_are_reported_at_their_parent() {
         SERVICE,
         &[
             ("    cluster: resnet50\n", ""),
-            ("key_env: WEIR_KEY ", "# "),
+            ("keyEnv: WEIR_KEY ", "# "),
             ("budget: {cores: 20}", "budget: {}"),
         ],
     );
@@ -241,7 +283,7 @@ fn missing_keys_are_reported_at_their_parent() {
                 "variants[1].cluster",
                 "missing field `cluster`",
             ),
-            ("service: demo", "key_env, key_file", "both missing"),
+            ("service: demo", "keyEnv, keyFile", "both missing"),
             ("budget: {}", "budget.cores", "missing field `cores`"),
         ],
     );
@@ -249,22 +291,22 @@ fn missing_keys_are_reported_at_their_parent() {
 
 #[test]
 fn every_document_of_a_resource_file_is_checked() {
-    let resource = |name: &str, slo_ms: i64, cores: i64| {
+    let resource = |name: &str, slo: &str, cores: i64| {
         format!(
-            "apiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: {name}}}\nspec:\n  slo_ms: {slo_ms}\n  budget: {{cores: {cores}}}\n  proxies: {{pods: {{labels: {{app: gateway}}}}}}\n  variants:\n  - name: a\n    cluster: a\n    accuracy: 70\n    cores: {{initial: 1}}\n    profile: {{config_map: a}}\n"
+            "apiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: {name}}}\nspec:\n  slo: {slo}\n  budget: {{cores: {cores}}}\n  proxies: {{pods: {{labels: {{app: gateway}}}}}}\n  variants:\n  - name: a\n    cluster: a\n    accuracy: 70\n    cores: {{initial: 1}}\n    profile: {{configMap: a}}\n"
         )
     };
     let other = "apiVersion: v1\nkind: Service\nmetadata: {name: other}\n";
     let text = format!(
         "{}---\n{other}---\n{}",
-        resource("one", 7_000_000, 8),
-        resource("Two", 1000, 70_000)
+        resource("one", "7000s", 8),
+        resource("Two", "1s", 70_000)
     );
     check(
         "resource",
         &text,
         &[
-            ("7000000", "spec.slo_ms", "7000000; it must be 1 to"),
+            ("7000s", "spec.slo", "1h56m40s; it must be 1ms to"),
             ("70000}", "spec.budget.cores", "70000; it must be 1 to"),
             ("Two", "metadata.name", "Two; it must be"),
         ],
@@ -279,26 +321,23 @@ fn error_over_several_keys_does_not_hide_others() {
             ("initial: 6 ", "initial: 16 "),
             (
                 "mode: active",
-                "mode: active\nkey_file: x\ndemand: {smoothing_s: 0}",
+                "mode: active\nkeyFile: x\ndemand: {smoothing: 0s}",
             ),
-            (
-                "readiness_s: 15",
-                "readiness_s: -15\n    workload: {name: A}",
-            ),
+            ("readiness: 15s", "readiness: 2h\n    workload: {name: A}"),
         ],
     );
     check(
         "service",
         &text,
         &[
-            ("WEIR_KEY   ", "key_env, key_file", "both given"),
-            ("0}", "demand.smoothing_s", "0; it must be 0.1 to"),
+            ("WEIR_KEY   ", "keyEnv, keyFile", "both given"),
+            ("0s}", "demand.smoothing", "0s; it must be 100ms to"),
             (
                 "variants:\n  - name: resnet18 ",
                 "variants[].cores.initial",
                 "at most budget.cores (20)",
             ),
-            ("-15", "variants[2].readiness_s", "-15; it must be 0 to"),
+            ("2h", "variants[2].readiness", "2h; it must be 0s to"),
             (
                 "http://127.0.0.1:9003",
                 "variants[2].resize, workload",
@@ -312,12 +351,12 @@ fn error_over_several_keys_does_not_hide_others() {
 fn errors_for_people_begin_with_file_line_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("service.yaml");
-    let service = changed(SERVICE, &[("slo_ms: 1000 ", "slo_ms: 0 ")]);
+    let service = changed(SERVICE, &[("slo: 1s ", "slo: 0s ")]);
     fs::write(&file, &service).unwrap();
     let output = run(&[file.to_str().unwrap()]);
-    let (line, column) = place(&service, "0           ", 0);
+    let (line, column) = place(&service, "0s ", 0);
     let place = format!("{}:{line}:{column}", file.display());
-    let expected = format!("{place}: slo_ms: 0; it must be 1 to 3600000 ms\n");
+    let expected = format!("{place}: slo: 0s; it must be 1ms to 1h\n");
     assert_eq!(text(&output.stdout), expected);
     assert_eq!(output.status.code(), Some(1));
 }
@@ -337,7 +376,7 @@ fn unknown_kind_and_unreadable_text_are_errors() {
     let output = given("what: 1\n", &["--kind", "plan", "--json"]);
     assert_eq!(report(&output)["kind"], "plan");
     assert_eq!(output.status.code(), Some(1));
-    let output = given("slo_ms: 1\nlist: [1, 2\nmore: 3\n", &["--json"]);
+    let output = given("slo: 1s\nlist: [1, 2\nmore: 3\n", &["--json"]);
     let report = report(&output);
     assert_eq!(report["errors"].as_array().unwrap().len(), 1, "{report}");
     assert!(

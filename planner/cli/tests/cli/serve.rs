@@ -128,14 +128,14 @@ async fn shutdown_ends_polls_and_restart_continues_with_higher_revisions() {
 async fn startup_errors_name_the_remedy() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let good = service_file(address);
-    let unknown = Folder::with(&good.replace("slope_rps", "slop_rps"))
+    let unknown = Folder::with(&good.replace("slopeRps", "slopRps"))
         .refused(|command| command)
         .await;
     for part in [
         "service.yaml",
         "variants[0].capacity",
-        "slop_rps",
-        "slope_rps, intercept_rps",
+        "slopRps",
+        "slopeRps, interceptRps",
     ] {
         assert!(
             unknown.replace('`', "").contains(part),

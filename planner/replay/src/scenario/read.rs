@@ -132,8 +132,8 @@ fn service(mut written: Value) -> Result<Service, ScenarioError> {
         let right = "a mapping: the keys of a planner's service file";
         return Err(ScenarioError::value("service", written, right));
     };
-    if !keys.contains_key("key_file") {
-        keys.entry("key_env").or_insert(json!("WEIR_KEY"));
+    if !keys.contains_key("keyFile") {
+        keys.entry("keyEnv").or_insert(json!("WEIR_KEY"));
     }
     keys.entry("listen").or_insert(json!("127.0.0.1:0"));
     keys.entry("proxies")

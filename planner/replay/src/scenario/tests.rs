@@ -17,21 +17,21 @@ seed: 7
 length_s: 20
 service:
   service: demo
-  slo_ms: 800
+  slo: 800ms
   budget: {cores: 8}
   variants:
   - name: fast
     cluster: fast
     accuracy: 70
     cores: {initial: 2}
-    capacity: {slope_rps: 20, intercept_rps: -2}
-    latency: {gamma_ms: 40, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}
+    capacity: {slopeRps: 20, interceptRps: -2}
+    latency: {gammaMs: 40, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core}
   - name: good
     cluster: good
     accuracy: 80
     cores: {initial: 2}
-    capacity: {slope_rps: 10, intercept_rps: -2}
-    latency: {gamma_ms: 100, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: 2, tail: 1.26}
+    capacity: {slopeRps: 10, interceptRps: -2}
+    latency: {gammaMs: 100, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: 2, tail: 1.26}
 load: {generator: poisson, rps: 50}
 ";
 

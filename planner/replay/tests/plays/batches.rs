@@ -18,8 +18,8 @@ seed: {seed}
 length_s: 60
 service:
   service: demo
-  slo_ms: 500
-  latency_budget: 0.7
+  slo: 500ms
+  latencyBudget: 0.7
   policy: ipa
   budget: {{ cores: 15 }}
   variants:
@@ -28,7 +28,7 @@ service:
       accuracy: 45.7
       cores: {{ initial: 15, min: 0 }}
       {profile}
-      latency: {{ gamma_ms: 57.3, epsilon_ms: 0, delta_ms: 0, eta_ms: 22.7, parallelism: per-core, tail: 1.26 }}
+      latency: {{ gammaMs: 57.3, epsilonMs: 0, deltaMs: 0, etaMs: 22.7, parallelism: per-core, tail: 1.26 }}
 servers:
   yolov5n: {{ {server} }}
 load: {{ generator: poisson, rps: 151 }}
@@ -49,7 +49,7 @@ fn batches_larger_than_planned_lose_no_requests() {
     const SERVER: &str = "batch_max: 4, batch_delay_ms: 5";
     let mut all_unknown = 0.0;
     for seed in 1..=3 {
-        let known = lost_percent("batch: 4\n      batch_delay_ms: 5", SERVER, seed);
+        let known = lost_percent("batch: 4\n      batchDelay: 5ms", SERVER, seed);
         let unknown = lost_percent("batch: 4", SERVER, seed);
         println!("seed {seed}: {known:.2} % lost, {unknown:.2} % where it is not known");
         assert!(known < 0.1, "seed {seed}: {known}");

@@ -51,15 +51,15 @@ seed: 1
 length_s: {LENGTH_S}
 service:
   service: demo
-  slo_ms: 600
+  slo: 600ms
   budget: {{ cores: 1 }}
   variants:
     - name: a
       cluster: a
       accuracy: 70
       cores: {{ initial: 1 }}
-      capacity: {{ slope_rps: 40, intercept_rps: 0 }}
-      latency: {{ gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: {SERVICE_MS}, parallelism: 1, tail: 1 }}
+      capacity: {{ slopeRps: 40, interceptRps: 0 }}
+      latency: {{ gammaMs: 0, epsilonMs: 0, deltaMs: 0, etaMs: {SERVICE_MS}, parallelism: 1, tail: 1 }}
 servers:
   a: {{ noise_sigma: {sigma}, round_trip_ms: {GAP_MS} }}
 load: {{ generator: poisson, rps: 1 }}

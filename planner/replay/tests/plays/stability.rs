@@ -31,9 +31,9 @@ fn played(load: &str, length_s: u32, contender: &str, seed: u64) -> (Play, Summa
       cluster: {name}
       accuracy: {accuracy}
       cores: {{ initial: {cores} }}
-      capacity: {{ slope_rps: {slope}, intercept_rps: {intercept} }}
-      latency: {{ gamma_ms: {gamma_ms}, epsilon_ms: 0, delta_ms: 0, eta_ms: 2, parallelism: per-core, tail: 1.26 }}
-      readiness_s: {readiness_s}
+      capacity: {{ slopeRps: {slope}, interceptRps: {intercept} }}
+      latency: {{ gammaMs: {gamma_ms}, epsilonMs: 0, deltaMs: 0, etaMs: 2, parallelism: per-core, tail: 1.26 }}
+      readiness: {readiness_s}s
 "
         );
         servers += &format!("  {name}: {{ resize_delay_ms: 600, round_trip_ms: 3.4 }}\n");
@@ -44,7 +44,7 @@ seed: {seed}
 length_s: {length_s}
 service:
   service: demo
-  slo_ms: 1000
+  slo: 1s
   mode: active
   budget: {{ cores: 20 }}
   variants:

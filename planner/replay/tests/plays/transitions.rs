@@ -27,9 +27,9 @@ fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32,
       cluster: {name}
       accuracy: {accuracy}
       cores: {{ initial: {cores}, min: 0 }}
-      capacity: {{ slope_rps: {slope}, intercept_rps: {intercept} }}
-      latency: {{ gamma_ms: {gamma_ms}, epsilon_ms: 4, delta_ms: 5, eta_ms: 2, parallelism: per-core, tail: 1.26 }}
-      readiness_s: {readiness_s}
+      capacity: {{ slopeRps: {slope}, interceptRps: {intercept} }}
+      latency: {{ gammaMs: {gamma_ms}, epsilonMs: 4, deltaMs: 5, etaMs: 2, parallelism: per-core, tail: 1.26 }}
+      readiness: {readiness_s}s
 "
         );
         servers +=
@@ -41,7 +41,7 @@ seed: {seed}
 length_s: 180
 service:
   service: demo
-  slo_ms: 750
+  slo: 750ms
   mode: active
   objective: {{ beta: {beta} }}
   budget: {{ cores: 20 }}

@@ -104,7 +104,7 @@ async fn replicas_are_read_and_sent_as_total_cores_and_count() {
         variant: 0,
         target,
         ready: there.ready,
-        bound: false,
+        limited: false,
     };
     // Two keep 2.5 cores, two start with one: 1.75 each on average.
     let spread = Allocation::new(4, Cores::from_millis(1750));
@@ -125,7 +125,7 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
         variant,
         target: Target::one(Cores::whole(cores)),
         ready: Allocation::NONE,
-        bound: false,
+        limited: false,
     };
     let resizes = [change(1, 4), change(0, 1), change(7, 1)];
     let none = Err(ActuateError::NoAddress);
@@ -162,7 +162,7 @@ async fn pending_write_is_counted_until_it_takes_effect() {
             variant: 0,
             target: Target::of(one(requested)),
             ready: one(2),
-            bound: false,
+            limited: false,
         };
         let answer = local.resize(&[change]).await.remove(0);
         assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
@@ -223,7 +223,7 @@ async fn server_is_told_its_batch_once_and_again_after_restart() {
         variant: 0,
         target: Target::one(Cores::whole(4)),
         ready: Allocation::NONE,
-        bound: false,
+        limited: false,
     };
     local.resize(&[change]).await;
     assert_eq!(sent(), [r#"{"cores":4.0,"batch":2}"#]);

@@ -224,7 +224,7 @@ impl CapacityLimit {
     pub fn of(change: &Resize) -> CapacityLimit {
         CapacityLimit {
             cores: change.cores(),
-            replicas: if change.bound {
+            replicas: if change.limited {
                 change.target.replicas
             } else {
                 u32::MAX

@@ -145,7 +145,7 @@ mod tests {
             kind: WorkloadKind::Deployment,
             name: "web".to_owned(),
             container: None,
-            retune: None,
+            reconfigure: None,
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use weir_api::Cores;
 
 use super::pod::PodState;
-use crate::service::{BATCH, Retune, RetuneMethod};
+use crate::service::{BATCH, Reconfigure, ReconfigureMethod};
 
 /// Maximum length of a server's error that is repeated in messages, in characters.
 const SHOWN_MAX: usize = 200;
@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 200;
 /// Client of the servers of one variant.
 pub(super) struct ServerHook {
     http: reqwest::Client,
-    retune: Retune,
+    reconfigure: Reconfigure,
     /// Maximum batch size that they are to use.
     batch: AtomicU32,
     /// Values told last, by pod uid.
@@ -42,11 +42,11 @@ struct Confirmed {
 }
 
 impl ServerHook {
-    pub(super) fn new(http: reqwest::Client, retune: Retune) -> ServerHook {
+    pub(super) fn new(http: reqwest::Client, reconfigure: Reconfigure) -> ServerHook {
         ServerHook {
             http,
-            batch: AtomicU32::new(retune.batch),
-            retune,
+            batch: AtomicU32::new(reconfigure.batch),
+            reconfigure,
             confirmed: Mutex::default(),
             failing: AtomicBool::new(false),
         }
@@ -66,13 +66,17 @@ impl ServerHook {
 
     /// Returns the cores told to this pod's server, if servers are told cores.
     pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
-        let confirmed = self.confirmed_by(pod).filter(|_| self.retune.says_cores());
+        let confirmed = self
+            .confirmed_by(pod)
+            .filter(|_| self.reconfigure.says_cores());
         confirmed.map(|confirmed| confirmed.cores)
     }
 
     /// Returns the batch size told to this pod's server, if servers are told it.
     pub(super) fn batch_of(&self, pod: &PodState) -> Option<u32> {
-        let confirmed = self.confirmed_by(pod).filter(|_| self.retune.says_batch());
+        let confirmed = self
+            .confirmed_by(pod)
+            .filter(|_| self.reconfigure.says_batch());
         confirmed.map(|confirmed| confirmed.batch)
     }
 
@@ -86,8 +90,8 @@ impl ServerHook {
         let confirmed = self.confirmed_by(pod);
         let knows = confirmed.is_some_and(|confirmed| {
             let batch = self.batch.load(Ordering::Relaxed);
-            let cores = !self.retune.says_cores() || confirmed.cores == pod.has();
-            cores && (!self.retune.says_batch() || confirmed.batch == batch)
+            let cores = !self.reconfigure.says_cores() || confirmed.cores == pod.has();
+            cores && (!self.reconfigure.says_batch() || confirmed.batch == batch)
         });
         pod.ready && pod.stays() && !knows
     }
@@ -101,10 +105,10 @@ impl ServerHook {
         let failed = self.failing.swap(confirmed.is_err(), Ordering::Relaxed);
         match (&confirmed, failed) {
             (Err(why), false) => tracing::warn!(
-                "retune of pod {}: {why}; tried again every cycle (said once)",
+                "reconfiguring pod {}: {why}; tried again every cycle (said once)",
                 pod.name
             ),
-            (Ok(()), true) => tracing::info!("retune of pod {}: well again", pod.name),
+            (Ok(()), true) => tracing::info!("reconfiguring pod {}: well again", pod.name),
             _ => {}
         }
         confirmed
@@ -114,18 +118,18 @@ impl ServerHook {
         let cores = pod.has();
         let batch = self.batch.load(Ordering::Relaxed);
         let address = pod.address.ok_or("it has no address yet")?;
-        let address = std::net::SocketAddr::new(address, self.retune.port);
+        let address = std::net::SocketAddr::new(address, self.reconfigure.port);
         let url = format!(
             "http://{address}{}",
-            filled(&self.retune.path, cores, batch)
+            filled(&self.reconfigure.path, cores, batch)
         );
-        let request = match self.retune.method {
-            RetuneMethod::Post => self.http.post(&url),
-            RetuneMethod::Put => self.http.put(&url),
+        let request = match self.reconfigure.method {
+            ReconfigureMethod::Post => self.http.post(&url),
+            ReconfigureMethod::Put => self.http.put(&url),
         };
         let request = request
             .header("content-type", "application/json")
-            .body(filled(&self.retune.body, cores, batch));
+            .body(filled(&self.reconfigure.body, cores, batch));
         let answer = timeout_at(deadline, request.send()).await;
         let answer = answer.map_err(|_| format!("{url}: no answer in time"))?;
         let answer = answer.map_err(|error| format!("{url}: {}", error.without_url()))?;

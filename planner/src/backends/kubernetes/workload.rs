@@ -179,9 +179,9 @@ impl WorkloadWatch {
             slim,
             Arc::clone(&namespace.notifier),
         );
-        let retune = workload.retune.clone();
+        let reconfigure = workload.reconfigure.clone();
         WorkloadWatch {
-            hook: retune.map(|retune| ServerHook::new(http.clone(), retune)),
+            hook: reconfigure.map(|reconfigure| ServerHook::new(http.clone(), reconfigure)),
             workload,
             api,
             object,

@@ -7,15 +7,15 @@ fn digits(latency_budget: &str, parallelism: u32) -> Service {
     let variant = |name: &str, accuracy: f64, rps: f64, ms: f64, parallelism: u32| {
         format!(
             "- {{name: {name}, cluster: {name}, accuracy: {accuracy}, cores: {{initial: 1, min: 1, max: 1}}, \
-             capacity: {{slope_rps: {rps}, intercept_rps: 0}}, latency: {{gamma_ms: {ms}, epsilon_ms: 0, \
-             delta_ms: 0, eta_ms: 0, parallelism: {parallelism}, tail: 1.4}}}}\n"
+             capacity: {{slopeRps: {rps}, interceptRps: 0}}, latency: {{gammaMs: {ms}, epsilonMs: 0, \
+             deltaMs: 0, etaMs: 0, parallelism: {parallelism}, tail: 1.4}}}}\n"
         )
     };
     let variants = variant("small", 91.21, 44.2, 25.6, 1)
         + &variant("medium", 97.78, 25.3, 43.8, 1)
         + &variant("large", 98.89, 13.7, 75.2, parallelism);
     let text = format!(
-        "service: digits\nlisten: 127.0.0.1:0\nkey_env: WEIR_KEY\nslo_ms: 400\n{latency_budget}mode: advisory\n\
+        "service: digits\nlisten: 127.0.0.1:0\nkeyEnv: WEIR_KEY\nslo: 400ms\n{latency_budget}mode: advisory\n\
          budget: {{cores: 3}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n{variants}"
     );
     Service::from_yaml(&text).unwrap()
@@ -34,18 +34,18 @@ async fn variant_over_latency_budget_is_named_with_right_value() {
     // Two slots on one core: each answer takes twice as long, 2 × 75.2 × 1.4 ms.
     let report = why(digits("", 2), &[1, 1, 1], 76.0).await;
     assert_eq!(report.variants["large"].share.0, 0.0);
-    let says = "; large has capacity 0 and share 0: it takes 211 ms (cores: 1, its most), latency_budget \
+    let says = "; large has capacity 0 and share 0: it takes 211 ms (cores: 1, its most), latencyBudget \
                 0.50 of 400 ms allows 200; 0.53 or more would do";
     assert!(report.why.contains(says), "{}", report.why);
     assert!(!report.why.contains("small has"), "{}", report.why);
 
-    let report = why(digits("latency_budget: 0.53\n", 2), &[1, 1, 1], 76.0).await;
+    let report = why(digits("latencyBudget: 0.53\n", 2), &[1, 1, 1], 76.0).await;
     assert!(report.variants["large"].share.0 > 0.0, "{}", report.why);
     assert!(!report.why.contains("capacity 0"), "{}", report.why);
     // No latency budget suffices here, so the SLO is too short.
-    let report = why(digits("latency_budget: 1.0\n", 4), &[1, 1, 1], 20.0).await;
-    let says = "takes 421 ms (cores: 1, its most), latency_budget 1.00 of 400 ms allows 400; \
-                slo_ms of 422 or more would do";
+    let report = why(digits("latencyBudget: 1.0\n", 4), &[1, 1, 1], 20.0).await;
+    let says = "takes 421 ms (cores: 1, its most), latencyBudget 1.00 of 400 ms allows 400; \
+                slo of 422ms or more would do";
     assert!(report.why.contains(says), "{}", report.why);
 }
 
@@ -58,7 +58,7 @@ async fn variant_too_slow_on_actual_cores_is_reported_to_need_more() {
     let report = why(service, &[3, 1], 20.0).await;
     let says = "; b has capacity 0 and share 0: it takes";
     assert!(report.why.contains(says), "{}", report.why);
-    let says = "(cores: 1), latency_budget 0.15 of 1000 ms allows 150; it needs more cores";
+    let says = "(cores: 1), latencyBudget 0.15 of 1000 ms allows 150; it needs more cores";
     assert!(report.why.contains(says), "{}", report.why);
 }
 

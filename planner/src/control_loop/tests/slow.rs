@@ -37,7 +37,7 @@ async fn slow_start_is_planned_with_measured_time() {
     bed.world.stubborn.lock().unwrap().clear();
     bed.run_cycle(20.0).await;
     let report = bed.run_cycle(20.0).await;
-    let said = "; b took 16 s to be ready, readiness_s says 0";
+    let said = "; b took 16 s to be ready, readiness says 0s";
     assert!(report.why.contains(said), "{}", report.why);
     let readiness = bed.planner.attainable().variants[1].readiness;
     assert_eq!(readiness, Duration::from_secs(16));

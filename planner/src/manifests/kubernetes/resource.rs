@@ -50,7 +50,7 @@ fn resource(service: &Service, spec: &ServiceSpec, frame: &Frame) -> Result<Valu
     let (name, value) = INGRESS_LABEL;
     let pods = json!({ "labels": { name: value }, "namespace": INGRESS_NAMESPACE });
     if let Some(spec) = spec.as_object_mut() {
-        for key in ["service", "listen", "key_env", "key_file"] {
+        for key in ["service", "listen", "keyEnv", "keyFile"] {
             spec.remove(key);
         }
         spec.insert("proxies".to_owned(), json!({ "pods": pods }));

@@ -70,6 +70,7 @@ async fn cycle_without_problems_sets_healthy_conditions() {
             "Planned=True Optimal: optimal for 12 requests/s",
             "Actuated=True InForce: cores: large 4, small 2",
             "Degraded=False AsExpected: ",
+            "Ready=True Serving: a plan is in force",
         ]
     );
     assert_eq!(status.observed_generation, Some(3));
@@ -125,6 +126,42 @@ async fn gravest_blocker_is_reported() {
 }
 
 #[tokio::test]
+async fn service_is_ready_unless_a_person_must_act() {
+    let none = SloServiceStatus::default();
+    let ready = |service: &Service, report: &CycleReport| {
+        let status = planned_status(service, report, &[], 1, &none, at(0));
+        shown(&status).pop().unwrap()
+    };
+    for (reason, expected) in [
+        (Reason::Waiting, "Ready=True Serving: a plan is in force"),
+        (Reason::Replacing, "Ready=True Serving: a plan is in force"),
+        (Reason::Deferred, "Ready=False Deferred: small: why"),
+        (Reason::Forbidden, "Ready=False Forbidden: small: why"),
+        (Reason::NoWorkload, "Ready=False NoWorkload: small: why"),
+    ] {
+        let mut report = report().await;
+        blocker(&mut report, "small", reason, "why");
+        assert_eq!(ready(&active(), &report), expected);
+        // The mode advisory changes no cores, so nothing stops it.
+        let mut advisory = active();
+        advisory.mode = Mode::Advisory;
+        assert_eq!(
+            ready(&advisory, &report),
+            "Ready=True Serving: a plan is in force"
+        );
+        report.revision = None;
+        let unplanned =
+            "Ready=False NoPlan: no variant has a core that serves: optimal for 12 requests/s";
+        assert_eq!(ready(&active(), &report), unplanned);
+    }
+    let refused = refused_status("Taken", "it is taken", 2, &none, at(0));
+    assert_eq!(
+        shown(&refused).pop().unwrap(),
+        "Ready=False Taken: it is taken"
+    );
+}
+
+#[tokio::test]
 async fn degradation_is_reported_with_reason() {
     let mut report = report().await;
     report.variants.get_mut("large").unwrap().cores_actual = Cores::whole(1);
@@ -136,6 +173,7 @@ async fn degradation_is_reported_with_reason() {
         [
             "Actuated=False Resizing: large 1 of 4 cores, 1 of 1 replicas, small 2 of 2 cores, 1 of 1 replicas",
             "Degraded=True ProxiesLost: 1 of 3 proxies did not answer",
+            "Ready=True Serving: a plan is in force",
         ]
     );
     report.revision = None;
@@ -150,6 +188,7 @@ async fn degradation_is_reported_with_reason() {
             "Planned=False NoPlan: no variant has a core that serves: optimal for 12 requests/s",
             "Actuated=False Advisory: mode advisory changes nothing; cores would be: large 4, small 2",
             "Degraded=True DemandAboveCapacity: optimal for 12 requests/s",
+            "Ready=False NoPlan: no variant has a core that serves: optimal for 12 requests/s",
         ]
     );
 }
@@ -171,8 +210,8 @@ async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     let since =
         |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;
     assert_eq!((since(&second, 2), since(&second, 3)), (at(0), at(5)));
-    let third = refused_status("Invalid", &"slo_ms: 0 ".repeat(500), 2, &second, at(9));
-    assert_eq!(third.conditions.len(), 5);
+    let third = refused_status("Invalid", &"slo: 0s  ".repeat(500), 2, &second, at(9));
+    assert_eq!(third.conditions.len(), 6);
     assert_eq!(third.conditions[0].message.chars().count(), MESSAGE_MAX);
     assert_eq!((since(&third, 0), since(&third, 3)), (at(9), at(5)));
     assert_eq!(

@@ -199,7 +199,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let bases = [there.clone()].into_iter().chain(fewer);
         let more = |base: Vec<u32>| {
             let of = move |(index, variant): (usize, &Variant)| {
-                let room = self.service.bounds.room(index, &base);
+                let room = self.service.limits.room(index, &base);
                 let mut more = base.clone();
                 let own = more.get_mut(index)?;
                 let room = room.min(variant.replicas.max);
@@ -220,7 +220,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let fewest: Vec<u32> = self.service.variants.iter().map(Variant::fewest).collect();
         let each = self.service.variants.iter().enumerate();
         let most = each.map(|(index, variant)| {
-            let room = self.service.bounds.room(index, &fewest);
+            let room = self.service.limits.room(index, &fewest);
             variant.replicas.max.min(room)
         });
         most.collect()
@@ -254,17 +254,17 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
     fn below(&self, branch: &Branch) -> Vec<Vec<u32>> {
         let replicas = replicas(&branch.decision.targets);
         let part =
-            |bound: &&ResourceLimit| bound.excess(&replicas) as f64 / bound.most.max(1) as f64;
-        let all = self.service.bounds.0.iter();
-        let Some(bound) = all.max_by(|a, b| part(a).total_cmp(&part(b))) else {
+            |limit: &&ResourceLimit| limit.excess(&replicas) as f64 / limit.most.max(1) as f64;
+        let all = self.service.limits.0.iter();
+        let Some(limit) = all.max_by(|a, b| part(a).total_cmp(&part(b))) else {
             return Vec::new();
         };
-        let each = bound.each.iter().zip(&replicas).enumerate();
+        let each = limit.each.iter().zip(&replicas).enumerate();
         let holders: Vec<(usize, u64, u32)> = each
             .filter(|(_, (each, replicas))| **each > 0 && **replicas > 0)
             .map(|(index, (each, replicas))| (index, *each, *replicas))
             .collect();
-        let excess = bound
+        let excess = limit
             .excess(&replicas)
             .div_ceil(holders.len().max(1) as u64);
         let less = |(index, each, replicas): (usize, u64, u32)| {
@@ -279,7 +279,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
     }
 
     pub(super) fn is_borne(&self, decision: &Decision) -> bool {
-        self.service.bounds.bear(&replicas(&decision.targets))
+        self.service.limits.bear(&replicas(&decision.targets))
     }
 
     /// Load that all stages carry with these targets.

@@ -30,20 +30,20 @@ fn memory(most: u64, each: &[u64]) -> ResourceLimit {
 }
 
 /// a: 0.8·(20·n − 2) on n cores, 70 %; b: 0.8·(10·n − 2), 80 %; each 0 to 6 replicas of 1 to 4 cores.
-fn infadapter(bounds: Vec<ResourceLimit>) -> Service {
+fn infadapter(limits: Vec<ResourceLimit>) -> Service {
     let mut service = service(64);
     for variant in &mut service.variants {
         (variant.min, variant.max) = (1, 4);
         variant.replicas = Replicas { min: 0, max: 6 };
     }
     service.objective.tolerance = 0.0;
-    service.bounds = ResourceLimits(bounds);
+    service.limits = ResourceLimits(limits);
     service
 }
 
 /// a: 40 ms and 70 %, b: 80 ms and 80 %; a core each, up to 6 replicas.
-fn infaas(bounds: Vec<ResourceLimit>) -> Service {
-    let mut service = infadapter(bounds);
+fn infaas(limits: Vec<ResourceLimit>) -> Service {
+    let mut service = infadapter(limits);
     service.policy = SharedPolicy::new(Infaas {
         accuracy_min: 0.0,
         slack_rps: 0.0,
@@ -72,11 +72,11 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
     let mut best = None::<f64>;
     for a in 0..=6 {
         for b in 0..=6 {
-            if !service.bounds.bear(&[a, b]) {
+            if !service.limits.bear(&[a, b]) {
                 continue;
             }
             let mut service = service.clone();
-            service.bounds = ResourceLimits::default();
+            service.limits = ResourceLimits::default();
             service.variants[0].replicas.max = a;
             service.variants[1].replicas.max = b;
             let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
@@ -153,7 +153,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     // An actual allocation above the limits is not kept.
     let too_many = there(&[(1, 4), (2, 2)]);
     let fewer = decide(&service, &too_many, forecast(60.0, true));
-    assert!(service.bounds.bear(&replicas(&fewer.targets)), "{fewer:?}");
+    assert!(service.limits.bear(&replicas(&fewer.targets)), "{fewer:?}");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn timeout_reduces_actual_replicas_to_the_limits() {
     let runs = there(&[(3, 4), (2, 2)]);
     let decision = decide(&service, &runs, forecast(60.0, true));
     assert!(
-        service.bounds.bear(&replicas(&decision.targets)),
+        service.limits.bear(&replicas(&decision.targets)),
         "{decision:?}"
     );
     assert!(
@@ -219,13 +219,13 @@ proptest! {
         memory_bound in (0u64..40, [1u64..8, 1u64..8]),
         gpus in (0u64..8, [0u64..3, 0u64..3]),
     ) {
-        let mut bounds = [memory_bound, gpus].map(|(most, each)| memory(most, &each)).to_vec();
-        bounds[1].name = "gpu".to_owned();
-        let mut service = if of_infaas { infaas(bounds) } else { infadapter(bounds) };
+        let mut limits = [memory_bound, gpus].map(|(most, each)| memory(most, &each)).to_vec();
+        limits[1].name = "gpu".to_owned();
+        let mut service = if of_infaas { infaas(limits) } else { infadapter(limits) };
         service.objective.tolerance = tolerance;
         service.solver_limit = Duration::from_secs(10);
         let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
-        prop_assert!(service.bounds.bear(&replicas(&decision.targets)), "{decision:?}");
+        prop_assert!(service.limits.bear(&replicas(&decision.targets)), "{decision:?}");
         let Some(best) = exhaustive(&service, rps) else {
             prop_assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
             return Ok(());

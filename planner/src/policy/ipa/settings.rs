@@ -10,7 +10,7 @@ use crate::solve::ipa;
 
 /// Weights of policy ipa: alpha × accuracy in percent − beta × cores − delta × batches.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawIpa {
     /// Weight of one percent of the pipeline's accuracy.
     pub alpha: f64,

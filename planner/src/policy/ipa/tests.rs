@@ -254,7 +254,7 @@ fn resource_limits_bound_the_replicas() {
             .collect::<Vec<_>>()
     };
     assert_eq!(runs(&free)[1], 1, "{}", free.why);
-    service.bounds = ResourceLimits(vec![ResourceLimit {
+    service.limits = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most: 2,
         each: vec![1, 4, 1, 1],
@@ -262,7 +262,7 @@ fn resource_limits_bound_the_replicas() {
     let bound = decided(&service, [1, 0, 1, 0], 10.0);
     assert_eq!(runs(&bound)[..2], [1, 0], "{}", bound.why);
     assert!(
-        service.bounds.bear(&runs(&bound)) && bound.status != SolveStatus::Infeasible,
+        service.limits.bear(&runs(&bound)) && bound.status != SolveStatus::Infeasible,
         "{}",
         bound.why
     );

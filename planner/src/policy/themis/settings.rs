@@ -10,7 +10,7 @@ use crate::solve::themis;
 
 /// Parameters of policy themis.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawThemis {
     /// Cores of a replica that is started because high load has persisted.
     pub horizontal_cores: u32,
@@ -40,7 +40,7 @@ impl Default for RawThemis {
 impl RawThemis {
     /// Checks the settings.
     pub(in crate::policy) fn checked(self) -> Result<Themis, ConfigError> {
-        let cores = ("themis.horizontal_cores", self.horizontal_cores);
+        let cores = ("themis.horizontalCores", self.horizontal_cores);
         Ok(Themis {
             horizontal_cores: within(cores.0, cores.1, 1..=themis::CORES_MAX, "whole cores")?,
             tolerance: within(

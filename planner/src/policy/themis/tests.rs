@@ -271,14 +271,14 @@ fn resource_limits_bound_the_replicas() {
     let running = there([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
     // Without a limit there would be four and two.
-    service.bounds = ResourceLimits(vec![ResourceLimit {
+    service.limits = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most: 5,
         each: vec![1, 1],
     }]);
     let bound = decide(&service, &running, Some(lasting));
     let replicas: Vec<u32> = bound.targets.iter().map(|target| target.replicas).collect();
-    assert!(service.bounds.bear(&replicas), "{replicas:?} {}", bound.why);
+    assert!(service.limits.bear(&replicas), "{replicas:?} {}", bound.why);
     assert!(
         replicas.iter().all(|n| *n > 0),
         "{replicas:?} {}",

@@ -168,7 +168,7 @@ impl Transition {
     fn bear(&self, there: &[Allocation]) -> bool {
         let cores: Cores = there.iter().map(|one| one.cores()).sum();
         let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
-        cores <= self.budget && self.bounds.bear(&replicas)
+        cores <= self.budget && self.limits.bear(&replicas)
     }
 }
 

@@ -175,7 +175,7 @@ impl Transition {
         if let Some(replicas) = need.replica_of.and_then(|index| replicas.get_mut(index)) {
             *replicas += 1;
         }
-        cores.sum::<Cores>() + need.cores <= self.budget && self.bounds.bear(&replicas)
+        cores.sum::<Cores>() + need.cores <= self.budget && self.limits.bear(&replicas)
     }
 
     /// Returns the room that growth needs now: the cores of serving replicas, which get them within a cycle or two.

@@ -201,11 +201,11 @@ proptest! {
         let of = |counts: &[u32]| -> Vec<Allocation> {
             counts.iter().map(|count| Allocation::new(*count, Cores::whole(1))).collect()
         };
-        let bounds = ResourceLimits(vec![ResourceLimit { name: String::new(), most, each }]);
-        let held = |counts: &[u32]| bounds.0[0].held(counts);
+        let limits = ResourceLimits(vec![ResourceLimit { name: String::new(), most, each }]);
+        let used = |counts: &[u32]| limits.0[0].used(counts);
         let (mut real, mut fates) = (start.clone(), fates.into_iter());
         let actual = certain(&of(&start));
-        let mut transition = Transition::new(&actual, &targets(&of(&desired)), Cores::whole(99), &bounds);
+        let mut transition = Transition::new(&actual, &targets(&of(&desired)), Cores::whole(99), &limits);
         for _ in 0..STEPS_MAX {
             let changes = match transition.next() {
                 Step::Resize(changes) => changes,
@@ -229,7 +229,7 @@ proptest! {
                     Fate::Refused => transition.failed(change, false),
                     Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
                 }
-                prop_assert!(held(&real) <= most.max(held(&start)), "{real:?}");
+                prop_assert!(used(&real) <= most.max(used(&start)), "{real:?}");
             }
         }
         let known: Vec<u32> = transition.actual().iter().map(|one| one.replicas_reserved).collect();

@@ -113,7 +113,7 @@ pub(super) struct Case {
     pub(super) stages: Vec<Range<usize>>,
     pub(super) variants: Vec<Variant>,
     pub(super) budget: Cores,
-    pub(super) bounds: ResourceLimits,
+    pub(super) limits: ResourceLimits,
     pub(super) start: Vec<Allocation>,
     pub(super) phases: Vec<Phase>,
     /// Percentage of changes that fail, and of cycles before which another controller changes something.
@@ -138,7 +138,7 @@ impl Case {
             seed,
             stages: stages(&mut rng, variants.len()),
             budget: Cores::whole(budget),
-            bounds: bounds(&mut rng, variants.len(), pods),
+            limits: limits(&mut rng, variants.len(), pods),
             start: Vec::new(),
             phases: Vec::new(),
             faults: if rng.percent(50) { 0 } else { rng.of(5, 50) },
@@ -210,7 +210,7 @@ impl Case {
 
     pub(super) fn held(&self, there: &[Allocation]) -> bool {
         let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
-        self.bounds.bear(&replicas)
+        self.limits.bear(&replicas)
     }
 
     /// Returns the result of a change requested at `now`.
@@ -313,7 +313,7 @@ fn stages(rng: &mut Rng, count: usize) -> Vec<Range<usize>> {
     vec![0..middle, rest]
 }
 
-fn bounds(rng: &mut Rng, count: usize, pods: bool) -> ResourceLimits {
+fn limits(rng: &mut Rng, count: usize, pods: bool) -> ResourceLimits {
     if !pods || rng.percent(60) {
         return ResourceLimits::default();
     }
@@ -339,8 +339,8 @@ impl fmt::Display for Case {
             f,
             "seed {seed}, pods {pods}, budget {budget}, stages {stages:?}, faults {faults} % {undone} %"
         )?;
-        for bound in &self.bounds.0 {
-            writeln!(f, "  {bound:?}")?;
+        for limit in &self.limits.0 {
+            writeln!(f, "  {limit:?}")?;
         }
         for (variant, start) in self.variants.iter().zip(&self.start) {
             writeln!(f, "  at the start {start} of {variant:?}")?;

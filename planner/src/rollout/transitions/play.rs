@@ -203,7 +203,7 @@ impl<'a, B: Backend> Play<'a, B> {
         let (targets, min) = by.unwrap_or((desired.clone(), f64::INFINITY));
         let targets = self.under_way.keep(&self.actual, &targets, case.budget);
         self.log(|| format!("in force {:?}, goals {targets:?}", self.actual));
-        let transition = Transition::new(&self.actual, &targets, case.budget, &case.bounds);
+        let transition = Transition::new(&self.actual, &targets, case.budget, &case.limits);
         let transition = transition.after(&self.published).down_to(min);
         let mut transition = transition.serving(phase.arriving);
         let (mut waited, mut is_out) = (true, false);

@@ -118,7 +118,7 @@ impl Workload {
     fn scale_up(&mut self, now: u64, change: &Resize, readiness_ms: u64) -> bool {
         let (target, held) = (change.target, self.reserved());
         let room = change.cores().saturating_sub(held).millis() / 1000;
-        let most_pods = if change.bound {
+        let most_pods = if change.limited {
             target.replicas
         } else {
             u32::MAX

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::service::Service;
+use crate::spec::RawDuration;
 use crate::spec::tests::small;
 
 /// The small service, with `text` as its first variant's profile.
@@ -32,16 +33,16 @@ fn variant(text: &str) -> RawVariant {
 #[test]
 fn referenced_laws_equal_inline_laws() {
     let text = "
-        latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core, tail: 1.2}
-        capacity: {slope_rps: 20, intercept_rps: -2}
-        readiness_s: 7";
+        latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: per-core, tail: 1.2}
+        capacity: {slopeRps: 20, interceptRps: -2}
+        readiness: 7s";
     let mut inline = ServiceSpec::from_yaml(&small()).unwrap();
     let first = &mut inline.variants.as_mut().unwrap()[0];
     let latency =
-        "{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core, tail: 1.2}";
+        "{gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: per-core, tail: 1.2}";
     first.latency = Some(serde_saphyr::from_str(latency).unwrap());
-    first.capacity = Some(serde_saphyr::from_str("{slope_rps: 20, intercept_rps: -2}").unwrap());
-    first.readiness_s = 7.0;
+    first.capacity = Some(serde_saphyr::from_str("{slopeRps: 20, interceptRps: -2}").unwrap());
+    first.readiness = RawDuration::from_ms(7000.0);
     let found = ServiceFile::try_from(resolved(text).unwrap())
         .unwrap()
         .service;
@@ -95,14 +96,14 @@ fn invalid_profile_is_refused_with_path() {
     check("", &["profile"]);
     check("latencies: []", &["latencies"]);
     check(
-        "readiness_s: 1",
+        "readiness: 1s",
         &["latency, measured.latencies: both missing"],
     );
     check(
-        "latency: {gamma_ms: many}",
-        &["latency.gamma_ms", "many", "a number"],
+        "latency: {gammaMs: many}",
+        &["latency.gammaMs", "many", "a number"],
     );
-    let model = "{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: 1}";
+    let model = "{gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: 1}";
     let cells = "[{cores: 1, batch: 1, ms: 40}]";
     let both = format!("{{latency: {model}, measured: {{parallelism: 1, latencies: {cells}}}}}");
     check(&both, &["latency, measured.latencies: both given"]);
@@ -157,11 +158,10 @@ fn latency_and_profile_exclude_each_other() {
 fn profile_file_is_relative_to_service_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("service.yaml");
-    let model =
-        "latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core}";
+    let model = "latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: per-core}";
     std::fs::write(
         folder.path().join("p.yaml"),
-        format!("{model}\ncapacity: {{slope_rps: 20, intercept_rps: -2}}"),
+        format!("{model}\ncapacity: {{slopeRps: 20, interceptRps: -2}}"),
     )
     .unwrap();
     let mut service: serde_json::Value = serde_saphyr::from_str(&small()).unwrap();
@@ -182,8 +182,8 @@ fn profile_file_is_relative_to_service_file() {
         ),
         (serde_json::json!({}), "variants[0].profile.file: missing"),
         (
-            serde_json::json!({"config_map": "a"}),
-            "variants[0].profile.config_map: a",
+            serde_json::json!({"configMap": "a"}),
+            "variants[0].profile.configMap: a",
         ),
     ] {
         let error = check(reference).unwrap_err().to_string();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A request class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawClass {
     /// Unique name, matched against the header x-slo-class: a-z, 0-9 and single dashes.
     #[schemars(length(min = 1, max = 63))]
@@ -20,7 +20,7 @@ pub struct RawClass {
     /// Maximum number of its requests that a worker holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
-    pub held_max: Option<u32>,
+    pub max_requests: Option<u32>,
     /// Requirement on requests of this class. Without one, every client may use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<RawClaim>,
@@ -28,7 +28,7 @@ pub struct RawClass {
 
 /// Requirement on requests of a class: a request header or an Envoy property that has one of these values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawClaim {
     /// Name of a request header, in lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]

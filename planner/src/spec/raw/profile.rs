@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::duration::RawDuration;
 use super::variant::{RawCapacity, RawLatency, RawParallelism, tail, utilisation};
 
 /// Location of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawReference {
     /// ConfigMap in the resource's namespace. Resource only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +39,7 @@ impl RawReference {
 
 /// A profile: laws as in a variant, or measurements that they are fitted to.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct RawProfile {
     /// Latency model; alternative to `measured.latencies`.
     #[serde(default)]
@@ -49,14 +50,14 @@ pub(crate) struct RawProfile {
     /// Measurements to fit.
     #[serde(default)]
     pub(crate) measured: Option<RawMeasured>,
-    /// Time from loading to the first response, in s. Defaults to the variant's own.
+    /// Time from loading to the first response. Defaults to the variant's own.
     #[serde(default)]
-    pub(crate) readiness_s: Option<f64>,
+    pub(crate) readiness: Option<RawDuration>,
 }
 
 /// Measurements of a server.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct RawMeasured {
     /// Batches executed at the same time.
     pub(crate) parallelism: RawParallelism,
@@ -76,7 +77,7 @@ pub(crate) struct RawMeasured {
 
 /// One measured latency.
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct RawCell {
     /// Cores that the batch had to itself.
     pub(crate) cores: f64,
@@ -88,7 +89,7 @@ pub(crate) struct RawCell {
 
 /// One measured rate.
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct RawRate {
     /// Cores of the replica.
     pub(crate) cores: f64,

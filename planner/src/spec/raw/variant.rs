@@ -8,12 +8,13 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::amount::RawAmount;
+use super::duration::{RawDuration, in_range};
 use super::profile::RawReference;
-use crate::service::{RetuneMethod, WorkloadKind};
+use crate::service::{ReconfigureMethod, WorkloadKind};
 
 /// A variant of the model, with its servers.
 #[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.latency) != has(self.profile)").message("exactly one of the two: latency (its law) or profile (where that is)"),
     validation = Rule::new("!has(self.profile) || !has(self.capacity)").message("capacity is the profile's, where there is one"),
@@ -35,10 +36,10 @@ pub struct RawVariant {
     #[serde(default)]
     pub replicas: RawReplicas,
     /// Other resources that each replica uses as long as it exists, whatever its cores, by Kubernetes name
-    /// (memory, nvidia.com/gpu). Each must be limited in budget.held.
+    /// (memory, nvidia.com/gpu). Each must be limited in budget.resources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 4))]
-    pub holds: BTreeMap<String, RawAmount>,
+    pub resources: BTreeMap<String, RawAmount>,
     /// Measured rate that the variant sustains within the SLO. Required with policy infadapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,
@@ -49,21 +50,21 @@ pub struct RawVariant {
     /// instead of latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<RawReference>,
-    /// Time from loading to the first response, in s.
+    /// Time from loading to the first response.
     #[serde(default)]
-    #[schemars(range(min = 0.0, max = 3600.0))]
-    pub readiness_s: f64,
+    #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1h")))]
+    pub readiness: RawDuration,
     /// Number of requests that the server executes together; the maximum if the policy chooses the batch
     /// size.
     #[serde(default = "batch")]
     #[schemars(range(min = 1, max = 1024))]
     pub batch: u32,
-    /// Batch window of the server in ms: time for which it waits for a batch to fill. Set it for servers
+    /// Batch window of the server: time for which it waits for a batch to fill. Set it for servers
     /// that form batches by themselves; the proxies then form none. Leave it out for servers that execute
     /// at once the requests that arrive together.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0.0, max = 1000.0))]
-    pub batch_delay_ms: f64,
+    #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1s")))]
+    pub batch_delay: RawDuration,
     /// Whether the server stops executing requests that were cancelled or timed out.
     #[serde(default)]
     pub cancels: bool,
@@ -80,7 +81,7 @@ pub struct RawVariant {
 
 /// A Kubernetes workload in the service's namespace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawWorkload {
     /// Deployment (default) or StatefulSet.
     #[serde(default)]
@@ -93,14 +94,14 @@ pub struct RawWorkload {
     pub container: Option<String>,
     /// HTTP request that reconfigures the server of a pod after its cores or its batch size changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retune: Option<RawRetune>,
+    pub reconfigure: Option<RawReconfigure>,
 }
 
 /// Reconfigure request to the server of a pod. In path and body, {cores}, {millicores} and {batch} (the
 /// maximum batch size) are replaced by their values.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawRetune {
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RawReconfigure {
     /// Port that the server listens on.
     #[schemars(range(min = 1))]
     pub port: u16,
@@ -109,7 +110,7 @@ pub struct RawRetune {
     pub path: String,
     /// POST (default) or PUT.
     #[serde(default)]
-    pub method: RetuneMethod,
+    pub method: ReconfigureMethod,
     /// Body of the request, such as {"threads": {cores}}.
     #[serde(default)]
     #[schemars(length(max = 16384))]
@@ -118,7 +119,7 @@ pub struct RawRetune {
 
 /// Whole cores of a replica.
 #[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.initial >= self.min").message("initial must be at least min"),
     validation = Rule::new("!has(self.max) || self.initial <= self.max").message("initial must be at most max")
@@ -139,7 +140,7 @@ pub struct RawCores {
 
 /// Number of replicas.
 #[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.initial >= self.min").message("initial must be at least min"),
     validation = Rule::new("!has(self.max) || self.initial <= self.max").message("initial must be at most max")
@@ -160,7 +161,7 @@ pub struct RawReplicas {
 
 /// Sustained requests/s = slope × cores + intercept.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawCapacity {
     /// Requests/s for each core.
     pub slope_rps: f64,
@@ -174,7 +175,7 @@ pub struct RawCapacity {
 
 /// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawLatency {
     /// γ: ms per request, divided by the cores.
     #[schemars(range(min = 0.0))]
@@ -264,8 +265,9 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(value: &RawDuration) -> bool {
+    value.0.is_zero()
 }
 
 const fn batch() -> u32 {

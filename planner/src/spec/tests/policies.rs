@@ -11,7 +11,7 @@ use crate::solve::latency_model::Parallelism;
 fn variant(name: &str, more: &str) -> String {
     format!(
         "{{name: {name}, cluster: {name}, accuracy: 70, cores: {{initial: 1, min: 0}}, batch: 8, \
-         latency: {{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}, \
+         latency: {{gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 0, parallelism: per-core}}, \
          resize: 'http://127.0.0.1:2/cores'{more}}}"
     )
 }
@@ -154,7 +154,7 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             small(),
-            "  capacity: {slope_rps: 10, intercept_rps: -2}\n",
+            "  capacity: {slopeRps: 10, interceptRps: -2}\n",
             "",
             &["variants[1].capacity: missing", "policy infadapter"],
         ),
@@ -248,14 +248,14 @@ fn refusal_names_key_value_and_allowed_values() {
         (
             infaas(),
             "policy: infaas",
-            "policy: infaas\ninfaas: {accuracy_min: 101}",
-            &["infaas.accuracy_min: 101", "0 to 100 percent"],
+            "policy: infaas\ninfaas: {accuracyMin: 101}",
+            &["infaas.accuracyMin: 101", "0 to 100 percent"],
         ),
         (
             infaas(),
             "policy: infaas",
-            "policy: infaas\ninfaas: {loading_weight_per_s: .inf}",
-            &["infaas.loading_weight_per_s: inf"],
+            "policy: infaas\ninfaas: {loadingWeightPerSecond: .inf}",
+            &["infaas.loadingWeightPerSecond: inf"],
         ),
     ];
     for (good, old, new, says) in table {

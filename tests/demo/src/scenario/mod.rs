@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weir_bed::load::STAGES;
 use weir_bed::network::Network;
+use weir_planner::spec::RawDuration;
 
 pub(crate) use field::Field;
 pub(crate) use load::Load;
@@ -94,11 +95,12 @@ pub(crate) struct Budget {
 
 /// The service file as deserialized.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ServiceFile {
     service: String,
     #[serde(default)]
     policy: Policy,
-    slo_ms: u64,
+    slo: RawDuration,
     budget: Budget,
     key_env: String,
     variants: Option<Vec<Variant>>,
@@ -120,7 +122,7 @@ impl TryFrom<ServiceFile> for Scenario {
         Ok(Scenario {
             service: written.service,
             policy: written.policy,
-            slo_ms: written.slo_ms,
+            slo_ms: u64::try_from(written.slo.0.as_millis()).map_err(|_| "slo: too long")?,
             budget: written.budget,
             key_env: written.key_env,
             stages,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, de};
 use weir_bed::emulator::{LatencyModel, Noise, Parallelism, ReplicasConfig, ServerConfig};
+use weir_planner::spec::RawDuration;
 
 use super::{Field, MODEL};
 
@@ -14,6 +15,7 @@ const Z_99: f64 = 2.326;
 
 /// The keys of one variant that the demo needs; the planner parses and validates all of them.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Variant {
     pub(crate) name: String,
     pub(crate) cluster: String,
@@ -27,10 +29,10 @@ pub(crate) struct Variant {
     batch: NonZeroU32,
     /// Batch window of its server.
     #[serde(default)]
-    batch_delay_ms: f64,
+    batch_delay: RawDuration,
     /// Load time.
     #[serde(default)]
-    readiness_s: f64,
+    readiness: RawDuration,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -51,12 +53,14 @@ impl Default for Replicas {
 }
 
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Capacity {
     slope_rps: f64,
     intercept_rps: f64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Latency {
     gamma_ms: f64,
     epsilon_ms: f64,
@@ -139,7 +143,7 @@ impl Variant {
             cores: self.initial_cores(),
             parallelism: self.parallelism(),
             batch_max: self.batch,
-            batch_delay: Duration::from_secs_f64(self.batch_delay_ms / 1e3),
+            batch_delay: self.batch_delay.0,
             noise: Some(noise),
             ..ServerConfig::new(&self.name, self.model())
         }
@@ -151,7 +155,7 @@ impl Variant {
             count: field.replicas,
             readiness: match field.at_once {
                 true => Duration::ZERO,
-                false => Duration::from_secs_f64(self.readiness_s),
+                false => self.readiness.0,
             },
             resize_delay: field.resize_delay(),
             ..ReplicasConfig::one(self.emulator(seed))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weir_api::Plan;
 use weir_filter::config::{Config, ConfigError as PluginError};
-use weir_planner::service::{ConfigError, Service};
+use weir_planner::service::Service;
 use weir_planner::solve::problem::Problem;
 use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
 
@@ -26,8 +26,7 @@ pub(super) fn resource(document: &Node, around: &Around<'_>) -> Option<Complaint
         let message = format!("{version}; it must be weir.dev/v1alpha1");
         return Some(Complaint::new("apiVersion", &message));
     }
-    let read: Result<SloService, ConfigError> = from_yaml(&document.line(), "resource");
-    let resource = match read {
+    let resource = match SloService::from_yaml(&document.line()) {
         Ok(resource) => resource,
         Err(error) => return Some(error.into()),
     };

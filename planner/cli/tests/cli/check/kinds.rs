@@ -4,21 +4,21 @@ use super::*;
 
 #[test]
 fn profile_in_another_file_or_document_is_checked_too() {
-    let model = "{gamma_ms: -1, epsilon_ms: 0, delta_ms: 0, eta_ms: 0, parallelism: per-core}";
+    let model = "{gammaMs: -1, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core}";
     let variant = "{name: a, cluster: a, accuracy: 101, cores: {initial: 1}, profile: PROFILE}";
     let both = [
-        ("PROFILE", "variants[0].latency.gamma_ms", "-1; it must be"),
+        ("PROFILE", "variants[0].latency.gammaMs", "-1; it must be"),
         ("101", "variants[0].accuracy", "101; it must be"),
     ];
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("service.yaml");
-    let shared = "slo_ms: 1000, budget: {cores: 8}, proxies: {stats: ['http://a/b']}";
+    let shared = "slo: 1s, budget: {cores: 8}, proxies: {stats: ['http://a/b']}";
     let service = format!(
-        "{{service: a, listen: '127.0.0.1:1', key_env: A, {shared}, variants: [{variant}]}}"
+        "{{service: a, listen: '127.0.0.1:1', keyEnv: A, {shared}, variants: [{variant}]}}"
     );
     let service = service.replace("PROFILE", "{file: a.yaml}");
     fs::write(&file, &service).unwrap();
-    let capacity = "capacity: {slope_rps: 1, intercept_rps: 0}";
+    let capacity = "capacity: {slopeRps: 1, interceptRps: 0}";
     fs::write(
         folder.path().join("a.yaml"),
         format!("latency: {model}\n{capacity}\n"),
@@ -41,7 +41,7 @@ fn profile_in_another_file_or_document_is_checked_too() {
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {model}\n    {capacity}\n"
     );
     let spec = format!("spec: {{{shared}, variants: [{variant}]}}");
-    let spec = spec.replace("PROFILE", "{config_map: a}");
+    let spec = spec.replace("PROFILE", "{configMap: a}");
     let text = format!(
         "{map}---\napiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\n{spec}\n"
     );
@@ -171,15 +171,15 @@ fn all_errors_of_plugin_and_profile_are_reported() {
             ("700", "plan.variants[0].accuracy", "700"),
         ],
     );
-    let profile = "latency:\n  gamma_ms: -1\n  epsilon_ms: 0\n  delta_ms: 0\n  eta_ms: x\n  parallelism: 0\ncapacity: {slope_rps: -2, intercept_rps: 0, util: 1}\n";
+    let profile = "latency:\n  gammaMs: -1\n  epsilonMs: 0\n  deltaMs: 0\n  etaMs: x\n  parallelism: 0\ncapacity: {slopeRps: -2, interceptRps: 0, util: 1}\n";
     check(
         "profile",
         profile,
         &[
-            ("-1", "latency.gamma_ms", "-1"),
-            ("x\n", "latency.eta_ms", "x; it must be a number"),
+            ("-1", "latency.gammaMs", "-1"),
+            ("x\n", "latency.etaMs", "x; it must be a number"),
             ("0\ncapacity", "latency.parallelism", "0"),
-            ("-2", "capacity.slope_rps", "-2"),
+            ("-2", "capacity.slopeRps", "-2"),
             ("util", "capacity.util", "unknown field"),
         ],
     );

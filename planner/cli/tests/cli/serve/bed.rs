@@ -104,29 +104,29 @@ pub(crate) fn service_file(world: SocketAddr) -> String {
     format!(
         "service: demo
 listen: 127.0.0.1:0
-key_env: WEIR_TEST_KEY
-slo_ms: 1000
-cycle_ms: 100
+keyEnv: WEIR_TEST_KEY
+slo: 1s
+cycle: 100ms
 mode: active
 budget: {{cores: 8}}
-demand: {{smoothing_s: 0.2, window_s: 1, moving_s: 0.5}}
-proxies: {{stats: ['http://{world}/stats/prometheus'], timeout_ms: 90}}
-resize: {{timeout_ms: 90}}
-solver: {{time_limit_ms: 90}}
+demand: {{smoothing: 200ms, window: 1s, moving: 500ms}}
+proxies: {{stats: ['http://{world}/stats/prometheus'], timeout: 90ms}}
+resize: {{timeout: 90ms}}
+solver: {{timeLimit: 90ms}}
 variants:
 - name: a
   cluster: a
   accuracy: 70
   cores: {{initial: 1}}
-  capacity: {{slope_rps: 20, intercept_rps: -2}}
-  latency: {{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}
+  capacity: {{slopeRps: 20, interceptRps: -2}}
+  latency: {{gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 0, parallelism: per-core}}
   resize: http://{world}/cores/a
 - name: b
   cluster: b
   accuracy: 80
   cores: {{initial: 1, min: 0}}
-  capacity: {{slope_rps: 10, intercept_rps: -2}}
-  latency: {{gamma_ms: 80, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}
+  capacity: {{slopeRps: 10, interceptRps: -2}}
+  latency: {{gammaMs: 80, epsilonMs: 1, deltaMs: 2, etaMs: 0, parallelism: per-core}}
   resize: http://{world}/cores/b
 "
     )

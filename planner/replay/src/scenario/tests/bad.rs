@@ -42,14 +42,27 @@ fn invalid_scenario_is_refused_with_line_field_and_value() {
             &["unknown field", "other"],
         ),
         (
-            "  slo_ms: 800",
-            "  slo_ms: 0",
-            &[":6:", "service.slo_ms: 0", "1 to 3600000 ms"],
+            "  slo: 800ms",
+            "  slo: 0s",
+            &[":6:", "service.slo: 0s", "1ms to 1h"],
         ),
         (
+            "  slo: 800ms",
+            "  sloo: 800ms",
+            &["service.sloo", "unknown field", ", slo,"],
+        ),
+        (
+            "  slo: 800ms",
             "  slo_ms: 800",
+            &[
+                ":6:",
+                "service.slo_ms: no longer a key; it is slo, a duration",
+            ],
+        ),
+        (
+            "  slo: 800ms",
             "  slo: 800",
-            &["service.slo", "unknown field", "slo_ms"],
+            &[":6:", "service.slo: 800; it must be a duration"],
         ),
         (
             "accuracy: 80",
@@ -143,7 +156,7 @@ fn invalid_scenario_is_refused_with_line_field_and_value() {
         }
         fixture.bad(what, by, parts);
     }
-    let text = SMALL.replacen("  slo_ms: 800", "  slo: 800", 1);
+    let text = SMALL.replacen("  slo: 800ms", "  sloo: 800ms", 1);
     let refused = fixture.read(&text).unwrap_err();
     assert_eq!(refused.line, Some(6));
     assert!(!refused.message.contains(" line "), "{refused}");

@@ -88,13 +88,13 @@ fn starting_replicas_count_in_budget_and_not_in_plan() {
 /// Steps for variants a and b, whose replicas have one core each, with a limit of memory.
 fn bounded(there: (u32, u32), desired: (u32, u32), most: u64) -> Vec<String> {
     let of = |(a, b): (u32, u32)| several(&[(a, 1), (b, 1)]);
-    let bounds = ResourceLimits(vec![ResourceLimit {
+    let limits = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
         most,
         each: vec![2, 3],
     }]);
     let targets = targets(&of(desired));
-    let transition = Transition::new(&certain(&of(there)), &targets, Cores::whole(99), &bounds);
+    let transition = Transition::new(&certain(&of(there)), &targets, Cores::whole(99), &limits);
     walk(transition, at_once)
 }
 

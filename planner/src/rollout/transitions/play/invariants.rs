@@ -94,10 +94,10 @@ impl<B: Backend> Play<'_, B> {
         let replicas = self.backend.replicas();
         let excess = self
             .case
-            .bounds
+            .limits
             .0
             .iter()
-            .map(|bound| bound.excess(&replicas));
+            .map(|limit| limit.excess(&replicas));
         self.allowed = (self.backend.used().max(self.case.budget), excess.collect());
     }
 
@@ -106,10 +106,10 @@ impl<B: Backend> Play<'_, B> {
         let (used, replicas) = (self.backend.used(), self.backend.replicas());
         let is_within = used <= self.allowed.0;
         self.ensure(is_within, "above the budget", || format!("{used} cores"));
-        let bounds = self.case.bounds.0.iter().zip(&self.allowed.1);
-        let is_held = bounds
+        let limits = self.case.limits.0.iter().zip(&self.allowed.1);
+        let is_held = limits
             .into_iter()
-            .all(|(bound, allowed)| bound.excess(&replicas) <= *allowed);
+            .all(|(limit, allowed)| limit.excess(&replicas) <= *allowed);
         self.ensure(is_held, "too much is held", || format!("by {replicas:?}"));
         for index in 0..self.published.len() {
             let published = self.published[index];

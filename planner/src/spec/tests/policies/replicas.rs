@@ -61,10 +61,10 @@ fn invalid_replicas_are_refused_by_key() {
             ],
         ),
         (
-            format!("{}themis: {{horizontal_cores: 5}}\n", themis()),
+            format!("{}themis: {{horizontalCores: 5}}\n", themis()),
             &[
                 "stages[0].variants[0].cores: 1 to 4",
-                "themis.horizontal_cores (5)",
+                "themis.horizontalCores (5)",
             ],
         ),
         (

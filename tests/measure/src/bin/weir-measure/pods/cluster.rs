@@ -148,8 +148,8 @@ impl Cluster {
                 "name": model.name, "cluster": workload, "accuracy": model.accuracy,
                 "cores": {"initial": 1, "min": 1, "max": model.max},
                 "replicas": {"initial": replicas, "min": replicas, "max": replicas},
-                "capacity": {"slope_rps": model.slope_rps, "intercept_rps": 0.0},
-                "latency": {"gamma_ms": 40.0, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0,
+                "capacity": {"slopeRps": model.slope_rps, "interceptRps": 0.0},
+                "latency": {"gammaMs": 40.0, "epsilonMs": 1.0, "deltaMs": 2.0, "etaMs": 0.0,
                     "parallelism": "per-core"},
                 "workload": {"name": workload},
             }));
@@ -159,8 +159,8 @@ impl Cluster {
             "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
             "metadata": {"name": name, "namespace": MODELS},
             "spec": {
-                "slo_ms": 1000, "mode": "active", "cycle_ms": 1000, "budget": {"cores": budget},
-                "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 1.0, "headroom": 1.1},
+                "slo": "1s", "mode": "active", "cycle": "1s", "budget": {"cores": budget},
+                "demand": {"smoothing": "300ms", "window": "1s", "moving": "1s", "headroom": 1.1},
                 "proxies": {"stats": [stats]},
                 "variants": variants,
             },

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::raw::{RawAmount, RawStage, RawVariant};
-use crate::capacity::{Amount, BOUNDS_MAX, ResourceLimit, ResourceLimits};
+use crate::capacity::{Amount, LIMITS_MAX, ResourceLimit, ResourceLimits};
 use crate::quantity;
 use crate::service::rule::{refusal, rule, within};
 use crate::service::{ConfigError, Stage, Variant};
 
 /// Resources used by each variant's replicas, with the path of the variant.
-pub(super) type Holds = Vec<(String, BTreeMap<String, RawAmount>)>;
+pub(super) type Resources = Vec<(String, BTreeMap<String, RawAmount>)>;
 
 /// Returns the resources of all variants, in their order.
-pub(super) fn holds(variants: Option<&[RawVariant]>, stages: Option<&[RawStage]>) -> Holds {
-    let of = |path: String, all: &[RawVariant]| -> Holds {
+pub(super) fn resources(variants: Option<&[RawVariant]>, stages: Option<&[RawStage]>) -> Resources {
+    let of = |path: String, all: &[RawVariant]| -> Resources {
         let each = all.iter().enumerate();
-        each.map(|(index, raw)| (format!("{path}[{index}]"), raw.holds.clone()))
+        each.map(|(index, raw)| (format!("{path}[{index}]"), raw.resources.clone()))
             .collect()
     };
     let stages = stages.unwrap_or_default().iter().enumerate();
@@ -27,82 +27,82 @@ pub(super) fn holds(variants: Option<&[RawVariant]>, stages: Option<&[RawStage]>
 
 /// Validates the resource limits. The initial replicas and the fewest replicas with which all stages serve
 /// must fit.
-pub(super) fn bounds(
-    held: &BTreeMap<String, RawAmount>,
-    holds: &Holds,
+pub(super) fn limits(
+    budget: &BTreeMap<String, RawAmount>,
+    resources: &Resources,
     stages: &[Stage],
     variants: &[Variant],
 ) -> Result<ResourceLimits, ConfigError> {
-    let unit = "kinds of what replicas hold";
-    within("budget.held", held.len(), 0..=BOUNDS_MAX, unit)?;
-    for (path, holds) in holds {
-        let unbounded = holds.keys().find(|name| !held.contains_key(*name));
-        if let Some(name) = unbounded {
-            let right = "left out, or bounded by budget.held";
-            return Err(refusal(format!("{path}.holds.{name}"), "given", right));
+    let unit = "kinds of resources";
+    within("budget.resources", budget.len(), 0..=LIMITS_MAX, unit)?;
+    for (path, used) in resources {
+        let unlimited = used.keys().find(|name| !budget.contains_key(*name));
+        if let Some(name) = unlimited {
+            let right = "left out, or limited by budget.resources";
+            return Err(refusal(format!("{path}.resources.{name}"), "given", right));
         }
     }
-    let mut bounds = Vec::with_capacity(held.len());
-    for (name, most) in held {
-        let path = format!("budget.held.{name}");
+    let mut limits = Vec::with_capacity(budget.len());
+    for (name, most) in budget {
+        let path = format!("budget.resources.{name}");
         let right = "a resource of Kubernetes that is requested for containers, such as memory or nvidia.com/gpu";
         rule(is_resource(name), &path, "given", right)?;
         let right = "left out: cores are budget.cores";
         rule(name != "cpu" && name != "cores", &path, "given", right)?;
         let most = amount(&path, most)?;
-        let mut each = Vec::with_capacity(holds.len());
-        for (at, holds) in holds {
-            let path = format!("{at}.holds.{name}");
-            let amount = holds.get(name).map(|raw| amount(&path, raw));
+        let mut each = Vec::with_capacity(resources.len());
+        for (at, used) in resources {
+            let path = format!("{at}.resources.{name}");
+            let amount = used.get(name).map(|raw| amount(&path, raw));
             each.push(amount.transpose()?.unwrap_or(0));
         }
-        let bound = ResourceLimit {
+        let limit = ResourceLimit {
             name: name.clone(),
             most,
             each,
         };
-        check(&bound, holds, stages, variants)?;
-        bounds.push(bound);
+        check(&limit, resources, stages, variants)?;
+        limits.push(limit);
     }
-    Ok(ResourceLimits(bounds))
+    Ok(ResourceLimits(limits))
 }
 
 fn check(
-    bound: &ResourceLimit,
-    holds: &Holds,
+    limit: &ResourceLimit,
+    resources: &Resources,
     stages: &[Stage],
     variants: &[Variant],
 ) -> Result<(), ConfigError> {
-    let (name, most) = (&bound.name, bound.most);
-    let right = format!("at most budget.held.{name} ({})", Amount(most));
-    for ((path, _), each) in holds.iter().zip(&bound.each) {
+    let (name, most) = (&limit.name, limit.most);
+    let right = format!("at most budget.resources.{name} ({})", Amount(most));
+    for ((path, _), each) in resources.iter().zip(&limit.each) {
         rule(
             *each <= most,
-            format!("{path}.holds.{name}"),
+            format!("{path}.resources.{name}"),
             Amount(*each),
             &right,
         )?;
     }
     let count = |count: fn(&Variant) -> u32| -> Vec<u32> { variants.iter().map(count).collect() };
-    let initial = bound.held(&count(|variant| variant.initial.replicas()));
+    let initial = limit.used(&count(|variant| variant.initial.replicas()));
     let right = format!(
-        "at most budget.held.{name} ({}) for all replicas that there are at first",
+        "at most budget.resources.{name} ({}) for all replicas that there are at first",
         Amount(most)
     );
-    let path = format!("variants[].holds.{name}");
+    let path = format!("variants[].resources.{name}");
     rule(initial <= most, &path, Amount(initial), &right)?;
     // Every stage serves with at least one of its variants.
     let fewest = count(Variant::fewest);
-    let mut min = bound.held(&fewest);
+    let mut min = limit.used(&fewest);
     for stage in stages {
         let all = || stage.variants.clone();
         if all().all(|index| fewest.get(index) == Some(&0)) {
-            let lightest = all().filter_map(|index| bound.each.get(index)).min();
+            let lightest = all().filter_map(|index| limit.each.get(index)).min();
             min = min.saturating_add(lightest.copied().unwrap_or(0));
         }
     }
     let right = format!(
-        "at most budget.held.{name} ({}) for the fewest replicas with which all stages serve",
+        "at most budget.resources.{name} ({}) for the fewest replicas with which all stages serve",
         Amount(most)
     );
     rule(min <= most, &path, Amount(min), &right)

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 /// A reconfigure request to a pod's server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retune {
+pub struct Reconfigure {
     /// Port that the server listens on.
     pub port: u16,
     /// Path; it or the body contains `{cores}`, `{millicores}` or `{batch}`.
     pub path: String,
     /// POST or PUT.
-    pub method: RetuneMethod,
+    pub method: ReconfigureMethod,
     /// Body, usually JSON.
     pub body: String,
     /// Maximum batch size that is sent before a plan has chosen one.
     pub batch: u32,
 }
 
-impl Retune {
+impl Reconfigure {
     /// Whether the request contains the cores.
     pub fn says_cores(&self) -> bool {
         let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
@@ -37,7 +37,7 @@ pub const BATCH: &str = "{batch}";
 /// HTTP method of a reconfigure request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum RetuneMethod {
+pub enum ReconfigureMethod {
     /// POST.
     #[default]
     Post,

@@ -1,0 +1,61 @@
+//! Proxies of a service as written: where their statistics are.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::duration::{RawDuration, in_range};
+use crate::service::SCRAPE_TIMEOUT;
+
+/// Source of the proxies' statistics: either addresses or pods.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RawProxies {
+    /// Addresses of the Prometheus statistics of every Envoy that carries the filter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub stats: Vec<String>,
+    /// Pods whose Envoys carry the filter. Resource only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<RawPods>,
+    /// Scrape interval, at most cycle. A significant rise in demand is planned for at once. Defaults to a
+    /// quarter of cycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = in_range("100ms", "1m")))]
+    pub interval: Option<RawDuration>,
+    /// Timeout of one scrape. Must be less than cycle.
+    #[serde(default = "scrape_timeout")]
+    pub timeout: RawDuration,
+}
+
+/// Selector of the pods whose Envoys are scraped.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RawPods {
+    /// Labels that a pod must have, all of them.
+    pub labels: BTreeMap<String, String>,
+    /// Namespace of the pods. Defaults to the resource's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Port of Envoy's statistics. Defaults to Istio's, 15090.
+    #[serde(default = "stats_port")]
+    pub port: u16,
+    /// Path and query of Envoy's statistics.
+    #[serde(default = "stats_path")]
+    pub path: String,
+}
+
+/// Port of the statistics of Istio's proxies.
+const fn stats_port() -> u16 {
+    15_090
+}
+
+/// Statistics of the filter only.
+fn stats_path() -> String {
+    "/stats/prometheus?filter=weir_".to_owned()
+}
+
+const fn scrape_timeout() -> RawDuration {
+    RawDuration(SCRAPE_TIMEOUT)
+}
