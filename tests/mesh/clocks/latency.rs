@@ -21,9 +21,13 @@ async fn network_latency_is_measured_from_accepted_stamps() {
         })
         .await;
     }
-    let name = encode(Metric::NetworkMs, SERVICE, "");
+    let name = encode(Metric::NetworkLatencyMs, SERVICE, "");
     let sample = async |part: &str| -> f64 {
-        let text = scene.envoy.stats("weir_network_ms").await.unwrap();
+        let text = scene
+            .envoy
+            .stats("weir_network_latency_milliseconds")
+            .await
+            .unwrap();
         let line = text
             .lines()
             .find(|line| line.starts_with(&format!("{name}_{part}")));

@@ -240,8 +240,8 @@ impl Real {
             seen,
             executions,
             handover_us: gauges::percentiles(&envoy, Metric::HandoverUs, service).await?,
-            swaps_lost: envoy.metric(Metric::SwapsLost, service, "").await?,
-            board_resets: envoy.metric(Metric::BoardResets, service, "").await?,
+            swaps_lost: envoy.metric(Metric::CasConflicts, service, "").await?,
+            board_resets: envoy.metric(Metric::SlotTableResets, service, "").await?,
         })
     }
 
