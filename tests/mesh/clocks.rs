@@ -6,7 +6,7 @@ mod latency;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use weir_api::metrics::{Metric, encode};
+use weir_api::metrics::Metric;
 use weir_bed::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, epoch_ms, see};
 use weir_bed::wait;
 use weir_planner::clock::Clock;
@@ -291,20 +291,13 @@ async fn what_nobody_could_serve_is_no_demand() {
     served(honest).await;
     scene.until(Metric::Unservable, "", 40).await.unwrap();
     scene.until(Metric::Arrivals, "", 1).await.unwrap();
-    let name = encode(Metric::NetworkLatencyMs, SERVICE, "");
     let counted = async || {
-        let text = scene
-            .envoy
-            .stats("weir_network_latency_milliseconds")
-            .await
-            .unwrap();
-        let mut lines = text.lines();
-        let line = lines.find(|line| line.starts_with(&format!("{name}_count")));
-        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        let histogram = scene.envoy.histogram(Metric::NetworkLatencyMs, SERVICE);
+        histogram.await.unwrap().0
     };
-    let flushed = async || counted().await.is_some_and(|count| count > 0);
+    let flushed = async || counted().await > 0;
     wait::until_async("the histogram", PATIENCE, flushed)
         .await
         .unwrap();
-    assert_eq!(counted().await, Some(1));
+    assert_eq!(counted().await, 1);
 }
