@@ -219,7 +219,7 @@ impl Engine {
     ) {
         if let Some(mut request) = self.leave_receiving(stream) {
             self.ledger.release(&mut request.body);
-            return self.stats.count(Metric::Gone, Label::None);
+            return self.stats.count(Metric::ClientDisconnects, Label::None);
         }
         let Some(mut request) = self.requests.remove(&stream) else {
             return;
@@ -229,7 +229,7 @@ impl Engine {
             State::Held => {
                 self.leave_queue(&request);
                 self.ledger.release(&mut request.body);
-                self.stats.count(Metric::Gone, Label::None);
+                self.stats.count(Metric::ClientDisconnects, Label::None);
             }
             State::InFlight(flight) => {
                 if end == End::Unreachable && !flight.answered {

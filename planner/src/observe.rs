@@ -1,11 +1,12 @@
 //! Reads the proxies' counters: arriving requests, and the variants they went to. Demand is measured at the input
-//! (`weir_arrivals`), never at the output, where overload looks like low load. A failed scrape is *unknown*, never
-//! zero load.
+//! (`weir_arrivals_total`), never at the output, where overload looks like low load. A failed scrape is *unknown*,
+//! never zero load.
 //!
 //! A figure is summed over all proxies only if exactly one proxy of a request's path counts it: arrivals (a gate
 //! omits requests that a router has tagged), and routed requests (counted by the proxy that chose the variant).
 
 mod arrivals;
+mod counts;
 mod failing;
 pub mod pods;
 mod proxies;

@@ -145,7 +145,7 @@ async fn invalid_header_is_counted_and_gains_no_urgency() {
             _ => garbage.len() as u64,
         };
         scene
-            .until(Metric::Disbelieved, field.name(), counted)
+            .until(Metric::InvalidHeaders, field.name(), counted)
             .await
             .unwrap();
     }

@@ -98,7 +98,7 @@ async fn a_server_that_answers_404_gets_trials_alone_until_it_has_its_model_agai
     );
     assert_eq!(of(&answers, 200), 400 - unknown);
     assert_eq!(
-        scene.metric(Metric::Failed, "bad").await.unwrap(),
+        scene.metric(Metric::Failures, "bad").await.unwrap(),
         unknown as u64
     );
     scene.backends[1].unload(false);
@@ -221,10 +221,10 @@ async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     scene.backends[1].crash();
     let answers = send(&scene, 200).await;
     assert_eq!(answers, BTreeMap::from([((200, "good".to_owned()), 200)]));
-    let moved = scene.metric(Metric::MovedOn, "bad").await.unwrap();
+    let moved = scene.metric(Metric::Failovers, "bad").await.unwrap();
     assert!((1..=2 * AT_ONCE as u64).contains(&moved), "{moved}");
     for name in ["good", "bad"] {
-        scene.until(Metric::InFlight, name, 0).await.unwrap();
+        scene.until(Metric::SlotsInUse, name, 0).await.unwrap();
     }
     let told = see(scene.infer()).await.unwrap();
     assert_eq!(told.header("x-slo-served-by"), "", "not for clients");

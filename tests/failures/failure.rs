@@ -45,14 +45,17 @@ async fn assert_unreachable_is_ejected(adapt: impl FnOnce(Bootstrap) -> Bootstra
         }
     }
     assert!((1..=COST_MAX).contains(&refused), "{refused} refused");
-    assert_eq!(scene.metric(Metric::Failed, "bad").await.unwrap(), refused);
+    assert_eq!(
+        scene.metric(Metric::Failures, "bad").await.unwrap(),
+        refused
+    );
     scene.until(Metric::Failing, "bad", 1).await.unwrap();
     assert_eq!(
         scene.metric(Metric::Refused, "no-backend").await.unwrap(),
         refused
     );
     // Any other value means that slots were lost.
-    scene.until(Metric::InFlight, "bad", 0).await.unwrap();
+    scene.until(Metric::SlotsInUse, "bad", 0).await.unwrap();
     assert_eq!(scene.backends[0].executions().len(), served);
 }
 
@@ -88,7 +91,7 @@ async fn a_server_that_breaks_off_frees_its_slots() {
         .unwrap();
     let running = Scene::spawn(scene.infer_within(9000));
     let held = Scene::spawn(scene.infer_within(9000));
-    scene.until(Metric::Held, "", 1).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 1).await.unwrap();
     scene.backends[0].slow_by(0.001).unwrap();
     scene.backends[0].hang_up();
     assert_eq!(
@@ -145,7 +148,7 @@ async fn retries_of_a_route_are_refused_unless_allowed() {
         scene.backends[0].fail_next(2);
         let seen = see(scene.infer()).await.unwrap();
         assert_eq!(seen.status, status, "{allowed:?}");
-        scene.until(Metric::Retried, "good", retried).await.unwrap();
+        scene.until(Metric::Retries, "good", retried).await.unwrap();
     }
 }
 
@@ -175,7 +178,7 @@ async fn unreachable_planner_leaves_the_static_plan_in_force() {
     })
     .await
     .unwrap();
-    let failed = async || scene.metric(Metric::PlanUnreachable, "").await.unwrap() >= 2;
+    let failed = async || scene.metric(Metric::PlanPollsFailed, "").await.unwrap() >= 2;
     wait::until_async("two failed polls", PATIENCE, failed)
         .await
         .unwrap();
@@ -252,7 +255,7 @@ async fn a_plan_too_old_is_kept_or_nothing_served() {
         let mut plan = scene::plan(10, &only);
         plan["max_age_ms"] = json!(STALE_AFTER_MS);
         planner.say(10, 200, plan);
-        scene.until(Metric::PlanAccepted, "", 2).await.unwrap();
+        scene.until(Metric::PlansAccepted, "", 2).await.unwrap();
         let received = Instant::now();
         assert_eq!(see(scene.infer()).await.unwrap().refusal(), (200, ""));
         let too_old = async || {
@@ -299,18 +302,18 @@ async fn a_clock_step() {
     assert_eq!(see(started(2000)).await.unwrap().refusal(), (200, ""));
     scene.backends[0].slow_by(4000.0).unwrap();
     let running = Scene::spawn(started(9000));
-    scene.until(Metric::InFlight, "good", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "good", 1).await.unwrap();
     scene.backends[0].slow_by(1.0).unwrap();
     let begun = Instant::now();
     let expiring = Scene::spawn(started(2000));
     let waiting: Vec<_> = (0..3).map(|_| Scene::spawn(started(9000))).collect();
-    scene.until(Metric::Held, "", 4).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 4).await.unwrap();
     for step in STEPS_S {
         clock.set(step).unwrap();
         // Held requests are unaffected by many ticks and another arrival.
         let probe = see(scene.infer_within(50)).await.unwrap();
         assert_eq!(probe.status, 504, "{step}");
-        scene.until(Metric::Held, "", 4).await.unwrap();
+        scene.until(Metric::HeldRequests, "", 4).await.unwrap();
     }
     clock.set(3600).unwrap();
     assert_eq!(expiring.await.unwrap().unwrap().status, 504);
@@ -328,7 +331,7 @@ async fn a_clock_step() {
     ] {
         clock.set(step).unwrap();
         let counted = async || {
-            let metric = scene.metric(Metric::Disbelieved, "x-slo-start");
+            let metric = scene.metric(Metric::InvalidHeaders, "x-slo-start");
             metric.await.unwrap()
         };
         let before = counted().await;

@@ -48,7 +48,7 @@ async fn holding(scene: &Scene) -> Vec<Answer> {
             Scene::spawn(scene.infer_within(9000).header("x-request-id", id))
         })
         .collect();
-    scene.until(Metric::Held, "", HELD).await.unwrap();
+    scene.until(Metric::HeldRequests, "", HELD).await.unwrap();
     asked
 }
 
@@ -92,7 +92,7 @@ async fn drained_envoy_serves_held_requests_and_ends() {
     wait::until_async("the listener to close", PATIENCE, closed)
         .await
         .unwrap();
-    scene.until(Metric::Held, "", 0).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 0).await.unwrap();
     scene.envoy.quit().await.unwrap();
     let ended = || scene.envoy.exited().unwrap().is_some();
     wait::until("Envoy to end", PATIENCE, ended).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
     let first = see(stranger.post(url).body("{}")).await.unwrap();
     assert_eq!(first.refusal(), (200, ""));
     assert!(queued_ms(&first) < 100.0, "{:?}", first.headers);
-    let held = scene.metric(Metric::Held, "").await.unwrap();
+    let held = scene.metric(Metric::HeldRequests, "").await.unwrap();
     assert!(held > 0, "the old process was not full any more");
 
     all_served_once(&scene, asked).await;
@@ -161,7 +161,7 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
     assert!(ids.len() > 5, "{ids:?}");
     assert_eq!(ids, executed);
     let none_held = async || {
-        let held = young.metric(Metric::Held, SERVICE, "").await;
+        let held = young.metric(Metric::HeldRequests, SERVICE, "").await;
         held.is_ok_and(|held| held == 0)
     };
     wait::until_async("no held requests", PATIENCE, none_held)

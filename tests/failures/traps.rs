@@ -87,14 +87,14 @@ async fn busy(scene: &Scene) -> (Vec<Answer>, Vec<Answer>, Instant) {
         .map(|i| ask(scene, &format!("running-{i}")))
         .collect();
     scene
-        .until(Metric::InFlight, "small", u64::from(SLOTS))
+        .until(Metric::SlotsInUse, "small", u64::from(SLOTS))
         .await
         .unwrap();
     let since = Instant::now();
     let held: Vec<_> = (0..HELD)
         .map(|i| ask(scene, &format!("held-{i}")))
         .collect();
-    scene.until(Metric::Held, "", HELD).await.unwrap();
+    scene.until(Metric::HeldRequests, "", HELD).await.unwrap();
     (running, held, since)
 }
 
@@ -203,11 +203,11 @@ async fn a_trap_on_an_answer_or_a_tick_is_like_one_on_a_request() {
         // Both requests are in flight at the trap.
         let (trapping, other) = if at == "tick" {
             let other = ask(&scene, "running-o");
-            scene.until(Metric::InFlight, "small", 1).await.unwrap();
+            scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
             (Scene::spawn(request), other)
         } else {
             let trapping = Scene::spawn(request);
-            scene.until(Metric::InFlight, "small", 1).await.unwrap();
+            scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
             (trapping, ask(&scene, "running-o"))
         };
         // The request is lost when its answer arrives, although the server has served it.
@@ -232,7 +232,7 @@ async fn a_trap_costs_only_the_requests_of_its_worker() {
         .map(|i| ask(&scene, &format!("running-{i}")))
         .collect();
     scene
-        .until(Metric::InFlight, "small", u64::from(2 * EACH))
+        .until(Metric::SlotsInUse, "small", u64::from(2 * EACH))
         .await
         .unwrap();
     assert_eq!(trap(&scene, "request").await.refusal(), (503, ""));
@@ -283,7 +283,7 @@ async fn fallback_routes_idle_timeout_bounds_only_a_hold() {
         .unwrap();
     scene.backends[0].slow_by(2.0).unwrap();
     let running = ask(&scene, "running");
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     let since = Instant::now();
     let held = see(scene.infer_within(9000)).await.unwrap();
     assert_eq!(held.status, 504, "{:?}", held.headers);

@@ -145,8 +145,8 @@ async fn three_envoys_before_one_server_keep_one_deadline() {
     assert_eq!(seen.refusal(), (504, "expired"));
     for hop in [&first, &middle, &last] {
         let over = async || {
-            hop.metric(Metric::InFlight, "ranker").await.unwrap() <= 1
-                && hop.metric(Metric::Held, "").await.unwrap() == 0
+            hop.metric(Metric::SlotsInUse, "ranker").await.unwrap() <= 1
+                && hop.metric(Metric::HeldRequests, "").await.unwrap() == 0
         };
         wait::until_async("only an orphaned slot to be left", PATIENCE, over)
             .await
@@ -263,6 +263,6 @@ async fn forged_deadline_of_an_untrusted_hop_is_ignored() {
         let remaining = number(&received, "x-slo-remaining-ms");
         assert!((1500..=3000).contains(&remaining), "{forged}: {remaining}");
     }
-    let disbelieved = first.hop.metric(Metric::Disbelieved, "x-slo-deadline");
+    let disbelieved = first.hop.metric(Metric::InvalidHeaders, "x-slo-deadline");
     assert_eq!(disbelieved.await.unwrap(), 0, "ignored, not doubted");
 }

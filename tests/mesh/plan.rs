@@ -65,7 +65,7 @@ async fn serves(scene: &Scene) -> String {
 /// Waits until both workers and the main thread's VM have adopted a plan, each for itself.
 async fn until_everywhere(scene: &Scene, plans: u64) {
     scene
-        .until(Metric::PlanAccepted, "", 3 * plans)
+        .until(Metric::PlansAccepted, "", 3 * plans)
         .await
         .unwrap();
 }
@@ -117,7 +117,7 @@ async fn new_plan_takes_effect_without_restart_or_failed_request() {
     for worker in load {
         assert!(!worker.await.unwrap().is_empty());
     }
-    assert_eq!(scene.metric(Metric::PlanRefused, "").await.unwrap(), 0);
+    assert_eq!(scene.metric(Metric::PlansRefused, "").await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn new_plan_reroutes_held_requests() {
         .map(|_| Scene::spawn(scene.infer_within(8000)))
         .collect();
     // One slot, whatever the number of workers.
-    scene.until(Metric::Held, "", 11).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 11).await.unwrap();
     planner.publish(20, &only("new"));
     wait::until("the held to be served", PATIENCE, || {
         scene.backends[1].executions().len() == 11
@@ -165,7 +165,7 @@ async fn a_plan_that_is_wrong_is_refused_and_the_old_one_stays() {
     ];
     for (i, body) in wrong.iter().enumerate() {
         planner.say(20 + i as u64, 200, body);
-        let refused = async || scene.metric(Metric::PlanRefused, "").await.unwrap() > i as u64;
+        let refused = async || scene.metric(Metric::PlansRefused, "").await.unwrap() > i as u64;
         wait::until_async("the refusal", PATIENCE, refused)
             .await
             .unwrap();
@@ -193,7 +193,7 @@ async fn a_planner_that_does_not_answer_is_said_once_and_then_counted() {
     planner.publish(10, &only("new"));
     until_everywhere(&scene, 1).await;
     planner.say(u64::MAX, 500, "on fire");
-    let failed = async || scene.metric(Metric::PlanUnreachable, "").await.unwrap() >= 3;
+    let failed = async || scene.metric(Metric::PlanPollsFailed, "").await.unwrap() >= 3;
     wait::until_async("three failed polls", PATIENCE, failed)
         .await
         .unwrap();
@@ -229,7 +229,7 @@ async fn wrong_key_gets_no_plan() {
     })
     .await
     .unwrap();
-    let failed = async || scene.metric(Metric::PlanUnreachable, "").await.unwrap() >= 1;
+    let failed = async || scene.metric(Metric::PlanPollsFailed, "").await.unwrap() >= 1;
     wait::until_async("the refused poll", PATIENCE, failed)
         .await
         .unwrap();
@@ -252,7 +252,7 @@ async fn a_plan_too_old_falls_back_to_the_static_one() {
     let mut short_lived = scene::plan(10, &only("new"));
     short_lived["max_age_ms"] = json!(1500);
     planner.say(10, 200, short_lived);
-    scene.until(Metric::PlanAccepted, "", 2).await.unwrap();
+    scene.until(Metric::PlansAccepted, "", 2).await.unwrap();
     assert_eq!(serves(&scene).await, "new");
     let fallen_back = async || serves(&scene).await == "old";
     wait::until_async("the static plan", Duration::from_secs(10), fallen_back)

@@ -156,13 +156,13 @@ async fn router_routes_gates_admit_and_each_counts_its_part() {
     let all = [&router, &fast, &exact];
     router.until(Metric::Arrivals, "", 40).await.unwrap();
     for variant in ["fast", "exact"] {
-        router.until(Metric::Routed, variant, 20).await.unwrap();
+        router.until(Metric::Requests, variant, 20).await.unwrap();
         let gate = if variant == "fast" { &fast } else { &exact };
         for metric in [Metric::Dispatched, Metric::Served, Metric::OnTime] {
             gate.until(metric, variant, 20).await.unwrap();
             assert_eq!(sum(&all, metric, variant).await, 20, "{metric:?}");
         }
-        assert_eq!(sum(&all, Metric::Routed, variant).await, 20);
+        assert_eq!(sum(&all, Metric::Requests, variant).await, 20);
     }
     assert_eq!(sum(&all, Metric::Arrivals, "").await, 40);
     assert_eq!(sum(&all, Metric::Admitted, "").await, 40);
@@ -184,9 +184,9 @@ async fn gate_behind_two_routers_serves_by_deadline() {
             Scene::spawn(router.infer_within(4000 + (i * 17 % 30) * 50))
         })
         .collect();
-    gate.until(Metric::Held, "", 30).await.unwrap();
+    gate.until(Metric::HeldRequests, "", 30).await.unwrap();
     for router in [&one, &other] {
-        assert_eq!(router.metric(Metric::Held, "").await.unwrap(), 0);
+        assert_eq!(router.metric(Metric::HeldRequests, "").await.unwrap(), 0);
     }
     assert_eq!(running.await.unwrap().unwrap().status, 200);
     for answer in held {
@@ -223,7 +223,7 @@ async fn gates_refusal_passes_the_router_and_is_counted_once() {
     assert_eq!(in_vain.refusal(), (504, "infeasible"));
     assert!(!in_vain.headers.contains_key("x-slo-expected-ms"));
     let held = Scene::spawn(router.infer_within(6000));
-    gate.until(Metric::Held, "", 1).await.unwrap();
+    gate.until(Metric::HeldRequests, "", 1).await.unwrap();
     let shed = see(router.infer_within(8000)).await.unwrap();
     assert_eq!(shed.refusal(), (429, "queue-full"));
     assert_eq!(shed.header("retry-after"), "1");
@@ -272,7 +272,7 @@ async fn router_avoids_a_gate_that_reports_a_long_wait() {
     let crowd: Vec<_> = (0..25)
         .map(|_| Scene::spawn(exact_gate.infer_within(9000)))
         .collect();
-    let many = async || exact_gate.metric(Metric::Held, "").await.unwrap() >= 15;
+    let many = async || exact_gate.metric(Metric::HeldRequests, "").await.unwrap() >= 15;
     wait::until_async("many to wait", PATIENCE, many)
         .await
         .unwrap();
@@ -283,12 +283,18 @@ async fn router_avoids_a_gate_that_reports_a_long_wait() {
         "exact",
         "no wait has been reported yet"
     );
-    assert!(exact_gate.metric(Metric::Waiting, "exact").await.unwrap() > 8);
+    assert!(
+        exact_gate
+            .metric(Metric::WaitingRequests, "exact")
+            .await
+            .unwrap()
+            > 8
+    );
     let seen = see(router.infer_within(600)).await.unwrap();
     assert_eq!(seen.refusal(), (200, ""));
     assert_eq!(seen.header("x-slo-variant"), "fast");
-    router.until(Metric::Routed, "fast", 1).await.unwrap();
-    assert_eq!(router.metric(Metric::Routed, "exact").await.unwrap(), 1);
+    router.until(Metric::Requests, "fast", 1).await.unwrap();
+    assert_eq!(router.metric(Metric::Requests, "exact").await.unwrap(), 1);
     // A request with enough time still goes there.
     let seen = see(router.infer_within(9000)).await.unwrap();
     assert_eq!(seen.header("x-slo-variant"), "exact");
@@ -361,7 +367,7 @@ async fn gate_without_router_never_uses_another_variant() {
     assert_eq!(see(named).await.unwrap().refusal(), (504, "infeasible"));
 
     let running = Scene::spawn(gate.infer_within(5000));
-    gate.until(Metric::InFlight, "exact", 1).await.unwrap();
+    gate.until(Metric::SlotsInUse, "exact", 1).await.unwrap();
     let held = Scene::spawn(gate.infer_within(4000));
     for answer in [running, held] {
         assert_eq!(answer.await.unwrap().unwrap().status, 200);

@@ -70,11 +70,11 @@ async fn unfinished_bodies_take_no_slot() {
     for _ in 0..MANY {
         unfinished.push(begun(&scene, 10_000, 100_000, 11).await);
     }
-    scene.until(Metric::Held, "", MANY).await.unwrap();
+    scene.until(Metric::HeldRequests, "", MANY).await.unwrap();
     for _ in 0..50 {
         assert_eq!(see(scene.infer_within(2000)).await.unwrap().status, 200);
     }
-    assert_eq!(scene.metric(Metric::Held, "").await.unwrap(), MANY);
+    assert_eq!(scene.metric(Metric::HeldRequests, "").await.unwrap(), MANY);
     // The bodies are completed after all: each request is served.
     for mut client in unfinished {
         client.write_all(&vec![b' '; 100_000 - 11]).await.unwrap();
@@ -82,7 +82,7 @@ async fn unfinished_bodies_take_no_slot() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
     assert_eq!(scene.backends[0].executions().len() as u64, 50 + MANY);
-    scene.until(Metric::Held, "", 0).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 0).await.unwrap();
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn bytes_held_are_bounded_and_the_rest_is_refused() {
     for _ in 0..3 * fits {
         clients.push(begun(&scene, 10_000, EACH + 1, EACH).await);
     }
-    scene.until(Metric::Held, "", fits).await.unwrap();
+    scene.until(Metric::HeldRequests, "", fits).await.unwrap();
     scene
         .until(Metric::Refused, "source-limit", 2 * fits)
         .await

@@ -89,9 +89,9 @@ async fn grpc_refusal_is_trailers_only() {
     // One request runs and one is held: there is no room for a third.
     scene.backends[0].slow_by(50.0).unwrap();
     let running = Scene::spawn(scene.infer_within(20_000));
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     let held = Scene::spawn(scene.infer_within(20_000));
-    scene.until(Metric::Held, "", 1).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 1).await.unwrap();
     let shed = raw_grpc(&scene, &[("x-slo-ms", "20000")]).await;
     assert_trailers_only(&shed, "8", "queue-full");
     assert_eq!(shed.header("retry-after"), "1");

@@ -195,7 +195,7 @@ async fn a_repeated_claim_header_proves_nothing() {
         assert_eq!(seen["x-slo-class"], class, "{said:?}, {token}");
     }
     scene
-        .until(Metric::Disbelieved, "x-slo-class", 5)
+        .until(Metric::InvalidHeaders, "x-slo-class", 5)
         .await
         .unwrap();
 }

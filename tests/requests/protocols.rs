@@ -114,17 +114,17 @@ async fn grpc_stream_holds_its_slot_to_its_end() {
     assert!(answers.message().await.unwrap().is_some());
     // The server has answered, but the stream is open, so its slot is taken.
     let waiting = Scene::spawn(scene.infer_within(10_000));
-    scene.until(Metric::Held, "", 1).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 1).await.unwrap();
     for _ in 0..3 {
         send.send(infer_request()).unwrap();
         assert!(answers.message().await.unwrap().is_some());
     }
-    assert_eq!(scene.metric(Metric::InFlight, "small").await.unwrap(), 1);
+    assert_eq!(scene.metric(Metric::SlotsInUse, "small").await.unwrap(), 1);
     assert_eq!(scene.backends[0].executions().len(), 4);
     drop(send);
     assert!(answers.message().await.unwrap().is_none());
     assert_eq!(waiting.await.unwrap().unwrap().status, 200);
-    scene.until(Metric::InFlight, "small", 0).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 0).await.unwrap();
     let doors: Vec<_> = scene.backends[0]
         .executions()
         .iter()
@@ -145,7 +145,7 @@ async fn unending(client: Client) -> tonic::Streaming<ModelStreamInferResponse> 
 async fn broken_grpc_stream_releases_its_slot() {
     let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
     let mut answers = unending(client(&scene)).await;
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     scene.backends[0].hang_up();
     assert!(answers.message().await.is_err());
     let seen = see(scene.infer_within(10_000)).await.unwrap();
@@ -160,7 +160,7 @@ async fn broken_grpc_stream_releases_its_slot() {
     let address = scene.envoy.listener("weir").unwrap();
     let stream = async move { unending(Client::of(address).unwrap()).await };
     let answers = elsewhere.spawn(stream).await.unwrap();
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     elsewhere.shutdown_background();
     let seen = see(scene.infer_within(10_000)).await.unwrap();
     assert_eq!(seen.status, 200, "the client broke it off");
@@ -180,7 +180,7 @@ async fn event_stream_holds_its_slot_to_its_end() {
     let mut answer = events.send().await.unwrap();
     assert!(answer.chunk().await.unwrap().is_some());
     let waiting = Scene::spawn(scene.infer_within(10_000));
-    scene.until(Metric::Held, "", 1).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 1).await.unwrap();
     let mut text = Vec::new();
     while let Some(more) = answer.chunk().await.unwrap() {
         text.extend_from_slice(&more);
@@ -205,7 +205,7 @@ async fn websockets_bypass_the_filter() {
     };
     let scene = scene(slow).await;
     let running = Scene::spawn(scene.infer_within(20_000));
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     echo(&scene).await;
     assert_eq!(scene.metric(Metric::Arrivals, "").await.unwrap(), 1);
     assert_eq!(scene.backends[0].executions().len(), 1);

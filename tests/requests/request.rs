@@ -147,7 +147,7 @@ async fn invalid_header_is_clamped_and_gains_no_urgency() {
     }
     assert!(
         scene
-            .metric(Metric::Disbelieved, "x-slo-start")
+            .metric(Metric::InvalidHeaders, "x-slo-start")
             .await
             .unwrap()
             >= 5
@@ -188,7 +188,7 @@ async fn bodies_are_held_and_forwarded_intact() {
         for client in [&scene.client, &over_http2] {
             scene.backends[0].slow_by(60.0).unwrap();
             let running = Scene::spawn(scene.infer());
-            scene.until(Metric::InFlight, "small", 1).await.unwrap();
+            scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
             scene.backends[0].slow_by(1.0).unwrap();
             let held = Scene::spawn(client.post(&url).body(body.clone()));
             let seen = held.await.unwrap().unwrap();

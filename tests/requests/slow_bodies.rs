@@ -145,8 +145,8 @@ impl ProtocolScene {
     /// Asserts that no slow request reached a server and that every slot is free.
     async fn assert_nothing_left(&self) {
         let scene = &self.scene;
-        scene.until(Metric::Held, "", 0).await.unwrap();
-        scene.until(Metric::InFlight, "small", 0).await.unwrap();
+        scene.until(Metric::HeldRequests, "", 0).await.unwrap();
+        scene.until(Metric::SlotsInUse, "small", 0).await.unwrap();
         let backend = &scene.backends[0];
         backend.slow_by(20.0).unwrap();
         let running: Vec<_> = (0..SLOTS)

@@ -3,6 +3,7 @@
 mod docs;
 mod imports;
 mod markdown;
+mod metrics;
 mod snippet;
 mod tidy;
 mod tree;

@@ -62,7 +62,7 @@ fn timed(request: reqwest::RequestBuilder) -> Answer {
 /// Sends a request that is held alone, as the `nth`.
 async fn holds(scene: &Scene, budget_ms: u64, nth: u64) -> Answer {
     let answer = timed(scene.infer_within(budget_ms));
-    scene.until(Metric::Held, "", nth).await.unwrap();
+    scene.until(Metric::HeldRequests, "", nth).await.unwrap();
     answer
 }
 
@@ -93,7 +93,7 @@ async fn requests_within_the_batch_window_are_executed_together() {
         let batches = batches(&scene.backends[0].executions());
         assert_eq!(batches, vec![4; 4 * round]);
     }
-    scene.until(Metric::InFlight, "batched", 0).await.unwrap();
+    scene.until(Metric::SlotsInUse, "batched", 0).await.unwrap();
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn both_slots_taken(scene: &Scene) -> [Answer; 2] {
         Scene::spawn(scene.infer_within(9000)),
         Scene::spawn(scene.infer_within(9000)),
     ];
-    scene.until(Metric::InFlight, "small", 2).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 2).await.unwrap();
     scene.backends[0].slow_by(1.0).unwrap();
     first
 }
@@ -77,7 +77,7 @@ async fn crowd(scene: &Scene, count: u64) -> Vec<Answer> {
     for budget in budgets {
         held.push(Scene::spawn(scene.infer_within(budget)));
     }
-    scene.until(Metric::Held, "", count).await.unwrap();
+    scene.until(Metric::HeldRequests, "", count).await.unwrap();
     held
 }
 
@@ -145,7 +145,7 @@ async fn a_spoilt_board_is_begun_anew() {
     assert_eq!(executions.len(), 14);
     assert!(most_at_once(&executions) <= 2, "{executions:?}");
     assert!(scene.board().await.unwrap().resets > 0);
-    assert_eq!(scene.metric(Metric::BoardResets, "").await.unwrap(), 1);
+    assert_eq!(scene.metric(Metric::SlotTableResets, "").await.unwrap(), 1);
     until_no_slot_taken(&scene).await;
 }
 

@@ -95,7 +95,7 @@ async fn each_class_gets_its_share_of_scarce_slots() {
     rest["queue"] = json!({ "max_requests": 120 });
     let (scene, running) = busy(rest, 100.0).await;
     let held = alternating(&scene, 60);
-    scene.until(Metric::Held, "", 120).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 120).await.unwrap();
     // One request beyond the limit shows that slots are scarce.
     let seen = see(of(&scene, "gold", 9500)).await.unwrap();
     assert_eq!(seen.refusal(), (429, "queue-full"));
@@ -157,7 +157,7 @@ async fn lasting_overload_is_answered_by_share() {
 async fn only_deadlines_count_while_slots_suffice() {
     let (scene, running) = busy(gold_and_bulk(), 100.0).await;
     let held = alternating(&scene, 20);
-    scene.until(Metric::Held, "", 40).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 40).await.unwrap();
     // A request that not even an empty queue could serve in time does not mean that slots are scarce.
     assert_eq!(
         see(of(&scene, "gold", 10)).await.unwrap().refusal(),
@@ -183,7 +183,7 @@ async fn higher_priority_goes_first_and_lower_one_is_not_starved() {
     let low: Vec<_> = low.collect();
     let high = (0..30).map(|_| Scene::spawn(of(&scene, "high", 9000)));
     let high: Vec<_> = high.collect();
-    scene.until(Metric::Held, "", 38).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 38).await.unwrap();
     assert_all_served(low.into_iter().chain(high).chain([running])).await;
     let classes = executed(&scene);
     assert_eq!(count(&classes[..5], "high"), 5, "{classes:?}");
@@ -215,7 +215,7 @@ async fn unknown_class_becomes_the_default_and_upstream_sees_it() {
         assert_eq!(seen, got, "{asked:?}");
     }
     scene
-        .until(Metric::Disbelieved, "x-slo-class", 2)
+        .until(Metric::InvalidHeaders, "x-slo-class", 2)
         .await
         .unwrap();
     scene.until(Metric::ClassOnTime, "bulk", 4).await.unwrap();
@@ -308,7 +308,7 @@ async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
         .await
         .unwrap();
     scene
-        .until(Metric::Disbelieved, "x-slo-class", disbelieved)
+        .until(Metric::InvalidHeaders, "x-slo-class", disbelieved)
         .await
         .unwrap();
 }
@@ -321,7 +321,7 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
     let mut bulk: Vec<_> = [8000, 8000, 8500]
         .map(|budget| Scene::spawn(of(&scene, "bulk", budget)))
         .into();
-    scene.until(Metric::Held, "", 3).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 3).await.unwrap();
     // A more urgent request of the class replaces the class's least urgent one.
     let min = bulk.pop().unwrap();
     bulk.push(Scene::spawn(of(&scene, "bulk", 7500)));
@@ -335,7 +335,7 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
     let gold: Vec<_> = (0..5)
         .map(|_| Scene::spawn(of(&scene, "gold", 8000)))
         .collect();
-    scene.until(Metric::Held, "", 8).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 8).await.unwrap();
     assert_all_served(bulk.into_iter().chain(gold).chain([running])).await;
 
     // The first request named no class, so it has the default class.

@@ -55,10 +55,15 @@ async fn occupy(scene: &Scene, factor: f64) -> Answer {
     running
 }
 
+/// [`Scene::until`], which must succeed.
+async fn until(scene: &Scene, metric: Metric, label: &str, value: u64) {
+    scene.until(metric, label, value).await.unwrap();
+}
+
 /// Waits for metrics, which workers report every 50 ms.
 async fn until_all(scene: &Scene, value: u64, metrics: &[(Metric, &str)]) {
     for (metric, label) in metrics {
-        scene.until(*metric, label, value).await.unwrap();
+        until(scene, *metric, label, value).await;
     }
 }
 
@@ -71,7 +76,7 @@ async fn overdue_held_request_is_answered_by_the_fast_variant() {
     let running = occupy(&scene, 7.0).await;
     let moves = timed(scene.infer_within(2000));
     let stays = timed(scene.infer_within(2000).header("x-slo-min-accuracy", "75"));
-    scene.until(Metric::Waiting, "slow", 2).await.unwrap();
+    until(&scene, Metric::WaitingRequests, "slow", 2).await;
 
     let (seen, after) = moves.await.unwrap();
     assert_eq!(seen.refusal(), (200, ""), "after {after:?}");
@@ -88,7 +93,7 @@ async fn overdue_held_request_is_answered_by_the_fast_variant() {
     assert!(after < Duration::from_millis(1900), "after {after:?}");
 
     assert_eq!(running.await.unwrap().0.status, 200);
-    scene.until(Metric::InFlight, "slow", 0).await.unwrap();
+    until(&scene, Metric::SlotsInUse, "slow", 0).await;
     let moved = [
         (Metric::DowngradedFrom, "slow"),
         (Metric::DowngradedTo, "fast"),
@@ -114,12 +119,12 @@ async fn infeasible_request_is_refused_on_arrival() {
     let running = occupy(&scene, 16.0).await;
     // Behind nine others it would end after 10 × 500 ms.
     let asked: Vec<_> = (0..15).map(|_| timed(scene.infer_within(4900))).collect();
-    scene.until(Metric::Arrivals, "", 16).await.unwrap();
-    scene.until(Metric::Waiting, "only", 9).await.unwrap();
-    scene.until(Metric::Refused, "infeasible", 6).await.unwrap();
+    until(&scene, Metric::Arrivals, "", 16).await;
+    until(&scene, Metric::WaitingRequests, "only", 9).await;
+    until(&scene, Metric::Refused, "infeasible", 6).await;
     // A request more urgent than all others waits only for the slot.
     let urgent = timed(scene.infer_within(2500));
-    scene.until(Metric::Waiting, "only", 10).await.unwrap();
+    until(&scene, Metric::WaitingRequests, "only", 10).await;
     let (mut at_once, mut held) = (0, 0);
     for answer in asked {
         let (seen, after) = answer.await.unwrap();
@@ -156,7 +161,7 @@ async fn plan_that_makes_held_requests_infeasible_moves_or_refuses_them() {
         timed(request.header("x-slo-min-accuracy", "75"))
     };
     let (patient, hasty) = (accurate(20_000), accurate(8000));
-    scene.until(Metric::Waiting, "slow", 3).await.unwrap();
+    until(&scene, Metric::WaitingRequests, "slow", 3).await;
 
     // The slow variant takes longer than planned, and the fast one now exists.
     let mut plan = scene::plan(10, &[]);
@@ -169,7 +174,7 @@ async fn plan_that_makes_held_requests_infeasible_moves_or_refuses_them() {
     let (seen, after) = hasty.await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert!(after < Duration::from_millis(5000), "after {after:?}");
-    scene.until(Metric::Waiting, "slow", 1).await.unwrap();
+    until(&scene, Metric::WaitingRequests, "slow", 1).await;
     patient.abort();
     running.abort();
     let moved = [
@@ -189,7 +194,7 @@ async fn measured_service_time_corrects_the_planned_one() {
     )
     .await
     .unwrap();
-    scene.until(Metric::PredictedMs, "only", 20).await.unwrap();
+    until(&scene, Metric::PredictedServiceMs, "only", 20).await;
     // Feasible by the plan: it is forwarded, and ends too late.
     let seen = see(scene.infer_within(100)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "expired"));
@@ -200,9 +205,12 @@ async fn measured_service_time_corrects_the_planned_one() {
         }
     }
     scene
-        .until_metric(Metric::PredictedMs, "only", "a true prediction", |ms| {
-            ms >= 190
-        })
+        .until_metric(
+            Metric::PredictedServiceMs,
+            "only",
+            "a true prediction",
+            |ms| ms >= 190,
+        )
         .await
         .unwrap();
     let executed = scene.backends[0].executions().len();
@@ -230,11 +238,14 @@ async fn corrected_prediction_is_reported_as_one_value() {
         }
     };
     load().await;
-    let metric = || scene.metric(Metric::PredictedMs, "only");
+    let metric = || scene.metric(Metric::PredictedServiceMs, "only");
     scene
-        .until_metric(Metric::PredictedMs, "only", "a true prediction", |ms| {
-            ms >= 190
-        })
+        .until_metric(
+            Metric::PredictedServiceMs,
+            "only",
+            "a true prediction",
+            |ms| ms >= 190,
+        )
         .await
         .unwrap();
     for _ in 0..5 {
@@ -263,10 +274,10 @@ async fn errors_do_not_shorten_the_prediction() {
     for _ in 0..60 {
         assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 500);
     }
-    scene.until(Metric::Served, "only", 60).await.unwrap();
+    until(&scene, Metric::Served, "only", 60).await;
     let seen = see(scene.infer_within(150)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
-    until_all(&scene, 200, &[(Metric::PredictedMs, "only")]).await;
+    until_all(&scene, 200, &[(Metric::PredictedServiceMs, "only")]).await;
     until_all(&scene, 0, &[(Metric::OnTime, "only")]).await;
 }
 
@@ -289,7 +300,7 @@ async fn shares_are_within_two_points_of_quotas_without_pressure() {
         let got = backend.executions().len();
         let share = got as f64 / REQUESTS as f64;
         assert!((share - quota).abs() <= 0.02, "{name}: {share} not {quota}");
-        scene.until(Metric::Routed, name, got as u64).await.unwrap();
+        until(&scene, Metric::Requests, name, got as u64).await;
         let downgraded = [(Metric::DowngradedFrom, name), (Metric::DowngradedTo, name)];
         until_all(&scene, 0, &downgraded).await;
         scene

@@ -51,7 +51,7 @@ async fn held_requests_are_served_by_deadline() {
     let held: Vec<_> = budgets
         .map(|budget| Scene::spawn(scene.infer_within(budget)))
         .collect();
-    scene.until(Metric::Held, "", 40).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 40).await.unwrap();
     assert_eq!(running.await.unwrap().unwrap().status, 200);
     for answer in held {
         assert_eq!(answer.await.unwrap().unwrap().status, 200);
@@ -92,7 +92,7 @@ async fn full_queue_sheds_with_429_and_retry_after() {
     let held: Vec<_> = (0..3)
         .map(|_| Scene::spawn(scene.infer_within(8000)))
         .collect();
-    scene.until(Metric::Held, "", 3).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 3).await.unwrap();
     let seen = see(scene.infer_within(8000)).await.unwrap();
     assert_eq!(seen.refusal(), (429, "queue-full"));
     assert_eq!(seen.header("retry-after"), "1");
@@ -142,7 +142,7 @@ async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
     }
     served.push(Scene::spawn(patient(9000)));
     let min = Scene::spawn(patient(9500));
-    scene.until(Metric::Held, "", 2).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 2).await.unwrap();
     served.push(Scene::spawn(scene.infer_within(8000)));
     let seen = min.await.unwrap().unwrap();
     assert_eq!(seen.refusal(), (429, "queue-full"));
@@ -157,12 +157,12 @@ async fn client_disconnect_while_held_frees_its_place() {
     let (scene, running) = busy(json!({ "queue": { "max_requests": 2 } })).await;
     let leaving = Scene::spawn(scene.infer_within(8000).header("x-request-id", "leaving"));
     let staying = Scene::spawn(scene.infer_within(8000).header("x-request-id", "staying"));
-    scene.until(Metric::Held, "", 2).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 2).await.unwrap();
     leaving.abort();
-    scene.until(Metric::Gone, "", 1).await.unwrap();
-    scene.until(Metric::Held, "", 1).await.unwrap();
+    scene.until(Metric::ClientDisconnects, "", 1).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 1).await.unwrap();
     let next = Scene::spawn(scene.infer_within(8000).header("x-request-id", "next"));
-    scene.until(Metric::Held, "", 2).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 2).await.unwrap();
     for answer in [running, staying, next] {
         assert_eq!(answer.await.unwrap().unwrap().status, 200);
     }
@@ -198,9 +198,9 @@ async fn stream_reset_counts_as_client_disconnect_not_as_failure() {
     let url = format!("http://{listener}/v2/models/small/infer");
     let infer = || client.post(&url).body("{}").header("x-slo-ms", "5000");
     let leaving = Scene::spawn(infer());
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     leaving.abort();
-    scene.until(Metric::Gone, "", 1).await.unwrap();
+    scene.until(Metric::ClientDisconnects, "", 1).await.unwrap();
     assert_eq!(see(infer()).await.unwrap().status, 200);
     let failed = scene.metric(Metric::Refused, "no-backend").await.unwrap();
     assert_eq!(failed, 0);
@@ -216,9 +216,9 @@ async fn stream_reset_counts_as_client_disconnect_not_as_failure() {
 async fn abandoned_execution_keeps_its_slot() {
     let scene = slow_scene().await;
     let leaving = Scene::spawn(scene.infer_within(5000));
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     leaving.abort();
-    scene.until(Metric::Gone, "", 1).await.unwrap();
+    scene.until(Metric::ClientDisconnects, "", 1).await.unwrap();
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 2);
@@ -261,8 +261,8 @@ async fn overload_leaves_no_state_behind() {
         answered > 0 && refused > 0,
         "{answered} answered, {refused} refused"
     );
-    scene.until(Metric::InFlight, "small", 0).await.unwrap();
-    scene.until(Metric::Held, "", 0).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 0).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 0).await.unwrap();
     assert_eq!(scene.metric(Metric::Arrivals, "").await.unwrap(), 400);
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
 }

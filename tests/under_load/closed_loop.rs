@@ -109,7 +109,7 @@ async fn load_changes_the_plan_and_plan_changes_the_filter() {
     );
     let cores: f64 = scene.backends.iter().map(|backend| backend.cores()).sum();
     assert!(cores <= 8.0, "{cores} cores are more than the budget");
-    assert_eq!(scene.metric(Metric::PlanRefused, "").await.unwrap(), 0);
+    assert_eq!(scene.metric(Metric::PlansRefused, "").await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -118,12 +118,12 @@ async fn planner_can_die_and_be_restarted() {
     let address = free_port().unwrap();
     let scene = scene(address).await;
     let first = planner(&scene, address).await;
-    let planned = async || scene.metric(Metric::PlanAccepted, "").await.unwrap() >= 3;
+    let planned = async || scene.metric(Metric::PlansAccepted, "").await.unwrap() >= 3;
     load(&scene, 4, "the first plan", planned).await;
     drop(first);
 
-    let failed = scene.metric(Metric::PlanUnreachable, "").await.unwrap();
-    let missed = async || scene.metric(Metric::PlanUnreachable, "").await.unwrap() > failed + 1;
+    let failed = scene.metric(Metric::PlanPollsFailed, "").await.unwrap();
+    let missed = async || scene.metric(Metric::PlanPollsFailed, "").await.unwrap() > failed + 1;
     load(&scene, 4, "polls without an answer", missed).await;
     let revision = scene.metric(Metric::PlanRevision, "").await.unwrap();
 

@@ -71,12 +71,12 @@ async fn held_request_costs_little_more_memory_than_in_envoy_alone() {
         .unwrap();
     scene.backends[0].slow_by(100_000.0).unwrap();
     let running = Scene::spawn(scene.infer_within(60_000));
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     let url = format!(
         "http://{}/v2/models/model/infer",
         scene.envoy.listener("weir").unwrap()
     );
-    let held = async || scene.metric(Metric::Held, "").await.unwrap() == HELD;
+    let held = async || scene.metric(Metric::HeldRequests, "").await.unwrap() == HELD;
     let ours = cost(&scene.envoy, &url, held).await;
     running.abort();
 

@@ -152,6 +152,6 @@ async fn surviving_proxy_takes_over_all_slots() {
     assert!(took < MOVE_MAX, "{took:?}");
     let again = planner.status(1).await.unwrap().proxies["envoy-b"].incarnation;
     assert_ne!(first, again);
-    assert_eq!(a.metric(Metric::PlanRefused, "").await.unwrap(), 0);
-    assert_eq!(b.metric(Metric::PlanRefused, "").await.unwrap(), 0);
+    assert_eq!(a.metric(Metric::PlansRefused, "").await.unwrap(), 0);
+    assert_eq!(b.metric(Metric::PlansRefused, "").await.unwrap(), 0);
 }

@@ -191,8 +191,8 @@ async fn assert_nothing_left(scene: &Scene) {
     )
     .await
     .unwrap();
-    scene.until(Metric::Held, "", 0).await.unwrap();
-    scene.until(Metric::InFlight, ONE.name, 0).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 0).await.unwrap();
+    scene.until(Metric::SlotsInUse, ONE.name, 0).await.unwrap();
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
 }
 

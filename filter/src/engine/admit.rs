@@ -37,7 +37,7 @@ impl Engine {
         }
         if self.config.role != Role::Gate {
             let variant = Label::Variant(request.variant);
-            self.stats.count(Metric::Routed, variant);
+            self.stats.count(Metric::Requests, variant);
         }
         if !self.owns_slots() {
             // It asks for no slot, but counts among the serving workers.

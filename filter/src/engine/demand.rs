@@ -28,7 +28,7 @@ impl Engine {
         {
             let upload = request.complete_at.since(request.arrived.mono);
             self.stats
-                .time(Metric::NetworkMs, Label::None, age + upload);
+                .time(Metric::NetworkLatencyMs, Label::None, age + upload);
         }
     }
 

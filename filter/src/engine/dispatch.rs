@@ -45,7 +45,7 @@ impl Engine {
             self.stats.count(Metric::Dispatched, label);
             let waited = now.mono.since(request.complete_at);
             self.stats.time(Metric::WaitMs, Label::None, waited);
-            self.stats.time(Metric::SlackMs, Label::None, stage);
+            self.stats.time(Metric::DispatchSlackMs, Label::None, stage);
         }
         request.state = State::InFlight(Flight {
             sent: now.mono,
@@ -120,7 +120,7 @@ impl Engine {
             }
             End::Failed | End::Unreachable => self.count_refused(Reason::NoBackend, request.class),
             End::TimedOut => self.count_refused(Reason::Expired, request.class),
-            End::Gone => self.stats.count(Metric::Gone, Label::None),
+            End::Gone => self.stats.count(Metric::ClientDisconnects, Label::None),
         }
     }
 }

@@ -39,15 +39,15 @@ impl Engine {
     /// the VM that reports, or a gauge would show whichever VM wrote last.
     pub(super) fn gauge(&mut self, membership: &Membership, now: Mono) {
         let held = u64::from(membership.held);
-        self.stats.set(Metric::Held, Label::None, held);
+        self.stats.set(Metric::HeldRequests, Label::None, held);
         let tracks_health = self.tracks_health();
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
             let taken = self.worker.taken(variant.key, now);
             let waiting = self.worker.waiting(variant.key, now);
             let (taken, waiting) = (u64::from(taken), u64::from(waiting));
-            self.stats.set(Metric::InFlight, label, taken);
-            self.stats.set(Metric::Waiting, label, waiting);
+            self.stats.set(Metric::SlotsInUse, label, taken);
+            self.stats.set(Metric::WaitingRequests, label, waiting);
             if tracks_health {
                 let failing = u64::from(variant.health.failing.is_some());
                 self.stats.set(Metric::Failing, label, failing);
@@ -69,7 +69,7 @@ impl Engine {
             let slots = u64::from(variant.slots.total());
             let predicted = millis(variant.predicted.high);
             self.stats.set(Metric::Slots, label, slots);
-            self.stats.set(Metric::PredictedMs, label, predicted);
+            self.stats.set(Metric::PredictedServiceMs, label, predicted);
         }
         for (index, share) in (0..).zip(self.variants.shares()) {
             let observed = self.router.observed_share(usize::from(index));

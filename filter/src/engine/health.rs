@@ -98,7 +98,7 @@ impl Engine {
             return;
         }
         if matches!(sign, HealthSignal::Erred | HealthSignal::Unreachable) {
-            self.stats.count(Metric::Failed, Label::Variant(id));
+            self.stats.count(Metric::Failures, Label::Variant(id));
         }
         let Some(variant) = self.variants.get(id) else {
             return;
@@ -242,7 +242,7 @@ impl Engine {
             // The slot table is updated on the next check, at once.
             variant.slots.reported.stale = true;
         }
-        self.stats.count(Metric::MovedOn, Label::Variant(from));
+        self.stats.count(Metric::Failovers, Label::Variant(from));
         self.observe(from, HealthSignal::Unreachable, now);
     }
 

@@ -116,7 +116,7 @@ impl Engine {
         }
         let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
             self.stats
-                .count(Metric::Disbelieved, Label::Header(Field::MinAccuracy));
+                .count(Metric::InvalidHeaders, Label::Header(Field::MinAccuracy));
             0.0
         });
         self.arrivals += 1;
@@ -179,7 +179,7 @@ impl Engine {
         }
         let default = classes.default;
         self.stats
-            .count(Metric::Disbelieved, Label::Header(Field::Class));
+            .count(Metric::InvalidHeaders, Label::Header(Field::Class));
         default
     }
 
@@ -189,10 +189,11 @@ impl Engine {
 
     fn note(&mut self, reading: &Reading) {
         for field in reading.invalid.iter() {
-            self.stats.count(Metric::Disbelieved, Label::Header(field));
+            self.stats
+                .count(Metric::InvalidHeaders, Label::Header(field));
         }
         if reading.clamped {
-            self.stats.count(Metric::Clamped, Label::None);
+            self.stats.count(Metric::SkewClamped, Label::None);
         }
     }
 

@@ -34,13 +34,13 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
         self.source = PlanSource::planner(plan, received);
-        self.stats.count(Metric::PlanAccepted, Label::None);
+        self.stats.count(Metric::PlansAccepted, Label::None);
         self.stats
             .set(Metric::PlanRevision, Label::None, plan.revision.0);
         if plan.published_ms > 0 {
             let visible = now.wall.as_ms().saturating_sub(plan.published_ms);
             self.stats.time(
-                Metric::PlanVisibleMs,
+                Metric::PlanDelayMs,
                 Label::None,
                 Duration::from_millis(visible),
             );

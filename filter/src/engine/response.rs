@@ -67,7 +67,7 @@ impl Engine {
         let (flight, request) = (*flight, *request);
         if answer.retried > 0 {
             let (label, retried) = (Label::Variant(request.variant), i64::from(answer.retried));
-            self.stats.by(Metric::Retried, label, retried);
+            self.stats.by(Metric::Retries, label, retried);
         }
         if let Some(sign) = answer.sign {
             self.observe(request.variant, sign, now.mono);

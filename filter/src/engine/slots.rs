@@ -195,10 +195,10 @@ impl Engine {
     pub(super) fn count(&mut self, outcome: &SyncResult) {
         if outcome.conflicts > 0 {
             let lost = i64::from(outcome.conflicts);
-            self.stats.by(Metric::SwapsLost, Label::None, lost);
+            self.stats.by(Metric::CasConflicts, Label::None, lost);
         }
         if outcome.reset {
-            self.stats.count(Metric::BoardResets, Label::None);
+            self.stats.count(Metric::SlotTableResets, Label::None);
         }
         if let Some(idle) = outcome.idle {
             self.stats.micros(Metric::HandoverUs, Label::None, idle);
@@ -213,7 +213,7 @@ impl Engine {
         if granted > 0 && batches {
             let fill = u64::from(granted);
             self.stats
-                .value(Metric::BatchFill, Label::Variant(id), fill);
+                .value(Metric::BatchRequests, Label::Variant(id), fill);
         }
     }
 

@@ -203,7 +203,7 @@ impl Service {
         if !poll.ask(after, self.process, self.workers, now.mono) {
             self.engine
                 .stats
-                .count(Metric::PlanUnreachable, Label::None);
+                .count(Metric::PlanPollsFailed, Label::None);
         }
     }
 
@@ -232,7 +232,7 @@ impl Service {
             Some(PollResult::Unreachable) => {
                 self.engine
                     .stats
-                    .count(Metric::PlanUnreachable, Label::None);
+                    .count(Metric::PlanPollsFailed, Label::None);
             }
             Some(PollResult::NoSlots(after)) => self.share(after, None, now.mono),
             Some(PollResult::Plan(bytes)) => {
@@ -241,7 +241,7 @@ impl Service {
                     Ok(plan) => self.share(plan.revision, Some(&bytes), now.mono),
                     Err(refused) => {
                         log::warn!("weir: plan refused, the old one stays: {refused}");
-                        self.engine.stats.count(Metric::PlanRefused, Label::None);
+                        self.engine.stats.count(Metric::PlansRefused, Label::None);
                         poll.refused(now.mono);
                     }
                 }
@@ -278,7 +278,7 @@ impl Service {
             Err(refused) if refused.is_in_force() => {}
             Err(refused) => {
                 log::warn!("weir: shared plan refused, the old one stays: {refused}");
-                self.engine.stats.count(Metric::PlanRefused, Label::None);
+                self.engine.stats.count(Metric::PlansRefused, Label::None);
             }
         }
     }

@@ -12,8 +12,8 @@ use weir_filter::config::Role;
 use super::backend::{Backend, backends, namespace};
 use super::options::{PLANNER, PLANNER_PORT};
 use super::plugin::{
-    BODY_BYTES, BUFFER_BYTES, EDGES, PlannerAt, REQUESTS_MAX, ROOT_ID, SLACK, Times, fallback,
-    plugin, seconds,
+    BODY_BYTES, BUFFER_BYTES, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback, plugin, seconds,
+    stats_config,
 };
 use super::{Document, File, ManifestError, Options, refused};
 use crate::service::Service;
@@ -25,8 +25,8 @@ const ENVOY_API: &str = "gateway.envoyproxy.io";
 const RULES_MAX: usize = 16;
 
 const PROXY: &str = "What Envoy Gateway has no field for, in the bootstrap: the planner as a cluster of its own name (one made of \
-    a route would open it to clients), fine edges for the time requests were under way, and histograms that are \
-    merged as often as the planner looks. The gateway's pods take no longer to drain than requests may be held.";
+    a route would open it to clients), labels of the filter's metrics as labels, fine edges for the time requests were \
+    under way, and histograms that are merged as often as the planner looks. The gateway's pods take no longer to drain than requests may be held.";
 const CLASS: &str = "Where clients come in. Put your hosts and TLS here.";
 const ROUTE: &str = "The filter names the variant in x-slo-variant and lets Envoy choose the route anew. The rule without \
     headers is for what nothing has chosen: bypassed requests, and all of them where the filter failed open. It leads \
@@ -154,11 +154,10 @@ impl Frame<'_> {
                 { "endpoint": { "address": { "socket_address": address } } },
             ] }] },
         });
-        let edges = json!({ "histogram_bucket_settings": [{ "match": { "prefix": SLACK }, "buckets": EDGES }] });
         let add = |path: &str, value: Value| json!({ "op": "add", "path": path, "value": value });
         let patches = json!([
             add("/static_resources/clusters/-", cluster),
-            add("/stats_config", edges),
+            add("/stats_config", stats_config()),
             add("/stats_flush_interval", json!("0.25s")),
         ]);
         let drain = format_time(Times::of(self.service).hold);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_api::VariantPlan;
+use weir_api::metrics::{LABELS, stats_tag};
 use weir_api::plan::HOUR_MS;
 use weir_filter::config::{Config, Role};
 
@@ -26,9 +27,19 @@ pub(super) const BUFFER_BYTES: u32 = 65_536;
 /// `body.request_max_bytes`.
 pub(super) const BODY_BYTES: u32 = 1 << 23;
 /// Name in Envoy of the metric whose percentile policy `sponge` uses.
-pub(super) const SLACK: &str = "wasmcustom.weir_demand_slack_ms";
+pub(super) const SLACK: &str = "wasmcustom.weir_demand_slack_milliseconds";
 /// Bucket bounds of that metric, in ms.
 pub(super) const EDGES: &[u32] = &crate::observe::slack::EDGES_MS;
+
+/// Returns Envoy's `stats_config`: labels of metrics as labels, and the histogram's buckets.
+pub(super) fn stats_config() -> Value {
+    let tag = |label: &&str| json!({ "tag_name": label, "regex": stats_tag(label) });
+    let tags: Vec<Value> = LABELS.iter().map(tag).collect();
+    json!({
+        "stats_tags": tags,
+        "histogram_bucket_settings": [{ "match": { "prefix": SLACK }, "buckets": EDGES }],
+    })
+}
 
 /// Cluster and authority at which the filter polls for plans.
 #[derive(Debug, Clone)]

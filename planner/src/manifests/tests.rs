@@ -148,12 +148,14 @@ fn files_have_distinct_paths_and_parse_back_unchanged() {
 }
 
 #[test]
-fn bucket_bounds_equal_shipped_file() {
-    let shipped: serde_json::Value =
-        serde_saphyr::from_str(include_str!("../../../envoy/weir.yaml")).unwrap();
-    let settings = &shipped["stats_config"]["histogram_bucket_settings"][0];
-    assert_eq!(settings["match"]["prefix"], plugin::SLACK);
-    assert_eq!(settings["buckets"], serde_json::json!(plugin::EDGES));
+fn statistics_equal_shipped_files() {
+    for text in [
+        include_str!("../../../envoy/weir.yaml"),
+        include_str!("../../../envoy/gate.yaml"),
+    ] {
+        let shipped: serde_json::Value = serde_saphyr::from_str(text).unwrap();
+        assert_eq!(shipped["stats_config"], plugin::stats_config());
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Derives each variant's share of the requests from the proxies' counters, beside its quota. Pure.
 //!
-//! A request is counted only by the proxy that chose its variant (`weir_routed`): a router or a combined proxy; a
-//! gate chooses nothing. So the sum over all proxies counts each request once. Quotas change from cycle to cycle:
+//! A request is counted only by the proxy that chose its variant (`weir_requests_total`): a router or a combined proxy;
+//! a gate chooses nothing. So the sum over all proxies counts each request once. Quotas change from cycle to cycle:
 //! each cycle's requests are compared with the quotas they came under, and the latest [`REQUESTS`] of them give the
 //! figures.
 

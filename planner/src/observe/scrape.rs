@@ -4,9 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_api::metrics::{Metric, PREFIX, decode};
-
-use super::{Counts, Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
+use super::counts::counts;
+use super::{Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
 use crate::error_log::ErrorLog;
 use crate::service::STATS_MAX;
@@ -131,138 +130,11 @@ fn reason(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// Parses the counts of these stages' services; empty if the filter exports nothing yet. Arrivals and slack are those
-/// of the entry stage, the first.
-pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
-    let entry = stages.first().map_or("", AsRef::as_ref);
-    let is_ours = |service: &str| stages.iter().any(|stage| stage.as_ref() == service);
-    // Envoy writes `name{} 5` for a metric without labels, which the parser does not accept.
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with(PREFIX))
-        .map(|line| Ok(line.replacen("{}", "", 1)));
-    let samples = prometheus_parse::Scrape::parse(lines)
-        .map(|scrape| scrape.samples)
-        .unwrap_or_default();
-    let mut counts = Counts::default();
-    for sample in samples {
-        use prometheus_parse::Value::{Counter, Untyped};
-        let (Untyped(value) | Counter(value)) = sample.value else {
-            continue;
-        };
-        if let Some(bucket) = slack(&sample, entry) {
-            counts.slack.push((bucket, value));
-            continue;
-        }
-        let ours = decode(&sample.metric).filter(|series| is_ours(&series.service));
-        let Some(series) = ours.filter(|_| value.is_finite() && value >= 0.0) else {
-            continue;
-        };
-        let routes = &mut counts.routes;
-        match series.metric {
-            Metric::Arrivals if series.service == entry => counts.arrivals += value,
-            Metric::Routed => routes.entry(series.value).or_default().routed += value,
-            Metric::Failing => {
-                counts.failing.insert(series.value, value > 0.0);
-            }
-            Metric::PredictedMs => {
-                counts.predicted_ms.insert(series.value, value);
-            }
-            Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
-            _ => {}
-        }
-    }
-    counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
-    counts
-}
-
-/// Returns the upper edge in ms, if the sample is a bucket of the service's slack histogram.
-fn slack(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
-    let series = decode(sample.metric.strip_suffix("_bucket")?)?;
-    let ours = series.metric == Metric::DemandSlackMs && series.service == service;
-    let edge = sample.labels.get("le").filter(|_| ours)?;
-    edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-
-    #[test]
-    fn arrivals_are_parsed_from_envoy_statistics() {
-        let text = "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n\
-            # TYPE weir_arrivals__service__demo_two counter\nweir_arrivals__service__demo_two{} 12\n\
-            # TYPE weir_arrivals__service__other counter\nweir_arrivals__service__other{} 99\n\
-            # TYPE weir_served__service__demo_two__variant__a counter\n\
-            weir_served__service__demo_two__variant__a{} 7\n\
-            # TYPE weir_wait_ms__service__demo_two histogram\n\
-            weir_wait_ms__service__demo_two_bucket{le=\"1\"} 3\n";
-        for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
-            assert_eq!(counts(text, &[service]).arrivals, expected, "{service}");
-        }
-        assert_eq!(
-            counts(
-                "weir_arrivals__service__demo{} NaN\n\u{0}garbage{",
-                &["demo"]
-            ),
-            Counts::default()
-        );
-        assert_eq!(
-            counts("weir_arrivals__service__demo 3 1700000000000\n", &["demo"]),
-            Counts::of_arrivals(3.0)
-        );
-        assert_eq!(
-            counts(
-                "weir_arrivals__service__demo{local_cluster=\"x\"} 3\n",
-                &["demo"]
-            ),
-            Counts::of_arrivals(3.0)
-        );
-    }
-
-    #[test]
-    fn slack_histogram_is_read_by_rising_edge() {
-        let name = "weir_demand_slack_ms__service__demo_two_bucket";
-        let text = format!(
-            "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
-            {name}{{le=\"high\"}} 3\nweir_wait_ms__service__demo_two_bucket{{le=\"1\"}} 5\n\
-            weir_demand_slack_ms__service__demo_two_sum{{}} 900\nweir_demand_slack_ms__service__other_bucket{{le=\"1\"}} 5\n"
-        );
-        let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
-        assert_eq!(counts(&text, &["demo-two"]).slack, expected);
-    }
-
-    #[test]
-    fn first_stage_counts_arrivals_and_all_stages_count_routes() {
-        let text = "weir_arrivals__service__detect{} 12\nweir_arrivals__service__classify{} 9\n\
-            weir_routed__service__detect__variant__a{} 11\nweir_routed__service__classify__variant__b{} 8\n\
-            weir_routed__service__other__variant__c{} 8\n\
-            weir_demand_slack_ms__service__classify_bucket{le=\"1\"} 5\n";
-        let counts = counts(text, &["detect", "classify"]);
-        assert_eq!((counts.arrivals, counts.slack), (12.0, Vec::new()));
-        let routed: Vec<_> = counts
-            .routes
-            .iter()
-            .map(|(name, route)| (name.as_str(), route.routed))
-            .collect();
-        assert_eq!(routed, [("a", 11.0), ("b", 8.0)]);
-    }
-
-    #[test]
-    fn only_variants_known_to_a_proxy_are_read() {
-        let text = "weir_failing__service__demo__variant__res_net{} 1\n\
-            weir_failing__service__demo__variant__b{} 0\n\
-            weir_failing__service__other__variant__c{} 1\n";
-        let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
-        let failing_of = counts(text, &["demo"]).failing;
-        assert_eq!(failing_of, BTreeMap::from(failing));
-        let text = "weir_predicted_ms__service__demo__variant__res_net{} 42\n\
-            weir_predicted_ms__service__other__variant__c{} 7\n";
-        let predicted = counts(text, &["demo"]).predicted_ms;
-        assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
-    }
 
     #[tokio::test]
     async fn unreadable_statistics_are_an_error_and_never_zero() {
@@ -271,7 +143,7 @@ mod tests {
         let router = axum::Router::new()
             .route(
                 "/good",
-                get(|| async { "weir_arrivals__service__demo{} 7\n" }),
+                get(|| async { "weir_arrivals_total__service__demo{} 7\n" }),
             )
             .route("/fresh", get(|| async { "" }))
             .route(

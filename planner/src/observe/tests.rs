@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_api::metrics::{Kind, Metric, encode};
 use weir_api::{Rps, Share};
 
-use super::scrape::counts;
+use super::counts::counts;
 use super::*;
 
 /// Writes counters as Envoy does, with other metrics among them.
@@ -25,7 +25,7 @@ fn written(counters: &[(Metric, &str, u32)]) -> String {
 fn path(cycles: u32) -> [String; 3] {
     use Metric::{
         Admitted, Arrivals, Dispatched, DowngradedFrom, DowngradedTo, Late, OnTime, Refused,
-        Routed, Served,
+        Requests, Served,
     };
     let times = |counters: &[(Metric, &'static str, u32)]| {
         let of = |(metric, value, count): &(Metric, &'static str, u32)| {
@@ -37,8 +37,8 @@ fn path(cycles: u32) -> [String; 3] {
         (Arrivals, "", 100),
         (Admitted, "", 90),
         (Refused, "infeasible", 10),
-        (Routed, "small", 54),
-        (Routed, "large-2", 36),
+        (Requests, "small", 54),
+        (Requests, "large-2", 36),
         (DowngradedFrom, "large-2", 18),
         (DowngradedTo, "small", 18),
     ]);

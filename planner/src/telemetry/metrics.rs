@@ -2,25 +2,22 @@
 //! endpoints; no globals. Labels are from closed lists or from the service. Only proxies' labels come from
 //! polls, which carried the key, and exist while the proxy shares slots.
 
+mod make;
 mod proxies;
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Opts, Registry, TextEncoder,
 };
 
 use crate::distribution::slot_allocation::{Counts, ProxyView};
 use crate::telemetry::status::CycleReport;
+use make::Make;
 use proxies::ProxyMetrics;
-
-/// Histogram buckets for durations below a cycle, in ms.
-const MS: [f64; 13] = [
-    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
-];
 
 /// Result of a poll; a closed list, for labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,23 +63,23 @@ pub struct Metrics {
 pub struct ServiceMetrics {
     registry: Registry,
     cycles: IntCounterVec,
-    cycle_ms: Histogram,
-    stage_ms: HistogramVec,
+    cycle_duration: Histogram,
+    stage_duration: HistogramVec,
     measured_rps: Gauge,
     demand_rps: Gauge,
-    scrapes_lost: IntCounter,
+    scrapes_failed: IntCounter,
     resizes_confirmed: IntCounter,
     resizes_failed: IntCounter,
     plans_published: IntCounter,
-    plans_unfit: IntCounter,
+    plans_rejected: IntCounter,
     plan_revision: IntGauge,
     polls_refused: IntCounter,
     proxies: ProxyMetrics,
-    cores_asked: GaugeVec,
-    cores_actuated: GaugeVec,
-    cores_unmet: GaugeVec,
-    held: GaugeVec,
-    held_budget: GaugeVec,
+    cores_target: GaugeVec,
+    cores_actual: GaugeVec,
+    cores_shortfall: GaugeVec,
+    resource_used: GaugeVec,
+    resource_budget: GaugeVec,
     capacity_rps: GaugeVec,
     failing: GaugeVec,
     share: GaugeVec,
@@ -121,19 +118,33 @@ pub struct Shown<'a> {
     pub revision: u64,
 }
 
+/// Returns the names of all metrics of the planner.
+///
+/// # Errors
+/// Fails if the registry refuses a name, which would be a bug in this file.
+pub fn names() -> prometheus::Result<Vec<String>> {
+    let (all, service) = (Make::new(None)?, Make::new(Some("any"))?);
+    Metrics::register(&all)?;
+    ServiceMetrics::register(&service)?;
+    Ok([all.names(), service.names()].concat())
+}
+
 impl Metrics {
     /// Creates the metrics, all at zero.
     ///
     /// # Errors
     /// Fails if the registry refuses a name, which would be a bug in this file.
     pub fn new() -> prometheus::Result<Metrics> {
-        let make = Make::new(None)?;
+        Metrics::register(&Make::new(None)?)
+    }
+
+    fn register(make: &Make) -> prometheus::Result<Metrics> {
         let labels = ["service", "answer"];
         Ok(Metrics {
             polls: make.counters("polls_total", "Polls of proxies, by answer.", &labels)?,
             polls_waiting: make
                 .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
-            registry: make.0,
+            registry: make.registry.clone(),
         })
     }
 
@@ -176,22 +187,32 @@ impl ServiceMetrics {
     /// # Errors
     /// Fails if the registry refuses a name, which would be a bug in this file.
     pub fn new(service: &str) -> prometheus::Result<ServiceMetrics> {
-        let make = Make::new(Some(service))?;
+        ServiceMetrics::register(&Make::new(Some(service))?)
+    }
+
+    fn register(make: &Make) -> prometheus::Result<ServiceMetrics> {
         Ok(ServiceMetrics {
             cycles: make.counters(
                 "cycles_total",
-                "Turns, by outcome of the solve.",
+                "Cycles, by outcome of the solve.",
                 &["outcome"],
             )?,
-            cycle_ms: make.histogram("cycle_ms", "From observing to the first plan offered.")?,
-            stage_ms: make.histograms("stage_ms", "The same, by stage.", "stage")?,
+            cycle_duration: make.histogram(
+                "cycle_duration_seconds",
+                "From observing to the first plan offered.",
+            )?,
+            stage_duration: make.histograms(
+                "stage_duration_seconds",
+                "The same, by stage.",
+                "stage",
+            )?,
             measured_rps: make.gauge(
                 "measured_rps",
                 "Requests arriving at all proxies; NaN while unknown.",
             )?,
             demand_rps: make.gauge("demand_rps", "The demand planned for; NaN while unknown.")?,
-            scrapes_lost: make.counter(
-                "scrapes_lost_total",
+            scrapes_failed: make.counter(
+                "scrapes_failed_total",
                 "Scrapes of proxies without an answer.",
             )?,
             resizes_confirmed: make.counter(
@@ -201,8 +222,8 @@ impl ServiceMetrics {
             resizes_failed: make
                 .counter("resizes_failed_total", "Changes of cores that failed.")?,
             plans_published: make.counter("plans_published_total", "Plans published.")?,
-            plans_unfit: make.counter(
-                "plans_unfit_total",
+            plans_rejected: make.counter(
+                "plans_rejected_total",
                 "Plans that did not pass their check and were not published.",
             )?,
             plan_revision: make.int_gauge("plan_revision", "The revision that is out.")?,
@@ -210,23 +231,23 @@ impl ServiceMetrics {
                 "polls_refused_total",
                 "Polls of proxies for which there is no slot.",
             )?,
-            proxies: ProxyMetrics::new(&make)?,
-            cores_asked: make
-                .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
-            cores_actuated: make
-                .gauges("cores_actuated", "Cores a variant's backend has confirmed.")?,
-            cores_unmet: make.register(GaugeVec::new(
+            proxies: ProxyMetrics::new(make)?,
+            cores_target: make
+                .gauges("cores_target", "Cores the decision wants a variant to have.")?,
+            cores_actual: make
+                .gauges("cores_actual", "Cores a variant's backend has confirmed.")?,
+            cores_shortfall: make.register(GaugeVec::new(
                 Opts::new(
-                    "cores_unmet",
-                    "Cores that a variant is to have and does not get, by what stands in the way.",
+                    "cores_shortfall",
+                    "Cores by which a variant's actual cores are below its target, by blocker.",
                 ),
                 &["variant", "reason"],
             )?)?,
-            held: make.by_resource(
-                "held",
-                "What replicas hold besides cores, those that start and end included, in bytes or pieces.",
+            resource_used: make.by_resource(
+                "resource_used",
+                "Resources of the replicas besides cores, those that start and end included, in bytes or pieces.",
             )?,
-            held_budget: make.by_resource("held_budget", "What the budget bears of it.")?,
+            resource_budget: make.by_resource("resource_budget", "The budget of a resource.")?,
             capacity_rps: make.gauges(
                 "capacity_rps",
                 "What a variant sustains with the cores in force.",
@@ -245,7 +266,7 @@ impl ServiceMetrics {
                 "Mean accuracy of what the latest requests were routed to; NaN while unknown.",
             )?,
             slots: make.gauges("slots", "Requests a variant may execute at once.")?,
-            registry: make.0,
+            registry: make.registry.clone(),
         })
     }
 
@@ -254,7 +275,7 @@ impl ServiceMetrics {
         self.cycles
             .with_label_values(&[report.outcome.label()])
             .inc();
-        self.cycle_ms.observe(report.cycle_ms);
+        self.cycle_duration.observe(report.cycle_ms / 1000.0);
         let stages = report.stages_ms;
         for (stage, took_ms) in [
             ("observe", stages.observe),
@@ -263,7 +284,8 @@ impl ServiceMetrics {
             ("actuate", stages.actuate),
             ("publish", stages.publish),
         ] {
-            self.stage_ms.with_label_values(&[stage]).observe(took_ms);
+            let duration = self.stage_duration.with_label_values(&[stage]);
+            duration.observe(took_ms / 1000.0);
         }
         self.measured_rps
             .set(report.measured_rps.map_or(f64::NAN, |rate| rate.0));
@@ -271,31 +293,31 @@ impl ServiceMetrics {
             .set(report.demand_rps.map_or(f64::NAN, |rate| rate.0));
         self.routed_accuracy
             .set(report.routed_accuracy_percent.unwrap_or(f64::NAN));
-        self.scrapes_lost.inc_by(report.scrapes_failed as u64);
+        self.scrapes_failed.inc_by(report.scrapes_failed as u64);
         self.resizes_confirmed
             .inc_by(report.resizes_confirmed.into());
         self.resizes_failed.inc_by(report.resizes_failed.into());
         self.plans_published.inc_by(report.plans_published.into());
-        self.plans_unfit.inc_by(report.plans_rejected.into());
+        self.plans_rejected.inc_by(report.plans_rejected.into());
         // Blockers that no longer exist must disappear.
-        self.cores_unmet.reset();
+        self.cores_shortfall.reset();
         for (resource, of) in &report.resources {
             let show = |gauges: &GaugeVec, amount: u64| {
                 gauges.with_label_values(&[resource]).set(amount as f64);
             };
-            show(&self.held, of.used);
-            show(&self.held_budget, of.budget);
+            show(&self.resource_used, of.used);
+            show(&self.resource_budget, of.budget);
         }
         for (name, variant) in &report.variants {
             if let Some(blocker) = &variant.blocker {
                 let missing = variant.cores_target.saturating_sub(variant.cores_actual);
-                self.cores_unmet
+                self.cores_shortfall
                     .with_label_values(&[name.as_str(), blocker.reason.label()])
                     .set(missing.as_f64());
             }
             let show = |gauges: &GaugeVec, value| gauges.with_label_values(&[name]).set(value);
-            show(&self.cores_asked, variant.cores_target.as_f64());
-            show(&self.cores_actuated, variant.cores_actual.as_f64());
+            show(&self.cores_target, variant.cores_target.as_f64());
+            show(&self.cores_actual, variant.cores_actual.as_f64());
             show(&self.capacity_rps, variant.capacity_rps.0);
             show(
                 &self.failing,
@@ -316,10 +338,10 @@ impl ServiceMetrics {
     /// Returns the totals since the start.
     pub fn counters(&self) -> Counters {
         Counters {
-            cycles: self.cycle_ms.get_sample_count(),
+            cycles: self.cycle_duration.get_sample_count(),
             plans_published: self.plans_published.get(),
-            plans_rejected: self.plans_unfit.get(),
-            scrapes_failed: self.scrapes_lost.get(),
+            plans_rejected: self.plans_rejected.get(),
+            scrapes_failed: self.scrapes_failed.get(),
             resizes_confirmed: self.resizes_confirmed.get(),
             resizes_failed: self.resizes_failed.get(),
             polls_refused: self.polls_refused.get(),
@@ -337,63 +359,4 @@ impl ServiceMetrics {
 
 fn whole(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-struct Make(Registry);
-
-impl Make {
-    fn new(service: Option<&str>) -> prometheus::Result<Make> {
-        let labels = service.map(|name| HashMap::from([("service".to_owned(), name.to_owned())]));
-        Registry::new_custom(Some("weir_planner".to_owned()), labels).map(Make)
-    }
-
-    fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
-        self.register(IntCounter::new(name, help)?)
-    }
-
-    fn counters(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> prometheus::Result<IntCounterVec> {
-        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {
-        self.register(Gauge::new(name, help)?)
-    }
-
-    fn int_gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
-        self.register(IntGauge::new(name, help)?)
-    }
-
-    fn gauges(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
-        self.register(GaugeVec::new(Opts::new(name, help), &["variant"])?)
-    }
-
-    fn by_resource(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
-        self.register(GaugeVec::new(Opts::new(name, help), &["resource"])?)
-    }
-
-    fn histogram(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {
-        self.register(Histogram::with_opts(
-            HistogramOpts::new(name, help).buckets(MS.to_vec()),
-        )?)
-    }
-
-    fn histograms(&self, name: &str, help: &str, label: &str) -> prometheus::Result<HistogramVec> {
-        self.register(HistogramVec::new(
-            HistogramOpts::new(name, help).buckets(MS.to_vec()),
-            &[label],
-        )?)
-    }
-
-    fn register<C>(&self, collector: C) -> prometheus::Result<C>
-    where
-        C: prometheus::core::Collector + Clone + 'static,
-    {
-        self.0.register(Box::new(collector.clone()))?;
-        Ok(collector)
-    }
 }

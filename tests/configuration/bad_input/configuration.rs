@@ -203,7 +203,14 @@ async fn held_requests_survive_a_configuration_update() {
         .unwrap();
     backend.slow_by(1.0).unwrap();
     let held = [ask("held"), ask("held too")];
-    let waits = async || envoy.envoy.metric(Metric::Held, SERVICE, "").await.unwrap() == 2;
+    let waits = async || {
+        envoy
+            .envoy
+            .metric(Metric::HeldRequests, SERVICE, "")
+            .await
+            .unwrap()
+            == 2
+    };
     wait::until_async("two to be held", PATIENCE, waits)
         .await
         .unwrap();

@@ -50,7 +50,7 @@ async fn refuse_plans(table: &[(&str, Value, &str)]) {
             .unwrap();
         assert_eq!(scene.metric(Metric::PlanRevision, "").await.unwrap(), 10);
     }
-    assert!(scene.metric(Metric::PlanRefused, "").await.unwrap() >= 5);
+    assert!(scene.metric(Metric::PlansRefused, "").await.unwrap() >= 5);
     assert_eq!(see(scene.infer()).await.unwrap().refusal(), (200, ""));
     planner.publish(90, &[ONE]);
     scene.until(Metric::PlanRevision, "", 90).await.unwrap();

@@ -79,7 +79,7 @@ impl Visible {
     /// Reads it from Envoy's admin interface, which shows the state of the last flush, up to a
     /// second ago.
     pub(crate) async fn at(stage: &Stage) -> Result<Visible> {
-        let name = encode(Metric::PlanVisibleMs, &stage.name, "");
+        let name = encode(Metric::PlanDelayMs, &stage.name, "");
         let query = format!("format=json&histogram_buckets=detailed&filter={name}");
         let url = format!("http://{}/stats?{query}", stage.envoy.admin());
         let answer = reqwest::get(url).await?.error_for_status()?.text().await?;

@@ -84,7 +84,7 @@ async fn full_nodes_and_their_recovery_are_reported() {
         .until_condition("demo", "Degraded", "True NodesFull")
         .await;
     assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
-    let missing = "weir_planner_cores_unmet{reason=\"Deferred\"";
+    let missing = "weir_planner_cores_shortfall{reason=\"Deferred\"";
     let shown = async || planner.metrics().await.unwrap().contains(missing);
     wait::until_async("the metric", LIMIT, shown).await.unwrap();
     cluster.server.kubelet().resizes(Resizing::Actuated {

@@ -68,8 +68,8 @@ async fn memory_budget_limits_the_number_of_pods() {
     );
     let metrics = planner.metrics().await.unwrap();
     for line in [
-        "weir_planner_held{resource=\"memory\",service=\"demo\"} 6442450944",
-        "weir_planner_held_budget{resource=\"memory\",service=\"demo\"} 6442450944",
+        "weir_planner_resource_used{resource=\"memory\",service=\"demo\"} 6442450944",
+        "weir_planner_resource_budget{resource=\"memory\",service=\"demo\"} 6442450944",
     ] {
         assert!(metrics.contains(line), "no '{line}' in\n{metrics}");
     }

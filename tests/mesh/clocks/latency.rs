@@ -21,21 +21,16 @@ async fn network_latency_is_measured_from_accepted_stamps() {
         })
         .await;
     }
-    let name = encode(Metric::NetworkMs, SERVICE, "");
-    let sample = async |part: &str| -> f64 {
-        let text = scene.envoy.stats("weir_network_ms").await.unwrap();
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(&format!("{name}_{part}")));
-        line.and_then(|line| line.rsplit_once(' ')?.1.parse().ok())
-            .unwrap_or(0.0)
+    let histogram = async || {
+        let histogram = scene.envoy.histogram(Metric::NetworkLatencyMs, SERVICE);
+        histogram.await.unwrap()
     };
-    let flushed = async || sample("count").await >= 2.0;
+    let flushed = async || histogram().await.0 >= 2;
     wait::until_async("the histogram", PATIENCE, flushed)
         .await
         .unwrap();
-    assert_eq!(sample("count").await, 2.0);
-    let sum = sample("sum").await;
+    let (count, sum) = histogram().await;
+    assert_eq!(count, 2);
     assert!((200.0..=220.0 + 3.0 * SLACK as f64).contains(&sum), "{sum}");
 }
 

@@ -115,6 +115,6 @@ async fn planner_gives_each_gate_its_variants_slots() {
         let name = variant.name;
         let other = if name == "fast" { "exact" } else { "fast" };
         assert_eq!(gate.metric(Metric::Slots, other).await.unwrap(), 0);
-        assert_eq!(gate.metric(Metric::PlanRefused, "").await.unwrap(), 0);
+        assert_eq!(gate.metric(Metric::PlansRefused, "").await.unwrap(), 0);
     }
 }

@@ -50,7 +50,7 @@ async fn bypassed_requests_pass_with_every_slot_taken() {
     };
     let scene = scene_http2(slow).await;
     let running = Scene::spawn(scene.infer_within(30_000));
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     for (method, path, wanted) in [
         ("HEAD", "/predict", 200),
         ("OPTIONS", "/predict", 204),
@@ -96,7 +96,7 @@ async fn websockets_through_the_filter_are_unchanged() {
     .await
     .unwrap();
     let running = Scene::spawn(scene.infer_within(20_000));
-    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     echo(&scene).await;
     running.abort();
 }

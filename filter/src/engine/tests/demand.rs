@@ -17,7 +17,7 @@ fn counts(engine: &mut Engine) -> (i64, i64, usize) {
         .sum()
     };
     let ways = samples.iter();
-    let ways = ways.filter(|sample| sample.metric == Metric::NetworkMs);
+    let ways = ways.filter(|sample| sample.metric == Metric::NetworkLatencyMs);
     (sum(Metric::Arrivals), sum(Metric::Unservable), ways.count())
 }
 

@@ -28,8 +28,8 @@ fn router_neither_holds_nor_takes_slots() {
         assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
     }
     let outcome = metrics(&mut router);
-    assert!(outcome.contains(&Metric::Arrivals) && outcome.contains(&Metric::Routed));
-    for owned in [Metric::Dispatched, Metric::WaitMs, Metric::SlackMs] {
+    assert!(outcome.contains(&Metric::Arrivals) && outcome.contains(&Metric::Requests));
+    for owned in [Metric::Dispatched, Metric::WaitMs, Metric::DispatchSlackMs] {
         assert!(!outcome.contains(&owned), "{owned:?} is the gate's");
     }
     end(&mut router, 1, End::Answered, at(50));
@@ -138,7 +138,7 @@ fn router_and_gate_count_each_request_once() {
     for counted in [
         Metric::Arrivals,
         Metric::ClassArrivals,
-        Metric::Routed,
+        Metric::Requests,
         Metric::Admitted,
         Metric::ClassAdmitted,
         Metric::Dispatched,

@@ -99,7 +99,7 @@ async fn slots_move_when_proxy_comes_and_goes() {
     let text = endpoints.get("/metrics").await.text().await.unwrap();
     for line in [
         "weir_planner_proxies{service=\"demo\"} 2",
-        "weir_planner_proxies_gone_total{service=\"demo\"} 1",
+        "weir_planner_proxies_left_total{service=\"demo\"} 1",
         "weir_planner_proxy_slots{proxy=\"a\",role=\"both\",service=\"demo\"} 3",
         "weir_planner_proxy_slots{proxy=\"b\",role=\"both\",service=\"demo\"} 3",
     ] {

@@ -54,7 +54,7 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
     );
     let text = endpoints.get("/metrics").await.text().await.unwrap();
     for line in [
-        "weir_planner_cycle_ms_count{service=\"demo\"} 5",
+        "weir_planner_cycle_duration_seconds_count{service=\"demo\"} 5",
         "weir_planner_polls_total{answer=\"none\",service=\"demo\"} 1",
         "weir_planner_proxies{service=\"demo\"} 1",
         "weir_planner_proxies_owning{service=\"demo\"} 1",
@@ -62,7 +62,7 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
         "weir_planner_proxy_plan_revision{proxy=\"envoy-1\",role=\"gate\",service=\"demo\"}",
         "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",variant=\"\",workers=\"2\",service=\"demo\"} 1",
         "weir_planner_slots{variant=\"a\",service=\"demo\"}",
-        "weir_planner_stage_ms_bucket{stage=\"solve\",service=\"demo\"",
+        "weir_planner_stage_duration_seconds_bucket{stage=\"solve\",service=\"demo\"",
     ] {
         assert!(text.contains(line), "no '{line}' in\n{text}");
     }

@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
+use prometheus::{GaugeVec, IntCounter, IntGauge, IntGaugeVec, Opts};
 
-use super::{Make, Shown, whole};
+use super::make::Make;
+use super::{Shown, whole};
 
 /// Labels of each proxy's metrics.
 const LABELS: [&str; 2] = ["proxy", "role"];
@@ -16,11 +17,11 @@ pub(super) struct ProxyMetrics {
     owning: IntGauge,
     refused: IntGauge,
     moves: IntCounter,
-    gone: IntCounter,
+    left: IntCounter,
     replaced: IntCounter,
     slots: IntGaugeVec,
     revision: IntGaugeVec,
-    age_ms: IntGaugeVec,
+    age: GaugeVec,
     incarnation: IntGaugeVec,
 }
 
@@ -35,10 +36,10 @@ impl ProxyMetrics {
             owning: make.int_gauge("proxies_owning", "Proxies that own a part of the slots.")?,
             refused: make.int_gauge("proxies_refused", "Proxies for which there is no slot.")?,
             moves: make.counter(
-                "part_moves_total",
-                "Plans given to a proxy because parts of the slots moved.",
+                "slot_allocation_moves_total",
+                "Plans given to a proxy because slot allocations moved.",
             )?,
-            gone: make.counter("proxies_gone_total", "Proxies that went.")?,
+            left: make.counter("proxies_left_total", "Proxies that left.")?,
             replaced: make.counter(
                 "proxies_replaced_total",
                 "Incarnations that took another one's place under the same node id.",
@@ -49,7 +50,10 @@ impl ProxyMetrics {
                 "The plan a proxy says it has.",
                 &LABELS,
             )?,
-            age_ms: each("proxy_age_ms", "Time since a proxy's last poll.", &LABELS)?,
+            age: make.register(GaugeVec::new(
+                Opts::new("proxy_age_seconds", "Time since a proxy's last poll."),
+                &LABELS,
+            )?)?,
             incarnation: each(
                 "proxy_info",
                 "1 for each proxy; the variant is that of a gate of one only.",
@@ -61,12 +65,13 @@ impl ProxyMetrics {
     /// Sets the metrics; hold the guard until they are gathered.
     pub(super) fn show(&self, shown: &Shown<'_>) -> MutexGuard<'_, ()> {
         let showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
-        for vec in [&self.slots, &self.revision, &self.age_ms, &self.incarnation] {
+        for vec in [&self.slots, &self.revision, &self.incarnation] {
             vec.reset();
         }
+        self.age.reset();
         for (counter, count) in [
             (&self.moves, shown.counts.moves),
-            (&self.gone, shown.counts.left),
+            (&self.left, shown.counts.left),
             (&self.replaced, shown.counts.replaced),
         ] {
             counter.inc_by(count.saturating_sub(counter.get()));
@@ -82,9 +87,9 @@ impl ProxyMetrics {
             self.revision
                 .with_label_values(&labels)
                 .set(whole(proxy.revision.0));
-            self.age_ms
+            self.age
                 .with_label_values(&labels)
-                .set(whole(proxy.age_ms));
+                .set(proxy.age_ms as f64 / 1000.0);
             let variant = proxy.variant.as_deref().unwrap_or_default();
             let (incarnation, workers) = (proxy.incarnation.to_string(), proxy.workers.to_string());
             self.incarnation

@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use prometheus_parse::Sample;
 use reqwest::{Client, Url};
 use serde_json::Value;
+use weir_api::metrics::{Series, decode};
 
 /// Time limit for one response.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -49,20 +51,33 @@ impl Admin {
     }
 
     pub(super) async fn counter(&self, name: &str) -> Result<u64> {
+        let samples = self.samples().await?;
+        let named = samples.iter().filter(|sample| sample.metric == name);
+        Ok(named.map(|sample| number(&sample.value)).sum::<f64>() as u64)
+    }
+
+    /// The sum of a metric's samples, whichever form Envoy shows its labels in. `part` is `_sum` or `_count` of a
+    /// histogram, and empty for other metrics.
+    pub(super) async fn metric(&self, wanted: &Series, part: &str) -> Result<f64> {
+        let samples = self.samples().await?;
+        let same = |sample: &&Sample| {
+            let name = sample.metric.strip_suffix(part);
+            let series = name.and_then(|name| decode(name, |label| sample.labels.get(label)));
+            series.as_ref() == Some(wanted)
+        };
+        let found = samples.iter().filter(same);
+        Ok(found.map(|sample| number(&sample.value)).sum())
+    }
+
+    async fn samples(&self) -> Result<Vec<Sample>> {
         // No `filter` parameter: it would match Envoy's own names, which differ from the Prometheus
         // names.
         let text = self.get("/stats/prometheus", &[]).await?;
-        // Envoy writes `name{} 5` for a metric without labels, which the parser rejects.
-        let lines = text.lines().map(|line| Ok(line.replacen("{}", "", 1)));
-        let scrape = prometheus_parse::Scrape::parse(lines)?;
-        let of = |value: &prometheus_parse::Value| match value {
-            prometheus_parse::Value::Counter(value)
-            | prometheus_parse::Value::Gauge(value)
-            | prometheus_parse::Value::Untyped(value) => *value,
-            _ => 0.0,
-        };
-        let samples = scrape.samples.iter().filter(|sample| sample.metric == name);
-        Ok(samples.map(|sample| of(&sample.value)).sum::<f64>() as u64)
+        // Envoy writes `name{} 5` for a metric without labels, which the parser rejects. Types are left out, so that
+        // the parts of a histogram are samples like others.
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let lines = lines.map(|line| Ok(line.replacen("{}", "", 1)));
+        Ok(prometheus_parse::Scrape::parse(lines)?.samples)
     }
 
     /// Posts a command.
@@ -77,6 +92,15 @@ impl Admin {
         let url = Url::parse_with_params(&url, query)?;
         let answer = self.client.get(url).send().await?.error_for_status()?;
         Ok(answer.text().await?)
+    }
+}
+
+fn number(value: &prometheus_parse::Value) -> f64 {
+    match value {
+        prometheus_parse::Value::Counter(value)
+        | prometheus_parse::Value::Gauge(value)
+        | prometheus_parse::Value::Untyped(value) => *value,
+        _ => 0.0,
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
+use weir_api::metrics::{Metric, Series};
 
 pub use bootstrap::Bootstrap;
 pub use clock::Clock;
@@ -167,15 +168,22 @@ impl Envoy {
     /// # Errors
     ///
     /// The admin interface does not answer.
-    pub async fn metric(
-        &self,
-        metric: weir_api::metrics::Metric,
-        service: &str,
-        value: &str,
-    ) -> Result<u64> {
+    pub async fn metric(&self, metric: Metric, service: &str, value: &str) -> Result<u64> {
         tokio::time::sleep(COUNTERS_REPORTED_AFTER).await;
-        let name = weir_api::metrics::encode(metric, service, value);
-        self.admin.counter(&name.replace('-', "_")).await
+        let series = series(metric, service, value);
+        Ok(self.admin.metric(&series, "").await? as u64)
+    }
+
+    /// Number and sum of the values in one of the filter's histograms without a further label, at Envoy's latest
+    /// flush; 0 if it does not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// The admin interface does not answer.
+    pub async fn histogram(&self, metric: Metric, service: &str) -> Result<(u64, f64)> {
+        let series = series(metric, service, "");
+        let count = self.admin.metric(&series, "_count").await?;
+        Ok((count as u64, self.admin.metric(&series, "_sum").await?))
     }
 
     /// Begins to drain: connections are told to close, and the listeners are closed after the drain time. Requests go
@@ -249,6 +257,14 @@ impl Drop for Envoy {
                 folder.keep().display()
             );
         }
+    }
+}
+
+fn series(metric: Metric, service: &str, value: &str) -> Series {
+    Series {
+        metric,
+        service: service.to_owned(),
+        value: value.to_owned(),
     }
 }
 

@@ -64,7 +64,7 @@ impl Proxy {
     pub fn text(&self) -> String {
         let total = self.counted().until_now().round();
         format!(
-            "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
+            "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n"
         )
     }
 

@@ -166,7 +166,7 @@ impl Scene {
                 Ok(status)
             });
         }
-        self.until(Metric::Held, "", count as u64).await?;
+        self.until(Metric::HeldRequests, "", count as u64).await?;
         let held_since = Instant::now();
         // Only the blockers' connections remain: an idle one would break under the next request.
         let alone = async || {
@@ -176,7 +176,7 @@ impl Scene {
         wait::until_async("idle connections to close", PATIENCE, alone).await?;
         tokio::time::sleep(span.saturating_sub(held_since.elapsed())).await;
         let during = memory(&self.envoy).await?;
-        let held = self.envoy.metric(Metric::Held, "crowd", "").await?;
+        let held = self.envoy.metric(Metric::HeldRequests, "crowd", "").await?;
         ensure!(
             held == count as u64,
             "{held} of {count} queued after {:?}",
@@ -228,7 +228,7 @@ impl Scene {
                 let _ = request.send().await;
             }));
         }
-        self.until(Metric::InFlight, "small", u64::from(SLOTS))
+        self.until(Metric::SlotsInUse, "small", u64::from(SLOTS))
             .await?;
         let executing = || self.emulator.load().1 >= SLOTS as usize;
         wait::until("the blockers", PATIENCE, executing).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use weir_api::metrics::{Metric, encode};
+use weir_api::metrics::Metric;
 
 use weir_bed::envoy::Envoy;
 
@@ -67,11 +67,7 @@ pub async fn percentiles(envoy: &Envoy, metric: Metric, service: &str) -> Result
 ///
 /// Envoy's admin interface does not answer.
 pub async fn count(envoy: &Envoy, metric: Metric, service: &str) -> Result<u64> {
-    let name = format!("{}_count", encode(metric, service, "")).replace('-', "_");
-    let text = envoy.stats(metric.name()).await?;
-    let line = text.lines().find(|line| line.starts_with(&name));
-    let value = line.and_then(|line| line.rsplit(' ').next());
-    Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
+    Ok(envoy.histogram(metric, service).await?.0)
 }
 
 /// Memory in use, in bytes.

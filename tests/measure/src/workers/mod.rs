@@ -97,9 +97,9 @@ pub struct Row {
     /// Time for which slots were free while another worker's request waited, µs.
     pub handover_us: Percentiles,
     /// CAS conflicts: changes of the slot table that were retried.
-    pub swaps_lost: u64,
+    pub cas_conflicts: u64,
     /// Resets of the slot table.
-    pub board_resets: u64,
+    pub slot_table_resets: u64,
     /// The proxy's slots.
     pub slots: u32,
     /// Maximum requests at the server at once, of those that were answered.
@@ -158,7 +158,10 @@ impl Row {
             fits || self.scope == Scope::Worker,
             "too many requests at the server: {self:?}"
         );
-        ensure!(self.board_resets == 0, "the slot table was reset: {self:?}");
+        ensure!(
+            self.slot_table_resets == 0,
+            "the slot table was reset: {self:?}"
+        );
         Ok(())
     }
 }
@@ -192,8 +195,8 @@ struct Real {
     seen: Vec<Seen>,
     executions: Vec<Execution>,
     handover_us: Percentiles,
-    swaps_lost: u64,
-    board_resets: u64,
+    cas_conflicts: u64,
+    slot_table_resets: u64,
 }
 
 impl Real {
@@ -240,8 +243,8 @@ impl Real {
             seen,
             executions,
             handover_us: gauges::percentiles(&envoy, Metric::HandoverUs, service).await?,
-            swaps_lost: envoy.metric(Metric::SwapsLost, service, "").await?,
-            board_resets: envoy.metric(Metric::BoardResets, service, "").await?,
+            cas_conflicts: envoy.metric(Metric::CasConflicts, service, "").await?,
+            slot_table_resets: envoy.metric(Metric::SlotTableResets, service, "").await?,
         })
     }
 
@@ -300,8 +303,8 @@ impl Real {
             inversions_percent: percent(certain, dispatched),
             inversions_at_most_percent: percent(at_most, dispatched),
             handover_us: self.handover_us,
-            swaps_lost: self.swaps_lost,
-            board_resets: self.board_resets,
+            cas_conflicts: self.cas_conflicts,
+            slot_table_resets: self.slot_table_resets,
             slots,
             at_once: at_once(executing.map(|run| (run.arrived_ms, run.ended_ms))),
             round_trip_ms,

@@ -76,7 +76,7 @@ pub(crate) async fn stats(State(world): State<Arc<World>>) -> Result<String, Sta
     }
     let total = world.arrived().round();
     Ok(format!(
-        "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
+        "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n"
     ))
 }
 

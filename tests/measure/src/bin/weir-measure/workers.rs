@@ -158,7 +158,7 @@ fn line(row: &Row) -> [String; 13] {
         format!("{:.2}", row.inversions_at_most_percent),
         format!("{} / {} / {}", ms(took.p50), ms(took.p99), ms(took.max)),
         took.count.to_string(),
-        row.swaps_lost.to_string(),
+        row.cas_conflicts.to_string(),
         format!("{:.2}", row.round_trip_ms),
         format!("{:.1}", row.lag_p99_ms),
     ]

@@ -87,7 +87,7 @@ impl Proxies {
 
 async fn stats(State(proxies): State<Proxies>, Path(service): Path<String>) -> String {
     let total = proxies.total(&service, None).round();
-    let name = format!("weir_arrivals__service__{service}");
+    let name = format!("weir_arrivals_total__service__{service}");
     format!("# TYPE {name} counter\n{name}{{}} {total}\n")
 }
 

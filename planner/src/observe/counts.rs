@@ -1,0 +1,225 @@
+//! Parser of Envoy's Prometheus output: the counts of a service's stages, with labels as labels or in the names.
+
+use weir_api::metrics::{Metric, PREFIX, decode};
+
+use super::Counts;
+
+/// Parses the counts of these stages' services; empty if the filter exports nothing yet. Arrivals and slack are those
+/// of the entry stage, the first.
+pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
+    let entry = stages.first().map_or("", AsRef::as_ref);
+    let is_ours = |service: &str| stages.iter().any(|stage| stage.as_ref() == service);
+    // Envoy writes `name{} 5` for a metric without labels, which the parser does not accept.
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(PREFIX))
+        .map(|line| Ok(line.replacen("{}", "", 1)));
+    let samples = prometheus_parse::Scrape::parse(lines)
+        .map(|scrape| scrape.samples)
+        .unwrap_or_default();
+    let mut counts = Counts::default();
+    for sample in samples {
+        use prometheus_parse::Value::{Counter, Untyped};
+        let (Untyped(value) | Counter(value)) = sample.value else {
+            continue;
+        };
+        if let Some(bucket) = slack(&sample, entry) {
+            counts.slack.push((bucket, value));
+            continue;
+        }
+        let series = decode(&sample.metric, |label| sample.labels.get(label));
+        let ours = series.filter(|series| is_ours(&series.service));
+        let Some(series) = ours.filter(|_| value.is_finite() && value >= 0.0) else {
+            continue;
+        };
+        let routes = &mut counts.routes;
+        match series.metric {
+            Metric::Arrivals if series.service == entry => counts.arrivals += value,
+            Metric::Requests => routes.entry(series.value).or_default().routed += value,
+            Metric::Failing => {
+                counts.failing.insert(series.value, value > 0.0);
+            }
+            Metric::PredictedServiceMs => {
+                counts.predicted_ms.insert(series.value, value);
+            }
+            Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
+            _ => {}
+        }
+    }
+    counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
+    counts
+}
+
+/// Returns the upper edge in ms, if the sample is a bucket of the service's slack histogram.
+fn slack(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
+    let name = sample.metric.strip_suffix("_bucket")?;
+    let series = decode(name, |label| sample.labels.get(label))?;
+    let ours = series.metric == Metric::DemandSlackMs && series.service == service;
+    let edge = sample.labels.get("le").filter(|_| ours)?;
+    edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use weir_api::metrics::{Kind, Series, encode};
+
+    use super::*;
+
+    #[test]
+    fn arrivals_are_parsed_from_envoy_statistics() {
+        let text = "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n\
+            # TYPE weir_arrivals_total__service__demo_two counter\nweir_arrivals_total__service__demo_two{} 12\n\
+            # TYPE weir_arrivals_total__service__other counter\nweir_arrivals_total__service__other{} 99\n\
+            # TYPE weir_served_total__service__demo_two__variant__a counter\n\
+            weir_served_total__service__demo_two__variant__a{} 7\n\
+            # TYPE weir_wait_milliseconds__service__demo_two histogram\n\
+            weir_wait_milliseconds__service__demo_two_bucket{le=\"1\"} 3\n";
+        for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
+            assert_eq!(counts(text, &[service]).arrivals, expected, "{service}");
+        }
+        assert_eq!(
+            counts(
+                "weir_arrivals_total__service__demo{} NaN\n\u{0}garbage{",
+                &["demo"]
+            ),
+            Counts::default()
+        );
+        assert_eq!(
+            counts(
+                "weir_arrivals_total__service__demo 3 1700000000000\n",
+                &["demo"]
+            ),
+            Counts::of_arrivals(3.0)
+        );
+        assert_eq!(
+            counts(
+                "weir_arrivals_total__service__demo{local_cluster=\"x\"} 3\n",
+                &["demo"]
+            ),
+            Counts::of_arrivals(3.0)
+        );
+    }
+
+    /// Series of both forms in one scrape, as of an Envoy that was given `stats_tags` by a hot restart.
+    #[test]
+    fn labels_are_read_beside_names_that_contain_them() {
+        let text = "# TYPE weir_arrivals_total counter\n\
+            weir_arrivals_total{service=\"demo-two\"} 12\n\
+            weir_arrivals_total{service=\"other\"} 99\nweir_arrivals_total{} 99\n\
+            weir_arrivals_total__service__demo_two{} 3\n\
+            weir_requests_total{variant=\"res-net\",service=\"demo-two\"} 7\n\
+            weir_requests_total__service__demo_two__variant__b{} 1\n\
+            weir_failing{service=\"demo-two\",variant=\"res-net\"} 1\n\
+            weir_demand_slack_milliseconds_bucket{service=\"demo-two\",le=\"250\"} 4\n\
+            weir_demand_slack_milliseconds_bucket{service=\"demo-two\",le=\"+Inf\"} 5\n\
+            weir_demand_slack_milliseconds_bucket{service=\"other\",le=\"250\"} 9\n\
+            weir_demand_slack_milliseconds_sum{service=\"demo-two\"} 900\n";
+        let counts = counts(text, &["demo-two"]);
+        assert_eq!(counts.arrivals, 15.0);
+        assert_eq!(counts.slack, [(250.0, 4.0), (f64::INFINITY, 5.0)]);
+        assert_eq!(counts.failing, [("res-net".to_owned(), true)].into());
+        let routed = counts.routes.iter();
+        let routed: Vec<_> = routed
+            .map(|(name, it)| (name.as_str(), it.routed))
+            .collect();
+        assert_eq!(routed, [("b", 1.0), ("res-net", 7.0)]);
+    }
+
+    /// A series as Envoy writes it: `labelled` with `stats_tags`, without them in the long form.
+    fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> String {
+        let Series {
+            metric,
+            service,
+            value: of,
+        } = series;
+        let suffix = if bucket.is_some() { "_bucket" } else { "" };
+        let le = bucket.map(|edge| format!("le=\"{edge}\""));
+        let own = metric.label().map(|label| format!("{label}=\"{of}\""));
+        let labels = match labelled {
+            true => [Some(format!("service=\"{service}\"")), own, le],
+            false => [le, None, None],
+        };
+        let labels: Vec<_> = labels.into_iter().flatten().collect();
+        let name = match labelled {
+            true => metric.name().to_owned(),
+            false => encode(*metric, service, of).replace('-', "_"),
+        };
+        format!("{name}{suffix}{{{}}} {value}\n", labels.join(","))
+    }
+
+    proptest! {
+        #[test]
+        fn both_forms_are_read_alike(
+            lines in prop::collection::vec((
+                prop::sample::select(Metric::ALL.to_vec()),
+                prop::sample::select(vec!["demo", "demo-two", "two"]),
+                "[a-z0-9]{1,4}(-[a-z0-9]{1,4}){0,2}",
+                0..1000_u32,
+                prop::sample::select(vec!["1", "99", "+Inf"]),
+                any::<bool>(),
+            ), 0..40),
+        ) {
+            let text = |labelled: &dyn Fn(bool) -> bool| -> String {
+                let line = |(metric, service, value, count, edge, form): &(Metric, &str, String, u32, &str, bool)| {
+                    let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone() };
+                    let bucket = (metric.kind() == Kind::Histogram).then_some(*edge);
+                    line(labelled(*form), &series, bucket, *count)
+                };
+                lines.iter().map(line).collect()
+            };
+            let stages = ["demo-two", "demo"];
+            let long = counts(&text(&|_| false), &stages);
+            prop_assert_eq!(&long, &counts(&text(&|_| true), &stages));
+            prop_assert_eq!(&long, &counts(&text(&|form| form), &stages), "mixed");
+            let arrivals = lines.iter().filter(|it| it.0 == Metric::Arrivals && it.1 == stages[0]);
+            prop_assert_eq!(long.arrivals, arrivals.map(|it| f64::from(it.3)).sum::<f64>());
+            let slack = lines.iter().filter(|it| it.0 == Metric::DemandSlackMs && it.1 == stages[0]);
+            prop_assert_eq!(long.slack.len(), slack.count());
+        }
+    }
+
+    #[test]
+    fn slack_histogram_is_read_by_rising_edge() {
+        let name = "weir_demand_slack_milliseconds__service__demo_two_bucket";
+        let text = format!(
+            "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
+            {name}{{le=\"high\"}} 3\nweir_wait_milliseconds__service__demo_two_bucket{{le=\"1\"}} 5\n\
+            weir_demand_slack_milliseconds__service__demo_two_sum{{}} 900\nweir_demand_slack_milliseconds__service__other_bucket{{le=\"1\"}} 5\n"
+        );
+        let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
+        assert_eq!(counts(&text, &["demo-two"]).slack, expected);
+    }
+
+    #[test]
+    fn first_stage_counts_arrivals_and_all_stages_count_routes() {
+        let text = "weir_arrivals_total__service__detect{} 12\nweir_arrivals_total__service__classify{} 9\n\
+            weir_requests_total__service__detect__variant__a{} 11\nweir_requests_total__service__classify__variant__b{} 8\n\
+            weir_requests_total__service__other__variant__c{} 8\n\
+            weir_demand_slack_milliseconds__service__classify_bucket{le=\"1\"} 5\n";
+        let counts = counts(text, &["detect", "classify"]);
+        assert_eq!((counts.arrivals, counts.slack), (12.0, Vec::new()));
+        let routed: Vec<_> = counts
+            .routes
+            .iter()
+            .map(|(name, route)| (name.as_str(), route.routed))
+            .collect();
+        assert_eq!(routed, [("a", 11.0), ("b", 8.0)]);
+    }
+
+    #[test]
+    fn only_variants_known_to_a_proxy_are_read() {
+        let text = "weir_failing__service__demo__variant__res_net{} 1\n\
+            weir_failing__service__demo__variant__b{} 0\n\
+            weir_failing__service__other__variant__c{} 1\n";
+        let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
+        let failing_of = counts(text, &["demo"]).failing;
+        assert_eq!(failing_of, BTreeMap::from(failing));
+        let text = "weir_predicted_service_milliseconds__service__demo__variant__res_net{} 42\n\
+            weir_predicted_service_milliseconds__service__other__variant__c{} 7\n";
+        let predicted = counts(text, &["demo"]).predicted_ms;
+        assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
+    }
+}
