@@ -8,7 +8,7 @@ use comfy_table::{Cell, Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::Value;
 use weir_planner::clock::stopwatch;
 use weir_planner::solve::TimeLimit;
-use weir_planner::solve::problem::{Answer, By, Document, Formulation, SolveStatus, Problem};
+use weir_planner::solve::problem::{Answer, By, Document, Formulation, Problem, SolveStatus};
 
 use crate::exit::Exit;
 use crate::input::read;

@@ -235,7 +235,12 @@ mod tests {
             ..answered("b")
         };
         let executed = executed.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
-        let sum = with_backends(Summary::default(), &[answered("a"), disconnected], &executed, 0.0)?;
+        let sum = with_backends(
+            Summary::default(),
+            &[answered("a"), disconnected],
+            &executed,
+            0.0,
+        )?;
         Ok(sum.doubled)
     }
 

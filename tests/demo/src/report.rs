@@ -41,7 +41,7 @@ struct RunParameters {
     network: String,
     field: Field,
     slo_ms: u64,
-    patience_ms: u128,
+    timeout_ms: u128,
     payload_bytes: u64,
     cores: u32,
     static_capacity_rps: f64,
@@ -83,7 +83,7 @@ impl Report {
             network,
             field,
             slo_ms: scenario.slo_ms,
-            patience_ms: PATIENCE.as_millis(),
+            timeout_ms: PATIENCE.as_millis(),
             payload_bytes: scenario.load().payload_bytes,
             cores: scenario.budget.cores,
             static_capacity_rps: scenario.static_capacity_rps(),
@@ -146,7 +146,9 @@ impl Report {
                     .map_or_else(String::new, u64::to_string)
             });
         }
-        row("client disconnected", &|sum| counted(sum.disconnected, sum.sent));
+        row("client disconnected", &|sum| {
+            counted(sum.disconnected, sum.sent)
+        });
         row("lost", &|sum| sum.lost.to_string());
         row("executed twice", &|sum| sum.doubled.to_string());
         row("p50, end to end", &|sum| ms(sum.p50_ms));

@@ -98,7 +98,11 @@ fn kinds(sums: &[Summary]) -> Vec<Kind> {
         let count = move |sum: &Summary| sum.refused.get(reason).copied().unwrap_or(0);
         kind(&format!("refused: {reason}"), colour, Box::new(count));
     }
-    kind("client disconnected", GREY, Box::new(|sum| sum.disconnected));
+    kind(
+        "client disconnected",
+        GREY,
+        Box::new(|sum| sum.disconnected),
+    );
     kind("lost", LOST, Box::new(|sum| sum.lost));
     kinds
 }

@@ -102,7 +102,9 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
             format!("{percent:.1} %")
         })
     });
-    row("client disconnected", &|sum| counted(sum.disconnected, sum.sent));
+    row("client disconnected", &|sum| {
+        counted(sum.disconnected, sum.sent)
+    });
     row("lost", &|sum| sum.lost.to_string());
     row("p50, end to end", &|sum| ms(sum.p50_ms));
     row("p95", &|sum| ms(sum.p95_ms));
@@ -114,7 +116,9 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
     row("core-seconds", &|sum| format!("{:.0}", sum.core_seconds));
     if sums.iter().any(|sum| sum.min_core_seconds.is_some()) {
         row("   for as many, at least", &|sum| {
-            or_none(sum.min_core_seconds.as_ref(), |min| format!("{:.0}", min.core_seconds))
+            or_none(sum.min_core_seconds.as_ref(), |min| {
+                format!("{:.0}", min.core_seconds)
+            })
         });
     }
     row("plans", &|sum| sum.plans.to_string());

@@ -30,7 +30,7 @@ fn variant(text: &str) -> RawVariant {
 }
 
 #[test]
-fn referenced_laws_equal_inline_laws() {
+fn referenced_models_equal_inline_models() {
     let text = "
         latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core, tail: 1.2}
         capacity: {slope_rps: 20, intercept_rps: -2}
