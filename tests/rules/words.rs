@@ -9,7 +9,7 @@ const QUESTIONS: [&str; 9] = [
 /// Percent of the lines of documentation that may begin with one all the same, by how they wrap.
 const QUESTIONS_MAX_PERCENT: usize = 3;
 /// Words that the glossary replaces, as parts of identifiers.
-const REPLACED: [&str; 13] = [
+const REPLACED: [&str; 19] = [
     "overruled",
     "keeper",
     "founder",
@@ -23,6 +23,12 @@ const REPLACED: [&str; 13] = [
     "rung",
     "dealt",
     "dearest",
+    "starvation",
+    "former",
+    "greatest",
+    "law",
+    "pace",
+    "wish",
 ];
 
 #[test]

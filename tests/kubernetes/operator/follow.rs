@@ -28,7 +28,7 @@ async fn advisory_mode_changes_nothing_and_reports_the_target() {
         .until_condition("demo", "Actuated", "False Advisory")
         .await;
     assert!(said.contains("cores would be: large"), "{said}");
-    wait::until("the wish", LIMIT, || {
+    wait::until("the target", LIMIT, || {
         !cluster
             .condition("demo", "Actuated")
             .contains("large 1, small 1")
@@ -199,9 +199,9 @@ async fn load_moves_to_the_variant_with_free_cores() {
         .until_condition("demo", "Degraded", "True NodesFull")
         .await;
     assert_eq!(cluster.cores(&["large"]), [1.0]);
-    let wish = || cluster.server.store().get("pods", &large).unwrap();
-    wait::until("the wish to be taken back", LIMIT, || {
-        wish()["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+    let pod = || cluster.server.store().get("pods", &large).unwrap();
+    wait::until("the target to be taken back", LIMIT, || {
+        pod()["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
     })
     .await
     .unwrap();

@@ -161,12 +161,12 @@ async fn unready_pod_keeps_its_cores() {
     stage
         .until("one that serves", |now| now.ready == cores(1, 2))
         .await;
-    let wish = Target {
+    let new_target = Target {
         start: Cores::whole(1),
         ..target(2, 3)
     };
     // The unready pod keeps more cores than a new pod would get, so none are left for the other.
-    let error = stage.resize(wish).await.unwrap_err();
+    let error = stage.resize(new_target).await.unwrap_err();
     let waits = BackendError {
         reason: Reason::Waiting,
         message: format!(

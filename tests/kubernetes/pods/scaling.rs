@@ -80,12 +80,12 @@ async fn ending_pod_holds_its_cores_until_deleted() {
 #[tokio::test]
 async fn template_with_too_many_cores_limits_scale_up() {
     let stage = Stage::new(1, 2, AMPLE).await;
-    let wish = Target {
+    let new_target = Target {
         replicas: 3,
         each: Cores::whole(2),
         start: Cores::whole(1),
     };
-    let error = stage.resize(wish).await.unwrap_err();
+    let error = stage.resize(new_target).await.unwrap_err();
     let told = BackendError {
         reason: Reason::Waiting,
         message: "1 more replicas, each with the 2 cores that its template asks for, would be too many cores now"

@@ -103,13 +103,13 @@ async fn faults_neither_break_the_budget_nor_repeat_a_patch() {
     assert!(server.faults().met() > 0);
     server.faults().clear();
     // Without faults the target is reached.
-    let wish = [target(2, 2), target(1, 3)];
+    let targets = [target(2, 2), target(1, 3)];
     let done = async || {
-        cycle(&backends, &wish).await;
+        cycle(&backends, &targets).await;
         let there = there(&backends).await.unwrap_or_default();
         there == [cores(2, 2), cores(1, 3)].map(Actual::certain)
     };
-    let waited = wait::until_async("the wish", LIMIT, done).await;
+    let waited = wait::until_async("the target", LIMIT, done).await;
     assert!(waited.is_ok(), "{:?}", backends.actual().await);
     let mut last = BTreeMap::new();
     for patch in patches(&server, "pods/resize") {

@@ -222,11 +222,11 @@ fn workers_share_health_and_trials() {
     for n in [0, 1, 2, 0, 1] {
         err_at_a(&mut workers[n], at(1));
     }
-    let rings = store.take_notifications();
-    let health = rings
+    let notifications = store.take_notifications();
+    let health = notifications
         .iter()
         .filter(|(_, why)| *why == crate::coordination::Notification::Health);
-    assert_eq!(health.count(), 2, "{rings:?}");
+    assert_eq!(health.count(), 2, "{notifications:?}");
     let to_a = |workers: &mut [Engine], from: StreamId, now| {
         let mut count = 0;
         for stream in from..from + 6 {

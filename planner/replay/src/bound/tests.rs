@@ -53,8 +53,8 @@ fn alike(slots: u32, service: u32) -> Servers {
 }
 
 fn windows(max: usize) -> impl Strategy<Value = Vec<Window>> {
-    let wish = prop::sample::select(vec![0.0, 0.0, 70.0, 80.0]);
-    let one = (0u32..7, 0u32..9, wish);
+    let min_accuracy = prop::sample::select(vec![0.0, 0.0, 70.0, 80.0]);
+    let one = (0u32..7, 0u32..9, min_accuracy);
     prop::collection::vec(one, 0..=max).prop_map(|all| all.into_iter().map(window).collect())
 }
 

@@ -49,13 +49,13 @@ impl Fifo {
             .zip(cores)
             .map(|(variant, cores)| {
                 let fitted = |fit: &Fit| fit.slope_rps * cores + fit.intercept_rps;
-                let by_law = || {
+                let by_latency = || {
                     variant.capacity(
                         Cores::from_millis((cores * 1e3).round() as u32),
                         f64::INFINITY,
                     )
                 };
-                let rps = variant.profile.fit.as_ref().map_or_else(by_law, fitted);
+                let rps = variant.profile.fit.as_ref().map_or_else(by_latency, fitted);
                 if *cores > 0.0 { rps.max(0.0) } else { 0.0 }
             })
             .collect();

@@ -87,13 +87,13 @@ impl Worker {
     }
 
     /// Takes the pending notifications: its proxy, and the row and reason of each.
-    pub(crate) fn take_rings(&mut self) -> (u32, Vec<(usize, Notification)>) {
+    pub(crate) fn take_notifications_out(&mut self) -> (u32, Vec<(usize, Notification)>) {
         self.note_entry();
-        let rings = self.board.take_notifications().into_iter();
+        let notifications = self.board.take_notifications().into_iter();
         // Plans reach the workers separately in the simulation.
         (
             self.proxy,
-            rings
+            notifications
                 .filter(|(_, why)| *why != Notification::Plan)
                 .collect(),
         )
@@ -225,7 +225,7 @@ impl Worker {
     }
 
     /// Handles a notification from another worker.
-    pub(crate) fn on_ring(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    pub(crate) fn on_notification(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if !std::mem::take(&mut self.loses_wake) {
             self.engine.release(clocks(now), verdicts);
             self.report();

@@ -83,7 +83,7 @@ fn by_hand() -> (Scenario, Vec<Request>, Play) {
     let sent = |id: usize| Duration::from_secs(id as u64);
     let requests = fates.iter().enumerate();
     let requests = requests
-        .map(|(id, (.., wish))| request(id as u32, sent(id), *wish))
+        .map(|(id, (.., min_accuracy))| request(id as u32, sent(id), *min_accuracy))
         .collect();
     let outcomes = fates
         .iter()

@@ -168,7 +168,7 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         };
         self.carry_out_verdicts(index, true);
-        self.send_rings(index);
+        self.send_notifications(index);
         self.carry_out(request, &verdict);
         // A request in flight needs the timer too: its deadline may pass before the answer.
         self.arm(index);

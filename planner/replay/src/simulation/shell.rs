@@ -39,18 +39,20 @@ impl<W: Witness> Simulation<'_, W> {
     /// Handles a notification.
     pub(super) fn notify(&mut self, worker: u32) {
         self.tell(worker, |worker, now, verdicts| {
-            worker.on_ring(now, verdicts);
+            worker.on_notification(now, verdicts);
         });
         self.carry_out_verdicts(worker, false);
         self.arm(worker);
     }
 
     /// Delivers a worker's notifications to the other workers of its proxy.
-    pub(super) fn send_rings(&mut self, index: u32) {
+    pub(super) fn send_notifications(&mut self, index: u32) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
         };
-        let notified = workers.get_mut(index as usize).map(Worker::take_rings);
+        let notified = workers
+            .get_mut(index as usize)
+            .map(Worker::take_notifications_out);
         let Some((proxy, entries)) = notified.filter(|(_, entries)| !entries.is_empty()) else {
             return;
         };
@@ -95,7 +97,7 @@ impl<W: Witness> Simulation<'_, W> {
             self.witness
                 .on_verdicts(index as usize, worker, &self.verdicts, self.now);
         }
-        self.send_rings(index);
+        self.send_notifications(index);
     }
 
     /// Carries out verdicts on queued and in-flight requests. Rejections wait for the next tick if the call

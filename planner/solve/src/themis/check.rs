@@ -134,7 +134,7 @@ impl Problem {
             (Some(target), Some(handover)) => (target, handover),
             _ => return Err("a hand-over without a target, or the other way".to_owned()),
         };
-        let (mut at_once, mut before_all) = (0, 0);
+        let (mut simultaneous, mut before_all) = (0, 0);
         let mut steps = Vec::new();
         for (index, (stage, new)) in self.stages.iter().zip(&target.stages).enumerate() {
             let vertical = plan.vertical.as_ref().and_then(|v| v.stages.get(index));
@@ -142,25 +142,25 @@ impl Problem {
             let old = stage.running.instances * old_each;
             let new_ones = new.instances.max(stage.running.instances) - stage.running.instances;
             let during = (old + new_ones * new.cores).max(new.instances * new.cores);
-            at_once += during;
+            simultaneous += during;
             before_all += old;
             steps.push((old, during, new.instances * new.cores));
         }
         // One stage after another, from all old instances on: each stage's rise and then its fall.
-        let (mut in_turn, mut level) = (0, before_all);
+        let (mut sequential, mut level) = (0, before_all);
         for (old, during, new) in steps {
-            in_turn = in_turn.max(level - old + during);
+            sequential = sequential.max(level - old + during);
             level = level - old + new;
         }
         let fits = match self.budget_cores {
-            budget if at_once <= budget => Fits::AtOnce,
-            budget if in_turn <= budget => Fits::InTurn,
+            budget if simultaneous <= budget => Fits::Simultaneous,
+            budget if sequential <= budget => Fits::Sequential,
             _ => Fits::Never,
         };
-        let is = (at_once, in_turn, fits);
+        let is = (simultaneous, sequential, fits);
         let reported = (
-            handover.at_once_cores,
-            handover.in_turn_cores,
+            handover.simultaneous_cores,
+            handover.sequential_cores,
             handover.fits,
         );
         if reported != is {

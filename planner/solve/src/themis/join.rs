@@ -89,8 +89,8 @@ fn handover_of(problem: &Problem, vertical: Option<&Scaling>, target: &Scaling) 
             [before, (before + started * new.cores).max(after), after]
         })
         .collect();
-    let at_once_cores = steps.iter().map(|[_, during, _]| during).sum();
-    let in_turn = (0..steps.len()).map(|place| {
+    let simultaneous_cores = steps.iter().map(|[_, during, _]| during).sum();
+    let sequential = (0..steps.len()).map(|place| {
         let cores = steps
             .iter()
             .enumerate()
@@ -101,17 +101,17 @@ fn handover_of(problem: &Problem, vertical: Option<&Scaling>, target: &Scaling) 
             });
         cores.sum()
     });
-    let in_turn_cores = in_turn.max().unwrap_or_default();
-    let fits = if at_once_cores <= problem.budget_cores {
-        Fits::AtOnce
-    } else if in_turn_cores <= problem.budget_cores {
-        Fits::InTurn
+    let sequential_cores = sequential.max().unwrap_or_default();
+    let fits = if simultaneous_cores <= problem.budget_cores {
+        Fits::Simultaneous
+    } else if sequential_cores <= problem.budget_cores {
+        Fits::Sequential
     } else {
         Fits::Never
     };
     Handover {
-        at_once_cores,
-        in_turn_cores,
+        simultaneous_cores,
+        sequential_cores,
         fits,
     }
 }

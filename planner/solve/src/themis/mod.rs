@@ -134,9 +134,9 @@ pub struct Setting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Handover {
     /// Cores if all stages are handed over at once.
-    pub at_once_cores: u32,
+    pub simultaneous_cores: u32,
     /// Maximum number of cores if the stages are handed over one after another, in order.
-    pub in_turn_cores: u32,
+    pub sequential_cores: u32,
     /// Order that the budget allows.
     pub fits: Fits,
 }
@@ -146,9 +146,9 @@ pub struct Handover {
 #[serde(rename_all = "kebab-case")]
 pub enum Fits {
     /// All stages may be handed over at once.
-    AtOnce,
+    Simultaneous,
     /// Only one stage after another.
-    InTurn,
+    Sequential,
     /// Only by exceeding it for a while, or by stopping old instances before new ones are ready.
     Never,
 }

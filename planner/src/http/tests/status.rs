@@ -112,9 +112,9 @@ async fn status_shows_ten_cycles_by_default() {
 async fn ring_of_cycles_is_bounded() {
     let status = Status::default();
     let report = crate::control_loop::tests::reports(1).await.remove(0);
-    for turn in 0..CYCLES_MAX as u64 + 10 {
+    for index in 0..CYCLES_MAX as u64 + 10 {
         status.push(crate::telemetry::status::CycleReport {
-            at_ms: turn,
+            at_ms: index,
             ..report.clone()
         });
     }

@@ -31,7 +31,7 @@ fn variant(text: &str) -> RawVariant {
 }
 
 #[test]
-fn referenced_laws_equal_inline_laws() {
+fn referenced_models_equal_inline_models() {
     let text = "
         latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: per-core, tail: 1.2}
         capacity: {slopeRps: 20, interceptRps: -2}

@@ -6,7 +6,7 @@ use super::*;
 use crate::Check;
 
 #[test]
-fn infeasible_names_the_limit_and_gives_greatest_capacity() {
+fn infeasible_names_the_limit_and_gives_maximum_capacity() {
     let problem = problem(500.0, 10, &[(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)]);
     let Outcome::Infeasible { why, best_effort } = solved(&problem) else {
         panic!("feasible?")

@@ -55,7 +55,7 @@ fn chosen(outcome: &Outcome<Plan>) -> (Vec<(&str, u32)>, f64) {
 }
 
 #[test]
-fn table_3_costs_4_cores_at_minimum_and_13_at_greatest_accuracy() {
+fn table_3_costs_4_cores_at_minimum_and_13_at_maximum_accuracy() {
     let cheap = Weights {
         alpha: 0.0,
         beta: 1.0,

@@ -236,7 +236,7 @@ fn programmes_equal_exhaustive_search() {
                 kinds[1] += u32::from(horizontal.is_some());
                 kinds[2] += u32::from(vertical.is_some() && horizontal.is_some());
                 kinds[3] += u32::from([vertical, horizontal].iter().flatten().any(|b| b.ties > 1));
-                kinds[4] += u32::from(fits == Some(Fits::InTurn));
+                kinds[4] += u32::from(fits == Some(Fits::Sequential));
                 kinds[5] += u32::from(fits == Some(Fits::Never));
             }
             Outcome::Infeasible { why, best_effort } => {

@@ -60,9 +60,9 @@ fn sponge_table_1_is_scaled_vertically_and_horizontally() {
     assert_eq!((vertical.latency_ms, horizontal.latency_ms), (147.0, 107.0));
     // The old instance on 6 cores and 4 new ones beside it.
     let handover = Handover {
-        at_once_cores: 10,
-        in_turn_cores: 10,
-        fits: Fits::AtOnce,
+        simultaneous_cores: 10,
+        sequential_cores: 10,
+        fits: Fits::Simultaneous,
     };
     assert_eq!(plan.handover, Some(handover));
     let mut lasting = sponges();
@@ -82,7 +82,7 @@ fn only_feasible_phase_is_chosen() {
     let plan = solved(input.clone());
     assert_eq!((plan.phase, plan.vertical), (Phase::Horizontal, None));
     assert_eq!(settings(plan.horizontal.as_ref()), [(8, 1, 2)]);
-    assert_eq!(plan.handover.unwrap().at_once_cores, 8);
+    assert_eq!(plan.handover.unwrap().simultaneous_cores, 8);
     // Nothing runs yet.
     input.stages[0].running.instances = 0;
     assert_eq!(solved(input.clone()).phase, Phase::Horizontal);
@@ -105,17 +105,17 @@ fn handover_beyond_the_budget_is_reported() {
     second.name = "again".to_owned();
     input.stages.push(second);
     for (budget, fits) in [
-        (20, Fits::AtOnce),
-        (19, Fits::InTurn),
-        (16, Fits::InTurn),
+        (20, Fits::Simultaneous),
+        (19, Fits::Sequential),
+        (16, Fits::Sequential),
         (15, Fits::Never),
     ] {
         input.budget_cores = budget;
         let plan = solved(input.clone());
         let handover = Handover {
-            at_once_cores: 20,
+            simultaneous_cores: 20,
             // 10 and the other's 6.
-            in_turn_cores: 16,
+            sequential_cores: 16,
             fits,
         };
         assert_eq!(plan.handover, Some(handover), "{budget}");

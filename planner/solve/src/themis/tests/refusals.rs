@@ -206,7 +206,7 @@ fn check_refuses_every_broken_plan() {
         ),
         (|p| p.handover = None, "a hand-over without a target"),
         (
-            |p| p.handover.as_mut().unwrap().at_once_cores = 9,
+            |p| p.handover.as_mut().unwrap().simultaneous_cores = 9,
             "a hand-over of (9,",
         ),
     ];
