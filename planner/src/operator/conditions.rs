@@ -225,7 +225,7 @@ fn ready_condition(
     plan: &ConditionValue,
     cores: &ConditionValue,
 ) -> ConditionValue {
-    let stuck = gravest_blocker(report).is_some_and(|(_, unmet)| !is_under_way(unmet.reason));
+    let stuck = gravest_blocker(report).is_some_and(|(_, blocked)| !is_under_way(blocked.reason));
     let unheld = match service.mode {
         _ if !plan.holds => Some(plan),
         Mode::Active if !cores.holds && stuck => Some(cores),

@@ -41,7 +41,7 @@ impl ServiceSpec {
     /// Replaces each reference by the profile that `read` returns for it.
     ///
     /// # Errors
-    /// Fails if `read` does, if the text is no valid profile, or if the measurements fit no law.
+    /// Fails if `read` does, if the text is no valid profile, or if the measurements fit no model.
     pub fn resolve(
         &mut self,
         read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
@@ -147,7 +147,7 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
 fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
     let measured = raw.measured.as_ref();
     let latencies = measured.filter(|measured| !measured.latencies.is_empty());
-    let right = "exactly one of the two: latency (a law) or measured.latencies";
+    let right = "exactly one of the two: latency (a model) or measured.latencies";
     let latency = match (raw.latency, latencies) {
         (Some(model), None) => model,
         (None, Some(measured)) => fit_latency(measured)?,
@@ -209,7 +209,7 @@ fn fit_capacity(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
 }
 
 fn check_fit(path: &str, r_squared: f64) -> Result<(), ConfigError> {
-    let right = format!("{R_SQUARED_MIN} or more: these measurements follow no such law");
+    let right = format!("{R_SQUARED_MIN} or more: these measurements follow no such model");
     rule(
         r_squared >= R_SQUARED_MIN,
         path,

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn former_key_is_refused_with_the_present_one() {
+    fn old_key_is_refused_with_the_present_one() {
         let mut tried: Vec<&str> = Vec::new();
         for (place, keys) in PLACES {
             for key in keys {

@@ -219,7 +219,7 @@ fn key_that_stands_twice_is_one_of_the_errors() {
 }
 
 #[test]
-fn former_keys_are_errors_that_name_the_present_ones() {
+fn old_keys_are_errors_that_name_the_present_ones() {
     let text = changed(
         SERVICE,
         &[

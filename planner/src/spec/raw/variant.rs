@@ -16,7 +16,7 @@ use crate::service::{ReconfigureMethod, WorkloadKind};
 #[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.latency) != has(self.profile)").message("exactly one of the two: latency (its law) or profile (where that is)"),
+    validation = Rule::new("has(self.latency) != has(self.profile)").message("exactly one of the two: latency (its model) or profile (where that is)"),
     validation = Rule::new("!has(self.profile) || !has(self.capacity)").message("capacity is the profile's, where there is one"),
     validation = Rule::new("!has(self.resize) || !has(self.workload)").message("at most one of the two: resize (an address) or workload (of this cluster)")
 )]
