@@ -13,7 +13,7 @@ use super::stages::stages;
 use super::variant::Frame;
 use crate::forecast::{BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX};
 use crate::key::KeySource;
-use crate::policy::{self, Sections, WEIGHT_MAX};
+use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, url, valid_name, within};
 use crate::service::{
     BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, ProxyPods, SCRAPE_INTERVAL_MIN,
@@ -82,13 +82,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         1..=BUDGET_MAX,
         "whole cores",
     )?;
-    let sections = Sections {
-        sponge: raw.sponge,
-        ipa: raw.ipa,
-        infaas: raw.infaas,
-        themis: raw.themis,
-    };
-    let policy = policy::checked(raw.policy, sections)?;
+    let policy = policy::checked(raw.policy, raw.sections())?;
     let frame = Frame {
         budget,
         mode: raw.mode,

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use self::duration::in_range;
 use super::renamed::renamed;
 use super::resource::SloServiceStatus;
-use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
+use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis, Sections};
 use crate::service::{
     CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
     SOLVER_LIMIT,
@@ -284,6 +284,16 @@ pub struct RawResize {
 }
 
 impl ServiceSpec {
+    /// Settings of the policies.
+    pub(super) fn sections(&self) -> Sections {
+        Sections {
+            sponge: self.sponge,
+            ipa: self.ipa,
+            infaas: self.infaas,
+            themis: self.themis,
+        }
+    }
+
     /// Parses a service file without validating its values.
     ///
     /// # Errors
