@@ -187,15 +187,15 @@ fn all_errors_of_plugin_and_profile_are_reported() {
 
 #[test]
 fn old_keys_of_a_plugin_configuration_are_all_reported_with_the_new_ones() {
-    let plugin = "{\n  \"service\": \"a\",\n  \"starvation\": 3,\n  \"deadline\": {\"least_ms\": 20, \"greatest_ms\": 0},\n  \"queue\": {\"held_max\": 5},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 2, \"service_ms\": 10, \"accuracy\": 70}\n  ]}\n}\n";
+    let plugin = "{\n  \"service\": \"a\",\n  \"retries_max\": 3,\n  \"deadline\": {\"least_ms\": 20, \"greatest_ms\": 30000},\n  \"queue\": {\"held_max\": 5},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 2, \"service_ms\": 10, \"accuracy\": 70}\n  ]}\n}\n";
     check(
         "plugin",
         plugin,
         &[
             (
-                "\"starvation\"",
-                "starvation",
-                "no longer a key; it is max_skips",
+                "\"retries_max\"",
+                "retries_max",
+                "no longer a key; it is max_retries",
             ),
             (
                 "\"least_ms\"",
