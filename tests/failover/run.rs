@@ -173,9 +173,9 @@ impl Run<'_> {
             spec["variants"][1]["cores"]["max"] = json!(2);
         }
         if self.schedule.pods_bounded {
-            spec["budget"]["held"] = json!({"memory": format!("{PODS}Gi")});
+            spec["budget"]["resources"] = json!({"memory": format!("{PODS}Gi")});
             for index in 0..2 {
-                spec["variants"][index]["holds"] = json!({"memory": "1Gi"});
+                spec["variants"][index]["resources"] = json!({"memory": "1Gi"});
             }
         }
         if self.schedule.replaces {

@@ -1,10 +1,9 @@
 //! Development commands: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test |
-//! check-board | soak | bench | envoy | book`.
+//! check-slot-table | soak | bench | envoy | book`.
 //!
 //! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
 //! this process, so that signals and the exit code are its own.
 
-mod board;
 mod book;
 mod clients;
 mod clock;
@@ -16,6 +15,7 @@ mod layout;
 mod native;
 mod pinned;
 mod setup;
+mod slot_table;
 mod trim;
 
 use std::ffi::OsString;
@@ -65,7 +65,7 @@ enum Task {
     /// only the Kubernetes tests, on that cluster, in their own namespaces.
     Test(Passed),
     /// Run the long model check of the protocol by which workers share a queue. Takes minutes and gigabytes of memory.
-    CheckBoard,
+    CheckSlotTable,
     /// Let VMs trap under load (`soak --minutes 10`), and check that no request or slot is leaked.
     Soak {
         /// Duration of the load, in minutes.
@@ -125,7 +125,7 @@ fn run(task: Task) -> Result<()> {
         Task::Workers(_) => measure("workers", &layout),
         Task::Kube(_) => measure("kube", &layout),
         Task::Test(_) => test(&layout),
-        Task::CheckBoard => board::check(&layout),
+        Task::CheckSlotTable => slot_table::check(&layout),
         Task::Soak { minutes } => soak(&layout, minutes),
         Task::Bench(_) => bench(&layout),
         Task::Envoy(_) => {

@@ -87,7 +87,7 @@ pub struct Blocker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub enum Reason {
     /// Another controller changes the workload.
-    AnotherWriter,
+    ConflictingWriter,
     /// The planner lacks permissions.
     Forbidden,
     /// The workload does not exist.
@@ -136,7 +136,7 @@ impl Reason {
     /// Name in conditions and metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            Reason::AnotherWriter => "AnotherWriter",
+            Reason::ConflictingWriter => "ConflictingWriter",
             Reason::Forbidden => "Forbidden",
             Reason::NoWorkload => "NoWorkload",
             Reason::NotResizable => "NotResizable",

@@ -241,7 +241,7 @@ fn ready_condition(
 fn is_under_way(reason: Reason) -> bool {
     match reason {
         Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => true,
-        Reason::AnotherWriter
+        Reason::ConflictingWriter
         | Reason::Deferred
         | Reason::Infeasible
         | Reason::Unschedulable
@@ -258,8 +258,8 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
     };
     if let Some((name, blocked)) = gravest_blocker(report) {
         match blocked.reason {
-            Reason::AnotherWriter => {
-                return said("AnotherWriter", format!("{name}: {}", blocked.why));
+            Reason::ConflictingWriter => {
+                return said("ConflictingWriter", format!("{name}: {}", blocked.why));
             }
             Reason::Deferred | Reason::Infeasible | Reason::Unschedulable => {
                 let message = format!(

@@ -176,7 +176,7 @@ async fn last_valid_spec(fixture: &Fixture<'_>) {
     let mut changed = fixture.demo();
     changed["spec"]["budget"]["cores"] = json!(2);
     let mut invalid = changed.clone();
-    invalid["spec"]["plan_max_age_ms"] = json!(1);
+    invalid["spec"]["planMaxAge"] = json!("1ms");
     fixture.apply(&invalid).await.unwrap();
     fixture
         .until_condition("demo", "Accepted", "False Invalid")

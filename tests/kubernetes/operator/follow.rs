@@ -121,7 +121,7 @@ async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
     let said = cluster
-        .until_condition("demo", "Degraded", "True AnotherWriter")
+        .until_condition("demo", "Degraded", "True ConflictingWriter")
         .await;
     assert!(
         said.contains("Deployment large is left alone, as something else changes it: HorizontalPodAutoscaler old changes it"),
@@ -158,7 +158,7 @@ async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
         }
         cluster
             .condition("demo", "Degraded")
-            .starts_with("True AnotherWriter")
+            .starts_with("True ConflictingWriter")
     };
     wait::until_async("the other writer", LIMIT, set_back)
         .await

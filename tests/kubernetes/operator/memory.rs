@@ -38,12 +38,12 @@ async fn memory_budget_limits_the_number_of_pods() {
     let mut changes = cluster.server.subscribe();
     let mut demo = cluster.demo();
     let spec = &mut demo["spec"];
-    spec["budget"] = json!({"cores": 12, "held": {"memory": "6Gi"}});
+    spec["budget"] = json!({"cores": 12, "resources": {"memory": "6Gi"}});
     for (variant, most) in [(0, 6), (1, 1)] {
         let variant = &mut spec["variants"][variant];
         variant["cores"] = json!({"initial": 1, "min": 1, "max": 2});
         variant["replicas"] = json!({"initial": 1, "min": 1, "max": most});
-        variant["holds"] = json!({"memory": "2Gi"});
+        variant["resources"] = json!({"memory": "2Gi"});
     }
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
@@ -81,7 +81,7 @@ async fn memory_budget_limits_the_number_of_pods() {
         .server
         .store()
         .amend("sloservices.weir.dev", &key, |resource| {
-            resource["spec"]["budget"]["held"]["memory"] = json!("8Gi");
+            resource["spec"]["budget"]["resources"]["memory"] = json!("8Gi");
         });
     cluster
         .until_cores(&["small"], |cores| cores[0] >= 6.0)

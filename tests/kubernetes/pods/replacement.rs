@@ -98,7 +98,7 @@ async fn pod_with_a_conflicting_writer_is_not_replaced() {
     stage.server.store().create(&scaler).unwrap();
     let told = async || {
         let error = stage.resize(target(2, 10)).await.unwrap_err();
-        error.reason() == Reason::AnotherWriter
+        error.reason() == Reason::ConflictingWriter
     };
     wait::until_async("the autoscaler", LIMIT, told)
         .await

@@ -71,7 +71,7 @@ fn check_task(task: &str, arguments: &[&str]) -> Vec<String> {
         .filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()))
         .map(kebab)
         .collect();
-    assert!(tasks.contains("demo") && tasks.contains("check-board"));
+    assert!(tasks.contains("demo") && tasks.contains("check-slot-table"));
     if !tasks.contains(task) {
         return vec![format!("no task {task}")];
     }
@@ -89,7 +89,7 @@ fn check_task(task: &str, arguments: &[&str]) -> Vec<String> {
     }
 }
 
-/// Returns `check-board` for `CheckBoard(…)`.
+/// Returns `check-slot-table` for `CheckSlotTable(…)`.
 fn kebab(name: &str) -> String {
     let mut kebab = String::new();
     for c in name.chars().take_while(|c| c.is_alphanumeric()) {

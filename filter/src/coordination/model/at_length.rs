@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{BRIEF, Bound, Budget, LONG, Proxy, check_all};
 
-/// Larger budgets; then all events at once, on random walks. `cargo xtask check-board`.
+/// Larger budgets; then all events at once, on random walks. `cargo xtask check-slot-table`.
 #[test]
-#[ignore = "takes minutes and gigabytes: cargo xtask check-board"]
+#[ignore = "takes minutes and gigabytes: cargo xtask check-slot-table"]
 fn keeps_its_promises_at_length() {
     let base = Budget {
         arrivals: 3,

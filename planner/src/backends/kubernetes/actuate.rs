@@ -187,7 +187,7 @@ impl KubeBackends {
         let who = who.map(|who| format!("{who} changes it"));
         match who.or_else(|| conflicts.check(variant, &pods, Instant::now())) {
             None => Ok(()),
-            Some(who) => Err(KubeError::AnotherWriter {
+            Some(who) => Err(KubeError::ConflictingWriter {
                 workload: watched.label(),
                 who,
             }),

@@ -22,7 +22,7 @@ pub enum KubeError {
     #[error(
         "{workload} is left alone, as something else changes it: {who}; end that, or plan in mode advisory"
     )]
-    AnotherWriter { workload: String, who: String },
+    ConflictingWriter { workload: String, who: String },
     #[error("pod {pod}: {why}")]
     NotResizable { pod: String, why: NotResizable },
     #[error("pod {pod}: {why}")]
@@ -77,7 +77,7 @@ impl KubeError {
             KubeError::Unnamed { .. }
             | KubeError::NotResizable { .. }
             | KubeError::NoTemplateRequest { .. } => Reason::NotResizable,
-            KubeError::AnotherWriter { .. } => Reason::AnotherWriter,
+            KubeError::ConflictingWriter { .. } => Reason::ConflictingWriter,
             KubeError::PodBlocked { why, .. } => of_blocker(why),
             KubeError::NotScaled { why, .. } | KubeError::NotReplaced { why, .. } => {
                 of_failure(why)
@@ -101,7 +101,7 @@ impl KubeError {
             | KubeError::NoTemplateRequest { partly, .. }
             | KubeError::Protected { partly, .. } => *partly,
             KubeError::NoWorkload(_)
-            | KubeError::AnotherWriter { .. }
+            | KubeError::ConflictingWriter { .. }
             | KubeError::Unnamed { .. }
             | KubeError::NotResizable { .. } => false,
         }

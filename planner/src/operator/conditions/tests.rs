@@ -99,11 +99,11 @@ async fn gravest_blocker_is_reported() {
         ),
         (
             &[
-                ("large", Reason::AnotherWriter),
+                ("large", Reason::ConflictingWriter),
                 ("small", Reason::NoWorkload),
             ],
-            "False AnotherWriter: large: why",
-            "True AnotherWriter: large: why",
+            "False ConflictingWriter: large: why",
+            "True ConflictingWriter: large: why",
         ),
     ];
     for (blockers, actuated, degraded) in table {

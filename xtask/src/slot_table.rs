@@ -1,4 +1,4 @@
-//! `cargo xtask check-board`: the long model check of the protocol by which workers share a queue. The short
+//! `cargo xtask check-slot-table`: the long model check of the protocol by which workers share a queue. The short
 //! check is a test. `docs/explanation/slot-table.md` explains the protocol.
 
 use anyhow::{Context, Result};
