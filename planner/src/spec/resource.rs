@@ -217,10 +217,18 @@ mod tests {
             "not structural"
         );
         assert!(!text.contains("$ref"), "not structural");
-        assert_eq!(
-            spec["x-kubernetes-validations"].as_array().map(Vec::len),
-            Some(7)
-        );
+        // Settings of a policy are refused with another one; three rules more are about other keys.
+        let rules = spec["x-kubernetes-validations"].as_array().unwrap();
+        let policies = property(spec, "policy")["enum"].as_array().unwrap();
+        let names = policies.iter().filter_map(serde_json::Value::as_str);
+        let with_settings: Vec<&str> = names
+            .filter(|name| property(spec, name).is_object())
+            .collect();
+        for name in &with_settings {
+            let rule = format!("!has(self.{name}) || self.policy == '{name}'");
+            assert!(rules.iter().any(|one| one["rule"] == rule), "{rule}");
+        }
+        assert_eq!(rules.len(), with_settings.len() + 3);
     }
 
     #[test]
