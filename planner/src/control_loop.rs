@@ -202,7 +202,7 @@ impl Planner {
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
-            confirm_ms: ms(acted.settle),
+            confirm_ms: ms(acted.confirm),
             stages_ms: Stages {
                 observe,
                 forecast,

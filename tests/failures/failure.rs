@@ -322,7 +322,7 @@ async fn a_clock_step() {
     for served in waiting.into_iter().chain([running]) {
         assert_eq!(served.await.unwrap().unwrap().refusal(), (200, ""));
     }
-    for (step, expected, disbelieved) in [
+    for (step, expected, invalid_headers) in [
         (3600, (200, ""), true),
         (5, (504, "expired"), false),
         (-5, (200, ""), true),
@@ -336,7 +336,7 @@ async fn a_clock_step() {
         };
         let before = counted().await;
         assert_eq!(see(started(2000)).await.unwrap().refusal(), expected);
-        assert_eq!(counted().await > before, disbelieved, "{step}");
+        assert_eq!(counted().await > before, invalid_headers, "{step}");
         // Requests without a start do not depend on the clock.
         let plain = see(scene.infer_within(2000)).await.unwrap();
         assert_eq!(plain.refusal(), (200, ""), "{step}");

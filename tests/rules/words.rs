@@ -9,7 +9,7 @@ const QUESTIONS: [&str; 9] = [
 /// Percent of the lines of documentation that may begin with one all the same, by how they wrap.
 const QUESTIONS_MAX_PERCENT: usize = 3;
 /// Words that the glossary replaces, as parts of identifiers.
-const REPLACED: [&str; 20] = [
+const REPLACED: [&str; 25] = [
     "overruled",
     "keeper",
     "founder",
@@ -30,6 +30,11 @@ const REPLACED: [&str; 20] = [
     "pace",
     "unmet",
     "wish",
+    "board",
+    "borne",
+    "disbelieved",
+    "retune",
+    "settling",
 ];
 
 #[test]

@@ -291,7 +291,7 @@ async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
         ("far", &[], false),
         ("mtls", &[], false),
     ];
-    let mut disbelieved = 0;
+    let mut invalid_headers = 0;
     for (class, headers, granted) in table {
         let mut request = of(&scene, class, 5000);
         for (name, value) in *headers {
@@ -301,14 +301,14 @@ async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
         let seen = scene.backends[0].executions().pop().unwrap().headers;
         let got = if *granted { *class } else { "free" };
         assert_eq!(seen["x-slo-class"], got, "{class} {headers:?}");
-        disbelieved += u64::from(!granted);
+        invalid_headers += u64::from(!granted);
     }
     scene
-        .until(Metric::ClassOnTime, "free", disbelieved)
+        .until(Metric::ClassOnTime, "free", invalid_headers)
         .await
         .unwrap();
     scene
-        .until(Metric::InvalidHeaders, "x-slo-class", disbelieved)
+        .until(Metric::InvalidHeaders, "x-slo-class", invalid_headers)
         .await
         .unwrap();
 }

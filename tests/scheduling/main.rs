@@ -1,8 +1,8 @@
 //! Tests of requests that wait for a slot, on a real Envoy: order, classes, batches, refusals, overload.
 
 mod batching;
-mod board;
 mod classes;
 mod feasible;
 mod overload;
 mod replicas;
+mod slot_table;

@@ -170,22 +170,22 @@ async fn assert_nothing_left(scene: &Scene) {
     wait::until_async("all slots to be free", PATIENCE, free)
         .await
         .unwrap();
-    let board = scene.board().await.unwrap();
+    let slot_table = scene.slot_table().await.unwrap();
     println!(
-        "the board: {} VMs of {} variants",
-        board.rows.len(),
-        board.columns.len()
+        "the slot table: {} VMs of {} variants",
+        slot_table.rows.len(),
+        slot_table.columns.len()
     );
     // Rows are reused: besides the live workers there is one that died a moment ago.
-    let entries = board.rows.len();
-    assert!(entries <= 2 * WORKERS as usize + 1, "{board:?}");
-    assert_eq!((board.columns.len(), board.resets), (1, 0));
+    let entries = slot_table.rows.len();
+    assert!(entries <= 2 * WORKERS as usize + 1, "{slot_table:?}");
+    assert_eq!((slot_table.columns.len(), slot_table.resets), (1, 0));
     let nothing_taken = async || {
-        let board = scene.board().await.unwrap();
-        taken_by_the_living(&board, ONE.name) == 0
+        let slot_table = scene.slot_table().await.unwrap();
+        taken_by_the_living(&slot_table, ONE.name) == 0
     };
     wait::until_async(
-        "the board to say that nothing is taken",
+        "the slot table to say that nothing is taken",
         PATIENCE,
         nothing_taken,
     )

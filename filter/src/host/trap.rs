@@ -48,10 +48,10 @@ pub(super) fn on_request(stream: u32, config: &Config) -> bool {
             );
         }
         Some(b"show") => {
-            let board = call::shared(&slot_table_key(&config.service, config.role))
+            let slot_table = call::shared(&slot_table_key(&config.service, config.role))
                 .0
                 .unwrap_or_default();
-            call::answer(200, Vec::new(), &board);
+            call::answer(200, Vec::new(), &slot_table);
             return true;
         }
         Some(cost @ (b"cost" | b"cost-among-others")) => {

@@ -128,7 +128,7 @@ impl<W: Witness> Simulation<'_, W> {
         };
         if let DataPlane::Weir(known) = &self.plane {
             let of_it = known.iter().filter(|worker| worker.proxy == proxy);
-            of_it.for_each(|worker| worker.forget_board());
+            of_it.for_each(|worker| worker.forget_slot_table());
         }
         for worker in workers {
             self.restart_worker(worker, true);

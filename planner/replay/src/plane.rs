@@ -68,12 +68,12 @@ impl DataPlane {
         };
         let mut plane = Vec::new();
         for (proxy, part) in (0..).zip(parts(config.static_plan.take(), proxies)?) {
-            let board = Memory::default();
+            let slot_table = Memory::default();
             let config = Config {
                 static_plan: part,
                 ..config.clone()
             };
-            let worker = |index| Worker::new(proxy, config.clone(), board.clone(), index);
+            let worker = |index| Worker::new(proxy, config.clone(), slot_table.clone(), index);
             plane.extend((0..workers).map(worker));
         }
         // Twice: the first worker sees the others only on the second pass.

@@ -55,7 +55,7 @@ impl ResourceLimits {
     }
 
     /// Whether these replicas fit within all limits.
-    pub fn bear(&self, replicas: &[u32]) -> bool {
+    pub fn fit(&self, replicas: &[u32]) -> bool {
         self.0.iter().all(|limit| limit.excess(replicas) == 0)
     }
 
@@ -99,7 +99,7 @@ mod tests {
             each: each.to_vec(),
         };
         let limits = ResourceLimits(vec![limit(16, &[4, 6, 0]), limit(2, &[0, 1, 0])]);
-        for (replicas, bears, room) in [
+        for (replicas, fits, room) in [
             ([0, 0, 0], true, [4, 2, u32::MAX]),
             ([1, 2, 9], true, [1, 2, u32::MAX]),
             ([2, 1, 0], true, [2, 1, u32::MAX]),
@@ -107,13 +107,13 @@ mod tests {
             ([9, 0, 0], false, [4, 0, u32::MAX]),
             ([0, 3, 0], false, [0, 2, u32::MAX]),
         ] {
-            assert_eq!(limits.bear(&replicas), bears, "{replicas:?}");
+            assert_eq!(limits.fit(&replicas), fits, "{replicas:?}");
             let got = [0, 1, 2].map(|variant| limits.room(variant, &replicas));
             assert_eq!(got, room, "{replicas:?}");
         }
         assert_eq!([0, 1, 2].map(|v| limits.is_limited(v)), [true, true, false]);
         assert!(
-            ResourceLimits::default().bear(&[u32::MAX]) && !ResourceLimits::default().is_limited(0)
+            ResourceLimits::default().fit(&[u32::MAX]) && !ResourceLimits::default().is_limited(0)
         );
     }
 
@@ -124,7 +124,7 @@ mod tests {
             most: 1 << 60,
             each: vec![u64::MAX, 1],
         }]);
-        assert!(!limits.bear(&[2, 1]));
+        assert!(!limits.fit(&[2, 1]));
         assert_eq!(limits.room(1, &[2, 1]), 0);
     }
 

@@ -32,7 +32,7 @@ pub(super) struct Acted {
     pub(super) failed: u32,
     pub(super) actuate: Duration,
     pub(super) publish: Duration,
-    pub(super) settle: Duration,
+    pub(super) confirm: Duration,
 }
 
 /// Time within a cycle.
@@ -127,7 +127,7 @@ impl Planner {
             &mut acted,
         )
         .await;
-        acted.settle = timing.elapsed() - timing.first_out.unwrap_or_default();
+        acted.confirm = timing.elapsed() - timing.first_out.unwrap_or_default();
         acted
     }
 

@@ -36,7 +36,7 @@ pub(super) fn decide(
     let elapsed = stopwatch();
     let mut search = Search::new(service, actual, &elapsed, &solve);
     let free = search.branch(max(service), 0);
-    if search.is_borne(&free.decision) {
+    if search.fits_limits(&free.decision) {
         return free.decision;
     }
     let tight = tight(service, &free.decision);
@@ -67,7 +67,7 @@ where
     let Worth::Full(worth) = found.worth else {
         return found.decision;
     };
-    if !search.service.limits.bear(&running) || found.decision.targets == targets {
+    if !search.service.limits.fit(&running) || found.decision.targets == targets {
         return found.decision;
     }
     let most = running.into_iter().zip(search.most());
@@ -92,7 +92,7 @@ where
 fn fewer(service: &Service, actual: &[Actual]) -> Decision {
     let why = "no replicas were found in time that carry it".to_owned();
     let mut decision = keep(actual, SolveStatus::OutOfTime, why);
-    while !service.limits.bear(&replicas(&decision.targets)) {
+    while !service.limits.fit(&replicas(&decision.targets)) {
         let replicas = replicas(&decision.targets);
         let over = service
             .limits

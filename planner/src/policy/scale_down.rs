@@ -69,7 +69,7 @@ impl ScaleDownStabilizer {
                 *target = more(variant, *there, *new_target, stay);
             }
         }
-        while !is_borne(service, actual, &stabilized) {
+        while !fits_limits(service, actual, &stabilized) {
             let costs = |index: &usize| {
                 let at = |targets: &[Target]| targets.get(*index).copied().unwrap_or_default();
                 let ready = actual.get(*index).map_or(Allocation::NONE, |one| one.ready);
@@ -115,11 +115,11 @@ fn more(variant: &Variant, there: Actual, desired: Target, replicas: u32) -> Tar
     }
 }
 
-fn is_borne(service: &Service, actual: &[Actual], targets: &[Target]) -> bool {
+fn fits_limits(service: &Service, actual: &[Actual], targets: &[Target]) -> bool {
     let each = actual.iter().zip(targets);
     let cores: Cores = each.map(|(there, target)| target.cores(there.ready)).sum();
     let replicas: Vec<u32> = targets.iter().map(|target| target.replicas).collect();
-    cores <= Cores::whole(service.budget) && service.limits.bear(&replicas)
+    cores <= Cores::whole(service.budget) && service.limits.fit(&replicas)
 }
 
 #[cfg(test)]

@@ -197,11 +197,11 @@ impl Transition {
             let free = self.budget.saturating_sub(total.saturating_sub(reserved));
             let most = free.saturating_sub(firsts).max(free.min(own));
             let most = most.min(variant.grows_to.unwrap_or(most));
-            let borne = self
+            let fitting = self
                 .limits
                 .room(index, &held)
                 .max(variant.actual.replicas());
-            let target = variant.grown(most).at_most(borne);
+            let target = variant.grown(most).at_most(fitting);
             if target != variant.target && !variant.may_be_asked_anew(target) {
                 continue;
             }

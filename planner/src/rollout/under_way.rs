@@ -68,10 +68,10 @@ impl UnderWay {
             };
             let all: Cores = actual.iter().zip(&kept).map(cores).sum();
             let loads = there.ready == Allocation::NONE;
-            let bears = all + requested.cores(there.ready) <= budget;
+            let fits = all + requested.cores(there.ready) <= budget;
             if let Some(target) = kept.get_mut(index).filter(|target| target.replicas == 0)
                 && loads
-                && bears
+                && fits
             {
                 *target = *requested;
             }

@@ -155,11 +155,11 @@ impl Scene {
     /// # Errors
     ///
     /// The module does not show it, or the response cannot be decoded.
-    pub async fn board(&self) -> Result<SlotTable> {
+    pub async fn slot_table(&self) -> Result<SlotTable> {
         let seen = see(self.infer().header("x-weir-trap", "show")).await?;
-        let mut board = SlotTable::default();
-        board.read(&seen.body)?;
-        Ok(board)
+        let mut slot_table = SlotTable::default();
+        slot_table.read(&seen.body)?;
+        Ok(slot_table)
     }
 
     /// Waits until a metric of the filter has reached `value`.
@@ -204,17 +204,17 @@ impl Scene {
 
 /// Slots of a variant taken by live VMs, according to the slot table: those whose leases end about when the latest
 /// one does.
-pub fn taken_by_the_living(board: &SlotTable, variant: &str) -> u32 {
+pub fn taken_by_the_living(slot_table: &SlotTable, variant: &str) -> u32 {
     const ABOUT: Duration = Duration::from_millis(150);
-    let leases = board.rows.iter().map(|entry| entry.lease);
+    let leases = slot_table.rows.iter().map(|entry| entry.lease);
     let newest = leases.max().unwrap_or_default();
-    let Some(column) = board.column(VariantKey::of(variant)) else {
+    let Some(column) = slot_table.column(VariantKey::of(variant)) else {
         return 0;
     };
-    let living = (0..board.rows.len()).zip(&board.rows);
+    let living = (0..slot_table.rows.len()).zip(&slot_table.rows);
     let living = living.filter(|(_, entry)| newest.since(entry.lease) < ABOUT);
     living
-        .map(|(entry, _)| board.usage(entry, column).taken)
+        .map(|(entry, _)| slot_table.usage(entry, column).taken)
         .sum()
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Worker {
     pub(crate) loses_wake: bool,
     /// Its row in the proxy's slot table, by which other workers notify it.
     pub(crate) entry: Option<usize>,
-    board: Memory,
+    slot_table: Memory,
     incarnation: u64,
     renew_at: u64,
     tick_at: u64,
@@ -46,15 +46,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates worker `index` of a proxy; the workers of a proxy share `board`.
-    pub(crate) fn new(proxy: u32, config: Config, board: Memory, index: u32) -> Worker {
+    /// Creates worker `index` of a proxy; the workers of a proxy share `slot_table`.
+    pub(crate) fn new(proxy: u32, config: Config, slot_table: Memory, index: u32) -> Worker {
         let incarnation = u64::from(index) + 1;
         Worker {
             proxy,
-            engine: Engine::new(config, Box::new(board.clone()), incarnation),
+            engine: Engine::new(config, Box::new(slot_table.clone()), incarnation),
             loses_wake: false,
             entry: None,
-            board,
+            slot_table,
             incarnation,
             renew_at: 0,
             tick_at: 0,
@@ -70,26 +70,29 @@ impl Worker {
     }
 
     /// Clears the slot table: the proxy's process restarts.
-    pub(crate) fn forget_board(&self) {
-        self.board.clear();
+    pub(crate) fn forget_slot_table(&self) {
+        self.slot_table.clear();
     }
 
     /// Slots that the proxy's slot table counts as taken, by variant key.
     #[cfg(test)]
-    pub(crate) fn taken_on_board(&self, now: u64) -> Vec<(VariantKey, u32)> {
-        let mut board = SlotTable::default();
-        let read = self.board.bytes().map(|bytes| board.read(&bytes));
-        assert!(read.is_none_or(|read| read.is_ok()), "an unreadable board");
-        let columns = board.columns.iter().enumerate();
+    pub(crate) fn taken_in_slot_table(&self, now: u64) -> Vec<(VariantKey, u32)> {
+        let mut slot_table = SlotTable::default();
+        let read = self.slot_table.bytes().map(|bytes| slot_table.read(&bytes));
+        assert!(
+            read.is_none_or(|read| read.is_ok()),
+            "an unreadable slot table"
+        );
+        let columns = slot_table.columns.iter().enumerate();
         columns
-            .map(|(at, column)| (column.key, board.taken(at, Mono(now))))
+            .map(|(at, column)| (column.key, slot_table.taken(at, Mono(now))))
             .collect()
     }
 
     /// Takes the pending notifications: its proxy, and the row and reason of each.
     pub(crate) fn take_notifications_out(&mut self) -> (u32, Vec<(usize, Notification)>) {
         self.note_entry();
-        let notifications = self.board.take_notifications().into_iter();
+        let notifications = self.slot_table.take_notifications().into_iter();
         // Plans reach the workers separately in the simulation.
         (
             self.proxy,
@@ -104,7 +107,7 @@ impl Worker {
         const NEXT_START: u64 = 1 << 32;
         self.incarnation += NEXT_START;
         let config = self.engine.config().clone();
-        self.engine = Engine::new(config, Box::new(self.board.clone()), self.incarnation);
+        self.engine = Engine::new(config, Box::new(self.slot_table.clone()), self.incarnation);
         (self.entry, self.renew_at) = (None, 0);
         self.owed.clear();
         self.tick_at = 0;
@@ -314,7 +317,7 @@ impl Worker {
     }
 
     fn note_entry(&mut self) {
-        if let Some(entry) = self.board.take_claimed_rows().last() {
+        if let Some(entry) = self.slot_table.take_claimed_rows().last() {
             self.entry = Some(*entry);
         }
     }

@@ -167,14 +167,15 @@ impl WorkloadState {
             changes.scale = Some(target.replicas);
         } else {
             // Replicas of a pending write are counted already; requesting them again costs nothing.
-            let borne = self.most_replicas().min(target.replicas);
-            let more = target.replicas - borne;
+            let fitting = self.most_replicas().min(target.replicas);
+            let more = target.replicas - fitting;
             let room = most.saturating_sub(held).millis();
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit).min(most_pods.saturating_sub(pods));
             // Sent again, an applied scale-down would be undone: a new pod beside one that ends.
             let again = self.pending_replicas.is_some() && held <= most && pods <= most_pods;
-            changes.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
+            changes.scale =
+                Some(fitting + new).filter(|replicas| *replicas > self.replicas || again);
             changes.unaffordable = more - new;
             held = held + times(self.template, new);
         }

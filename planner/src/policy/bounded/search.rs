@@ -143,7 +143,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
             branch.decision.status,
             SolveStatus::Good | SolveStatus::OutOfTime
         );
-        if !self.is_borne(&branch.decision) {
+        if !self.fits_limits(&branch.decision) {
             self.open.push(branch);
         } else if self.offer(branch) {
             self.fill();
@@ -173,7 +173,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
                 }
                 if self.known.insert(most.clone()) {
                     let branch = self.branch(most, 0);
-                    better |= self.is_borne(&branch.decision) && self.offer(branch);
+                    better |= self.fits_limits(&branch.decision) && self.offer(branch);
                 }
             }
         }
@@ -278,8 +278,8 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         holders.into_iter().filter_map(less).collect()
     }
 
-    pub(super) fn is_borne(&self, decision: &Decision) -> bool {
-        self.service.limits.bear(&replicas(&decision.targets))
+    pub(super) fn fits_limits(&self, decision: &Decision) -> bool {
+        self.service.limits.fit(&replicas(&decision.targets))
     }
 
     /// Load that all stages carry with these targets.

@@ -72,7 +72,7 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
     let mut best = None::<f64>;
     for a in 0..=6 {
         for b in 0..=6 {
-            if !service.limits.bear(&[a, b]) {
+            if !service.limits.fit(&[a, b]) {
                 continue;
             }
             let mut service = service.clone();
@@ -153,7 +153,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     // An actual allocation above the limits is not kept.
     let too_many = there(&[(1, 4), (2, 2)]);
     let fewer = decide(&service, &too_many, forecast(60.0, true));
-    assert!(service.limits.bear(&replicas(&fewer.targets)), "{fewer:?}");
+    assert!(service.limits.fit(&replicas(&fewer.targets)), "{fewer:?}");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn timeout_reduces_actual_replicas_to_the_limits() {
     let runs = there(&[(3, 4), (2, 2)]);
     let decision = decide(&service, &runs, forecast(60.0, true));
     assert!(
-        service.limits.bear(&replicas(&decision.targets)),
+        service.limits.fit(&replicas(&decision.targets)),
         "{decision:?}"
     );
     assert!(
@@ -225,7 +225,7 @@ proptest! {
         service.objective.tolerance = tolerance;
         service.solver_limit = Duration::from_secs(10);
         let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
-        prop_assert!(service.limits.bear(&replicas(&decision.targets)), "{decision:?}");
+        prop_assert!(service.limits.fit(&replicas(&decision.targets)), "{decision:?}");
         let Some(best) = exhaustive(&service, rps) else {
             prop_assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
             return Ok(());

@@ -262,7 +262,7 @@ fn resource_limits_bound_the_replicas() {
     let bound = decided(&service, [1, 0, 1, 0], 10.0);
     assert_eq!(runs(&bound)[..2], [1, 0], "{}", bound.why);
     assert!(
-        service.limits.bear(&runs(&bound)) && bound.status != SolveStatus::Infeasible,
+        service.limits.fit(&runs(&bound)) && bound.status != SolveStatus::Infeasible,
         "{}",
         bound.why
     );

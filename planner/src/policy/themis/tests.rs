@@ -278,7 +278,7 @@ fn resource_limits_bound_the_replicas() {
     }]);
     let bound = decide(&service, &running, Some(lasting));
     let replicas: Vec<u32> = bound.targets.iter().map(|target| target.replicas).collect();
-    assert!(service.limits.bear(&replicas), "{replicas:?} {}", bound.why);
+    assert!(service.limits.fit(&replicas), "{replicas:?} {}", bound.why);
     assert!(
         replicas.iter().all(|n| *n > 0),
         "{replicas:?} {}",

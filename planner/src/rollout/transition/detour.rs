@@ -149,7 +149,7 @@ impl Transition {
                         continue;
                     }
                     *there.get_mut(index)? = *level;
-                    if level.cores() < from.cores() || self.bear(&there) {
+                    if level.cores() < from.cores() || self.fit(&there) {
                         if before.len() == STATES_MAX {
                             return None;
                         }
@@ -165,10 +165,10 @@ impl Transition {
         None
     }
 
-    fn bear(&self, there: &[Allocation]) -> bool {
+    fn fit(&self, there: &[Allocation]) -> bool {
         let cores: Cores = there.iter().map(|one| one.cores()).sum();
         let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
-        cores <= self.budget && self.limits.bear(&replicas)
+        cores <= self.budget && self.limits.fit(&replicas)
     }
 }
 

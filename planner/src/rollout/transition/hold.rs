@@ -142,7 +142,7 @@ impl Transition {
         min: &[Allocation],
         (carried, floor): (Carried<'_>, f64),
     ) {
-        while !self.bears(there, need) {
+        while !self.fits(there, need) {
             let less = |index: usize| {
                 let levels = levels(min.get(index), there.get(index));
                 let less = |step: usize| {
@@ -161,7 +161,7 @@ impl Transition {
     }
 
     /// Whether budget and limits cover `need` beside what is kept.
-    fn bears(&self, there: &[Allocation], need: Need) -> bool {
+    fn fits(&self, there: &[Allocation], need: Need) -> bool {
         let each = || self.variants.iter().zip(there);
         let cores = each().map(|(variant, there)| match variant.shrinks() {
             true => there.cores(),
@@ -175,7 +175,7 @@ impl Transition {
         if let Some(replicas) = need.replica_of.and_then(|index| replicas.get_mut(index)) {
             *replicas += 1;
         }
-        cores.sum::<Cores>() + need.cores <= self.budget && self.limits.bear(&replicas)
+        cores.sum::<Cores>() + need.cores <= self.budget && self.limits.fit(&replicas)
     }
 
     /// Returns the room that growth needs now: the cores of serving replicas, which get them within a cycle or two.

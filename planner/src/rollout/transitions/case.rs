@@ -210,7 +210,7 @@ impl Case {
 
     pub(super) fn held(&self, there: &[Allocation]) -> bool {
         let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
-        self.limits.bear(&replicas)
+        self.limits.fit(&replicas)
     }
 
     /// Returns the result of a change requested at `now`.

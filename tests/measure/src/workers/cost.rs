@@ -20,7 +20,7 @@ use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::scene::{Scene, Variant, see};
 
 /// Maximum cost of claiming and releasing a slot, µs.
-pub const BOARD_MAX_US: f64 = 5.0;
+pub const SLOT_TABLE_MAX_US: f64 = 5.0;
 /// Maximum cost of a request with the shared queue, as a multiple of its cost without the filter.
 pub const RATIO_MAX: f64 = 1.4;
 /// Requests in flight: far fewer than there are slots.
@@ -58,7 +58,7 @@ pub struct Ratio {
 
 /// Cost of a claim and a release together in the VM, µs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Board {
+pub struct SlotTableCost {
     /// With one worker.
     pub alone_us: f64,
     /// With several workers, so that the slot table has to be read each time.
@@ -77,9 +77,9 @@ pub struct Cost {
     /// The medians of the rounds' ratios.
     pub ratio: Ratio,
     /// Claims and releases alone.
-    pub board: Board,
+    pub slot_table: SlotTableCost,
     /// The median of the rounds' differences between the shared queue and a queue per worker.
-    pub board_us: f64,
+    pub slot_table_us: f64,
     /// Mean rate over all requests, in requests/s.
     pub rps: f64,
 }
@@ -164,15 +164,15 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
             worker: of(|turn| turn.worker_us / turn.bare_us),
             hearing: of(|turn| (turn.proxy_us - turn.headers_us) / turn.bare_us),
         },
-        board: in_the_vm().await?,
-        board_us: of(|turn| turn.proxy_us - turn.worker_us),
+        slot_table: in_the_vm().await?,
+        slot_table_us: of(|turn| turn.proxy_us - turn.worker_us),
         turns: measured,
         rps,
     })
 }
 
 /// Claims and releases in a VM of their own, twenty thousand at a time; the median of five runs.
-async fn in_the_vm() -> Result<Board> {
+async fn in_the_vm() -> Result<SlotTableCost> {
     const TIMES: u32 = 5;
     let one = Variant {
         name: "small",
@@ -191,7 +191,7 @@ async fn in_the_vm() -> Result<Board> {
         }
     }
     let [alone, among_others] = figures;
-    Ok(Board {
+    Ok(SlotTableCost {
         alone_us: median(alone),
         among_others_us: median(among_others),
     })

@@ -199,7 +199,7 @@ impl Scene {
         let idle = memory(&self.envoy).await?;
         let connections = clients.len();
         drop(clients);
-        let settling = Instant::now();
+        let began = Instant::now();
         let after = self.settle(before).await?;
         Ok(Crowd {
             held: count,
@@ -213,7 +213,7 @@ impl Scene {
             during,
             idle,
             after,
-            settled_s: settling.elapsed().as_secs_f64(),
+            settled_s: began.elapsed().as_secs_f64(),
         })
     }
 

@@ -65,7 +65,8 @@ struct Inspector {
 impl Inspector {
     /// Checks the invariants over all workers of a proxy.
     fn check_proxy(&mut self, worker: usize, who: &Worker, gauges: &[Gauge], now: u64) {
-        let on_board: BTreeMap<VariantKey, u32> = who.taken_on_board(now).into_iter().collect();
+        let in_slot_table: BTreeMap<VariantKey, u32> =
+            who.taken_in_slot_table(now).into_iter().collect();
         for (variant, gauge) in gauges.iter().enumerate() {
             let before = self.gauges.insert((who.proxy, worker, variant), *gauge);
             let of_proxy = self
@@ -83,7 +84,9 @@ impl Inspector {
                 let most = 2 * gauge.slots;
                 assert!(taken <= most, "{taken} slots taken of {most} by one proxy");
             }
-            let counted = on_board.get(&VariantKey::of(VARIANTS[variant])).copied();
+            let counted = in_slot_table
+                .get(&VariantKey::of(VARIANTS[variant]))
+                .copied();
             let free = counted.unwrap_or(0).max(taken) < slots;
             let since = self.idle_since.entry((who.proxy, variant)).or_insert(now);
             if !free || held == 0 || self.batches {
@@ -208,7 +211,7 @@ impl Witness for Inspector {
             for gauge in engine.gauges() {
                 assert_eq!((gauge.taken, gauge.held), (0, 0), "{gauge:?}");
             }
-            self.last = Some(worker.taken_on_board(mono.0));
+            self.last = Some(worker.taken_in_slot_table(mono.0));
         }
     }
 }

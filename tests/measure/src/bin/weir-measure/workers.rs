@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use serde::Serialize;
-use weir_measure::workers::cost::{BOARD_MAX_US, Cost, RATIO_MAX, weigh};
+use weir_measure::workers::cost::{Cost, RATIO_MAX, SLOT_TABLE_MAX_US, weigh};
 use weir_measure::workers::crowd::{Crowd, hold};
 use weir_measure::workers::{LOADS, Row, SCENARIO, Scope, WORKERS, run};
 
@@ -227,17 +227,20 @@ async fn cost(args: CostArgs, json: bool) -> Result<ExitCode> {
     } else {
         println!("{}", weighed(&cost));
     }
-    let most = cost.board.alone_us.max(cost.board.among_others_us);
-    let board = (most <= BOARD_MAX_US).then_some(());
-    let board = board.ok_or_else(|| {
-        anyhow::anyhow!("claim and release take {most:.1} µs, must be at most {BOARD_MAX_US}")
+    let most = cost
+        .slot_table
+        .alone_us
+        .max(cost.slot_table.among_others_us);
+    let slot_table = (most <= SLOT_TABLE_MAX_US).then_some(());
+    let slot_table = slot_table.ok_or_else(|| {
+        anyhow::anyhow!("claim and release take {most:.1} µs, must be at most {SLOT_TABLE_MAX_US}")
     });
     let ratio = cost.ratio.proxy;
     let whole = (ratio <= RATIO_MAX).then_some(());
     let whole = whole.ok_or_else(|| {
         anyhow::anyhow!("a request costs {ratio:.2} times its cost without the filter, must be at most {RATIO_MAX}")
     });
-    Ok(verdict([board, whole].into_iter()))
+    Ok(verdict([slot_table, whole].into_iter()))
 }
 
 fn weighed(cost: &Cost) -> String {
@@ -266,13 +269,13 @@ fn weighed(cost: &Cost) -> String {
         median.worker_us,
         median.headers_us,
         median.bare_us,
-        cost.board_us,
+        cost.slot_table_us,
         median.worker_us - median.bare_us,
         cost.ratio.proxy,
         cost.ratio.worker,
         cost.ratio.hearing,
-        cost.board.alone_us,
-        cost.board.among_others_us,
+        cost.slot_table.alone_us,
+        cost.slot_table.among_others_us,
     )
 }
 

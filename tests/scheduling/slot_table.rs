@@ -36,8 +36,8 @@ async fn scene(variant: Variant, workers: u32) -> Scene {
 
 async fn until_no_slot_taken(scene: &Scene) {
     let nothing = async || {
-        let board = scene.board().await.unwrap();
-        taken_by_the_living(&board, SLOW.name) == 0
+        let slot_table = scene.slot_table().await.unwrap();
+        taken_by_the_living(&slot_table, SLOW.name) == 0
     };
     wait::until_async("every slot to be free", PATIENCE, nothing)
         .await
@@ -110,9 +110,10 @@ async fn workers_of_a_proxy_share_one_queue() {
     let first = both_slots_taken(&scene).await;
     scene.backends[0].slow_by(0.1).unwrap();
     let held = crowd(&scene, 40).await;
-    let board = scene.board().await.unwrap();
-    let column = board.column(VariantKey::of(SLOW.name)).unwrap();
-    let holding = (0..board.rows.len()).filter(|entry| board.usage(*entry, column).head.is_some());
+    let slot_table = scene.slot_table().await.unwrap();
+    let column = slot_table.column(VariantKey::of(SLOW.name)).unwrap();
+    let holding =
+        (0..slot_table.rows.len()).filter(|entry| slot_table.usage(*entry, column).head.is_some());
     assert!(holding.count() > 1, "one worker held them all");
     assert_all_served(first.into_iter().chain(held).collect()).await;
     let executions = scene.backends[0].executions();
@@ -126,7 +127,7 @@ async fn workers_of_a_proxy_share_one_queue() {
 /// After foreign data is written over the table, requests held and in flight are served, no slot is used
 /// twice, and the reset is counted.
 #[tokio::test]
-async fn a_spoilt_board_is_begun_anew() {
+async fn corrupted_slot_table_is_replaced() {
     let scene = scene(SLOW, WORKERS).await;
     let first = both_slots_taken(&scene).await;
     let held = crowd(&scene, 10).await;
@@ -144,7 +145,7 @@ async fn a_spoilt_board_is_begun_anew() {
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 14);
     assert!(most_at_once(&executions) <= 2, "{executions:?}");
-    assert!(scene.board().await.unwrap().resets > 0);
+    assert!(scene.slot_table().await.unwrap().resets > 0);
     assert_eq!(scene.metric(Metric::SlotTableResets, "").await.unwrap(), 1);
     until_no_slot_taken(&scene).await;
 }
@@ -196,10 +197,14 @@ async fn restart_with_fewer_or_more_workers_finds_an_empty_slot_table() {
                 .collect(),
         )
         .await;
-        let board = scene.board().await.unwrap();
+        let slot_table = scene.slot_table().await.unwrap();
         // The main thread's VM has a row too.
-        assert!(board.rows.len() <= workers as usize + 1, "{:?}", board.rows);
-        assert_eq!(board.resets, 0);
+        assert!(
+            slot_table.rows.len() <= workers as usize + 1,
+            "{:?}",
+            slot_table.rows
+        );
+        assert_eq!(slot_table.resets, 0);
         assert!(most_at_once(&scene.backends[0].executions()) <= 2);
     }
 }
@@ -232,11 +237,15 @@ async fn slot_table_does_not_grow_with_the_plans() {
         )
         .await;
     }
-    let board = scene.board().await.unwrap();
+    let slot_table = scene.slot_table().await.unwrap();
     assert!(
-        board.rows.len() <= 3 && board.columns.len() == 1,
-        "{board:?}"
+        slot_table.rows.len() <= 3 && slot_table.columns.len() == 1,
+        "{slot_table:?}"
     );
-    let incarnations: BTreeSet<u64> = board.rows.iter().map(|entry| entry.incarnation).collect();
-    assert_eq!(incarnations.len(), board.rows.len());
+    let incarnations: BTreeSet<u64> = slot_table
+        .rows
+        .iter()
+        .map(|entry| entry.incarnation)
+        .collect();
+    assert_eq!(incarnations.len(), slot_table.rows.len());
 }
