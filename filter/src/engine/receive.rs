@@ -34,8 +34,8 @@ impl Engine {
         if self.config.role == Role::Router || request.shape.upload {
             return self.admit_stream(stream, request, now, verdicts);
         }
-        let min = match self.quickest(&request, now) {
-            Ok(min) => min,
+        let quickest = match self.quickest(&request, now) {
+            Ok(quickest) => quickest,
             Err(reason) => {
                 self.count_arrival(&request);
                 return self.refuse(reason, request.refusal_context());
@@ -50,7 +50,7 @@ impl Engine {
             ));
         }
         self.receiving.add(request.arrival, stream);
-        let until = latest_start(request.due, min);
+        let until = latest_start(request.due, quickest);
         self.schedule_check(stream, request, now.mono, until);
         Verdict::Park
     }
@@ -199,8 +199,8 @@ impl Engine {
         };
         self.sample_delayed(&request, now.mono);
         // Predictions may have changed since it came.
-        let min = self.quickest(&request, now);
-        let until = min.map_or(Mono(0), |min| latest_start(request.due, min));
+        let quickest = self.quickest(&request, now);
+        let until = quickest.map_or(Mono(0), |quickest| latest_start(request.due, quickest));
         if until >= now.mono {
             self.schedule_check(stream, request, now.mono, until);
             return;

@@ -98,7 +98,7 @@ pub enum PlanError {
     #[error("max_age_ms: {0} must be 1 to {HOUR_MS}")]
     MaxAge(u64),
     #[error("downstream_ms: {0} must be 0 to {HOUR_MS}")]
-    Rest(f64),
+    Downstream(f64),
     #[error("variants: {0} of them; there must be 1 to {VARIANTS_MAX}")]
     Variants(usize),
     #[error("variants[{0}].name: '{1}' stands twice")]
@@ -139,7 +139,7 @@ impl Plan {
             return Err(PlanError::MaxAge(self.max_age_ms));
         }
         if !(0.0..=HOUR_MS as f64).contains(&self.downstream_ms) {
-            return Err(PlanError::Rest(self.downstream_ms));
+            return Err(PlanError::Downstream(self.downstream_ms));
         }
         if !(1..=VARIANTS_MAX).contains(&self.variants.len()) {
             return Err(PlanError::Variants(self.variants.len()));

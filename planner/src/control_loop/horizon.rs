@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    const LOOK: Duration = Duration::from_millis(250);
+    const SAMPLE: Duration = Duration::from_millis(250);
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -99,25 +99,25 @@ mod tests {
     #[test]
     fn horizon_covers_two_changes() {
         let mut horizon = Horizon::new(1);
-        assert_eq!(horizon.time(LOOK), LOOK * 2);
+        assert_eq!(horizon.time(SAMPLE), SAMPLE * 2);
         horizon.ask(&change(4, 6), ms(0));
         horizon.see(&there(4, 6), ms(250));
         // A repeated request keeps its start; a different one starts anew.
         horizon.ask(&change(4, 6), ms(500));
         horizon.see(&there(6, 6), ms(750));
-        assert_eq!(horizon.time(LOOK), (ms(750) + LOOK) * 2);
+        assert_eq!(horizon.time(SAMPLE), (ms(750) + SAMPLE) * 2);
         horizon.ask(&change(6, 8), ms(1000));
         horizon.ask(&change(6, 9), ms(1900));
         horizon.see(&there(9, 9), ms(2900));
-        assert_eq!(horizon.time(LOOK), (ms(1000) + LOOK) * 2);
+        assert_eq!(horizon.time(SAMPLE), (ms(1000) + SAMPLE) * 2);
         for _ in 0..CHANGES {
             horizon.ask(&change(9, 6), ms(4000));
             horizon.see(&there(6, 6), ms(4100));
         }
-        assert_eq!(horizon.time(LOOK), (ms(100) + LOOK) * 2);
+        assert_eq!(horizon.time(SAMPLE), (ms(100) + SAMPLE) * 2);
         horizon.ask(&change(6, 1), ms(5000));
         horizon.see(&there(1, 1), ms(60_000));
-        assert_eq!(horizon.time(LOOK), HORIZON_MAX);
+        assert_eq!(horizon.time(SAMPLE), HORIZON_MAX);
     }
 
     #[test]
@@ -128,6 +128,6 @@ mod tests {
         horizon.see(&there(4, 4), ms(900));
         horizon.ask(&change(0, 6), ms(1000));
         horizon.see(&there(6, 6), ms(9000));
-        assert_eq!(horizon.time(LOOK), LOOK * 2);
+        assert_eq!(horizon.time(SAMPLE), SAMPLE * 2);
     }
 }

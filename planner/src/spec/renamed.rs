@@ -8,15 +8,14 @@ const OF_MS: &str = ", a duration such as 250ms";
 const OF_S: &str = ", a duration such as 5s";
 
 /// Former key, present key, and what else changed.
-const RENAMED: [(&str, &str, &str); 39] = [
-    ("accuracy_min", "accuracyMin", ""),
+const RENAMED: [(&str, &str, &str); 37] = [
+    ("accuracy_least", "accuracyMin", ""),
     ("batch_delay_ms", "batchDelay", OF_MS),
     ("bursts_s", "bursts", OF_S),
     ("config_map", "configMap", ""),
     ("cycle_ms", "cycle", OF_MS),
     ("default_class", "defaultClass", ""),
     ("delta_ms", "deltaMs", ""),
-    ("downstream_ms", "downstreamTime", OF_MS),
     ("epsilon_ms", "epsilonMs", ""),
     ("eta_ms", "etaMs", ""),
     ("gamma_ms", "gammaMs", ""),
@@ -36,7 +35,6 @@ const RENAMED: [(&str, &str, &str); 39] = [
     ("latency_budget", "latencyBudget", ""),
     ("least", "min", ""),
     ("loading_weight_per_s", "loadingWeightPerSecond", ""),
-    ("max_skips", "maxSkips", ""),
     ("moving_s", "moving", OF_S),
     ("plan_max_age_ms", "planMaxAge", OF_MS),
     ("readiness_s", "readiness", OF_S),
@@ -95,11 +93,9 @@ mod tests {
             &[
                 "cycle_ms",
                 "default_class",
-                "downstream_ms",
                 "key_env",
                 "key_file",
                 "latency_budget",
-                "max_skips",
                 "plan_max_age_ms",
                 "rest_ms",
                 "slo_ms",
@@ -116,7 +112,7 @@ mod tests {
         ("resize", &["scale_down_after_s", "timeout_ms"]),
         (
             "infaas",
-            &["accuracy_min", "loading_weight_per_s", "slack_rps"],
+            &["accuracy_least", "loading_weight_per_s", "slack_rps"],
         ),
         ("themis", &["horizontal_cores"]),
         (

@@ -4,48 +4,50 @@ use serde_json::Value;
 
 use crate::InputError;
 
-/// Ends of an old path, and the key that replaces the last one.
-const RENAMED: [(&str, &str); 4] = [
-    ("latency.law", "model"),
-    ("throughput.law", "model"),
-    ("cores_least", "cores_min"),
-    ("cores_greatest", "cores_max"),
+/// Key of the object around an old key (any, if empty), the old key, and the one that replaces it.
+const RENAMED: [(&str, &str, &str); 4] = [
+    ("latency", "law", "model"),
+    ("throughput", "law", "model"),
+    ("", "cores_least", "cores_min"),
+    ("", "cores_greatest", "cores_max"),
 ];
 
 /// Refuses a document with an old key.
 pub(super) fn check(document: &Value) -> Result<(), InputError> {
-    check_at(document, "")
-}
-
-fn check_at(value: &Value, path: &str) -> Result<(), InputError> {
-    match value {
-        Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
-            let dot = if path.is_empty() { "" } else { "." };
-            let field = format!("{path}{dot}{key}");
-            match RENAMED.iter().find(|(old, _)| ends_with(&field, old)) {
-                Some((_, new)) => {
-                    let value = format!("no longer a key; it is {path}{dot}{new}");
-                    let right = String::new();
-                    Err(InputError {
-                        field,
-                        value,
-                        right,
-                    })
-                }
-                None => check_at(value, &field),
-            }
+    match find(document, "") {
+        None => Ok(()),
+        Some((parent, old, new)) => Err(InputError {
+            field: format!("{parent}{old}"),
+            value: format!("no longer a key; it is {parent}{new}"),
+            right: String::new(),
         }),
-        Value::Array(items) => (0..)
-            .zip(items)
-            .try_for_each(|(index, item): (usize, _)| check_at(item, &format!("{path}[{index}]"))),
-        _ => Ok(()),
     }
 }
 
-/// Whether a path ends with whole keys.
-fn ends_with(path: &str, end: &str) -> bool {
-    let before = path.strip_suffix(end);
-    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+/// Finds an old key below `around`: the path before it, the key, and its new name. A path is written only once one is
+/// found, because documents may have hundreds of thousands of values.
+fn find(value: &Value, around: &str) -> Option<(String, &'static str, &'static str)> {
+    let (step, (path, old, new)) = match value {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| {
+            let is_it = |(parent, old, _): &&(&str, &str, &str)| {
+                old == key && (parent.is_empty() || *parent == around)
+            };
+            if let Some((_, old, new)) = RENAMED.iter().find(is_it) {
+                return Some((String::new(), (String::new(), *old, *new)));
+            }
+            Some((key.clone(), find(value, key)?))
+        }),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
+            let found = find(item, "")?;
+            Some((format!("[{index}]"), found))
+        }),
+        _ => None,
+    }?;
+    let dot = match step.is_empty() || path.starts_with('[') {
+        true => "",
+        false => ".",
+    };
+    Some((format!("{step}{dot}{path}"), old, new))
 }
 
 #[cfg(test)]
@@ -57,19 +59,26 @@ mod tests {
 
     #[test]
     fn each_old_key_is_refused_with_the_new_one_named() {
-        for (old, new) in RENAMED {
-            let mut variant = json!(1);
-            for key in old.rsplit('.') {
-                variant = json!({ key: variant });
-            }
+        for (parent, old, new) in RENAMED {
+            let (variant, path) = match parent {
+                "" => (json!({ old: 1 }), "variants[1].".to_owned()),
+                parent => (
+                    json!({ parent: { old: 1 } }),
+                    format!("variants[1].{parent}."),
+                ),
+            };
             let document = json!({"formulation": "infadapter", "variants": [{}, variant]});
-            let (parent, _) = old
-                .rsplit_once('.')
-                .map_or(("", old), |(parent, key)| (parent, key));
-            let dot = if parent.is_empty() { "" } else { "." };
             assert_eq!(
                 Problem::read(document, None).unwrap_err().to_string(),
-                format!("variants[1].{old}: no longer a key; it is variants[1].{parent}{dot}{new}")
+                format!("{path}{old}: no longer a key; it is {path}{new}")
+            );
+            let alone = Problem::read(
+                json!({"formulation": "sponge", "latency": {"law": 1}}),
+                None,
+            );
+            assert_eq!(
+                alone.unwrap_err().to_string(),
+                "latency.law: no longer a key; it is latency.model"
             );
         }
     }

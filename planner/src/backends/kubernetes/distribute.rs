@@ -110,14 +110,14 @@ impl WorkloadState {
     /// Returns the actual capacity. Pods beyond the number of replicas are about to end and do not count.
     pub fn actual(&self) -> Actual {
         let staying = || self.pods.iter().filter(|pod| pod.stays());
-        let ready = min(staying().filter(|pod| pod.ready).map(PodState::cores));
+        let ready = smallest(staying().filter(|pod| pod.ready).map(PodState::cores));
         let fewest = self.replicas.min(self.pending_replicas.unwrap_or(u32::MAX));
         let ready = Allocation::new(ready.replicas().min(fewest), ready.each());
         let missing = self.replicas.saturating_sub(self.staying());
         let starting = staying().filter(|pod| !pod.ready);
         let starting = starting.map(|pod| pod.desired.request);
         let new = Some(self.template).filter(|cores| missing > 0 && *cores > Cores::ZERO);
-        let starting = min(starting.chain(new));
+        let starting = smallest(starting.chain(new));
         let count = self.replicas.saturating_sub(ready.replicas());
         Actual {
             ready,
@@ -248,7 +248,7 @@ impl Target {
     }
 }
 
-fn min(cores: impl Iterator<Item = Cores>) -> Allocation {
+fn smallest(cores: impl Iterator<Item = Cores>) -> Allocation {
     let mut count = 0u32;
     let mut min = None::<Cores>;
     for cores in cores {

@@ -2,13 +2,13 @@
 
 use super::*;
 
-const LOOK: Duration = Duration::from_millis(250);
+const SAMPLE: Duration = Duration::from_millis(250);
 
 /// Ticks a quarter of a second apart, each with the arrivals before it → those that ran a cycle.
 async fn cycles(bed: &mut Bed, samples: impl IntoIterator<Item = (u32, f64)>) -> Vec<u32> {
     let mut cycles = Vec::new();
     for (sample, arrivals) in samples {
-        if bed.tick(LOOK * sample, arrivals).await.is_some() {
+        if bed.tick(SAMPLE * sample, arrivals).await.is_some() {
             cycles.push(sample);
         }
     }
@@ -23,9 +23,9 @@ async fn steady_load_is_planned_once_per_cycle() {
         cycles(&mut bed, samples).await,
         [0, 1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
     );
-    assert_eq!(bed.tick(LOOK * 41, 1.0).await, None, "less is not urgent");
+    assert_eq!(bed.tick(SAMPLE * 41, 1.0).await, None, "less is not urgent");
     // A late timer, and an early one.
-    let (late, early) = (LOOK * 44 + LOOK / 3, LOOK * 48 - LOOK / 10);
+    let (late, early) = (SAMPLE * 44 + SAMPLE / 3, SAMPLE * 48 - SAMPLE / 10);
     assert!(bed.tick(late, 5.0).await.is_some());
     assert!(bed.tick(early, 20.0).await.is_some());
 }
@@ -46,7 +46,7 @@ async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
     let before = cores(&bed);
     // The rise begins within a sample, three before the next cycle. Two whole samples confirm it.
     assert!(cycles(&mut bed, [(37, 6.0), (38, 12.0)]).await.is_empty());
-    let report = bed.tick(LOOK * 39, 16.0).await.unwrap();
+    let report = bed.tick(SAMPLE * 39, 16.0).await.unwrap();
     assert_eq!(
         bed.planner.inputs().map(|inputs| inputs.forecast.demand),
         report.demand_rps
@@ -58,7 +58,7 @@ async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
     );
     assert!(cores(&bed) > before, "{:?}", bed.log());
     // The reported rate is the mean since the last cycle, not since the last sample.
-    let report = bed.tick(LOOK * 40, 6.0).await.unwrap();
+    let report = bed.tick(SAMPLE * 40, 6.0).await.unwrap();
     assert_eq!(report.measured_rps, Some(Rps(24.0)));
 }
 
@@ -79,7 +79,7 @@ async fn steady_load_settles_on_constant_cores() {
         let mut bed = Bed::new(service(8), &[2, 2]);
         let mut there = Vec::new();
         for sample in 0..80 {
-            bed.tick(LOOK * sample, load / 4.0).await;
+            bed.tick(SAMPLE * sample, load / 4.0).await;
             there.push(bed.world.real.lock().unwrap().clone());
         }
         let stable = &there[40..];
@@ -108,7 +108,7 @@ async fn shorter_time_left_starts_a_cycle_at_the_sample_that_shows_it() {
     let mut cycles = Vec::new();
     for sample in 0..50 {
         *bed.world.slack.lock().unwrap() = came(sample);
-        if bed.tick(LOOK * sample, 5.0).await.is_some() {
+        if bed.tick(SAMPLE * sample, 5.0).await.is_some() {
             cycles.push((sample, bed.world.real.lock().unwrap()[0].millis() / 1000));
         }
     }
@@ -143,7 +143,7 @@ async fn predicted_rise_starts_a_cycle_at_the_sample_that_shows_it() {
     let mut rise = (81..90).map(|sample| (sample, 20.0 + 2.0 * f64::from(sample - 80)));
     let first = loop {
         let (sample, arrivals) = rise.next().unwrap();
-        if bed.tick(LOOK * sample, arrivals).await.is_some() && sample % 4 != 0 {
+        if bed.tick(SAMPLE * sample, arrivals).await.is_some() && sample % 4 != 0 {
             break sample;
         }
     };

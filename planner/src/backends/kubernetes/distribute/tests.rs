@@ -357,7 +357,7 @@ proptest! {
     fn reserved_never_exceeds_target_or_previous_reserve(
         pods in prop::collection::vec(any_pod(), 0..6),
         (replicas, pending_replicas, template) in (0u32..8, prop::option::of(0u32..8), 0u32..5),
-        (target_cores, each, start) in (0u32..8, 0u32..9, 0u32..9),
+        (target_replicas, each, start) in (0u32..8, 0u32..9, 0u32..9),
         most in 0u32..40,
         pods_most in prop_oneof![0u32..8, Just(u32::MAX)],
     ) {
@@ -367,7 +367,7 @@ proptest! {
         }
         let mut all = WorkloadState { replicas, pending_replicas, leaving: 0, template: Cores::whole(template), pods };
         let (before, pods_before) = (all.reserved(), all.reserved_replicas());
-        let changes = all.distribute(target(target_cores, each, start), CapacityLimit { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
+        let changes = all.distribute(target(target_replicas, each, start), CapacityLimit { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
         for patched in &changes.patches {
             let pod = all.pods.iter_mut().find(|pod| pod.uid == patched.pod.uid).unwrap();
             pod.desired.request = pod.desired.request.max(patched.change.request);
