@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::clusters::on_each_cluster;
 use super::fixture::{CORES, Fixture};
-use super::observe::{actual_m, identity, server};
+use super::observe::{actual_m, server};
 
 const BOTH: [&str; 2] = ["small", "large"];
 
@@ -22,7 +22,7 @@ async fn scenario(fixture: &Fixture<'_>) {
     for name in BOTH {
         fixture.deploy_cores(name, 1, 1).await;
     }
-    let before = identities(fixture).await;
+    let before = fixture.identities(&BOTH).await;
     let (planner, requests) = fixture.planner("weir-a").await;
     fixture.proxy.load(2.0);
     fixture.apply(&fixture.demo()).await.unwrap();
@@ -37,7 +37,7 @@ async fn scenario(fixture: &Fixture<'_>) {
     fixture
         .until_condition("demo", "Degraded", "False AsExpected")
         .await;
-    for pod in pods(fixture).await {
+    for pod in fixture.pods_of(&BOTH).await {
         assert_guaranteed(&pod);
     }
     let plan = planner.plan().await.unwrap();
@@ -48,29 +48,17 @@ async fn scenario(fixture: &Fixture<'_>) {
     fixture.proxy.load(2.0);
     fixture.until_cores(&BOTH, |cores| cores <= 2.0).await;
     fixture.until_reported(|cores| cores <= 2.0).await;
-    for pod in pods(fixture).await {
+    for pod in fixture.pods_of(&BOTH).await {
         assert_guaranteed(&pod);
     }
     assert_eq!(
-        identities(fixture).await,
+        fixture.identities(&BOTH).await,
         before,
         "the same, never restarted"
     );
     assert!(requests.resizes().len() >= 2, "{:?}", requests.resizes());
     assert_eq!(requests.forbidden(), []);
     planner.end().await.unwrap();
-}
-
-async fn pods(fixture: &Fixture<'_>) -> Vec<Pod> {
-    let mut all = Vec::new();
-    for name in BOTH {
-        all.extend(fixture.pods(name).await);
-    }
-    all
-}
-
-async fn identities(fixture: &Fixture<'_>) -> Vec<Value> {
-    pods(fixture).await.iter().map(identity).collect()
 }
 
 /// Asserts that the requests equal the limits and the container's actual resources, and are within the

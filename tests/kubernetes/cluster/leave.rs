@@ -2,13 +2,11 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use weir_planner::operator::leader::LEASE;
 
 use super::clusters::on_each_cluster;
 use super::fixture::Fixture;
-use super::observe::identity;
 use super::sandbox::{LIMIT, until_within};
 
 const BOTH: [&str; 2] = ["small", "large"];
@@ -25,7 +23,7 @@ async fn scenario(fixture: &Fixture<'_>) {
     for name in BOTH {
         fixture.deploy_cores(name, 1, 1).await;
     }
-    let before = (identities(fixture).await, templates(fixture).await);
+    let before = (fixture.identities(&BOTH).await, templates(fixture).await);
     let (planner, requests) = fixture.planner("weir-a").await;
     fixture.proxy.load(30.0);
     fixture.apply(&fixture.demo()).await.unwrap();
@@ -45,28 +43,16 @@ async fn scenario(fixture: &Fixture<'_>) {
     assert_eq!(requests.resizes().len(), resizes);
     assert_eq!(resources(fixture).await, left, "as they were");
     assert_eq!(
-        (identities(fixture).await, templates(fixture).await),
+        (fixture.identities(&BOTH).await, templates(fixture).await),
         before
     );
     assert_eq!(requests.forbidden(), []);
     planner.end().await.unwrap();
 }
 
-async fn pods(fixture: &Fixture<'_>) -> Vec<Pod> {
-    let mut all = Vec::new();
-    for name in BOTH {
-        all.extend(fixture.pods(name).await);
-    }
-    all
-}
-
-async fn identities(fixture: &Fixture<'_>) -> Vec<Value> {
-    pods(fixture).await.iter().map(identity).collect()
-}
-
 /// Target and actual resources of the pods.
 async fn resources(fixture: &Fixture<'_>) -> Vec<Value> {
-    let all = pods(fixture).await.into_iter();
+    let all = fixture.pods_of(&BOTH).await.into_iter();
     let shown = all.map(|pod| serde_json::to_value(pod).unwrap());
     let has = |pod: Value| {
         json!([

@@ -13,6 +13,24 @@ use super::fixture::Fixture;
 use super::sandbox::{LIMIT, cpu_m, until_within};
 
 impl Fixture<'_> {
+    /// Returns the pods of these deployments.
+    pub(crate) async fn pods_of(&self, deployments: &[&str]) -> Vec<Pod> {
+        let mut all = Vec::new();
+        for name in deployments {
+            all.extend(self.pods(name).await);
+        }
+        all
+    }
+
+    /// Returns what stays the same while these deployments' pods are neither replaced nor restarted.
+    pub(crate) async fn identities(&self, deployments: &[&str]) -> Vec<Value> {
+        self.pods_of(deployments)
+            .await
+            .iter()
+            .map(identity)
+            .collect()
+    }
+
     /// Returns the resource, or null if there is none.
     pub(crate) async fn resource(&self, name: &str) -> Value {
         let found = self.services().get_opt(name).await.unwrap();
