@@ -191,20 +191,23 @@ async fn run_controllers(
         // A failure has been logged and is retried.
         results.for_each(|_| std::future::ready(()))
     });
-    tokio::select! {
-        _ = stop.wait_for(|stop| *stop) => {}
-        () = candidate.run() => {}
-        _ = futures_util::future::join_all(running) => {}
-    }
-    // No new cycle starts, running ones finish, and only then may another planner lead.
-    let ended = async {
-        let controllers = std::mem::take(&mut *shared.controllers.lock().await);
-        let ending = controllers.into_values().map(ServiceController::end);
-        futures_util::future::join_all(ending).await;
+    let election = candidate.run(stop.clone());
+    let controllers = async {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = futures_util::future::join_all(running) => {}
+        }
+        // No new cycle starts, running ones finish, and only then may another planner lead.
+        let ended = async {
+            let controllers = std::mem::take(&mut *shared.controllers.lock().await);
+            let ending = controllers.into_values().map(ServiceController::end);
+            futures_util::future::join_all(ending).await;
+        };
+        if tokio::time::timeout(END_MAX, ended).await.is_err() {
+            tracing::warn!("cycles were still running after {END_MAX:?}");
+        }
     };
-    if tokio::time::timeout(END_MAX, ended).await.is_err() {
-        tracing::warn!("cycles were still running after {END_MAX:?}");
-    }
+    tokio::join!(election, controllers);
     candidate.release().await;
 }
 

@@ -61,10 +61,11 @@ impl Candidate {
         self.election().leads(self.clock.now().at)
     }
 
-    /// Reads, claims and renews the Lease; never returns.
-    pub async fn run(&self) {
+    /// Reads, claims and renews the Lease until `stop` is set. A claim under way is finished first: one whose answer is
+    /// not known could not be released.
+    pub async fn run(&self, mut stop: watch::Receiver<bool>) {
         let mut failing = false;
-        loop {
+        while !*stop.borrow() {
             match self.try_acquire().await {
                 Ok(()) => failing = false,
                 Err(error) => {
@@ -77,7 +78,11 @@ impl Candidate {
                 }
             }
             self.announce();
-            self.pause().await;
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = self.pause() => {}
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! The change of leaders: plans from the status while nobody leads, and no resize twice.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
-use weir_apiserver::{Key, Verb, What};
+use weir_apiserver::{Fault, Key, Rule, Verb, What};
 use weir_bed::wait;
 use weir_planner::operator::lease::TAKE_OVER_MAX;
 
@@ -89,4 +90,19 @@ async fn new_leader_repeats_no_completed_resize() {
         );
     }
     second.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn planner_that_ends_during_its_claim_releases_the_lease() {
+    let cluster = Cluster::start().await;
+    // The claim takes effect at once; the planner is told so only after it was asked to end.
+    let slow = Rule::always(Fault::Slow(Duration::from_millis(500)));
+    let slow = slow.verbs(&[Verb::Create, Verb::Update]).resource("leases");
+    cluster.server.faults().add(slow.times(1));
+    let planner = cluster.planner("weir-a").await;
+    wait::until("a claim", LIMIT, || holder(&cluster) == "weir-a")
+        .await
+        .unwrap();
+    planner.end().await.unwrap();
+    assert_eq!(holder(&cluster), "");
 }
