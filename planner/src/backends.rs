@@ -3,6 +3,7 @@
 
 mod error;
 mod http;
+#[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod pending_writes;
 

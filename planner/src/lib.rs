@@ -37,11 +37,13 @@ pub mod control_loop;
 pub mod registry;
 
 pub mod http;
+#[cfg(feature = "kubernetes")]
 pub mod operator;
 pub mod serve;
 
 pub mod clock;
 pub mod error_log;
 pub mod key;
+#[cfg(feature = "kubernetes")]
 pub mod manifests;
 pub mod profile;

@@ -8,6 +8,7 @@
 mod arrivals;
 mod counts;
 mod failing;
+#[cfg(feature = "kubernetes")]
 pub mod pods;
 mod proxies;
 mod routes;

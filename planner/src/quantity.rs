@@ -1,5 +1,6 @@
 //! Conversion between Kubernetes quantities and cores. Pure, exact in nano-units.
 
+#[cfg(feature = "kubernetes")]
 use weir_api::Cores;
 
 const NANO: i128 = 1_000_000_000;
@@ -67,12 +68,14 @@ pub(crate) fn whole(text: &str) -> Option<u64> {
 }
 
 /// Returns CPU in whole thousandths, rounded up as Kubernetes does.
+#[cfg(feature = "kubernetes")]
 pub(super) fn cores(text: &str) -> Option<Cores> {
     let millis = ceil(nanos(text)?, NANO / 1_000);
     u32::try_from(millis).ok().map(Cores::from_millis)
 }
 
 /// Formats cores as Kubernetes does: `2`, `1500m`.
+#[cfg(feature = "kubernetes")]
 pub(super) fn format_cores(cores: Cores) -> String {
     let millis = cores.millis();
     match millis % 1_000 {

@@ -11,6 +11,7 @@ mod limits;
 mod profile;
 mod raw;
 mod renamed;
+#[cfg(feature = "kubernetes")]
 pub mod resource;
 mod stages;
 mod variant;
@@ -21,8 +22,10 @@ use crate::key::KeySource;
 use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
 
 pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
+#[cfg(feature = "kubernetes")]
+pub use raw::SloService;
 pub use raw::from_yaml;
-pub use raw::{RawDuration, RawReference, ServiceSpec, SloService};
+pub use raw::{RawDuration, RawReference, ServiceSpec};
 
 /// A service file: the service, and how the planner is reached.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,8 @@
 //! Compiles the filter module and the programs for the demo and the tests.
 //!
-//! The demo compiles only its own programs, without HiGHS. Tests compile the whole workspace in one command, with
-//! HiGHS: another selection of packages would unify other features, and compile their dependencies again.
+//! The demo compiles only its own programs, without HiGHS, Kubernetes and replay. Tests compile the whole workspace in
+//! one command, with HiGHS: another selection of packages would unify other features, and compile their dependencies
+//! again.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -24,7 +25,14 @@ const FILTER: [&str; 8] = [
     "wasm",
 ];
 /// Cargo arguments for the demo's programs.
-const DEMO: [&str; 5] = ["build", "--package", "weir", "--package", "weir-demo"];
+const DEMO: [&str; 6] = [
+    "build",
+    "--package",
+    "weir",
+    "--package",
+    "weir-demo",
+    "--no-default-features",
+];
 /// Cargo arguments for the measurement programs.
 const MEASURE: [&str; 5] = ["build", "--package", "weir", "--package", "weir-measure"];
 /// Cargo arguments for all tests.
@@ -77,6 +85,8 @@ pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
         "--package",
         "weir",
         "--no-default-features",
+        "--features",
+        "kubernetes",
     ];
     run(sh, &build).context("the planner does not compile")
 }

@@ -4,8 +4,10 @@ mod check;
 mod completions;
 mod exit;
 mod input;
+#[cfg(feature = "kubernetes")]
 mod manifests;
 mod moved;
+#[cfg(feature = "kubernetes")]
 mod operate;
 mod output;
 #[cfg(feature = "replay")]
@@ -36,6 +38,7 @@ struct Arguments {
 enum Command {
     /// Plan for a service until interrupted.
     Serve(serve::Serve),
+    #[cfg(feature = "kubernetes")]
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.
     Operate(operate::Operate),
     /// Simulate a scenario with the real filter and planner.
@@ -43,6 +46,7 @@ enum Command {
     Replay(replay::Replay),
     /// Solve an optimization problem of one of the papers.
     Solve(solve::Solve),
+    #[cfg(feature = "kubernetes")]
     /// Write the manifests of a service for Envoy, Istio, Envoy Gateway or Kubernetes.
     Manifests(manifests::Manifests),
     /// Report all errors of a file, with line and column.
@@ -67,7 +71,9 @@ fn run() -> anyhow::Result<Exit> {
     let command = arguments.command;
     // The log of a replayed planner would bury the output of the replay.
     let level = match command {
-        Command::Serve(_) | Command::Operate(_) => "info",
+        Command::Serve(_) => "info",
+        #[cfg(feature = "kubernetes")]
+        Command::Operate(_) => "info",
         _ => "warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
@@ -79,10 +85,12 @@ fn run() -> anyhow::Result<Exit> {
         .init();
     match command {
         Command::Serve(arguments) => serve(arguments)?,
+        #[cfg(feature = "kubernetes")]
         Command::Operate(arguments) => operate(arguments)?,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
+        #[cfg(feature = "kubernetes")]
         Command::Manifests(arguments) => arguments.run()?,
         Command::Check(arguments) => return arguments.run(),
         Command::Completions(arguments) => arguments.run()?,
@@ -95,6 +103,7 @@ async fn serve(arguments: serve::Serve) -> anyhow::Result<()> {
     arguments.run(stop_on_signal()?).await
 }
 
+#[cfg(feature = "kubernetes")]
 #[tokio::main]
 async fn operate(arguments: operate::Operate) -> anyhow::Result<()> {
     arguments.run(stop_on_signal()?).await

@@ -16,18 +16,21 @@ mod classes;
 mod duration;
 mod profile;
 mod proxies;
+mod rules;
 mod variant;
 mod yaml;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::{CustomResource, KubeSchema};
+#[cfg(feature = "kubernetes")]
+use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::duration::in_range;
+use self::rules::{in_range, rules};
 use super::renamed::renamed;
+#[cfg(feature = "kubernetes")]
 use super::resource::SloServiceStatus;
 use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis, Sections};
 use crate::service::{
@@ -45,68 +48,72 @@ pub use variant::*;
 pub use yaml::from_yaml;
 
 /// A service with a latency objective, of one or more stages: its variants, its budget and its objective.
-#[derive(Debug, Clone, CustomResource, KubeSchema, Serialize, Deserialize)]
-#[kube(
-    group = "weir.dev",
-    version = "v1alpha1",
-    kind = "SloService",
-    doc = "A service with a latency objective: its variants, its budget and its objective.",
-    namespaced,
-    shortname = "slo",
-    status = "SloServiceStatus",
-    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
-    printcolumn(name = "Policy", type_ = "string", json_path = ".spec.policy"),
-    printcolumn(
-        name = "Demand",
-        type_ = "number",
-        description = "requests/s that are planned for",
-        json_path = ".status.demandRps"
-    ),
-    printcolumn(
-        name = "Cores",
-        type_ = "number",
-        description = "actual cores of all variants",
-        json_path = ".status.cores"
-    ),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Ready')].status"
-    ),
-    printcolumn(
-        name = "Planned",
-        type_ = "string",
-        priority = 1,
-        json_path = ".status.conditions[?(@.type=='Planned')].status"
-    ),
-    printcolumn(
-        name = "Actuated",
-        type_ = "string",
-        priority = 1,
-        json_path = ".status.conditions[?(@.type=='Actuated')].status"
-    ),
-    printcolumn(
-        name = "Why",
-        type_ = "string",
-        priority = 1,
-        json_path = ".status.why"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
+#[derive(Debug, Clone, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "kubernetes",
+    derive(CustomResource),
+    kube(
+        group = "weir.dev",
+        version = "v1alpha1",
+        kind = "SloService",
+        doc = "A service with a latency objective: its variants, its budget and its objective.",
+        namespaced,
+        shortname = "slo",
+        status = "SloServiceStatus",
+        printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+        printcolumn(name = "Policy", type_ = "string", json_path = ".spec.policy"),
+        printcolumn(
+            name = "Demand",
+            type_ = "number",
+            description = "requests/s that are planned for",
+            json_path = ".status.demandRps"
+        ),
+        printcolumn(
+            name = "Cores",
+            type_ = "number",
+            description = "actual cores of all variants",
+            json_path = ".status.cores"
+        ),
+        printcolumn(
+            name = "Ready",
+            type_ = "string",
+            json_path = ".status.conditions[?(@.type=='Ready')].status"
+        ),
+        printcolumn(
+            name = "Planned",
+            type_ = "string",
+            priority = 1,
+            json_path = ".status.conditions[?(@.type=='Planned')].status"
+        ),
+        printcolumn(
+            name = "Actuated",
+            type_ = "string",
+            priority = 1,
+            json_path = ".status.conditions[?(@.type=='Actuated')].status"
+        ),
+        printcolumn(
+            name = "Why",
+            type_ = "string",
+            priority = 1,
+            json_path = ".status.why"
+        ),
+        printcolumn(
+            name = "Age",
+            type_ = "date",
+            json_path = ".metadata.creationTimestamp"
+        )
     )
 )]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("has(self.variants) != has(self.stages)").message("exactly one of the two: variants (of a service) or stages (of a pipeline)"),
-    validation = Rule::new("!has(self.stages) || self.policy in ['ipa', 'themis']").message("stages are for policy ipa and themis: the others know one stage"),
-    validation = Rule::new("has(self.defaultClass) == (has(self.classes) && self.classes.size() > 0)").message("defaultClass is to be one of classes, and left out without any"),
-    validation = Rule::new("!has(self.sponge) || self.policy == 'sponge'").message("sponge is for policy sponge"),
-    validation = Rule::new("!has(self.ipa) || self.policy == 'ipa'").message("ipa is for policy ipa"),
-    validation = Rule::new("!has(self.infaas) || self.policy == 'infaas'").message("infaas is for policy infaas"),
-    validation = Rule::new("!has(self.themis) || self.policy == 'themis'").message("themis is for policy themis")
-)]
+#[schemars(extend("x-kubernetes-validations" = rules(&[
+    ("has(self.variants) != has(self.stages)", "exactly one of the two: variants (of a service) or stages (of a pipeline)"),
+    ("!has(self.stages) || self.policy in ['ipa', 'themis']", "stages are for policy ipa and themis: the others know one stage"),
+    ("has(self.defaultClass) == (has(self.classes) && self.classes.size() > 0)", "defaultClass is to be one of classes, and left out without any"),
+    ("!has(self.sponge) || self.policy == 'sponge'", "sponge is for policy sponge"),
+    ("!has(self.ipa) || self.policy == 'ipa'", "ipa is for policy ipa"),
+    ("!has(self.infaas) || self.policy == 'infaas'", "infaas is for policy infaas"),
+    ("!has(self.themis) || self.policy == 'themis'", "themis is for policy themis"),
+])))]
 pub struct ServiceSpec {
     /// Name that the filters carry. A resource uses its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,16 +307,6 @@ impl ServiceSpec {
     /// Fails on an unknown, missing or malformed key.
     pub fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
         from_yaml(text, "service file").map_err(renamed)
-    }
-}
-
-impl SloService {
-    /// Parses a manifest of the resource without validating the values of its spec.
-    ///
-    /// # Errors
-    /// Fails on an unknown, missing or malformed key.
-    pub fn from_yaml(text: &str) -> Result<SloService, ConfigError> {
-        from_yaml(text, "resource").map_err(renamed)
     }
 }
 

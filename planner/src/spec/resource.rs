@@ -6,8 +6,10 @@ use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::raw::RawDuration;
+use super::raw::{RawDuration, from_yaml};
+use super::renamed::renamed;
 pub use super::{ServiceSpec, SloService};
+use crate::service::ConfigError;
 
 /// Status of a service, written by the leading planner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -111,6 +113,16 @@ impl ConditionType {
             ConditionType::Degraded => "Degraded",
             ConditionType::Ready => "Ready",
         }
+    }
+}
+
+impl SloService {
+    /// Parses a manifest of the resource without validating the values of its spec.
+    ///
+    /// # Errors
+    /// Fails on an unknown, missing or malformed key.
+    pub fn from_yaml(text: &str) -> Result<SloService, ConfigError> {
+        from_yaml(text, "resource").map_err(renamed)
     }
 }
 

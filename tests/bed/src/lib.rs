@@ -14,6 +14,7 @@ pub mod envoy;
 pub mod interrupt;
 pub mod load;
 pub mod oip;
+#[cfg(feature = "kubernetes")]
 pub mod operate;
 pub mod path;
 pub mod planner;

@@ -49,6 +49,10 @@ pub(crate) struct Around<'a> {
     /// The file; files that it names are relative to its folder.
     pub(crate) file: &'a Path,
     /// Profiles in the ConfigMaps of the same file, by name and key.
+    #[cfg_attr(
+        not(feature = "kubernetes"),
+        expect(dead_code, reason = "only resources refer to these")
+    )]
     pub(crate) profiles: BTreeMap<(String, String), String>,
 }
 

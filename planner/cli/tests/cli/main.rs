@@ -9,6 +9,7 @@
 
 mod check;
 mod golden;
+mod keys;
 mod line;
 mod manifests;
 mod reach;

@@ -133,14 +133,6 @@ impl JsonSchema for RawDuration {
     }
 }
 
-/// Rule of the resource definition that a duration lies in a range.
-pub(super) fn in_range(min: &str, max: &str) -> serde_json::Value {
-    serde_json::json!([{
-        "rule": format!("duration(self) >= duration('{min}') && duration(self) <= duration('{max}')"),
-        "message": format!("must be {min} to {max}"),
-    }])
-}
-
 impl<'de> Deserialize<'de> for RawDuration {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Text;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::duration::{RawDuration, in_range};
+use super::duration::RawDuration;
+use super::rules::in_range;
 use crate::service::SCRAPE_TIMEOUT;
 
 /// Source of the proxies' statistics: either addresses or pods.

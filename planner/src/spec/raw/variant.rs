@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::amount::RawAmount;
-use super::duration::{RawDuration, in_range};
+use super::duration::RawDuration;
 use super::profile::RawReference;
+use super::rules::{in_range, rules};
 use crate::service::{ReconfigureMethod, WorkloadKind};
 
 /// A variant of the model, with its servers.
-#[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("has(self.latency) != has(self.profile)").message("exactly one of the two: latency (its model) or profile (where that is)"),
-    validation = Rule::new("!has(self.profile) || !has(self.capacity)").message("capacity is the profile's, where there is one"),
-    validation = Rule::new("!has(self.resize) || !has(self.workload)").message("at most one of the two: resize (an address) or workload (of this cluster)")
-)]
+#[schemars(extend("x-kubernetes-validations" = rules(&[
+    ("has(self.latency) != has(self.profile)", "exactly one of the two: latency (its model) or profile (where that is)"),
+    ("!has(self.profile) || !has(self.capacity)", "capacity is the profile's, where there is one"),
+    ("!has(self.resize) || !has(self.workload)", "at most one of the two: resize (an address) or workload (of this cluster)"),
+])))]
 pub struct RawVariant {
     /// Unique public name: a-z, 0-9 and single dashes.
     #[schemars(length(min = 1, max = 63))]
@@ -118,12 +118,12 @@ pub struct RawReconfigure {
 }
 
 /// Whole cores of a replica.
-#[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("self.initial >= self.min").message("initial must be at least min"),
-    validation = Rule::new("!has(self.max) || self.initial <= self.max").message("initial must be at most max")
-)]
+#[schemars(extend("x-kubernetes-validations" = rules(&[
+    ("self.initial >= self.min", "initial must be at least min"),
+    ("!has(self.max) || self.initial <= self.max", "initial must be at most max"),
+])))]
 pub struct RawCores {
     /// Cores assumed until the backend reports the actual ones.
     #[schemars(range(max = 1024))]
@@ -139,12 +139,12 @@ pub struct RawCores {
 }
 
 /// Number of replicas.
-#[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("self.initial >= self.min").message("initial must be at least min"),
-    validation = Rule::new("!has(self.max) || self.initial <= self.max").message("initial must be at most max")
-)]
+#[schemars(extend("x-kubernetes-validations" = rules(&[
+    ("self.initial >= self.min", "initial must be at least min"),
+    ("!has(self.max) || self.initial <= self.max", "initial must be at most max"),
+])))]
 pub struct RawReplicas {
     /// Replicas assumed until the backend reports the actual ones.
     #[schemars(range(max = 1000))]

@@ -3,12 +3,22 @@
 use serde_json::Value;
 use weir_api::Plan;
 use weir_filter::config::{Config, ConfigError as PluginError};
+#[cfg(feature = "kubernetes")]
 use weir_planner::service::Service;
 use weir_planner::solve::problem::Problem;
-use weir_planner::spec::{RawReference, ServiceFile, ServiceSpec, SloService, from_yaml};
+#[cfg(feature = "kubernetes")]
+use weir_planner::spec::{RawReference, SloService};
+use weir_planner::spec::{ServiceFile, ServiceSpec, from_yaml};
 
 use super::*;
 
+#[cfg(not(feature = "kubernetes"))]
+pub(super) fn resource(_: &Node, _: &Around<'_>) -> Option<Complaint> {
+    let message = "SloService; this weir was built without the feature `kubernetes`";
+    Some(Complaint::new("kind", message))
+}
+
+#[cfg(feature = "kubernetes")]
 pub(super) fn resource(document: &Node, around: &Around<'_>) -> Option<Complaint> {
     let kind = document
         .get("kind")
