@@ -72,7 +72,8 @@ fn decision(c: &mut Criterion) {
             take_samples(&mut engine, &mut samples);
         }
         let took = began.elapsed();
-        (0..count).for_each(|stream| engine.on_end(stream, End::Gone, at(30), &mut verdicts));
+        (0..count)
+            .for_each(|stream| engine.on_end(stream, End::Disconnected, at(30), &mut verdicts));
         assert_eq!(engine.open(), 0);
         take_samples(&mut engine, &mut samples);
         took

@@ -50,8 +50,8 @@ impl Arrivals {
 fn swap(places: &mut [Place], arrivals: &mut Arrivals) -> (Place, Place) {
     let at = (arrivals.chance() % places.len() as u64) as usize;
     let newcomer = arrivals.next();
-    let gone = std::mem::replace(&mut places[at], newcomer);
-    (gone, newcomer)
+    let removed = std::mem::replace(&mut places[at], newcomer);
+    (removed, newcomer)
 }
 
 fn queue(c: &mut Criterion) {
@@ -67,9 +67,9 @@ fn queue(c: &mut Criterion) {
     let mut places: Vec<Place> = queue.iter().map(|(place, _)| place).collect();
     c.bench_function("queue: push + cancel", |b| {
         b.iter(|| {
-            let (gone, newcomer) = swap(&mut places, &mut arrivals);
+            let (removed, newcomer) = swap(&mut places, &mut arrivals);
             queue.push(newcomer, 0);
-            queue.cancel(gone)
+            queue.cancel(removed)
         });
     });
     c.bench_function("queue: rank", |b| {
@@ -108,9 +108,9 @@ fn map(c: &mut Criterion) {
     let mut places: Vec<Place> = map.keys().copied().collect();
     c.bench_function("ordered map: push + cancel", |b| {
         b.iter(|| {
-            let (gone, newcomer) = swap(&mut places, &mut arrivals);
+            let (removed, newcomer) = swap(&mut places, &mut arrivals);
             map.insert(newcomer, 0);
-            map.remove(&gone)
+            map.remove(&removed)
         });
     });
     c.bench_function("ordered map: rank", |b| {
@@ -121,7 +121,7 @@ fn map(c: &mut Criterion) {
     });
 }
 
-fn rooms(c: &mut Criterion) {
+fn wait_queue(c: &mut Criterion) {
     let class = |i: u8| Class {
         name: format!("c{i}"),
         share: 0.4,
@@ -136,40 +136,40 @@ fn rooms(c: &mut Criterion) {
     };
     for (name, classes) in [("1 class", &Classes::default()), ("4 classes", &four)] {
         let mut arrivals = Arrivals::new();
-        let mut room = WaitQueue::new(classes);
+        let mut queue = WaitQueue::new(classes);
         let many = classes.len() as u64;
         let of = |arrivals: &mut Arrivals| ClassId((arrivals.chance() % many) as u8);
         for _ in 0..HELD {
-            room.push(of(&mut arrivals), arrivals.next(), 0);
+            queue.push(of(&mut arrivals), arrivals.next(), 0);
         }
-        room.set_contended();
+        queue.set_contended();
         c.bench_function(&format!("room, {name}: push + pop"), |b| {
             b.iter(|| {
-                let class = room.pop().map_or(ClassId(0), |(class, _, _)| class);
-                room.push(class, arrivals.next(), 0);
+                let class = queue.pop().map_or(ClassId(0), |(class, _, _)| class);
+                queue.push(class, arrivals.next(), 0);
             });
         });
         c.bench_function(&format!("room, {name}: push + cancel of the newest"), |b| {
             b.iter(|| {
                 let (class, place) = (of(&mut arrivals), arrivals.next());
-                room.push(class, place, 0);
-                room.cancel(class, place)
+                queue.push(class, place, 0);
+                queue.cancel(class, place)
             });
         });
         c.bench_function(&format!("room, {name}: goes first, ahead"), |b| {
             b.iter(|| {
                 let (class, place) = (of(&mut arrivals), arrivals.next());
-                (room.is_next(class, place), room.ahead(class, place))
+                (queue.is_next(class, place), queue.ahead(class, place))
             });
         });
         c.bench_function(&format!("room, {name}: first 4 of the order"), |b| {
             b.iter(|| {
-                let first = room.order().take(4);
+                let first = queue.order().take(4);
                 first.fold(0, |sum, urgency| sum ^ black_box(urgency.0))
             });
         });
     }
 }
 
-criterion_group!(benches, queue, map, rooms);
+criterion_group!(benches, queue, map, wait_queue);
 criterion_main!(benches);

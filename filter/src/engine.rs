@@ -76,7 +76,7 @@ pub enum End {
     /// The deadline passed before upstream answered: the server goes on.
     TimedOut,
     /// The client disconnected: the server goes on.
-    Gone,
+    Disconnected,
 }
 
 /// State of the filter in one VM.
@@ -175,7 +175,7 @@ impl Engine {
         self.variants.named(name)
     }
 
-    /// Handles a new request and returns its verdict. Other requests may have to make room for it; their
+    /// Handles a new request and returns its verdict. Other requests may be evicted for it; their
     /// verdicts are appended to `verdicts`.
     pub fn on_request(
         &mut self,

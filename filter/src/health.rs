@@ -176,12 +176,12 @@ impl Health {
 
     /// Claims the trial, so that no other request is sent before the next; returns whether it was due.
     pub fn take_trial(&mut self, now: Mono, policy: &Policy) -> bool {
-        let wanted = self.wants_trial(now, policy);
-        if let Some(failing) = self.failing.as_mut().filter(|_| wanted) {
+        let due = self.wants_trial(now, policy);
+        if let Some(failing) = self.failing.as_mut().filter(|_| due) {
             failing.next_trial = now + policy.pause(self.rounds);
             self.rounds = self.rounds.saturating_add(1);
         }
-        wanted
+        due
     }
 
     fn fail(&mut self, failure: Failure, now: Mono, policy: &Policy) {

@@ -58,12 +58,13 @@ impl<'a> SharedPlan<'a> {
         bytes
     }
 
-    /// Shares it with all VMs, unless their answer is as new; returns whether it is there now.
+    /// Shares it with all VMs, unless their answer is as new; returns whether it is stored now.
     pub fn put(&self, shared: &mut impl SharedBytes, service: &str) -> bool {
         for _ in 0..TRIES_MAX {
-            let (there, version) = shared.load();
-            let there = there.as_deref().and_then(SharedPlan::read);
-            if there.is_some_and(|there| there.is_sound(service) && !self.replaces(&there)) {
+            let (current, version) = shared.load();
+            let current = current.as_deref().and_then(SharedPlan::read);
+            if current.is_some_and(|current| current.is_sound(service) && !self.replaces(&current))
+            {
                 return false;
             }
             if shared.swap(&self.bytes(), version) {
@@ -75,10 +76,10 @@ impl<'a> SharedPlan<'a> {
 
     /// Whether it is newer. A plan is newer than any of a lower revision, and than an answer without a plan
     /// after the same or a lower revision. An answer without a plan is newer than the plans that its poll knew.
-    fn replaces(&self, there: &SharedPlan<'_>) -> bool {
-        match (self.plan, there.plan) {
-            (None, Some(_)) => self.revision >= there.revision,
-            _ => self.revision > there.revision,
+    fn replaces(&self, current: &SharedPlan<'_>) -> bool {
+        match (self.plan, current.plan) {
+            (None, Some(_)) => self.revision >= current.revision,
+            _ => self.revision > current.revision,
         }
     }
 
@@ -136,11 +137,11 @@ mod tests {
         }
 
         fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
-            let there = self.bytes.as_ref().map(|_| self.version);
-            if there == version {
+            let current = self.bytes.as_ref().map(|_| self.version);
+            if current == version {
                 self.write(bytes.to_vec());
             }
-            there == version
+            current == version
         }
     }
 
@@ -155,10 +156,10 @@ mod tests {
         answer.put(data, SERVICE)
     }
 
-    fn there(data: &Data) -> (u64, bool) {
-        let there = SharedPlan::read(data.bytes.as_deref().unwrap()).unwrap();
-        assert_eq!(there.received, Mono(there.revision.0));
-        (there.revision.0, there.plan.is_some())
+    fn current(data: &Data) -> (u64, bool) {
+        let current = SharedPlan::read(data.bytes.as_deref().unwrap()).unwrap();
+        assert_eq!(current.received, Mono(current.revision.0));
+        (current.revision.0, current.plan.is_some())
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
             let done = put(&mut data, new.0, new.1);
             let expected = if replaced { new } else { before };
             assert_eq!(
-                (done, there(&data)),
+                (done, current(&data)),
                 (replaced, expected),
                 "{before:?}, {new:?}"
             );
@@ -201,7 +202,7 @@ mod tests {
             put(&mut data, 3, true);
             data.meanwhile = vec![newer(others)];
             assert_eq!(put(&mut data, 5, true), done);
-            assert_eq!(there(&data), (expected, true));
+            assert_eq!(current(&data), (expected, true));
         }
         // Attempts are bounded.
         let mut data = Data {
@@ -209,7 +210,7 @@ mod tests {
             ..Data::default()
         };
         assert!(!put(&mut data, 5, true));
-        assert_eq!(there(&data), (1, true));
+        assert_eq!(current(&data), (1, true));
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
             let mut data = Data::default();
             data.write(spoilt);
             assert!(put(&mut data, 5, true));
-            assert_eq!(there(&data), (5, true));
+            assert_eq!(current(&data), (5, true));
         }
     }
 
@@ -254,7 +255,7 @@ mod tests {
                     data.meanwhile = vec![written];
                 }
                 put(&mut data, slow, slow_has_plan);
-                let (now, _) = there(&data);
+                let (now, _) = current(&data);
                 prop_assert!(now >= max.max(quick), "{now} < {max}, {quick}");
                 max = now;
             }

@@ -88,7 +88,7 @@ impl Bench {
         }
     }
 
-    fn ask(&mut self) -> Verdict {
+    fn submit(&mut self) -> Verdict {
         self.stream += 1;
         let (stream, now) = (self.stream, self.now());
         let headers: [(&str, &[u8]); 3] = [
@@ -122,7 +122,7 @@ fn request_through_a_free_slot_does_not_allocate() {
         let mut bench = Bench::new(100, rest);
         let mut through = || {
             for _ in 0..1000 {
-                assert!(matches!(bench.ask(), Verdict::Forward(_)));
+                assert!(matches!(bench.submit(), Verdict::Forward(_)));
                 bench.end(bench.stream);
             }
         };
@@ -140,22 +140,22 @@ fn held_request_allocates_at_most_its_place() {
         let mut bench = Bench::new(1, rest);
         let mut running: Vec<StreamId> = Vec::new();
         // One request comes, one ends, and one held request leaves.
-        let mut turn = |times: u32| {
+        let mut run = |times: u32| {
             for time in 0..times {
-                if matches!(bench.ask(), Verdict::Forward(_)) {
+                if matches!(bench.submit(), Verdict::Forward(_)) {
                     running.push(bench.stream);
                 }
                 if time >= WAITING {
                     let ends = running.pop().unwrap();
                     bench.end(ends);
                 }
-                let told = bench.verdicts.drain(..);
-                let sent = told.filter(|(_, verdict)| matches!(verdict, Verdict::Forward(_)));
+                let verdicts = bench.verdicts.drain(..);
+                let sent = verdicts.filter(|(_, verdict)| matches!(verdict, Verdict::Forward(_)));
                 running.extend(sent.map(|(stream, _)| stream));
             }
         };
-        turn(MANY);
-        let allocations = measure(|| turn(MANY)).count_total;
+        run(MANY);
+        let allocations = measure(|| run(MANY)).count_total;
         assert!(allocations <= u64::from(MANY), "{allocations} {rest}");
     }
 }

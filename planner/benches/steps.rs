@@ -49,15 +49,15 @@ fn steps(criterion: &mut Criterion) {
         let service = service(variants, cores);
         let demand = Rps(f64::from(cores) * 4.0);
         let inputs = Inputs::steady(demand);
-        let carried = |there: &[Allocation]| {
-            let each = capacities(&service, there, Some(inputs), &[]);
+        let carried = |allocations: &[Allocation]| {
+            let each = capacities(&service, allocations, Some(inputs), &[]);
             each.iter().sum::<f64>() / demand.0
         };
         let (from, to) = (
             most(variants, cores, 0),
             most(variants, cores, variants - 1),
         );
-        let there: Vec<Actual> = from.iter().copied().map(Actual::certain).collect();
+        let actual: Vec<Actual> = from.iter().copied().map(Actual::certain).collect();
         let targets: Vec<Target> = to.iter().copied().map(Target::of).collect();
         // The target exceeds the budget, so that the search visits every state it may visit.
         let too_much = Allocation::one(Cores::whole(cores - 1));
@@ -71,7 +71,7 @@ fn steps(criterion: &mut Criterion) {
         ];
         let budget = Cores::whole(cores);
         let transition = |targets: &[Target]| {
-            Transition::new(&there, targets, budget, &ResourceLimits::default())
+            Transition::new(&actual, targets, budget, &ResourceLimits::default())
         };
         let size = format!("{variants} variants, {cores} cores");
         let mut group = criterion.benchmark_group("steps");

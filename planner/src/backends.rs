@@ -38,10 +38,10 @@ pub trait Actuate {
     }
 
     /// Chooses the part of a variant to replace because it cannot get its target capacity where it runs. From then on
-    /// plans do not count on it. Returns the actual capacity without it; with `room` spare cores, the budget covers
+    /// plans do not count on it. Returns the actual capacity without it; with `spare` cores, the budget covers
     /// the replacement. Repeated calls return the same choice until it is replaced. `None` if there is nothing to
     /// replace.
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<Actual, NotReplaced>>;
+    fn retire(&self, variant: usize, spare: Cores) -> Option<Result<Actual, NotReplaced>>;
 
     /// Replaces the choice of [`Actuate::retire`], once no plan counts on it. Returns the actual capacity then. If
     /// the replacement is refused, plans count on it again.

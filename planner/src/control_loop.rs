@@ -38,7 +38,7 @@ use std::time::Duration;
 pub use act::{DRAIN_MAX, TAKE_OVER_MAX};
 use measured::Measured;
 use observations::Observations;
-pub use rollout::ROOM_AGAIN;
+pub use rollout::FULL_NODES_RETRY_AFTER;
 use rollout::Rollout;
 pub use solver::{Aside, Solver};
 
@@ -127,11 +127,11 @@ impl Planner {
         if !is_urgent && !self.rollout.awaits_changes() {
             return None;
         }
-        let there = ports.actuate.actual().await;
-        if !is_urgent && !self.rollout.is_news(&there) {
+        let answers = ports.actuate.actual().await;
+        if !is_urgent && !self.rollout.is_news(&answers) {
             return None;
         }
-        Some(self.plan(ports, now, begin, (scrapes, there)).await)
+        Some(self.plan(ports, now, begin, (scrapes, answers)).await)
     }
 
     /// Runs one cycle.
@@ -158,7 +158,7 @@ impl Planner {
         ports: &Ports<'_, O, A, P, S>,
         now: Now,
         begin: Duration,
-        (scrapes, there): (Vec<Scrape>, Vec<Option<Result<Actual, ActuateError>>>),
+        (scrapes, answers): (Vec<Scrape>, Vec<Option<Result<Actual, ActuateError>>>),
     ) -> CycleReport
     where
         A: Actuate,
@@ -167,7 +167,7 @@ impl Planner {
     {
         let elapsed = || (ports.stopwatch)().saturating_sub(begin);
         self.now = now.at;
-        self.see_cores(there);
+        self.see_cores(answers);
         let observe = elapsed();
         self.see_service_times(&scrapes);
         let observation = self.see_arrivals(now, &scrapes);
@@ -182,11 +182,11 @@ impl Planner {
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
-        let (there, targets) = (&self.rollout.actual, &decision.targets);
-        decision.targets = self
-            .rollout
-            .stabilizer
-            .stabilize(now.at, &self.service, there, targets);
+        let (actual, targets) = (&self.rollout.actual, &decision.targets);
+        decision.targets =
+            self.rollout
+                .stabilizer
+                .stabilize(now.at, &self.service, actual, targets);
         let solve = elapsed() - observe - forecast;
         self.log_decision(&decision);
         let targets = match self.service.mode {

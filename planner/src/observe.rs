@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation};
 pub use failing::Failing;
-pub use proxies::PROXY_GONE_AFTER;
+pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
 pub use slack::Slack;

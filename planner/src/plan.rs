@@ -3,7 +3,7 @@
 //!
 //! Shares go to a stage's most accurate variants first, each up to its capacity. They are in proportion to the
 //! capacities if demand is unknown or exceeds them all. Batches are chosen by the policy ([`batches`]) and limited to
-//! those that servers have been told. The downstream time of a stage sums over the later stages: the time of the
+//! those that servers have been sent. The downstream time of a stage sums over the later stages: the time of the
 //! slowest variant with a share, and the time in which its batch fills, q = (b − 1)/λ (IPA, Eq. 7).
 
 mod run;
@@ -40,28 +40,28 @@ pub struct Conditions<'a> {
     /// Failing variants: their capacity counts as 0 if another variant of the stage has one. They keep their slots,
     /// with which proxies probe for recovery.
     pub failing: &'a [bool],
-    /// Largest batches that servers have been told to make, which limit the planned ones.
+    /// Largest batches that servers have been sent, which limit the planned ones.
     pub confirmed: &'a [Option<u32>],
 }
 
 /// One draft per stage; `None` if a stage has no cores.
 pub fn drafts(
     service: &Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     inputs: Option<Inputs>,
 ) -> Option<Vec<Draft>> {
-    drafts_under(service, there, inputs, Conditions::default())
+    drafts_under(service, allocations, inputs, Conditions::default())
 }
 
 /// Drafts under the given conditions.
 pub fn drafts_under(
     service: &Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     inputs: Option<Inputs>,
     Conditions { failing, confirmed }: Conditions<'_>,
 ) -> Option<Vec<Draft>> {
     let demand = inputs.map(|inputs| inputs.forecast.present);
-    let runs = runs(service, there, inputs, confirmed);
+    let runs = runs(service, allocations, inputs, confirmed);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
@@ -84,18 +84,22 @@ pub fn drafts_under(
 }
 
 /// Draft of the entry stage, the only one of a service without stages.
-pub fn draft(service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Option<Draft> {
-    drafts(service, there, inputs)?.into_iter().next()
+pub fn draft(
+    service: &Service,
+    allocations: &[Allocation],
+    inputs: Option<Inputs>,
+) -> Option<Draft> {
+    drafts(service, allocations, inputs)?.into_iter().next()
 }
 
-/// Capacity of each variant in requests/s on these allocations, with the batches that servers have been told.
+/// Capacity of each variant in requests/s on these allocations, with the batches that servers have been sent.
 pub fn capacities(
     service: &Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     inputs: Option<Inputs>,
     confirmed: &[Option<u32>],
 ) -> Vec<f64> {
-    let runs = runs(service, there, inputs, confirmed);
+    let runs = runs(service, allocations, inputs, confirmed);
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
@@ -110,32 +114,34 @@ pub struct ServiceTime {
     pub most_ms: f64,
 }
 
-/// Service times on these allocations, with the batches that servers have been told; `None` without cores.
+/// Service times on these allocations, with the batches that servers have been sent; `None` without cores.
 pub fn service_times(
     service: &Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     inputs: Option<Inputs>,
     confirmed: &[Option<u32>],
 ) -> Vec<Option<ServiceTime>> {
-    let runs = runs(service, there, inputs, confirmed);
+    let runs = runs(service, allocations, inputs, confirmed);
     runs.iter().map(Run::service_time).collect()
 }
 
 fn runs<'a>(
     service: &'a Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     inputs: Option<Inputs>,
     confirmed: &[Option<u32>],
 ) -> Vec<Run<'a>> {
-    let batches = batches(service, there, inputs);
+    let batches = batches(service, allocations, inputs);
     let confirmed = confirmed.iter().copied().chain(std::iter::repeat(None));
     let each = service
         .variants
         .iter()
-        .zip(there)
+        .zip(allocations)
         .zip(batches.into_iter().zip(confirmed));
-    each.map(|((variant, there), (batch, confirmed))| Run::new(variant, *there, batch, confirmed))
-        .collect()
+    each.map(|((variant, allocation), (batch, confirmed))| {
+        Run::new(variant, *allocation, batch, confirmed)
+    })
+    .collect()
 }
 
 fn of_stage(
@@ -248,9 +254,9 @@ mod tests {
         let each = Cores::whole(2);
         let one = [Allocation::one(each), Allocation::NONE];
         let three = [Allocation::new(3, each), Allocation::NONE];
-        let [one, three] = [one, three].map(|there| {
-            let part = draft(&service, &there, Some(expected(1.0))).unwrap();
-            let capacities = capacities(&service, &there, None, &[]);
+        let [one, three] = [one, three].map(|allocations| {
+            let part = draft(&service, &allocations, Some(expected(1.0))).unwrap();
+            let capacities = capacities(&service, &allocations, None, &[]);
             (part.variants[0].clone(), capacities[0])
         });
         assert_eq!(three.0.slots, 3 * one.0.slots);
@@ -297,10 +303,10 @@ mod tests {
             ([0, 2], [false, true], [0.0, 1.0]),
             ([4, 2], [true, true], [0.75, 0.25]),
         ] {
-            let there = whole(cores);
+            let allocations = whole(cores);
             let drafts = drafts_under(
                 &service(8),
-                &there,
+                &allocations,
                 Some(expected(57.6)),
                 Conditions {
                     failing: &failing,

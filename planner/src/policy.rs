@@ -128,8 +128,8 @@ pub fn decide(service: &Service, actual: &[Actual], inputs: Option<Inputs>) -> D
     bounded::decide(service, actual, inputs.forecast.window_full, solve)
 }
 
-/// Batch of each variant, by what is `there` and the present demand, with which batches fill.
-pub fn batches(service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+/// Batch of each variant, by the allocations and the present demand, with which batches fill.
+pub fn batches(service: &Service, allocations: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
     let present = inputs.map(|inputs| Inputs {
         forecast: Forecast {
             demand: inputs.forecast.present,
@@ -137,7 +137,7 @@ pub fn batches(service: &Service, there: &[Allocation], inputs: Option<Inputs>) 
         },
         ..inputs
     });
-    service.policy.batches(service, there, present)
+    service.policy.batches(service, allocations, present)
 }
 
 /// Plan from a solve, and its quality.
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn sufficient_cores_stay_until_the_forecast_settles() {
+    fn sufficient_cores_stay_until_the_window_is_full() {
         let service = service(8);
         let decide = |demand_rps, window_full| {
             let forecast = {

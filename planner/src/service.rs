@@ -149,7 +149,7 @@ pub struct Stage {
 pub enum Fallback {
     /// The variant keeps its actual allocation; the resize is retried each cycle.
     Keep,
-    /// For [`crate::control_loop::ROOM_AGAIN`], the other variants are planned with more instead.
+    /// For [`crate::control_loop::FULL_NODES_RETRY_AFTER`], the other variants are planned with more instead.
     Move,
     /// A pod is evicted, and its replacement may be scheduled on another node
     /// ([`crate::backends::kubernetes::replace`]).
@@ -329,11 +329,11 @@ impl Variant {
         !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
     }
 
-    /// Whether its servers are told the maximum batch size.
-    pub fn is_told_batch(&self) -> bool {
+    /// Whether its servers are sent the maximum batch size.
+    pub fn receives_batch(&self) -> bool {
         let workload = self.workload.as_ref();
         let request = workload.and_then(|one| one.reconfigure.as_ref());
-        self.tell_batch || request.is_some_and(Reconfigure::says_batch)
+        self.tell_batch || request.is_some_and(Reconfigure::contains_batch)
     }
 
     /// Returns the rate that a replica with `cores` sustains if one execution may take `latency_max_ms`.

@@ -49,10 +49,10 @@ impl Meter {
         if sum > metered.most + EPSILON {
             metered.most = sum;
             let of = |pod: &PodNow| {
-                let (wanted, allotted) = (pod.wanted.cpu_m, pod.allotted.cpu_m);
+                let (requested, allotted) = (pod.requests.cpu_m, pod.allotted.cpu_m);
                 let has = pod.cores();
                 format!(
-                    "{}: asks {wanted}m, allotted {allotted}m, has {has}",
+                    "{}: asks {requested}m, allotted {allotted}m, has {has}",
                     pod.key
                 )
             };
@@ -110,7 +110,7 @@ fn claims(request: &Request) -> bool {
 }
 
 /// Body of a resize.
-pub(crate) fn asked(request: &Request) -> &Value {
+pub(crate) fn requested_spec(request: &Request) -> &Value {
     &request.body["spec"]
 }
 
@@ -119,8 +119,10 @@ pub(crate) fn nothing_is_resized_twice(log: &[Entry]) -> Result<(), String> {
     let mut last = BTreeMap::new();
     let resizes = log.iter().filter_map(|entry| Some((entry, taken(entry)?)));
     for (entry, request) in resizes.filter(|(_, request)| request.resource == "pods/resize") {
-        let before = last.insert(&request.key, (entry, asked(request)));
-        if let Some((before, same)) = before.filter(|(_, before)| *before == asked(request)) {
+        let before = last.insert(&request.key, (entry, requested_spec(request)));
+        if let Some((before, same)) =
+            before.filter(|(_, before)| *before == requested_spec(request))
+        {
             let (first, second, key) = (before.at, entry.at, &request.key);
             return Err(format!(
                 "{key} is asked at {first:?} and again at {second:?}: {same}"
@@ -171,7 +173,7 @@ pub(crate) fn writes(log: &[Entry], from: Duration, most: usize) -> String {
             let who = request.subject.rsplit(':').next().unwrap_or_default();
             let (verb, resource, key) = (request.verb, &request.resource, &request.key);
             let body = match acts(request) {
-                true => asked(request).to_string(),
+                true => requested_spec(request).to_string(),
                 false => String::new(),
             };
             let lost = if request.lost { " (answer lost)" } else { "" };
@@ -248,10 +250,10 @@ mod tests {
         ] {
             assert!(only_the_holder_acts(&wrong).is_err(), "{wrong:?}");
         }
-        let gone = ["a".to_owned()];
+        let ended = ["a".to_owned()];
         let from = Duration::from_secs(2);
-        assert_eq!(takeover(&well, from, &gone), Some(Duration::from_secs(18)));
-        assert_eq!(takeover(&well[..2], from, &gone), None);
+        assert_eq!(takeover(&well, from, &ended), Some(Duration::from_secs(18)));
+        assert_eq!(takeover(&well[..2], from, &ended), None);
     }
 
     #[tokio::test]

@@ -52,13 +52,13 @@ fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
 fn socket_message_costs_little_virtual_time() {
     in_virtual_time(async {
         let cluster = bed::Cluster::start().await;
-        let asked = Instant::now();
+        let started = Instant::now();
         for _ in 0..20 {
             let get = reqwest::Client::new().get(cluster.proxy.url()).send();
             let answer = timeout(Duration::from_secs(60), get).await.unwrap();
             assert!(answer.unwrap().text().await.unwrap().contains("weir_"));
         }
-        let took = asked.elapsed();
+        let took = started.elapsed();
         assert!(took < Duration::from_secs(1), "{took:?}");
     });
 }
@@ -76,9 +76,12 @@ fn deposed_leader_retries_the_lease_at_the_usual_rate() {
         planners.faults([rule]);
         let minute = Duration::from_secs(60);
         sleep(minute).await;
-        let asked = cluster.server.faults().met();
+        let requests = cluster.server.faults().met();
         let most = 2 * minute.as_secs() / RETRY_PERIOD.as_secs();
-        assert!((1..=most).contains(&asked), "{asked} times in {minute:?}");
+        assert!(
+            (1..=most).contains(&requests),
+            "{requests} times in {minute:?}"
+        );
     });
 }
 

@@ -24,9 +24,9 @@ pub(crate) const PODS: usize = 4;
 const TAKEOVER_MAX: Duration = Duration::from_secs(15);
 /// Longest wait for a first leader, and for a resize to fail the leader in.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Longest time from the last fault until the actual state is the target; pending writes are in doubt for
+/// Longest time from the last fault until the actual state is the target; pending writes are uncertain for
 /// `PENDING_WRITE_TTL`.
-const SETTLE_MAX: Duration = Duration::from_secs(PENDING_WRITE_TTL.as_secs() + 30);
+const CONVERGE_MAX: Duration = Duration::from_secs(PENDING_WRITE_TTL.as_secs() + 30);
 /// Interval between two steps.
 const STEP: Duration = Duration::from_millis(20);
 /// Time for which the final state must stay correct.
@@ -137,7 +137,7 @@ impl Run<'_> {
             self.step().await;
         }
         self.planners.faults([]);
-        self.settle().await
+        self.converge().await
     }
 
     async fn begin(&mut self) -> Result<(), String> {

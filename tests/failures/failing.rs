@@ -170,7 +170,7 @@ async fn a_server_that_resets_is_tried_ever_less_often() {
 }
 
 #[tokio::test]
-async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() {
+async fn loading_server_gets_nothing_until_its_health_path_reports_ready() {
     let server = |name: &str, ready_after| {
         let mut server = ServerConfig::new(name, LatencyModel::constant(1.0));
         (server.cores, server.ready_after) = (1000.0, ready_after);
@@ -226,11 +226,11 @@ async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     for name in ["good", "bad"] {
         scene.until(Metric::SlotsInUse, name, 0).await.unwrap();
     }
-    let told = see(scene.infer()).await.unwrap();
-    assert_eq!(told.header("x-slo-served-by"), "", "not for clients");
+    let answer = see(scene.infer()).await.unwrap();
+    assert_eq!(answer.header("x-slo-served-by"), "", "not for clients");
     scene.backends[1].come_back().await.unwrap();
     assert_share_restored(&scene).await;
-    // With all servers gone, requests are refused.
+    // With all servers crashed, requests are refused.
     for backend in &scene.backends {
         backend.crash();
     }

@@ -232,8 +232,8 @@ async fn invalid_plugin_configuration_is_refused_at_start() {
     for (plugin, message) in table {
         let bootstrap = Bootstrap::shipped().unwrap().plugin(&plugin);
         let error = Envoy::start(&bootstrap, 1).await.expect_err(message);
-        let said = format!("{error:#}");
-        assert!(said.contains(message), "'{message}' is not in:\n{said}");
+        let report = format!("{error:#}");
+        assert!(report.contains(message), "'{message}' is not in:\n{report}");
     }
 }
 
@@ -254,7 +254,7 @@ async fn a_plan_too_old_is_kept_or_nothing_served() {
         let only = [Variant { share: 1.0, ..GOOD }];
         let mut plan = scene::plan(10, &only);
         plan["max_age_ms"] = json!(STALE_AFTER_MS);
-        planner.say(10, 200, plan);
+        planner.respond(10, 200, plan);
         scene.until(Metric::PlansAccepted, "", 2).await.unwrap();
         let received = Instant::now();
         assert_eq!(see(scene.infer()).await.unwrap().refusal(), (200, ""));

@@ -42,14 +42,14 @@ fn at(bootstrap: Bootstrap, address: SocketAddr, restart: Option<Restart>) -> Bo
 /// Fills every slot and queues [`HELD`] requests.
 async fn holding(scene: &Scene) -> Vec<Answer> {
     let count = u64::from(SLOTS) + HELD;
-    let asked: Vec<_> = (0..count)
+    let answers: Vec<_> = (0..count)
         .map(|i| {
             let id = format!("before-{i}");
             Scene::spawn(scene.infer_within(9000).header("x-request-id", id))
         })
         .collect();
     scene.until(Metric::HeldRequests, "", HELD).await.unwrap();
-    asked
+    answers
 }
 
 /// Ids of all executions with that prefix, duplicates included.
@@ -64,9 +64,9 @@ fn executions(scene: &Scene, prefix: &str) -> Vec<String> {
     ids
 }
 
-async fn all_served_once(scene: &Scene, asked: Vec<Answer>) {
-    let count = asked.len();
-    for answer in asked {
+async fn all_served_once(scene: &Scene, answers: Vec<Answer>) {
+    let count = answers.len();
+    for answer in answers {
         let seen = answer.await.unwrap().unwrap();
         assert_eq!(seen.refusal(), (200, ""));
     }
@@ -82,12 +82,12 @@ async fn drained_envoy_serves_held_requests_and_ends() {
     let mut scene = Scene::start(&[SLOW], 1, |bootstrap, _| at(bootstrap, address, None))
         .await
         .unwrap();
-    let asked = holding(&scene).await;
+    let answers = holding(&scene).await;
     scene.envoy.drain().await.unwrap();
     // The listeners are still open: a request during the drain is served, with `connection: close`.
     let late = see(scene.infer_within(9000)).await.unwrap();
     assert_eq!((late.status, late.header("connection")), (200, "close"));
-    all_served_once(&scene, asked).await;
+    all_served_once(&scene, answers).await;
     let closed = async || see(scene.infer()).await.is_err();
     wait::until_async("the listener to close", PATIENCE, closed)
         .await
@@ -105,9 +105,9 @@ async fn stopped_at_once_it_breaks_off_what_it_holds() {
     let mut scene = Scene::start(&[SLOW], 1, |bootstrap, _| bootstrap)
         .await
         .unwrap();
-    let asked = holding(&scene).await;
+    let answers = holding(&scene).await;
     scene.envoy.terminate().unwrap();
-    for answer in asked {
+    for answer in answers {
         assert!(answer.await.unwrap().is_err(), "there was an answer");
     }
     let ended = || scene.envoy.exited().unwrap().is_some();
@@ -128,7 +128,7 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
     .await
     .unwrap();
     let (load, stop) = light_load(&scene);
-    let asked = holding(&scene).await;
+    let answers = holding(&scene).await;
     let restart = Restart::Next {
         base_id: scene.envoy.base_id().unwrap(),
         epoch: 1,
@@ -149,7 +149,7 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
     let held = scene.metric(Metric::HeldRequests, "").await.unwrap();
     assert!(held > 0, "the old process was not full any more");
 
-    all_served_once(&scene, asked).await;
+    all_served_once(&scene, answers).await;
     let ended = || scene.envoy.exited().unwrap().is_some();
     wait::until("the old process to end", PATIENCE, ended)
         .await
@@ -178,10 +178,10 @@ fn queued_ms(seen: &Seen) -> f64 {
 /// Sends requests one after another over kept connections; returns their ids.
 fn light_load(scene: &Scene) -> (JoinHandle<Vec<String>>, Arc<AtomicBool>) {
     let stop = Arc::new(AtomicBool::new(false));
-    let (told, request) = (Arc::clone(&stop), scene.infer_within(9000));
+    let (stopped, request) = (Arc::clone(&stop), scene.infer_within(9000));
     let load = tokio::spawn(async move {
         let mut ids = Vec::new();
-        while !told.load(Ordering::Relaxed) {
+        while !stopped.load(Ordering::Relaxed) {
             let id = format!("load-{:04}", ids.len());
             let request = request.try_clone().unwrap().header("x-request-id", &id);
             assert_eq!(see(request).await.unwrap().refusal(), (200, ""), "{id}");

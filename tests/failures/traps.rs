@@ -69,7 +69,7 @@ fn with_hold_max(bootstrap: Bootstrap, limit: Duration) -> Bootstrap {
     bootstrap.amend(&pointer, json!(format!("{}s", limit.as_secs_f64())))
 }
 
-fn ask(scene: &Scene, id: &str) -> Answer {
+fn call(scene: &Scene, id: &str) -> Answer {
     let request = scene.infer_within(9000).header("x-request-id", id);
     tokio::spawn(async move { (see(request).await, Instant::now()) })
 }
@@ -84,7 +84,7 @@ async fn trap(scene: &Scene, at: &str) -> Seen {
 /// Fills all slots of the only worker and queues [`HELD`] requests.
 async fn busy(scene: &Scene) -> (Vec<Answer>, Vec<Answer>, Instant) {
     let running: Vec<_> = (0..SLOTS)
-        .map(|i| ask(scene, &format!("running-{i}")))
+        .map(|i| call(scene, &format!("running-{i}")))
         .collect();
     scene
         .until(Metric::SlotsInUse, "small", u64::from(SLOTS))
@@ -92,14 +92,14 @@ async fn busy(scene: &Scene) -> (Vec<Answer>, Vec<Answer>, Instant) {
         .unwrap();
     let since = Instant::now();
     let held: Vec<_> = (0..HELD)
-        .map(|i| ask(scene, &format!("held-{i}")))
+        .map(|i| call(scene, &format!("held-{i}")))
         .collect();
     scene.until(Metric::HeldRequests, "", HELD).await.unwrap();
     (running, held, since)
 }
 
 /// Asserts that requests in flight are lost when their answers arrive, and held ones when their hold ends.
-/// Both get 503 without a reason, because the VM is gone. No server executes a held request.
+/// Both get 503 without a reason, because the VM no longer exists. No server executes a held request.
 async fn lost(scene: &Scene, running: Vec<Answer>, held: Vec<Answer>, since: Instant) {
     for answer in running {
         let (seen, _) = answer.await.unwrap();
@@ -202,13 +202,13 @@ async fn a_trap_on_an_answer_or_a_tick_is_like_one_on_a_request() {
         let request = request.header("x-request-id", "running-t");
         // Both requests are in flight at the trap.
         let (trapping, other) = if at == "tick" {
-            let other = ask(&scene, "running-o");
+            let other = call(&scene, "running-o");
             scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
             (Scene::spawn(request), other)
         } else {
             let trapping = Scene::spawn(request);
             scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
-            (trapping, ask(&scene, "running-o"))
+            (trapping, call(&scene, "running-o"))
         };
         // The request is lost when its answer arrives, although the server has served it.
         assert_eq!(
@@ -229,7 +229,7 @@ async fn a_trap_costs_only_the_requests_of_its_worker() {
     const EACH: u32 = 4;
     let scene = scene("FAIL_RELOAD", 2, 4 * EACH).await;
     let running: Vec<_> = (0..2 * EACH)
-        .map(|i| ask(&scene, &format!("running-{i}")))
+        .map(|i| call(&scene, &format!("running-{i}")))
         .collect();
     scene
         .until(Metric::SlotsInUse, "small", u64::from(2 * EACH))
@@ -282,7 +282,7 @@ async fn fallback_routes_idle_timeout_bounds_only_a_hold() {
         .await
         .unwrap();
     scene.backends[0].slow_by(2.0).unwrap();
-    let running = ask(&scene, "running");
+    let running = call(&scene, "running");
     scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     let since = Instant::now();
     let held = see(scene.infer_within(9000)).await.unwrap();

@@ -151,7 +151,7 @@ async fn requests_without_filter_take_the_fallback_route() -> Result<()> {
     let url = format!("http://{}/v2/models/m/infer", envoy.listener("weir")?);
 
     let answer = Client::new().get(&url).send().await?;
-    assert_eq!(said(answer).await?["server"], "fast");
+    assert_eq!(body_of(answer).await?["server"], "fast");
 
     // The header that selects the cluster is stripped on both sides of the proxy.
     let answer = Client::new()
@@ -159,9 +159,9 @@ async fn requests_without_filter_take_the_fallback_route() -> Result<()> {
         .header("x-slo-cluster", "slow")
         .send()
         .await?;
-    let said = said(answer).await?;
-    assert_eq!(said["server"], "fast");
-    assert_eq!(said["headers"].get("x-slo-cluster"), None);
+    let body = body_of(answer).await?;
+    assert_eq!(body["server"], "fast");
+    assert_eq!(body["headers"].get("x-slo-cluster"), None);
     assert_eq!(envoy.counter("envoy_cluster_upstream_rq_total").await?, 2);
     Ok(())
 }
@@ -197,7 +197,7 @@ async fn plain_listener_spreads_evenly() -> Result<()> {
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
     let client = Client::new();
     for _ in 0..300 {
-        let answer = said(client.get(&url).send().await?).await?;
+        let answer = body_of(client.get(&url).send().await?).await?;
         *counts.entry(answer["server"].to_string()).or_default() += 1;
     }
     assert_eq!(counts.len(), 3);
@@ -233,7 +233,7 @@ async fn careful_listener_weighs_by_capacity_and_times_out_at_the_slo() -> Resul
     let url = format!("http://{}/", envoy.listener("careful")?);
     let mut to_large = 0;
     for _ in 0..200 {
-        to_large += u32::from(said(client.get(&url).send().await?).await?["server"] == "large");
+        to_large += u32::from(body_of(client.get(&url).send().await?).await?["server"] == "large");
     }
     // With one request at a time the choice is by weight alone: 150 of 200.
     assert!((140..=160).contains(&to_large), "{to_large}");
@@ -293,7 +293,7 @@ async fn server(name: &'static str, delay: Duration) -> Result<SocketAddr> {
     Ok(address)
 }
 
-async fn said(answer: Response) -> Result<Value> {
+async fn body_of(answer: Response) -> Result<Value> {
     Ok(serde_json::from_str(
         &answer.error_for_status()?.text().await?,
     )?)

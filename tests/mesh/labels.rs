@@ -96,7 +96,7 @@ async fn without_stats_tags_names_contain_labels() {
         let text = scene.envoy.stats(metric.name()).await.unwrap();
         let name = encode(metric, SERVICE, value).replace('-', "_");
         let line = format!("{name}{{}} {count}");
-        assert!(text.lines().any(|there| there == line), "{line}: {text}");
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }
 }
 

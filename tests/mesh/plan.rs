@@ -1,5 +1,5 @@
 //! Delivery of plans to a real Envoy: adopted without a restart, refused if invalid, kept if the planner is
-//! gone.
+//! unreachable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ fn only(name: &'static str) -> Vec<Variant> {
     vec![give(OLD), give(NEW)]
 }
 
-fn ask_planner(plugin: &mut Value) {
+fn configure_planner(plugin: &mut Value) {
     plugin["planner"] = json!({ "cluster": "planner", "authority": "planner", "key": KEY });
 }
 
@@ -48,7 +48,7 @@ async fn scripted() -> (Scene, ScriptedPlanner) {
     let planner = ScriptedPlanner::start().await.unwrap();
     let addr = planner.addr();
     let scene = Scene::start(&only("old"), 2, |bootstrap, plugin| {
-        ask_planner(plugin);
+        configure_planner(plugin);
         bootstrap.planner(addr)
     })
     .await
@@ -164,7 +164,7 @@ async fn a_plan_that_is_wrong_is_refused_and_the_old_one_stays() {
         format!("[{}]", "0,".repeat(100_000)),
     ];
     for (i, body) in wrong.iter().enumerate() {
-        planner.say(20 + i as u64, 200, body);
+        planner.respond(20 + i as u64, 200, body);
         let refused = async || scene.metric(Metric::PlansRefused, "").await.unwrap() > i as u64;
         wait::until_async("the refusal", PATIENCE, refused)
             .await
@@ -173,14 +173,14 @@ async fn a_plan_that_is_wrong_is_refused_and_the_old_one_stays() {
     }
     assert_eq!(scene.metric(Metric::PlanRevision, "").await.unwrap(), 10);
     let log = scene.envoy.log();
-    for said in [
+    for text in [
         "they sum to 0",
         "service_ms: -1",
         "revision: 5 is not newer than 10",
         "'other' is not ours",
         "format",
     ] {
-        assert!(log.contains(said), "the log does not say '{said}'");
+        assert!(log.contains(text), "the log does not say '{text}'");
     }
     planner.publish(100, &only("old"));
     until_everywhere(&scene, 2).await;
@@ -188,22 +188,22 @@ async fn a_plan_that_is_wrong_is_refused_and_the_old_one_stays() {
 }
 
 #[tokio::test]
-async fn a_planner_that_does_not_answer_is_said_once_and_then_counted() {
+async fn unanswered_polls_are_logged_once_and_then_counted() {
     let (scene, planner) = scripted().await;
     planner.publish(10, &only("new"));
     until_everywhere(&scene, 1).await;
-    planner.say(u64::MAX, 500, "on fire");
+    planner.respond(u64::MAX, 500, "on fire");
     let failed = async || scene.metric(Metric::PlanPollsFailed, "").await.unwrap() >= 3;
     wait::until_async("three failed polls", PATIENCE, failed)
         .await
         .unwrap();
     assert_eq!(serves(&scene).await, "new");
-    let said = scene
+    let logged = scene
         .envoy
         .log()
         .matches("does not answer: status 500")
         .count();
-    assert_eq!(said, 1);
+    assert_eq!(logged, 1);
     planner.publish(20, &only("old"));
     until_everywhere(&scene, 2).await;
     assert_eq!(serves(&scene).await, "old");
@@ -223,7 +223,7 @@ async fn wrong_key_gets_no_plan() {
     planner.publish(10, &only("new"));
     let addr = planner.addr();
     let scene = Scene::start(&only("old"), 1, |bootstrap, plugin| {
-        ask_planner(plugin);
+        configure_planner(plugin);
         plugin["planner"]["key"] = json!("wrong");
         bootstrap.planner(addr)
     })
@@ -243,7 +243,7 @@ async fn a_plan_too_old_falls_back_to_the_static_one() {
     let planner = ScriptedPlanner::start().await.unwrap();
     let addr = planner.addr();
     let scene = Scene::start(&only("old"), 1, |bootstrap, plugin| {
-        ask_planner(plugin);
+        configure_planner(plugin);
         plugin["on_stale"] = json!("static");
         bootstrap.planner(addr)
     })
@@ -251,7 +251,7 @@ async fn a_plan_too_old_falls_back_to_the_static_one() {
     .unwrap();
     let mut short_lived = scene::plan(10, &only("new"));
     short_lived["max_age_ms"] = json!(1500);
-    planner.say(10, 200, short_lived);
+    planner.respond(10, 200, short_lived);
     scene.until(Metric::PlansAccepted, "", 2).await.unwrap();
     assert_eq!(serves(&scene).await, "new");
     let fallen_back = async || serves(&scene).await == "old";

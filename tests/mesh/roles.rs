@@ -137,8 +137,8 @@ async fn router_routes_gates_admit_and_each_counts_its_part() {
         let request = router.infer_within(5000).header("x-slo-start", sent_ms);
         let seen = see(request).await.unwrap();
         assert_eq!(seen.status, 200, "{:?}", seen.refusal());
-        let told = seen.headers.get_all("server-timing").iter().count();
-        assert_eq!(told, 1, "the gate reports the waiting time");
+        let timings = seen.headers.get_all("server-timing").iter().count();
+        assert_eq!(timings, 1, "the gate reports the waiting time");
         assert!(!seen.headers.contains_key("x-slo-expected-ms"));
         let backend = match seen.header("x-slo-variant") {
             "fast" => &fast_server,
@@ -248,7 +248,7 @@ async fn gates_refusal_passes_the_router_and_is_counted_once() {
     assert_eq!(gate.metric(Metric::Refused, "infeasible").await.unwrap(), 1);
 }
 
-/// The plan says 100 ms for both variants. Only the gate knows its queue.
+/// The plan states 100 ms for both variants. Only the gate knows its queue.
 #[tokio::test]
 async fn router_avoids_a_gate_that_reports_a_long_wait() {
     let exact = Variant {

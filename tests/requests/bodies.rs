@@ -143,7 +143,7 @@ async fn a_server_that_hangs_holds_nobody_beyond_the_deadline() {
     assert_eq!(scene.metric(Metric::Refused, "expired").await.unwrap(), 1);
 }
 
-/// Puts Envoy's buffer filter before Weir's, which is then not told of bodies.
+/// Puts Envoy's buffer filter before Weir's, which is then not notified of bodies.
 fn buffered(bootstrap: Bootstrap, plugin: &Value) -> Bootstrap {
     let buffer = json!({ "name": "envoy.filters.http.buffer", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer", "max_request_bytes": 8 << 20,
@@ -187,13 +187,13 @@ async fn where_envoy_does_not_tell_of_bodies_headers_decide() {
     for _ in 0..5 {
         assert_eq!(see(scene.infer_within(2000)).await.unwrap().status, 200);
     }
-    let told = || {
+    let warned = || {
         scene
             .envoy
             .log()
             .contains("allow_on_headers_stop_iteration")
     };
-    wait::until("the log to name the missing setting", PATIENCE, told)
+    wait::until("the log to name the missing setting", PATIENCE, warned)
         .await
         .unwrap();
     let slow = begun(&scene, 400, 100_000, 11).await;

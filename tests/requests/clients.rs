@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::stream;
-use weir_bed::clients::{Ask, curl, h2load, triton};
+use weir_bed::clients::{TritonOptions, curl, h2load, triton};
 use weir_bed::emulator::Door;
 use weir_bed::oip::{Client, ModelInferRequest};
 use weir_bed::scene::{Scene, Variant, epoch_ms};
@@ -43,11 +43,11 @@ async fn curl_is_answered_and_refused_over_http1_and_http2() {
     let url = url(&scene);
     let long_ago = format!("x-slo-start: {}", epoch_ms() - 15_000);
     for (flag, version) in [("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")] {
-        let ask = async |more: &[&str]| {
+        let send = async |more: &[&str]| {
             let arguments = [&[flag, "--request", "POST", &url], more].concat();
             curl(&arguments).await.unwrap()
         };
-        let heard = ask(&["--header", LONG, "--data", "{}"]).await;
+        let heard = send(&["--header", LONG, "--data", "{}"]).await;
         assert_eq!((heard.version.as_str(), heard.status), (version, 200));
         assert_eq!(heard.header("x-slo-variant"), "small");
         assert_eq!(heard.header("x-emulated"), "small");
@@ -59,7 +59,7 @@ async fn curl_is_answered_and_refused_over_http1_and_http2() {
             (vec!["--header", TOO_SHORT], "infeasible"),
             (vec!["--header", LONG, "--header", &long_ago], "expired"),
         ] {
-            let heard = ask(&headers).await;
+            let heard = send(&headers).await;
             assert_eq!(heard.status, 504, "{reason} {version}");
             assert_eq!(heard.header("x-slo-dropped-reason"), reason);
             assert!(String::from_utf8(heard.body).unwrap().contains(reason));
@@ -109,9 +109,9 @@ async fn tonic_unary_and_streaming_calls_are_answered() {
     let scene = one_http2().await;
     let client = Client::of(scene.envoy.listener("weir").unwrap()).unwrap();
     let bytes = [7; 1000];
-    let asked = ModelInferRequest::of("model", &bytes);
+    let request = ModelInferRequest::of("model", &bytes);
     let within = [("grpc-timeout", "2S".to_owned())];
-    let answer = client.infer(asked.clone(), &within).await.unwrap();
+    let answer = client.infer(request.clone(), &within).await.unwrap();
     assert_eq!(answer.metadata().get("x-slo-variant").unwrap(), "small");
     assert_eq!(answer.get_ref().model_name, "small");
     assert_eq!(answer.get_ref().output("bytes"), Some(1000));
@@ -125,7 +125,7 @@ async fn tonic_unary_and_streaming_calls_are_answered() {
         "{left_ms}"
     );
 
-    let all = stream::iter(vec![asked; 3]);
+    let all = stream::iter(vec![request; 3]);
     let answer = client.stream(all, &within).await.unwrap();
     assert_eq!(answer.metadata().get("x-slo-variant").unwrap(), "small");
     let mut answers = answer.into_inner();
@@ -140,9 +140,9 @@ async fn tonic_unary_and_streaming_calls_are_answered() {
     assert_eq!(doors[1..], [Door::OipGrpcStream; 3]);
 }
 
-fn ask(header: Option<(&str, String)>) -> Ask {
+fn options(header: Option<(&str, String)>) -> TritonOptions {
     let header = header.map(|(name, value)| (name.to_owned(), value));
-    Ask {
+    TritonOptions {
         headers: header.into_iter().collect::<BTreeMap<_, _>>(),
         timeout_s: None,
         bytes: 5000,
@@ -157,29 +157,38 @@ async fn tritonclient_is_answered_over_http_and_grpc() {
     let tensor: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
     let crc32 = u64::from(crc32fast::hash(&tensor));
     for (protocol, door) in [("http", Door::OipHttp), ("grpc", Door::OipGrpc)] {
-        let asked = ask(Some(("x-slo-ms", "5000".to_owned())));
-        let told = triton(protocol, address, "model", &asked).await.unwrap();
-        assert_eq!((told.status.as_str(), told.message.as_str()), ("", ""));
-        assert!(told.live && told.ready, "{protocol}");
-        assert_eq!(told.server, "weir-variant-emulator");
-        assert_eq!(told.platform, "emulated");
-        assert_eq!((told.model.as_str(), told.id.as_str()), ("small", "mine"));
+        let options = options(Some(("x-slo-ms", "5000".to_owned())));
+        let results = triton(protocol, address, "model", &options).await.unwrap();
+        assert_eq!(
+            (results.status.as_str(), results.message.as_str()),
+            ("", "")
+        );
+        assert!(results.live && results.ready, "{protocol}");
+        assert_eq!(results.server, "weir-variant-emulator");
+        assert_eq!(results.platform, "emulated");
+        assert_eq!(
+            (results.model.as_str(), results.id.as_str()),
+            ("small", "mine")
+        );
         if door == Door::OipGrpc {
-            assert_eq!((told.bytes, told.crc32), (vec![5000], vec![crc32]));
+            assert_eq!((results.bytes, results.crc32), (vec![5000], vec![crc32]));
         } else {
             // The body: a JSON part, then the tensor's bytes.
-            assert!(told.bytes[0] > 5000, "{:?}", told.bytes);
+            assert!(results.bytes[0] > 5000, "{:?}", results.bytes);
         }
         let execution = scene.backends[0].executions().pop().unwrap();
         assert_eq!(execution.door, door);
         assert_eq!(execution.headers["x-slo-variant"], "small");
     }
-    let asked = Ask {
+    let options = TritonOptions {
         requests: 4,
-        ..ask(None)
+        ..options(None)
     };
-    let told = triton("grpc", address, "model", &asked).await.unwrap();
-    assert_eq!((told.bytes, told.status), (vec![5000; 4], String::new()));
+    let results = triton("grpc", address, "model", &options).await.unwrap();
+    assert_eq!(
+        (results.bytes, results.status),
+        (vec![5000; 4], String::new())
+    );
     let last = scene.backends[0].executions().pop().unwrap();
     assert_eq!(last.door, Door::OipGrpcStream);
 }
@@ -188,10 +197,10 @@ async fn tritonclient_is_answered_over_http_and_grpc() {
 async fn tritonclient_gets_the_refusal_reason_over_http() {
     let scene = one().await;
     let address = scene.envoy.listener("weir").unwrap();
-    let asked = ask(Some(("x-slo-ms", "20".to_owned())));
-    let told = triton("http", address, "model", &asked).await.unwrap();
-    assert!(told.message.contains("infeasible"), "{told:?}");
-    assert_eq!(told.bytes, Vec::<u64>::new());
+    let options = options(Some(("x-slo-ms", "20".to_owned())));
+    let results = triton("http", address, "model", &options).await.unwrap();
+    assert!(results.message.contains("infeasible"), "{results:?}");
+    assert_eq!(results.bytes, Vec::<u64>::new());
     assert_eq!(scene.backends[0].executions(), []);
 }
 
@@ -200,14 +209,14 @@ async fn tritonclient_gets_the_refusal_reason_over_http() {
 async fn tritonclients_timeout_is_the_budget() {
     let scene = one_http2().await;
     let address = scene.envoy.listener("weir").unwrap();
-    let within = |timeout_s| Ask {
+    let within = |timeout_s| TritonOptions {
         timeout_s: Some(timeout_s),
-        ..ask(None)
+        ..options(None)
     };
-    let told = triton("grpc", address, "model", &within(5.0))
+    let results = triton("grpc", address, "model", &within(5.0))
         .await
         .unwrap();
-    assert_eq!((told.status.as_str(), told.bytes.len()), ("", 1));
+    assert_eq!((results.status.as_str(), results.bytes.len()), ("", 1));
     let headers = scene.backends[0].executions().pop().unwrap().headers;
     let left_ms: u64 = headers["x-slo-remaining-ms"].parse().unwrap();
     // The gRPC library rounds up to three digits.
@@ -218,9 +227,9 @@ async fn tritonclients_timeout_is_the_budget() {
 async fn tritonclient_gets_deadline_exceeded_over_grpc() {
     let scene = one_http2().await;
     let address = scene.envoy.listener("weir").unwrap();
-    let asked = ask(Some(("x-slo-ms", "20".to_owned())));
-    let told = triton("grpc", address, "model", &asked).await.unwrap();
-    assert_eq!(told.status, "StatusCode.DEADLINE_EXCEEDED");
-    assert!(told.message.contains("infeasible"), "{told:?}");
+    let options = options(Some(("x-slo-ms", "20".to_owned())));
+    let results = triton("grpc", address, "model", &options).await.unwrap();
+    assert_eq!(results.status, "StatusCode.DEADLINE_EXCEEDED");
+    assert!(results.message.contains("infeasible"), "{results:?}");
     assert_eq!(scene.backends[0].executions(), []);
 }

@@ -81,12 +81,12 @@ async fn grpc_refusal_is_trailers_only() {
     let long_ago = (epoch_ms() - 5000).to_string();
     let short = raw_grpc(&scene, &[("grpc-timeout", "20m")]).await;
     assert_trailers_only(&short, "4", "infeasible");
-    let said = short.header("grpc-message");
-    assert!(said.contains("infeasible"), "{said}");
+    let message = short.header("grpc-message");
+    assert!(message.contains("infeasible"), "{message}");
     let late = [("x-slo-ms", "1000"), ("x-slo-start", long_ago.as_str())];
     assert_trailers_only(&raw_grpc(&scene, &late).await, "4", "expired");
 
-    // One request runs and one is held: there is no room for a third.
+    // One request runs and one is held: there is no capacity for a third.
     scene.backends[0].slow_by(50.0).unwrap();
     let running = Scene::spawn(scene.infer_within(20_000));
     scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
@@ -142,8 +142,8 @@ async fn grpc_client_sees_status_and_reason() {
     assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
     let reason = status.metadata().get("x-slo-dropped-reason").unwrap();
     assert_eq!(reason, "infeasible");
-    let asked = stream::iter([infer_request()]);
-    let status = client(&scene).stream(asked, &short).await.unwrap_err();
+    let requests = stream::iter([infer_request()]);
+    let status = client(&scene).stream(requests, &short).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
     assert_eq!(scene.backends[0].executions(), []);
 }

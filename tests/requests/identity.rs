@@ -136,8 +136,8 @@ async fn client_certificate_proves_its_class() {
         arguments.push(url.clone());
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         assert_eq!(curl(&arguments).await.unwrap().status, 200);
-        let told = scene.backends[0].executions().pop().unwrap().headers;
-        assert_eq!(told["x-slo-class"], class, "{client:?}");
+        let headers = scene.backends[0].executions().pop().unwrap().headers;
+        assert_eq!(headers["x-slo-class"], class, "{client:?}");
     }
 }
 
@@ -182,17 +182,17 @@ async fn a_repeated_claim_header_proves_nothing() {
         (&["gold"], "gold", "free"),
         (&["bronze"], "gold", "free"),
     ];
-    for (said, token, class) in TABLE {
+    for (tiers, token, class) in TABLE {
         let mut request = scene.client.post(&url).body("{}");
         request = request
             .header("x-slo-class", "gold")
             .header("x-token", token);
-        for tier in said {
+        for tier in tiers {
             request = request.header("x-tier", *tier);
         }
         assert_eq!(see(request).await.unwrap().status, 200);
         let seen = scene.backends[0].executions().pop().unwrap().headers;
-        assert_eq!(seen["x-slo-class"], class, "{said:?}, {token}");
+        assert_eq!(seen["x-slo-class"], class, "{tiers:?}, {token}");
     }
     scene
         .until(Metric::InvalidHeaders, "x-slo-class", 5)

@@ -101,13 +101,13 @@ async fn every_protocol_is_answered_and_tagged() {
 async fn grpc_stream_holds_its_slot_to_its_end() {
     let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
     let (send, receive) = mpsc::unbounded_channel();
-    let asked = stream::unfold(receive, async |mut receive| {
+    let requests = stream::unfold(receive, async |mut receive| {
         let next = receive.recv().await?;
         Some((next, receive))
     });
     send.send(infer_request()).unwrap();
     let mut answers = client(&scene)
-        .stream(asked, &[])
+        .stream(requests, &[])
         .await
         .unwrap()
         .into_inner();
@@ -135,8 +135,8 @@ async fn grpc_stream_holds_its_slot_to_its_end() {
 
 /// Opens a stream that its client does not close.
 async fn unending(client: Client) -> tonic::Streaming<ModelStreamInferResponse> {
-    let asked = stream::iter([infer_request()]).chain(stream::pending());
-    let mut answers = client.stream(asked, &[]).await.unwrap().into_inner();
+    let requests = stream::iter([infer_request()]).chain(stream::pending());
+    let mut answers = client.stream(requests, &[]).await.unwrap().into_inner();
     assert!(answers.message().await.unwrap().is_some());
     answers
 }

@@ -16,7 +16,7 @@ const CRATES: [&str; 4] = [
 const PURE: [&str; 7] = [
     "capacity", "forecast", "service", "policy", "spec", "plan", "rollout",
 ];
-/// Folders that touch the world.
+/// Folders that perform I/O.
 const ADAPTERS: [&str; 3] = ["backends", "http", "operator"];
 
 /// Imports by folder: of each, the folders it imports and a file that does.
@@ -159,10 +159,10 @@ fn folders_import_one_another_in_one_direction() {
 fn pure_folders_of_the_planner_import_no_adapter() {
     let imports = imports("planner/src");
     for pure in PURE {
-        let is_there = files_with(&["rs"])
+        let exists = files_with(&["rs"])
             .iter()
             .any(|path| path.starts_with("planner/src") && folder(path, "planner/src") == pure);
-        assert!(is_there, "no {pure}");
+        assert!(exists, "no {pure}");
         let ways = reach(&imports, pure);
         for adapter in ADAPTERS {
             if let Some(way) = ways.get(adapter) {

@@ -79,7 +79,7 @@ fn metrics_that_files_name_exist() {
 
 /// The tables of the reference have bare names in their first column, all of them and no other.
 #[test]
-fn reference_has_exactly_the_metrics_there_are() {
+fn reference_lists_exactly_the_existing_metrics() {
     let page = read("docs/reference/metrics.md");
     let (filter, planner) = page.split_once("## Of the planner").unwrap();
     let listed = |part: &str, prefix: &str| -> BTreeSet<String> {
@@ -115,7 +115,7 @@ fn labels(metric: Metric, service: &str, value: &str) -> BTreeMap<String, String
 
 /// The same as Envoy does: each expression sees the whole name; what the first groups match is removed.
 #[test]
-fn stats_tags_turn_names_into_labels() {
+fn stats_tags_convert_names_to_labels() {
     let tags = LABELS.map(|label| (label, Regex::new(&stats_tag(label)).unwrap()));
     for (metric, service, value) in series() {
         let name = format!("wasmcustom.{}", encode(metric, service, value));
@@ -143,7 +143,7 @@ fn stats_tags_turn_names_into_labels() {
 
 /// The rules for Prometheus before proxies without `stats_tags`, applied as Prometheus does: anchored, in order.
 #[test]
-fn relabelling_turns_long_names_into_labels() {
+fn relabelling_converts_long_names_to_labels() {
     let page = read("docs/how-to/monitoring.md");
     let (_, from) = page
         .split_once("```yaml\nmetric_relabel_configs:\n")

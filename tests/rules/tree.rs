@@ -39,7 +39,7 @@ pub(crate) fn files() -> Vec<PathBuf> {
 pub(crate) fn files_with(extensions: &[&str]) -> Vec<PathBuf> {
     let has = |path: &PathBuf| {
         path.extension()
-            .is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted))
+            .is_some_and(|extension| extensions.iter().any(|expected| extension == *expected))
     };
     files().into_iter().filter(has).collect()
 }

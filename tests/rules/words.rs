@@ -42,17 +42,17 @@ fn documentation_begins_with_a_noun_or_a_verb() {
     let (mut lines, mut questions) = (0, Vec::new());
     for path in files_with(&["rs"]) {
         for (number, line) in (1..).zip(read(&path).lines()) {
-            let Some(said) = line.trim_start().strip_prefix("///") else {
+            let Some(text) = line.trim_start().strip_prefix("///") else {
                 continue;
             };
             lines += 1;
-            let said = said.trim_start();
-            let asks = |word: &str| {
-                let rest = said.strip_prefix(word);
+            let text = text.trim_start();
+            let begins_with = |word: &str| {
+                let rest = text.strip_prefix(word);
                 rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
             };
-            if QUESTIONS.iter().any(|word| asks(word)) {
-                questions.push(format!("{}:{number}: {said}", path.display()));
+            if QUESTIONS.iter().any(|word| begins_with(word)) {
+                questions.push(format!("{}:{number}: {text}", path.display()));
             }
         }
     }

@@ -200,10 +200,10 @@ async fn batching_server_serves_more_with_batches() {
         let scene = Scene::start_with(vec![server(20)], &plan, 1, |bootstrap, _| bootstrap)
             .await
             .unwrap();
-        let asked: Vec<_> = (0..REQUESTS)
+        let answers: Vec<_> = (0..REQUESTS)
             .map(|_| timed(scene.infer_within(10_000)))
             .collect();
-        assert_all_served(asked).await;
+        assert_all_served(answers).await;
         let executions = scene.backends[0].executions();
         assert_eq!(executions.len(), REQUESTS);
         let last = executions.iter().map(|execution| execution.ended_ms);

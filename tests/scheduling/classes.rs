@@ -108,8 +108,8 @@ async fn each_class_gets_its_share_of_scarce_slots() {
     }
 }
 
-/// The same under a continuous load through two workers: twice as many requests of each class as there is
-/// room for.
+/// The same under a continuous load through two workers: twice as many requests of each class as
+/// fit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lasting_overload_is_answered_by_share() {
     const SECONDS: u64 = 5;
@@ -120,18 +120,18 @@ async fn lasting_overload_is_answered_by_share() {
     };
     let scene = scene(eight, 2, gold_and_bulk()).await;
     // 8 slots of 100 ms serve 80 requests/s; 100 of gold and 60 of bulk are offered.
-    let mut turn = tokio::time::interval(Duration::from_millis(50));
-    let mut asked = Vec::new();
+    let mut interval = tokio::time::interval(Duration::from_millis(50));
+    let mut answers = Vec::new();
     for _ in 0..SECONDS * 20 {
-        turn.tick().await;
+        interval.tick().await;
         for class in [
             "gold", "gold", "gold", "gold", "gold", "bulk", "bulk", "bulk",
         ] {
-            asked.push(Scene::spawn(of(&scene, class, 800)));
+            answers.push(Scene::spawn(of(&scene, class, 800)));
         }
     }
     let mut refused = 0;
-    for answer in asked {
+    for answer in answers {
         let seen = answer.await.unwrap().unwrap();
         match seen.refusal() {
             (200, "") => {}
@@ -198,7 +198,7 @@ async fn higher_priority_goes_first_and_lower_one_is_not_starved() {
 #[tokio::test]
 async fn unknown_class_becomes_the_default_and_upstream_sees_it() {
     let scene = scene(SLOT, 1, gold_and_bulk()).await;
-    for (asked, got) in [
+    for (requested, got) in [
         (Some("gold"), Some("gold")),
         (Some("bulk"), Some("bulk")),
         (Some("platinum"), Some("bulk")),
@@ -206,13 +206,13 @@ async fn unknown_class_becomes_the_default_and_upstream_sees_it() {
         (None, None),
     ] {
         let mut request = scene.infer_within(5000);
-        if let Some(asked) = asked {
-            request = request.header("x-slo-class", asked);
+        if let Some(requested) = requested {
+            request = request.header("x-slo-class", requested);
         }
         assert_eq!(see(request).await.unwrap().status, 200);
         let seen = scene.backends[0].executions().pop().unwrap().headers;
         let seen = seen.get("x-slo-class").map(String::as_str);
-        assert_eq!(seen, got, "{asked:?}");
+        assert_eq!(seen, got, "{requested:?}");
     }
     scene
         .until(Metric::InvalidHeaders, "x-slo-class", 2)
@@ -314,7 +314,7 @@ async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
 }
 
 #[tokio::test]
-async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
+async fn a_class_at_its_limit_sheds_with_429_and_leaves_capacity_for_the_others() {
     let mut rest = gold_and_bulk();
     rest["classes"][1]["max_requests"] = json!(3);
     let (scene, running) = busy(rest, 100.0).await;
@@ -389,7 +389,7 @@ async fn contradictory_classes_are_refused_at_start_with_their_path() {
         merge(&mut plugin, &rest);
         let bootstrap = Bootstrap::shipped().unwrap().plugin(&plugin);
         let error = Envoy::start(&bootstrap, 1).await.expect_err(message);
-        let said = format!("{error:#}");
-        assert!(said.contains(message), "'{message}' is not in:\n{said}");
+        let report = format!("{error:#}");
+        assert!(report.contains(message), "'{message}' is not in:\n{report}");
     }
 }

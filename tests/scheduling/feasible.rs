@@ -118,7 +118,7 @@ async fn infeasible_request_is_refused_on_arrival() {
         .unwrap();
     let running = occupy(&scene, 16.0).await;
     // Behind nine others it would end after 10 × 500 ms.
-    let asked: Vec<_> = (0..15).map(|_| timed(scene.infer_within(4900))).collect();
+    let answers: Vec<_> = (0..15).map(|_| timed(scene.infer_within(4900))).collect();
     until(&scene, Metric::Arrivals, "", 16).await;
     until(&scene, Metric::WaitingRequests, "only", 9).await;
     until(&scene, Metric::Refused, "infeasible", 6).await;
@@ -126,7 +126,7 @@ async fn infeasible_request_is_refused_on_arrival() {
     let urgent = timed(scene.infer_within(2500));
     until(&scene, Metric::WaitingRequests, "only", 10).await;
     let (mut at_once, mut held) = (0, 0);
-    for answer in asked {
+    for answer in answers {
         let (seen, after) = answer.await.unwrap();
         assert_eq!(seen.refusal(), (504, "infeasible"), "after {after:?}");
         if after < Duration::from_millis(2000) {
@@ -166,7 +166,7 @@ async fn plan_that_makes_held_requests_infeasible_moves_or_refuses_them() {
     // The slow variant takes longer than planned, and the fast one now exists.
     let mut plan = scene::plan(10, &[]);
     plan["variants"] = slow_and_fast(8500.0);
-    planner.say(10, 200, plan);
+    planner.respond(10, 200, plan);
     let (seen, after) = moves.await.unwrap();
     assert_eq!(seen.refusal(), (200, ""));
     assert_eq!(seen.header("x-slo-variant"), "fast");
@@ -199,8 +199,8 @@ async fn measured_service_time_corrects_the_planned_one() {
     let seen = see(scene.infer_within(100)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "expired"));
     for _ in 0..3 {
-        let asked: Vec<_> = (0..8).map(|_| timed(scene.infer_within(5000))).collect();
-        for answer in asked {
+        let answers: Vec<_> = (0..8).map(|_| timed(scene.infer_within(5000))).collect();
+        for answer in answers {
             assert_eq!(answer.await.unwrap().0.status, 200);
         }
     }
@@ -232,8 +232,8 @@ async fn corrected_prediction_is_reported_as_one_value() {
     .unwrap();
     // On a worker without enough measurements the planned value would apply.
     let load = async || {
-        let asked: Vec<_> = (0..60).map(|_| timed(scene.infer_within(5000))).collect();
-        for answer in asked {
+        let answers: Vec<_> = (0..60).map(|_| timed(scene.infer_within(5000))).collect();
+        for answer in answers {
             assert_eq!(answer.await.unwrap().0.status, 200);
         }
     };
@@ -290,9 +290,9 @@ async fn shares_are_within_two_points_of_quotas_without_pressure() {
         .await
         .unwrap();
     let budgets = (0..REQUESTS as u64).map(|i| 5000 + i * 37 % 4000);
-    let asked = budgets.map(|budget| see(scene.infer_within(budget)));
-    let mut asked = futures_util::stream::iter(asked).buffer_unordered(32);
-    while let Some(seen) = asked.next().await {
+    let requests = budgets.map(|budget| see(scene.infer_within(budget)));
+    let mut answers = futures_util::stream::iter(requests).buffer_unordered(32);
+    while let Some(seen) = answers.next().await {
         assert_eq!(seen.unwrap().refusal(), (200, ""));
     }
     for (variant, backend) in variants.iter().zip(&scene.backends) {
@@ -330,15 +330,15 @@ async fn overload_does_not_spread() {
     let scene = Scene::start(&[only], 2, |bootstrap, _| bootstrap)
         .await
         .unwrap();
-    let mut turn = tokio::time::interval(EVERY);
-    let mut asked = Vec::new();
+    let mut interval = tokio::time::interval(EVERY);
+    let mut answers = Vec::new();
     for i in 0..REQUESTS {
-        turn.tick().await;
+        interval.tick().await;
         let budget = 800 + i * 61 % 1600;
-        asked.push((budget, timed(scene.infer_within(budget))));
+        answers.push((budget, timed(scene.infer_within(budget))));
     }
     let (mut on_time, mut late, mut prompt, mut tardy) = (0, 0, 0, 0);
-    for (budget, answer) in asked {
+    for (budget, answer) in answers {
         let (seen, after) = answer.await.unwrap();
         let in_time = after <= Duration::from_millis(budget);
         match (seen.refusal(), in_time) {
@@ -353,13 +353,13 @@ async fn overload_does_not_spread() {
     let last = executions.iter().map(|execution| execution.ended_ms);
     let busy_ms = last.fold(0.0, f64::max) - executions[0].started_ms;
     let capacity = u64::from(SLOTS) * busy_ms as u64 / SERVICE_MS;
-    let said = format!(
+    let summary = format!(
         "{on_time} on time of {capacity} possible, {late} late; refused {prompt} in time, {tardy} too late"
     );
-    println!("{said}");
-    assert!(on_time * 10 >= capacity * 9, "{said}");
-    assert!(late * 20 <= capacity, "{said}");
-    assert!(tardy * 50 <= prompt, "{said}");
+    println!("{summary}");
+    assert!(on_time * 10 >= capacity * 9, "{summary}");
+    assert!(late * 20 <= capacity, "{summary}");
+    assert!(tardy * 50 <= prompt, "{summary}");
     let log = scene.envoy.log();
     assert!(
         !log.contains("panicked at"),
@@ -381,12 +381,12 @@ async fn every_request_of_a_burst_gets_its_own_answer() {
         .unwrap();
     for round in 0..12 {
         let budgets = (0..150_u64).map(|i| 15 + (i * 29 + round) % 150);
-        let asked: Vec<_> = budgets.map(|b| timed(scene.infer_within(b))).collect();
-        for answer in asked {
+        let answers: Vec<_> = budgets.map(|b| timed(scene.infer_within(b))).collect();
+        for answer in answers {
             let (seen, _) = answer.await.unwrap();
             let refusal = seen.refusal();
-            let told = matches!(refusal, (200, "") | (504, "infeasible" | "expired"));
-            assert!(told, "{refusal:?} {seen:?}");
+            let expected = matches!(refusal, (200, "") | (504, "infeasible" | "expired"));
+            assert!(expected, "{refusal:?} {seen:?}");
         }
     }
     assert!(!scene.envoy.log().contains("panicked at"));

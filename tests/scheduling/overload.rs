@@ -108,7 +108,7 @@ async fn full_queue_sheds_with_429_and_retry_after() {
 
 /// All waiting requests have enough time, and wait for a variant other than the new request's.
 #[tokio::test]
-async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
+async fn a_full_queue_evicts_the_least_urgent_request_of_any_variant() {
     let accurate = Variant {
         name: "accurate",
         share: 0.0,
@@ -244,11 +244,11 @@ async fn overload_leaves_no_state_behind() {
     })
     .await
     .unwrap();
-    let asked: Vec<_> = (0..400)
+    let answers: Vec<_> = (0..400)
         .map(|i| Scene::spawn(scene.infer_within(100 + i)))
         .collect();
     let (mut answered, mut refused) = (0, 0);
-    for seen in asked {
+    for seen in answers {
         let seen = seen.await.unwrap().unwrap();
         match seen.refusal() {
             (200, "") => answered += 1,

@@ -1,5 +1,5 @@
 //! Several servers behind one cluster of a real Envoy. Servers join once they have loaded, leave when their
-//! work is done, and are told the planner's batch size.
+//! work is done, and are configured with the planner's batch size.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -70,8 +70,12 @@ async fn load(url: &str, clients: usize, done: impl Future<Output = ()>) {
 
 async fn resize(replicas: &Replicas, cores: f64) -> (Value, Duration) {
     let (client, begin) = (reqwest::Client::new(), Instant::now());
-    let asked = client.put(replicas.resources_url());
-    let answer = asked.json(&json!({ "cores": cores })).send().await.unwrap();
+    let request = client.put(replicas.resources_url());
+    let answer = request
+        .json(&json!({ "cores": cores }))
+        .send()
+        .await
+        .unwrap();
     (answer.json().await.unwrap(), begin.elapsed())
 }
 
@@ -90,23 +94,24 @@ async fn servers_join_loaded_and_leave_drained() {
         "http://{}/v2/models/model/infer",
         envoy.listener("weir").unwrap()
     );
-    let (there, took) = resize(&replicas, 2.0).await;
-    assert_eq!(there["cores"], 2.0);
+    let (actual, took) = resize(&replicas, 2.0).await;
+    assert_eq!(actual["cores"], 2.0);
     assert!(took >= Duration::from_millis(450), "{took:?}");
     load(&url, 6, async {
         wait::until("two servers", PATIENCE, || executed(&replicas)[1] > 5)
             .await
             .unwrap();
-        let (there, _) = resize(&replicas, 3.0).await;
-        assert_eq!(there["cores"], 3.0);
+        let (actual, _) = resize(&replicas, 3.0).await;
+        assert_eq!(actual["cores"], 3.0);
         wait::until("the third server", PATIENCE, || executed(&replicas)[2] > 5)
             .await
             .unwrap();
-        let (there, _) = resize(&replicas, 1.0).await;
-        assert_eq!(there["cores"], 1.0);
+        let (actual, _) = resize(&replicas, 1.0).await;
+        assert_eq!(actual["cores"], 1.0);
         let refuses = || {
-            let gone = &replicas.servers()[1..];
-            gone.iter()
+            let removed = &replicas.servers()[1..];
+            removed
+                .iter()
                 .all(|server| std::net::TcpStream::connect(server.addr()).is_err())
         };
         wait::until("two to refuse", PATIENCE, refuses)
@@ -163,10 +168,10 @@ async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
 }
 
 #[tokio::test]
-async fn servers_are_told_the_planned_batch_and_never_exceed_it() {
+async fn servers_are_configured_with_the_planned_batch_and_never_exceed_it() {
     let (replicas, _folder) = replicas(6.0, 8, 5).await;
-    let told = json!({ "batch": 8, "batchDelay": "5ms", "tellBatch": true });
-    let (_envoy, planner, url) = planned(&replicas, told).await;
+    let options = json!({ "batch": 8, "batchDelay": "5ms", "tellBatch": true });
+    let (_envoy, planner, url) = planned(&replicas, options).await;
     let batches = || -> Vec<u32> {
         let servers = replicas.servers().iter();
         servers.map(|server| server.batch().get()).collect()
@@ -207,13 +212,13 @@ async fn batches_missing_in_the_profile_are_reported_in_the_reason() {
     let (_envoy, planner, url) =
         planned(&replicas, json!({ "cores": { "initial": 6, "min": 6 } })).await;
     load(&url, 4, async {
-        let said = async || {
+        let reported = async || {
             let status = planner.status(1).await.unwrap();
             let why = &status.cycles.last().unwrap().why;
-            let said = " ms, its profile says 40 ms: its latency or its batches are others";
-            why.contains("; model takes ") && why.contains(said)
+            let text = " ms, its profile says 40 ms: its latency or its batches are others";
+            why.contains("; model takes ") && why.contains(text)
         };
-        wait::until_async("the why", PATIENCE * 3, said)
+        wait::until_async("the why", PATIENCE * 3, reported)
             .await
             .unwrap();
     })

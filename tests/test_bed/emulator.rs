@@ -41,7 +41,7 @@ async fn emulator_speaks_the_open_inference_protocol() {
     let emulator = emulator(|config| config.aliases.push("classifier".into()))
         .await
         .unwrap();
-    for (path, wanted) in [
+    for (path, expected) in [
         ("/v2/health/live", 200),
         ("/v2/health/ready", 200),
         ("/v2", 200),
@@ -52,7 +52,7 @@ async fn emulator_speaks_the_open_inference_protocol() {
         ("/v2/models/other/ready", 404),
         ("/v2/models/small/infer", 405),
     ] {
-        assert_eq!(status(&emulator, path).await.unwrap(), wanted, "{path}");
+        assert_eq!(status(&emulator, path).await.unwrap(), expected, "{path}");
     }
     let request = json!({"id": "mine", "inputs": [
         {"name": "input", "datatype": "FP32", "shape": [2], "data": [0.5, 1.5]}]});
@@ -291,8 +291,11 @@ async fn abandoned_request_is_executed_all_the_same() {
 async fn emulator_fails_as_configured() {
     let emulator = emulator(|_| {}).await.unwrap();
     emulator.fail_next(2);
-    for wanted in [500, 500, 200] {
-        assert_eq!(infer(&emulator, Vec::new()).await.unwrap().status(), wanted);
+    for expected in [500, 500, 200] {
+        assert_eq!(
+            infer(&emulator, Vec::new()).await.unwrap().status(),
+            expected
+        );
     }
     emulator.slow_by(5.0).unwrap();
     infer(&emulator, Vec::new()).await.unwrap();
@@ -326,12 +329,12 @@ async fn loading_server_is_alive_but_not_ready() {
     let emulator = emulator(|config| config.ready_after = Duration::from_millis(300))
         .await
         .unwrap();
-    for (path, wanted) in [
+    for (path, expected) in [
         ("/v2/health/live", 200),
         ("/v2/health/ready", 503),
         ("/v2/models/small/ready", 503),
     ] {
-        assert_eq!(status(&emulator, path).await.unwrap(), wanted, "{path}");
+        assert_eq!(status(&emulator, path).await.unwrap(), expected, "{path}");
     }
     assert_eq!(infer(&emulator, Vec::new()).await.unwrap().status(), 503);
     let ready = async || status(&emulator, "/v2/health/ready").await.unwrap() == 200;

@@ -38,22 +38,22 @@ async fn grpc_is_answered_and_refused_with_grpc_statuses() {
     let live: oip::ServerLiveResponse = live.await.unwrap().into_inner();
     assert!(live.live);
     for (model, ready) in [("small", Ok(true)), ("other", Err(tonic::Code::NotFound))] {
-        let asked = oip::ModelRequest {
+        let request = oip::ModelRequest {
             name: model.to_owned(),
             ..Default::default()
         };
-        let answer = grpc.call("ModelReady", asked, &[]).await;
+        let answer = grpc.call("ModelReady", request, &[]).await;
         let answer = answer.map(|answer| answer.into_inner());
         let answer = answer.map(|answer: oip::ModelReadyResponse| answer.ready);
         assert_eq!(answer.map_err(|status| status.code()), ready, "{model}");
     }
     let infer = async |model: &str| {
-        let asked = ModelInferRequest::of(model, &[1, 2, 3]);
+        let request = ModelInferRequest::of(model, &[1, 2, 3]);
         let headers = [
             ("x-slo-ms", "80".to_owned()),
             ("x-request-id", "r1".to_owned()),
         ];
-        let answer = grpc.infer(asked, &headers).await;
+        let answer = grpc.infer(request, &headers).await;
         answer
             .map(tonic::Response::into_inner)
             .map_err(|status| status.code())
@@ -76,7 +76,7 @@ async fn other_protocols_refuse_malformed_input() {
     let emulator = emulator(|_| {}).await.unwrap();
     let client = Client::new();
     let url = |path: &str| format!("{}{path}", emulator.url());
-    for (path, body, wanted) in [
+    for (path, body, expected) in [
         ("/v1/models/small:predict", r#"{"inputs": {"x": 1}}"#, 200),
         (
             "/v1/models/small:predict",
@@ -91,13 +91,13 @@ async fn other_protocols_refuse_malformed_input() {
         ("/predict", "", 200),
     ] {
         let answer = client.post(url(path)).body(body).send().await.unwrap();
-        assert_eq!(answer.status(), wanted, "{path} {body}");
+        assert_eq!(answer.status(), expected, "{path} {body}");
         assert_eq!(answer.headers()["x-emulated"], "small");
     }
     let doors: Vec<_> = emulator.executions().iter().map(|d| d.door).collect();
     assert_eq!(doors, [Door::TfServing, Door::Events, Door::Plain]);
-    for (path, wanted) in [("/v1/models/small", 200), ("/v1/models/other", 404)] {
-        assert_eq!(status(&emulator, path).await.unwrap(), wanted, "{path}");
+    for (path, expected) in [("/v1/models/small", 200), ("/v1/models/other", 404)] {
+        assert_eq!(status(&emulator, path).await.unwrap(), expected, "{path}");
     }
     let head = client.head(url("/predict")).send().await.unwrap();
     assert_eq!(head.status(), 200);

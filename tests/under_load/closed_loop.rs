@@ -62,10 +62,10 @@ async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
 
 /// Sends requests one after another on each of `clients`, until `done`; all must be answered.
 async fn load(scene: &Scene, clients: usize, what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let asked = futures_util::stream::repeat(())
+    let answers = futures_util::stream::repeat(())
         .map(|()| see(scene.infer_within(5000)))
         .buffer_unordered(clients);
-    let answered = asked.for_each(|seen| {
+    let answered = answers.for_each(|seen| {
         let seen = seen.unwrap();
         assert_eq!(seen.status, 200, "{:?}", seen.refusal());
         std::future::ready(())

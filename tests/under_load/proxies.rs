@@ -101,12 +101,12 @@ async fn shared(planner: &Planner, proxies: &[(&str, &Scene)]) -> bool {
         shared &= sum == slots && most.zip(min).is_some_and(|(most, min)| most - min <= 1);
     }
     for (node, scene) in proxies {
-        let told = status
+        let reported = status
             .proxies
             .get(*node)
             .and_then(|sharer| sharer.allocation_revision);
         let obeyed = scene.metric(Metric::PlanRevision, "").await.unwrap();
-        shared &= told == Some(obeyed);
+        shared &= reported == Some(obeyed);
     }
     shared
 }

@@ -156,11 +156,11 @@ async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64
 /// and no more.
 async fn assert_nothing_left(scene: &Scene) {
     let free = async || {
-        let asked: Vec<_> = (0..SLOTS)
+        let answers: Vec<_> = (0..SLOTS)
             .map(|_| Scene::spawn(scene.infer_within(5000)))
             .collect();
         let mut unheld = 0;
-        for answer in asked {
+        for answer in answers {
             let seen = answer.await.unwrap().unwrap();
             assert_eq!(seen.refusal(), (200, ""));
             unheld += u32::from(queued_ms(seen.header("server-timing")) < ONE.service_ms / 2.0);

@@ -49,8 +49,8 @@ fn tritonclient(layout: &Layout) -> Result<PathBuf> {
         let program = python(folder)?;
         let output = Command::new(program).args(["-c", script]).output();
         let output = output.context("cannot run Python")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "it cannot be imported: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "it cannot be imported: {stderr}");
         Ok(())
     };
     let folder = TRITONCLIENT.ensure(layout, check)?;

@@ -16,10 +16,10 @@ const SOURCE: &str = "tests/bed/src/envoy/clock.c";
 /// Returns the library to preload, compiled if necessary.
 pub(crate) fn library(layout: &Layout) -> Result<PathBuf> {
     let source = layout.root.join(SOURCE);
-    let wanted = fs::read_to_string(&source).with_context(|| format!("cannot read {SOURCE}"))?;
+    let expected = fs::read_to_string(&source).with_context(|| format!("cannot read {SOURCE}"))?;
     let folder = layout.tools().join("clock");
     let (library, stamp) = (layout.clock(), folder.join("stamp"));
-    if library.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == wanted) {
+    if library.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == expected) {
         return Ok(library);
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -34,10 +34,13 @@ pub(crate) fn library(layout: &Layout) -> Result<PathBuf> {
         .arg(&source)
         .output()
         .context("cannot run the C compiler: install one (Debian: gcc) or name it in CC")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{SOURCE} does not compile: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "{SOURCE} does not compile: {stderr}"
+    );
     fs::rename(&aside, &library)
         .with_context(|| format!("cannot move {} into its place", aside.display()))?;
-    fs::write(stamp, wanted).context("cannot write the stamp")?;
+    fs::write(stamp, expected).context("cannot write the stamp")?;
     Ok(library)
 }

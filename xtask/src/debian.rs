@@ -162,7 +162,7 @@ mod tests {
         let program = script(&folder.join("where"), "echo \"$here\" \"$1\"").unwrap();
         let output = Command::new(program).arg("a b").output().unwrap();
         fs::remove_dir_all(&folder).unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(said, format!("{} a b\n", folder.display()));
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(stdout, format!("{} a b\n", folder.display()));
     }
 }

@@ -173,7 +173,7 @@ fn test(layout: &Layout) -> Result<()> {
 
 fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     let sh = ready_to_test(layout)?;
-    let story = [
+    let selection = [
         "--test",
         "under_load",
         "--",
@@ -184,7 +184,7 @@ fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     Err(replace(
         compile::cargo(
             &sh,
-            &[["test"].as_slice(), &compile::TESTED, &story].concat(),
+            &[["test"].as_slice(), &compile::TESTED, &selection].concat(),
         )
         .env("WEIR_SOAK_SECONDS", (minutes * 60.0).to_string()),
     ))
@@ -255,11 +255,11 @@ fn version_of(program: &Path) -> Result<String> {
         .output()
         .with_context(|| format!("{shown} does not start"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         bail!(
             "{shown} --version failed ({}): {}",
             output.status,
-            said.trim()
+            stderr.trim()
         );
     }
     let text = String::from_utf8_lossy(&output.stdout);

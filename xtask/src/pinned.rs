@@ -16,7 +16,7 @@ use crate::version_of;
 /// Systems whose packages the requirements files name.
 const SYSTEMS: [(&str, &str); 2] = [("linux", "x86_64"), ("linux", "aarch64")];
 /// Maximum number of lines of pip's output in an error message.
-const SAID_MAX: usize = 6;
+const TAIL_LINES_MAX: usize = 6;
 
 /// Program distributed as a Python package.
 pub(crate) struct Pinned {
@@ -42,23 +42,26 @@ impl Pinned {
         let requirements = layout
             .root
             .join(format!("xtask/requirements-{}.txt", self.name));
-        let wanted = fs::read_to_string(&requirements)
+        let expected = fs::read_to_string(&requirements)
             .with_context(|| format!("cannot read {}", requirements.display()))?;
-        let wanted = if self.compiled {
-            format!("{wanted}# {}\n", version_of(Path::new(python_with_pip()?))?)
+        let expected = if self.compiled {
+            format!(
+                "{expected}# {}\n",
+                version_of(Path::new(python_with_pip()?))?
+            )
         } else {
-            wanted
+            expected
         };
         let tools = layout.tools();
         let folder = tools.join(self.name);
-        if is_stamped(&folder, &wanted) {
+        if is_stamped(&folder, &expected) {
             return Ok(folder);
         }
         fs::create_dir_all(&tools).with_context(|| format!("cannot create {}", tools.display()))?;
         // Of two concurrent commands the second waits here, then finds the stamp.
         let lock = File::create(tools.join(".lock")).context("cannot create the tools' lock")?;
         lock.lock().context("cannot lock the tools")?;
-        if is_stamped(&folder, &wanted) {
+        if is_stamped(&folder, &expected) {
             return Ok(folder);
         }
         let aside = tools.join(format!(".{}.partial", self.name));
@@ -71,7 +74,7 @@ impl Pinned {
                     self.what, self.instead
                 )
             })?;
-        fs::write(aside.join("stamp"), wanted).context("cannot write the stamp")?;
+        fs::write(aside.join("stamp"), expected).context("cannot write the stamp")?;
         remove(&folder)?;
         fs::rename(&aside, &folder)
             .with_context(|| format!("cannot move {} into its place", aside.display()))?;
@@ -142,8 +145,8 @@ pub(crate) fn python_with_pip() -> Result<&'static str> {
     bail!("there is no python3: install it with pip (Debian: python3 python3-pip)")
 }
 
-fn is_stamped(folder: &Path, wanted: &str) -> bool {
-    fs::read_to_string(folder.join("stamp")).is_ok_and(|stamp| stamp == wanted)
+fn is_stamped(folder: &Path, expected: &str) -> bool {
+    fs::read_to_string(folder.join("stamp")).is_ok_and(|stamp| stamp == expected)
 }
 
 pub(crate) fn remove(folder: &Path) -> Result<()> {
@@ -155,13 +158,13 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-pub(crate) fn tail(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<_> = said
+pub(crate) fn tail(output: &[u8]) -> String {
+    let output = String::from_utf8_lossy(output);
+    let lines: Vec<_> = output
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
-    let from = lines.len().saturating_sub(SAID_MAX);
+    let from = lines.len().saturating_sub(TAIL_LINES_MAX);
     lines
         .into_iter()
         .skip(from)

@@ -225,14 +225,14 @@ mod tests {
 
     #[test]
     fn envoy_below_minimum_version_is_refused() {
-        let said =
+        let line_of =
             |version: &str| format!("envoy  version: 9e55809/{version}/Clean/RELEASE/BoringSSL");
         for (line, expected) in [
-            (said("1.40.0"), Ok("1.40.0")),
-            (said("1.41.0-dev"), Ok("1.41.0-dev")),
-            (said("2.0.0"), Ok("2.0.0")),
-            (said("1.33.14"), Err("too old")),
-            (said("main"), Err("no version")),
+            (line_of("1.40.0"), Ok("1.40.0")),
+            (line_of("1.41.0-dev"), Ok("1.41.0-dev")),
+            (line_of("2.0.0"), Ok("2.0.0")),
+            (line_of("1.33.14"), Err("too old")),
+            (line_of("main"), Err("no version")),
             ("ls (GNU coreutils) 9.1".to_owned(), Err("no Envoy")),
             (String::new(), Err("no Envoy")),
         ] {

@@ -47,8 +47,8 @@ pub(crate) fn trim(module: &Path, to: &Path) -> Result<()> {
 fn without_the_unheard(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut module = walrus::Module::from_buffer(bytes)?;
     for heard in HEARD {
-        let there = module.exports.iter().any(|export| export.name == heard);
-        ensure!(there, "it has no `{heard}`");
+        let exported = module.exports.iter().any(|export| export.name == heard);
+        ensure!(exported, "it has no `{heard}`");
     }
     let unheard: Vec<_> = module
         .exports
@@ -85,10 +85,10 @@ mod tests {
         let trimmed = without_the_unheard(&module(&all)).unwrap();
         let trimmed = walrus::Module::from_buffer(&trimmed).unwrap();
         let mut left: Vec<_> = trimmed.exports.iter().map(|it| it.name.as_str()).collect();
-        let mut wanted = [&HEARD[..], &others].concat();
+        let mut expected = [&HEARD[..], &others].concat();
         left.sort_unstable();
-        wanted.sort_unstable();
-        assert_eq!(left, wanted);
+        expected.sort_unstable();
+        assert_eq!(left, expected);
         assert!(HEARD.iter().all(|name| name.starts_with(CALLBACK)));
     }
 

@@ -64,8 +64,8 @@ fn present_key_overrides_the_default() {
     assert_eq!(config.source_header(), Some(0));
     assert_eq!(config.claim_headers, ["x-forwarded-for"]);
     assert_eq!(config.deadline.delay_allowance, Duration::from_millis(80));
-    let bypass = |said: &str| {
-        let json = format!(r#"{{"service":"demo",{PLAN},"bypass":{said}}}"#);
+    let bypass = |value: &str| {
+        let json = format!(r#"{{"service":"demo",{PLAN},"bypass":{value}}}"#);
         Config::parse(json.as_bytes()).unwrap().bypass
     };
     assert_eq!(bypass("{}"), Bypass::default());

@@ -140,10 +140,10 @@ impl SlotTable {
         let mut began = None;
         for ordinal in lanes.ended {
             let of_it = self.finish(column, *ordinal, slots, now);
-            let is_asked = lanes
+            let is_requested = lanes
                 .completed
                 .is_some_and(|completed| completed.ordinal == *ordinal);
-            began = began.or(of_it.filter(|_| is_asked));
+            began = began.or(of_it.filter(|_| is_requested));
         }
         for ordinal in lanes.open_ended {
             self.remove_execution(column, *ordinal);

@@ -236,7 +236,7 @@ mod tests {
     fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) -> f64 {
         let (mut answered, mut answer, mut idle) = (0.0, service(0), 0.0);
         let at = |now: f64| Mono((now * 1e6) as u64);
-        for turn in 1..=count {
+        for request in 1..=count {
             let predicted = ms(service(0));
             let early = lead
                 .service(predicted)
@@ -244,7 +244,7 @@ mod tests {
             let sent = (answered + early.as_secs_f64() * 1e3).min(answer);
             let early_wait = answer - sent;
             let late = (gap - early_wait).max(0.0);
-            let next = answer + late + service(turn);
+            let next = answer + late + service(request);
             if early_wait > 0.0 {
                 lead.record_early(ms(next - answer), ms(early_wait), at(next));
             } else {
@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn lead_covers_the_scatter_of_service_times() {
-        let scattered = |turn: u32| {
-            let mixed = u64::from(turn + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let scattered = |request: u32| {
+            let mixed = u64::from(request + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let chance = (mixed >> 40) as f64 / f64::from(1 << 24);
             25.0 * (0.5 + chance)

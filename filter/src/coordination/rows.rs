@@ -88,9 +88,9 @@ impl SlotTable {
             used_at: now,
             ..VariantColumn::default()
         };
-        let gone =
+        let reusable =
             (0..self.columns.len()).find(|index| self.is_column_reusable(*index, now, timeouts));
-        if let Some(index) = gone {
+        if let Some(index) = reusable {
             *self.columns.get_mut(index)? = fresh;
             self.forget_runs(index);
             (0..self.rows.len()).for_each(|row| {

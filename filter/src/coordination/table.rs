@@ -217,13 +217,13 @@ impl SlotTable {
         exact: bool,
     ) -> bool {
         let place = self.at(row, column).and_then(|at| self.usages.get_mut(at));
-        place.is_some_and(|there| std::mem::replace(there, usage).differs_from(usage, exact))
+        place.is_some_and(|existing| std::mem::replace(existing, usage).differs_from(usage, exact))
     }
 
     /// Sets the number of requests that may still leave with closed batches; returns whether it changed.
     pub(super) fn note_open(&mut self, column: usize, open: u32) -> bool {
         let place = self.columns.get_mut(column).map(|column| &mut column.open);
-        place.is_some_and(|there| std::mem::replace(there, open) != open)
+        place.is_some_and(|existing| std::mem::replace(existing, open) != open)
     }
 
     /// Usage of a variant by all workers except `own`.

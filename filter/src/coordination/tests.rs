@@ -267,15 +267,15 @@ fn tick_notifies_all_more_urgent_workers_and_the_next_passes_them_over() {
         proxy.wait(vm, &[deadline], 0);
     }
     // The VM with the slot dies; no other is notified.
-    let gone = TIMEOUTS.lease.as_millis() as u64;
-    (0..3).for_each(|vm| _ = proxy.renew(vm, gone - 1));
-    assert_eq!(proxy.tick(0, gone), 0);
+    let lease_end = TIMEOUTS.lease.as_millis() as u64;
+    (0..3).for_each(|vm| _ = proxy.renew(vm, lease_end - 1));
+    assert_eq!(proxy.tick(0, lease_end), 0);
     assert_eq!(
         proxy.notifies(),
         [2, 3],
         "by row: the fourth worker came first"
     );
-    assert_eq!(proxy.tick(0, gone + 10), 1);
+    assert_eq!(proxy.tick(0, lease_end + 10), 1);
 }
 
 #[test]
@@ -286,9 +286,9 @@ fn slots_of_a_dead_worker_count_until_lease_and_predicted_end() {
         proxy.vms[0].until = at(until);
         (proxy.vms[0].taken, proxy.vms[0].reported) = (1, 1);
         proxy.acquire(0, false, 0);
-        let gone = lease.max(until);
-        assert_eq!(proxy.wait(1, &[5000], gone - 1), 0);
-        assert_eq!(proxy.tick(1, gone), 1);
+        let released_at = lease.max(until);
+        assert_eq!(proxy.wait(1, &[5000], released_at - 1), 0);
+        assert_eq!(proxy.tick(1, released_at), 1);
     }
 }
 
@@ -343,10 +343,10 @@ fn dead_reporter_is_replaced_by_a_serving_worker() {
     assert!(!reports(0, 3, false) && !reports(1, 3, false));
     assert!(reports(1, 4, true), "the first row that serves");
     assert!(!reports(2, 5, false) && !reports(0, 5, false));
-    let gone = 4 + TIMEOUTS.lease.as_millis() as u64;
-    assert!(reports(2, gone, false));
-    assert!(!reports(0, gone, false));
-    assert!(reports(1, gone + 1, false), "back again");
+    let lease_end = 4 + TIMEOUTS.lease.as_millis() as u64;
+    assert!(reports(2, lease_end, false));
+    assert!(!reports(0, lease_end, false));
+    assert!(reports(1, lease_end + 1, false), "back again");
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Engine {
             self.count_admitted(&request);
             return self.dispatch(stream, request, lane, now);
         }
-        if let Err(reason) = self.make_room(&request, verdicts) {
+        if let Err(reason) = self.evict_for(&request, verdicts) {
             self.retract(&request, now);
             return self.refuse_new(reason, request.refusal_context());
         }
@@ -155,11 +155,11 @@ impl Engine {
 
     pub(super) fn leave_queue(&mut self, request: &Request) {
         let variant = self.variants.get_mut(request.variant);
-        let was_there = variant.is_some_and(|variant| {
-            let room = &mut variant.slots.queue;
-            room.cancel(request.class, request.place())
+        let was_queued = variant.is_some_and(|variant| {
+            let queue = &mut variant.slots.queue;
+            queue.cancel(request.class, request.place())
         });
-        debug_assert!(was_there, "a held request that no room knows");
+        debug_assert!(was_queued, "a held request that no room knows");
         self.held.leave(request.class);
     }
 

@@ -76,7 +76,7 @@ impl Engine {
         };
         variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploading));
         let lane = flight.lane;
-        let orphaned = matches!(end, End::TimedOut | End::Gone) && !variant.cancels;
+        let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
         if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
             let service = variant.predicted.high.max(flight.planned);

@@ -120,7 +120,7 @@ impl Engine {
             }
             End::Failed | End::Unreachable => self.count_refused(Reason::NoBackend, request.class),
             End::TimedOut => self.count_refused(Reason::Expired, request.class),
-            End::Gone => self.stats.count(Metric::ClientDisconnects, Label::None),
+            End::Disconnected => self.stats.count(Metric::ClientDisconnects, Label::None),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Limits on held requests. Order holds at each limit: the least urgent request makes room.
+//! Limits on held requests. Order holds at each limit: the least urgent request is evicted.
 
 use super::{Engine, Request, StreamId};
 use crate::reason::Reason;
@@ -7,7 +7,7 @@ use crate::verdict::Verdict;
 use crate::waiting::class::{CLASSES_MAX, ClassId};
 use crate::waiting::wait_queue::{Precedence, WaitQueue};
 
-/// Request that makes room for another.
+/// Request evicted for another.
 struct Victim {
     stream: StreamId,
     why: Reason,
@@ -44,12 +44,12 @@ impl HeldCounts {
 }
 
 impl Engine {
-    /// Makes room for a newcomer. At the limit of its class, or of all, the least urgent request is refused,
-    /// whichever variant it waits for.
+    /// Evicts a request for a newcomer if needed: at the limit of its class, or of all, the least urgent
+    /// request is refused, whichever variant it waits for.
     ///
     /// # Errors
-    /// The limit that leaves no room, because the newcomer is the least urgent.
-    pub(super) fn make_room(
+    /// The limit that is reached, because the newcomer is the least urgent.
+    pub(super) fn evict_for(
         &mut self,
         request: &Request,
         verdicts: &mut Vec<(StreamId, Verdict)>,
@@ -69,8 +69,8 @@ impl Engine {
             .get(class)
             .and_then(|of| of.max_requests);
         let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
-            // The victim makes room in the total too.
-            let found = self.least_urgent(|room| room.least_urgent_of(class));
+            // Evicting it also lowers the total.
+            let found = self.least_urgent(|queue| queue.least_urgent_of(class));
             (found, Reason::ClassLimit)
         } else if self.held.all >= self.config.max_requests {
             let found = self.least_urgent(WaitQueue::least_urgent);

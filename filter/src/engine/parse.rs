@@ -67,10 +67,10 @@ impl Engine {
     #[must_use]
     pub fn required_lookups(&self, wire: &Wire<'_>) -> RequiredLookups<'_> {
         let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
-        let wanted = self.config.classes.lookup(wire.get(Field::Class));
+        let requested = self.config.classes.lookup(wire.get(Field::Class));
         RequiredLookups {
             source: stamped,
-            proof: wanted.claim.and_then(Claim::property),
+            proof: requested.claim.and_then(Claim::property),
         }
     }
 
@@ -162,8 +162,8 @@ impl Engine {
     fn class(&mut self, incoming: &IncomingRequest<'_>) -> ClassId {
         let classes = &self.config.classes;
         let value = incoming.wire.get(Field::Class);
-        let wanted = classes.lookup(value);
-        let proof = match wanted.claim {
+        let requested = classes.lookup(value);
+        let proof = match requested.claim {
             Some(claim) if claim.property().is_none() => {
                 let header = self.config.claim_headers.iter();
                 let mut header = header
@@ -173,9 +173,9 @@ impl Engine {
             }
             _ => incoming.proof,
         };
-        let admitted = wanted.known && wanted.claim.is_none_or(|claim| claim.admits(proof));
+        let admitted = requested.known && requested.claim.is_none_or(|claim| claim.admits(proof));
         if admitted || value.is_none() {
-            return wanted.class;
+            return requested.class;
         }
         let default = classes.default;
         self.stats

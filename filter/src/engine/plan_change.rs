@@ -85,12 +85,13 @@ impl Engine {
             .collect()
     }
 
-    /// Routes waiting requests again, earliest deadline first. A request that stays keeps its turn there, and
-    /// one that moves takes its class's scheduling state along: a waiting class gets its share however often
+    /// Routes waiting requests again, earliest deadline first. A request that stays keeps its place, and one
+    /// that moves takes its class's scheduling state along: a waiting class gets its share however often
     /// plans come.
     pub(super) fn reroute_waiting(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         let queues = self.variants.iter().map(|variant| &variant.slots.queue);
-        let turns: Vec<SchedulerState> = queues.map(WaitQueue::scheduler_state).collect();
+        let scheduler_states: Vec<SchedulerState> =
+            queues.map(WaitQueue::scheduler_state).collect();
         for stream in self.held_by_deadline() {
             let Some(mut request) = self.requests.get(&stream).copied() else {
                 continue;
@@ -101,7 +102,7 @@ impl Engine {
                 Ok(to) => {
                     self.leave_queue(&request);
                     request.variant = to;
-                    self.enter_queue(stream, &request, turns.get(usize::from(from.0)));
+                    self.enter_queue(stream, &request, scheduler_states.get(usize::from(from.0)));
                     self.held.enter(request.class);
                     self.requests.insert(stream, request);
                 }

@@ -77,8 +77,7 @@ impl Engine {
         let Some(request) = request.filter(|of| matches!(of.state, State::Receiving { .. })) else {
             return false;
         };
-        let holds =
-            bytes <= limits.request_max && self.ledger.has_room(&request.body, bytes, limits);
+        let holds = bytes <= limits.request_max && self.ledger.fits(&request.body, bytes, limits);
         if holds {
             self.ledger.set(&mut request.body, bytes);
         }
@@ -248,10 +247,10 @@ impl Engine {
     }
 
     /// Holds `bytes` bytes of a request's body. At the limit of all bytes, the requests whose bodies have been
-    /// incoming for the longest make room.
+    /// incoming for the longest are evicted.
     ///
     /// # Errors
-    /// The limit that leaves no room.
+    /// The limit that would be exceeded.
     fn hold_bytes(
         &mut self,
         stream: StreamId,
@@ -266,17 +265,14 @@ impl Engine {
         if bytes == request.body.bytes {
             return Ok(());
         }
-        if !self
-            .ledger
-            .has_room(&request.body, bytes, &self.config.body)
-        {
-            self.look_up_sources(stream, source);
+        if !self.ledger.fits(&request.body, bytes, &self.config.body) {
+            self.lookup_sources(stream, source);
         }
         let Some(request) = self.requests.get(&stream) else {
             return Ok(());
         };
         let mut share = request.body;
-        let room = loop {
+        let result = loop {
             match self.ledger.check(&share, bytes, &self.config.body) {
                 Ok(()) => break Ok(()),
                 Err(LimitExceeded::Source) => break Err(Reason::SourceLimit),
@@ -286,17 +282,17 @@ impl Engine {
                 Err(LimitExceeded::All) => {}
             }
         };
-        if room.is_ok() {
+        if result.is_ok() {
             self.ledger.set(&mut share, bytes);
         }
         if let Some(request) = self.requests.get_mut(&stream) {
             request.body = share;
         }
-        room
+        result
     }
 
     /// Looks up the source of this request, and of all other requests with bytes held, if still unknown.
-    fn look_up_sources(
+    fn lookup_sources(
         &mut self,
         stream: StreamId,
         mut source: impl FnMut(StreamId) -> Option<u64>,

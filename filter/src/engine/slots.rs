@@ -160,19 +160,19 @@ impl Engine {
             tick,
             overlaps: self.config.overlap,
         };
-        let room = &variant.slots.queue;
+        let queue = &variant.slots.queue;
         let worker = &mut self.worker;
-        let (outcome, head) = match (newcomer, room.single_class_order()) {
+        let (outcome, head) = match (newcomer, queue.single_class_order()) {
             (Some((class, place)), Some(line)) => {
-                let order = std::iter::once(room.urgency(class, place)).chain(line);
+                let order = std::iter::once(queue.urgency(class, place)).chain(line);
                 params.acquire(worker, variant, order, now)
             }
             (Some((class, place)), None) => {
-                let order = room.order_with(class, place);
+                let order = queue.order_with(class, place);
                 params.acquire(worker, variant, order, now)
             }
             (None, Some(line)) => params.acquire(worker, variant, line, now),
-            (None, None) => params.acquire(worker, variant, room.order(), now),
+            (None, None) => params.acquire(worker, variant, queue.order(), now),
         };
         let slots = &mut variant.slots;
         // The rest of a batch that a newcomer has closed leaves on the next check, at once.

@@ -56,7 +56,7 @@ fn one_slot() -> Engine {
     engine(&[variant("a", 1.0, 1, 0.0)], "")
 }
 
-fn ask(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
+fn submit(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
     let budget = budget_ms.to_string();
     request(engine, stream, &[("x-slo-ms", budget.as_bytes())], now)
 }
@@ -135,11 +135,11 @@ fn free_slot_is_taken_and_headers_are_set() {
 fn held_requests_leave_in_deadline_order() {
     let mut engine = one_slot();
     assert!(matches!(
-        ask(&mut engine, 0, 1000, at(0)),
+        submit(&mut engine, 0, 1000, at(0)),
         Verdict::Forward(_)
     ));
     for (stream, budget) in [(1, 900), (2, 300), (3, 600), (4, 301), (5, 300)] {
-        assert_eq!(ask(&mut engine, stream, budget, at(0)), Verdict::Park);
+        assert_eq!(submit(&mut engine, stream, budget, at(0)), Verdict::Park);
     }
     let mut order = Vec::new();
     let mut running = 0;
@@ -155,8 +155,8 @@ fn held_requests_leave_in_deadline_order() {
 #[test]
 fn held_request_is_refused_exactly_at_its_deadline() {
     let mut engine = one_slot();
-    ask(&mut engine, 0, 1000, at(0));
-    ask(&mut engine, 1, 200, at(0));
+    submit(&mut engine, 0, 1000, at(0));
+    submit(&mut engine, 1, 200, at(0));
     assert_eq!(engine.next_wake(at(195).mono), Some(at(200).mono));
     assert_eq!(
         engine.next_wake(at(0).mono),
@@ -173,9 +173,9 @@ fn held_request_is_refused_exactly_at_its_deadline() {
 #[test]
 fn infeasible_request_does_not_take_a_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
-    ask(&mut engine, 0, 1000, at(0));
-    ask(&mut engine, 1, 150, at(0));
-    ask(&mut engine, 2, 400, at(0));
+    submit(&mut engine, 0, 1000, at(0));
+    submit(&mut engine, 1, 150, at(0));
+    submit(&mut engine, 2, 400, at(0));
     let verdicts = end(&mut engine, 0, End::Answered, at(100));
     assert_eq!(reason(&verdicts[0].1), Some(Reason::Infeasible));
     assert_eq!(forwarded(&verdicts), [2]);
@@ -187,29 +187,29 @@ fn client_disconnect_frees_a_held_place() {
         &[variant("a", 1.0, 1, 0.0)],
         r#","queue":{"max_requests":1}"#,
     );
-    ask(&mut engine, 0, 1000, at(0));
-    ask(&mut engine, 1, 1000, at(0));
+    submit(&mut engine, 0, 1000, at(0));
+    submit(&mut engine, 1, 1000, at(0));
     assert_eq!(
-        reason(&ask(&mut engine, 2, 1000, at(0))),
+        reason(&submit(&mut engine, 2, 1000, at(0))),
         Some(Reason::QueueFull)
     );
-    assert!(end(&mut engine, 1, End::Gone, at(1)).is_empty());
-    assert_eq!(ask(&mut engine, 3, 1000, at(1)), Verdict::Park);
-    assert!(end(&mut engine, 1, End::Gone, at(1)).is_empty());
+    assert!(end(&mut engine, 1, End::Disconnected, at(1)).is_empty());
+    assert_eq!(submit(&mut engine, 3, 1000, at(1)), Verdict::Park);
+    assert!(end(&mut engine, 1, End::Disconnected, at(1)).is_empty());
     assert_eq!(forwarded(&end(&mut engine, 0, End::Answered, at(2))), [3]);
 }
 
 #[test]
 fn abandoned_execution_keeps_its_slot_until_its_predicted_end() {
     for (how, free_at) in [
-        (End::Gone, 300),
+        (End::Disconnected, 300),
         (End::TimedOut, 300),
         (End::Failed, 50),
         (End::Answered, 50),
     ] {
         let mut engine = engine(&[variant("a", 1.0, 1, 300.0)], "");
-        ask(&mut engine, 0, 1000, at(0));
-        ask(&mut engine, 1, 1000, at(0));
+        submit(&mut engine, 0, 1000, at(0));
+        submit(&mut engine, 1, 1000, at(0));
         let mut verdicts = end(&mut engine, 0, how, at(50));
         if free_at > 50 {
             assert!(verdicts.is_empty(), "{how:?}");
@@ -225,11 +225,11 @@ fn abandoned_execution_keeps_its_slot_until_its_predicted_end() {
 
 #[test]
 fn cancelling_server_leaves_no_orphaned_slot() {
-    for how in [End::Gone, End::TimedOut] {
+    for how in [End::Disconnected, End::TimedOut] {
         let cancels = variant("a", 1.0, 1, 300.0).replace('}', r#","cancels":true}"#);
         let mut engine = engine(&[cancels], "");
-        ask(&mut engine, 0, 1000, at(0));
-        ask(&mut engine, 1, 1000, at(0));
+        submit(&mut engine, 0, 1000, at(0));
+        submit(&mut engine, 1, 1000, at(0));
         assert_eq!(forwarded(&end(&mut engine, 0, how, at(50))), [1], "{how:?}");
     }
 }
@@ -238,11 +238,11 @@ fn cancelling_server_leaves_no_orphaned_slot() {
 fn configuration_decides_without_a_plan() {
     let planner = r#"{"service":"demo","planner":{"cluster":"p","key":"k"}}"#;
     let mut engine = alone(planner);
-    assert_eq!(ask(&mut engine, 1, 100, at(0)), Verdict::Pass);
+    assert_eq!(submit(&mut engine, 1, 100, at(0)), Verdict::Pass);
     let refusing = planner.replace("}}", r#"},"on_stale":"refuse"}"#);
     let mut engine = alone(&refusing);
     assert_eq!(
-        reason(&ask(&mut engine, 1, 100, at(0))),
+        reason(&submit(&mut engine, 1, 100, at(0))),
         Some(Reason::NoPlan)
     );
 }
@@ -250,10 +250,10 @@ fn configuration_decides_without_a_plan() {
 #[test]
 fn new_plan_reroutes_all_held_requests() {
     let mut engine = one_slot();
-    ask(&mut engine, 0, 1000, at(0));
+    submit(&mut engine, 0, 1000, at(0));
     for stream in 1..=4 {
         assert_eq!(
-            ask(&mut engine, stream, 1000 - u64::from(stream), at(0)),
+            submit(&mut engine, stream, 1000 - u64::from(stream), at(0)),
             Verdict::Park
         );
     }
@@ -276,16 +276,16 @@ fn new_plan_reroutes_all_held_requests() {
 #[test]
 fn proxy_without_slots_refuses_until_the_next_plan() {
     let mut engine = one_slot();
-    ask(&mut engine, 0, 1000, at(0));
-    assert_eq!(ask(&mut engine, 1, 1000, at(0)), Verdict::Park);
+    submit(&mut engine, 0, 1000, at(0));
+    assert_eq!(submit(&mut engine, 1, 1000, at(0)), Verdict::Park);
     let mut verdicts = Vec::new();
     engine.on_no_slots(at(1), &mut verdicts);
     assert_eq!(reason(&verdicts[0].1), Some(Reason::NoCapacity));
-    let refused = ask(&mut engine, 2, 1000, at(2));
+    let refused = submit(&mut engine, 2, 1000, at(2));
     assert_eq!(reason(&refused), Some(Reason::NoCapacity));
     let next = plan(2, &[variant("a", 1.0, 2, 0.0)]);
     engine.on_plan(&next, at(3).mono, at(3), &mut Vec::new());
-    let served = ask(&mut engine, 3, 1000, at(3));
+    let served = submit(&mut engine, 3, 1000, at(3));
     assert!(matches!(served, Verdict::Forward(_)));
 }
 
@@ -299,7 +299,7 @@ fn stale_plan_is_handled_as_configured() {
         );
         engine.on_plan(&next, at(0).mono, at(0), &mut Vec::new());
         release(&mut engine, at(1000));
-        let name = match ask(&mut engine, 1, 100, at(1000)) {
+        let name = match submit(&mut engine, 1, 100, at(1000)) {
             Verdict::Forward(dispatch) => dispatch.name.to_string(),
             verdict => {
                 assert_eq!(reason(&verdict), Some(Reason::NoPlan), "{on_stale}");
@@ -318,7 +318,7 @@ fn variant_table_does_not_grow_with_plans() {
         engine.on_plan(&next, at(0).mono, at(0), &mut Vec::new());
         let stream = revision as StreamId;
         assert!(matches!(
-            ask(&mut engine, stream, 100, at(0)),
+            submit(&mut engine, stream, 100, at(0)),
             Verdict::Forward(_)
         ));
         end(&mut engine, stream - 1, End::Answered, at(0));

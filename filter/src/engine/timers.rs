@@ -82,8 +82,8 @@ mod tests {
         let mut timers = Timers::default();
         (0..many).for_each(|stream| timers.set(at(stream), stream));
         let cancelled = |stream: &u32| stream.is_multiple_of(3);
-        let gone = (0..many).filter(cancelled);
-        gone.for_each(|stream| timers.cancel(at(stream), stream));
+        let to_cancel = (0..many).filter(cancelled);
+        to_cancel.for_each(|stream| timers.cancel(at(stream), stream));
         let mut left: Vec<u32> = (0..many).filter(|stream| !cancelled(stream)).collect();
         left.sort_unstable_by_key(|stream| at(*stream));
         assert_eq!(timers.next(), left.first().map(|first| at(*first)));

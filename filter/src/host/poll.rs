@@ -75,9 +75,9 @@ impl Poll {
         }
     }
 
-    /// Asks for a plan newer than `after`, unless a call is pending or the pause is not over. Returns `false`
+    /// Requests a plan newer than `after`, unless a call is pending or the pause is not over. Returns `false`
     /// if the call could not be made.
-    pub(super) fn ask(&mut self, after: Revision, process: u64, workers: u32, now: Mono) -> bool {
+    pub(super) fn send(&mut self, after: Revision, process: u64, workers: u32, now: Mono) -> bool {
         if self.call.is_some() || now < self.not_before {
             return true;
         }

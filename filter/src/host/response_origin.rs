@@ -13,7 +13,7 @@ use super::call;
 /// Envoy's response flags, as in `response.flags`.
 const UPSTREAM_TIMEOUT: u64 = 1 << 2;
 /// The client's connection ended, or its HTTP/2 stream did.
-const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
+const DOWNSTREAM_DISCONNECTED: u64 = 1 << 14 | 1 << 28;
 
 /// Header with the reason of a refusal.
 pub(super) const DROPPED_REASON: &str = "x-slo-dropped-reason";
@@ -121,8 +121,8 @@ fn expected_upstream() -> Option<Duration> {
 pub(super) fn end_by_flags() -> End {
     match call::number(&["response", "flags"]) {
         Some(flags) if flags & UPSTREAM_TIMEOUT != 0 => End::TimedOut,
-        Some(flags) if flags & DOWNSTREAM_GONE != 0 => End::Gone,
-        Some(0) | None => End::Gone,
+        Some(flags) if flags & DOWNSTREAM_DISCONNECTED != 0 => End::Disconnected,
+        Some(0) | None => End::Disconnected,
         Some(_) => End::Failed,
     }
 }

@@ -100,7 +100,7 @@ impl Service {
         now: Now,
     ) -> Verdict {
         self.keep_lease(now);
-        // A request that makes room is refused on the next tick: see [`on_end`].
+        // An evicted request is refused on the next tick: see [`on_end`].
         let deferred = &mut self.deferred;
         let verdict = self.engine.on_request(stream, incoming, now, deferred);
         if incoming.body_follows && verdict == Verdict::Park {
@@ -195,12 +195,12 @@ impl Service {
         }
     }
 
-    fn ask_planner(&mut self, now: Now) {
+    fn poll_planner(&mut self, now: Now) {
         let Some(poll) = self.poll.as_mut().filter(|_| self.polls) else {
             return;
         };
         let after = self.engine.source().revision();
-        if !poll.ask(after, self.process, self.workers, now.mono) {
+        if !poll.send(after, self.process, self.workers, now.mono) {
             self.engine
                 .stats
                 .count(Metric::PlanPollsFailed, Label::None);

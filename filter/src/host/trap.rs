@@ -33,8 +33,8 @@ const CORRUPTED: &[u8] = b"weirbrd\x03 and then something else";
 pub(super) fn on_request(stream: u32, config: &Config) -> bool {
     let headers = call::request_headers();
     // Kept as a string in the module, where a test looks for it, instead of folded into the comparison.
-    let wanted = std::hint::black_box(HEADER);
-    let incoming = headers.iter().find(|(name, _)| name == wanted);
+    let header_name = std::hint::black_box(HEADER);
+    let incoming = headers.iter().find(|(name, _)| name == header_name);
     match incoming.map(|(_, value)| value.as_slice()) {
         Some(b"request") => trap(),
         Some(b"response") => ANSWER_OF.store(stream, Ordering::Relaxed),
@@ -85,7 +85,7 @@ fn cost_ns(others_serve: bool) -> u64 {
     let store = || Box::new(Shared::new(slot_table_key("cost", Role::Both)));
     let mut worker = Worker::new(store(), 1, Scope::Proxy);
     let now = call::now().mono;
-    let ask = |variant: u64, taken: u32, waiting: Option<Mono>| AcquireRequest {
+    let request = |variant: u64, taken: u32, waiting: Option<Mono>| AcquireRequest {
         variant: VariantKey(variant),
         slots: 8,
         taken,
@@ -101,8 +101,8 @@ fn cost_ns(others_serve: bool) -> u64 {
         lanes: None,
     };
     for variant in 1..=VARIANTS {
-        worker.acquire(ask(variant, 1, None), now);
-        worker.acquire(ask(variant, 0, None), now);
+        worker.acquire(request(variant, 1, None), now);
+        worker.acquire(request(variant, 0, None), now);
     }
     for other in 2..=4 {
         let mut other = Worker::new(store(), other, Scope::Proxy);
@@ -115,11 +115,11 @@ fn cost_ns(others_serve: bool) -> u64 {
     for round in 0..ROUNDS {
         let variant = round % VARIANTS + 1;
         // A request's two writes: a slot acquired, and the slot released.
-        let granted = worker.acquire(ask(variant, 0, Some(now)), now).granted;
+        let granted = worker.acquire(request(variant, 0, Some(now)), now).granted;
         if granted != 1 {
             trap();
         }
-        worker.acquire(ask(variant, 0, None), now);
+        worker.acquire(request(variant, 0, None), now);
     }
     let both = call::now().mono.since(begun);
     (both.as_nanos() / u128::from(ROUNDS)) as u64

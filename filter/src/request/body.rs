@@ -2,7 +2,7 @@
 //!
 //! A request is held until its last byte has come, because no server can work on less; until then it owns
 //! no slot. Envoy holds the bytes; only their number is known here. At the limit of all bytes, or of all
-//! incoming requests, the request whose body has been incoming for the longest makes room: a normal upload
+//! incoming requests, the request whose body has been incoming for the longest is evicted: a normal upload
 //! takes milliseconds, so that one is slow.
 //!
 //! Nothing here depends on time; the deadline runs on while a body is incoming.
@@ -86,7 +86,7 @@ impl Ledger {
 
     /// Whether `share` can grow to `bytes` within every limit, whatever the sources.
     #[must_use]
-    pub fn has_room(&self, share: &HeldBody, bytes: u64, limits: &Limits) -> bool {
+    pub fn fits(&self, share: &HeldBody, bytes: u64, limits: &Limits) -> bool {
         let more = bytes.saturating_sub(share.bytes);
         self.all.saturating_add(more) <= limits.source_max.min(limits.total_max)
     }
@@ -233,7 +233,7 @@ mod tests {
                 }
                 if leaves {
                     ledger.release(&mut held[at]);
-                } else if ledger.has_room(&held[at], bytes, &limits) {
+                } else if ledger.fits(&held[at], bytes, &limits) {
                     ledger.set(&mut held[at], bytes);
                 } else {
                     for (share, source) in held.iter_mut().zip(sources) {

@@ -81,7 +81,7 @@ impl Router {
         I: Iterator<Item = Candidate<T>> + Clone,
         T: Fn() -> Duration,
     {
-        let (chosen, turn) = self.by_quota(candidates.clone(), requirements);
+        let (chosen, first_due) = self.by_quota(candidates.clone(), requirements);
         let variant = match chosen {
             Some(chosen) => chosen,
             None => best(candidates, requirements)?,
@@ -89,7 +89,7 @@ impl Router {
         self.charge(variant, chosen.is_some());
         Ok(RouteChoice {
             variant,
-            instead_of: turn.filter(|turn| *turn != variant),
+            instead_of: first_due.filter(|first_due| *first_due != variant),
         })
     }
 
@@ -108,7 +108,7 @@ impl Router {
         candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
         requirements: Requirements,
     ) -> (Option<usize>, Option<usize>) {
-        let (mut soonest, mut turn) = (None, None);
+        let (mut soonest, mut first_due) = (None, None);
         for (index, candidate) in candidates.enumerate() {
             if index >= self.credits.len() {
                 self.credits.push(Credit::default());
@@ -122,8 +122,8 @@ impl Router {
             }
             let due = requests_until_due(credit.due, candidate.share);
             let sooner = |than: Option<(usize, f64)>| than.is_none_or(|(_, min)| due < min);
-            if sooner(turn) {
-                turn = Some((index, due));
+            if sooner(first_due) {
+                first_due = Some((index, due));
             }
             if sooner(soonest) && candidate.fits(requirements) {
                 soonest = Some((index, due));
@@ -131,7 +131,7 @@ impl Router {
         }
         (
             soonest.map(|(index, _)| index),
-            turn.map(|(index, _)| index),
+            first_due.map(|(index, _)| index),
         )
     }
 

@@ -62,7 +62,7 @@ pub struct Classes {
     pub max_skips: u32,
 }
 
-/// Class that a request asks for.
+/// Class that a request names, and the claim it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassRequest<'a> {
     /// Named class, or the default.
@@ -214,8 +214,12 @@ mod tests {
             (Some(b""), 0, false, false),
             (Some(b"\xff\0"), 0, false, false),
         ] {
-            let wanted = classes.lookup(value);
-            let got = (wanted.class.0, wanted.known, wanted.claim.is_some());
+            let requested = classes.lookup(value);
+            let got = (
+                requested.class.0,
+                requested.known,
+                requested.claim.is_some(),
+            );
             assert_eq!(got, (class, known, claimed), "{value:?}");
         }
         assert_eq!(classes.get(ClassId(1)).unwrap().name, "gold");

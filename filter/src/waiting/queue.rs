@@ -191,10 +191,10 @@ impl Queue {
 }
 
 impl Chunk {
-    fn start(from: Place, room: usize) -> Chunk {
+    fn start(from: Place, capacity: usize) -> Chunk {
         Chunk {
             from,
-            entries: VecDeque::with_capacity(room),
+            entries: VecDeque::with_capacity(capacity),
         }
     }
 

@@ -25,7 +25,7 @@ pub struct WaitQueue {
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerState(ClassScheduler);
 
-/// Precedence of a request at a limit, in any queue: by priority, then by place. The greatest makes room
+/// Precedence of a request at a limit, in any queue: by priority, then by place. The greatest is evicted
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Precedence {
@@ -254,7 +254,7 @@ impl WaitQueue {
         u32::try_from(ahead).unwrap_or(u32::MAX)
     }
 
-    /// Least urgent request held, which makes room first.
+    /// Least urgent request held, which is evicted first.
     #[must_use]
     pub fn least_urgent(&self) -> Option<(Precedence, u32)> {
         let latest = |(_, class)| self.least_urgent_of(id(class));

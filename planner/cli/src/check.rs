@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::input::read;
-use crate::output::say;
+use crate::output::print;
 use document::{Node, Place, START, documents};
 use kind::{Around, Kind};
 
@@ -59,9 +59,9 @@ impl Check {
         let text = read(&self.file).with_context(|| name.clone())?;
         let report = self.report(name, &text);
         if self.json {
-            say(serde_json::to_string_pretty(&report)? + "\n")?;
+            print(serde_json::to_string_pretty(&report)? + "\n")?;
         } else {
-            say(report.lines())?;
+            print(report.lines())?;
         }
         Ok(match report.errors.as_slice() {
             [] => Exit::Done,

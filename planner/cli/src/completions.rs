@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::Arguments;
-use crate::output::say;
+use crate::output::print;
 
 /// Arguments of `weir completions`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +20,6 @@ impl Completions {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "weir", &mut script);
-        say(&script)
+        print(&script)
     }
 }

@@ -77,16 +77,16 @@ impl Manifests {
             Some(folder) => {
                 write(&files, &command, folder)?;
                 let written = files.iter().map(|file| json!({ "path": file.path }));
-                say_json(self.json, &written.collect::<Vec<Value>>())
+                print_json(self.json, &written.collect::<Vec<Value>>())
             }
             None if self.json => {
                 let made = files.iter().map(|file| {
                     let documents = file.documents.iter().map(|one| &one.body);
                     json!({ "path": file.path, "documents": documents.collect::<Vec<&Value>>() })
                 });
-                say_json(true, &made.collect::<Vec<Value>>())
+                print_json(true, &made.collect::<Vec<Value>>())
             }
-            None => say(&files, &command),
+            None => print_documents(&files, &command),
         }
     }
 
@@ -133,16 +133,16 @@ fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a list of files, if JSON is asked for.
-fn say_json(asked: bool, files: &[Value]) -> anyhow::Result<()> {
-    if !asked {
+/// Prints a list of files, if JSON is requested.
+fn print_json(requested: bool, files: &[Value]) -> anyhow::Result<()> {
+    if !requested {
         return Ok(());
     }
-    output::say(format!("{:#}\n", json!({ "files": files })))
+    output::print(format!("{:#}\n", json!({ "files": files })))
 }
 
 /// Prints the documents one after the other, each below a comment with its path.
-fn say(files: &[File], command: &str) -> anyhow::Result<()> {
+fn print_documents(files: &[File], command: &str) -> anyhow::Result<()> {
     let mut text = String::new();
     for (index, file) in files.iter().enumerate() {
         if index > 0 {
@@ -150,5 +150,5 @@ fn say(files: &[File], command: &str) -> anyhow::Result<()> {
         }
         text += &format!("# {}\n{}", file.path, file.text(command)?);
     }
-    output::say(text)
+    output::print(text)
 }

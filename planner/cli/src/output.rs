@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub(crate) fn say(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text.as_ref()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

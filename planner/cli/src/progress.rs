@@ -21,7 +21,7 @@ pub(super) struct Progress {
     played: usize,
     name: String,
     /// Time of the last line, since the start.
-    said_at: Duration,
+    last_line_at: Duration,
 }
 
 impl Progress {
@@ -38,7 +38,7 @@ impl Progress {
             contenders,
             played: 0,
             name: String::new(),
-            said_at: Duration::ZERO,
+            last_line_at: Duration::ZERO,
         })
     }
 
@@ -52,7 +52,7 @@ impl Progress {
     pub(super) fn second(&mut self, over: u64) {
         let before = self.length_s.saturating_mul(self.played as u64);
         self.bar.set_position(before.saturating_add(over));
-        self.say(|now| {
+        self.report(|now| {
             format!(
                 "{} ({} of {}): {over} of {} s",
                 now.name,
@@ -70,7 +70,7 @@ impl Progress {
 
     /// Reports that all contenders have ended and the bounds are computed.
     pub(super) fn bounds(&mut self) {
-        self.say(|_| "what nobody could have beaten".to_owned());
+        self.report(|_| "what nobody could have beaten".to_owned());
     }
 
     /// Removes the bar from a terminal.
@@ -78,12 +78,12 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn say(&mut self, message: impl Fn(&Progress) -> String) {
+    fn report(&mut self, message: impl Fn(&Progress) -> String) {
         if !self.bar.is_hidden() {
             let message = message(self);
             self.bar.set_message(message);
-        } else if self.bar.elapsed() >= self.said_at + LINE_EVERY {
-            self.said_at = self.bar.elapsed();
+        } else if self.bar.elapsed() >= self.last_line_at + LINE_EVERY {
+            self.last_line_at = self.bar.elapsed();
             eprintln!("{}", message(self));
         }
     }

@@ -13,7 +13,7 @@ use weir_replay::request::{Play, Request};
 use weir_replay::scenario::{self, Contender, Overrides, Scenario, Server};
 use weir_replay::simulation;
 
-use crate::output::say;
+use crate::output::print;
 use crate::progress::Progress;
 
 /// Arguments of `weir replay`.
@@ -60,7 +60,7 @@ impl Replay {
         drop(sending);
         if self.check {
             let summary = Summary::new(&scenario, &requests);
-            return say(match self.json {
+            return print(match self.json {
                 true => format!("{:#}\n", summary.json(&scenario, &requests)),
                 false => summary.text(&scenario, &requests),
             });
@@ -70,9 +70,9 @@ impl Replay {
             report.write(folder)?;
         }
         if self.json {
-            say(report.json()?)
+            print(report.json()?)
         } else {
-            say(format!("{}\n", report.table()))
+            print(format!("{}\n", report.table()))
         }
     }
 }

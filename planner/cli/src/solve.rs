@@ -50,7 +50,7 @@ impl Solve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         if self.schema {
             let schema = schemars::schema_for!(Document);
-            say(&serde_json::to_string_pretty(&schema)?)?;
+            print_line(&serde_json::to_string_pretty(&schema)?)?;
             return Ok(Exit::Done);
         }
         let by: By = self.solver.parse().context("--solver")?;
@@ -64,9 +64,9 @@ impl Solve {
         let answer = answer.with_context(about)?;
         eprintln!("{} in {:.3} ms", self.solver, elapsed().as_secs_f64() * 1e3);
         if self.json {
-            say(&serde_json::to_string_pretty(&answer)?)?;
+            print_line(&serde_json::to_string_pretty(&answer)?)?;
         } else {
-            say(text(&answer)?.trim_end())?;
+            print_line(text(&answer)?.trim_end())?;
         }
         Ok(match answer.outcome {
             SolveStatus::Optimal | SolveStatus::Good => Exit::Done,
@@ -87,8 +87,8 @@ impl Solve {
     }
 }
 
-fn say(text: &str) -> anyhow::Result<()> {
-    output::say(format!("{text}\n"))
+fn print_line(text: &str) -> anyhow::Result<()> {
+    output::print(format!("{text}\n"))
 }
 
 /// Answer for people: scalars as lines, lists as tables.

@@ -178,9 +178,9 @@ impl<W: Witness> Simulation<'_, W> {
             .map_or(0, |server| server.hop);
         for request in 0..self.flights.len() as u32 {
             let flight = self.flights.get(request as usize).copied();
-            let there =
+            let in_flight =
                 flight.filter(|f| f.place == Place::InFlight && usize::from(f.variant) == variant);
-            match there {
+            match in_flight {
                 Some(Flight { attempt, .. }) if hop > 0 => {
                     let at = self.now.saturating_add(hop);
                     self.event_queue

@@ -110,8 +110,8 @@ fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, 
     let ours = || json!(scenario.service.name);
     keys.entry("service").or_insert_with(ours);
     if keys.get("plan").is_none_or(Value::is_null) {
-        let there = Allocation::ones(cores);
-        let draft = draft(&scenario.service, &there, None).ok_or(PlayError::NoCores)?;
+        let actual = Allocation::ones(cores);
+        let draft = draft(&scenario.service, &actual, None).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": scenario.service.name, "revision": 1,
             "max_age_ms": HOUR_MS, "downstream_ms": draft.downstream_ms, "variants": draft.variants,

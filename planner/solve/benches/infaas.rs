@@ -63,14 +63,14 @@ fn input(architectures: usize, even: bool) -> Input {
     }
 }
 
-/// Solves within `looks` readings of the clock; not of a real clock, so that the result is the same
+/// Solves within `readings_max` readings of the clock; not of a real clock, so that the result is the same
 /// everywhere.
-fn solved(problem: &Problem, looks: u64) -> Outcome<Plan> {
-    let looked = Cell::new(0);
-    let clock = || Duration::from_micros(looked.replace(looked.get() + 1));
+fn solved(problem: &Problem, readings_max: u64) -> Outcome<Plan> {
+    let readings = Cell::new(0);
+    let clock = || Duration::from_micros(readings.replace(readings.get() + 1));
     solve(
         problem,
-        &TimeLimit::new(Duration::from_micros(looks), &clock),
+        &TimeLimit::new(Duration::from_micros(readings_max), &clock),
     )
 }
 
@@ -104,7 +104,7 @@ fn tight(mut input: Input, above: f64) -> Input {
     with(high * above)
 }
 
-fn says(outcome: &Outcome<Plan>) -> String {
+fn summary(outcome: &Outcome<Plan>) -> String {
     match outcome {
         Outcome::Optimal(plan) => format!("optimal at {:.3}", plan.objective),
         Outcome::Good { best, gap } => {
@@ -135,7 +135,7 @@ fn sizes(criterion: &mut Criterion) {
                     let problem = checked(&input);
                     let outcome = solved(&problem, u64::MAX);
                     let name = format!("{architectures}x8/{kind}/{level}/{aim}");
-                    println!("{name}: {}", says(&outcome));
+                    println!("{name}: {}", summary(&outcome));
                     group.bench_function(name, |bencher| {
                         bencher.iter(|| solved(black_box(&problem), u64::MAX));
                     });

@@ -96,17 +96,17 @@ pub enum Reason {
     NotResizable,
     /// The nodes can never hold the target.
     Infeasible,
-    /// No node has room for a replica.
+    /// No node has capacity for a replica.
     Unschedulable,
-    /// The node has no room now.
+    /// The node has no capacity now.
     Deferred,
     /// The change was sent and refused.
     Refused,
     /// A disruption budget does not let replicas go.
     Protected,
-    /// A pod is being replaced because its node has no room for the target.
+    /// A pod is being replaced because its node has no capacity for the target.
     Replacing,
-    /// The change waits for the rate limit, for a timer, or for room in the budget.
+    /// The change waits for the rate limit, for a timer, or for free budget.
     Waiting,
     /// The actual capacity is not known.
     Unknown,
@@ -122,7 +122,7 @@ impl Blocker {
     }
 
     /// Blocker of a variant that cannot take over load from others.
-    pub fn stuck() -> Blocker {
+    pub fn rollout_blocked() -> Blocker {
         Blocker {
             reason: Reason::Waiting,
             why: "it waits: what serves can make no room for it, within budget.cores and budget.resources, without carrying \

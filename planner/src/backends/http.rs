@@ -114,12 +114,12 @@ impl HttpBackends {
     }
 
     /// Reads the actual capacity from an answer and remembers the batch size in it.
-    fn record_answer(&self, variant: usize, said: &Resources) -> Actual {
+    fn record_answer(&self, variant: usize, reported: &Resources) -> Actual {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
-            self.batches().entry(variant).or_default().reported = said.batch;
+            self.batches().entry(variant).or_default().reported = reported.batch;
         }
-        said.actual(backend.is_some_and(|backend| backend.replicated))
+        reported.actual(backend.is_some_and(|backend| backend.replicated))
     }
 
     fn batch(&self, variant: usize) -> Batch {
@@ -127,11 +127,11 @@ impl HttpBackends {
     }
 
     /// Adds the pending writes of a variant to its reported capacity.
-    fn with_pending_writes(&self, variant: usize, there: Actual) -> Actual {
+    fn with_pending_writes(&self, variant: usize, actual: Actual) -> Actual {
         let mut pending_writes = self.pending_writes();
         match pending_writes.get_mut(&variant) {
-            Some(pending_writes) => pending_writes.with(there, Instant::now()),
-            None => there,
+            Some(pending_writes) => pending_writes.with(actual, Instant::now()),
+            None => actual,
         }
     }
 
@@ -215,9 +215,9 @@ impl Actuate for HttpBackends {
         for (variant, requested) in requested.into_iter().enumerate() {
             answers.push(match requested {
                 Some(requested) => {
-                    let said = await_answer(requested).await;
-                    let there = said.map(|said| self.record_answer(variant, &said));
-                    Some(there.map(|there| self.with_pending_writes(variant, there)))
+                    let reported = await_answer(requested).await;
+                    let actual = reported.map(|reported| self.record_answer(variant, &reported));
+                    Some(actual.map(|actual| self.with_pending_writes(variant, actual)))
                 }
                 None => None,
             });
@@ -250,7 +250,7 @@ impl Actuate for HttpBackends {
                 }
                 Err(_) => {}
             }
-            answers.push(answer.map(|said| self.record_answer(change.variant, &said)));
+            answers.push(answer.map(|reported| self.record_answer(change.variant, &reported)));
         }
         answers
     }
@@ -264,7 +264,7 @@ impl Actuate for HttpBackends {
             let failed = match requested {
                 Some(requested) => await_answer(requested)
                     .await
-                    .map(|said| self.record_answer(variant, &said)),
+                    .map(|reported| self.record_answer(variant, &reported)),
                 None => Ok(Actual::default()),
             };
             let reported = self.batch(variant).reported;

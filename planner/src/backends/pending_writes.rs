@@ -1,5 +1,5 @@
 //! Pending writes of one variant: changes sent whose answer has not come. Any of them may still take effect, not only
-//! the latest. All are counted until the backend has what the latest asked for, has answered another change, or they
+//! the latest. All are counted until the backend has what the latest requested, has answered another change, or they
 //! expire. Pure.
 
 use crate::capacity::{Actual, Resize, Target};
@@ -20,7 +20,7 @@ struct PendingWrite<T> {
     target: Target,
     until: T,
     /// Whether the backend already had this target when the change was sent; seeing it later then proves nothing.
-    already_there: bool,
+    already_reached: bool,
 }
 
 impl<T> Default for PendingWrites<T> {
@@ -44,7 +44,7 @@ impl<T: Copy + Ord> PendingWrites<T> {
         self.pending.push(PendingWrite {
             target,
             until,
-            already_there: is_reached(last, target),
+            already_reached: is_reached(last, target),
         });
     }
 
@@ -53,23 +53,23 @@ impl<T: Copy + Ord> PendingWrites<T> {
         self.pending.clear();
     }
 
-    /// Returns `there`, extended by the outcomes that the pending writes may have.
-    pub(crate) fn with(&mut self, there: Actual, now: T) -> Actual {
-        self.last = Some(there);
+    /// Returns `actual`, extended by the outcomes that the pending writes may have.
+    pub(crate) fn with(&mut self, actual: Actual, now: T) -> Actual {
+        self.last = Some(actual);
         self.pending.retain(|write| write.until > now);
         let has_come =
-            |write: &PendingWrite<T>| is_reached(there, write.target) && !write.already_there;
+            |write: &PendingWrite<T>| is_reached(actual, write.target) && !write.already_reached;
         if self.pending.last().is_some_and(has_come) {
             self.pending.clear();
         }
         let all = self.pending.iter();
-        all.fold(there, |there, write| there.or(write.target))
+        all.fold(actual, |actual, write| actual.or(write.target))
     }
 }
 
-/// Whether exactly the target is there.
-fn is_reached(there: Actual, target: Target) -> bool {
-    there.ready == target.ready(there.ready) && there.reserved == target.cores(there.ready)
+/// Whether the actual capacity is exactly the target.
+fn is_reached(actual: Actual, target: Target) -> bool {
+    actual.ready == target.ready(actual.ready) && actual.reserved == target.cores(actual.ready)
 }
 
 #[cfg(test)]
@@ -88,10 +88,10 @@ mod tests {
         }
     }
 
-    /// Cores that are ready, and cores reserved, when the backend reports `there` cores.
-    fn with(pending: &mut PendingWrites<u32>, there: u32, now: u32) -> (Cores, Cores) {
-        let there = Actual::certain(Allocation::one(Cores::whole(there)));
-        let with = pending.with(there, now);
+    /// Cores that are ready, and cores reserved, when the backend has `reported` cores.
+    fn with(pending: &mut PendingWrites<u32>, reported: u32, now: u32) -> (Cores, Cores) {
+        let actual = Actual::certain(Allocation::one(Cores::whole(reported)));
+        let with = pending.with(actual, now);
         (with.ready.cores(), with.reserved)
     }
 
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(with(&mut pending, 3, 1), cores(1, 3));
         pending.record(&change(1, 3), 61);
         assert_eq!(with(&mut pending, 3, 2), cores(1, 3));
-        // The latest target is there: no other write is pending.
+        // The latest target is reached: no other write is pending.
         let mut pending = PendingWrites::default();
         pending.record(&change(4, 2), 60);
         pending.record(&change(4, 6), 61);

@@ -36,7 +36,7 @@ impl ResourceLimit {
     }
 
     /// Returns how many replicas of a variant fit beside those of the others.
-    fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
+    fn max_replicas(&self, variant: usize, replicas: &[u32]) -> u32 {
         let each = self.each.get(variant).copied().unwrap_or(0);
         let own = replicas.get(variant).copied().unwrap_or(0);
         let others = self
@@ -60,8 +60,11 @@ impl ResourceLimits {
     }
 
     /// Returns how many replicas of a variant fit beside those of the others.
-    pub fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
-        let each = self.0.iter().map(|limit| limit.room(variant, replicas));
+    pub fn max_replicas(&self, variant: usize, replicas: &[u32]) -> u32 {
+        let each = self
+            .0
+            .iter()
+            .map(|limit| limit.max_replicas(variant, replicas));
         each.min().unwrap_or(u32::MAX)
     }
 
@@ -92,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_what_other_variants_leave() {
+    fn max_replicas_is_what_other_variants_leave() {
         let limit = |most, each: &[u64]| ResourceLimit {
             name: String::new(),
             most,
             each: each.to_vec(),
         };
         let limits = ResourceLimits(vec![limit(16, &[4, 6, 0]), limit(2, &[0, 1, 0])]);
-        for (replicas, fits, room) in [
+        for (replicas, fits, max_replicas) in [
             ([0, 0, 0], true, [4, 2, u32::MAX]),
             ([1, 2, 9], true, [1, 2, u32::MAX]),
             ([2, 1, 0], true, [2, 1, u32::MAX]),
@@ -108,8 +111,8 @@ mod tests {
             ([0, 3, 0], false, [0, 2, u32::MAX]),
         ] {
             assert_eq!(limits.fit(&replicas), fits, "{replicas:?}");
-            let got = [0, 1, 2].map(|variant| limits.room(variant, &replicas));
-            assert_eq!(got, room, "{replicas:?}");
+            let got = [0, 1, 2].map(|variant| limits.max_replicas(variant, &replicas));
+            assert_eq!(got, max_replicas, "{replicas:?}");
         }
         assert_eq!([0, 1, 2].map(|v| limits.is_limited(v)), [true, true, false]);
         assert!(
@@ -125,7 +128,7 @@ mod tests {
             each: vec![u64::MAX, 1],
         }]);
         assert!(!limits.fit(&[2, 1]));
-        assert_eq!(limits.room(1, &[2, 1]), 0);
+        assert_eq!(limits.max_replicas(1, &[2, 1]), 0);
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Planner {
         let desired = targets;
         let mut detour = std::mem::take(&mut self.rollout.detour);
         let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
-        let carried = |there: &[Allocation]| self.carried(there, inputs);
+        let carried = |allocations: &[Allocation]| self.carried(allocations, inputs);
         let by = detour.next(&self.rollout.actual, desired, (&carried, arriving));
         let (targets, min) = by.unwrap_or((desired.to_vec(), f64::INFINITY));
         let targets = self
@@ -111,7 +111,7 @@ impl Planner {
             .await;
         self.rollout.actual = transition.actual();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
-        let carried = |there: &[Allocation]| self.carried(there, inputs);
+        let carried = |allocations: &[Allocation]| self.carried(allocations, inputs);
         // While the load rises, capacity becomes free step by step. A detour carries less just as more requests arrive.
         let rises = inputs.is_some_and(|inputs| inputs.forecast.rises);
         let can_wait = rises && carried(&self.rollout.ready()) >= arriving;
@@ -145,7 +145,7 @@ impl Planner {
     {
         let mut awaited = None;
         for _ in 0..STEPS_MAX {
-            transition.hold(&|there| self.carried(there, inputs));
+            transition.hold(&|allocations| self.carried(allocations, inputs));
             match transition.next() {
                 Step::Resize(changes) => {
                     // Once per plan: further shrinks under the same plan need not wait again.
@@ -164,10 +164,10 @@ impl Planner {
                     let at = timing.now.after(timing.elapsed()).at;
                     self.measured.horizon.see(&transition.actual(), at);
                 }
-                Step::Publish(there) => {
+                Step::Publish(allocations) => {
                     let publishing = timing.elapsed();
                     let now = timing.now.after(publishing);
-                    let out = self.publish(ports.publish, &there, inputs, now, acted);
+                    let out = self.publish(ports.publish, &allocations, inputs, now, acted);
                     if timing.first_out.is_none() {
                         timing.first_out = Some(timing.elapsed());
                         acted.actuate = publishing;
@@ -178,7 +178,7 @@ impl Planner {
                     if !out && self.carried(&ready, inputs) >= SERVES_AT_ALL {
                         break;
                     }
-                    transition.published(there);
+                    transition.published(allocations);
                 }
                 Step::Done => break,
             }
@@ -186,10 +186,14 @@ impl Planner {
     }
 
     /// Part of the demand that an allocation carries ([`carried_part`]), in the batches that this demand would fill.
-    pub(super) fn carried(&self, there: &[Allocation], inputs: Option<Inputs>) -> f64 {
+    pub(super) fn carried(&self, allocations: &[Allocation], inputs: Option<Inputs>) -> f64 {
         let busy = inputs.map(Inputs::as_if_present);
-        let mut capacities =
-            capacities(&self.service, there, busy, self.rollout.batches.confirmed());
+        let mut capacities = capacities(
+            &self.service,
+            allocations,
+            busy,
+            self.rollout.batches.confirmed(),
+        );
         for (capacity, since) in capacities.iter_mut().zip(self.observations.failing_since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
@@ -199,7 +203,7 @@ impl Planner {
             .iter()
             .map(|stage| stage.variants.clone());
         let demand = inputs.map(|inputs| inputs.forecast.demand.0);
-        carried_part(stages, &capacities, there, demand)
+        carried_part(stages, &capacities, allocations, demand)
     }
 
     /// Part of the demand that already arrives, relative to what fully used servers sustain.
@@ -260,7 +264,7 @@ impl Planner {
             return;
         }
         for variant in transition.waiting() {
-            self.obstructed(variant, Blocker::stuck());
+            self.obstructed(variant, Blocker::rollout_blocked());
         }
     }
 
@@ -272,7 +276,7 @@ impl Planner {
     pub(super) fn publish<P: Publish>(
         &mut self,
         publish: &P,
-        there: &[Allocation],
+        allocations: &[Allocation],
         inputs: Option<Inputs>,
         now: Now,
         acted: &mut Acted,
@@ -287,7 +291,7 @@ impl Planner {
             failing: &failing,
             confirmed: self.rollout.batches.confirmed(),
         };
-        let offer = drafts_under(&self.service, there, inputs, conditions);
+        let offer = drafts_under(&self.service, allocations, inputs, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|drafts| {
             let parts = |draft: &Draft| draft.variants.clone();
@@ -301,7 +305,7 @@ impl Planner {
                 self.troubles.went_well("plan");
                 acted.published += receipt.new;
                 acted.revision = Some(receipt.revision);
-                self.rollout.out = there.to_vec();
+                self.rollout.out = allocations.to_vec();
                 let shares = |stage: &Stage| -> Vec<Share> {
                     let parts = acted.plan.get(stage.variants.clone());
                     parts.into_iter().flatten().map(|part| part.share).collect()

@@ -22,9 +22,9 @@ impl Planner {
             .zip(&self.rollout.full)
             .zip(learnt);
         for (variant, ((actual, full), learnt)) in service.variants.iter_mut().zip(known) {
-            let there = actual.ready.each().millis() / 1000;
+            let actual_cores = actual.ready.each().millis() / 1000;
             if full.is_some() {
-                variant.max = there.clamp(variant.min.max(1), variant.max);
+                variant.max = actual_cores.clamp(variant.min.max(1), variant.max);
             }
             variant.readiness = learnt.unwrap_or(variant.readiness);
         }
@@ -35,8 +35,8 @@ impl Planner {
     fn learnt(&self) -> Vec<Option<Duration>> {
         let each = self.service.variants.iter().enumerate();
         let learnt = |(index, variant): (usize, &Variant)| {
-            let (said, cycle) = (variant.readiness, self.service.cycle);
-            self.measured.readiness.learnt(index, said, cycle)
+            let (configured, cycle) = (variant.readiness, self.service.cycle);
+            self.measured.readiness.learnt(index, configured, cycle)
         };
         each.map(learnt).collect()
     }

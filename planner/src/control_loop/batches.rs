@@ -1,8 +1,8 @@
-//! Batch sizes that servers are told before a plan counts on them: those that the policy chooses for the actual
+//! Batch sizes that servers are sent before a plan counts on them: those that the policy chooses for the actual
 //! capacity, and for capacity that is starting. Without an answer, a server is planned with its own batches.
 //!
-//! A larger batch is told at once. A smaller one waits for `resize.scaleDownStabilization` after a larger one was last
-//! wanted: the change costs some servers a reload, and a batch size is only an upper limit.
+//! A larger batch is sent at once. A smaller one waits for `resize.scaleDownStabilization` after a larger one was last
+//! the target: the change costs some servers a reload, and a batch size is only an upper limit.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::service::{Inputs, Mode};
 pub(super) struct Batches {
     /// Largest batch that all servers have confirmed.
     confirmed: Vec<Option<u32>>,
-    /// Largest batch wanted, and when it was last wanted.
+    /// Largest target batch, and when it was last the target.
     desired: Vec<Option<(u32, Duration)>>,
 }
 
 impl Batches {
-    /// Creates a record of servers that have been told nothing.
+    /// Creates a record of servers that have been sent nothing.
     pub(super) fn new(variants: usize) -> Batches {
         Batches {
             confirmed: vec![None; variants],
@@ -34,7 +34,7 @@ impl Batches {
         &self.confirmed
     }
 
-    /// Keeps a larger batch for `hold` after it was last wanted.
+    /// Keeps a larger batch for `hold` after it was last the target.
     fn stabilize(&mut self, now: Duration, hold: Duration, desired: &mut [Option<u32>]) {
         for (kept, desired) in self.desired.iter_mut().zip(desired) {
             let Some(batch) = desired else {
@@ -59,7 +59,7 @@ impl Planner {
         inputs: Option<Inputs>,
     ) {
         let mut variants = self.service.variants.iter();
-        let tells = variants.any(|variant| variant.is_told_batch());
+        let tells = variants.any(|variant| variant.receives_batch());
         if self.service.mode == Mode::Advisory || !tells || inputs.is_none() {
             return;
         }
@@ -91,23 +91,23 @@ impl Planner {
         }
     }
 
-    /// Batch to tell each variant; `None` without actual or starting capacity, or if the variant is not told batches.
+    /// Batch to send to each variant; `None` without actual or starting capacity, or if its servers are not sent any.
     fn desired_batches(&self, targets: &[Target], inputs: Option<Inputs>) -> Vec<Option<u32>> {
-        let there = self.rollout.ready();
+        let ready = self.rollout.ready();
         let to_be: Vec<Allocation> = targets
             .iter()
             .map(|target| Allocation::new(target.replicas, target.each))
             .collect();
-        let now = batches(&self.service, &there, inputs);
+        let now = batches(&self.service, &ready, inputs);
         let then = batches(&self.service, &to_be, inputs);
-        let each = there.iter().zip(&to_be).zip(now.iter().zip(then));
-        let desired = each.map(|((there, to_be), (now, then))| match (*there, *to_be) {
+        let each = ready.iter().zip(&to_be).zip(now.iter().zip(then));
+        let desired = each.map(|((ready, to_be), (now, then))| match (*ready, *to_be) {
             (Allocation::NONE, Allocation::NONE) => None,
             (Allocation::NONE, _) => Some(then),
             _ => Some(*now),
         });
         let each = self.service.variants.iter().zip(desired);
-        each.map(|(variant, desired)| desired.filter(|_| variant.is_told_batch()))
+        each.map(|(variant, desired)| desired.filter(|_| variant.receives_batch()))
             .collect()
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn smaller_batch_is_told_after_the_hold_time() {
+    fn smaller_batch_is_sent_after_the_hold_time() {
         let mut batches = Batches::new(1);
         let mut at = |second: u64, desired: Option<u32>| {
             let mut all = [desired];

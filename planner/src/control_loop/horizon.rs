@@ -29,7 +29,7 @@ impl Horizon {
     }
 
     /// Records a change requested at `at`. Starts are ignored, because they include loading.
-    pub(super) fn ask(&mut self, change: &Resize, at: Duration) {
+    pub(super) fn record_request(&mut self, change: &Resize, at: Duration) {
         let Some(requested) = self.requested.get_mut(change.variant) else {
             return;
         };
@@ -48,8 +48,8 @@ impl Horizon {
 
     /// Takes in the actual state at `at`.
     pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
-        for (requested, there) in self.requested.iter_mut().zip(actual) {
-            let is_certain = there.reserved <= there.ready.cores();
+        for (requested, actual) in self.requested.iter_mut().zip(actual) {
+            let is_certain = actual.reserved <= actual.ready.cores();
             if let Some((_, requested)) = requested.take_if(|_| is_certain) {
                 self.took.push_back(at.saturating_sub(requested));
             }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     /// Ready and reserved cores.
-    fn there(ready: u32, reserved: u32) -> [Actual; 1] {
+    fn actual(ready: u32, reserved: u32) -> [Actual; 1] {
         [Actual {
             reserved: Cores::whole(reserved),
             ..Actual::certain(Allocation::one(Cores::whole(ready)))
@@ -100,34 +100,34 @@ mod tests {
     fn horizon_covers_two_changes() {
         let mut horizon = Horizon::new(1);
         assert_eq!(horizon.time(SAMPLE), SAMPLE * 2);
-        horizon.ask(&change(4, 6), ms(0));
-        horizon.see(&there(4, 6), ms(250));
+        horizon.record_request(&change(4, 6), ms(0));
+        horizon.see(&actual(4, 6), ms(250));
         // A repeated request keeps its start; a different one starts anew.
-        horizon.ask(&change(4, 6), ms(500));
-        horizon.see(&there(6, 6), ms(750));
+        horizon.record_request(&change(4, 6), ms(500));
+        horizon.see(&actual(6, 6), ms(750));
         assert_eq!(horizon.time(SAMPLE), (ms(750) + SAMPLE) * 2);
-        horizon.ask(&change(6, 8), ms(1000));
-        horizon.ask(&change(6, 9), ms(1900));
-        horizon.see(&there(9, 9), ms(2900));
+        horizon.record_request(&change(6, 8), ms(1000));
+        horizon.record_request(&change(6, 9), ms(1900));
+        horizon.see(&actual(9, 9), ms(2900));
         assert_eq!(horizon.time(SAMPLE), (ms(1000) + SAMPLE) * 2);
         for _ in 0..CHANGES {
-            horizon.ask(&change(9, 6), ms(4000));
-            horizon.see(&there(6, 6), ms(4100));
+            horizon.record_request(&change(9, 6), ms(4000));
+            horizon.see(&actual(6, 6), ms(4100));
         }
         assert_eq!(horizon.time(SAMPLE), (ms(100) + SAMPLE) * 2);
-        horizon.ask(&change(6, 1), ms(5000));
-        horizon.see(&there(1, 1), ms(60_000));
+        horizon.record_request(&change(6, 1), ms(5000));
+        horizon.see(&actual(1, 1), ms(60_000));
         assert_eq!(horizon.time(SAMPLE), HORIZON_MAX);
     }
 
     #[test]
     fn refused_changes_and_starts_are_not_measured() {
         let mut horizon = Horizon::new(1);
-        horizon.ask(&change(4, 6), ms(0));
+        horizon.record_request(&change(4, 6), ms(0));
         horizon.refused(0);
-        horizon.see(&there(4, 4), ms(900));
-        horizon.ask(&change(0, 6), ms(1000));
-        horizon.see(&there(6, 6), ms(9000));
+        horizon.see(&actual(4, 4), ms(900));
+        horizon.record_request(&change(0, 6), ms(1000));
+        horizon.see(&actual(6, 6), ms(9000));
         assert_eq!(horizon.time(SAMPLE), SAMPLE * 2);
     }
 }

@@ -29,8 +29,8 @@ impl Measured {
 
     /// Records a change requested at `at`.
     pub(super) fn requested(&mut self, change: &Resize, at: Duration) {
-        self.readiness.ask(change, at);
-        self.horizon.ask(change, at);
+        self.readiness.record_request(change, at);
+        self.horizon.record_request(change, at);
     }
 
     /// Drops the pending change of a variant after its refusal.

@@ -17,10 +17,10 @@ pub(super) fn over_latency_budget(
     actual: &[Actual],
     inputs: Option<Inputs>,
 ) -> String {
-    let there: Vec<Allocation> = actual.iter().map(|one| one.ready).collect();
-    let batches = batches(service, &there, inputs);
-    let capacities = capacities(service, &there, inputs, &[]);
-    let mut said = String::new();
+    let ready: Vec<Allocation> = actual.iter().map(|one| one.ready).collect();
+    let batches = batches(service, &ready, inputs);
+    let capacities = capacities(service, &ready, inputs, &[]);
+    let mut notes = String::new();
     for stage in &service.stages {
         // In a stage without any capacity, the slots determine the shares.
         let shared = capacities.get(stage.variants.clone());
@@ -28,20 +28,20 @@ pub(super) fn over_latency_budget(
         for index in stage.variants.clone() {
             let lists = (
                 service.variants.get(index),
-                there.get(index),
+                ready.get(index),
                 batches.get(index),
             );
-            let (Some(variant), Some(there), Some(batch)) = lists else {
+            let (Some(variant), Some(allocation), Some(batch)) = lists else {
                 continue;
             };
             let excess = at_most_cores(service, variant);
-            let excess = excess.or_else(|| now(service, variant, there, *batch));
+            let excess = excess.or_else(|| now(service, variant, allocation, *batch));
             if let Some(excess) = excess {
-                said += &excess.said(service, &variant.name, shared);
+                notes += &excess.note(service, &variant.name, shared);
             }
         }
     }
-    said
+    notes
 }
 
 /// Names the fraction that demand was compared with, if the decision finds that demand exceeds the capacity.
@@ -83,9 +83,14 @@ fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
 }
 
 /// Excess on the actual cores.
-fn now(service: &Service, variant: &Variant, there: &Allocation, batch: u32) -> Option<Excess> {
-    let serves = *there != Allocation::NONE;
-    let excess = excess(service, variant, there.each(), batch, true);
+fn now(
+    service: &Service,
+    variant: &Variant,
+    allocation: &Allocation,
+    batch: u32,
+) -> Option<Excess> {
+    let serves = *allocation != Allocation::NONE;
+    let excess = excess(service, variant, allocation.each(), batch, true);
     excess.filter(|_| serves)
 }
 
@@ -109,7 +114,7 @@ fn excess(
 }
 
 impl Excess {
-    fn said(&self, service: &Service, name: &str, shared: bool) -> String {
+    fn note(&self, service: &Service, name: &str, shared: bool) -> String {
         let slo_ms = service.slo.as_secs_f64() * 1e3 - service.downstream_ms;
         let part = service.latency_max_ms / slo_ms;
         let (cores, most) = match self.resizable {

@@ -1,7 +1,7 @@
 //! Start requests and their completions → how long variants take to become ready. Pure.
 //!
 //! Completions are seen once a cycle, so a difference of a few cycles is ignored. A time that differs much more from
-//! the service file's replaces it, and the *why* of the decision says so.
+//! the service file's replaces it, and the *why* of the decision reports it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Readiness {
     }
 
     /// Records a change requested at `at`.
-    pub(super) fn ask(&mut self, change: &Resize, at: Duration) {
+    pub(super) fn record_request(&mut self, change: &Resize, at: Duration) {
         let Some(one) = self.0.get_mut(change.variant) else {
             return;
         };
@@ -49,8 +49,8 @@ impl Readiness {
 
     /// Takes in the actual state at `at`.
     pub(super) fn see(&mut self, actual: &[Actual], at: Duration) {
-        for (one, there) in self.0.iter_mut().zip(actual) {
-            if there.ready != Allocation::NONE
+        for (one, actual) in self.0.iter_mut().zip(actual) {
+            if actual.ready != Allocation::NONE
                 && let Some(requested) = one.requested.take()
             {
                 one.took = Some(at.saturating_sub(requested));
@@ -58,16 +58,16 @@ impl Readiness {
         }
     }
 
-    /// Measured readiness time of a variant, if it differs from the one `said`.
+    /// Measured readiness time of a variant, if it differs from the `configured` one.
     pub(super) fn learnt(
         &self,
         variant: usize,
-        said: Duration,
+        configured: Duration,
         cycle: Duration,
     ) -> Option<Duration> {
         let took = self.0.get(variant)?.took?;
-        let may_be = said.mul_f64(WRONG_MIN) + cycle * CYCLES;
-        (took.abs_diff(said) > may_be).then_some(took)
+        let may_be = configured.mul_f64(WRONG_MIN) + cycle * CYCLES;
+        (took.abs_diff(configured) > may_be).then_some(took)
     }
 }
 
@@ -93,13 +93,13 @@ mod tests {
         }
     }
 
-    fn there(cores: u32) -> [Actual; 1] {
+    fn actual(cores: u32) -> [Actual; 1] {
         [Actual::certain(Allocation::one(Cores::whole(cores)))]
     }
 
     #[test]
     fn start_time_far_from_configured_one_is_learnt() {
-        for (takes, said, learnt) in [
+        for (takes, configured, learnt) in [
             (15, 5, Some(s(15))),
             (15, 15, None),
             (17, 15, None),
@@ -110,15 +110,15 @@ mod tests {
         ] {
             let mut readiness = Readiness::new(1);
             for second in 0..takes {
-                readiness.see(&there(0), s(second));
-                readiness.ask(&change(0, 3), s(second));
+                readiness.see(&actual(0), s(second));
+                readiness.record_request(&change(0, 3), s(second));
             }
-            assert_eq!(readiness.learnt(0, s(said), CYCLE), None);
-            readiness.see(&there(3), s(takes));
+            assert_eq!(readiness.learnt(0, s(configured), CYCLE), None);
+            readiness.see(&actual(3), s(takes));
             assert_eq!(
-                readiness.learnt(0, s(said), CYCLE),
+                readiness.learnt(0, s(configured), CYCLE),
                 learnt,
-                "{takes} {said}"
+                "{takes} {configured}"
             );
         }
     }
@@ -126,17 +126,17 @@ mod tests {
     #[test]
     fn refused_or_abandoned_start_is_not_measured() {
         let mut readiness = Readiness::new(1);
-        readiness.ask(&change(0, 3), s(0));
+        readiness.record_request(&change(0, 3), s(0));
         readiness.refused(0);
-        readiness.ask(&change(0, 3), s(20));
-        readiness.see(&there(3), s(21));
+        readiness.record_request(&change(0, 3), s(20));
+        readiness.see(&actual(3), s(21));
         assert_eq!(readiness.learnt(0, s(0), CYCLE), None);
-        readiness.ask(&change(0, 3), s(30));
-        readiness.ask(&change(0, 0), s(31));
-        readiness.see(&there(3), s(60));
+        readiness.record_request(&change(0, 3), s(30));
+        readiness.record_request(&change(0, 0), s(31));
+        readiness.see(&actual(3), s(60));
         // More cores for a serving variant are no start.
-        readiness.ask(&change(3, 6), s(61));
-        readiness.see(&there(6), s(90));
+        readiness.record_request(&change(3, 6), s(61));
+        readiness.see(&actual(6), s(90));
         assert_eq!(readiness.learnt(0, s(0), CYCLE), None);
     }
 }

@@ -26,10 +26,10 @@ impl Planner {
         if self.service.fallback != Fallback::Replace || self.service.mode != Mode::Active {
             return;
         }
-        let Some((variant, there)) = self.retire(ports.actuate) else {
+        let Some((variant, actual)) = self.retire(ports.actuate) else {
             return;
         };
-        self.set_in_force(variant, there);
+        self.set_in_force(variant, actual);
         let plan: Vec<_> = self.rollout.actual.iter().map(|one| one.ready).collect();
         if !self.publish(ports.publish, &plan, inputs, now, acted) {
             return;
@@ -44,9 +44,9 @@ impl Planner {
             format!("replacing {}", variant.name)
         });
         let blocker = match ports.actuate.replace(variant).await {
-            Ok(there) => {
+            Ok(actual) => {
                 self.troubles.went_well(&who);
-                self.set_in_force(variant, there);
+                self.set_in_force(variant, actual);
                 self.rollout.retired = None;
                 Blocker {
                     reason: Reason::Replacing,
@@ -69,7 +69,7 @@ impl Planner {
     /// whose replacement has to wait, adds the reason to the blocker.
     fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, Actual)> {
         let reserved: Cores = self.rollout.actual.iter().map(|one| one.reserved).sum();
-        let room = Cores::whole(self.service.budget).saturating_sub(reserved);
+        let spare = Cores::whole(self.service.budget).saturating_sub(reserved);
         let begun = self.rollout.retired;
         let replicas: Vec<u32> = self
             .rollout
@@ -82,7 +82,8 @@ impl Planner {
                 continue;
             }
             let own = replicas.get(variant).copied().unwrap_or(0);
-            if begun != Some(variant) && self.service.limits.room(variant, &replicas) <= own {
+            if begun != Some(variant) && self.service.limits.max_replicas(variant, &replicas) <= own
+            {
                 // The new pod starts before the old one has ended.
                 let full = [Reason::Deferred, Reason::Infeasible];
                 if let Some(blocker) = blocker.as_mut().filter(|one| full.contains(&one.reason)) {
@@ -90,10 +91,10 @@ impl Planner {
                 }
                 continue;
             }
-            match actuate.retire(variant, room) {
-                Some(Ok(there)) => {
+            match actuate.retire(variant, spare) {
+                Some(Ok(actual)) => {
                     self.rollout.retired = Some(variant);
-                    return Some((variant, there));
+                    return Some((variant, actual));
                 }
                 Some(Err(kept)) => {
                     if let Some(blocker) = blocker {
@@ -107,9 +108,9 @@ impl Planner {
         None
     }
 
-    fn set_in_force(&mut self, variant: usize, there: Actual) {
-        if let Some(actual) = self.rollout.actual.get_mut(variant) {
-            *actual = there;
+    fn set_in_force(&mut self, variant: usize, actual: Actual) {
+        if let Some(known) = self.rollout.actual.get_mut(variant) {
+            *known = actual;
         }
     }
 }

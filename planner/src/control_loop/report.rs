@@ -35,9 +35,9 @@ impl Planner {
         } else {
             "to have"
         };
-        let (desired, there) = (cores(&desired), cores(&self.rollout.ready()));
+        let (desired, actual) = (cores(&desired), cores(&self.rollout.ready()));
         let (status, why) = (decision.status.label(), &decision.why);
-        tracing::info!("{status}: {why}; cores {verb}:{desired}, in force:{there}");
+        tracing::info!("{status}: {why}; cores {verb}:{desired}, in force:{actual}");
         self.last = Some(new);
     }
 
@@ -80,11 +80,11 @@ impl Planner {
 
     /// Part of the demand that is carried while more capacity is starting.
     pub(super) fn shortage(&self, inputs: Option<Inputs>) -> String {
-        let comes = |there: &Actual| {
-            there.starting != Allocation::NONE || there.reserved > there.ready.cores()
+        let comes = |actual: &Actual| {
+            actual.starting != Allocation::NONE || actual.reserved > actual.ready.cores()
         };
         let each = self.service.variants.iter().zip(&self.rollout.actual);
-        let come = each.filter(|(_, there)| comes(there));
+        let come = each.filter(|(_, actual)| comes(actual));
         let come: Vec<&str> = come.map(|(variant, _)| variant.name.as_str()).collect();
         shortage(self.carried(&self.rollout.ready(), inputs), &come)
     }
@@ -93,14 +93,15 @@ impl Planner {
     pub(super) fn readiness_notes(&self) -> String {
         let each = self.service.variants.iter().enumerate();
         let notes = each.filter_map(|(index, variant)| {
-            let said = variant.readiness;
+            let configured = variant.readiness;
             let took = self
                 .measured
                 .readiness
-                .learnt(index, said, self.service.cycle)?;
-            let (name, took, said) = (&variant.name, took.as_secs_f64(), RawDuration(said));
+                .learnt(index, configured, self.service.cycle)?;
+            let (name, took, configured) =
+                (&variant.name, took.as_secs_f64(), RawDuration(configured));
             Some(format!(
-                "; {name} took {took:.0} s to be ready, readiness says {said}"
+                "; {name} took {took:.0} s to be ready, readiness says {configured}"
             ))
         });
         notes.collect()

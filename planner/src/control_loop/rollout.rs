@@ -12,7 +12,7 @@ use crate::service::{Fallback, Service};
 
 /// Time for which a variant whose nodes are full is planned with its actual cores (`fallback: move`). Adding a node
 /// takes about as long.
-pub const ROOM_AGAIN: Duration = Duration::from_secs(60);
+pub const FULL_NODES_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// State of the rollout, kept from cycle to cycle. All lists are in the order of the variants.
 #[derive(Debug)]
@@ -73,9 +73,9 @@ impl Rollout {
             *known = full.as_ref().map(|(_, blocker)| blocker.clone());
             let who = format!("cores of {}", variant.name);
             match answer {
-                Some(Ok(there)) => {
+                Some(Ok(reported)) => {
                     troubles.went_well(&who);
-                    *actual = there;
+                    *actual = reported;
                 }
                 Some(Err(error)) => {
                     troubles.failed(&who, &error, "those known last hold");
@@ -99,9 +99,9 @@ impl Rollout {
     }
 
     /// Whether an actual state has changed; the following steps need not wait for the next cycle.
-    pub(super) fn is_news(&self, there: &[Option<Result<Actual, ActuateError>>]) -> bool {
-        let mut each = there.iter().zip(&self.actual);
-        each.any(|(there, known)| matches!(there, Some(Ok(there)) if there != known))
+    pub(super) fn is_news(&self, answers: &[Option<Result<Actual, ActuateError>>]) -> bool {
+        let mut each = answers.iter().zip(&self.actual);
+        each.any(|(answer, known)| matches!(answer, Some(Ok(actual)) if actual != known))
     }
 
     /// Records the blocker of a variant; with `fallback: move`, also that its nodes are full.
@@ -118,7 +118,7 @@ impl Rollout {
         );
         let moves = service.fallback == Fallback::Move;
         if let Some(full) = self.full.get_mut(variant).filter(|_| is_full && moves) {
-            *full = Some((at + ROOM_AGAIN, blocker.clone()));
+            *full = Some((at + FULL_NODES_RETRY_AFTER, blocker.clone()));
         }
         if let Some(known) = self.blockers.get_mut(variant) {
             *known = Some(blocker);

@@ -41,7 +41,7 @@ impl ServiceTimes {
         &mut self,
         at: Duration,
         variant: usize,
-        said: impl Iterator<Item = f64>,
+        reported: impl Iterator<Item = f64>,
         planned: Option<&ServiceTime>,
     ) {
         let Some(outside) = self.0.get_mut(variant) else {
@@ -49,7 +49,7 @@ impl ServiceTimes {
         };
         let measured = planned.and_then(|planned| {
             // A proxy with too few measurements reports the planned time.
-            let measured = said.filter(|ms| (ms - planned.sent_ms).abs() > 1.0);
+            let measured = reported.filter(|ms| (ms - planned.sent_ms).abs() > 1.0);
             Some((median(measured.collect())?, planned))
         });
         let off = measured.filter(|(ms, planned)| !may_be(planned).contains(ms));
@@ -81,11 +81,12 @@ impl Planner {
             let counts = scrapes
                 .iter()
                 .filter_map(|scrape| scrape.counts.as_ref().ok());
-            let said = counts.filter_map(|counts| counts.predicted_ms.get(&variant.name).copied());
+            let reported =
+                counts.filter_map(|counts| counts.predicted_ms.get(&variant.name).copied());
             let planned = planned.get(index).and_then(Option::as_ref);
             self.measured
                 .service_times
-                .see(self.now, index, said, planned);
+                .see(self.now, index, reported, planned);
         }
     }
 
@@ -95,13 +96,13 @@ impl Planner {
         let notes = each.filter_map(|(index, variant)| {
             let (took, planned) = self.measured.service_times.measured(index, self.now)?;
             let (min, most) = (planned.min_ms.round(), planned.most_ms.round());
-            let says = match min < most {
+            let profile_ms = match min < most {
                 true => format!("{min} to {most}"),
                 false => most.to_string(),
             };
             let name = &variant.name;
             Some(format!(
-                "; {name} takes {took:.0} ms, its profile says {says} ms: its latency or its batches are others"
+                "; {name} takes {took:.0} ms, its profile says {profile_ms} ms: its latency or its batches are others"
             ))
         });
         notes.collect()
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn time_outside_profile_for_a_while_is_reported() {
-        for (said, measured) in [
+        for (reported, measured) in [
             (&[20.0, 20.0][..], None),
             (&[14.0], None),
             (&[12.0], Some(12.0)),
@@ -147,26 +148,26 @@ mod tests {
             (&[], None),
         ] {
             let mut times = ServiceTimes::new(1);
-            times.see(s(0), 0, said.iter().copied(), Some(&PLANNED));
-            times.see(s(14), 0, said.iter().copied(), Some(&PLANNED));
+            times.see(s(0), 0, reported.iter().copied(), Some(&PLANNED));
+            times.see(s(14), 0, reported.iter().copied(), Some(&PLANNED));
             assert_eq!(times.measured(0, s(14)), None);
-            times.see(s(15), 0, said.iter().copied(), Some(&PLANNED));
+            times.see(s(15), 0, reported.iter().copied(), Some(&PLANNED));
             let found = times.measured(0, s(15)).map(|(ms, _)| ms);
-            assert_eq!(found, measured, "{said:?}");
+            assert_eq!(found, measured, "{reported:?}");
         }
     }
 
     #[test]
     fn time_within_profile_or_without_cores_resets_the_wait() {
         let mut times = ServiceTimes::new(1);
-        for (second, said, planned) in [
+        for (second, reported, planned) in [
             (0, 90.0, Some(&PLANNED)),
             (10, 30.0, Some(&PLANNED)),
             (20, 90.0, Some(&PLANNED)),
             (30, 90.0, None),
             (40, 90.0, Some(&PLANNED)),
         ] {
-            times.see(s(second), 0, std::iter::once(said), planned);
+            times.see(s(second), 0, std::iter::once(reported), planned);
             assert_eq!(times.measured(0, s(second)), None, "{second}");
         }
         times.see(s(55), 0, std::iter::once(95.0), Some(&PLANNED));

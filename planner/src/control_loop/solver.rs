@@ -30,8 +30,8 @@ impl Solver for Aside {
         actual: Vec<Actual>,
         inputs: Option<Inputs>,
     ) -> Decision {
-        let (service, there) = (Arc::clone(service), actual.clone());
-        let solving = tokio::task::spawn_blocking(move || decide(&service, &there, inputs));
+        let (service, owned) = (Arc::clone(service), actual.clone());
+        let solving = tokio::task::spawn_blocking(move || decide(&service, &owned, inputs));
         let decision = solving.await;
         decision.unwrap_or_else(|error| broken(&actual, &error))
     }

@@ -25,7 +25,7 @@ use crate::spec::tests::service;
 
 /// Proxies, backends and filters in memory.
 #[derive(Debug, Default)]
-struct World {
+struct SimPorts {
     /// Name of the only proxy.
     proxy: Mutex<&'static str>,
     /// Total requests at the proxy.
@@ -54,7 +54,7 @@ struct World {
     drained: Mutex<Vec<Duration>>,
 }
 
-impl Observe for World {
+impl Observe for SimPorts {
     async fn scrape(&self) -> Vec<Scrape> {
         let lost = *self.lost.lock().unwrap();
         let counts = if lost {
@@ -76,7 +76,7 @@ impl Observe for World {
     }
 }
 
-impl Actuate for World {
+impl Actuate for SimPorts {
     async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let mute = *self.mute.lock().unwrap();
         let answer = |cores: &Cores| {
@@ -105,8 +105,8 @@ impl Actuate for World {
                     .unwrap()
                     .push(format!("{}={}", change.variant, change.cores()));
             }
-            let there = Actual::certain(Allocation::one(change.cores()));
-            answers.push(stubborn.map_or(Ok(there), Err));
+            let actual = Actual::certain(Allocation::one(change.cores()));
+            answers.push(stubborn.map_or(Ok(actual), Err));
         }
         answers
     }
@@ -120,7 +120,7 @@ impl Actuate for World {
     }
 }
 
-impl Publish for World {
+impl Publish for SimPorts {
     fn publish(&self, drafts: Vec<Draft>, _: Now) -> Result<Receipt, PlanError> {
         let variants: Vec<_> = drafts
             .into_iter()
@@ -154,7 +154,7 @@ impl Publish for World {
 
 /// A planner of a (1 to 8 cores, fast) and b (0 to 4 cores, accurate) on simulated ports.
 struct Bed {
-    world: World,
+    sim: SimPorts,
     planner: Planner,
     second: u64,
 }
@@ -164,10 +164,10 @@ impl Bed {
     fn new(mut service: Service, real: &[u32]) -> Bed {
         service.demand.window = Duration::from_secs(1);
         service.demand.moving = Duration::from_secs(1);
-        let world = World::default();
-        *world.real.lock().unwrap() = real.iter().copied().map(Cores::whole).collect();
+        let sim = SimPorts::default();
+        *sim.real.lock().unwrap() = real.iter().copied().map(Cores::whole).collect();
         Bed {
-            world,
+            sim,
             planner: Planner::new(Arc::new(service)),
             second: 0,
         }
@@ -177,43 +177,43 @@ impl Bed {
     async fn run_cycle(&mut self, arrivals: f64) -> CycleReport {
         let at = self.arrive(Duration::from_secs(self.second), arrivals);
         self.second += 1;
-        let ports = ports(&self.world, &at);
+        let ports = ports(&self.sim, &at);
         self.planner.run_cycle(&ports, now(at())).await
     }
 
     /// Ticks at `at`, with that many arrivals since the last tick.
     async fn tick(&mut self, at: Duration, arrivals: f64) -> Option<CycleReport> {
         let at = self.arrive(at, arrivals);
-        let ports = ports(&self.world, &at);
+        let ports = ports(&self.sim, &at);
         self.planner.tick(&ports, now(at())).await
     }
 
     /// Adds arrivals, and returns a stopwatch that stands at `at`.
     fn arrive(&self, at: Duration, arrivals: f64) -> impl Fn() -> Duration + Sync + use<> {
-        *self.world.at.lock().unwrap() = at;
-        *self.world.arrived.lock().unwrap() += arrivals;
-        self.world.log.lock().unwrap().clear();
+        *self.sim.at.lock().unwrap() = at;
+        *self.sim.arrived.lock().unwrap() += arrivals;
+        self.sim.log.lock().unwrap().clear();
         move || at
     }
 
     /// Runs two cycles, with 20 arrivals in the second; nothing is changed yet.
     async fn warm_up(&mut self) {
-        let before = self.world.real.lock().unwrap().clone();
+        let before = self.sim.real.lock().unwrap().clone();
         self.run_cycle(0.0).await;
         self.run_cycle(20.0).await;
         assert_eq!(
-            *self.world.real.lock().unwrap(),
+            *self.sim.real.lock().unwrap(),
             before,
             "the forecast has not settled"
         );
     }
 
     fn log(&self) -> Vec<String> {
-        self.world.log.lock().unwrap().clone()
+        self.sim.log.lock().unwrap().clone()
     }
 
     fn shares(&self) -> Vec<f64> {
-        let plans = self.world.plans.lock().unwrap();
+        let plans = self.sim.plans.lock().unwrap();
         plans
             .last()
             .unwrap()
@@ -224,13 +224,13 @@ impl Bed {
 }
 
 fn ports<'a>(
-    world: &'a World,
+    sim: &'a SimPorts,
     stopwatch: &'a (dyn Fn() -> Duration + Sync),
-) -> Ports<'a, World, World, World, Aside> {
+) -> Ports<'a, SimPorts, SimPorts, SimPorts, Aside> {
     Ports {
-        observe: world,
-        actuate: world,
-        publish: world,
+        observe: sim,
+        actuate: sim,
+        publish: sim,
         solver: &Aside,
         stopwatch,
     }
@@ -292,8 +292,8 @@ async fn demand_change_moves_cores_make_before_break() {
     assert_eq!(actuated(&report), [1.0, 3.0]);
     assert_eq!(bed.log(), ["1=3", "plan 1 2", "taken over 3", "0=1"]);
     // Executions on a may finish before it shrinks.
-    let service_ms = bed.world.plans.lock().unwrap().last().unwrap()[0].service_ms;
-    let waited = bed.world.drained.lock().unwrap().clone();
+    let service_ms = bed.sim.plans.lock().unwrap().last().unwrap()[0].service_ms;
+    let waited = bed.sim.drained.lock().unwrap().clone();
     let expected = Duration::from_secs_f64(service_ms / 1e3).min(DRAIN_MAX);
     assert_eq!(waited, [expected]);
     assert!(!expected.is_zero());
@@ -318,7 +318,7 @@ async fn demand_change_moves_cores_make_before_break() {
 #[tokio::test]
 async fn restarted_planner_keeps_cores_until_demand_is_known() {
     let mut bed = Bed::new(service(8), &[1, 4]);
-    *bed.world.arrived.lock().unwrap() = 100_000.0;
+    *bed.sim.arrived.lock().unwrap() = 100_000.0;
     let report = bed.run_cycle(28.0).await;
     assert_eq!(
         (report.outcome, report.demand_rps),

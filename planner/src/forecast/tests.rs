@@ -87,7 +87,7 @@ fn rise_counts_after_two_certain_samples() {
 }
 
 #[test]
-fn forecast_settles_after_its_window_has_filled() {
+fn forecast_window_is_full_after_its_length() {
     let mut demand = demand(1.0);
     for second in 100..120 {
         demand.observe(Duration::from_secs(second), Rps(40.0));

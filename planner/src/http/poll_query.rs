@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_refusal(field: &str, value: &str, says: &str) {
+    fn check_refusal(field: &str, value: &str, expected: &str) {
         let mut query = PollQuery::default();
         let place = match field {
             "after" => &mut query.after,
@@ -117,8 +117,11 @@ mod tests {
             _ => &mut query.role,
         };
         *place = Some(value.to_owned());
-        let said = query.validate().expect_err(value);
-        assert!(said.starts_with(field) && said.contains(says), "{said}");
+        let error = query.validate().expect_err(value);
+        assert!(
+            error.starts_with(field) && error.contains(expected),
+            "{error}"
+        );
     }
 
     #[test]
@@ -141,8 +144,8 @@ mod tests {
             );
         }
         for value in ["", "A", "a--b", "a b"] {
-            let says = format!("'{value}' must be a variant's name");
-            check_refusal("variant", value, &says);
+            let expected = format!("'{value}' must be a variant's name");
+            check_refusal("variant", value, &expected);
         }
         check_refusal("variant", "a", "only a proxy of role gate");
         check_refusal("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");

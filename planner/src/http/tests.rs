@@ -64,8 +64,8 @@ impl Endpoints {
     }
 
     fn publish(&self, cores: u32) -> Revision {
-        let there = [cores, 1].map(|n| Allocation::one(weir_api::Cores::whole(n)));
-        let draft = crate::plan::draft(&self.handle.service, &there, None).unwrap();
+        let allocations = [cores, 1].map(|n| Allocation::one(weir_api::Cores::whole(n)));
+        let draft = crate::plan::draft(&self.handle.service, &allocations, None).unwrap();
         self.handle
             .publishers
             .entry()
@@ -228,7 +228,7 @@ async fn invalid_poll_is_refused_with_reason() {
     endpoints.publish(1);
     let long = format!("?proxy={}", "p".repeat(257));
     let beyond = format!("?after={}", AFTER_MAX.0 + 1);
-    for (query, says) in [
+    for (query, expected) in [
         ("?after=-1", "after: '-1' must be a whole number from 0 to"),
         (&beyond, "after: '4503599627370496' must be"),
         (
@@ -243,8 +243,8 @@ async fn invalid_poll_is_refused_with_reason() {
     ] {
         let refused = error(endpoints.poll(query).await, 400).await;
         assert!(
-            refused.contains(says),
-            "{query}: '{refused}' does not say '{says}'"
+            refused.contains(expected),
+            "{query}: '{refused}' does not say '{expected}'"
         );
     }
     let other = endpoints

@@ -20,10 +20,10 @@ const ALL: [Target; 4] = [
     Target::Kubernetes,
 ];
 
-/// Checks that rendering fails with a message that contains all of `says`.
-fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
+/// Checks that rendering fails with a message that contains all of `expected`.
+fn refuses(text: &str, options: &Options, target: Target, expected: &[&str]) {
     let error = render(text, options, target).unwrap_err().to_string();
-    for part in says {
+    for part in expected {
         assert!(error.contains(part), "'{error}' does not say '{part}'");
     }
 }
@@ -60,19 +60,19 @@ fn unattachable_service_is_refused_with_field_and_allowed_values() {
         ),
     ] {
         for target in targets {
-            let says = ["variants[1].cluster", other, "outbound|PORT|SUBSET|SERVICE"];
-            refuses(&text.replace(cluster, other), &defaults, *target, &says);
+            let expected = ["variants[1].cluster", other, "outbound|PORT|SUBSET|SERVICE"];
+            refuses(&text.replace(cluster, other), &defaults, *target, &expected);
         }
     }
     let elsewhere = text.replace(cluster, "outbound|8000||resnet50.other.svc.cluster.local");
-    let says = ["variants[1].cluster", "namespace of the first (models)"];
-    refuses(&elsewhere, &defaults, Target::Istio, &says);
+    let expected = ["variants[1].cluster", "namespace of the first (models)"];
+    refuses(&elsewhere, &defaults, Target::Istio, &expected);
     let subset = text.replace(
         cluster,
         "outbound|8000|v50|resnet50.models.svc.cluster.local",
     );
-    let says = ["variants[1].cluster", "without a subset"];
-    refuses(&subset, &defaults, Target::Gateway, &says);
+    let expected = ["variants[1].cluster", "without a subset"];
+    refuses(&subset, &defaults, Target::Gateway, &expected);
     let none = text.replace("initial: 6", "initial: 0, min: 0");
     refuses(
         &none,
@@ -81,7 +81,7 @@ fn unattachable_service_is_refused_with_field_and_allowed_values() {
         &["cores.initial", "1 or more in all"],
     );
 
-    for (change, says) in [
+    for (change, expected) in [
         (
             (|options| options.namespace = "Weir".to_owned()) as fn(&mut Options),
             ["--namespace", "Weir", "a-z"],
@@ -102,7 +102,7 @@ fn unattachable_service_is_refused_with_field_and_allowed_values() {
         let mut options = Options::default();
         change(&mut options);
         for target in ALL {
-            refuses(&text, &options, target, &says);
+            refuses(&text, &options, target, &expected);
         }
     }
 }
@@ -120,8 +120,8 @@ fn pipeline_stages_have_separate_files() {
         "{head}policy: ipa\nstages:\n  - name: first\n    variants:\n{variants}  - name: second\n    \
          variants:\n{other}"
     );
-    let says = ["stages: 2", "one file for each stage"];
-    refuses(&text, &Options::default(), Target::Istio, &says);
+    let expected = ["stages: 2", "one file for each stage"];
+    refuses(&text, &Options::default(), Target::Istio, &expected);
 }
 
 #[test]

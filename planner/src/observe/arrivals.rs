@@ -1,7 +1,7 @@
 //! Derives the arrival rate from each proxy's counters. Pure: the time comes with the scrape.
 //!
 //! A counter is differenced against the proxy's last answer. A counter that fell belongs to a restarted proxy and
-//! counts from 0. A proxy that does not answer keeps its last rate; after [`PROXY_GONE_AFTER`] it is considered gone,
+//! counts from 0. A proxy that does not answer keeps its last rate; after [`PROXY_DEPARTED_AFTER`] it counts as departed,
 //! unless no other proxy answers either. A proxy that is no longer scraped has ended: its load moves to others and is
 //! counted there. A proxy that appears with a non-zero count has no rate before its second answer; the others count.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_api::Rps;
 
 use super::Scrape;
-use super::proxies::{PROXY_GONE_AFTER, Proxies};
+use super::proxies::{PROXY_DEPARTED_AFTER, Proxies};
 
 /// Arrival rate from one scrape of all proxies.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -96,7 +96,7 @@ impl Proxy {
 
     fn rate_at(&self, at: Duration) -> Option<f64> {
         self.rate
-            .filter(|_| at.saturating_sub(self.last.at) <= PROXY_GONE_AFTER)
+            .filter(|_| at.saturating_sub(self.last.at) <= PROXY_DEPARTED_AFTER)
     }
 }
 
@@ -129,11 +129,11 @@ mod tests {
             for (second, totals, measured) in rows {
                 let at = Duration::from_secs(*second);
                 let of = |(index, total): (usize, &f64)| scrape(&index.to_string(), at, *total);
-                let there = totals
+                let present = totals
                     .iter()
                     .enumerate()
                     .filter(|(_, total)| **total != AWAY);
-                let mut scrapes: Vec<_> = there.map(of).collect();
+                let mut scrapes: Vec<_> = present.map(of).collect();
                 let by = turned.min(scrapes.len());
                 scrapes.rotate_left(by);
                 let seen = arrivals.observe(at, &scrapes);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn proxy_lost_for_a_minute_is_gone() {
+    fn proxy_lost_for_a_minute_has_departed() {
         check_at(&[
             (0, &[0.0, 0.0], Some(0.0)),
             (1, &[40.0, 10.0], Some(50.0)),

@@ -28,11 +28,11 @@ impl Failing {
     /// Adds one scrape of all proxies. A variant that no answering proxy knows keeps its state.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) {
         for (name, since) in self.variants.iter().zip(&mut self.since) {
-            let said = scrapes.iter().filter_map(|scrape| {
+            let reports = scrapes.iter().filter_map(|scrape| {
                 let counts = scrape.counts.as_ref().ok()?;
                 counts.failing.get(name).copied()
             });
-            let (known, failing) = said.fold((0_u32, 0_u32), |(known, failing), fails| {
+            let (known, failing) = reports.fold((0_u32, 0_u32), |(known, failing), fails| {
                 (known + 1, failing + u32::from(fails))
             });
             match known {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn variant_fails_if_half_of_proxies_knowing_it_say_so() {
+    fn variant_fails_if_half_of_proxies_knowing_it_report_failure() {
         check(&[
             ("w", None),
             ("f", Some(1)),

@@ -2,7 +2,7 @@
 //! meaning of the state is left to the owner.
 //!
 //! A new name begins with its first answer. A proxy that is scraped and does not answer is kept. One that is no
-//! longer scraped is kept for [`PROXY_GONE_AFTER`], then forgotten; if it comes back later, it is new.
+//! longer scraped is kept for [`PROXY_DEPARTED_AFTER`], then forgotten; if it comes back later, it is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::service::STATS_MAX;
 
 /// Time for which the last rate of an unanswering proxy counts while others answer: it may be busy, or unreachable
 /// from the planner alone.
-pub const PROXY_GONE_AFTER: Duration = Duration::from_secs(60);
+pub const PROXY_DEPARTED_AFTER: Duration = Duration::from_secs(60);
 /// Maximum number of proxies remembered: those of one scrape, and as many that were all replaced.
 pub(super) const PROXIES_MAX: usize = 2 * STATS_MAX;
 
@@ -72,7 +72,7 @@ impl<T> Proxies<T> {
         let scraped_names = scraped_names(scrapes);
         self.known.retain(|name, known| {
             let since = at.saturating_sub(known.answered_at);
-            scraped_names.contains(&**name) || since <= PROXY_GONE_AFTER
+            scraped_names.contains(&**name) || since <= PROXY_DEPARTED_AFTER
         });
         while self.known.len() > PROXIES_MAX {
             let known = self.known.iter();

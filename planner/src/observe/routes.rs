@@ -302,7 +302,7 @@ mod tests {
             quota: Share(quota),
             downgraded: Share(downgraded),
         };
-        for (routed, says) in [
+        for (routed, expected) in [
             (
                 routed(0.31, 0.40, 0.09),
                 Some("b got 31 % of 40 %: requests could not wait for it"),
@@ -311,7 +311,7 @@ mod tests {
             (routed(0.38, 0.40, 0.02), None),
             (routed(0.60, 0.40, 0.0), None),
         ] {
-            assert_eq!(routed.shortfall("b").as_deref(), says, "{routed:?}");
+            assert_eq!(routed.shortfall("b").as_deref(), expected, "{routed:?}");
         }
     }
 }

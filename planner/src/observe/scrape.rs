@@ -57,9 +57,9 @@ impl Scraper {
         let mut targets = self.targets.now();
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         if targets.len() > STATS_MAX {
-            let there = format_args!("{} are there", targets.len());
+            let error = format_args!("{} are there", targets.len());
             let fallback = format!("the first {STATS_MAX} by name are looked at");
-            troubles.failed(WHO, &there, &fallback);
+            troubles.failed(WHO, &error, &fallback);
             targets.truncate(STATS_MAX);
         } else {
             troubles.went_well(WHO);
@@ -194,25 +194,24 @@ mod tests {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let (targets, timeout) = (ScrapeTargets::Moving(latest), Duration::from_secs(10));
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
-        for (there, said) in [
+        for (count, reported) in [
             (1, None),
             (STATS_MAX + 2, Some(1)),
             (STATS_MAX + 1, Some(2)),
             (STATS_MAX, None),
             (0, None),
         ] {
-            send.send(list(there)).unwrap();
-            let looked_at: BTreeSet<_> =
-                scraper.scrape().await.into_iter().map(|s| s.from).collect();
-            let first = list(there.min(STATS_MAX))
+            send.send(list(count)).unwrap();
+            let scraped: BTreeSet<_> = scraper.scrape().await.into_iter().map(|s| s.from).collect();
+            let first = list(count.min(STATS_MAX))
                 .iter()
                 .map(|t| Arc::clone(&t.name))
                 .collect();
-            assert_eq!(looked_at, first, "{there}");
+            assert_eq!(scraped, first, "{count}");
             assert_eq!(
                 scraper.troubles.lock().unwrap().count("proxies"),
-                said,
-                "{there}"
+                reported,
+                "{count}"
             );
         }
     }

@@ -160,10 +160,10 @@ impl Actuate for Backends {
         local
     }
 
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<Actual, NotReplaced>> {
+    fn retire(&self, variant: usize, spare: Cores) -> Option<Result<Actual, NotReplaced>> {
         let acts = self.mode == Mode::Active && self.candidate.leads();
         let pods = self.place(variant).filter(|_| acts)?;
-        self.pods.retire(pods, room)
+        self.pods.retire(pods, spare)
     }
 
     async fn replace(&self, variant: usize) -> Result<Actual, ActuateError> {

@@ -59,7 +59,7 @@ pub fn planned_status(
 ) -> SloServiceStatus {
     let plan = plan_condition(report);
     let cores = cores_condition(service, report);
-    let said = [
+    let values = [
         ConditionValue::new(
             ConditionType::Accepted,
             true,
@@ -75,7 +75,7 @@ pub fn planned_status(
     let cores = report.variants.values().map(|one| one.cores_actual);
     SloServiceStatus {
         observed_generation: Some(generation),
-        conditions: conditions(&said, generation, before, now),
+        conditions: conditions(&values, generation, before, now),
         why: report.why.chars().take(MESSAGE_MAX).collect(),
         demand_rps: report.demand_rps.map(|rate| round(rate.0)),
         cores: Some(cores.map(|cores| cores.as_f64()).sum()),
@@ -92,35 +92,35 @@ pub fn refused_status(
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
-    let mut said = vec![ConditionValue::new(
+    let mut values = vec![ConditionValue::new(
         ConditionType::Accepted,
         false,
         reason,
         why,
     )];
     if reason == NO_PROFILE {
-        said.push(ConditionValue::new(
+        values.push(ConditionValue::new(
             ConditionType::ProfileReady,
             false,
             reason,
             why,
         ));
     }
-    said.push(ConditionValue::new(
+    values.push(ConditionValue::new(
         ConditionType::Ready,
         false,
         reason,
         why,
     ));
     let mut status = before.clone();
-    status.conditions = conditions(&said, generation, before, now);
+    status.conditions = conditions(&values, generation, before, now);
     status.observed_generation = Some(generation);
     status
 }
 
-/// Returns the new conditions; those not in `said` keep their previous value.
+/// Returns the new conditions; those not in `values` keep their previous value.
 fn conditions(
-    said: &[ConditionValue],
+    values: &[ConditionValue],
     generation: i64,
     before: &SloServiceStatus,
     now: Timestamp,
@@ -130,16 +130,16 @@ fn conditions(
         all.find(|condition| condition.type_ == about.label())
     };
     let new = |about: ConditionType| {
-        let Some(said) = said.iter().find(|said| said.about == about) else {
+        let Some(value) = values.iter().find(|value| value.about == about) else {
             return old(about).cloned();
         };
-        let status = if said.holds { "True" } else { "False" };
+        let status = if value.holds { "True" } else { "False" };
         let since = old(about).filter(|condition| condition.status == status);
         Some(Condition {
             type_: about.label().to_owned(),
             status: status.to_owned(),
-            reason: said.reason.to_owned(),
-            message: said.message.clone(),
+            reason: value.reason.to_owned(),
+            message: value.message.clone(),
             observed_generation: Some(generation),
             last_transition_time: since.map_or(Time(now), |condition| {
                 condition.last_transition_time.clone()
@@ -150,15 +150,15 @@ fn conditions(
 }
 
 fn profile_condition(service: &Service) -> ConditionValue {
-    let said = |reason, message: &str| {
+    let condition = |reason, message: &str| {
         ConditionValue::new(ConditionType::ProfileReady, true, reason, message)
     };
     let each = service.variants.iter();
     let each = each.filter_map(|one| Some(format!("{}: {}", one.name, one.profile_from.as_ref()?)));
     let from: Vec<String> = each.collect();
     match from.is_empty() {
-        true => said("Given", "every variant's latency is given in the resource"),
-        false => said("Read", &from.join("; ")),
+        true => condition("Given", "every variant's latency is given in the resource"),
+        false => condition("Read", &from.join("; ")),
     }
 }
 
@@ -180,7 +180,7 @@ fn plan_condition(report: &CycleReport) -> ConditionValue {
 }
 
 fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
-    let said = |holds, reason, message: String| {
+    let condition = |holds, reason, message: String| {
         ConditionValue::new(ConditionType::Actuated, holds, reason, message)
     };
     let have = |desired: fn(&VariantReport) -> String| -> String {
@@ -193,10 +193,10 @@ fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
     if service.mode == Mode::Advisory {
         let target_cores = have(|one| one.cores_target.to_string());
         let message = format!("mode advisory changes nothing; cores would be: {target_cores}");
-        return said(false, "Advisory", message);
+        return condition(false, "Advisory", message);
     }
     if let Some((name, blocked)) = gravest_blocker(report) {
-        return said(
+        return condition(
             false,
             blocked.reason.label(),
             format!("{name}: {}", blocked.why),
@@ -211,13 +211,13 @@ fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
             let (ready, replicas) = (one.replicas_ready, one.replicas_target);
             format!("{has} of {wants} cores, {ready} of {replicas} replicas")
         });
-        return said(false, "Resizing", state);
+        return condition(false, "Resizing", state);
     }
     let message = format!("cores: {}", have(|one| one.cores_actual.to_string()));
-    said(true, "InForce", message)
+    condition(true, "InForce", message)
 }
 
-/// Whether a plan is in force and, in mode active, its cores are there or under way; otherwise the reason of the
+/// Whether a plan is in force and, in mode active, its cores are actual or under way; otherwise the reason of the
 /// first of these conditions that does not hold.
 fn ready_condition(
     service: &Service,
@@ -225,10 +225,11 @@ fn ready_condition(
     plan: &ConditionValue,
     cores: &ConditionValue,
 ) -> ConditionValue {
-    let stuck = gravest_blocker(report).is_some_and(|(_, blocked)| !is_under_way(blocked.reason));
+    let is_blocked =
+        gravest_blocker(report).is_some_and(|(_, blocked)| !is_under_way(blocked.reason));
     let unheld = match service.mode {
         _ if !plan.holds => Some(plan),
-        Mode::Active if !cores.holds && stuck => Some(cores),
+        Mode::Active if !cores.holds && is_blocked => Some(cores),
         Mode::Active | Mode::Advisory => None,
     };
     let (reason, message) = unheld.map_or(("Serving", "a plan is in force"), |one| {
@@ -253,23 +254,23 @@ fn is_under_way(reason: Reason) -> bool {
 }
 
 fn health_condition(report: &CycleReport) -> ConditionValue {
-    let said = |reason, message: String| {
+    let condition = |reason, message: String| {
         ConditionValue::new(ConditionType::Degraded, true, reason, message)
     };
     if let Some((name, blocked)) = gravest_blocker(report) {
         match blocked.reason {
             Reason::ConflictingWriter => {
-                return said("ConflictingWriter", format!("{name}: {}", blocked.why));
+                return condition("ConflictingWriter", format!("{name}: {}", blocked.why));
             }
             Reason::Deferred | Reason::Infeasible | Reason::Unschedulable => {
                 let message = format!(
                     "the nodes have no room for what {name} is to have: add nodes, or lower budget.cores; {}",
                     blocked.why
                 );
-                return said("NodesFull", message);
+                return condition("NodesFull", message);
             }
             Reason::Forbidden | Reason::NoWorkload | Reason::NotResizable | Reason::Refused => {
-                return said(blocked.reason.label(), format!("{name}: {}", blocked.why));
+                return condition(blocked.reason.label(), format!("{name}: {}", blocked.why));
             }
             Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => {}
         }
@@ -277,7 +278,7 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
     let (answered, lost) = (report.scrapes_answered, report.scrapes_failed);
     match (answered, lost) {
         (0, 0) => {
-            return said(
+            return condition(
                 "NoProxies",
                 "there is no proxy to ask what arrives".to_owned(),
             );
@@ -285,12 +286,12 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
         (_, 0) => {}
         _ => {
             let message = format!("{lost} of {} proxies did not answer", answered + lost);
-            return said("ProxiesLost", message);
+            return condition("ProxiesLost", message);
         }
     }
     match report.outcome {
-        SolveStatus::Infeasible => said("DemandAboveCapacity", report.why.clone()),
-        SolveStatus::OutOfTime => said("SolverOutOfTime", report.why.clone()),
+        SolveStatus::Infeasible => condition("DemandAboveCapacity", report.why.clone()),
+        SolveStatus::OutOfTime => condition("SolverOutOfTime", report.why.clone()),
         SolveStatus::NoDemand | SolveStatus::Optimal | SolveStatus::Good => {
             ConditionValue::new(ConditionType::Degraded, false, "AsExpected", "")
         }
@@ -306,15 +307,15 @@ fn gravest_blocker(report: &CycleReport) -> Option<(&str, &Blocker)> {
 
 fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
     let variant = |part: &weir_api::VariantPlan| {
-        let there = report.variants.get(&part.name);
+        let reported = report.variants.get(&part.name);
         PlannedVariant {
             name: part.name.clone(),
             share: part.share.0,
             slots: part.slots,
             batch: part.batch,
             service_time: RawDuration::from_ms(round(part.service_ms)),
-            replicas: there.map_or(0, |there| there.replicas_ready),
-            cores: there.map_or(0.0, |there| there.cores_actual.as_f64()),
+            replicas: reported.map_or(0, |reported| reported.replicas_ready),
+            cores: reported.map_or(0.0, |reported| reported.cores_actual.as_f64()),
         }
     };
     StagePlan {

@@ -195,8 +195,8 @@ mod tests {
 
     impl Server {
         fn replace(&mut self, by: &Election) -> Option<Record> {
-            let there = self.record.as_ref().map(|record| record.version.as_str());
-            if there != by.version() {
+            let actual = self.record.as_ref().map(|record| record.version.as_str());
+            if actual != by.version() {
                 return None;
             }
             self.version += 1;

@@ -87,8 +87,8 @@ impl Writer {
             }
         }
         for event in events(before, new) {
-            let said = self.recorder.publish(&event, &self.reference);
-            if let Ok(Err(error)) = timeout(WRITE_MAX, said).await {
+            let published = self.recorder.publish(&event, &self.reference);
+            if let Ok(Err(error)) = timeout(WRITE_MAX, published).await {
                 tracing::warn!("event about {}: {error}", self.name);
             }
         }
@@ -98,7 +98,7 @@ impl Writer {
 
 /// Whether the change should be written soon: a standby, or a person waiting for a condition, needs it.
 fn is_urgent(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
-    let said = |status: &SloServiceStatus| -> Vec<(String, String, String)> {
+    let conditions = |status: &SloServiceStatus| -> Vec<(String, String, String)> {
         let all = status.conditions.iter();
         all.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
             .collect()
@@ -111,7 +111,7 @@ fn is_urgent(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
         plans
     };
     before.observed_generation != new.observed_generation
-        || said(before) != said(new)
+        || conditions(before) != conditions(new)
         || plans(before) != plans(new)
 }
 

@@ -13,15 +13,15 @@ use crate::service::{Service, Variant};
 pub(super) struct Run<'a> {
     pub(super) variant: &'a Variant,
     profile: Profile,
-    there: Allocation,
-    /// Largest batch that its servers make: the one they were told, or the profile's.
+    allocation: Allocation,
+    /// Largest batch that its servers make: the one they were sent, or the profile's.
     max: u32,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(
         variant: &'a Variant,
-        there: Allocation,
+        allocation: Allocation,
         planned: u32,
         confirmed: Option<u32>,
     ) -> Run<'a> {
@@ -31,7 +31,7 @@ impl<'a> Run<'a> {
                 batch: confirmed.map_or(planned, |confirmed| planned.min(confirmed)),
                 ..variant.profile
             },
-            there,
+            allocation,
             max: confirmed.unwrap_or(variant.profile.batch),
         }
     }
@@ -39,8 +39,8 @@ impl<'a> Run<'a> {
     pub(super) fn capacity_rps(&self, service: &Service) -> f64 {
         let one = self
             .profile
-            .capacity(self.there.each(), service.latency_max_ms);
-        f64::from(self.there.replicas()) * one.0
+            .capacity(self.allocation.each(), service.latency_max_ms);
+        f64::from(self.allocation.replicas()) * one.0
     }
 
     pub(super) fn slots(&self, latency_max_ms: f64) -> u32 {
@@ -52,8 +52,8 @@ impl<'a> Run<'a> {
             batch,
             ..self.profile
         }
-        .slots(self.there.each());
-        one.saturating_mul(self.there.replicas())
+        .slots(self.allocation.each());
+        one.saturating_mul(self.allocation.replicas())
     }
 
     /// Largest batch that the server can finish within the latency budget, at least the planned one. With slots for the
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
                 batch: *batch,
                 ..self.profile
             };
-            profile.service_ms(self.there.each()) <= latency_max_ms
+            profile.service_ms(self.allocation.each()) <= latency_max_ms
         };
         let greater = (self.profile.batch + 1..=self.max).take_while(in_time);
         greater.last().unwrap_or(self.profile.batch)
@@ -84,8 +84,8 @@ impl<'a> Run<'a> {
     }
 
     fn takes_ms(&self, profile: &Profile) -> f64 {
-        let ms =
-            profile.service_ms(self.there.each()) + self.variant.batch_delay.as_secs_f64() * 1e3;
+        let ms = profile.service_ms(self.allocation.each())
+            + self.variant.batch_delay.as_secs_f64() * 1e3;
         if ms.is_finite() {
             ms.min(HOUR_MS as f64)
         } else {
@@ -98,9 +98,9 @@ impl<'a> Run<'a> {
             batch: self.max,
             ..self.profile
         };
-        (self.there != Allocation::NONE).then(|| ServiceTime {
+        (self.allocation != Allocation::NONE).then(|| ServiceTime {
             sent_ms: self.takes_ms(&self.sent_together()),
-            min_ms: max.shortest_ms(self.there.each()),
+            min_ms: max.shortest_ms(self.allocation.each()),
             most_ms: self.takes_ms(&max),
         })
     }

@@ -53,7 +53,7 @@ pub(super) fn decide(
     {
         decision.why += &format!(", at most {:.4} below the best", above - optimum);
     }
-    decision.why += &says(&tight, &decision);
+    decision.why += &exceeded_limits(&tight, &decision);
     decision
 }
 
@@ -122,7 +122,7 @@ fn tight<'a>(service: &'a Service, decision: &Decision) -> Vec<&'a ResourceLimit
     limits.filter(|limit| limit.excess(&replicas) > 0).collect()
 }
 
-fn says(tight: &[&ResourceLimit], decision: &Decision) -> String {
+fn exceeded_limits(tight: &[&ResourceLimit], decision: &Decision) -> String {
     let replicas = replicas(&decision.targets);
     let one = |limit: &&ResourceLimit| {
         let (name, used) = (&limit.name, Amount(limit.used(&replicas)));

@@ -5,7 +5,7 @@
 //! themselves become a resource with that limit.
 //!
 //! INFaaS users give the SLO and the minimum accuracy per request, here they belong to the service. A variant that
-//! takes longer than `latencyBudget` allows has no capacity. Before the forecast settles, replicas are started,
+//! takes longer than `latencyBudget` allows has no capacity. Before the window is full, replicas are started,
 //! never stopped.
 
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Policy for Infaas {
         let forecast = inputs.forecast;
         let each = service.variants.iter().zip(actual);
         let running: Vec<u32> = each
-            .map(|(variant, there)| replica::count(variant, there.ready).0)
+            .map(|(variant, actual)| replica::count(variant, actual.ready).0)
             .collect();
         let elapsed = stopwatch();
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);

@@ -77,11 +77,11 @@ impl Policy for Infadapter {
 
 /// Problem for that `demand` and the `actual` state.
 pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
-    let candidate = |(variant, there): (&Variant, Allocation)| Candidate {
+    let candidate = |(variant, allocation): (&Variant, Allocation)| Candidate {
         name: variant.name.clone(),
         accuracy: variant.accuracy / 100.0,
         readiness: variant.readiness,
-        loaded: there != Allocation::NONE,
+        loaded: allocation != Allocation::NONE,
         options: options(service, variant),
     };
     Problem {

@@ -19,8 +19,8 @@
 //! The batch follows from the actual cores ([`batches`]): for a given n, the smallest one that carries λ is IPA's own
 //! choice, because a larger one adds latency and lowers the objective.
 
+mod allocation;
 mod rise;
-mod there;
 
 use weir_api::Rps;
 use weir_api::plan::VARIANTS_MAX;
@@ -39,8 +39,8 @@ use crate::solve::ipa::{
 use crate::solve::latency_model::Latency;
 use crate::solve::{InputError, TimeLimit};
 
-pub(super) use there::{batches, carrying};
-use there::{is_carried, running};
+pub(super) use allocation::{batches, carrying};
+use allocation::{is_carried, running};
 
 pub use settings::{Ipa, RawIpa};
 
@@ -143,8 +143,13 @@ impl Policy for Ipa {
         true
     }
 
-    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
-        batches(service, there, inputs.map(|inputs| inputs.forecast))
+    fn batches(
+        &self,
+        service: &Service,
+        allocations: &[Allocation],
+        inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        batches(service, allocations, inputs.map(|inputs| inputs.forecast))
     }
 
     fn scale_down(&self) -> ScaleDown {

@@ -40,12 +40,12 @@ impl ScaleDownStabilizer {
             return stabilized;
         }
         let lists = service.variants.iter().zip(actual).zip(&mut self.0);
-        for ((target, new_target), ((variant, there), desired)) in
+        for ((target, new_target), ((variant, actual), desired)) in
             stabilized.iter_mut().zip(targets).zip(lists)
         {
             if desired.is_empty() {
                 // The age of the actual replicas is unknown.
-                desired.push_back((at, there.replicas()));
+                desired.push_back((at, actual.replicas()));
             }
             let mut since = at;
             while let Some((before, _)) =
@@ -62,11 +62,11 @@ impl ScaleDownStabilizer {
                 desired.pop_front();
             }
             let recent = desired.front().map_or(0, |(_, replicas)| *replicas);
-            let stay = recent.min(there.replicas());
+            let stay = recent.min(actual.replicas());
             let ends_at_once = rule == ScaleDown::StabilizedAboveZero && new_target.replicas == 0;
             let is_stabilized = is_scaled(variant) && !ends_at_once;
             if is_stabilized && stay > new_target.replicas {
-                *target = more(variant, *there, *new_target, stay);
+                *target = more(variant, *actual, *new_target, stay);
             }
         }
         while !fits_limits(service, actual, &stabilized) {
@@ -98,10 +98,10 @@ fn is_scaled(variant: &Variant) -> bool {
     variant.workload.is_some()
 }
 
-/// `desired` with more replicas. If none are wanted, those that are kept have the minimum cores.
-fn more(variant: &Variant, there: Actual, desired: Target, replicas: u32) -> Target {
+/// `desired` with more replicas. If it has none, those that are kept have the minimum cores.
+fn more(variant: &Variant, actual: Actual, desired: Target, replicas: u32) -> Target {
     let min = Cores::whole(variant.min.max(1));
-    let has = there.target();
+    let has = actual.target();
     match desired.replicas {
         0 => Target {
             replicas,
@@ -117,7 +117,9 @@ fn more(variant: &Variant, there: Actual, desired: Target, replicas: u32) -> Tar
 
 fn fits_limits(service: &Service, actual: &[Actual], targets: &[Target]) -> bool {
     let each = actual.iter().zip(targets);
-    let cores: Cores = each.map(|(there, target)| target.cores(there.ready)).sum();
+    let cores: Cores = each
+        .map(|(actual, target)| target.cores(actual.ready))
+        .sum();
     let replicas: Vec<u32> = targets.iter().map(|target| target.replicas).collect();
     cores <= Cores::whole(service.budget) && service.limits.fit(&replicas)
 }
@@ -152,13 +154,13 @@ mod tests {
     }
 
     /// Replicas and cores of each replica, by variant.
-    type Wanted = [(u32, u32); 2];
+    type ReplicaSizes = [(u32, u32); 2];
 
     /// Cycles: second, targets, and stabilized targets, which become the actual state.
-    fn check(service: &Service, turns: &[(u64, Wanted, Wanted)]) {
+    fn check(service: &Service, cycles: &[(u64, ReplicaSizes, ReplicaSizes)]) {
         let mut stabilizer = ScaleDownStabilizer::new(2);
         let mut actual = vec![Actual::default(); 2];
-        for (second, desired, expected) in turns {
+        for (second, desired, expected) in cycles {
             let of = |(replicas, each): (u32, u32)| Target::of(allocation(replicas, each));
             let at = Duration::from_secs(*second);
             let stabilized = stabilizer.stabilize(at, service, &actual, &desired.map(of));

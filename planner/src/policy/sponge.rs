@@ -6,7 +6,7 @@
 //! time.
 //!
 //! The policy decides the cores. The batch follows from the actual cores ([`Policy::batches`]), because a plan must
-//! hold for those. Before the forecast settles, serving cores are not removed.
+//! hold for those. Before the window is full, serving cores are not removed.
 
 use std::time::Duration;
 
@@ -161,8 +161,13 @@ impl Policy for Sponge {
     }
 
     /// Best batch that serves the requests on the actual cores, or the nearest one; 1 if demand is unknown.
-    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
-        let each = service.variants.iter().zip(there);
+    fn batches(
+        &self,
+        service: &Service,
+        allocations: &[Allocation],
+        inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        let each = service.variants.iter().zip(allocations);
         each.map(|(variant, one)| batch(service, *self, variant, one.each(), inputs))
             .collect()
     }
@@ -321,7 +326,7 @@ pub(crate) mod tests {
     #[test]
     fn infeasible_demand_gets_nearest_cores() {
         let service = sponge();
-        for (rps, left_ms, cores, said) in [
+        for (rps, left_ms, cores, expected) in [
             (500.0, None, 8, "a rate of 500.0 requests/s exceeds"),
             (10.0, Some(0.0), 1, "no batch that carries the rate"),
         ] {
@@ -335,12 +340,12 @@ pub(crate) mod tests {
                 "{}",
                 decision.why
             );
-            assert!(decision.why.contains(said), "{}", decision.why);
+            assert!(decision.why.contains(expected), "{}", decision.why);
         }
     }
 
     #[test]
-    fn cores_are_not_removed_before_forecast_settles() {
+    fn cores_are_not_removed_before_window_is_full() {
         let service = sponge();
         let mut early = forecast(10.0, None);
         early.forecast.window_full = false;

@@ -9,7 +9,7 @@
 //! - Until the load has lasted, the serving replicas get the cores with which they carry the most of it, and others
 //!   start in the remaining budget: the predicted load is not there yet, and new replicas have to load.
 //! - The actual allocation is kept while it carries the demand in time with at most `tolerance` cores more than needed.
-//!   Before the forecast settles, nothing is removed.
+//!   Before the window is full, nothing is removed.
 //!
 //! The batch follows from the actual cores, as with IPA ([`super::ipa`]).
 
@@ -168,8 +168,13 @@ impl Policy for Themis {
         true
     }
 
-    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
-        ipa::batches(service, there, inputs.map(|inputs| inputs.forecast))
+    fn batches(
+        &self,
+        service: &Service,
+        allocations: &[Allocation],
+        inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        ipa::batches(service, allocations, inputs.map(|inputs| inputs.forecast))
     }
 
     /// Immediate: replicas are removed to give the others more cores.
@@ -236,19 +241,19 @@ fn targets(service: &Service, plan: &Plan, actual: &[Actual], window_full: bool)
         let setting = scaling.as_ref()?.stages.get(index)?;
         Some((setting.instances, Cores::whole(setting.cores)))
     };
-    let target = |(index, (variant, there)): (usize, (&Variant, &Actual))| {
+    let target = |(index, (variant, actual)): (usize, (&Variant, &Actual))| {
         let vertical = of(&plan.vertical, index);
         let horizontal = of(&plan.horizontal, index);
         let target = match plan.phase {
             Phase::Vertical => vertical.or(horizontal).map(|(instances, each)| Target {
                 // Started replicas are not stopped when the load rises again.
-                replicas: instances.max(there.replicas()),
+                replicas: instances.max(actual.replicas()),
                 each,
                 start: horizontal.map_or(each, |(_, each)| each),
             }),
             Phase::Horizontal => horizontal.or(vertical).map(|(instances, each)| {
-                let waits = instances > there.ready.replicas() && there.ready.replicas() > 0;
-                let meanwhile = vertical.map_or(there.ready.each(), |(_, each)| each);
+                let waits = instances > actual.ready.replicas() && actual.ready.replicas() > 0;
+                let meanwhile = vertical.map_or(actual.ready.each(), |(_, each)| each);
                 Target {
                     replicas: instances,
                     each: if waits { meanwhile.max(each) } else { each },
@@ -258,15 +263,15 @@ fn targets(service: &Service, plan: &Plan, actual: &[Actual], window_full: bool)
         };
         bounded(
             variant,
-            *there,
-            target.unwrap_or(there.target()),
+            *actual,
+            target.unwrap_or(actual.target()),
             window_full,
         )
     };
     let each = service.variants.iter().zip(actual);
     let mut targets: Vec<Target> = each.enumerate().map(target).collect();
     if plan.phase == Phase::Horizontal && plan.vertical.is_none() {
-        make_room(service, actual, &mut targets);
+        free_cores(service, actual, &mut targets);
     }
     targets
 }
@@ -279,7 +284,9 @@ fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut
     };
     loop {
         let each = targets.iter().zip(actual);
-        let all: Cores = each.map(|(target, there)| target.cores(there.ready)).sum();
+        let all: Cores = each
+            .map(|(target, actual)| target.cores(actual.ready))
+            .sum();
         let desired = targets.iter_mut().zip(&horizontal.stages);
         let fewer = desired.filter(|(target, desired)| target.replicas < desired.instances);
         let part =
@@ -295,12 +302,14 @@ fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut
 
 /// Takes cores from the largest serving replicas until all starting ones fit, but leaves them the cores that new
 /// replicas start with.
-fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
+fn free_cores(service: &Service, actual: &[Actual], targets: &mut [Target]) {
     let budget = Cores::whole(service.budget);
     let one = Cores::whole(1);
     loop {
         let each = targets.iter().zip(actual);
-        let all: Cores = each.map(|(target, there)| target.cores(there.ready)).sum();
+        let all: Cores = each
+            .map(|(target, actual)| target.cores(actual.ready))
+            .sum();
         let larger = targets
             .iter_mut()
             .filter(|target| target.each > target.start);
@@ -312,13 +321,13 @@ fn make_room(service: &Service, actual: &[Actual], targets: &mut [Target]) {
     }
 }
 
-/// Limits a target to the service's minima and, before the forecast settles, to no less than the actual allocation.
-fn bounded(variant: &Variant, there: Actual, target: Target, window_full: bool) -> Target {
+/// Limits a target to the service's minima and, before the window is full, to no less than the actual allocation.
+fn bounded(variant: &Variant, actual: Actual, target: Target, window_full: bool) -> Target {
     let min = Cores::whole(variant.min);
     let now = if window_full {
         Target::default()
     } else {
-        there.target()
+        actual.target()
     };
     Target {
         replicas: target.replicas.max(variant.replicas.min).max(now.replicas),
@@ -328,15 +337,15 @@ fn bounded(variant: &Variant, there: Actual, target: Target, window_full: bool) 
 }
 
 fn input(service: &Service, rule: Themis, actual: &[Actual], demand: Rps, lasting: bool) -> Input {
-    let stage = |(index, (variant, there)): (usize, (&Variant, &Actual))| StageInput {
+    let stage = |(index, (variant, actual)): (usize, (&Variant, &Actual))| StageInput {
         name: service
             .stages
             .get(index)
             .map_or_else(String::new, |stage| stage.name.clone()),
         latency: Latency::Sponge(promised(variant)),
         running: Running {
-            instances: there.ready.replicas().min(variant.replicas.max),
-            cores: (there.ready.each().millis() / 1000).clamp(1, variant.max),
+            instances: actual.ready.replicas().min(variant.replicas.max),
+            cores: (actual.ready.each().millis() / 1000).clamp(1, variant.max),
         },
         cores_max: variant.max,
         batch_max: variant.profile.batch,

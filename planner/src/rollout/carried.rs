@@ -9,18 +9,18 @@ use crate::rollout::SERVES_AT_ALL;
 /// [`SERVES_AT_ALL`].
 const SOME_SERVE: f64 = SERVES_AT_ALL / 10.0;
 
-/// Returns the part of the demand that the weakest stage carries with the allocations `there`; 1 if the demand is
+/// Returns the part of the demand that the weakest stage carries with these `allocations`; 1 if the demand is
 /// unknown. A stage with a core counts as serving, whatever its capacity: without one there is no plan. Among
 /// allocations that serve nobody, the one with more serving stages counts more.
 pub(crate) fn carried_part(
     stages: impl Iterator<Item = Range<usize>>,
     capacities: &[f64],
-    there: &[Allocation],
+    allocations: &[Allocation],
     demand: Option<f64>,
 ) -> f64 {
     let (mut min, mut serving, mut count) = (f64::INFINITY, 0.0, 0.0);
     for stage in stages {
-        let all = there.get(stage.clone()).unwrap_or_default();
+        let all = allocations.get(stage.clone()).unwrap_or_default();
         let serves = all.iter().any(|one| *one != Allocation::NONE);
         let capacity: f64 = capacities.get(stage).unwrap_or_default().iter().sum();
         let carried = demand.map_or(1.0, |demand| capacity / demand.max(f64::MIN_POSITIVE));
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    fn there(cores: [u32; 3]) -> Vec<Allocation> {
+    fn allocations(cores: [u32; 3]) -> Vec<Allocation> {
         Allocation::ones(&cores.map(Cores::whole))
     }
 
@@ -62,7 +62,12 @@ mod tests {
         // Two stages, 10 requests/s per core.
         let part = |cores: [u32; 3], demand| {
             let rates = cores.map(|cores| f64::from(cores) * 10.0);
-            carried_part([0..2, 2..3].into_iter(), &rates, &there(cores), demand)
+            carried_part(
+                [0..2, 2..3].into_iter(),
+                &rates,
+                &allocations(cores),
+                demand,
+            )
         };
         for (cores, demand, min) in [
             ([1, 1, 4], Some(40.0), 0.5),
@@ -84,7 +89,7 @@ mod tests {
         let nothing = carried_part(
             [0..2, 2..3].into_iter(),
             &rates,
-            &there([1, 0, 1]),
+            &allocations([1, 0, 1]),
             Some(9.0),
         );
         assert!(nothing > part([9, 0, 0], Some(9.0)));
@@ -94,9 +99,9 @@ mod tests {
     fn shortage_is_reported_while_variants_start() {
         assert_eq!(shortage(1.2, &["b"]), "");
         assert_eq!(shortage(0.5, &[]), "");
-        let said = shortage(0.629, &["b", "c"]);
+        let message = shortage(0.629, &["b", "c"]);
         assert_eq!(
-            said,
+            message,
             "; 62 % of the demand is carried until more of b, c serves"
         );
     }

@@ -24,7 +24,7 @@ pub(crate) struct Detour {
 
 impl Detour {
     /// Returns the next allocations of the detour to `targets`, and the part of the demand to carry meanwhile. Leaves
-    /// the detour once other variants are wanted, the demand exceeds what the detour carries, or `arriving` has grown
+    /// the detour once other variants have targets, the demand exceeds what the detour carries, or `arriving` has grown
     /// above it.
     pub(crate) fn next(
         &mut self,
@@ -33,12 +33,12 @@ impl Detour {
         (carried, arriving): (Carried<'_>, f64),
     ) -> Option<(Vec<Target>, f64)> {
         self.rests = self.rests.saturating_sub(1);
-        let is_there = |by: &Vec<Allocation>| {
+        let is_reached = |by: &Vec<Allocation>| {
             let each = actual.iter().zip(by);
             each.into_iter()
-                .all(|(there, by)| *there == Actual::certain(*by))
+                .all(|(actual, by)| *actual == Actual::certain(*by))
         };
-        while self.by.pop_front_if(|by| is_there(by)).is_some() {}
+        while self.by.pop_front_if(|by| is_reached(by)).is_some() {}
         let by = self.by.front()?;
         let now: Vec<Allocation> = actual.iter().map(|one| one.ready).collect();
         let all = carried(&now);
@@ -53,7 +53,7 @@ impl Detour {
         if falls_short
             || !targets
                 .iter()
-                .map(is_wanted)
+                .map(has_replicas)
                 .eq(self.desired.iter().copied())
         {
             self.by.clear();
@@ -89,7 +89,7 @@ impl Detour {
                 // The last allocation is the target, of which the goals at that time say more.
                 self.by.pop_back();
                 self.min = path.min;
-                self.desired = targets.iter().map(is_wanted).collect();
+                self.desired = targets.iter().map(has_replicas).collect();
                 self.rests = 0;
             }
             None => {
@@ -100,6 +100,6 @@ impl Detour {
     }
 }
 
-fn is_wanted(target: &Target) -> bool {
+fn has_replicas(target: &Target) -> bool {
     target.replicas > 0
 }

@@ -1,10 +1,10 @@
 //! Staged rollout from the actual capacity to the target. Pure.
 //!
-//! The order of steps: grow what fits the budget, publish weights for what is there, shrink, grow the rest, publish.
-//! At no step do the reserved cores exceed the budget, or the occupied resources their limits (or the values at the
-//! start, if those were higher). No published plan counts on cores that are not actual or are about to go. A failed
-//! change is given up for this transition. If it may have happened all the same, both outcomes count: the budget
-//! assumes more, the plan fewer.
+//! The order of steps: grow what fits the budget, publish weights for the actual capacity, shrink, grow the rest,
+//! publish. At no step do the reserved cores exceed the budget, or the occupied resources their limits (or the values
+//! at the start, if those were higher). No published plan counts on cores that are not actual or are about to go. A
+//! failed change is given up for this transition. If it may have happened all the same, both outcomes count: the
+//! budget assumes more, the plan fewer.
 //!
 //! Starting replicas delay nothing: serving ones keep what they have, and the cores of the new ones count only in the
 //! budget until they serve, in a later transition.
@@ -57,9 +57,9 @@ pub struct Transition {
 struct Variant {
     actual: Actual,
     desired: Target,
-    /// Target for now: the wanted one, or more ([`Transition::hold`]).
+    /// Target for now: the desired one, or more ([`Transition::hold`]).
     target: Target,
-    /// Maximum cores for now, if there is not room for all growth ([`Transition::distribute`]).
+    /// Maximum cores for now, if the budget does not cover all growth ([`Transition::distribute`]).
     grows_to: Option<Cores>,
     given_up: bool,
 }
@@ -108,7 +108,7 @@ impl Transition {
     }
 
     /// Sets the part of the demand that already arrives; the rest is expected later. While what arrives can be
-    /// served, room for the rest is made only as far as that stays so.
+    /// served, capacity for the rest is freed only as far as that stays so.
     #[must_use]
     pub fn serving(self, arriving: f64) -> Transition {
         Transition { arriving, ..self }
@@ -121,7 +121,7 @@ impl Transition {
         let mut each = self.out.iter().zip(&self.variants);
         let is_out = each.all(|(out, variant)| is_in(*out, variant.actual.ready));
         if !is_out {
-            // The published plan counts on capacity that is gone.
+            // The published plan counts on capacity that was lost.
             return Step::Publish(safe);
         }
         let growth = self.growth();
@@ -175,7 +175,7 @@ impl Transition {
         self.variants.iter().map(Variant::safe).collect()
     }
 
-    /// Returns the growth that fits the budget, partial if there is no room for all of it. The first core of each
+    /// Returns the growth that fits the budget, partial if it does not cover all of it. The first core of each
     /// variant that has none, and the resources of its first replica, are kept free: without them no variant could
     /// take over from those that shrink.
     fn growth(&self) -> Vec<Resize> {
@@ -183,10 +183,10 @@ impl Transition {
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
         let mut firsts: Cores = growing.iter().map(|(_, variant)| variant.first()).sum();
         let each = self.variants.iter().map(|v| v.actual.replicas_reserved);
-        let mut held: Vec<u32> = each.collect();
+        let mut replicas: Vec<u32> = each.collect();
         for (index, variant) in &growing {
-            if let Some(held) = held.get_mut(*index).filter(|held| **held == 0) {
-                *held = variant.target.replicas.min(1);
+            if let Some(replicas) = replicas.get_mut(*index).filter(|replicas| **replicas == 0) {
+                *replicas = variant.target.replicas.min(1);
             }
         }
         let mut growth = Vec::with_capacity(growing.len());
@@ -199,14 +199,14 @@ impl Transition {
             let most = most.min(variant.grows_to.unwrap_or(most));
             let fitting = self
                 .limits
-                .room(index, &held)
+                .max_replicas(index, &replicas)
                 .max(variant.actual.replicas());
             let target = variant.grown(most).at_most(fitting);
-            if target != variant.target && !variant.may_be_asked_anew(target) {
+            if target != variant.target && !variant.may_be_requested_anew(target) {
                 continue;
             }
-            if let Some(held) = held.get_mut(index) {
-                *held = variant.actual.replicas_reserved.max(target.replicas);
+            if let Some(replicas) = replicas.get_mut(index) {
+                *replicas = variant.actual.replicas_reserved.max(target.replicas);
             }
             total = total.saturating_sub(reserved) + reserved.max(target.cores(ready));
             if (Variant { target, ..variant }).grows() {
@@ -300,8 +300,8 @@ impl Variant {
     }
 
     /// Whether a partial target justifies restarting the change in progress. A loading server continues as requested;
-    /// a serving one does so until there is room for much more.
-    fn may_be_asked_anew(&self, target: Target) -> bool {
+    /// a serving one does so until the budget covers much more.
+    fn may_be_requested_anew(&self, target: Target) -> bool {
         let Actual {
             ready, reserved, ..
         } = self.actual;

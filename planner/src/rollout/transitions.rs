@@ -4,7 +4,8 @@
 //!
 //! - A published plan counts on actual capacity only, and carries as much of the demand as before, or all of it
 //!   ("published and not there", "loses what is carried"). If the demand exceeds the capacity, it carries less only to
-//!   make room for more ("loses for nothing"), and not less than arrives while that is served ("loses what arrives").
+//!   free capacity for more ("loses for nothing"), and not less than arrives while that is served ("loses what
+//!   arrives").
 //! - Requests stay within budget and limits ("above the budget", "too much is held").
 //! - A loading server is not asked anew, nor a growing one for less than twice as much, and neither is ended while it
 //!   is wanted ("what loads is asked anew", "ends what loads").
@@ -22,8 +23,8 @@
 //! - no `detour` (missed, stays with less), or one that continues at a loss without a gain (loses for nothing);
 //! - pending writes of which only the last is remembered, or that take an earlier state for the new one (above the
 //!   budget);
-//! - the last replica of a stage making room (no plan);
-//! - growth that ignores the others' growth (above the budget), takes the room of starting replicas (ends what
+//! - the last replica of a stage freeing capacity (no plan);
+//! - growth that ignores the others' growth (above the budget), takes the budget of starting replicas (ends what
 //!   loads), requests less for them (asked anew), or ignores the limits (too much is held);
 //! - a plan that counts on shrinking replicas, or that is not renewed after a loss (published and not there);
 //! - pods that get more as others end (above the budget).
@@ -32,12 +33,12 @@
 //! - a detour that ignores what arrives, or its growth (loses what arrives), or is never searched for while what
 //!   arrives is served (stays with less);
 //! - a budget that waits for what arrives (stays above the budget);
-//! - growth into a part of the room that requests anew for little more, or by the cores of a new replica (what loads
-//!   is asked anew).
+//! - growth into a part of the free budget that requests anew for little more, or by the cores of a new replica (what
+//!   loads is asked anew).
 //!
 //! Four survived: a shrinking remembered as growth (`under_way.rs` tests it), growth that keeps no core for the first
-//! of another variant (a detour has the same effect), room that is not made in `hold` (tried before "stays above the
-//! budget" was checked), and a stage's last core without a value of its own. A mutation of the control loop is not
+//! of another variant (a detour has the same effect), capacity that is not freed in `hold` (tried before "stays above
+//! the budget" was checked), and a stage's last core without a value of its own. A mutation of the control loop is not
 //! detected here: `play.rs` has a loop of its own.
 
 mod backend;
@@ -60,8 +61,8 @@ const TRANSITIONS: u64 = 50_000;
 const THREADS: u64 = 2;
 
 fn transitions() -> u64 {
-    let said = std::env::var("WEIR_TRANSITIONS").ok();
-    said.map_or(TRANSITIONS, |said| said.parse().unwrap())
+    let setting = std::env::var("WEIR_TRANSITIONS").ok();
+    setting.map_or(TRANSITIONS, |setting| setting.parse().unwrap())
 }
 
 /// Prints each step of one case: `WEIR_SEED=7 cargo test -p weir-planner --lib one_case -- --ignored --nocapture`,
@@ -139,7 +140,7 @@ fn random_transitions_of_servers_keep_all_invariants() {
     println!("{counts:?}");
     assert_eq!(shown(&failures), 0);
     // Most cases have a reachable target.
-    assert!(counts.reached > 4 * counts.unreachable && counts.made_room > 0);
+    assert!(counts.reached > 4 * counts.unreachable && counts.freed_capacity > 0);
 }
 
 #[test]
@@ -148,5 +149,5 @@ fn random_transitions_of_pods_keep_all_invariants() {
     println!("{counts:?}");
     assert_eq!(shown(&failures), 0);
     // Most cases have a reachable target.
-    assert!(counts.reached > 4 * counts.unreachable && counts.made_room > 0);
+    assert!(counts.reached > 4 * counts.unreachable && counts.freed_capacity > 0);
 }

@@ -17,8 +17,8 @@ impl UnderWay {
         UnderWay(vec![None; variants])
     }
 
-    /// Records a change without a timely answer. A serving server was asked for the cores of its target, not for
-    /// those with which a new replica starts; its actual cores may be uncertain in the next cycle.
+    /// Records a change without a timely answer. The request to a serving server was for the cores of its target, not
+    /// for those with which a new replica starts; its actual cores may be uncertain in the next cycle.
     pub(crate) fn requested(&mut self, change: &Resize) {
         if let Some(requested) = self.0.get_mut(change.variant) {
             *requested = Some(match change.target.replicas > change.ready.replicas() {
@@ -33,25 +33,25 @@ impl UnderWay {
 
     /// Drops requests that are fulfilled or will not be.
     pub(crate) fn see(&mut self, actual: &[Actual]) {
-        for (requested, there) in self.0.iter_mut().zip(actual) {
-            requested.take_if(|_| there.reserved <= there.ready.cores());
+        for (requested, actual) in self.0.iter_mut().zip(actual) {
+            requested.take_if(|_| actual.reserved <= actual.ready.cores());
         }
     }
 
-    /// Returns the targets to request, given the wanted `targets`. A growth in progress is requested anew once much
-    /// more is wanted, because a rise may reach many times what its first sample shows. A serving variant that is to
-    /// shrink first gets what was requested. A loading server continues even if it is no longer wanted, while the
-    /// budget covers it: it may be wanted again in the next cycle.
+    /// Returns the targets to request, given the current `targets`. A growth in progress is requested anew once the
+    /// target is much more, because a rise may reach many times what its first sample shows. A serving variant that is
+    /// to shrink first gets what was requested. A loading server continues even if it has no target any more, while the
+    /// budget covers it: it may have one again in the next cycle.
     pub(crate) fn keep(&self, actual: &[Actual], targets: &[Target], budget: Cores) -> Vec<Target> {
         let mut kept = targets.to_vec();
         let all: Cores = actual.iter().map(|one| one.reserved).sum();
         let each = kept.iter_mut().zip(&self.0).zip(targets.iter().zip(actual));
-        for ((target, requested), (desired, there)) in each {
-            let ready = there.ready;
+        for ((target, requested), (desired, actual)) in each {
+            let ready = actual.ready;
             let is_too_little = |requested: &Target| {
                 let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
-                let room = budget.saturating_sub(all.saturating_sub(there.reserved));
-                let more = growth(desired.cores(ready).min(room));
+                let free = budget.saturating_sub(all.saturating_sub(actual.reserved));
+                let more = growth(desired.cores(ready).min(free));
                 ready != Allocation::NONE && more >= growth(requested.cores(ready)) * MUCH_MORE
             };
             let goes_on = |requested: &Target| match requested.cores(ready) > ready.cores() {
@@ -63,12 +63,12 @@ impl UnderWay {
             }
         }
         for (index, requested) in self.0.iter().enumerate() {
-            let (Some(requested), Some(there)) = (requested, actual.get(index)) else {
+            let (Some(requested), Some(own)) = (requested, actual.get(index)) else {
                 continue;
             };
             let all: Cores = actual.iter().zip(&kept).map(cores).sum();
-            let loads = there.ready == Allocation::NONE;
-            let fits = all + requested.cores(there.ready) <= budget;
+            let loads = own.ready == Allocation::NONE;
+            let fits = all + requested.cores(own.ready) <= budget;
             if let Some(target) = kept.get_mut(index).filter(|target| target.replicas == 0)
                 && loads
                 && fits
@@ -80,8 +80,8 @@ impl UnderWay {
     }
 }
 
-fn cores((there, target): (&Actual, &Target)) -> Cores {
-    target.cores(there.ready)
+fn cores((actual, target): (&Actual, &Target)) -> Cores {
+    target.cores(actual.ready)
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     }
 
     /// Actual capacity with ready and reserved cores.
-    fn there(each: [(u32, u32); 3]) -> Vec<Actual> {
+    fn actual(each: [(u32, u32); 3]) -> Vec<Actual> {
         let one = |(ready, reserved)| Actual {
             reserved: Cores::whole(reserved),
             ..Actual::certain(Allocation::one(Cores::whole(ready)))
@@ -116,15 +116,15 @@ mod tests {
         let budget = Cores::whole(12);
         let mut under_way = UnderWay::new(3);
         under_way.requested(&change(1, 0, Target::one(Cores::whole(5))));
-        let loads = there([(4, 4), (0, 5), (0, 0)]);
+        let loads = actual([(4, 4), (0, 5), (0, 0)]);
         under_way.see(&loads);
         let keep = |under_way: &UnderWay, desired| under_way.keep(&loads, &cores(desired), budget);
         assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 5, 0]));
         assert_eq!(keep(&under_way, [4, 3, 1]), cores([4, 5, 1]));
-        // No longer wanted, it continues while there is room.
+        // Without a target, it continues while the budget covers it.
         assert_eq!(keep(&under_way, [4, 0, 3]), cores([4, 5, 3]));
         assert_eq!(keep(&under_way, [4, 0, 4]), cores([4, 0, 4]));
-        under_way.see(&there([(4, 4), (5, 5), (0, 0)]));
+        under_way.see(&actual([(4, 4), (5, 5), (0, 0)]));
         assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 6, 0]));
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn serving_variant_grows_as_requested_and_may_end() {
         let mut under_way = UnderWay::new(3);
         under_way.requested(&change(0, 4, Target::one(Cores::whole(8))));
-        let grows = there([(4, 8), (0, 0), (2, 2)]);
+        let grows = actual([(4, 8), (0, 0), (2, 2)]);
         under_way.see(&grows);
         let keep = |under_way: &UnderWay, desired| {
             let kept = under_way.keep(&grows, &cores([desired, 0, 2]), Cores::whole(20));
@@ -148,13 +148,13 @@ mod tests {
         for (desired, target) in [(0, 4), (1, 4), (6, 6)] {
             assert_eq!(keep(&under_way, desired), target);
         }
-        // A request for 7 of the 8 wanted cores stands even while the actual cores are uncertain.
+        // A request for 7 of the 8 target cores stands even while the actual cores are uncertain.
         let part = Target {
             each: Cores::whole(7),
             ..Target::one(Cores::whole(8))
         };
         under_way.requested(&change(0, 4, part));
-        let uncertain = there([(0, 7), (0, 0), (2, 2)]);
+        let uncertain = actual([(0, 7), (0, 0), (2, 2)]);
         let kept = under_way.keep(&uncertain, &cores([9, 0, 2]), Cores::whole(20));
         assert_eq!(kept, cores([7, 0, 2]));
     }

@@ -39,12 +39,12 @@ pub trait Policy: Debug + Send + Sync {
     /// Returns the target for these inputs. The time serves only the solver's limit.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision;
 
-    /// Batch of each variant, by what is `there` and the present demand; its profile's unless the policy chooses. A plan
+    /// Batch of each variant, by the allocations and the present demand; its profile's unless the policy chooses. A plan
     /// must hold for the actual capacity at each step of a rollout, so the batch follows from that, not from the target.
     fn batches(
         &self,
         service: &Service,
-        _there: &[Allocation],
+        _allocations: &[Allocation],
         _inputs: Option<Inputs>,
     ) -> Vec<u32> {
         let profiles = service.variants.iter().map(|variant| &variant.profile);
@@ -56,7 +56,7 @@ pub trait Policy: Debug + Send + Sync {
         false
     }
 
-    /// Rule by which replicas end when fewer are wanted.
+    /// Rule by which replicas end when the target is fewer.
     fn scale_down(&self) -> ScaleDown {
         ScaleDown::Stabilized
     }
@@ -159,7 +159,7 @@ pub struct TimeLeft {
     pub min_ms: f64,
 }
 
-/// Rule by which replicas end when fewer are wanted.
+/// Rule by which replicas end when the target is fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleDown {
     /// After the stabilization window.

@@ -20,13 +20,14 @@ pub struct Reconfigure {
 
 impl Reconfigure {
     /// Whether the request contains the cores.
-    pub fn says_cores(&self) -> bool {
-        let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
-        says(&self.path) || says(&self.body)
+    pub fn contains_cores(&self) -> bool {
+        let has_placeholder =
+            |text: &str| text.contains("{cores}") || text.contains("{millicores}");
+        has_placeholder(&self.path) || has_placeholder(&self.body)
     }
 
     /// Whether the request contains the batch size.
-    pub fn says_batch(&self) -> bool {
+    pub fn contains_batch(&self) -> bool {
         self.path.contains(BATCH) || self.body.contains(BATCH)
     }
 }

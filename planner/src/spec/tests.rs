@@ -319,11 +319,11 @@ fn refusal_names_key_value_and_allowed_values() {
             &["demand.window: 10m1s", "1s to 10m"],
         ),
     ];
-    for (old, new, says) in table {
+    for (old, new, expected) in table {
         let text = small().replacen(old, new, 1);
         assert_ne!(text, small(), "'{old}' is not in the file");
         let error = Service::from_yaml(&text).expect_err(new).to_string();
-        for part in *says {
+        for part in *expected {
             assert!(
                 error.contains(part),
                 "{new}: '{error}' does not say '{part}'"

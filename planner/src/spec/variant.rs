@@ -175,14 +175,14 @@ fn reconfigure(at: &str, raw: &RawReconfigure, batch: u32) -> Result<Reconfigure
     let right = "a path, such as /v1/threads, of printable characters without spaces";
     let fits = raw.path.starts_with('/') && raw.path.chars().all(|c| c.is_ascii_graphic());
     rule(fits, format!("{at}.path"), &raw.path, right)?;
-    let says = |text: &str| {
+    let has_placeholder = |text: &str| {
         ["{cores}", "{millicores}", BATCH]
             .iter()
             .any(|one| text.contains(one))
     };
     let right = "with {cores}, {millicores} or {batch} in it, or in the path: what else would the server be told";
-    let said = says(&raw.path) || says(&raw.body);
-    rule(said, format!("{at}.body"), &raw.body, right)?;
+    let contains_any = has_placeholder(&raw.path) || has_placeholder(&raw.body);
+    rule(contains_any, format!("{at}.body"), &raw.body, right)?;
     Ok(Reconfigure {
         port: raw.port,
         path: raw.path.clone(),

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::cluster::Cluster;
 use super::controllers::ScheduledEvent;
 use super::journal::{Actuation, What};
-use super::kubelet::{ResizeProgress, Resizing, room_on, undefer};
+use super::kubelet::{ResizeProgress, Resizing, schedule_retry, undefer};
 use super::object::{Key, at, list, number, text};
 use super::pods::{Amount, Resources, allocated, requests};
 use super::status_of;
-use super::world::World;
 
 /// Time from a spec change until a CPU resize has taken effect, as measured on a real kubelet.
 pub const ACTUATED_AFTER: Duration = Duration::from_millis(100);
@@ -46,36 +46,36 @@ fn differs(pod: &Value) -> bool {
     })
 }
 
-fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
+fn verdict(cluster: &Cluster, key: &Key, pod: &Value) -> Verdict {
     if !differs(pod) {
         return Verdict::Settled;
     }
     let node = text(pod, "/spec/nodeName");
-    let found = world.store.get("nodes", &Key::new("", node));
+    let found = cluster.store.get("nodes", &Key::new("", node));
     let allocatable = found.map(|node| Amount::of(at(&node, "/status/allocatable")));
-    let wanted = requests(pod);
-    let kubelet = &world.controllers.kubelet;
+    let requested = requests(pod);
+    let kubelet = &cluster.controllers.kubelet;
     let resizing = kubelet.resizing(key);
     // A resize that only shrinks fits any node.
-    let grows = wanted.beyond(allocated(pod)).is_some();
+    let grows = requested.beyond(allocated(pod)).is_some();
     if let Resizing::Infeasible(why) = resizing
         && grows
     {
         return Verdict::Infeasible(why.clone());
     }
-    if let Some((name, wanted, all)) = allocatable.and_then(|all| wanted.beyond(all)) {
+    if let Some((name, requested, all)) = allocatable.and_then(|all| requested.beyond(all)) {
         return Verdict::Infeasible(format!(
-            "Node didn't have enough capacity: {name}, requested: {wanted}, capacity: {all}"
+            "Node didn't have enough capacity: {name}, requested: {requested}, capacity: {all}"
         ));
     }
     let others = kubelet.ledger.others(node, key);
     if *resizing == Resizing::Deferred {
         return Verdict::Deferred("Deferred by the kubelet".to_owned());
     }
-    if let Some((name, sum, all)) = allocatable.and_then(|all| wanted.plus(others).beyond(all)) {
+    if let Some((name, sum, all)) = allocatable.and_then(|all| requested.plus(others).beyond(all)) {
         let own = match name {
-            "cpu" => wanted.cpu_m,
-            _ => wanted.memory,
+            "cpu" => requested.cpu_m,
+            _ => requested.memory,
         };
         let used = sum - own;
         return Verdict::Deferred(format!(
@@ -101,13 +101,13 @@ fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
 }
 
 /// Handles the latest spec of a running pod.
-pub(super) fn resize(world: &mut World, key: &Key) {
-    let Some(pod) = world.store.get("pods", key) else {
+pub(super) fn resize(cluster: &mut Cluster, key: &Key) {
+    let Some(pod) = cluster.store.get("pods", key) else {
         return;
     };
     let generation = number(&pod, "/metadata/generation").unwrap_or(0);
-    let verdict = verdict(world, key, &pod);
-    let kubelet = &mut world.controllers.kubelet;
+    let verdict = verdict(cluster, key, &pod);
+    let kubelet = &mut cluster.controllers.kubelet;
     undefer(kubelet, key);
     let under_way = matches!(verdict, Verdict::Begun { .. });
     let seen = kubelet.seen.entry(key.clone()).or_default();
@@ -116,66 +116,79 @@ pub(super) fn resize(world: &mut World, key: &Key) {
         under_way,
         ..*seen
     };
-    let now = world.clock.now();
+    let now = cluster.clock.now();
     match verdict {
-        Verdict::Settled => world.amend("pods", key, status_of::settled),
+        Verdict::Settled => cluster.amend("pods", key, status_of::settled),
         Verdict::Infeasible(why) => {
-            world.amend("pods", key, |pod| {
+            cluster.amend("pods", key, |pod| {
                 status_of::pending(pod, "Infeasible", &why, &now)
             });
-            status_of::event(world, &pod, "Warning", "ResizeInfeasible", &why);
+            status_of::event(cluster, &pod, "Warning", "ResizeInfeasible", &why);
         }
         Verdict::Deferred(why) => {
             let node = text(&pod, "/spec/nodeName").to_owned();
-            let waiting = world.controllers.kubelet.deferred.entry(node).or_default();
+            let waiting = cluster
+                .controllers
+                .kubelet
+                .deferred
+                .entry(node)
+                .or_default();
             waiting.push(key.clone());
-            world.amend("pods", key, |pod| {
+            cluster.amend("pods", key, |pod| {
                 status_of::pending(pod, "Deferred", &why, &now)
             });
-            status_of::event(world, &pod, "Warning", "ResizeDeferred", &why);
+            status_of::event(cluster, &pod, "Warning", "ResizeDeferred", &why);
         }
-        Verdict::Begun { after, fails } => begin(world, key, &pod, (after, fails)),
+        Verdict::Begun { after, fails } => begin(cluster, key, &pod, (after, fails)),
     }
 }
 
-fn begin(world: &mut World, key: &Key, pod: &Value, (after, fails): (Duration, bool)) {
-    let now = world.clock.now();
+fn begin(cluster: &mut Cluster, key: &Key, pod: &Value, (after, fails): (Duration, bool)) {
+    let now = cluster.clock.now();
     let shows = fails || after >= SHOWN_AFTER;
-    world.amend("pods", key, |pod| status_of::allotted(pod, shows, &now));
-    let allotted = world.store.get("pods", key);
-    let kubelet = &mut world.controllers.kubelet;
+    cluster.amend("pods", key, |pod| status_of::allotted(pod, shows, &now));
+    let allotted = cluster.store.get("pods", key);
+    let kubelet = &mut cluster.controllers.kubelet;
     kubelet.targets.insert(key.clone(), status_of::targets(pod));
     if let Some(node) = kubelet.ledger.count(key, allotted.as_deref()) {
-        world.controllers.room = true;
-        room_on(world, &node);
+        cluster.controllers.may_fit = true;
+        schedule_retry(cluster, &node);
     }
-    status_of::event(world, pod, "Normal", "ResizeStarted", "Pod resize started");
+    status_of::event(
+        cluster,
+        pod,
+        "Normal",
+        "ResizeStarted",
+        "Pod resize started",
+    );
     let uid = text(pod, "/metadata/uid").to_owned();
     let generation = number(pod, "/metadata/generation").unwrap_or(0);
     let due = match fails {
         true => ScheduledEvent::Fail(key.clone(), uid, generation),
         false => ScheduledEvent::Resize(key.clone(), uid, generation),
     };
-    world.controllers.plan(world.clock.elapsed() + after, due);
+    cluster
+        .controllers
+        .plan(cluster.clock.elapsed() + after, due);
 }
 
 /// The containers have got their allocated resources.
-pub(super) fn done(world: &mut World, key: &Key, uid: &str, generation: i64) {
-    let Some(pod) = world.store.get("pods", key) else {
+pub(super) fn done(cluster: &mut Cluster, key: &Key, uid: &str, generation: i64) {
+    let Some(pod) = cluster.store.get("pods", key) else {
         return;
     };
-    let now = world.clock.now();
-    let target = world
+    let now = cluster.clock.now();
+    let target = cluster
         .controllers
         .kubelet
         .targets
         .remove(key)
         .unwrap_or_default();
     let mut restarted = false;
-    world.amend("pods", key, |pod| {
+    cluster.amend("pods", key, |pod| {
         restarted = status_of::actuated(pod, &target, generation, &now)
     });
-    let after = world.store.get("pods", key);
+    let after = cluster.store.get("pods", key);
     let actuation = Actuation {
         pod: key.clone(),
         uid: uid.to_owned(),
@@ -188,44 +201,44 @@ pub(super) fn done(world: &mut World, key: &Key, uid: &str, generation: i64) {
             .unwrap_or_default(),
         restarted,
     };
-    world
+    cluster
         .journal
-        .write(world.clock.elapsed(), What::Actuated(actuation));
+        .write(cluster.clock.elapsed(), What::Actuated(actuation));
     status_of::event(
-        world,
+        cluster,
         &pod,
         "Normal",
         "ResizeCompleted",
         "Pod resize completed",
     );
     if restarted {
-        let at = world.clock.elapsed() + world.options.ready_after;
-        world
+        let at = cluster.clock.elapsed() + cluster.options.ready_after;
+        cluster
             .controllers
             .plan(at, ScheduledEvent::Ready(key.clone(), uid.to_owned()));
     }
-    finish(world, key);
+    finish(cluster, key);
 }
 
-pub(super) fn fail(world: &mut World, key: &Key, generation: i64) {
-    let now = world.clock.now();
+pub(super) fn fail(cluster: &mut Cluster, key: &Key, generation: i64) {
+    let now = cluster.clock.now();
     let why = "the containers could not be resized";
-    world.amend("pods", key, |pod| {
+    cluster.amend("pods", key, |pod| {
         status_of::failed(pod, generation, why, &now)
     });
-    if let Some(pod) = world.store.get("pods", key) {
-        status_of::event(world, &pod, "Warning", "ResizeError", why);
+    if let Some(pod) = cluster.store.get("pods", key) {
+        status_of::event(cluster, &pod, "Warning", "ResizeError", why);
     }
-    finish(world, key);
+    finish(cluster, key);
 }
 
 /// Ends a resize and handles a spec change that arrived meanwhile.
-fn finish(world: &mut World, key: &Key) {
-    let generation = world
+fn finish(cluster: &mut Cluster, key: &Key) {
+    let generation = cluster
         .store
         .get("pods", key)
         .and_then(|pod| number(&pod, "/metadata/generation"));
-    let seen = world
+    let seen = cluster
         .controllers
         .kubelet
         .seen
@@ -233,6 +246,6 @@ fn finish(world: &mut World, key: &Key) {
         .or_default();
     seen.under_way = false;
     if generation.is_some_and(|generation| generation > seen.generation) {
-        resize(world, key);
+        resize(cluster, key);
     }
 }

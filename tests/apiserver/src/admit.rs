@@ -48,16 +48,16 @@ pub(super) fn conform(
         false => "v1".to_owned(),
     };
     let mut body = body;
-    for (field, wanted) in [("/apiVersion", &api_version), ("/kind", &kind.kind)] {
+    for (field, required) in [("/apiVersion", &api_version), ("/kind", &kind.kind)] {
         let found = text(&body, field);
-        if !found.is_empty() && found != wanted {
+        if !found.is_empty() && found != required {
             let message = format!(
-                "the object provided is unrecognized (must be of type {}): got {field} {found:?}, want {wanted:?}",
+                "the object provided is unrecognized (must be of type {}): got {field} {found:?}, want {required:?}",
                 kind.kind
             );
             return Err(Refusal::bad(message));
         }
-        set(&mut body, field, json!(wanted));
+        set(&mut body, field, json!(required));
     }
     if let Some(schema) = kind.schemas.as_ref().and_then(|all| all.get(version)) {
         let mut dropped = Vec::new();
@@ -119,11 +119,11 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn unknown(kind: &Kind, dropped: &[String]) -> Refusal {
-    let told: Vec<_> = dropped
+    let messages: Vec<_> = dropped
         .iter()
         .map(|path| format!("unknown field {path:?}"))
         .collect();
-    let message = format!("strict decoding error: {}", told.join(", "));
+    let message = format!("strict decoding error: {}", messages.join(", "));
     Refusal::bad(message).of(&kind.group, &kind.plural, "")
 }
 
@@ -168,7 +168,7 @@ pub(super) fn check(
         "deployments.apps" | "statefulsets.apps" | "replicasets.apps" => {
             causes.extend(check_workload(old, new));
         }
-        super::world::CRDS => causes.extend(check_definition(new)),
+        super::cluster::CRDS => causes.extend(check_definition(new)),
         _ => {}
     }
     match causes.is_empty() {

@@ -98,7 +98,7 @@ pub(super) fn own_changes(
         .filter(|(path, value)| before.get(*path) != Some(value))
         .map(|(path, _)| path.clone())
         .collect();
-    let gone: Fields = before
+    let removed: Fields = before
         .into_keys()
         .filter(|path| !after.contains_key(path))
         .collect();
@@ -107,7 +107,7 @@ pub(super) fn own_changes(
         if !writer.is(&one.entry) {
             lose(one, &changed);
         }
-        lose(one, &gone);
+        lose(one, &removed);
     }
     if !changed.is_empty() {
         match managed.iter_mut().find(|one| writer.is(&one.entry)) {
@@ -250,16 +250,16 @@ fn merge_list(live: &mut Value, items: &[Value], shape: Shape<'_>) {
 
 /// A manager as conflict messages name it.
 fn named(entry: &Value) -> String {
-    let mut told = format!("{:?}", text(entry, "/manager"));
+    let mut description = format!("{:?}", text(entry, "/manager"));
     let subresource = text(entry, "/subresource");
     if !subresource.is_empty() {
-        told.push_str(&format!(" with subresource {subresource:?}"));
+        description.push_str(&format!(" with subresource {subresource:?}"));
     }
     if text(entry, "/operation") == "Update" {
-        told.push_str(&format!(" using {}", text(entry, "/apiVersion")));
-        told.push_str(&format!(" at {}", text(entry, "/time")));
+        description.push_str(&format!(" using {}", text(entry, "/apiVersion")));
+        description.push_str(&format!(" at {}", text(entry, "/time")));
     }
-    told
+    description
 }
 
 fn refused(conflicts: &[(String, Path)]) -> Refusal {

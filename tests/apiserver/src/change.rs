@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::admit;
 use super::apply;
+use super::cluster::{Cluster, count_generation};
 use super::kinds::Kind;
 use super::object::{Key, at, remove, set, text};
 use super::pods;
@@ -15,7 +16,6 @@ use super::request::ApiRequest;
 use super::resize;
 use super::status::{Cause, Refusal};
 use super::views;
-use super::world::{World, count_generation};
 use super::write::{Answer, writer};
 
 /// Metadata that only the server sets.
@@ -52,13 +52,13 @@ fn check_version(kind: &Kind, old: &Value, new: &Value) -> Result<(), Refusal> {
 /// Changes `old` into `new`, as far as the subresource allows. `managed`: the field managers, if an
 /// apply has already computed them.
 pub(super) fn change(
-    world: &mut World,
-    asked: &ApiRequest,
+    cluster: &mut Cluster,
+    request: &ApiRequest,
     old: &Value,
     mut new: Value,
     managed: Option<Value>,
 ) -> Result<Answer, Refusal> {
-    let kind = &asked.kind;
+    let kind = &request.kind;
     check_version(kind, old, &new)?;
     for field in SERVERS_OWN {
         match old.pointer(field) {
@@ -67,13 +67,13 @@ pub(super) fn change(
         }
     }
     set(&mut new, VERSION, at(old, VERSION).clone());
-    let mut new = admit::conform(kind, &asked.version, new, asked.is_strict())?;
+    let mut new = admit::conform(kind, &request.version, new, request.is_strict())?;
     let keep = |new: &mut Value, field: &str| match old.pointer(field) {
         Some(value) => set(new, field, value.clone()),
         None => drop(remove(new, field)),
     };
     keep(&mut new, MANAGED);
-    let mut new = match asked.subresource.as_str() {
+    let mut new = match request.subresource.as_str() {
         "status" => {
             let mut kept = old.clone();
             match new.get_mut("status").map(Value::take) {
@@ -90,32 +90,32 @@ pub(super) fn change(
         }
     };
     let attempted = new.clone();
-    if asked.subresource == "resize" {
-        new = resized(world, asked, old, &new)?;
-    } else if kind.id == "pods" && asked.subresource.is_empty() {
+    if request.subresource == "resize" {
+        new = resized(cluster, request, old, &new)?;
+    } else if kind.id == "pods" && request.subresource.is_empty() {
         let causes = pods::check_update(old, &new);
         if !causes.is_empty() {
-            return Err(kind.invalid(&asked.key.name, causes));
+            return Err(kind.invalid(&request.key.name, causes));
         }
     }
     set(&mut new, "/apiVersion", at(old, "/apiVersion").clone());
-    admit::check(&mut world.rules, kind, &asked.version, Some(old), &new)?;
+    admit::check(&mut cluster.rules, kind, &request.version, Some(old), &new)?;
     if kind.generation && spec(kind, old) != spec(kind, &new) {
         count_generation(&mut new);
     }
     match managed {
         Some(managed) => set(&mut new, MANAGED, managed),
         None => {
-            let writer = writer(world, asked, false);
-            let shape = kind.shape(&asked.version);
+            let writer = writer(cluster, request, false);
+            let shape = kind.shape(&request.version);
             apply::own_changes(old, &attempted, shape, &writer, &mut new);
         }
     }
-    if asked.is_dry() || new == *old {
-        return Ok((200, views::shown(kind, &asked.version, &new)));
+    if request.is_dry() || new == *old {
+        return Ok((200, views::shown(kind, &request.version, &new)));
     }
-    let stored = world.put(kind, new);
-    Ok((200, views::shown(kind, &asked.version, &stored)))
+    let stored = cluster.put(kind, new);
+    Ok((200, views::shown(kind, &request.version, &stored)))
 }
 
 /// The part whose changes increment the generation.
@@ -133,26 +133,31 @@ fn spec(kind: &Kind, object: &Value) -> Value {
     all
 }
 
-fn resized(world: &World, asked: &ApiRequest, old: &Value, new: &Value) -> Result<Value, Refusal> {
-    let kind = &asked.kind;
+fn resized(
+    cluster: &Cluster,
+    request: &ApiRequest,
+    old: &Value,
+    new: &Value,
+) -> Result<Value, Refusal> {
+    let kind = &request.kind;
     let taken = resize::taken(old, new);
-    let node = world
+    let node = cluster
         .store
         .get("nodes", &Key::new("", text(old, "/spec/nodeName")));
-    if world.options.version.refuses_beyond_node()
+    if cluster.options.version.refuses_beyond_node()
         && at(&taken, "/spec") != at(old, "/spec")
         && let Some(why) = node.and_then(|node| resize::beyond_node(&taken, &node))
     {
         let cause = Cause::new("NodeCapacity", "", "");
-        return Err(Refusal::forbidden(kind, &asked.key.name, &why).with(vec![cause]));
+        return Err(Refusal::forbidden(kind, &request.key.name, &why).with(vec![cause]));
     }
-    if let Some(why) = world.controllers.kubelet.refuses(&asked.key) {
+    if let Some(why) = cluster.controllers.kubelet.refuses(&request.key) {
         let cause = Cause::new("UnsupportedPlatform", "", "");
-        return Err(Refusal::forbidden(kind, &asked.key.name, &why).with(vec![cause]));
+        return Err(Refusal::forbidden(kind, &request.key.name, &why).with(vec![cause]));
     }
     let causes = resize::check(old, &taken);
     match causes.is_empty() {
         true => Ok(taken),
-        false => Err(kind.invalid(&asked.key.name, causes)),
+        false => Err(kind.invalid(&request.key.name, causes)),
     }
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::cluster::Cluster;
 use super::object::{Key, at, holds, list, number, text, texts};
 use super::pods::{self, Amount, Resources};
 use super::store::{Event, EventKind};
-use super::world::World;
 
 /// The kind of a pod change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Happening {
     /// It was created.
     Made,
     /// Its requested or allocated resources have changed.
-    Asked,
+    TargetChanged,
     /// Its containers run.
     Started,
     /// It is ready.
@@ -28,9 +28,9 @@ pub enum Happening {
     Resized,
     /// A container was restarted.
     Restarted,
-    /// It has been told to terminate.
+    /// It is terminating.
     Ending,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
 }
 
@@ -52,7 +52,7 @@ pub struct PodNow {
     /// Actual resources of each container, by name.
     pub containers: BTreeMap<String, Resources>,
     /// Requests of its spec.
-    pub wanted: Amount,
+    pub requests: Amount,
     /// Resources allocated to it on its node.
     pub allotted: Amount,
 }
@@ -74,15 +74,15 @@ impl PodNow {
                     (text(status, "/name").to_owned(), resources)
                 })
                 .collect(),
-            wanted: pods::requests(pod),
+            requests: pods::requests(pod),
             allotted: pods::allocated(pod),
         }
     }
 
     /// Upper bound of its cores while a resize is in progress.
     pub fn cores_at_most(&self) -> f64 {
-        let asked = self.wanted.most(self.allotted).cpu_m as f64 / 1e3;
-        self.cores().max(asked)
+        let reserved = self.requests.most(self.allotted).cpu_m as f64 / 1e3;
+        self.cores().max(reserved)
     }
 
     /// Total cores that its containers may use.
@@ -101,14 +101,14 @@ pub struct Change {
 }
 
 /// Notifies the subscribers.
-pub(super) fn tell(world: &World, event: &Event) {
-    if world.changes.receiver_count() == 0 {
+pub(super) fn notify(cluster: &Cluster, event: &Event) {
+    if cluster.changes.receiver_count() == 0 {
         return;
     }
     let pod = &*event.object;
     for happening in happenings(event.before.as_deref(), pod, event.happened) {
         // Fails only if the last receiver has been dropped.
-        let _ = world.changes.send(Change {
+        let _ = cluster.changes.send(Change {
             happening,
             pod: PodNow::of(pod),
         });
@@ -131,12 +131,12 @@ fn happenings(before: Option<&Value>, pod: &Value, happened: EventKind) -> Vec<H
     let runs = |pod: &Value| text(pod, "/status/phase") == "Running";
     let ends = |pod: &Value| !text(pod, "/metadata/deletionTimestamp").is_empty();
     let ready = |pod: &Value| holds(pod, "Ready");
-    let asked = |pod: &Value| (pods::requests(pod), pods::allocated(pod));
+    let requested = |pod: &Value| (pods::requests(pod), pods::allocated(pod));
     let all = [
         (happened == EventKind::Added, Happening::Made),
         (
-            happened != EventKind::Added && asked(pod) != asked(before),
-            Happening::Asked,
+            happened != EventKind::Added && requested(pod) != requested(before),
+            Happening::TargetChanged,
         ),
         (runs(pod) && !runs(before), Happening::Started),
         (

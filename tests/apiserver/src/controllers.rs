@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::cluster::{Cluster, FOREGROUND};
 use super::eviction;
 use super::kubelet::{self, Kubelet};
 use super::object::{Key, at, controller, holds, list, text};
@@ -17,7 +18,6 @@ use super::scheduler;
 use super::stateful;
 use super::store::{Event, EventKind};
 use super::workloads;
-use super::world::{FOREGROUND, World};
 
 /// A scheduled event. The uid or generation identifies the object: another may have the same name by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,8 @@ pub(super) struct Controllers {
     pub(super) budgets: BTreeSet<String>,
     /// Pods without a node.
     pub(super) unscheduled: BTreeSet<Key>,
-    /// Whether a node may have room for some of them.
-    pub(super) room: bool,
+    /// Whether a node may have capacity for some of them.
+    pub(super) may_fit: bool,
 }
 
 impl Controllers {
@@ -61,7 +61,7 @@ impl Controllers {
             dirty: BTreeSet::new(),
             budgets: BTreeSet::new(),
             unscheduled: BTreeSet::new(),
-            room: false,
+            may_fit: false,
         }
     }
 
@@ -73,29 +73,33 @@ impl Controllers {
 }
 
 /// Runs all controllers until nothing is left to do now. Returns the time of the next scheduled event.
-pub(super) fn run(world: &mut World) -> Option<Duration> {
+pub(super) fn run(cluster: &mut Cluster) -> Option<Duration> {
     loop {
-        let events = world.store.unseen();
+        let events = cluster.store.unseen();
         if !events.is_empty() {
             for event in &events {
-                see(world, event);
+                see(cluster, event);
             }
             continue;
         }
         // Due events go before the scans of many pods, which then run only once.
-        let now = world.clock.elapsed();
-        let next = world.controllers.due.first_key_value().map(|(key, _)| *key);
+        let now = cluster.clock.elapsed();
+        let next = cluster
+            .controllers
+            .due
+            .first_key_value()
+            .map(|(key, _)| *key);
         if let Some(key) = next.filter(|(at, _)| *at <= now) {
-            if let Some(due) = world.controllers.due.remove(&key) {
-                kubelet::act(world, due);
+            if let Some(due) = cluster.controllers.due.remove(&key) {
+                kubelet::act(cluster, due);
             }
             continue;
         }
-        if scheduler::run(world) || workloads::run(world) {
+        if scheduler::run(cluster) || workloads::run(cluster) {
             continue;
         }
-        match world.controllers.budgets.pop_first() {
-            Some(namespace) => eviction::refresh(world, &namespace),
+        match cluster.controllers.budgets.pop_first() {
+            Some(namespace) => eviction::refresh(cluster, &namespace),
             None => return next.map(|(at, _)| at),
         }
     }
@@ -122,14 +126,14 @@ fn counts(event: &Event) -> bool {
         || at(before, "/metadata/labels") != at(&event.object, "/metadata/labels")
 }
 
-fn see(world: &mut World, event: &Event) {
+fn see(cluster: &mut Cluster, event: &Event) {
     let object = &event.object;
     let key = Key::of(object);
     match &*event.shelf {
         "pods" => {
             // The scheduler updates the ledger that the kubelet reads.
-            scheduler::see_pod(world, event);
-            kubelet::see_pod(world, event);
+            scheduler::see_pod(cluster, event);
+            kubelet::see_pod(cluster, event);
             if !counts(event) {
                 return;
             }
@@ -140,37 +144,37 @@ fn see(world: &mut World, event: &Event) {
             };
             if let Some(shelf) = shelf {
                 let owner = Key::new(&key.namespace, owner_name(object));
-                world.controllers.dirty.insert((shelf, owner));
+                cluster.controllers.dirty.insert((shelf, owner));
             }
-            world.controllers.budgets.insert(key.namespace.clone());
+            cluster.controllers.budgets.insert(key.namespace.clone());
         }
         "nodes" => {
-            kubelet::see_node(world, event);
-            world.controllers.room = true;
+            kubelet::see_node(cluster, event);
+            cluster.controllers.may_fit = true;
         }
         workloads::SETS => {
             if let Some(("Deployment", _)) = controller(object) {
                 let owner = Key::new(&key.namespace, owner_name(object));
-                world
+                cluster
                     .controllers
                     .dirty
                     .insert((workloads::DEPLOYMENTS, owner));
             }
-            world.controllers.dirty.insert((workloads::SETS, key));
+            cluster.controllers.dirty.insert((workloads::SETS, key));
         }
         workloads::DEPLOYMENTS => drop(
-            world
+            cluster
                 .controllers
                 .dirty
                 .insert((workloads::DEPLOYMENTS, key)),
         ),
         stateful::STATEFUL => {
-            world.controllers.dirty.insert((stateful::STATEFUL, key));
+            cluster.controllers.dirty.insert((stateful::STATEFUL, key));
         }
-        eviction::BUDGETS => drop(world.controllers.budgets.insert(key.namespace)),
+        eviction::BUDGETS => drop(cluster.controllers.budgets.insert(key.namespace)),
         _ => {}
     }
-    collect(world, event);
+    collect(cluster, event);
 }
 
 fn owner_name(object: &Value) -> &str {
@@ -183,7 +187,7 @@ fn owner_name(object: &Value) -> &str {
 }
 
 /// Garbage collection: owned objects are deleted with their owner; with foreground deletion, the owner after them.
-fn collect(world: &mut World, event: &Event) {
+fn collect(cluster: &mut Cluster, event: &Event) {
     let object = &event.object;
     let uid = text(object, "/metadata/uid");
     let waits = |object: &Value| {
@@ -192,25 +196,25 @@ fn collect(world: &mut World, event: &Event) {
             .iter()
             .any(|name| name.as_str() == Some(FOREGROUND))
     };
-    let gone = event.happened == EventKind::Deleted;
-    if gone || waits(object) {
-        let owned = world.store.owned_by(uid);
+    let deleted = event.happened == EventKind::Deleted;
+    if deleted || waits(object) {
+        let owned = cluster.store.owned_by(uid);
         for (shelf, key) in &owned {
-            let going = world.store.get(shelf, key);
+            let going = cluster.store.get(shelf, key);
             let going =
                 going.is_none_or(|object| !text(&object, "/metadata/deletionTimestamp").is_empty());
-            if let (false, Some(kind)) = (going, world.kinds.by_id(shelf)) {
-                let policy = if gone { "Background" } else { "Foreground" };
-                world.delete(&kind, key, None, policy);
+            if let (false, Some(kind)) = (going, cluster.kinds.by_id(shelf)) {
+                let policy = if deleted { "Background" } else { "Foreground" };
+                cluster.delete(&kind, key, None, policy);
             }
         }
-        if owned.is_empty() && !gone {
-            release(world, &event.shelf, &Key::of(object));
+        if owned.is_empty() && !deleted {
+            release(cluster, &event.shelf, &Key::of(object));
         }
     }
-    if gone {
+    if deleted {
         for owner in list(object, "/metadata/ownerReferences") {
-            let kind = world.kinds.of_object(owner);
+            let kind = cluster.kinds.of_object(owner);
             let Some(kind) = kind else {
                 continue;
             };
@@ -219,18 +223,18 @@ fn collect(world: &mut World, event: &Event) {
                 if kind.namespaced { namespace } else { "" },
                 text(owner, "/name"),
             );
-            let found = world.store.get(&kind.shelf, &key);
+            let found = cluster.store.get(&kind.shelf, &key);
             if found.is_some_and(|owner| waits(&owner))
-                && world.store.owned_by(text(owner, "/uid")).is_empty()
+                && cluster.store.owned_by(text(owner, "/uid")).is_empty()
             {
-                release(world, &kind.shelf, &key);
+                release(cluster, &kind.shelf, &key);
             }
         }
     }
 }
 
-fn release(world: &mut World, shelf: &str, key: &Key) {
-    world.amend(shelf, key, |object| {
+fn release(cluster: &mut Cluster, shelf: &str, key: &Key) {
+    cluster.amend(shelf, key, |object| {
         if let Some(Value::Array(finalizers)) = object.pointer_mut("/metadata/finalizers") {
             finalizers.retain(|name| name.as_str() != Some(FOREGROUND));
         }

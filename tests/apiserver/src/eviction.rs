@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::cluster::Cluster;
 use super::object::{Key, at, holds, number, set, text};
 use super::patch;
 use super::request::ApiRequest;
 use super::select::Labels;
 use super::status::{Cause, Refusal};
-use super::world::World;
 use super::write::{Answer, delete_with, success};
 
 /// Kind id of disruption budgets.
@@ -43,10 +43,10 @@ pub(super) fn share(value: &Value, of: i64) -> Option<i64> {
     }
 }
 
-fn standing(world: &World, budget: &Value) -> BudgetStatus {
+fn budget_status(cluster: &Cluster, budget: &Value) -> BudgetStatus {
     let namespace = text(budget, "/metadata/namespace");
     let labels = Labels::of(at(budget, "/spec/selector"));
-    let pods = world.store.list("pods", namespace, None);
+    let pods = cluster.store.list("pods", namespace, None);
     let pods = pods.map(|(_, pod)| pod);
     let (mut healthy, mut expected) = (0, 0);
     for pod in pods.filter(|pod| labels.as_ref().is_some_and(|labels| labels.select(pod))) {
@@ -65,37 +65,37 @@ fn standing(world: &World, budget: &Value) -> BudgetStatus {
 }
 
 /// Updates the status of every budget of a namespace.
-pub(super) fn refresh(world: &mut World, namespace: &str) {
-    let budgets = world.store.list(BUDGETS, namespace, None);
+pub(super) fn refresh(cluster: &mut Cluster, namespace: &str) {
+    let budgets = cluster.store.list(BUDGETS, namespace, None);
     let budgets: Vec<Key> = budgets.map(|(key, _)| key.clone()).collect();
     for key in budgets {
-        let Some(budget) = world.store.get(BUDGETS, &key) else {
+        let Some(budget) = cluster.store.get(BUDGETS, &key) else {
             continue;
         };
-        let standing = standing(world, &budget);
-        world.amend(BUDGETS, &key, |budget| {
+        let status = budget_status(cluster, &budget);
+        cluster.amend(BUDGETS, &key, |budget| {
             let generation = number(budget, "/metadata/generation");
             set(budget, "/status/observedGeneration", json!(generation));
-            set(budget, "/status/currentHealthy", json!(standing.healthy));
-            set(budget, "/status/desiredHealthy", json!(standing.desired));
-            set(budget, "/status/expectedPods", json!(standing.expected));
+            set(budget, "/status/currentHealthy", json!(status.healthy));
+            set(budget, "/status/desiredHealthy", json!(status.desired));
+            set(budget, "/status/expectedPods", json!(status.expected));
             set(
                 budget,
                 "/status/disruptionsAllowed",
-                json!(standing.allowed()),
+                json!(status.allowed()),
             );
         });
     }
 }
 
 /// Handles POST to `pods/eviction`.
-pub(super) fn evict(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let pod = world
+pub(super) fn evict(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let pod = cluster
         .store
-        .get("pods", &asked.key)
-        .ok_or_else(|| asked.not_found())?;
-    let body = patch::body(asked)?;
-    let budgets = world.store.list(BUDGETS, &asked.key.namespace, None);
+        .get("pods", &request.key)
+        .ok_or_else(|| request.not_found())?;
+    let body = patch::body(request)?;
+    let budgets = cluster.store.list(BUDGETS, &request.key.namespace, None);
     let budgets: Vec<_> = budgets
         .map(|(_, budget)| budget.clone())
         .filter(|budget| {
@@ -110,13 +110,13 @@ pub(super) fn evict(world: &mut World, asked: &ApiRequest) -> Result<Answer, Ref
     let pending = text(&pod, "/status/phase") == "Pending";
     let going = !text(&pod, "/metadata/deletionTimestamp").is_empty();
     if let Some(budget) = budgets.first().filter(|_| !pending && !going) {
-        let standing = standing(world, budget);
-        let spare = !holds(&pod, "Ready") && standing.healthy >= standing.desired;
-        if standing.allowed() == 0 && !spare {
+        let status = budget_status(cluster, budget);
+        let spare = !holds(&pod, "Ready") && status.healthy >= status.desired;
+        if status.allowed() == 0 && !spare {
             let name = text(budget, "/metadata/name");
             let message = format!(
                 "The disruption budget {name} needs {} healthy pods and has {} currently",
-                standing.desired, standing.healthy
+                status.desired, status.healthy
             );
             let cause = Cause::new("DisruptionBudget", "", message);
             let message = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -124,6 +124,6 @@ pub(super) fn evict(world: &mut World, asked: &ApiRequest) -> Result<Answer, Ref
         }
     }
     let options = at(&body, "/deleteOptions").clone();
-    delete_with(world, asked, &asked.kind, &options)?;
+    delete_with(cluster, request, &request.kind, &options)?;
     Ok((201, success(None)))
 }

@@ -110,16 +110,16 @@ impl Rule {
         self
     }
 
-    fn fits(&self, asked: &ApiRequest) -> bool {
-        let watches = asked.verb == Verb::Watch;
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_ref().is_none_or(|wanted| wanted == found)
+    fn fits(&self, request: &ApiRequest) -> bool {
+        let watches = request.verb == Verb::Watch;
+        let is = |required: &Option<String>, found: &str| {
+            required.as_ref().is_none_or(|required| required == found)
         };
-        (self.verbs.is_empty() || self.verbs.contains(&asked.verb))
+        (self.verbs.is_empty() || self.verbs.contains(&request.verb))
             && (watches || !self.fault.is_of_watches())
-            && is(&self.resource, &asked.resource())
-            && is(&self.name, &asked.key.name)
-            && is(&self.subject, &asked.subject.user)
+            && is(&self.resource, &request.resource())
+            && is(&self.name, &request.key.name)
+            && is(&self.subject, &request.subject.user)
     }
 }
 
@@ -186,17 +186,17 @@ impl Faults {
     }
 
     /// The fault of a request.
-    pub(super) fn of(&self, asked: &ApiRequest) -> Option<Fault> {
-        self.lock().pick(asked, false)
+    pub(super) fn of(&self, request: &ApiRequest) -> Option<Fault> {
+        self.lock().pick(request, false)
     }
 
     /// The fault of a watch after its start.
-    pub(super) fn of_watch(&self, asked: &ApiRequest) -> Option<WatchFault> {
+    pub(super) fn of_watch(&self, request: &ApiRequest) -> Option<WatchFault> {
         let none = WatchFault {
             events_left: usize::MAX,
             lag: Duration::ZERO,
         };
-        match self.lock().pick(asked, true)? {
+        match self.lock().pick(request, true)? {
             Fault::CloseWatch(events_left) => Some(WatchFault {
                 events_left,
                 ..none
@@ -208,9 +208,11 @@ impl Faults {
 }
 
 impl Rules {
-    fn pick(&mut self, asked: &ApiRequest, of_watch: bool) -> Option<Fault> {
+    fn pick(&mut self, request: &ApiRequest, of_watch: bool) -> Option<Fault> {
         for rule in &mut self.rules {
-            if rule.fault.is_of_watches() != of_watch || rule.times == Some(0) || !rule.fits(asked)
+            if rule.fault.is_of_watches() != of_watch
+                || rule.times == Some(0)
+                || !rule.fits(request)
             {
                 continue;
             }

@@ -185,20 +185,20 @@ pub(super) fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Val
         here = match step.split_at_checked(2)? {
             ("f:", field) => here.get(field)?,
             (kind, text) => {
-                let wanted: Value = serde_json::from_str(text).ok()?;
+                let target: Value = serde_json::from_str(text).ok()?;
                 let items = here.as_array()?;
-                items.iter().find(|item| is_item(item, kind, &wanted))?
+                items.iter().find(|item| is_item(item, kind, &target))?
             }
         };
     }
     Some(here)
 }
 
-fn is_item(item: &Value, kind: &str, wanted: &Value) -> bool {
+fn is_item(item: &Value, kind: &str, target: &Value) -> bool {
     if kind == "v:" {
-        return item == wanted;
+        return item == target;
     }
-    let mut keys = wanted.as_object().into_iter().flatten();
+    let mut keys = target.as_object().into_iter().flatten();
     keys.all(|(key, value)| item.get(key) == Some(value))
 }
 
@@ -226,8 +226,8 @@ pub(super) fn remove_at(object: &mut Value, path: &[String]) {
             map.remove(text);
         }
     } else if let Some(items) = object.as_array_mut()
-        && let Ok(wanted) = serde_json::from_str::<Value>(text)
-        && let Some(at) = items.iter().position(|item| is_item(item, kind, &wanted))
+        && let Ok(target) = serde_json::from_str::<Value>(text)
+        && let Some(at) = items.iter().position(|item| is_item(item, kind, &target))
     {
         if rest.is_empty() {
             items.remove(at);
@@ -300,11 +300,11 @@ pub(super) fn shown(path: &[String]) -> String {
             Some(("f:", field)) => text.push_str(&format!(".{field}")),
             Some(("k:", keys)) => {
                 let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
-                let told: Vec<_> = keys
+                let pairs: Vec<_> = keys
                     .iter()
                     .map(|(key, value)| format!("{key}={value}"))
                     .collect();
-                text.push_str(&format!("[{}]", told.join(",")));
+                text.push_str(&format!("[{}]", pairs.join(",")));
             }
             Some((_, value)) => text.push_str(&format!("[={value}]")),
             None => {}

@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 use super::clock::Clock;
+use super::cluster::Cluster;
 use super::faults::Faults;
 use super::journal::Journal;
 use super::kubelet::{self, Resizing};
@@ -21,7 +22,6 @@ use super::pods;
 use super::serve::{self, Server};
 use super::status_of;
 use super::store::Store;
-use super::world::World;
 use super::{Change, Options, PodNow};
 
 /// A running emulator; it stops when dropped, and all its connections close.
@@ -40,8 +40,8 @@ impl ApiServer {
     /// There is no free port.
     pub async fn start(options: Options) -> anyhow::Result<ApiServer> {
         let faults = Faults::new(options.seed);
-        let world = World::new(options, Arc::new(Journal::default()), Clock::new());
-        let server = Arc::new(Server::new(world, faults));
+        let cluster = Cluster::new(options, Arc::new(Journal::default()), Clock::new());
+        let server = Arc::new(Server::new(cluster, faults));
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let addr = listener.local_addr()?;
         let controllers = tokio::spawn(serve::run_controllers(Arc::clone(&server)));
@@ -121,14 +121,14 @@ impl ApiServer {
 
     /// Receives every pod change from now on. A receiver that lags by more than [`super::CHANGES_MAX`] gets an error.
     pub fn subscribe(&self) -> broadcast::Receiver<Change> {
-        self.server.world().changes.subscribe()
+        self.server.cluster().changes.subscribe()
     }
 
     /// CEL rules that could not be evaluated, each with the reason. A test that relies on rules asserts that there
     /// are none.
     pub fn unevaluated_rules(&self) -> Vec<(String, String)> {
         self.server
-            .world()
+            .cluster()
             .rules
             .unevaluated
             .iter()
@@ -138,7 +138,7 @@ impl ApiServer {
 
     /// Time since the start on the emulator's clock, the time base of the log.
     pub fn elapsed(&self) -> Duration {
-        self.server.world().clock.elapsed()
+        self.server.cluster().clock.elapsed()
     }
 }
 
@@ -157,7 +157,7 @@ pub struct Objects<'a>(&'a Arc<Server>);
 impl Objects<'_> {
     /// Creates a namespace, unless it exists.
     pub fn namespace(&self, name: &str) {
-        self.0.change(|world| world.make_namespace(name));
+        self.0.change(|cluster| cluster.make_namespace(name));
     }
 
     /// Creates a node with this many cores and MiB of memory.
@@ -166,11 +166,11 @@ impl Objects<'_> {
     ///
     /// A node of that name exists.
     pub fn node(&self, name: &str, cores: u32, memory_mib: u32) -> anyhow::Result<()> {
-        let room =
+        let capacity =
             json!({"cpu": cores.to_string(), "memory": format!("{memory_mib}Mi"), "pods": "110"});
         let labels = json!({"kubernetes.io/hostname": name});
         self.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-            "status": {"capacity": room, "allocatable": room,
+            "status": {"capacity": capacity, "allocatable": capacity,
                 "conditions": [{"type": "Ready", "status": "True"}]}}))
         .map(drop)
     }
@@ -183,8 +183,8 @@ impl Objects<'_> {
     /// The kind is unknown, the body has wrong types, or the object exists.
     pub fn create(&self, object: &impl Serialize) -> anyhow::Result<Value> {
         let mut object = serde_json::to_value(object)?;
-        self.0.change(|world| {
-            let kind = world.kinds.of_object(&object);
+        self.0.change(|cluster| {
+            let kind = cluster.kinds.of_object(&object);
             let kind =
                 kind.ok_or_else(|| anyhow::anyhow!("no such kind: {}", text(&object, "/kind")))?;
             let version = text(&object, "/apiVersion")
@@ -202,23 +202,23 @@ impl Objects<'_> {
             let mut object = object.map_err(|refusal| anyhow::anyhow!(refusal.message))?;
             let key = Key::of(&object);
             anyhow::ensure!(
-                world.store.get(&kind.shelf, &key).is_none(),
+                cluster.store.get(&kind.shelf, &key).is_none(),
                 "{} {key} is there",
                 kind.id
             );
             if kind.namespaced {
-                world.make_namespace(&key.namespace);
+                cluster.make_namespace(&key.namespace);
             }
             if kind.id == "pods" && object.pointer("/status/phase").is_none() {
                 pods::default_new(&mut object);
             }
-            Ok(Value::clone(&world.make(&kind, object)))
+            Ok(Value::clone(&cluster.make(&kind, object)))
         })
     }
 
     /// An object, by the `plural.group` of its kind.
     pub fn get(&self, kind: &str, key: &Key) -> Option<Value> {
-        let found = self.0.world().store.get(kind, key);
+        let found = self.0.cluster().store.get(kind, key);
         found.map(|object| Value::clone(&object))
     }
 
@@ -228,34 +228,34 @@ impl Objects<'_> {
     ///
     /// An object is not a valid `T`.
     pub fn list<T: DeserializeOwned>(&self, kind: &str, namespace: &str) -> anyhow::Result<Vec<T>> {
-        let world = self.0.world();
-        let all = world.store.list(kind, namespace, None);
+        let cluster = self.0.cluster();
+        let all = cluster.store.list(kind, namespace, None);
         all.map(|(_, object)| Ok(serde_json::from_value(Value::clone(object))?))
             .collect()
     }
 
     /// Changes an object in place; its generation increases if its spec changes.
     pub fn amend(&self, kind: &str, key: &Key, change: impl FnOnce(&mut Value)) {
-        self.0.change(|world| world.amend(kind, key, change));
+        self.0.change(|cluster| cluster.amend(kind, key, change));
     }
 
     /// Removes an object at once, despite finalizers.
     pub fn remove(&self, kind: &str, key: &Key) {
-        self.0.change(|world| {
-            if let Some(kind) = world.kinds.by_id(kind) {
-                world.remove_now(&kind, key);
+        self.0.change(|cluster| {
+            if let Some(kind) = cluster.kinds.by_id(kind) {
+                cluster.remove_now(&kind, key);
             }
         });
     }
 
     /// Drops all history: watches that lag get 410.
     pub fn forget_history(&self) {
-        self.0.change(|world| Store::forget(&mut world.store));
+        self.0.change(|cluster| Store::forget(&mut cluster.store));
     }
 
     /// Version of the latest change.
     pub fn version(&self) -> u64 {
-        self.0.world().store.version()
+        self.0.cluster().store.version()
     }
 }
 
@@ -266,9 +266,9 @@ pub struct Kubelets<'a>(&'a Arc<Server>);
 impl Kubelets<'_> {
     /// Sets the default result of resizes; waiting ones are retried.
     pub fn resizes(&self, resizing: Resizing) {
-        self.0.change(|world| {
-            world.controllers.kubelet.usual = resizing;
-            kubelet::retry_resizes(world, None);
+        self.0.change(|cluster| {
+            cluster.controllers.kubelet.usual = resizing;
+            kubelet::retry_resizes(cluster, None);
         });
     }
 
@@ -279,33 +279,33 @@ impl Kubelets<'_> {
 
     /// Sets the result of one pod's resizes; `None` restores the default. A waiting one is retried.
     pub fn resizes_of(&self, pod: &Key, resizing: Option<Resizing>) {
-        self.0.change(|world| {
-            let by_pod = &mut world.controllers.kubelet.by_pod;
+        self.0.change(|cluster| {
+            let by_pod = &mut cluster.controllers.kubelet.by_pod;
             match resizing {
                 Some(resizing) => drop(by_pod.insert(pod.clone(), resizing)),
                 None => drop(by_pod.remove(pod)),
             }
-            kubelet::retry_resizes(world, Some(pod));
+            kubelet::retry_resizes(cluster, Some(pod));
         });
     }
 
     /// Sets the time from a pod's start until it is ready.
     pub fn ready_after(&self, wait: Duration) {
-        self.0.change(|world| world.options.ready_after = wait);
+        self.0.change(|cluster| cluster.options.ready_after = wait);
     }
 
     /// Makes a pod ready or unready now.
     pub fn set_ready(&self, pod: &Key, ready: bool) {
-        self.0.change(|world| {
-            let now = world.clock.now();
-            world.amend("pods", pod, |pod| status_of::ready(pod, ready, &now));
+        self.0.change(|cluster| {
+            let now = cluster.clock.now();
+            cluster.amend("pods", pod, |pod| status_of::ready(pod, ready, &now));
         });
     }
 
     /// All pods, in order of namespace and name.
     pub fn pods(&self) -> Vec<PodNow> {
-        let world = self.0.world();
-        world
+        let cluster = self.0.cluster();
+        cluster
             .store
             .list("pods", "", None)
             .map(|(_, pod)| PodNow::of(pod))

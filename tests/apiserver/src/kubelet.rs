@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use super::actuate::{self, ACTUATED_AFTER};
 use super::changes;
+use super::cluster::Cluster;
 use super::controllers::ScheduledEvent;
 use super::ledger::Ledger;
 use super::object::{Key, at, list, number, set, text};
 use super::status_of;
 use super::store::{Event, EventKind};
-use super::world::World;
 
 /// The result of a pod's resizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resizing {
-    /// They take effect after a delay if the node has room; else they are deferred until it has.
+    /// They take effect after a delay if the node has capacity; else they are deferred until it has.
     Actuated {
         /// Delay from the spec change until the containers are resized.
         after: Duration,
@@ -62,7 +62,7 @@ pub(super) struct Kubelet {
     pub(super) events: std::collections::VecDeque<Key>,
 }
 
-/// Delay until a deferred resize is retried once there is room, as measured on a real kubelet.
+/// Delay until a deferred resize is retried once there is capacity, as measured on a real kubelet.
 const RETRIED_AFTER: Duration = Duration::from_secs(1);
 
 impl Kubelet {
@@ -95,22 +95,22 @@ impl Kubelet {
 }
 
 /// Retries the resize of a pod, or of all, after its [`Resizing`] has changed.
-pub(super) fn retry_resizes(world: &mut World, pod: Option<&Key>) {
-    let waiting = world.controllers.kubelet.deferred.values().flatten();
+pub(super) fn retry_resizes(cluster: &mut Cluster, pod: Option<&Key>) {
+    let waiting = cluster.controllers.kubelet.deferred.values().flatten();
     let waiting: Vec<Key> = waiting
         .filter(|key| pod.is_none_or(|pod| pod == *key))
         .cloned()
         .collect();
     for key in waiting {
-        actuate::resize(world, &key);
+        actuate::resize(cluster, &key);
     }
 }
 
 /// Restarts all kubelets: only a restart makes them check infeasible resizes again.
-pub(super) fn restart(world: &mut World) {
-    let keys: Vec<Key> = world.controllers.kubelet.seen.keys().cloned().collect();
+pub(super) fn restart(cluster: &mut Cluster) {
+    let keys: Vec<Key> = cluster.controllers.kubelet.seen.keys().cloned().collect();
     let infeasible = |key: &Key| {
-        let pod = world.store.get("pods", key);
+        let pod = cluster.store.get("pods", key);
         pod.is_some_and(|pod| {
             let mut conditions = list(&pod, "/status/conditions").iter();
             conditions.any(|one| text(one, "/reason") == "Infeasible")
@@ -118,58 +118,58 @@ pub(super) fn restart(world: &mut World) {
     };
     let infeasible: Vec<Key> = keys.into_iter().filter(infeasible).collect();
     for key in infeasible {
-        actuate::resize(world, &key);
+        actuate::resize(cluster, &key);
     }
 }
 
-/// Schedules a retry of the deferred resizes on a node that has got more room.
-pub(super) fn room_on(world: &mut World, node: &str) {
-    if world.controllers.kubelet.deferred.contains_key(node) {
-        let at = world.clock.elapsed() + RETRIED_AFTER;
-        world
+/// Schedules a retry of the deferred resizes on a node that has more free capacity.
+pub(super) fn schedule_retry(cluster: &mut Cluster, node: &str) {
+    if cluster.controllers.kubelet.deferred.contains_key(node) {
+        let at = cluster.clock.elapsed() + RETRIED_AFTER;
+        cluster
             .controllers
             .plan(at, ScheduledEvent::Retry(node.to_owned()));
     }
 }
 
-pub(super) fn see_node(world: &mut World, event: &Event) {
-    room_on(world, text(&event.object, "/metadata/name"));
+pub(super) fn see_node(cluster: &mut Cluster, event: &Event) {
+    schedule_retry(cluster, text(&event.object, "/metadata/name"));
 }
 
-pub(super) fn see_pod(world: &mut World, event: &Event) {
-    changes::tell(world, event);
+pub(super) fn see_pod(cluster: &mut Cluster, event: &Event) {
+    changes::tell(cluster, event);
     let pod = &event.object;
     let key = Key::of(pod);
     if event.happened == EventKind::Deleted {
-        let kubelet = &mut world.controllers.kubelet;
+        let kubelet = &mut cluster.controllers.kubelet;
         kubelet.seen.remove(&key);
         kubelet.by_pod.remove(&key);
         kubelet.targets.remove(&key);
         undefer(kubelet, &key);
         return;
     }
-    if !world.options.kubelet || text(pod, "/spec/nodeName").is_empty() {
+    if !cluster.options.kubelet || text(pod, "/spec/nodeName").is_empty() {
         return;
     }
     let uid = || text(pod, "/metadata/uid").to_owned();
-    let now = world.clock.elapsed();
+    let now = cluster.clock.elapsed();
     if !text(pod, "/metadata/deletionTimestamp").is_empty() {
         let before = event.before.as_ref();
         let same = |path: &str| before.is_some_and(|before| at(before, path) == at(pod, path));
         if !(same("/metadata/deletionTimestamp") && same("/metadata/deletionGracePeriodSeconds")) {
             let seconds = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
             let grace = Duration::from_secs(seconds.unsigned_abs());
-            let wait = world
+            let wait = cluster
                 .options
                 .exits_after
                 .map_or(grace, |exits| exits.min(grace));
-            world
+            cluster
                 .controllers
                 .plan(now + wait, ScheduledEvent::End(key, uid()));
         }
         return;
     }
-    let seen = world
+    let seen = cluster
         .controllers
         .kubelet
         .seen
@@ -178,8 +178,8 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
     if text(pod, "/status/phase") != "Running" {
         if !seen.started {
             seen.started = true;
-            let at = now + world.options.starts_after;
-            world
+            let at = now + cluster.options.starts_after;
+            cluster
                 .controllers
                 .plan(at, ScheduledEvent::Start(key, uid()));
         }
@@ -187,7 +187,7 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
     }
     let generation = number(pod, "/metadata/generation").unwrap_or(0);
     if seen.generation < generation && !seen.under_way {
-        actuate::resize(world, &key);
+        actuate::resize(cluster, &key);
     }
 }
 
@@ -199,62 +199,64 @@ pub(super) fn undefer(kubelet: &mut Kubelet, key: &Key) {
 }
 
 /// Performs a scheduled event.
-pub(super) fn act(world: &mut World, due: ScheduledEvent) {
-    let is = |world: &World, key: &Key, uid: &str| {
-        let pod = world.store.get("pods", key);
+pub(super) fn act(cluster: &mut Cluster, due: ScheduledEvent) {
+    let is = |cluster: &Cluster, key: &Key, uid: &str| {
+        let pod = cluster.store.get("pods", key);
         pod.is_some_and(|pod| text(&pod, "/metadata/uid") == uid)
     };
     match due {
-        ScheduledEvent::Start(key, uid) if is(world, &key, &uid) => start(world, key, uid),
-        ScheduledEvent::Ready(key, uid) if is(world, &key, &uid) => {
-            let now = world.clock.now();
-            world.amend("pods", &key, |pod| {
+        ScheduledEvent::Start(key, uid) if is(cluster, &key, &uid) => start(cluster, key, uid),
+        ScheduledEvent::Ready(key, uid) if is(cluster, &key, &uid) => {
+            let now = cluster.clock.now();
+            cluster.amend("pods", &key, |pod| {
                 // A terminating pod no longer becomes ready.
                 if text(pod, "/metadata/deletionTimestamp").is_empty() {
                     status_of::ready(pod, true, &now);
                 }
             });
         }
-        ScheduledEvent::End(key, uid) if is(world, &key, &uid) => {
-            world.amend("pods", &key, |pod| {
+        ScheduledEvent::End(key, uid) if is(cluster, &key, &uid) => {
+            cluster.amend("pods", &key, |pod| {
                 set(pod, "/metadata/deletionGracePeriodSeconds", 0.into());
             });
         }
-        ScheduledEvent::Resize(key, uid, generation) if is(world, &key, &uid) => {
-            actuate::done(world, &key, &uid, generation)
+        ScheduledEvent::Resize(key, uid, generation) if is(cluster, &key, &uid) => {
+            actuate::done(cluster, &key, &uid, generation)
         }
-        ScheduledEvent::Fail(key, uid, generation) if is(world, &key, &uid) => {
-            actuate::fail(world, &key, generation)
+        ScheduledEvent::Fail(key, uid, generation) if is(cluster, &key, &uid) => {
+            actuate::fail(cluster, &key, generation)
         }
         ScheduledEvent::Retry(node) => {
-            let waiting = world.controllers.kubelet.deferred.get(&node).cloned();
+            let waiting = cluster.controllers.kubelet.deferred.get(&node).cloned();
             for key in waiting.into_iter().flatten() {
-                actuate::resize(world, &key);
+                actuate::resize(cluster, &key);
             }
         }
-        // The pod is gone.
+        // The pod was deleted.
         _ => {}
     }
 }
 
-fn start(world: &mut World, key: Key, uid: String) {
-    let kubelet = &mut world.controllers.kubelet;
+fn start(cluster: &mut Cluster, key: Key, uid: String) {
+    let kubelet = &mut cluster.controllers.kubelet;
     kubelet.addresses += 1;
     let own = status_of::address(kubelet.addresses);
-    let ip = world.options.pods_at.map_or(own, |ip| ip.to_string());
-    let now = world.clock.now();
-    world.amend("pods", &key, |pod| status_of::started(pod, &ip, &now));
-    let pod = world.store.get("pods", &key);
+    let ip = cluster.options.pods_at.map_or(own, |ip| ip.to_string());
+    let now = cluster.clock.now();
+    cluster.amend("pods", &key, |pod| status_of::started(pod, &ip, &now));
+    let pod = cluster.store.get("pods", &key);
     let generation = pod
         .and_then(|pod| number(&pod, "/metadata/generation"))
         .unwrap_or(0);
-    let seen = world
+    let seen = cluster
         .controllers
         .kubelet
         .seen
         .entry(key.clone())
         .or_default();
     seen.generation = generation;
-    let at = world.clock.elapsed() + world.options.ready_after;
-    world.controllers.plan(at, ScheduledEvent::Ready(key, uid));
+    let at = cluster.clock.elapsed() + cluster.options.ready_after;
+    cluster
+        .controllers
+        .plan(at, ScheduledEvent::Ready(key, uid));
 }

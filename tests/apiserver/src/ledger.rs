@@ -1,6 +1,6 @@
 //! Capacity and usage of each node, updated with every pod change.
 //!
-//! Two sums: the scheduler's (the larger of requested and allocated) and the kubelet's (allocated).
+//! Two sums: the scheduler's (reserved: the larger of requested and allocated) and the kubelet's (allocated).
 //! Ended pods do not count.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use super::pods::{Amount, allocated, requests};
 #[derive(Debug, Clone, Default)]
 struct Counted {
     node: String,
-    wanted: Amount,
+    reserved: Amount,
     allotted: Amount,
 }
 
 /// One node's sums.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    pub(super) wanted: Amount,
+    pub(super) reserved: Amount,
     pub(super) allotted: Amount,
     pub(super) pods: usize,
 }
@@ -33,7 +33,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Updates the count of a pod, or removes it. Returns the node that has more room than before,
+    /// Updates the count of a pod, or removes it. Returns the node that has more free capacity than before,
     /// if any.
     pub(super) fn count(&mut self, key: &Key, pod: Option<&Value>) -> Option<String> {
         let old = self.pods.remove(key).unwrap_or_default();
@@ -45,19 +45,19 @@ impl Ledger {
         let new = match pod.filter(lives) {
             Some(pod) => Counted {
                 node: text(pod, "/spec/nodeName").to_owned(),
-                wanted: requests(pod).most(allocated(pod)),
+                reserved: requests(pod).most(allocated(pod)),
                 allotted: allocated(pod),
             },
             None => Counted::default(),
         };
         self.add(&new, |sum, own| sum.plus(own), 1);
         let less = |new: Amount, old: Amount| new.cpu_m < old.cpu_m || new.memory < old.memory;
-        let room = less(new.wanted, old.wanted) || less(new.allotted, old.allotted);
+        let freed = less(new.reserved, old.reserved) || less(new.allotted, old.allotted);
         let node = old.node.clone();
         if !new.node.is_empty() {
             self.pods.insert(key.clone(), new);
         }
-        (room && !node.is_empty()).then_some(node)
+        (freed && !node.is_empty()).then_some(node)
     }
 
     fn add(&mut self, pod: &Counted, change: impl Fn(Amount, Amount) -> Amount, count: isize) {
@@ -65,7 +65,7 @@ impl Ledger {
             return;
         }
         let sums = self.nodes.entry(pod.node.clone()).or_default();
-        sums.wanted = change(sums.wanted, pod.wanted);
+        sums.reserved = change(sums.reserved, pod.reserved);
         sums.allotted = change(sums.allotted, pod.allotted);
         sums.pods = sums.pods.saturating_add_signed(count);
     }

@@ -19,6 +19,7 @@ mod apply;
 mod change;
 mod changes;
 mod clock;
+mod cluster;
 mod controllers;
 mod discovery;
 mod eviction;
@@ -53,7 +54,6 @@ mod token;
 mod views;
 mod watch;
 mod workloads;
-mod world;
 mod write;
 
 use std::time::Duration;
@@ -118,7 +118,7 @@ pub struct Options {
     pub ready_after: Duration,
     /// Time a pod takes to terminate, limited by its grace period; `None`: the whole grace period.
     pub exits_after: Option<Duration>,
-    /// Interval of bookmarks on a quiet watch that asked for them.
+    /// Interval of bookmarks on a quiet watch that requested them.
     pub bookmarks_every: Duration,
 }
 

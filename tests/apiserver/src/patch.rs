@@ -28,15 +28,15 @@ impl Patch {
     ///
     /// # Errors
     ///
-    /// 415: the content type is unknown, or asks for a strategic merge of a custom resource.
-    pub(super) fn of(asked: &ApiRequest) -> Result<Patch, Refusal> {
-        let content = asked
+    /// 415: the content type is unknown, or requests a strategic merge of a custom resource.
+    pub(super) fn of(request: &ApiRequest) -> Result<Patch, Refusal> {
+        let content = request
             .content_type
             .split(';')
             .next()
             .unwrap_or_default()
             .trim();
-        let custom = asked.kind.is_custom();
+        let custom = request.kind.is_custom();
         match content {
             "application/json-patch+json" => Ok(Patch::Json),
             "application/merge-patch+json" => Ok(Patch::Merge),
@@ -52,16 +52,16 @@ impl Patch {
     }
 }
 
-/// Parses a body as JSON or, if the content type says so, as YAML.
+/// Parses a body as JSON or, if the content type is YAML, as YAML.
 ///
 /// # Errors
 ///
 /// It is neither.
-pub(super) fn body(asked: &ApiRequest) -> Result<Value, Refusal> {
-    let json = serde_json::from_slice(&asked.body);
+pub(super) fn body(request: &ApiRequest) -> Result<Value, Refusal> {
+    let json = serde_json::from_slice(&request.body);
     json.or_else(|error| {
-        let text = std::str::from_utf8(&asked.body).unwrap_or_default();
-        match asked.content_type.contains("yaml") {
+        let text = std::str::from_utf8(&request.body).unwrap_or_default();
+        match request.content_type.contains("yaml") {
             true => serde_saphyr::from_str(text).map_err(|error| error.to_string()),
             false => Err(error.to_string()),
         }
@@ -74,8 +74,8 @@ pub(super) fn body(asked: &ApiRequest) -> Result<Value, Refusal> {
 /// # Errors
 ///
 /// It is malformed, a `test` fails, or a quantity is invalid.
-pub(super) fn patched(asked: &ApiRequest, patch: Patch, old: &Value) -> Result<Value, Refusal> {
-    let body = body(asked)?;
+pub(super) fn patched(request: &ApiRequest, patch: Patch, old: &Value) -> Result<Value, Refusal> {
+    let body = body(request)?;
     let mut new = old.clone();
     match patch {
         Patch::Json => {
@@ -102,7 +102,7 @@ pub(super) fn patched(asked: &ApiRequest, patch: Patch, old: &Value) -> Result<V
         Patch::Strategic => strategic::merge(&mut new, &body),
         Patch::Apply => return Err(Refusal::bad("an apply is no patch of this kind")),
     }
-    if asked.kind.id == "pods"
+    if request.kind.id == "pods"
         && let Some(pattern) = pods::bad_quantity(&new)
     {
         // A strategic merge is rejected as a whole, with the map printed as by Go.
@@ -159,22 +159,22 @@ fn as_go(value: &Value) -> String {
 /// # Errors
 ///
 /// It is malformed, or names another object.
-pub(super) fn applied(asked: &ApiRequest) -> Result<Value, Refusal> {
-    let body = body(asked)?;
+pub(super) fn applied(request: &ApiRequest) -> Result<Value, Refusal> {
+    let body = body(request)?;
     let name = text(&body, "/metadata/name");
     if text(&body, "/apiVersion").is_empty() || text(&body, "/kind").is_empty() {
         return Err(Refusal::bad(
             "Object 'Kind' is missing in the applied configuration",
         ));
     }
-    if !name.is_empty() && name != asked.key.name {
+    if !name.is_empty() && name != request.key.name {
         let message = format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            asked.key.name
+            request.key.name
         );
         return Err(Refusal::bad(message));
     }
-    if asked.param("fieldManager").is_empty() {
+    if request.param("fieldManager").is_empty() {
         let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
         return Err(Refusal::new(422, "Invalid", message));
     }

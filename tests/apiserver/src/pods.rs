@@ -53,12 +53,12 @@ impl Amount {
         }
     }
 
-    /// The first resource that exceeds `room`: its name, the amount and the room.
-    pub(super) fn beyond(self, room: Amount) -> Option<(&'static str, i64, i64)> {
-        if self.cpu_m > room.cpu_m {
-            return Some(("cpu", self.cpu_m, room.cpu_m));
+    /// The first resource that exceeds `capacity`: its name, the amount and the capacity.
+    pub(super) fn beyond(self, capacity: Amount) -> Option<(&'static str, i64, i64)> {
+        if self.cpu_m > capacity.cpu_m {
+            return Some(("cpu", self.cpu_m, capacity.cpu_m));
         }
-        (self.memory > room.memory).then_some(("memory", self.memory, room.memory))
+        (self.memory > capacity.memory).then_some(("memory", self.memory, capacity.memory))
     }
 }
 
@@ -181,12 +181,12 @@ fn default_container(container: &mut Value) {
         let path = |kind| format!("/{kind}/{name}");
         !at(resources, &path("limits")).is_null() || !at(resources, &path("requests")).is_null()
     };
-    let wanted: Vec<&str> = ["cpu", "memory"]
+    let resized: Vec<&str> = ["cpu", "memory"]
         .into_iter()
         .filter(|name| names(name))
         .collect();
     let mut policies = list(container, "/resizePolicy").to_vec();
-    for name in wanted {
+    for name in resized {
         if !policies
             .iter()
             .any(|policy| text(policy, "/resourceName") == name)
@@ -292,8 +292,8 @@ pub(super) fn check_spec(pod: &Value) -> Vec<Cause> {
         for (name, request) in amounts("requests").into_iter().flatten() {
             let limit = amounts("limits").and_then(|limits| limits.get(name));
             let read = |value: &Value| value.as_str().and_then(Quantity::parse);
-            if let (Some(wanted), Some(most)) = (read(request), limit.and_then(read))
-                && wanted.nanos > most.nanos
+            if let (Some(requested), Some(most)) = (read(request), limit.and_then(read))
+                && requested.nanos > most.nanos
             {
                 let why = format!(
                     "must be less than or equal to {name} limit of {}",
@@ -344,14 +344,14 @@ pub(super) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     let (before, after) = (lines(&allowed), lines(new));
     let (before, after): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     let mut why = FIXED.to_owned();
-    let gone = before
+    let removed = before
         .iter()
         .filter(|line| !after.contains(line))
         .map(|line| format!("\n-{line}"));
-    let come = after
+    let added = after
         .iter()
         .filter(|line| !before.contains(line))
         .map(|line| format!("\n+{line}"));
-    why.extend(gone.chain(come));
+    why.extend(removed.chain(added));
     vec![Cause::forbidden("spec", &why)]
 }

@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
+use super::cluster::Cluster;
 use super::object::{Key, list, text};
 use super::request::{ApiRequest, Subject};
 use super::status::Refusal;
-use super::world::World;
 
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
 const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
@@ -20,8 +20,8 @@ const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 /// # Errors
 ///
 /// 403: no rule allows it.
-pub(super) fn authorise(world: &World, asked: &ApiRequest) -> Result<(), Refusal> {
-    if asked
+pub(super) fn authorise(cluster: &Cluster, request: &ApiRequest) -> Result<(), Refusal> {
+    if request
         .subject
         .groups
         .iter()
@@ -29,18 +29,22 @@ pub(super) fn authorise(world: &World, asked: &ApiRequest) -> Result<(), Refusal
     {
         return Ok(());
     }
-    let cluster = world.store.list(CLUSTER_BINDINGS, "", None);
-    let mut bindings: Vec<&Value> = cluster.map(|(_, binding)| &**binding).collect();
-    let namespace = &asked.key.namespace;
+    let cluster_bindings = cluster.store.list(CLUSTER_BINDINGS, "", None);
+    let mut bindings: Vec<&Value> = cluster_bindings.map(|(_, binding)| &**binding).collect();
+    let namespace = &request.key.namespace;
     if !namespace.is_empty() {
-        let own = world.store.list(BINDINGS, namespace, None);
+        let own = cluster.store.list(BINDINGS, namespace, None);
         bindings.extend(own.map(|(_, binding)| &**binding));
     }
     let allowed = bindings
         .into_iter()
-        .filter(|binding| binds(binding, &asked.subject))
-        .any(|binding| role_allows(world, binding, asked));
-    if allowed { Ok(()) } else { Err(refused(asked)) }
+        .filter(|binding| binds(binding, &request.subject))
+        .any(|binding| role_allows(cluster, binding, request));
+    if allowed {
+        Ok(())
+    } else {
+        Err(refused(request))
+    }
 }
 
 fn binds(binding: &Value, subject: &Subject) -> bool {
@@ -62,53 +66,56 @@ fn binds(binding: &Value, subject: &Subject) -> bool {
     })
 }
 
-fn role_allows(world: &World, binding: &Value, asked: &ApiRequest) -> bool {
+fn role_allows(cluster: &Cluster, binding: &Value, request: &ApiRequest) -> bool {
     let name = text(binding, "/roleRef/name");
     let (shelf, namespace) = match text(binding, "/roleRef/kind") {
         "Role" => (ROLES, text(binding, "/metadata/namespace")),
         _ => (CLUSTER_ROLES, ""),
     };
-    let role = world.store.get(shelf, &Key::new(namespace, name));
+    let role = cluster.store.get(shelf, &Key::new(namespace, name));
     role.is_some_and(|role| {
         list(&role, "/rules")
             .iter()
-            .any(|rule| rule_allows(rule, asked))
+            .any(|rule| rule_allows(rule, request))
     })
 }
 
-fn rule_allows(rule: &Value, asked: &ApiRequest) -> bool {
-    let has = |path: &str, wanted: &str| {
+fn rule_allows(rule: &Value, request: &ApiRequest) -> bool {
+    let has = |path: &str, value: &str| {
         let all = list(rule, path).iter().filter_map(Value::as_str);
-        all.into_iter().any(|one| one == "*" || one == wanted)
+        all.into_iter().any(|one| one == "*" || one == value)
     };
-    let resource = asked.resource();
-    let any_of_sub = format!("*/{}", asked.subresource);
+    let resource = request.resource();
+    let any_of_sub = format!("*/{}", request.subresource);
     let resources = has("/resources", &resource)
-        || (!asked.subresource.is_empty() && has("/resources", &any_of_sub));
+        || (!request.subresource.is_empty() && has("/resources", &any_of_sub));
     let names = list(rule, "/resourceNames");
     let named = names.is_empty()
         || names
             .iter()
-            .any(|name| name.as_str() == Some(&asked.key.name));
-    has("/verbs", asked.verb.name()) && has("/apiGroups", &asked.kind.group) && resources && named
+            .any(|name| name.as_str() == Some(&request.key.name));
+    has("/verbs", request.verb.name())
+        && has("/apiGroups", &request.kind.group)
+        && resources
+        && named
 }
 
-fn refused(asked: &ApiRequest) -> Refusal {
-    let kind = &asked.kind;
-    let place = match asked.key.namespace.as_str() {
+fn refused(request: &ApiRequest) -> Refusal {
+    let kind = &request.kind;
+    let place = match request.key.namespace.as_str() {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace \"{namespace}\""),
     };
-    let of = match asked.key.name.as_str() {
+    let of = match request.key.name.as_str() {
         "" => kind.id.clone(),
         name => format!("{} \"{name}\"", kind.id),
     };
     let message = format!(
         "{of} is forbidden: User \"{}\" cannot {} resource \"{}\" in API group \"{}\" {place}",
-        asked.subject.user,
-        asked.verb.name(),
-        asked.resource(),
+        request.subject.user,
+        request.verb.name(),
+        request.resource(),
         kind.group,
     );
-    Refusal::new(403, "Forbidden", message).of(&kind.group, &kind.plural, &asked.key.name)
+    Refusal::new(403, "Forbidden", message).of(&kind.group, &kind.plural, &request.key.name)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::cluster::Cluster;
 use super::kinds::Kind;
 use super::object::{Key, at};
 use super::request::ApiRequest;
@@ -15,7 +16,6 @@ use super::select::{Fields, Labels};
 use super::status::Refusal;
 use super::table;
 use super::views;
-use super::world::World;
 
 /// The selected objects, their kind, and their form.
 #[derive(Debug, Clone)]
@@ -34,19 +34,19 @@ impl Selection {
     /// # Errors
     ///
     /// They are malformed, or use fields that the kind does not support.
-    pub(super) fn of(asked: &ApiRequest) -> Result<Selection, Refusal> {
-        let mut fields = Fields::parse(asked.param("fieldSelector"), &asked.kind.plural)?;
-        if !asked.key.name.is_empty() {
-            let named = format!("metadata.name={}", asked.key.name);
-            fields = Fields::parse(&named, &asked.kind.plural)?;
+    pub(super) fn of(request: &ApiRequest) -> Result<Selection, Refusal> {
+        let mut fields = Fields::parse(request.param("fieldSelector"), &request.kind.plural)?;
+        if !request.key.name.is_empty() {
+            let named = format!("metadata.name={}", request.key.name);
+            fields = Fields::parse(&named, &request.kind.plural)?;
         }
         Ok(Selection {
-            kind: Arc::clone(&asked.kind),
-            version: asked.version.clone(),
-            namespace: asked.key.namespace.clone(),
-            labels: Labels::parse(asked.param("labelSelector"))?,
+            kind: Arc::clone(&request.kind),
+            version: request.version.clone(),
+            namespace: request.key.namespace.clone(),
+            labels: Labels::parse(request.param("labelSelector"))?,
             fields,
-            metadata_only: asked.accept.contains("as=PartialObjectMetadata"),
+            metadata_only: request.accept.contains("as=PartialObjectMetadata"),
         })
     }
 
@@ -79,17 +79,17 @@ impl Selection {
     /// All selected objects.
     pub(super) fn all<'a>(
         &'a self,
-        world: &'a World,
+        cluster: &'a Cluster,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
-        self.after(world, None)
+        self.after(cluster, None)
     }
 
     fn after<'a>(
         &'a self,
-        world: &'a World,
+        cluster: &'a Cluster,
         key: Option<&Key>,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
-        let all = world.store.list(&self.kind.shelf, &self.namespace, key);
+        let all = cluster.store.list(&self.kind.shelf, &self.namespace, key);
         all.filter(|(_, object)| self.labels.select(object) && self.fields.select(object))
     }
 
@@ -117,51 +117,55 @@ impl Selection {
 }
 
 /// One object.
-pub(super) fn get(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> {
-    let found = world.store.get(&asked.kind.shelf, &asked.key);
-    let object = found.ok_or_else(|| asked.not_found())?;
-    if asked.subresource == "scale" {
-        return scale::shown(&asked.kind, &object);
+pub(super) fn get(cluster: &Cluster, request: &ApiRequest) -> Result<Value, Refusal> {
+    let found = cluster.store.get(&request.kind.shelf, &request.key);
+    let object = found.ok_or_else(|| request.not_found())?;
+    if request.subresource == "scale" {
+        return scale::shown(&request.kind, &object);
     }
-    if table::is_asked(&asked.accept) {
-        let now = world.clock.now();
+    if table::is_requested(&request.accept) {
+        let now = cluster.clock.now();
         let metadata = json!({"resourceVersion": at(&object, "/metadata/resourceVersion")});
         let objects = std::iter::once(&*object);
         return Ok(table::of(
-            &asked.kind,
-            &asked.version,
+            &request.kind,
+            &request.version,
             objects,
             &metadata,
             &now,
         ));
     }
-    Ok(Selection::of(asked)?.shown(&object))
+    Ok(Selection::of(request)?.shown(&object))
 }
 
 /// A list, or one page of it.
-pub(super) fn list(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> {
-    let selection = Selection::of(asked)?;
-    let limit: usize = asked.param("limit").parse().unwrap_or(0);
+pub(super) fn list(cluster: &Cluster, request: &ApiRequest) -> Result<Value, Refusal> {
+    let selection = Selection::of(request)?;
+    let limit: usize = request.param("limit").parse().unwrap_or(0);
     let limit = if limit == 0 { usize::MAX } else { limit };
-    let (version, after) = match asked.param("continue") {
-        "" => (world.store.version(), None),
+    let (version, after) = match request.param("continue") {
+        "" => (cluster.store.version(), None),
         token => {
             let (version, key) =
                 read_token(token).ok_or_else(|| Refusal::bad("continue key is not valid"))?;
-            if let Err(oldest) = world.store.after(&selection.kind.shelf, version).map(drop) {
+            if let Err(oldest) = cluster
+                .store
+                .after(&selection.kind.shelf, version)
+                .map(drop)
+            {
                 return Err(Refusal::expired(version, oldest));
             }
             (version, Some(key))
         }
     };
-    let mut found = selection.after(world, after.as_ref()).peekable();
+    let mut found = selection.after(cluster, after.as_ref()).peekable();
     let mut items = Vec::new();
     let mut last = Key::default();
     while items.len() < limit
         && let Some((key, object)) = found.next()
     {
         last = key.clone();
-        items.push(match table::is_asked(&asked.accept) {
+        items.push(match table::is_requested(&request.accept) {
             true => Value::clone(object),
             false => selection.shown(object),
         });
@@ -171,9 +175,9 @@ pub(super) fn list(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> 
     if more {
         super::object::set(&mut metadata, "/continue", json!(token(version, &last)));
     }
-    if table::is_asked(&asked.accept) {
-        let now = world.clock.now();
-        let (kind, version) = (&asked.kind, &asked.version);
+    if table::is_requested(&request.accept) {
+        let now = cluster.clock.now();
+        let (kind, version) = (&request.kind, &request.version);
         return Ok(table::of(kind, version, items.iter(), &metadata, &now));
     }
     let (api_version, kind) = selection.types();

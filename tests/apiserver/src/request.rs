@@ -258,7 +258,7 @@ mod tests {
         let own = |g: &str, p: &str, ns: &str, n: &str, s: &str| {
             Some((g.to_owned(), p.to_owned(), Key::new(ns, n), s.to_owned()))
         };
-        for (path, wanted) in [
+        for (path, expected) in [
             ("/api/v1/pods", own("", "pods", "", "", "")),
             (
                 "/api/v1/namespaces/a/pods/b/resize",
@@ -277,7 +277,7 @@ mod tests {
             ("/version", None),
             ("/api/v1/namespaces/a/pods/b/c/d", None),
         ] {
-            assert_eq!(read(path), wanted, "{path}");
+            assert_eq!(read(path), expected, "{path}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::object::{at, list, map, set, text};
 use super::pods::{Amount, check_spec, qos_class, requests};
 use super::status::Cause;
 
-/// The pod that a resize asks for: the old one with the new one's resources and resize policies. Other changes are
+/// The pod that a resize requests: the old one with the new one's resources and resize policies. Other changes are
 /// dropped, except added containers, which [`check`] rejects.
 pub(super) fn taken(old: &Value, new: &Value) -> Value {
     let mut pod = old.clone();

@@ -144,8 +144,8 @@ impl Rules {
                 error @ (ExecutionError::UndeclaredReference(_)
                 | ExecutionError::NotSupportedAsMethod { .. }),
             ) => {
-                let told = (text("rule").to_owned(), error.to_string());
-                self.unevaluated.insert(told);
+                let entry = (text("rule").to_owned(), error.to_string());
+                self.unevaluated.insert(entry);
                 return;
             }
             Err(error) => format!("rule evaluation error: {error}"),
@@ -188,7 +188,7 @@ fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
         .chain(single)
 }
 
-/// A value in CEL's types: an integer is an `int`, or a `double` if the schema says `number`.
+/// A value in CEL's types: an integer is an `int`, or a `double` if the schema has `number`.
 fn converted(schema: &Value, value: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::apply::{Writer, own_changes};
+use super::cluster::{Cluster, count_generation};
 use super::kinds::{Kind, Scale};
 use super::object::{at, number, set, text};
 use super::patch::{self, Patch};
 use super::request::{ApiRequest, Verb};
 use super::select::Labels;
 use super::status::{Cause, Refusal};
-use super::world::{World, count_generation};
 use super::write::Answer;
 
 fn paths(kind: &Kind) -> Result<&Scale, Refusal> {
@@ -39,23 +39,23 @@ pub(super) fn shown(kind: &Kind, object: &Value) -> Result<Value, Refusal> {
 }
 
 /// Handles PUT and PATCH.
-pub(super) fn write(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let kind = &asked.kind;
-    let name = &asked.key.name;
-    let old = world
+pub(super) fn write(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let kind = &request.kind;
+    let name = &request.key.name;
+    let old = cluster
         .store
-        .get(&kind.shelf, &asked.key)
-        .ok_or_else(|| asked.not_found())?;
+        .get(&kind.shelf, &request.key)
+        .ok_or_else(|| request.not_found())?;
     let before = shown(kind, &old)?;
-    let applied = asked.verb == Verb::Patch && Patch::of(asked)? == Patch::Apply;
-    let after = match asked.verb {
-        Verb::Update => patch::body(asked)?,
+    let applied = request.verb == Verb::Patch && Patch::of(request)? == Patch::Apply;
+    let after = match request.verb {
+        Verb::Update => patch::body(request)?,
         Verb::Patch if applied => {
             let mut after = before.clone();
-            json_patch::merge(&mut after, &patch::body(asked)?);
+            json_patch::merge(&mut after, &patch::body(request)?);
             after
         }
-        Verb::Patch => patch::patched(asked, Patch::of(asked)?, &before)?,
+        Verb::Patch => patch::patched(request, Patch::of(request)?, &before)?,
         _ => return Err(Refusal::method()),
     };
     let version = text(&after, "/metadata/resourceVersion");
@@ -75,24 +75,24 @@ pub(super) fn write(world: &mut World, asked: &ApiRequest) -> Result<Answer, Ref
         count_generation(&mut new);
         let attempted = new.clone();
         let writer = Writer {
-            manager: asked.manager(),
+            manager: request.manager(),
             apply: false,
             force: false,
             subresource: "scale".to_owned(),
-            api_version: kind.api_version(&asked.version),
-            now: world.clock.now(),
+            api_version: kind.api_version(&request.version),
+            now: cluster.clock.now(),
         };
         own_changes(
             &old,
             &attempted,
-            kind.shape(&asked.version),
+            kind.shape(&request.version),
             &writer,
             &mut new,
         );
     }
-    if asked.is_dry() || new == *old {
+    if request.is_dry() || new == *old {
         return Ok((200, shown(kind, &new)?));
     }
-    let stored = world.put(kind, new);
+    let stored = cluster.put(kind, new);
     Ok((200, shown(kind, &stored)?))
 }

@@ -124,7 +124,7 @@ pub(super) fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<
 }
 
 fn check_type(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
-    let is = |wanted: &str| match wanted {
+    let is = |type_name: &str| match type_name {
         "object" => value.is_object(),
         "array" => value.is_array(),
         "string" => value.is_string(),
@@ -144,11 +144,11 @@ fn check_type(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>
         causes.push(Cause::invalid(path, value, &why));
         return false;
     }
-    let wanted = schema
+    let required_type = schema
         .get("type")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    if is(wanted) {
+    if is(required_type) {
         return true;
     }
     let found = match value {
@@ -160,7 +160,10 @@ fn check_type(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    let why = format!("{path} in body must be of type {wanted}: {:?}", found);
+    let why = format!(
+        "{path} in body must be of type {required_type}: {:?}",
+        found
+    );
     let cause = Cause::invalid(path, &json!(found), &why);
     causes.push(Cause {
         reason: "FieldValueTypeInvalid",

@@ -170,11 +170,11 @@ impl Fields {
     }
 
     pub(super) fn select(&self, object: &Value) -> bool {
-        self.0.iter().all(|(path, wanted, equal)| {
+        self.0.iter().all(|(path, value, equal)| {
             let found = match at(object, path) {
-                Value::String(text) => text == wanted,
-                Value::Null => wanted.is_empty(),
-                other => &other.to_string() == wanted,
+                Value::String(text) => text == value,
+                Value::Null => value.is_empty(),
+                other => &other.to_string() == value,
             };
             found == *equal
         })

@@ -1,6 +1,6 @@
 //! The HTTP side: connections, tokens, and each request's path through faults, RBAC, the verbs and the log.
 //!
-//! One lock around the world, never held across an await. Each connection is a child task of the accepting one, and
+//! One lock around the cluster, never held across an await. Each connection is a child task of the accepting one, and
 //! ends with it.
 
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::cluster::Cluster;
 use super::controllers;
 use super::faults::{Fault, Faults};
 use super::journal::{self, Journal, What};
 use super::patch;
 use super::request::{ApiRequest, Subject, Verb, target};
 use super::status::Refusal;
-use super::world::World;
 use super::{discovery, object, rbac, read, token, watch, write};
 
 /// Pause after a failed accept: most likely out of file descriptors until others close theirs.
@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// State shared by connections, the controllers' task and the handle.
 #[derive(Debug)]
 pub(super) struct Server {
-    world: Mutex<World>,
+    cluster: Mutex<Cluster>,
     pub(super) faults: Faults,
     pub(super) journal: Arc<Journal>,
     /// Token → subject.
@@ -47,24 +47,24 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(world: World, faults: Faults) -> Server {
+    pub(super) fn new(cluster: Cluster, faults: Faults) -> Server {
         Server {
-            journal: Arc::clone(&world.journal),
-            world: Mutex::new(world),
+            journal: Arc::clone(&cluster.journal),
+            cluster: Mutex::new(cluster),
             faults,
             tokens: Mutex::default(),
             changed: Notify::new(),
         }
     }
 
-    /// The world, for reading; use [`Server::change`] to change it.
-    pub(super) fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The cluster, for reading; use [`Server::change`] to change it.
+    pub(super) fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the world and wakes the controllers.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
-        let result = change(&mut self.world());
+    /// Changes the cluster and wakes the controllers.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Cluster) -> R) -> R {
+        let result = change(&mut self.cluster());
         self.changed.notify_one();
         result
     }
@@ -76,7 +76,7 @@ impl Server {
         if let Some((token, _)) = known {
             return token.clone();
         }
-        let token = format!("token-{}-{}", tokens.len(), self.world().suffix(16));
+        let token = format!("token-{}-{}", tokens.len(), self.cluster().suffix(16));
         tokens.insert(token.clone(), subject.to_owned());
         token
     }
@@ -102,9 +102,9 @@ impl Server {
 pub(super) async fn run_controllers(server: Arc<Server>) {
     loop {
         let next = {
-            let mut world = server.world();
-            let next = controllers::run(&mut world);
-            next.map(|at| world.clock.instant(at))
+            let mut cluster = server.cluster();
+            let next = controllers::run(&mut cluster);
+            next.map(|at| cluster.clock.instant(at))
         };
         match next {
             Some(at) => {
@@ -183,40 +183,41 @@ async fn answer(server: &Arc<Server>, request: Request) -> Result<Response, Conn
     };
     let path = parts.uri.path();
     let Some(target) = target(path) else {
-        let world = server.world();
-        let found = discovery::answer(&world.kinds, &world.options, path);
+        let cluster = server.cluster();
+        let found = discovery::answer(&cluster.kinds, &cluster.options, path);
         return Ok(match found {
             Some(body) => json_answer(200, &body),
             None => refused(&Refusal::no_path()),
         });
     };
-    let asked = match ApiRequest::read(&server.world().kinds, target, &parts, subject, body) {
-        Ok(asked) => asked,
+    let api_request = match ApiRequest::read(&server.cluster().kinds, target, &parts, subject, body)
+    {
+        Ok(api_request) => api_request,
         Err(refusal) => return Ok(refused(&refusal)),
     };
-    served(server, &asked).await
+    served(server, &api_request).await
 }
 
-async fn served(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response, ConnectionClosed> {
-    let fault = server.faults.of(asked);
+async fn served(server: &Arc<Server>, request: &ApiRequest) -> Result<Response, ConnectionClosed> {
+    let fault = server.faults.of(request);
     match fault {
         Some(Fault::Late(wait)) => tokio::time::sleep(wait).await,
         Some(Fault::Error(code)) => {
             let message = "an emulated fault";
             let refusal = Refusal::new(code, "InternalError", message);
-            return Ok(log_refused(server, asked, &refusal, false));
+            return Ok(log_refused(server, request, &refusal, false));
         }
         Some(Fault::TooMany(seconds)) => {
             let message =
                 "the server has received too many requests and has asked us to try again later";
             let refusal = Refusal::new(429, "TooManyRequests", message).again_after(seconds);
-            return Ok(log_refused(server, asked, &refusal, false));
+            return Ok(log_refused(server, request, &refusal, false));
         }
         Some(Fault::HangUp) => return Err(ConnectionClosed),
         _ => {}
     }
     let lost = fault == Some(Fault::LoseAnswer);
-    let response = carried_out(server, asked, lost);
+    let response = carried_out(server, request, lost);
     if let Some(Fault::Slow(wait)) = fault {
         tokio::time::sleep(wait).await;
     }
@@ -228,40 +229,40 @@ async fn served(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response, Co
 }
 
 /// Performs a request and logs it. A write does both under one lock, so that the log's order is the order of effects.
-fn carried_out(server: &Arc<Server>, asked: &ApiRequest, lost: bool) -> Response {
+fn carried_out(server: &Arc<Server>, request: &ApiRequest, lost: bool) -> Response {
     // The lock must be free again for the log.
-    let allowed = rbac::authorise(&server.world(), asked);
+    let allowed = rbac::authorise(&server.cluster(), request);
     if let Err(refusal) = allowed {
-        return log_refused(server, asked, &refusal, lost);
+        return log_refused(server, request, &refusal, lost);
     }
-    if asked.verb == Verb::Watch {
-        let response = watch::begin(server, asked);
+    if request.verb == Verb::Watch {
+        let response = watch::begin(server, request);
         return match response {
             Ok(response) => {
-                log(&server.world(), asked, 200, "", lost);
+                log(&server.cluster(), request, 200, "", lost);
                 response
             }
-            Err(refusal) => log_refused(server, asked, &refusal, lost),
+            Err(refusal) => log_refused(server, request, &refusal, lost),
         };
     }
-    if asked.subresource == "token" {
-        return token_given(server, asked, lost);
+    if request.subresource == "token" {
+        return token_given(server, request, lost);
     }
-    let act = |world: &mut World| {
-        let answer = match asked.verb {
-            Verb::Get => read::get(world, asked).map(|body| (200, body)),
-            Verb::List => read::list(world, asked).map(|body| (200, body)),
-            _ => write::write(world, asked),
+    let act = |cluster: &mut Cluster| {
+        let answer = match request.verb {
+            Verb::Get => read::get(cluster, request).map(|body| (200, body)),
+            Verb::List => read::list(cluster, request).map(|body| (200, body)),
+            _ => write::write(cluster, request),
         };
         match &answer {
-            Ok((status, _)) => log(world, asked, *status, "", lost),
-            Err(refusal) => log(world, asked, refusal.code, refusal.reason, lost),
+            Ok((status, _)) => log(cluster, request, *status, "", lost),
+            Err(refusal) => log(cluster, request, refusal.code, refusal.reason, lost),
         }
         answer
     };
-    let answer = match asked.verb.writes() {
+    let answer = match request.verb.writes() {
         true => server.change(act),
-        false => act(&mut server.world()),
+        false => act(&mut server.cluster()),
     };
     match answer {
         Ok((status, body)) => json_answer(status, &body),
@@ -269,51 +270,57 @@ fn carried_out(server: &Arc<Server>, asked: &ApiRequest, lost: bool) -> Response
     }
 }
 
-fn token_given(server: &Server, asked: &ApiRequest, lost: bool) -> Response {
-    let answer = token::answer(&server.world(), asked);
+fn token_given(server: &Server, request: &ApiRequest, lost: bool) -> Response {
+    let answer = token::answer(&server.cluster(), request);
     match answer {
         Ok((subject, mut body)) => {
             let token = server.token(&subject);
             object::set(&mut body, "/status/token", Value::from(token));
-            log(&server.world(), asked, 201, "", lost);
+            log(&server.cluster(), request, 201, "", lost);
             json_answer(201, &body)
         }
-        Err(refusal) => log_refused(server, asked, &refusal, lost),
+        Err(refusal) => log_refused(server, request, &refusal, lost),
     }
 }
 
-fn log_refused(server: &Server, asked: &ApiRequest, refusal: &Refusal, lost: bool) -> Response {
-    log(&server.world(), asked, refusal.code, refusal.reason, lost);
+fn log_refused(server: &Server, request: &ApiRequest, refusal: &Refusal, lost: bool) -> Response {
+    log(
+        &server.cluster(),
+        request,
+        refusal.code,
+        refusal.reason,
+        lost,
+    );
     refused(refusal)
 }
 
-fn log(world: &World, asked: &ApiRequest, status: u16, reason: &str, lost: bool) {
-    let patches = asked.verb == Verb::Patch;
+fn log(cluster: &Cluster, request: &ApiRequest, status: u16, reason: &str, lost: bool) {
+    let patches = request.verb == Verb::Patch;
     let body = match patches {
-        true => patch::body(asked).unwrap_or_default(),
+        true => patch::body(request).unwrap_or_default(),
         false => Value::Null,
     };
     let content_type = if patches {
-        asked.content_type.clone()
+        request.content_type.clone()
     } else {
         String::new()
     };
-    let request = journal::Request {
-        subject: asked.subject.user.clone(),
-        verb: asked.verb,
-        group: asked.kind.group.clone(),
-        resource: asked.resource(),
-        key: asked.key.clone(),
+    let logged = journal::Request {
+        subject: request.subject.user.clone(),
+        verb: request.verb,
+        group: request.kind.group.clone(),
+        resource: request.resource(),
+        key: request.key.clone(),
         status,
         reason: reason.to_owned(),
         content_type,
         body,
-        dry_run: asked.is_dry(),
+        dry_run: request.is_dry(),
         lost,
     };
-    world
+    cluster
         .journal
-        .write(world.clock.elapsed(), What::Request(request));
+        .write(cluster.clock.elapsed(), What::Request(logged));
 }
 
 fn json_answer(status: u16, body: &Value) -> Response {

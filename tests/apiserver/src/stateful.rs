@@ -1,5 +1,5 @@
 //! StatefulSets: pods by ordinal. The next one is created once all before it are ready; the last one ends first, and
-//! the next one once that is gone. `podManagementPolicy: Parallel` does all at the same time. A deleted pod is
+//! the next one once that is deleted. `podManagementPolicy: Parallel` does all at the same time. A deleted pod is
 //! created again under its name. A changed template changes no existing pod (`updateStrategy: OnDelete`); volume
 //! claims are not supported.
 
@@ -8,27 +8,27 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::cluster::Cluster;
 use super::object::{Key, at, holds, set, text};
 use super::workloads::{make_pod, owned, replicas};
-use super::world::World;
 
 pub(super) const STATEFUL: &str = "statefulsets.apps";
 
-pub(super) fn match_ordinals(world: &mut World, key: &Key, owner: &Value) {
-    let pods: BTreeMap<i64, Arc<Value>> = owned(world, owner, "pods")
+pub(super) fn match_ordinals(cluster: &mut Cluster, key: &Key, owner: &Value) {
+    let pods: BTreeMap<i64, Arc<Value>> = owned(cluster, owner, "pods")
         .into_iter()
         .filter_map(|pod| Some((ordinal(&pod)?, pod)))
         .collect();
     let parallel = text(owner, "/spec/podManagementPolicy") == "Parallel";
     let ends = |pod: &Value| !text(pod, "/metadata/deletionTimestamp").is_empty();
     let serves = |pod: &Value| !ends(pod) && holds(pod, "Ready");
-    let wanted = replicas(owner);
+    let target = replicas(owner);
     let mut in_order = true;
-    for ordinal in 0..wanted {
+    for ordinal in 0..target {
         let pod = pods.get(&ordinal);
         if pod.is_none() {
             let name = format!("{}-{ordinal}", key.name);
-            make_pod(world, owner, &name, "StatefulSet");
+            make_pod(cluster, owner, &name, "StatefulSet");
         }
         in_order &= pod.is_some_and(|pod| serves(pod));
         if !in_order && !parallel {
@@ -36,19 +36,19 @@ pub(super) fn match_ordinals(world: &mut World, key: &Key, owner: &Value) {
         }
     }
     let mut going = pods.values().any(|pod| ends(pod));
-    let beyond = pods.range(wanted..).rev();
+    let beyond = pods.range(target..).rev();
     for (_, pod) in beyond.filter(|(_, pod)| (in_order || parallel) && !ends(pod)) {
         if going && !parallel {
             break;
         }
         going = true;
-        if let Some(kind) = world.kinds.by_id("pods") {
-            world.delete(&kind, &Key::of(pod), None, "Background");
+        if let Some(kind) = cluster.kinds.by_id("pods") {
+            cluster.delete(&kind, &Key::of(pod), None, "Background");
         }
     }
     let ready = pods.values().filter(|pod| holds(pod, "Ready")).count();
     let count = pods.len();
-    world.amend(STATEFUL, key, |owner| {
+    cluster.amend(STATEFUL, key, |owner| {
         let generation = at(owner, "/metadata/generation").clone();
         set(owner, "/status/observedGeneration", generation);
         set(owner, "/status/replicas", json!(count));

@@ -43,7 +43,7 @@ impl Cause {
     }
 
     /// Its form in the message.
-    fn told(&self) -> String {
+    fn line(&self) -> String {
         if self.field.is_empty() {
             return self.message.clone();
         }
@@ -157,8 +157,8 @@ impl Refusal {
 
     /// 422 with its causes.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Refusal {
-        let told: Vec<_> = causes.iter().map(Cause::told).collect();
-        let list = match told.as_slice() {
+        let messages: Vec<_> = causes.iter().map(Cause::line).collect();
+        let list = match messages.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
@@ -176,8 +176,8 @@ impl Refusal {
     }
 
     /// 410: the requested version has been dropped from the history.
-    pub(super) fn expired(asked: u64, oldest: u64) -> Refusal {
-        let message = format!("too old resource version: {asked} ({oldest})");
+    pub(super) fn expired(requested: u64, oldest: u64) -> Refusal {
+        let message = format!("too old resource version: {requested} ({oldest})");
         Refusal::new(410, "Expired", message)
     }
 

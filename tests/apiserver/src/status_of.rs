@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
+use super::cluster::Cluster;
 use super::object::{Key, at, drop_condition, list, number, set, set_condition, text};
-use super::world::World;
 
 /// Maximum events kept in the store; Kubernetes drops them after an hour.
 const EVENTS_MAX: usize = 5_000;
@@ -219,13 +219,13 @@ pub(super) fn failed(pod: &mut Value, generation: i64, why: &str, now: &str) {
 }
 
 /// Creates an event about a pod.
-pub(super) fn event(world: &mut World, pod: &Value, kind: &str, reason: &str, message: &str) {
-    let Some(events) = world.kinds.by_id("events") else {
+pub(super) fn event(cluster: &mut Cluster, pod: &Value, kind: &str, reason: &str, message: &str) {
+    let Some(events) = cluster.kinds.by_id("events") else {
         return;
     };
     let namespace = text(pod, "/metadata/namespace");
-    let name = format!("{}.{}", text(pod, "/metadata/name"), world.suffix(16));
-    let now = world.clock.now();
+    let name = format!("{}.{}", text(pod, "/metadata/name"), cluster.suffix(16));
+    let now = cluster.clock.now();
     let object = json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": name, "namespace": namespace},
@@ -237,12 +237,12 @@ pub(super) fn event(world: &mut World, pod: &Value, kind: &str, reason: &str, me
         "reportingInstance": at(pod, "/spec/nodeName"),
         "source": {"component": "kubelet", "host": at(pod, "/spec/nodeName")},
     });
-    world.make(&events, object);
-    let kept = &mut world.controllers.kubelet.events;
+    cluster.make(&events, object);
+    let kept = &mut cluster.controllers.kubelet.events;
     kept.push_back(Key::new(namespace, &name));
     if kept.len() > EVENTS_MAX
         && let Some(oldest) = kept.pop_front()
     {
-        world.remove_now(&events, &oldest);
+        cluster.remove_now(&events, &oldest);
     }
 }

@@ -1,7 +1,7 @@
 //! The store: objects by kind and key, one version counter, a bounded history of changes.
 //!
 //! Independent of the content. Every change has a version of its own and an entry in its kind's
-//! history, from which watches read. Versions older than the history are gone (410).
+//! history, from which watches read. Versions older than the history are dropped (410).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -131,7 +131,7 @@ impl Store {
             Some(_) => EventKind::Modified,
             None => EventKind::Added,
         };
-        self.tell(name, happened, Arc::clone(&object), before);
+        self.publish(name, happened, Arc::clone(&object), before);
         object
     }
 
@@ -148,7 +148,7 @@ impl Store {
             json!(self.version.to_string()),
         );
         let last = Arc::new(last);
-        self.tell(name, EventKind::Deleted, Arc::clone(&last), Some(before));
+        self.publish(name, EventKind::Deleted, Arc::clone(&last), Some(before));
         Some(last)
     }
 
@@ -171,7 +171,7 @@ impl Store {
         }
     }
 
-    fn tell(
+    fn publish(
         &mut self,
         shelf: Arc<str>,
         happened: EventKind,

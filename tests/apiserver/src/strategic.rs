@@ -63,9 +63,9 @@ pub(super) fn merge(object: &mut Value, patch: &Value) {
     }
     for (field, value) in patch {
         if let Some(list) = field.strip_prefix("$deleteFromPrimitiveList/") {
-            let gone = value.as_array().map_or(&[][..], Vec::as_slice);
+            let removed = value.as_array().map_or(&[][..], Vec::as_slice);
             if let Some(Value::Array(items)) = object.get_mut(list) {
-                items.retain(|item| !gone.contains(item));
+                items.retain(|item| !removed.contains(item));
             }
         } else if field.starts_with('$') {
         } else if value.is_null() {
@@ -101,12 +101,12 @@ fn merge_list(place: &mut Value, field: &str, patch: &[Value]) {
 }
 
 fn merge_named(old: Vec<Value>, patch: &[Value], key: &str) -> Vec<Value> {
-    let told = |item: &Value| item.as_object().and_then(directive).map(str::to_owned);
+    let directive_of = |item: &Value| item.as_object().and_then(directive).map(str::to_owned);
     if patch
         .iter()
-        .any(|item| told(item).as_deref() == Some("replace"))
+        .any(|item| directive_of(item).as_deref() == Some("replace"))
     {
-        let kept = patch.iter().filter(|item| told(item).is_none());
+        let kept = patch.iter().filter(|item| directive_of(item).is_none());
         return kept.cloned().collect();
     }
     let order: Vec<Value> = old
@@ -120,7 +120,7 @@ fn merge_named(old: Vec<Value>, patch: &[Value], key: &str) -> Vec<Value> {
         let same = |other: &Value| item.get(key).is_some() && other.get(key) == item.get(key);
         let found = server_only.iter().position(same);
         let before = found.map(|at| server_only.remove(at));
-        if told(item).as_deref() == Some("delete") {
+        if directive_of(item).as_deref() == Some("delete") {
             continue;
         }
         let mut merged = before.unwrap_or(Value::Null);

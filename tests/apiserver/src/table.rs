@@ -10,8 +10,8 @@ use super::kinds::Kind;
 use super::object::text;
 use super::views;
 
-/// Whether the request asks for a table.
-pub(super) fn is_asked(accept: &str) -> bool {
+/// Whether the request is for a table.
+pub(super) fn is_requested(accept: &str) -> bool {
     accept.contains("as=Table")
 }
 
@@ -60,8 +60,8 @@ fn found<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     while !rest.is_empty() {
         if let Some(choice) = rest.strip_prefix("[?(@.") {
             let (field, after) = choice.split_once("=='")?;
-            let (wanted, after) = after.split_once("')]")?;
-            let is = |item: &&Value| item.get(field).and_then(Value::as_str) == Some(wanted);
+            let (value, after) = after.split_once("')]")?;
+            let is = |item: &&Value| item.get(field).and_then(Value::as_str) == Some(value);
             (here, rest) = (here.as_array()?.iter().find(is)?, after);
         } else {
             let field = rest.strip_prefix('.')?;
@@ -94,7 +94,7 @@ mod tests {
     fn json_paths_and_ages_match_kubectl() {
         let object = json!({"spec": {"mode": "active"}, "status": {"conditions": [
             {"type": "A", "status": "True"}, {"type": "B", "status": "False"}]}});
-        for (path, wanted) in [
+        for (path, expected) in [
             (".spec.mode", Some("active")),
             (".status.conditions[?(@.type=='B')].status", Some("False")),
             (".status.conditions[?(@.type=='C')].status", None),
@@ -102,11 +102,11 @@ mod tests {
             ("spec", None),
         ] {
             let read = found(&object, path).and_then(Value::as_str);
-            assert_eq!(read, wanted, "{path}");
+            assert_eq!(read, expected, "{path}");
         }
-        for (seconds, wanted) in [(0, "0s"), (119, "119s"), (120, "2m"), (7_200, "2h")] {
+        for (seconds, expected) in [(0, "0s"), (119, "119s"), (120, "2m"), (7_200, "2h")] {
             let now = Timestamp::from_second(seconds).unwrap().to_string();
-            assert_eq!(age("1970-01-01T00:00:00Z", &now), wanted);
+            assert_eq!(age("1970-01-01T00:00:00Z", &now), expected);
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
+use super::cluster::Cluster;
 use super::object::{at, number, set};
 use super::patch;
 use super::request::ApiRequest;
 use super::status::{Cause, Refusal};
-use super::world::World;
 
 /// Minimum lifetime, as in Kubernetes.
 const EXPIRES_MIN_S: i64 = 600;
@@ -19,24 +19,28 @@ const EXPIRES_S: i64 = 3_600;
 /// # Errors
 ///
 /// The account does not exist, or the lifetime is too short.
-pub(super) fn answer(world: &World, asked: &ApiRequest) -> Result<(String, Value), Refusal> {
-    if world.store.get(&asked.kind.shelf, &asked.key).is_none() {
-        return Err(asked.not_found());
+pub(super) fn answer(cluster: &Cluster, request: &ApiRequest) -> Result<(String, Value), Refusal> {
+    if cluster
+        .store
+        .get(&request.kind.shelf, &request.key)
+        .is_none()
+    {
+        return Err(request.not_found());
     }
-    let body = patch::body(asked)?;
+    let body = patch::body(request)?;
     let life_s = number(&body, "/spec/expirationSeconds").unwrap_or(EXPIRES_S);
     if life_s < EXPIRES_MIN_S {
         let why = "may not specify a duration less than 10 minutes";
         let cause = Cause::invalid("spec.expirationSeconds", &json!(life_s), why);
-        let (group, name) = ("authentication.k8s.io", asked.key.name.as_str());
+        let (group, name) = ("authentication.k8s.io", request.key.name.as_str());
         return Err(Refusal::invalid(group, "TokenRequest", name, vec![cause]));
     }
-    let (namespace, name) = (&asked.key.namespace, &asked.key.name);
+    let (namespace, name) = (&request.key.namespace, &request.key.name);
     let life = std::time::Duration::from_secs(life_s.unsigned_abs());
     let mut answer = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": name, "namespace": namespace},
         "spec": at(&body, "/spec"),
-        "status": {"expirationTimestamp": world.clock.after(life)}});
+        "status": {"expirationTimestamp": cluster.clock.after(life)}});
     set(&mut answer, "/spec/expirationSeconds", json!(life_s));
     if at(&answer, "/spec/audiences").is_null() {
         set(&mut answer, "/spec/audiences", json!([]));

@@ -47,10 +47,10 @@ struct WatchStream {
 /// # Errors
 ///
 /// The selectors are malformed.
-pub(super) fn begin(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response, Refusal> {
-    let selection = Selection::of(asked)?;
-    let world = server.world();
-    let from = match asked.param("resourceVersion") {
+pub(super) fn begin(server: &Arc<Server>, request: &ApiRequest) -> Result<Response, Refusal> {
+    let selection = Selection::of(request)?;
+    let cluster = server.cluster();
+    let from = match request.param("resourceVersion") {
         "" | "0" => None,
         version => Some(version.parse::<u64>().map_err(|_| {
             Refusal::bad(format!(
@@ -59,32 +59,32 @@ pub(super) fn begin(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response
         })?),
     };
     let mut first = VecDeque::new();
-    let initial = asked.flag("sendInitialEvents");
+    let initial = request.flag("sendInitialEvents");
     // Without a version, a watch starts with all existing objects.
     if from.is_none() || initial {
-        let all = selection.all(&world);
+        let all = selection.all(&cluster);
         first.extend(all.map(|(_, object)| line("ADDED", &selection.written(object))));
     }
     if initial {
         let ended = json!({"k8s.io/initial-events-end": "true"});
-        let bookmark = selection.bookmark(world.store.version(), ended);
+        let bookmark = selection.bookmark(cluster.store.version(), ended);
         first.push_back(line("BOOKMARK", &bookmark.to_string()));
     }
-    let seconds: Option<u64> = asked.param("timeoutSeconds").parse().ok();
+    let seconds: Option<u64> = request.param("timeoutSeconds").parse().ok();
     let watching = WatchStream {
         server: Arc::clone(server),
-        seen: from.filter(|_| !initial).unwrap_or(world.store.version()),
-        bookmarks: asked.flag("allowWatchBookmarks"),
-        bookmarks_every: world.options.bookmarks_every,
-        latest: world.store.subscribe(),
+        seen: from.filter(|_| !initial).unwrap_or(cluster.store.version()),
+        bookmarks: request.flag("allowWatchBookmarks"),
+        bookmarks_every: cluster.options.bookmarks_every,
+        latest: cluster.store.subscribe(),
         closing: server.faults.closing(),
         until: Instant::now() + seconds.map_or(WATCH_MAX, Duration::from_secs),
         first,
-        fault: server.faults.of_watch(asked),
+        fault: server.faults.of_watch(request),
         ended: false,
         selection,
     };
-    drop(world);
+    drop(cluster);
     let lines = stream::unfold(watching, |mut watching| async move {
         let chunk = watching.next().await?;
         Some((Ok::<_, std::convert::Infallible>(chunk), watching))
@@ -158,27 +158,27 @@ impl WatchStream {
 
     /// Changes since the last call.
     fn changes(&mut self) -> Result<Vec<String>, Refusal> {
-        let world = self.server.world();
-        let events = world.store.after(&self.selection.kind.shelf, self.seen);
+        let cluster = self.server.cluster();
+        let events = cluster.store.after(&self.selection.kind.shelf, self.seen);
         let events = events.map_err(|oldest| Refusal::expired(self.seen, oldest))?;
         let mut lines = Vec::new();
         let mut seen = None;
         for event in events {
             seen = Some(event.version);
-            lines.extend(told(&self.selection, event));
+            lines.extend(event_line(&self.selection, event));
             if lines.len() >= CHUNK_MAX {
                 break;
             }
         }
         self.seen = match lines.len() < CHUNK_MAX {
-            true => world.store.version(),
+            true => cluster.store.version(),
             false => seen.unwrap_or(self.seen),
         };
         Ok(lines)
     }
 }
 
-fn told(selection: &Selection, event: &Event) -> Option<String> {
+fn event_line(selection: &Selection, event: &Event) -> Option<String> {
     let is = event.happened != EventKind::Deleted && selection.selects(&event.object);
     let was = event
         .before

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::cluster::Cluster;
 use super::eviction::share;
 use super::object::{Key, at, condition, holds, number, remove, set, set_condition, text, texts};
 use super::pods;
 use super::stateful::{self, STATEFUL};
-use super::world::World;
 
 pub(super) const DEPLOYMENTS: &str = "deployments.apps";
 pub(super) const SETS: &str = "replicasets.apps";
@@ -22,32 +22,32 @@ const HASH: &str = "pod-template-hash";
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Reconciles the next dirty workload. Returns whether there was any.
-pub(super) fn run(world: &mut World) -> bool {
-    let Some((kind, key)) = world.controllers.dirty.pop_first() else {
+pub(super) fn run(cluster: &mut Cluster) -> bool {
+    let Some((kind, key)) = cluster.controllers.dirty.pop_first() else {
         return false;
     };
-    if !world.options.workloads {
+    if !cluster.options.workloads {
         return true;
     }
-    let Some(object) = world.store.get(kind, &key) else {
+    let Some(object) = cluster.store.get(kind, &key) else {
         return true;
     };
     if text(&object, "/metadata/deletionTimestamp").is_empty() {
         match kind {
-            DEPLOYMENTS => roll(world, &key, &object),
-            STATEFUL => stateful::match_ordinals(world, &key, &object),
-            _ => match_replicas(world, &key, &object),
+            DEPLOYMENTS => roll(cluster, &key, &object),
+            STATEFUL => stateful::match_ordinals(cluster, &key, &object),
+            _ => match_replicas(cluster, &key, &object),
         }
     }
     true
 }
 
 /// The objects of a kind that an owner owns.
-pub(super) fn owned(world: &World, owner: &Value, shelf: &str) -> Vec<Arc<Value>> {
-    let all = world.store.owned_by(text(owner, "/metadata/uid"));
+pub(super) fn owned(cluster: &Cluster, owner: &Value, shelf: &str) -> Vec<Arc<Value>> {
+    let all = cluster.store.owned_by(text(owner, "/metadata/uid"));
     let of_kind = all.into_iter().filter(|(other, _)| &**other == shelf);
     of_kind
-        .filter_map(|(shelf, key)| world.store.get(&shelf, &key))
+        .filter_map(|(shelf, key)| cluster.store.get(&shelf, &key))
         .collect()
 }
 
@@ -71,14 +71,14 @@ fn hash(template: &Value) -> String {
     format!("{:09x}", digits ^ 0x5_0000_0000)
 }
 
-fn roll(world: &mut World, key: &Key, deployment: &Value) {
+fn roll(cluster: &mut Cluster, key: &Key, deployment: &Value) {
     let hash = hash(at(deployment, "/spec/template"));
     let name = format!("{}-{hash}", key.name);
-    let sets = owned(world, deployment, SETS);
+    let sets = owned(cluster, deployment, SETS);
     let (new, old): (Vec<_>, Vec<_>) = sets
         .into_iter()
         .partition(|set| text(set, "/metadata/name") == name);
-    let wanted = replicas(deployment);
+    let target = replicas(deployment);
     let of = |sets: &[Arc<Value>], path: &str| {
         sets.iter()
             .map(|set| number(set, path).unwrap_or(0))
@@ -93,7 +93,7 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
             value.clone()
         }
     };
-    let surge = share(&rolling("maxSurge"), wanted).unwrap_or(1);
+    let surge = share(&rolling("maxSurge"), target).unwrap_or(1);
     let unavailable = match rolling("maxUnavailable") {
         // Rounded down, unlike all other percentages.
         Value::String(percent) => {
@@ -101,30 +101,30 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
                 .trim_end_matches('%')
                 .parse::<i64>()
                 .unwrap_or(0)
-                .saturating_mul(wanted)
+                .saturating_mul(target)
                 / 100
         }
         number => number.as_i64().unwrap_or(0),
     };
     let old_replicas = of(&old, "/spec/replicas");
-    let room = match (old_replicas, recreate) {
-        (0, _) => wanted,
+    let allowed = match (old_replicas, recreate) {
+        (0, _) => target,
         (_, true) if of(&old, "/status/replicas") > 0 => 0,
-        _ => (wanted + surge - old_replicas).clamp(0, wanted),
+        _ => (target + surge - old_replicas).clamp(0, target),
     };
     match new.first() {
-        None => make_set(world, key, deployment, &hash, room),
+        None => make_set(cluster, key, deployment, &hash, allowed),
         Some(set_now) => {
-            // The new set never shrinks to make room; the old ones do.
-            let target = if old_replicas == 0 {
-                wanted
+            // The new set never shrinks to free capacity; the old ones do.
+            let set_target = if old_replicas == 0 {
+                target
             } else {
-                room.max(replicas(set_now).min(wanted))
+                allowed.max(replicas(set_now).min(target))
             };
-            scale_set(world, &Key::of(set_now), target);
+            scale_set(cluster, &Key::of(set_now), set_target);
         }
     }
-    // A set that was told to shrink counts as shrunk, even if its pods still exist.
+    // A set that was scaled down counts as shrunk, even if its pods still exist.
     let still = |set: &Value| {
         number(set, "/status/readyReplicas")
             .unwrap_or(0)
@@ -134,19 +134,19 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
     let mut spare = if recreate {
         i64::MAX
     } else {
-        (ready - (wanted - unavailable)).max(0)
+        (ready - (target - unavailable)).max(0)
     };
     for old_set in &old {
         let less = still(old_set).min(spare);
         spare -= less;
         // Pods that are not ready serve nothing, and are removed at once.
-        scale_set(world, &Key::of(old_set), still(old_set) - less);
+        scale_set(cluster, &Key::of(old_set), still(old_set) - less);
     }
-    report(world, key, &new, &old, wanted);
+    report(cluster, key, &new, &old, target);
 }
 
-fn make_set(world: &mut World, key: &Key, deployment: &Value, hash: &str, replicas: i64) {
-    let Some(kind) = world.kinds.by_id(SETS) else {
+fn make_set(cluster: &mut Cluster, key: &Key, deployment: &Value, hash: &str, replicas: i64) {
+    let Some(kind) = cluster.kinds.by_id(SETS) else {
         return;
     };
     let mut template = at(deployment, "/spec/template").clone();
@@ -164,16 +164,16 @@ fn make_set(world: &mut World, key: &Key, deployment: &Value, hash: &str, replic
         "spec": {"replicas": replicas, "selector": selector, "template": template},
         "status": {"replicas": 0},
     });
-    world.make(&kind, object);
+    cluster.make(&kind, object);
 }
 
-fn scale_set(world: &mut World, key: &Key, replicas: i64) {
-    world.amend(SETS, key, |object| {
+fn scale_set(cluster: &mut Cluster, key: &Key, replicas: i64) {
+    cluster.amend(SETS, key, |object| {
         set(object, "/spec/replicas", json!(replicas))
     });
 }
 
-fn report(world: &mut World, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], wanted: i64) {
+fn report(cluster: &mut Cluster, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], target: i64) {
     let sum = |sets: &[Arc<Value>], path: &str| {
         sets.iter()
             .map(|set| number(set, path).unwrap_or(0))
@@ -182,8 +182,8 @@ fn report(world: &mut World, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], 
     let updated = sum(new, "/status/replicas");
     let all = updated + sum(old, "/status/replicas");
     let ready = sum(new, "/status/readyReplicas") + sum(old, "/status/readyReplicas");
-    let now = world.clock.now();
-    world.amend(DEPLOYMENTS, key, |deployment| {
+    let now = cluster.clock.now();
+    cluster.amend(DEPLOYMENTS, key, |deployment| {
         let generation = at(deployment, "/metadata/generation").clone();
         set(deployment, "/status/observedGeneration", generation);
         for (field, value) in [
@@ -191,7 +191,7 @@ fn report(world: &mut World, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], 
             ("updatedReplicas", updated),
             ("readyReplicas", ready),
             ("availableReplicas", ready),
-            ("unavailableReplicas", (wanted.max(all) - ready).max(0)),
+            ("unavailableReplicas", (target.max(all) - ready).max(0)),
         ] {
             let path = format!("/status/{field}");
             // As Kubernetes does, zeros are left out, except in kinds that require the field.
@@ -200,7 +200,7 @@ fn report(world: &mut World, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], 
                 value => set(deployment, &path, json!(value)),
             }
         }
-        let (status, reason) = match ready >= wanted {
+        let (status, reason) = match ready >= target {
             true => ("True", "MinimumReplicasAvailable"),
             false => ("False", "MinimumReplicasUnavailable"),
         };
@@ -212,33 +212,33 @@ fn report(world: &mut World, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], 
     });
 }
 
-fn match_replicas(world: &mut World, key: &Key, owner: &Value) {
+fn match_replicas(cluster: &mut Cluster, key: &Key, owner: &Value) {
     let active = |pod: &Arc<Value>| {
         let ended = ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"));
         text(pod, "/metadata/deletionTimestamp").is_empty() && !ended
     };
-    let mut living: Vec<Arc<Value>> = owned(world, owner, "pods")
+    let mut living: Vec<Arc<Value>> = owned(cluster, owner, "pods")
         .into_iter()
         .filter(active)
         .collect();
-    let wanted = replicas(owner);
+    let target = replicas(owner);
     let now = living.len() as i64;
-    for _ in now..wanted {
-        let name = new_name(world, key);
-        make_pod(world, owner, &name, "ReplicaSet");
+    for _ in now..target {
+        let name = new_name(cluster, key);
+        make_pod(cluster, owner, &name, "ReplicaSet");
     }
-    if now > wanted {
+    if now > target {
         living.sort_by_cached_key(|pod| rank(pod));
-        let too_many = usize::try_from(now - wanted).unwrap_or(0);
+        let too_many = usize::try_from(now - target).unwrap_or(0);
         for pod in living.drain(..too_many) {
-            if let Some(kind) = world.kinds.by_id("pods") {
-                world.delete(&kind, &Key::of(&pod), None, "Background");
+            if let Some(kind) = cluster.kinds.by_id("pods") {
+                cluster.delete(&kind, &Key::of(&pod), None, "Background");
             }
         }
     }
     let ready = living.iter().filter(|pod| holds(pod, "Ready")).count();
     let count = living.len();
-    world.amend(SETS, key, |owner| {
+    cluster.amend(SETS, key, |owner| {
         let generation = at(owner, "/metadata/generation").clone();
         set(owner, "/status/observedGeneration", generation);
         set(owner, "/status/replicas", json!(count));
@@ -266,18 +266,18 @@ fn rank(pod: &Value) -> Rank {
     )
 }
 
-fn new_name(world: &mut World, key: &Key) -> String {
+fn new_name(cluster: &mut Cluster, key: &Key) -> String {
     loop {
-        let name = format!("{}-{}", key.name, world.suffix(5));
-        let taken = world.store.get("pods", &Key::new(&key.namespace, &name));
+        let name = format!("{}-{}", key.name, cluster.suffix(5));
+        let taken = cluster.store.get("pods", &Key::new(&key.namespace, &name));
         if taken.is_none() {
             return name;
         }
     }
 }
 
-pub(super) fn make_pod(world: &mut World, owner: &Value, name: &str, kind: &str) {
-    let Some(pods) = world.kinds.by_id("pods") else {
+pub(super) fn make_pod(cluster: &mut Cluster, owner: &Value, name: &str, kind: &str) {
+    let Some(pods) = cluster.kinds.by_id("pods") else {
         return;
     };
     let prefix = name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
@@ -293,5 +293,5 @@ pub(super) fn make_pod(world: &mut World, owner: &Value, name: &str, kind: &str)
         set(&mut pod, "/metadata/annotations", annotations.clone());
     }
     pods::default_new(&mut pod);
-    world.make(&pods, pod);
+    cluster.make(&pods, pod);
 }

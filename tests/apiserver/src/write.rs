@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::admit;
 use super::apply::{self, Writer};
 use super::change::change;
+use super::cluster::Cluster;
 use super::kinds::Kind;
 use super::object::{Key, at, list, number, remove, set, text};
 use super::patch::{self, Patch};
 use super::pods;
 use super::request::{ApiRequest, Verb};
 use super::status::{Cause, Refusal};
-use super::world::World;
 use super::{eviction, scale, views};
 
 /// A response: status and body.
@@ -26,44 +26,48 @@ const MANAGED: &str = "/metadata/managedFields";
 pub(super) const BODY_MAX: usize = 3 * 1024 * 1024;
 
 /// Performs a write verb.
-pub(super) fn write(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    match (asked.verb, asked.subresource.as_str()) {
-        (Verb::Create, "eviction") => eviction::evict(world, asked),
-        (Verb::Create, "binding") => bind(world, asked),
-        (_, "scale") => scale::write(world, asked),
-        (Verb::Create, _) => create(world, asked),
-        (Verb::Update, _) => update(world, asked),
-        (Verb::Patch, _) => patch(world, asked),
-        (Verb::Delete, _) => delete(world, asked),
+pub(super) fn write(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    match (request.verb, request.subresource.as_str()) {
+        (Verb::Create, "eviction") => eviction::evict(cluster, request),
+        (Verb::Create, "binding") => bind(cluster, request),
+        (_, "scale") => scale::write(cluster, request),
+        (Verb::Create, _) => create(cluster, request),
+        (Verb::Update, _) => update(cluster, request),
+        (Verb::Patch, _) => patch(cluster, request),
+        (Verb::Delete, _) => delete(cluster, request),
         _ => Err(Refusal::method()),
     }
 }
 
-pub(super) fn writer(world: &World, asked: &ApiRequest, apply: bool) -> Writer {
+pub(super) fn writer(cluster: &Cluster, request: &ApiRequest, apply: bool) -> Writer {
     Writer {
-        manager: asked.manager(),
+        manager: request.manager(),
         apply,
-        force: asked.flag("force"),
-        subresource: asked.subresource.clone(),
-        api_version: asked.kind.api_version(&asked.version),
-        now: world.clock.now(),
+        force: request.flag("force"),
+        subresource: request.subresource.clone(),
+        api_version: request.kind.api_version(&request.version),
+        now: cluster.clock.now(),
     }
 }
 
-fn create(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let body = patch::body(asked)?;
-    create_from(world, asked, body)
+fn create(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let body = patch::body(request)?;
+    create_from(cluster, request, body)
 }
 
-fn create_from(world: &mut World, asked: &ApiRequest, mut body: Value) -> Result<Answer, Refusal> {
-    let kind = &asked.kind;
+fn create_from(
+    cluster: &mut Cluster,
+    request: &ApiRequest,
+    mut body: Value,
+) -> Result<Answer, Refusal> {
+    let kind = &request.kind;
     views::stored(kind, &mut body);
-    let mut body = admit::conform(kind, &asked.version, body, asked.is_strict())?;
-    let key = admit::place(kind, &asked.key.namespace, &mut body)?;
+    let mut body = admit::conform(kind, &request.version, body, request.is_strict())?;
+    let key = admit::place(kind, &request.key.namespace, &mut body)?;
     let prefix = text(&body, "/metadata/generateName").to_owned();
     let key = match key.name.is_empty() && !prefix.is_empty() {
         true => {
-            let name = format!("{prefix}{}", world.suffix(5));
+            let name = format!("{prefix}{}", cluster.suffix(5));
             set(&mut body, "/metadata/name", json!(name));
             Key::new(&key.namespace, &name)
         }
@@ -74,15 +78,15 @@ fn create_from(world: &mut World, asked: &ApiRequest, mut body: Value) -> Result
         return Err(Refusal::new(400, "BadRequest", message));
     }
     if kind.namespaced
-        && let Some(namespaces) = world.kinds.by_id("namespaces")
-        && world
+        && let Some(namespaces) = cluster.kinds.by_id("namespaces")
+        && cluster
             .store
             .get("namespaces", &Key::new("", &key.namespace))
             .is_none()
     {
         return Err(Refusal::not_found(&namespaces, &key.namespace));
     }
-    if world.store.get(&kind.shelf, &key).is_some() {
+    if cluster.store.get(&kind.shelf, &key).is_some() {
         return Err(Refusal::exists(kind, &key.name));
     }
     if kind.id == "pods" {
@@ -93,56 +97,56 @@ fn create_from(world: &mut World, asked: &ApiRequest, mut body: Value) -> Result
     if kind.id == "namespaces" {
         set(&mut body, "/status", json!({"phase": "Active"}));
     }
-    admit::check(&mut world.rules, kind, &asked.version, None, &body)?;
-    world.stamp(kind, &mut body);
+    admit::check(&mut cluster.rules, kind, &request.version, None, &body)?;
+    cluster.stamp(kind, &mut body);
     if list(&body, MANAGED).is_empty() {
-        let writer = writer(world, asked, false);
+        let writer = writer(cluster, request, false);
         let managed = body.clone();
-        let shape = kind.shape(&asked.version);
+        let shape = kind.shape(&request.version);
         apply::own_changes(&Value::Null, &managed, shape, &writer, &mut body);
     }
-    if asked.is_dry() {
+    if request.is_dry() {
         return Ok((201, body));
     }
-    let made = world.put_new(kind, body);
-    Ok((201, views::shown(kind, &asked.version, &made)))
+    let made = cluster.put_new(kind, body);
+    Ok((201, views::shown(kind, &request.version, &made)))
 }
 
-fn update(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let old = world.store.get(&asked.kind.shelf, &asked.key);
-    let old = old.ok_or_else(|| asked.not_found())?;
-    let mut body = patch::body(asked)?;
-    views::stored(&asked.kind, &mut body);
-    let key = admit::place(&asked.kind, &asked.key.namespace, &mut body)?;
-    if key.name != asked.key.name {
+fn update(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let old = cluster.store.get(&request.kind.shelf, &request.key);
+    let old = old.ok_or_else(|| request.not_found())?;
+    let mut body = patch::body(request)?;
+    views::stored(&request.kind, &mut body);
+    let key = admit::place(&request.kind, &request.key.namespace, &mut body)?;
+    if key.name != request.key.name {
         let message = format!(
             "the name of the object ({}) does not match the name on the URL ({})",
-            key.name, asked.key.name
+            key.name, request.key.name
         );
         return Err(Refusal::bad(message));
     }
-    let unconditional = !asked.kind.is_custom() && asked.kind.plural != "leases";
+    let unconditional = !request.kind.is_custom() && request.kind.plural != "leases";
     if text(&body, VERSION).is_empty() && !unconditional {
         let why = "must be specified for an update";
         let cause = Cause::invalid("metadata.resourceVersion", &json!(0), why);
-        return Err(asked.kind.invalid(&asked.key.name, vec![cause]));
+        return Err(request.kind.invalid(&request.key.name, vec![cause]));
     }
-    change(world, asked, &old, body, None)
+    change(cluster, request, &old, body, None)
 }
 
-fn patch(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let kind = &asked.kind;
-    let patch = Patch::of(asked)?;
-    let found = world.store.get(&kind.shelf, &asked.key);
+fn patch(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let kind = &request.kind;
+    let patch = Patch::of(request)?;
+    let found = cluster.store.get(&kind.shelf, &request.key);
     if patch != Patch::Apply {
-        let old = found.ok_or_else(|| asked.not_found())?;
-        let mut shown = views::shown(kind, &asked.version, &old);
-        shown = patch::patched(asked, patch, &shown)?;
+        let old = found.ok_or_else(|| request.not_found())?;
+        let mut shown = views::shown(kind, &request.version, &old);
+        shown = patch::patched(request, patch, &shown)?;
         views::stored(kind, &mut shown);
-        return change(world, asked, &old, shown, None);
+        return change(cluster, request, &old, shown, None);
     }
-    let applied = patch::applied(asked)?;
-    let writer = writer(world, asked, true);
+    let applied = patch::applied(request)?;
+    let writer = writer(cluster, request, true);
     let applied = match kind.schemas.is_some() {
         true => {
             let mut applied = applied;
@@ -150,11 +154,11 @@ fn patch(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
             if let Some(schema) = kind
                 .schemas
                 .as_ref()
-                .and_then(|all| all.get(&asked.version))
+                .and_then(|all| all.get(&request.version))
             {
                 super::schema::prune(schema, &mut applied, "", &mut dropped);
             }
-            match asked.is_strict() && !dropped.is_empty() {
+            match request.is_strict() && !dropped.is_empty() {
                 true => {
                     return Err(Refusal::bad(format!(
                         "failed to create typed patch object: unknown field {dropped:?}"
@@ -165,92 +169,92 @@ fn patch(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
         }
         false => applied,
     };
-    let shape = kind.shape(&asked.version);
+    let shape = kind.shape(&request.version);
     match found {
         Some(old) => {
-            let live = views::shown(kind, &asked.version, &old);
+            let live = views::shown(kind, &request.version, &old);
             let merged = apply::apply(&live, &applied, shape, &writer)?;
             let managed = at(&merged, MANAGED).clone();
-            change(world, asked, &old, merged, Some(managed))
+            change(cluster, request, &old, merged, Some(managed))
         }
-        None if !asked.subresource.is_empty() => Err(asked.not_found()),
+        None if !request.subresource.is_empty() => Err(request.not_found()),
         None => {
             let blank = json!({"apiVersion": at(&applied, "/apiVersion"), "kind": at(&applied, "/kind"),
-                "metadata": {"name": asked.key.name}});
+                "metadata": {"name": request.key.name}});
             let made = apply::apply(&blank, &applied, shape, &writer)?;
-            create_from(world, asked, made)
+            create_from(cluster, request, made)
         }
     }
 }
 
-fn bind(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let old = world
+fn bind(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let old = cluster
         .store
-        .get("pods", &asked.key)
-        .ok_or_else(|| asked.not_found())?;
-    let body = patch::body(asked)?;
+        .get("pods", &request.key)
+        .ok_or_else(|| request.not_found())?;
+    let body = patch::body(request)?;
     if !text(&old, "/spec/nodeName").is_empty() {
-        let why = format!("pod {} is already assigned to node", asked.key.name);
-        return Err(Refusal::conflict(&asked.kind, &asked.key.name, &why));
+        let why = format!("pod {} is already assigned to node", request.key.name);
+        return Err(Refusal::conflict(&request.kind, &request.key.name, &why));
     }
-    if !asked.is_dry() {
+    if !request.is_dry() {
         let node = text(&body, "/target/name").to_owned();
-        world.amend("pods", &asked.key, |pod| {
+        cluster.amend("pods", &request.key, |pod| {
             set(pod, "/spec/nodeName", json!(node))
         });
     }
     Ok((201, success(None)))
 }
 
-fn delete(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
-    let options = match asked.body.is_empty() {
+fn delete(cluster: &mut Cluster, request: &ApiRequest) -> Result<Answer, Refusal> {
+    let options = match request.body.is_empty() {
         true => Value::Null,
-        false => patch::body(asked)?,
+        false => patch::body(request)?,
     };
-    delete_with(world, asked, &asked.kind, &options)
+    delete_with(cluster, request, &request.kind, &options)
 }
 
 /// Deletes the object according to `DeleteOptions`.
 pub(super) fn delete_with(
-    world: &mut World,
-    asked: &ApiRequest,
+    cluster: &mut Cluster,
+    request: &ApiRequest,
     kind: &Kind,
     options: &Value,
 ) -> Result<Answer, Refusal> {
-    let old = world
+    let old = cluster
         .store
-        .get(&kind.shelf, &asked.key)
-        .ok_or_else(|| asked.not_found())?;
-    for (wanted, field) in [
+        .get(&kind.shelf, &request.key)
+        .ok_or_else(|| request.not_found())?;
+    for (precondition, field) in [
         ("/preconditions/uid", "/metadata/uid"),
         ("/preconditions/resourceVersion", VERSION),
     ] {
-        let wanted = text(options, wanted);
-        if !wanted.is_empty() && wanted != text(&old, field) {
+        let required = text(options, precondition);
+        if !required.is_empty() && required != text(&old, field) {
             let what = if field == VERSION {
                 "ResourceVersion"
             } else {
                 "UID"
             };
             let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {}",
+                "Precondition failed: {what} in precondition: {required}, {what} in object meta: {}",
                 text(&old, field)
             );
-            return Err(Refusal::conflict(kind, &asked.key.name, &why));
+            return Err(Refusal::conflict(kind, &request.key.name, &why));
         }
     }
-    let dry = asked.is_dry() || list(options, "/dryRun").contains(&json!("All"));
-    let from_query = asked.param("gracePeriodSeconds").parse().ok();
+    let dry = request.is_dry() || list(options, "/dryRun").contains(&json!("All"));
+    let from_query = request.param("gracePeriodSeconds").parse().ok();
     let grace_s = number(options, "/gracePeriodSeconds").or(from_query);
     let propagation = match text(options, "/propagationPolicy") {
-        "" => asked.param("propagationPolicy"),
+        "" => request.param("propagationPolicy"),
         policy => policy,
     };
     if dry {
         return Ok((200, Value::clone(&old)));
     }
-    match world.delete(kind, &asked.key, grace_s, propagation) {
-        Some(going) => Ok((200, views::shown(kind, &asked.version, &going))),
+    match cluster.delete(kind, &request.key, grace_s, propagation) {
+        Some(going) => Ok((200, views::shown(kind, &request.version, &going))),
         None => Ok((200, success(Some((kind, &old))))),
     }
 }

@@ -178,8 +178,8 @@ impl Planner {
             self.url(),
             self.service
         );
-        let asked = self.client.get(url).bearer_auth(&self.key);
-        let answer = asked.send().await?.error_for_status()?;
+        let request = self.client.get(url).bearer_auth(&self.key);
+        let answer = request.send().await?.error_for_status()?;
         answer.json().await.context("invalid status of the planner")
     }
 
@@ -210,13 +210,13 @@ const PORTS: std::ops::Range<u32> = 12_000..32_000;
 ///
 /// All ports are in use.
 pub fn free_port() -> Result<SocketAddr> {
-    static ASKED: AtomicU32 = AtomicU32::new(0);
+    static CALLS: AtomicU32 = AtomicU32::new(0);
     let count = PORTS.end - PORTS.start;
     for _ in 0..count {
         // Programs that run at the same time begin at different ports.
         let nth = std::process::id()
             .wrapping_mul(97)
-            .wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
+            .wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(PORTS.start + nth % count)?;
         if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
             return Ok(listener.local_addr()?);

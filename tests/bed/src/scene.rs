@@ -292,7 +292,7 @@ pub struct ScriptedPlanner {
 }
 
 struct Script {
-    says: watch::Sender<ScriptedResponse>,
+    response: watch::Sender<ScriptedResponse>,
     polls: watch::Sender<u64>,
 }
 
@@ -316,7 +316,7 @@ impl ScriptedPlanner {
             body: String::new(),
         };
         let script = Arc::new(Script {
-            says: watch::Sender::new(nothing),
+            response: watch::Sender::new(nothing),
             polls: watch::Sender::new(0),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -338,9 +338,9 @@ impl ScriptedPlanner {
     }
 
     /// Answers polls for revisions before `revision` with this body and status from now on.
-    pub fn say(&self, revision: u64, status: u16, body: impl ToString) {
+    pub fn respond(&self, revision: u64, status: u16, body: impl ToString) {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.script.says.send_replace(ScriptedResponse {
+        self.script.response.send_replace(ScriptedResponse {
             revision,
             status,
             body: body.to_string(),
@@ -349,7 +349,7 @@ impl ScriptedPlanner {
 
     /// Publishes a plan.
     pub fn publish(&self, revision: u64, variants: &[Variant]) {
-        self.say(revision, 200, plan(revision, variants));
+        self.respond(revision, 200, plan(revision, variants));
     }
 
     /// Waits for `count` polls in total.
@@ -391,10 +391,10 @@ async fn poll(
         return StatusCode::UNAUTHORIZED.into_response();
     }
     script.polls.send_modify(|polls| *polls += 1);
-    let mut says = script.says.subscribe();
-    let newer = says.wait_for(|says| says.revision > query.after);
+    let mut response = script.response.subscribe();
+    let newer = response.wait_for(|response| response.revision > query.after);
     match tokio::time::timeout(Duration::from_secs(20), newer).await {
-        Ok(Ok(says)) => (says.status, says.body.clone()).into_response(),
+        Ok(Ok(response)) => (response.status, response.body.clone()).into_response(),
         _ => StatusCode::NO_CONTENT.into_response(),
     }
 }

@@ -47,10 +47,10 @@ mod tests {
 
     #[tokio::test]
     async fn wait_ends_on_condition_and_timeout_names_it() {
-        let mut looks = 0;
+        let mut checks = 0;
         let third = || {
-            looks += 1;
-            looks == 3
+            checks += 1;
+            checks == 3
         };
         until("the third check", Duration::from_secs(5), third)
             .await

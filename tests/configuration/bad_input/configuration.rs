@@ -152,8 +152,8 @@ async fn running_filter_keeps_its_configuration_when_update_is_invalid() {
     wait::until_async("the right one", PATIENCE, over)
         .await
         .unwrap();
-    let told = async || envoy.left(&backend).await > 40_000;
-    wait::until_async("every worker to go by it", PATIENCE, told)
+    let updated = async || envoy.left(&backend).await > 40_000;
+    wait::until_async("every worker to go by it", PATIENCE, updated)
         .await
         .unwrap();
     envoy
@@ -179,8 +179,8 @@ async fn held_requests_survive_a_configuration_update() {
         wait::until_async("the update", PATIENCE, over)
             .await
             .unwrap();
-        let told = async || envoy.left(&backend).await > default_ms - 5000;
-        wait::until_async("the workers", PATIENCE, told)
+        let updated = async || envoy.left(&backend).await > default_ms - 5000;
+        wait::until_async("the workers", PATIENCE, updated)
             .await
             .unwrap();
     };
@@ -188,7 +188,7 @@ async fn held_requests_survive_a_configuration_update() {
     backend.slow_by(150.0).unwrap();
     let address = envoy.envoy.listener("weir").unwrap();
     let url = format!("http://{address}/v2/models/model/infer");
-    let ask = |id: &str| {
+    let send = |id: &str| {
         let request = envoy.client.post(&url).body("{}");
         Scene::spawn(
             request
@@ -197,12 +197,12 @@ async fn held_requests_survive_a_configuration_update() {
         )
     };
     let before = backend.executions().len();
-    let running = ask("running");
+    let running = send("running");
     wait::until("the execution", PATIENCE, || backend.load().1 == 1)
         .await
         .unwrap();
     backend.slow_by(1.0).unwrap();
-    let held = [ask("held"), ask("held too")];
+    let held = [send("held"), send("held too")];
     let waits = async || {
         envoy
             .envoy

@@ -37,7 +37,7 @@ async fn refuse_plans(table: &[(&str, Value, &str)]) {
             wrong.pointer_mut(parent).unwrap()[key] = value.clone();
         }
         let heard = scene.envoy.log().len();
-        planner.say(revision, 200, wrong);
+        planner.respond(revision, 200, wrong);
         let refused = async || {
             let log = scene.envoy.log().split_off(heard);
             let line = log

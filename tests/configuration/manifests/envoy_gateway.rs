@@ -94,7 +94,7 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
 
 /// Returns the number of headers that a rule matches, and its route.
 fn route(rule: &Value, cluster: &str) -> (usize, Value) {
-    let wanted = rule["matches"][0]["headers"]
+    let matches = rule["matches"][0]["headers"]
         .as_array()
         .cloned()
         .unwrap_or_default();
@@ -102,14 +102,14 @@ fn route(rule: &Value, cluster: &str) -> (usize, Value) {
         assert_eq!(it["type"], "Exact");
         json!({ "name": it["name"], "string_match": { "exact": it["value"] } })
     };
-    let headers: Vec<Value> = wanted.iter().map(header).collect();
+    let headers: Vec<Value> = matches.iter().map(header).collect();
     let route = json!({
         "name": cluster,
         "match": { "prefix": rule["matches"][0]["path"]["value"], "headers": headers },
         "route": { "cluster": cluster, "timeout": rule["timeouts"]["request"] },
         "request_headers_to_remove": rule["filters"][0]["requestHeaderModifier"]["remove"],
     });
-    (wanted.len(), route)
+    (matches.len(), route)
 }
 
 /// Applies an RFC 6902 `add` to an object or to the end of a list.

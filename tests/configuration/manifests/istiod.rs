@@ -280,12 +280,12 @@ pub(crate) fn before_the_router(manager: &mut Value, filter: Value) {
 /// Translates a route of a VirtualService.
 fn route(http: &Value) -> Value {
     let mut headers = Vec::new();
-    for (name, wanted) in http["match"][0]["headers"]
+    for (name, matcher) in http["match"][0]["headers"]
         .as_object()
         .into_iter()
         .flatten()
     {
-        headers.push(match (wanted.get("exact"), wanted.get("regex")) {
+        headers.push(match (matcher.get("exact"), matcher.get("regex")) {
             (Some(exact), _) => json!({ "name": name, "string_match": { "exact": exact } }),
             (_, Some(regex)) => {
                 json!({ "name": name, "string_match": { "safe_regex": { "regex": regex } } })

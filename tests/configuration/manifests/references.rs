@@ -113,12 +113,12 @@ fn kustomizations_list_exactly_the_existing_files() {
             .collect();
         for resource in &listed {
             let path = root().join(folder).join(resource);
-            let there = if resource.ends_with(".yaml") {
+            let exists = if resource.ends_with(".yaml") {
                 path.is_file()
             } else {
                 path.join("kustomization.yaml").is_file()
             };
-            assert!(there, "{}: {resource}", found.file);
+            assert!(exists, "{}: {resource}", found.file);
         }
         for other in below(folder) {
             let name = other.file.strip_prefix(&format!("{folder}/")).unwrap();

@@ -109,7 +109,7 @@ fn planner_is_granted_no_other_rights() {
 fn advisory_overlay_grants_no_write_rights() {
     let base = below("k8s/base");
     let list = document("k8s/overlays/advisory/kustomization.yaml");
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     for patch in list["patches"].as_array().unwrap() {
         let text: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
         assert_eq!(text["$patch"], "delete");
@@ -118,9 +118,9 @@ fn advisory_overlay_grants_no_write_rights() {
             text["metadata"]["name"].as_str().unwrap().to_owned(),
         );
         one(&base, &kind, &name);
-        gone.push((kind, name));
+        removed.push((kind, name));
     }
-    let bindings: Vec<&str> = gone
+    let bindings: Vec<&str> = removed
         .iter()
         .filter(|(kind, _)| kind == "RoleBinding")
         .map(|(_, name)| name.as_str())

@@ -63,7 +63,7 @@ async fn planner() -> ScriptedPlanner {
         .collect();
     let plan = json!({ "format": 1, "service": SERVICE, "revision": 7, "published_ms": epoch_ms(),
                        "max_age_ms": 60_000, "variants": variants });
-    planner.say(7, 200, plan);
+    planner.respond(7, 200, plan);
     planner
 }
 
@@ -81,14 +81,16 @@ fn gateway(
     planner: SocketAddr,
 ) -> Proxy {
     let mut plugin = keyed(document("istio/gateway/wasmplugin.yaml"));
-    let asked = plugin["spec"]["pluginConfig"]["planner"]["cluster"]
+    let planner_cluster = plugin["spec"]["pluginConfig"]["planner"]["cluster"]
         .as_str()
         .unwrap()
         .to_owned();
     let each = hosts
         .iter()
         .map(|(name, host)| cluster(&cluster_name(name), Some(*host)));
-    let clusters = each.chain([cluster(&asked, Some(planner))]).collect();
+    let clusters = each
+        .chain([cluster(&planner_cluster, Some(planner))])
+        .collect();
     let mut proxy = Proxy::gateway(&document(routes), clusters);
     if let Some(role) = role {
         plugin["spec"]["pluginConfig"]["role"] = json!(role);
@@ -105,12 +107,12 @@ async fn gate(variant: &str, host: SocketAddr, planner: SocketAddr) -> Envoy {
     let of_variant =
         |gate: &&super::bed::Document| gate.body["spec"]["pluginConfig"]["variant"] == variant;
     let gate = keyed(gates.iter().find(of_variant).unwrap().body.clone());
-    let asked = gate["spec"]["pluginConfig"]["planner"]["cluster"]
+    let planner_cluster = gate["spec"]["pluginConfig"]["planner"]["cluster"]
         .as_str()
         .unwrap();
     let clusters = vec![
         cluster("inbound|8000||", Some(host)),
-        cluster(asked, Some(planner)),
+        cluster(planner_cluster, Some(planner)),
     ];
     let mut proxy = Proxy::sidecar(&gate["spec"]["selector"]["matchLabels"], 8000, clusters);
     assert!(proxy.wasm_plugin(&gate, &module()));
@@ -284,11 +286,11 @@ async fn envoy_gateway_obeys_the_plan_and_ignores_client_headers() {
     let clusters = config["static_resources"]["clusters"]
         .as_array_mut()
         .unwrap();
-    let asked = clusters
+    let planner_cluster = clusters
         .iter_mut()
         .find(|cluster| cluster["name"] == "weir-planner")
         .unwrap();
-    *asked = cluster("weir-planner", Some(planner.addr()));
+    *planner_cluster = cluster("weir-planner", Some(planner.addr()));
     let envoy = start(&config).await;
     until_planned(&envoy).await;
     assert_split_by_plan(envoy.listener(envoy_gateway::LISTENER).unwrap(), &servers).await;

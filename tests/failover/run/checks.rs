@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use weir_apiserver::Entry;
 
-use super::{Run, SETTLE_MAX, STABLE_FOR, STEP, TAKEOVER_MAX};
+use super::{CONVERGE_MAX, Run, STABLE_FOR, STEP, TAKEOVER_MAX};
 use crate::invariants;
 use crate::schedule::LeaderFailure;
 
@@ -39,7 +39,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) async fn settle(&self) -> Result<Duration, String> {
+    pub(super) async fn converge(&self) -> Result<Duration, String> {
         let rate = self.schedule.loads.last().map_or(0.0, |(_, rate)| *rate);
         self.cluster.proxy.load(rate);
         let begin = self.now();
@@ -53,8 +53,8 @@ impl Run<'_> {
                         return Ok(well - begin);
                     }
                 }
-                Err(why) if now > begin + SETTLE_MAX => {
-                    return Err(format!("{SETTLE_MAX:?} after the last fault: {why}"));
+                Err(why) if now > begin + CONVERGE_MAX => {
+                    return Err(format!("{CONVERGE_MAX:?} after the last fault: {why}"));
                 }
                 Err(_) => since = None,
             }
@@ -70,9 +70,9 @@ impl Run<'_> {
             ("Actuated", "True InForce"),
             ("Degraded", "False AsExpected"),
         ] {
-            let said = self.cluster.condition("demo", about);
-            if !said.starts_with(begins) {
-                return Err(format!("{about} is {said}"));
+            let condition = self.cluster.condition("demo", about);
+            if !condition.starts_with(begins) {
+                return Err(format!("{about} is {condition}"));
             }
         }
         let status = self.cluster.resource("demo")["status"].clone();

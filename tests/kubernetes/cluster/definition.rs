@@ -22,7 +22,7 @@ pub(crate) const MANAGER: &str = "weir-tests";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Definition {
     Absent,
-    There,
+    Present,
 }
 
 impl Definition {
@@ -41,10 +41,10 @@ impl Definition {
             return Definition::Absent;
         };
         let dry = PatchParams::apply(MANAGER).force().dry_run();
-        let wanted = api.patch(NAME, &dry, &Patch::Apply(&shipped)).await;
-        if wanted.unwrap().spec == found.spec {
+        let target = api.patch(NAME, &dry, &Patch::Apply(&shipped)).await;
+        if target.unwrap().spec == found.spec {
             eprintln!("definition: as shipped, and left");
-            return Definition::There;
+            return Definition::Present;
         }
         let living = services(client).await;
         assert_eq!(
@@ -54,12 +54,12 @@ impl Definition {
         );
         eprintln!("definition: another one, without resources; brought up to date, and left so");
         apply(&api, &shipped).await;
-        Definition::There
+        Definition::Present
     }
 
     /// Restores the former state.
     pub(crate) async fn restore(self, client: &kube::Client) {
-        if self == Definition::There {
+        if self == Definition::Present {
             return;
         }
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -69,8 +69,8 @@ impl Definition {
             return;
         }
         api.delete(NAME, &DeleteParams::default()).await.unwrap();
-        let gone = async || api.get_opt(NAME).await.unwrap().is_none();
-        assert!(until_within(LIMIT, gone).await, "{NAME} is still there");
+        let deleted = async || api.get_opt(NAME).await.unwrap().is_none();
+        assert!(until_within(LIMIT, deleted).await, "{NAME} is still there");
     }
 }
 
@@ -80,8 +80,8 @@ async fn apply(api: &Api<CustomResourceDefinition>, shipped: &Value) {
     applied.unwrap_or_else(|error| panic!("k8s/base/crd.yaml is not taken: {error}"));
     let served = async || {
         let read = api.get(NAME).await.unwrap().status.unwrap_or_default();
-        let mut said = read.conditions.into_iter().flatten();
-        said.any(|one| one.type_ == "Established" && one.status == "True")
+        let mut conditions = read.conditions.into_iter().flatten();
+        conditions.any(|one| one.type_ == "Established" && one.status == "True")
     };
     assert!(until_within(LIMIT, served).await, "{NAME} is not served");
 }

@@ -22,7 +22,7 @@ async fn only_the_leader_writes_and_a_standby_takes_over() {
 }
 
 async fn scenario(fixture: &Fixture<'_>) {
-    if !fixture.has_room() {
+    if !fixture.has_capacity() {
         return;
     }
     for name in BOTH {

@@ -63,13 +63,13 @@ impl<'a> Fixture<'a> {
         fixture
     }
 
-    /// Whether a node has room for the test's service; reports if none has.
-    pub(crate) fn has_room(&self) -> bool {
-        let room = self.parts.nodes == 0 || self.parts.free_m >= i64::from(CORES) * 1000;
-        if !room {
+    /// Whether a node has capacity for the test's service; reports if none has.
+    pub(crate) fn has_capacity(&self) -> bool {
+        let fits = self.parts.nodes == 0 || self.parts.free_m >= i64::from(CORES) * 1000;
+        if !fits {
             eprintln!("SKIPPED: no node has {CORES} cores left");
         }
-        room
+        fits
     }
 
     /// Creates a client with the planner's rights.

@@ -16,7 +16,7 @@ async fn cores_follow_demand_in_place() {
 }
 
 async fn scenario(fixture: &Fixture<'_>) {
-    if !fixture.has_room() {
+    if !fixture.has_capacity() {
         return;
     }
     for name in BOTH {

@@ -25,10 +25,13 @@ async fn scenario(fixture: &Fixture<'_>) {
     demo["spec"]["budget"]["cores"] = json!(cores);
     demo["spec"]["variants"][0]["cores"] = json!({"initial": cores, "min": cores, "max": cores});
     fixture.apply(&demo).await.unwrap();
-    let said = fixture
+    let message = fixture
         .until_condition("demo", "Degraded", "True NodesFull")
         .await;
-    assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
+    assert!(
+        message.contains("add nodes, or lower budget.cores"),
+        "{message}"
+    );
     fixture.until_event("demo", "NodesFull").await;
     // The service keeps running with the cores it has.
     assert!(planner.plan().await.is_ok());

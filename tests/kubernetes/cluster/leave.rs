@@ -17,7 +17,7 @@ async fn deleted_resource_leaves_pods_unchanged() {
 }
 
 async fn scenario(fixture: &Fixture<'_>) {
-    if !fixture.has_room() {
+    if !fixture.has_capacity() {
         return;
     }
     for name in BOTH {

@@ -41,42 +41,42 @@ impl Fixture<'_> {
     pub(crate) async fn remove(&self, name: &str) {
         let api = self.services();
         api.delete(name, &DeleteParams::default()).await.unwrap();
-        let gone = async || self.resource(name).await.is_null();
-        assert!(until_within(LIMIT, gone).await, "{name} is still there");
+        let deleted = async || self.resource(name).await.is_null();
+        assert!(until_within(LIMIT, deleted).await, "{name} is still there");
     }
 
     pub(crate) async fn until_condition(&self, name: &str, about: &str, begins: &str) -> String {
-        let said = async || condition(&self.resource(name).await, about);
-        let there = async || said().await.starts_with(begins);
+        let actual = async || condition(&self.resource(name).await, about);
+        let reached = async || actual().await.starts_with(begins);
         assert!(
-            until_within(LIMIT, there).await,
+            until_within(LIMIT, reached).await,
             "{about} of {name} never {begins}: {}",
             self.resource(name).await["status"]
         );
-        said().await
+        actual().await
     }
 
     /// Waits until the status of `demo` reports a matching number of actual cores that is also the target.
     pub(crate) async fn until_reported(&self, is: impl Fn(f64) -> bool) {
-        let said = async || {
+        let reported = async || {
             let resource = self.resource("demo").await;
             let cores = resource["status"]["cores"].as_f64();
             cores.is_some_and(&is) && condition(&resource, "Actuated").starts_with("True InForce")
         };
-        let said = until_within(LIMIT, said).await;
-        assert!(said, "{}", self.resource("demo").await["status"]);
+        let reported = until_within(LIMIT, reported).await;
+        assert!(reported, "{}", self.resource("demo").await["status"]);
     }
 
     /// Waits for an event about a resource with that reason.
     pub(crate) async fn until_event(&self, name: &str, reason: &str) {
-        let told = async || {
+        let reported = async || {
             let all = self.api::<Event>().list(&ListParams::default()).await;
             let all = all.unwrap().into_iter();
             let own = all.filter(|one| one.involved_object.name.as_deref() == Some(name));
             own.filter_map(|one| one.reason).any(|one| one == reason)
         };
-        let told = until_within(LIMIT, told).await;
-        assert!(told, "no event {reason} about {name}");
+        let reported = until_within(LIMIT, reported).await;
+        assert!(reported, "no event {reason} about {name}");
     }
 
     /// Returns the columns and cells of a resource, as `kubectl get -o wide` shows them.
@@ -122,10 +122,10 @@ impl Fixture<'_> {
     }
 
     pub(crate) async fn until_cores(&self, deployments: &[&str], is: impl Fn(f64) -> bool) {
-        let there = async || is(self.cores(deployments).await.iter().sum());
-        let there = until_within(LIMIT, there).await;
+        let reached = async || is(self.cores(deployments).await.iter().sum());
+        let reached = until_within(LIMIT, reached).await;
         assert!(
-            there,
+            reached,
             "{:?}, {}",
             self.cores(deployments).await,
             self.resource("demo").await["status"]

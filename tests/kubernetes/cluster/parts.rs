@@ -89,7 +89,7 @@ async fn deployments(client: &kube::Client, namespace: &str) -> bool {
 async fn nodes(client: &kube::Client) -> Vec<(i64, i64)> {
     let all: Api<Node> = Api::all(client.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;
-    let there: Vec<Node> = all.into_iter().filter(takes_pods).collect();
+    let usable: Vec<Node> = all.into_iter().filter(takes_pods).collect();
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = pods.list(&ListParams::default()).await.unwrap().items;
     let taken = |node: &str| -> i64 {
@@ -101,7 +101,7 @@ async fn nodes(client: &kube::Client) -> Vec<(i64, i64)> {
         });
         requests.sum()
     };
-    let both = there.iter().map(|node| {
+    let both = usable.iter().map(|node| {
         let status = node.status.as_ref();
         let has = status.and_then(|status| status.allocatable.as_ref());
         let has = has.and_then(|has| has.get("cpu"));

@@ -1,4 +1,4 @@
-//! Invalid resources are refused by the definition, or get a condition that says what to change; other
+//! Invalid resources are refused by the definition, or get a condition that states what to change; other
 //! resources are not affected.
 
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn schema(fixture: &Fixture<'_>) {
         ("/spec/sponge", json!({}), "sponge is for policy sponge"),
         ("/spec/budget", json!(null), "budget"),
     ];
-    for (path, value, says) in table {
+    for (path, value, expected) in table {
         let mut resource = fixture.demo();
         let (at, key) = path.rsplit_once('/').unwrap();
         resource.pointer_mut(at).unwrap()[key] = value.clone();
@@ -51,7 +51,11 @@ async fn schema(fixture: &Fixture<'_>) {
             other => panic!("{path}: {other:?}"),
         };
         assert_eq!(status.code, 422, "{path}: {}", status.message);
-        assert!(status.message.contains(says), "{path}: {}", status.message);
+        assert!(
+            status.message.contains(expected),
+            "{path}: {}",
+            status.message
+        );
     }
     assert_eq!(fixture.resource("demo").await, Value::Null);
     fixture.apply(&fixture.demo()).await.unwrap();
@@ -63,7 +67,7 @@ async fn invalid_resource_gets_a_condition_and_others_continue() {
 }
 
 async fn conditions(fixture: &Fixture<'_>) {
-    if !fixture.has_room() {
+    if !fixture.has_capacity() {
         return;
     }
     for name in BOTH {
@@ -92,7 +96,7 @@ async fn conditions(fixture: &Fixture<'_>) {
     // Variants are merged by name, so the API server takes each once.
     let refused = fixture.apply(&twice).await.unwrap_err().to_string();
     assert!(refused.to_lowercase().contains("duplicate"), "{refused}");
-    for (resource, says) in [
+    for (resource, expected) in [
         (
             taken,
             "False Taken: Deployment small is planned for by SloService NAMESPACE/demo already",
@@ -104,10 +108,10 @@ async fn conditions(fixture: &Fixture<'_>) {
             "False Invalid: variants[].workload: Deployment other",
         ),
     ] {
-        let says = says.replace("NAMESPACE", &fixture.sandbox.namespace);
+        let expected = expected.replace("NAMESPACE", &fixture.sandbox.namespace);
         let name = resource["metadata"]["name"].as_str().unwrap();
         fixture.apply(&resource).await.unwrap();
-        fixture.until_condition(name, "Accepted", &says).await;
+        fixture.until_condition(name, "Accepted", &expected).await;
         let resource = fixture.resource(name).await;
         assert_eq!(condition(&resource, "Planned"), "", "{resource}");
         fixture
@@ -119,7 +123,7 @@ async fn conditions(fixture: &Fixture<'_>) {
     // Faults that only the cluster's workloads show.
     let mut unnamed = fixture.named("unnamed", &["other"]);
     unnamed["spec"]["variants"][0]["workload"]["container"] = json!("sidecar");
-    for (resource, reason, says) in [
+    for (resource, reason, expected) in [
         (
             fixture.named("absent", &["nobody"]),
             "True NoWorkload",
@@ -138,8 +142,8 @@ async fn conditions(fixture: &Fixture<'_>) {
     ] {
         let name = resource["metadata"]["name"].as_str().unwrap();
         fixture.apply(&resource).await.unwrap();
-        let said = fixture.until_condition(name, "Degraded", reason).await;
-        assert!(said.contains(says), "{said}");
+        let message = fixture.until_condition(name, "Degraded", reason).await;
+        assert!(message.contains(expected), "{message}");
         let planned = condition(&fixture.resource(name).await, "Planned");
         assert!(
             name != "absent" || planned.starts_with("False NoPlan"),
@@ -159,7 +163,7 @@ async fn running_service_keeps_its_last_valid_spec_and_its_workloads() {
 }
 
 async fn last_valid_spec(fixture: &Fixture<'_>) {
-    if !fixture.has_room() {
+    if !fixture.has_capacity() {
         return;
     }
     for name in BOTH {

@@ -85,19 +85,22 @@ async fn scenario(fixture: &Fixture<'_>) {
     let mut demo = fixture.demo();
     demo["spec"].as_object_mut().unwrap().remove("mode");
     fixture.apply(&demo).await.unwrap();
-    let said = fixture
+    let message = fixture
         .until_condition("demo", "Actuated", "False Advisory")
         .await;
-    assert!(said.contains("cores would be: large"), "{said}");
+    assert!(message.contains("cores would be: large"), "{message}");
     assert_eq!(requests.forbidden(), []);
 
     // In active mode without the right: the planner reports it and keeps running.
     demo["spec"]["mode"] = json!("active");
     fixture.apply(&demo).await.unwrap();
-    let said = fixture
+    let message = fixture
         .until_condition("demo", "Degraded", "True Forbidden")
         .await;
-    assert!(said.contains("not allowed to patch pods/resize"), "{said}");
+    assert!(
+        message.contains("not allowed to patch pods/resize"),
+        "{message}"
+    );
     assert_eq!(fixture.cores(&["small", "large"]).await, [1.0, 1.0]);
     assert!(planner.plan().await.is_ok());
     assert_eq!(requests.resizes(), []);

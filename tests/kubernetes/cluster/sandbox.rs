@@ -68,12 +68,12 @@ impl Sandbox {
         deletion::remove_finalizers(&self.client, &self.namespace).await;
         let params = DeleteParams::background();
         api.delete(&self.namespace, &params).await.unwrap();
-        let gone = async || api.get_opt(&self.namespace).await.unwrap().is_none();
-        if !until_within(deletion::NOTICED, &gone).await {
+        let deleted = async || api.get_opt(&self.namespace).await.unwrap().is_none();
+        if !until_within(deletion::NOTICED, &deleted).await {
             deletion::finalize_unless_controlled(&self.client, &self.namespace).await;
         }
         assert!(
-            until_within(DELETED_MAX, &gone).await,
+            until_within(DELETED_MAX, &deleted).await,
             "namespace {} is still there",
             self.namespace
         );

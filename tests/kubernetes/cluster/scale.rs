@@ -16,7 +16,7 @@ async fn scenario(fixture: &Fixture<'_>) {
         eprintln!("SKIPPED: no controller makes the pods of a Deployment that is scaled");
         return;
     }
-    if !fixture.has_room() {
+    if !fixture.has_capacity() {
         return;
     }
     fixture.deploy_cores("one", 1, 1).await;

@@ -1,5 +1,5 @@
 //! Stand-ins for missing parts of a cluster, over the API and for one namespace: a Deployment controller, and
-//! a kubelet with room for everything.
+//! a kubelet with capacity for everything.
 //!
 //! Pods are assigned no node, so a deleted pod disappears at once.
 

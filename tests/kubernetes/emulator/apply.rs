@@ -149,9 +149,9 @@ async fn fields_written_without_apply_are_owned_too() {
     let without = Patch::Apply(
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}),
     );
-    let gone = api
+    let applied = api
         .patch("web", &PatchParams::apply("mesh"), &without)
         .await
         .unwrap();
-    assert_eq!(names(gone), ["app"]);
+    assert_eq!(names(applied), ["app"]);
 }

@@ -93,15 +93,15 @@ async fn defaults_are_set_and_unknown_fields_dropped() {
     // The status belongs to its subresource and does not change the generation.
     assert_eq!(made.data.get("status"), None);
     let status = Patch::Merge(json!({"status": {"phase": "done", "odd": 1}, "spec": {"cores": 5}}));
-    let told = api
+    let patched = api
         .patch_status("a", &PatchParams::default(), &status)
         .await
         .unwrap();
     assert_eq!(
-        (&told.data["status"], &told.data["spec"]["cores"]),
+        (&patched.data["status"], &patched.data["spec"]["cores"]),
         (&json!({"phase": "done"}), &json!(2))
     );
-    assert_eq!(told.metadata.generation, Some(1));
+    assert_eq!(patched.metadata.generation, Some(1));
     let more = Patch::Merge(json!({"spec": {"cores": 3}}));
     assert_eq!(
         api.patch("a", &PatchParams::default(), &more)

@@ -1,4 +1,4 @@
-//! Tests of fault injection: each fault takes effect as its rule says, for the named subjects, the given
+//! Tests of fault injection: each fault takes effect as its rule states, for the named subjects, the given
 //! number of times.
 
 use std::time::Duration;
@@ -130,7 +130,7 @@ async fn late_request_takes_effect_late_and_slow_one_at_once() {
     let server = start(|_| {}).await;
     let configs: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let wait = Duration::from_millis(100);
-    let there = || {
+    let exists = || {
         server
             .store()
             .get("configmaps", &Key::new(DEMO, "a"))
@@ -142,11 +142,11 @@ async fn late_request_takes_effect_late_and_slow_one_at_once() {
         let (params, object) = (PostParams::default(), config("a"));
         let seen = async {
             let met = server.faults().met();
-            let begun = || there() || server.faults().met() > met;
+            let begun = || exists() || server.faults().met() > met;
             weir_bed::wait::until("its beginning", LIMIT, begun)
                 .await
                 .unwrap();
-            there()
+            exists()
         };
         let (made, seen) = futures_util::future::join(configs.create(&params, &object), seen).await;
         made.unwrap();
@@ -172,8 +172,8 @@ async fn watch_closes_or_lags_as_configured() {
         .faults()
         .add(Rule::always(Fault::LagWatch(Duration::from_millis(50))).times(1));
     let events = configs.watch(&WatchParams::default(), &from).await.unwrap();
-    let told: Vec<_> = events.collect().await;
-    assert_eq!(told.len(), 2);
+    let received: Vec<_> = events.collect().await;
+    assert_eq!(received.len(), 2);
     let begun = server.elapsed();
     let mut events = Box::pin(configs.watch(&WatchParams::default(), &from).await.unwrap());
     assert!(matches!(

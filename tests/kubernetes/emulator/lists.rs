@@ -104,7 +104,7 @@ async fn malformed_or_unknown_requests_are_refused() {
     let token = server.token(weir_apiserver::ADMIN);
     let base = format!("{}/api/v1/namespaces/{DEMO}", server.url());
     let json = "application/json";
-    for (method, path, content, body, wanted) in [
+    for (method, path, content, body, expected) in [
         ("GET", "/nothings", json, "", 404),
         ("GET", "/pods/a/nothing", json, "", 404),
         ("DELETE", "/pods", json, "", 405),
@@ -178,7 +178,7 @@ async fn malformed_or_unknown_requests_are_refused() {
             .unwrap();
         let status = answer.status().as_u16();
         let answer: Value = answer.json().await.unwrap();
-        assert_eq!(status, wanted, "{method} {path}: {answer}");
+        assert_eq!(status, expected, "{method} {path}: {answer}");
         if status >= 400 {
             assert_eq!(
                 (&answer["kind"], &answer["code"]),

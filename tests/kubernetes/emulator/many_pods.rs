@@ -85,7 +85,7 @@ async fn five_hundred_pods_are_resized_under_four_watchers() {
             .unwrap();
     });
     resized.buffer_unordered(16).collect::<Vec<()>>().await;
-    let asked = server.elapsed();
+    let requested = server.elapsed();
     let seen = || {
         stores.iter().all(|store| {
             let all = actual(store);
@@ -96,8 +96,8 @@ async fn five_hundred_pods_are_resized_under_four_watchers() {
     println!(
         "{PODS} pods ready after {:?}, asked after {:?}, resized after {:?}",
         made - from,
-        asked - made,
-        server.elapsed() - asked
+        requested - made,
+        server.elapsed() - requested
     );
     let actuations = server.log().actuations();
     assert_eq!(actuations.len(), PODS);

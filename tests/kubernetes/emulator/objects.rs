@@ -72,9 +72,9 @@ async fn object_versions_follow_create_update_and_delete() {
             .unwrap()
             .is_right()
     );
-    let gone = refusal(api.get("web").await);
+    let not_found = refusal(api.get("web").await);
     assert_eq!(
-        (gone.code, gone.message.as_str()),
+        (not_found.code, not_found.message.as_str()),
         (404, "deployments.apps \"web\" not found")
     );
 }
@@ -98,15 +98,15 @@ async fn dry_run_answers_without_effect() {
 async fn names_are_generated_and_validated() {
     let server = start(|_| {}).await;
     let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
-    let wanted: ConfigMap = read(json!({"metadata": {"generateName": "some-"}}));
+    let unnamed: ConfigMap = read(json!({"metadata": {"generateName": "some-"}}));
     let names = [
-        api.create(&PostParams::default(), &wanted)
+        api.create(&PostParams::default(), &unnamed)
             .await
             .unwrap()
             .metadata
             .name
             .unwrap(),
-        api.create(&PostParams::default(), &wanted)
+        api.create(&PostParams::default(), &unnamed)
             .await
             .unwrap()
             .metadata

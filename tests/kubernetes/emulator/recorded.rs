@@ -40,7 +40,7 @@ fn web_0() -> String {
     "web-0".to_owned()
 }
 
-async fn ask(server: &ApiServer, case: &Case) -> (u16, Value) {
+async fn send(server: &ApiServer, case: &Case) -> (u16, Value) {
     let (method, content) = match case.ask.as_str() {
         "read" => (Method::GET, "application/json"),
         "strategic" => (Method::PATCH, "application/strategic-merge-patch+json"),
@@ -85,7 +85,7 @@ async fn resize_answers_equal_a_real_api_servers() {
     let (mut version, mut resources, mut conditions) =
         (server.store().version(), json!({}), json!([]));
     for case in &cases {
-        let (status, answer) = ask(&server, case).await;
+        let (status, answer) = send(&server, case).await;
         assert_eq!(status, case.status, "{}: {answer}", case.what);
         if status != 200 {
             check_refusal(case, &answer);

@@ -32,11 +32,11 @@ async fn resize_takes_effect_and_is_reported() {
     with_pod(&server, "a", 500).await;
     let mut changes = server.subscribe();
     let api = pods(&server).await;
-    let asked = api
+    let patched = api
         .patch_resize("a", &PatchParams::default(), &cpu(800))
         .await
         .unwrap();
-    let generation = asked.metadata.generation.unwrap();
+    let generation = patched.metadata.generation.unwrap();
     let done = until_pod(&server, "a", "the resize", |pod| actual(pod) == "800m").await;
     assert_eq!(done["status"]["observedGeneration"], json!(generation));
     assert_eq!(
@@ -145,16 +145,16 @@ async fn resize_beyond_the_node_is_refused_or_infeasible_by_version() {
             );
             continue;
         }
-        let asked = answer.unwrap();
-        let told = until_pod(&server, "a", "Infeasible", |pod| {
+        let patched = answer.unwrap();
+        let reported = until_pod(&server, "a", "Infeasible", |pod| {
             condition(pod, "PodResizePending", "reason") == "Infeasible"
         })
         .await;
         assert_eq!(
-            told["status"]["observedGeneration"],
-            json!(asked.metadata.generation)
+            reported["status"]["observedGeneration"],
+            json!(patched.metadata.generation)
         );
-        assert_eq!(actual(&told), "500m");
+        assert_eq!(actual(&reported), "500m");
         // An infeasible resize is never retried, but the next one is tried.
         api.patch_resize("a", &PatchParams::default(), &cpu(600))
             .await
@@ -229,16 +229,16 @@ async fn memory_resize_restarts_container_with_that_policy() {
     while seen.last() != Some(&Happening::Ready) {
         seen.push(changes.recv().await.unwrap().happening);
     }
-    let wanted = [
+    let expected = [
         // Changed first in the spec, then by the kubelet.
-        Happening::Asked,
-        Happening::Asked,
+        Happening::TargetChanged,
+        Happening::TargetChanged,
         Happening::Resized,
         Happening::Restarted,
         Happening::NotReady,
         Happening::Ready,
     ];
-    assert_eq!(seen, wanted);
+    assert_eq!(seen, expected);
     assert_eq!(
         stored(&server, "a")["status"]["containerStatuses"][0]["restartCount"],
         1

@@ -14,8 +14,8 @@ async fn service_account_token_authenticates_its_account() {
     let server = start(|_| {}).await;
     let api: Api<ServiceAccount> = Api::namespaced(admin(&server).await, DEMO);
     let params = PostParams::default();
-    let asked: TokenRequest = read(json!({"spec": {"audiences": [], "expirationSeconds": 600}}));
-    let refused = refusal(api.create_token_request("weir", &params, &asked).await);
+    let request: TokenRequest = read(json!({"spec": {"audiences": [], "expirationSeconds": 600}}));
+    let refused = refusal(api.create_token_request("weir", &params, &request).await);
     assert_eq!((refused.code, refused.reason.as_str()), (404, "NotFound"));
     let account: ServiceAccount = read(json!({"metadata": {"name": "weir"}}));
     api.create(&params, &account).await.unwrap();
@@ -26,7 +26,7 @@ async fn service_account_token_authenticates_its_account() {
         refused.message,
         "TokenRequest.authentication.k8s.io \"weir\" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes"
     );
-    let given = api.create_token_request("weir", &params, &asked).await;
+    let given = api.create_token_request("weir", &params, &request).await;
     let token = given.unwrap().status.unwrap().token.unwrap();
 
     let mut config = kube::Config::new(server.url().parse().unwrap());
@@ -65,12 +65,12 @@ async fn table_has_the_definitions_columns() {
     let client = server.client(ADMIN).await.unwrap();
     for path in ["plans", "plans/a"] {
         let path = format!("/apis/example.com/v1/namespaces/{DEMO}/{path}");
-        let asked = Request::get(path).header(
+        let request = Request::get(path).header(
             "accept",
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
         );
         let table: Value = client
-            .request(asked.body(Vec::new()).unwrap())
+            .request(request.body(Vec::new()).unwrap())
             .await
             .unwrap();
         assert_eq!(table["kind"], "Table");

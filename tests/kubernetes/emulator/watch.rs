@@ -58,16 +58,16 @@ async fn watch_reports_every_change_in_order() {
     .await
     .unwrap();
     api.delete("one", &DeleteParams::default()).await.unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let mut versions = Vec::new();
-    while told.len() < 6 {
+    while received.len() < 6 {
         let (what, object) = match next(&mut events).await.unwrap() {
             WatchEvent::Added(object) => ("added", object),
             WatchEvent::Modified(object) => ("modified", object),
             WatchEvent::Deleted(object) => ("deleted", object),
             other => panic!("{other:?}"),
         };
-        told.push(format!("{what} {}", object.name_any()));
+        received.push(format!("{what} {}", object.name_any()));
         versions.push(
             ResourceExt::resource_version(&object)
                 .unwrap()
@@ -75,7 +75,7 @@ async fn watch_reports_every_change_in_order() {
                 .unwrap(),
         );
     }
-    let wanted = [
+    let expected = [
         "added one",
         "added two",
         "deleted one",
@@ -83,7 +83,7 @@ async fn watch_reports_every_change_in_order() {
         "modified one",
         "deleted one",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(received, expected);
     assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
 }
 
@@ -157,10 +157,10 @@ async fn reflector_survives_every_end_of_its_watch() {
         if round == 2 {
             server.store().forget_history();
         }
-        let wanted: BTreeMap<String, String> = [("c0", value), ("c1", "a"), ("c2", "a")]
+        let expected: BTreeMap<String, String> = [("c0", value), ("c1", "a"), ("c2", "a")]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into();
-        let seen = wait::until("the reflector", LIMIT, || held(&store) == wanted).await;
+        let seen = wait::until("the reflector", LIMIT, || held(&store) == expected).await;
         assert!(seen.is_ok(), "{value}: {:?}", held(&store));
     }
     assert!(!following.is_finished());

@@ -76,7 +76,7 @@ async fn pods_become_ready_and_the_status_shows_it() {
         .map(|pod| pod["status"]["podIP"].as_str().unwrap())
         .collect();
     assert_eq!(ips.len(), 3);
-    let told = wait::until_async("the status", LIMIT, async || {
+    let reported = wait::until_async("the status", LIMIT, async || {
         let status = api.get("web").await.unwrap().status.unwrap_or_default();
         (
             status.replicas,
@@ -84,7 +84,7 @@ async fn pods_become_ready_and_the_status_shows_it() {
             status.observed_generation,
         ) == (Some(3), Some(3), Some(1))
     });
-    told.await.unwrap();
+    reported.await.unwrap();
 }
 
 #[tokio::test]
@@ -162,22 +162,22 @@ async fn changed_template_rolls_out() {
     wait::until("the new pods", LIMIT, is).await.unwrap();
     assert_eq!(all(&server, "replicasets.apps").len(), 2);
     // At least 75 % of the replicas stay ready, and at most 125 % exist.
-    let (mut ready, mut there) = (4i32, 4i32);
+    let (mut ready, mut present) = (4i32, 4i32);
     while let Ok(change) = changes.try_recv() {
         match change.happening {
-            Happening::Made => there += 1,
+            Happening::Made => present += 1,
             Happening::Ready => ready += 1,
             // An unready pod would not count here; all pods were ready when their deletion began.
             Happening::Ending => {
-                there -= 1;
+                present -= 1;
                 ready -= 1;
             }
             _ => {}
         }
         assert!(ready >= 3, "{ready} ready");
-        assert!(there <= 5, "{there} pods");
+        assert!(present <= 5, "{present} pods");
     }
-    assert_eq!((ready, there), (4, 4));
+    assert_eq!((ready, present), (4, 4));
 }
 
 #[tokio::test]
@@ -197,12 +197,12 @@ async fn deleted_deployment_deletes_its_pods() {
         if waits {
             assert!(api.get_opt("web").await.unwrap().is_some() || all(&server, "pods").is_empty());
         }
-        let gone = || {
+        let deleted = || {
             ["deployments.apps", "replicasets.apps", "pods"]
                 .iter()
                 .all(|kind| all(&server, kind).is_empty())
         };
-        wait::until("the end of all", LIMIT, gone).await.unwrap();
+        wait::until("the end of all", LIMIT, deleted).await.unwrap();
     }
 }
 

@@ -139,8 +139,8 @@ impl Cluster {
     }
 
     pub(crate) async fn until_condition(&self, name: &str, about: &str, begins: &str) -> String {
-        let there = || self.condition(name, about).starts_with(begins);
-        let waited = wait::until(begins, LIMIT, there).await;
+        let reached = || self.condition(name, about).starts_with(begins);
+        let waited = wait::until(begins, LIMIT, reached).await;
         assert!(
             waited.is_ok(),
             "{about} never {begins}: {}\n{}",
@@ -177,8 +177,8 @@ impl Cluster {
     }
 
     pub(crate) async fn until_cores(&self, names: &[&str], is: impl Fn(&[f64]) -> bool) {
-        let there = || is(&self.cores(names));
-        let waited = wait::until("the cores", LIMIT, there).await;
+        let reached = || is(&self.cores(names));
+        let waited = wait::until("the cores", LIMIT, reached).await;
         assert!(
             waited.is_ok(),
             "{:?}, {}",

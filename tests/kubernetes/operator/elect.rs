@@ -82,10 +82,10 @@ async fn new_leader_repeats_no_completed_resize() {
         });
     let mut seen = BTreeSet::new();
     for request in patched.filter(|request| request.status == 200) {
-        let asked = request.body["spec"].to_string();
+        let spec = request.body["spec"].to_string();
         assert!(
-            seen.insert((request.key.to_string(), asked.clone())),
-            "{} {asked}",
+            seen.insert((request.key.to_string(), spec.clone())),
+            "{} {spec}",
             request.key
         );
     }
@@ -95,7 +95,7 @@ async fn new_leader_repeats_no_completed_resize() {
 #[tokio::test]
 async fn planner_that_ends_during_its_claim_releases_the_lease() {
     let cluster = Cluster::start().await;
-    // The claim takes effect at once; the planner is told so only after it was asked to end.
+    // The claim takes effect at once; the planner gets the answer only after its end was requested.
     let slow = Rule::always(Fault::Slow(Duration::from_millis(500)));
     let slow = slow.verbs(&[Verb::Create, Verb::Update]).resource("leases");
     cluster.server.faults().add(slow.times(1));

@@ -24,10 +24,10 @@ async fn advisory_mode_changes_nothing_and_reports_the_target() {
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "Actuated", "False Advisory")
         .await;
-    assert!(said.contains("cores would be: large"), "{said}");
+    assert!(message.contains("cores would be: large"), "{message}");
     wait::until("the target", LIMIT, || {
         !cluster
             .condition("demo", "Actuated")
@@ -45,10 +45,13 @@ async fn advisory_mode_changes_nothing_and_reports_the_target() {
             resource["spec"]["mode"] = json!("active");
         },
     );
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "Degraded", "True Forbidden")
         .await;
-    assert!(said.contains("not allowed to patch pods/resize"), "{said}");
+    assert!(
+        message.contains("not allowed to patch pods/resize"),
+        "{message}"
+    );
     assert_eq!(cluster.cores(&BOTH), [1.0, 1.0]);
     assert!(planner.plan().await.is_ok());
     wait::until("the event", LIMIT, || {
@@ -80,10 +83,13 @@ async fn full_nodes_and_their_recovery_are_reported() {
     cluster.server.kubelet().resizes(Resizing::Deferred);
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "Degraded", "True NodesFull")
         .await;
-    assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
+    assert!(
+        message.contains("add nodes, or lower budget.cores"),
+        "{message}"
+    );
     let missing = "weir_planner_cores_shortfall{reason=\"Deferred\"";
     let shown = async || planner.metrics().await.unwrap().contains(missing);
     wait::until_async("the metric", LIMIT, shown).await.unwrap();
@@ -120,12 +126,12 @@ async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
     cluster.server.store().create(&cluster.demo()).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "Degraded", "True ConflictingWriter")
         .await;
     assert!(
-        said.contains("Deployment large is left alone, as something else changes it: HorizontalPodAutoscaler old changes it"),
-        "{said}"
+        message.contains("Deployment large is left alone, as something else changes it: HorizontalPodAutoscaler old changes it"),
+        "{message}"
     );
     assert_eq!(cluster.cores(&["large"]), [1.0]);
     cluster.server.store().remove(
@@ -163,8 +169,8 @@ async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
     wait::until_async("the other writer", LIMIT, set_back)
         .await
         .unwrap();
-    let said = cluster.condition("demo", "Degraded");
-    assert!(said.contains("to 0.5 after it was set to"), "{said}");
+    let message = cluster.condition("demo", "Degraded");
+    assert!(message.contains("to 0.5 after it was set to"), "{message}");
     planner.end().await.unwrap();
 }
 

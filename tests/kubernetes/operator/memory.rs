@@ -17,14 +17,14 @@ fn pods(cluster: &Cluster, of: &str) -> Vec<PodNow> {
 }
 
 /// Maximum number of pods at any time.
-fn most_of(changes: &mut Receiver<Change>, there: &mut BTreeSet<String>) -> usize {
-    let mut most = there.len();
+fn most_of(changes: &mut Receiver<Change>, present: &mut BTreeSet<String>) -> usize {
+    let mut most = present.len();
     while let Ok(change) = changes.try_recv() {
         match change.happening {
-            Happening::Deleted => there.remove(&change.pod.uid),
-            _ => there.insert(change.pod.uid),
+            Happening::Deleted => present.remove(&change.pod.uid),
+            _ => present.insert(change.pod.uid),
         };
-        most = most.max(there.len());
+        most = most.max(present.len());
     }
     most
 }
@@ -49,12 +49,12 @@ async fn memory_budget_limits_the_number_of_pods() {
     let planner = cluster.planner("weir-a").await;
     // More than three pods of two cores carry, and less than six.
     cluster.proxy.load(90.0);
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "Planned", "True DemandAboveCapacity")
         .await;
     assert!(
-        said.contains("; more replicas would hold too much memory: 6Gi of 6Gi"),
-        "{said}"
+        message.contains("; more replicas would hold too much memory: 6Gi of 6Gi"),
+        "{message}"
     );
     cluster
         .until_cores(&["small"], |cores| cores.len() == 1 && cores[0] >= 4.0)
@@ -73,8 +73,8 @@ async fn memory_budget_limits_the_number_of_pods() {
     ] {
         assert!(metrics.contains(line), "no '{line}' in\n{metrics}");
     }
-    let mut there = BTreeSet::new();
-    assert_eq!(most_of(&mut changes, &mut there), PODS);
+    let mut present = BTreeSet::new();
+    assert_eq!(most_of(&mut changes, &mut present), PODS);
     // The memory budget grows by a third.
     let key = Key::new(MODELS, "demo");
     cluster
@@ -88,5 +88,5 @@ async fn memory_budget_limits_the_number_of_pods() {
         .await;
     assert_eq!(pods(&cluster, "small-").len(), 3);
     planner.end().await.unwrap();
-    assert_eq!(most_of(&mut changes, &mut there), PODS + 1);
+    assert_eq!(most_of(&mut changes, &mut present), PODS + 1);
 }

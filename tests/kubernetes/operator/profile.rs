@@ -38,12 +38,12 @@ async fn referenced_profile_is_read_once_it_exists() {
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "ProfileReady", "False NoProfile")
         .await;
     assert!(
-        said.contains("variants[1].profile.configMap: there is no ConfigMap large-profile"),
-        "{said}"
+        message.contains("variants[1].profile.configMap: there is no ConfigMap large-profile"),
+        "{message}"
     );
     cluster
         .until_condition("demo", "Accepted", "False NoProfile")
@@ -61,12 +61,12 @@ async fn referenced_profile_is_read_once_it_exists() {
     cluster.server.store().amend("configmaps", &key, |map| {
         map["data"] = measured("profile.yaml")["data"].clone();
     });
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "ProfileReady", "True Read")
         .await;
     assert!(
-        said.contains("large: ConfigMap large-profile, key profile.yaml"),
-        "{said}"
+        message.contains("large: ConfigMap large-profile, key profile.yaml"),
+        "{message}"
     );
     cluster
         .until_condition("demo", "Accepted", "True Valid")

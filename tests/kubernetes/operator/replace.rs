@@ -25,9 +25,9 @@ async fn stage_of(may_evict: bool, change: impl FnOnce(&mut Value)) -> (Cluster,
     wait::until("pods", LIMIT, || large(&cluster).len() == 2)
         .await
         .unwrap();
-    let stuck = large(&cluster).remove(0);
+    let blocked = large(&cluster).remove(0);
     let never = Resizing::Infeasible("Node didn't have enough capacity".to_owned());
-    cluster.server.kubelet().resizes_of(&stuck, Some(never));
+    cluster.server.kubelet().resizes_of(&blocked, Some(never));
     let mut demo = cluster.demo();
     demo["spec"]["resize"]["fallback"] = json!("replace");
     demo["spec"]["variants"][1]["replicas"] = json!({"initial": 2, "min": 2, "max": 2});
@@ -36,7 +36,7 @@ async fn stage_of(may_evict: bool, change: impl FnOnce(&mut Value)) -> (Cluster,
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
     cluster.until_condition("demo", "Accepted", "True").await;
-    (cluster, planner, stuck)
+    (cluster, planner, blocked)
 }
 
 fn large(cluster: &Cluster) -> Vec<Key> {
@@ -58,15 +58,18 @@ fn planned(cluster: &Cluster) -> Value {
 
 #[tokio::test]
 async fn pod_that_cannot_grow_is_replaced() {
-    let (cluster, planner, stuck) = stage(true).await;
-    let other = large(&cluster).into_iter().find(|pod| *pod != stuck);
+    let (cluster, planner, blocked) = stage(true).await;
+    let other = large(&cluster).into_iter().find(|pod| *pod != blocked);
     let other = other.unwrap();
     // 45 × 1.1 requests/s need more than 7 cores of `large` if one pod is limited to a single core.
     cluster
         .until_cores(&[LARGE.trim_end_matches('-')], |cores| cores[0] >= 6.0)
         .await;
     let pods = large(&cluster);
-    assert!(pods.contains(&other) && !pods.contains(&stuck), "{pods:?}");
+    assert!(
+        pods.contains(&other) && !pods.contains(&blocked),
+        "{pods:?}"
+    );
     assert_eq!(pods.len(), 2, "{pods:?}");
     cluster
         .until_condition("demo", "Degraded", "False AsExpected")
@@ -76,20 +79,20 @@ async fn pod_that_cannot_grow_is_replaced() {
         .unwrap();
     let evicted = evictions(&cluster).into_iter();
     let evicted: Vec<Key> = evicted.map(|one| one.key).collect();
-    assert!(!evicted.is_empty() && evicted.iter().all(|key| *key == stuck));
+    assert!(!evicted.is_empty() && evicted.iter().all(|key| *key == blocked));
     planner.end().await.unwrap();
 }
 
 #[tokio::test]
 async fn pod_stays_without_the_right_to_evict_and_that_is_reported() {
-    let (cluster, planner, stuck) = stage(false).await;
+    let (cluster, planner, blocked) = stage(false).await;
     let missing = "not allowed to create pods/eviction";
     wait::until("the missing right", LIMIT, || {
         cluster.condition("demo", "Actuated").contains(missing)
     })
     .await
     .unwrap();
-    assert!(large(&cluster).contains(&stuck));
+    assert!(large(&cluster).contains(&blocked));
     // The pod counts again, and the resize is not retried all the time.
     wait::until("the plan", LIMIT, || planned(&cluster) == 2)
         .await
@@ -101,7 +104,7 @@ async fn pod_stays_without_the_right_to_evict_and_that_is_reported() {
 
 #[tokio::test]
 async fn pod_stays_if_its_replacement_exceeds_the_memory_budget() {
-    let (cluster, planner, stuck) = stage_of(true, |spec| {
+    let (cluster, planner, blocked) = stage_of(true, |spec| {
         // The budget equals the memory of the three existing pods.
         spec["budget"]["resources"] = json!({"memory": "3Gi"});
         for variant in [0, 1] {
@@ -122,7 +125,7 @@ async fn pod_stays_if_its_replacement_exceeds_the_memory_budget() {
     store.amend("sloservices.weir.dev", &key, |resource| {
         resource["spec"]["budget"]["resources"]["memory"] = json!("4Gi");
     });
-    wait::until("another pod", LIMIT, || !large(&cluster).contains(&stuck))
+    wait::until("another pod", LIMIT, || !large(&cluster).contains(&blocked))
         .await
         .unwrap();
     assert!(!evictions(&cluster).is_empty());

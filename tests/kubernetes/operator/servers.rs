@@ -1,4 +1,4 @@
-//! Requests to pods: proxies found by labels, and servers that are told their cores.
+//! Requests to pods: proxies found by labels, and servers that are reconfigured with their cores.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ async fn reconfigured(State(pods): State<Pods>, body: String) -> (StatusCode, &'
 }
 
 #[tokio::test]
-async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
+async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
     cluster.apply("k8s/sloservice.yaml", |document| {
@@ -72,7 +72,7 @@ async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
     cluster
         .until_cores(&["large"], |cores| cores[0] >= 3.0)
         .await;
-    let told = || {
+    let matches_cores = || {
         let cores = cluster.cores(&["large"])[0];
         pods.threads
             .lock()
@@ -81,7 +81,9 @@ async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
             .map(|threads| *threads as f64)
             == Some(cores)
     };
-    wait::until("the threads", LIMIT, told).await.unwrap();
+    wait::until("the threads", LIMIT, matches_cores)
+        .await
+        .unwrap();
     cluster
         .until_condition("demo", "Actuated", "True InForce")
         .await;
@@ -89,15 +91,17 @@ async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
     // A server that refuses the reconfiguration counts with its last confirmed cores.
     *pods.refuses.lock().unwrap() = true;
     cluster.proxy.load(45.0);
-    let said = cluster
+    let message = cluster
         .until_condition("demo", "Degraded", "True Refused")
         .await;
     assert!(
-        said.contains("its server could not be told") && said.contains("status 503: loading"),
-        "{said}"
+        message.contains("its server could not be told") && message.contains("status 503: loading"),
+        "{message}"
     );
     *pods.refuses.lock().unwrap() = false;
-    wait::until("the threads again", LIMIT, told).await.unwrap();
+    wait::until("the threads again", LIMIT, matches_cores)
+        .await
+        .unwrap();
     cluster
         .until_condition("demo", "Actuated", "True InForce")
         .await;

@@ -10,7 +10,7 @@ use weir_planner::capacity::{Actual, Resize};
 use weir_planner::service::WorkloadKind;
 
 use super::bed::deployment;
-use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, says, target};
+use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, reports, target};
 
 #[tokio::test]
 async fn conflict_is_retried_once_with_the_newest_state() {
@@ -37,7 +37,7 @@ async fn invalid_resize_is_reported_and_not_retried() {
     });
     for _ in 0..2 {
         let error = stage.resize(target(1, 2)).await.unwrap_err();
-        let invalid = says(
+        let invalid = reports(
             &error,
             Reason::Refused,
             ": the API server finds it invalid: ",
@@ -71,7 +71,7 @@ async fn too_many_requests_waits_for_retry_after() {
     stage.server.faults().add(rule);
     let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
-        says(
+        reports(
             &error,
             Reason::Waiting,
             ": the API server has too much to do, "
@@ -94,7 +94,7 @@ async fn lost_answer_is_pending_until_the_change_is_observed() {
     stage.server.faults().add(rule(Fault::HangUp));
     let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
-        says(&error, Reason::Unknown, ": the API server did not answer: "),
+        reports(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
     assert!(error.may_have_applied());
@@ -149,13 +149,13 @@ async fn forbidden_request_names_the_missing_right() {
     let subject = "system:serviceaccount:demo:weir";
     let blind = stage.server.client_without_retries(subject).await.unwrap();
     let blind = backends_of(&blind, WorkloadKind::Deployment, &["web"], SHORT);
-    let told = async |backends: &KubeBackends| backends.actual().await.remove(0).unwrap();
-    let forbidden = async || match told(&blind).await {
+    let observed = async |backends: &KubeBackends| backends.actual().await.remove(0).unwrap();
+    let forbidden = async || match observed(&blind).await {
         Err(ActuateError::NotObserved(why)) => why.contains("forbidden"),
         _ => false,
     };
     let waited = weir_bed::wait::until_async("the reason", super::bed::LIMIT, forbidden).await;
-    assert!(waited.is_ok(), "{:?}", told(&blind).await);
+    assert!(waited.is_ok(), "{:?}", observed(&blind).await);
     let read = ["get", "list", "watch"];
     let store = stage.server.store();
     let rules =
@@ -169,7 +169,7 @@ async fn forbidden_request_names_the_missing_right() {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
             "subjects": [{"kind": "ServiceAccount", "name": "weir", "namespace": super::bed::DEMO}]}))
         .unwrap();
-    let sees = async || told(&blind).await == Ok(Actual::certain(cores(1, 1)));
+    let sees = async || observed(&blind).await == Ok(Actual::certain(cores(1, 1)));
     weir_bed::wait::until_async("its pods", super::bed::LIMIT, sees)
         .await
         .unwrap();
@@ -181,17 +181,17 @@ async fn forbidden_request_names_the_missing_right() {
     };
     let error = blind.resize(&[change(target(1, 2))]).await.remove(0);
     let error = error.unwrap_err();
-    let says = error.to_string();
+    let message = error.to_string();
     assert!(
-        says.contains("not allowed to patch pods/resize: "),
-        "{says}"
+        message.contains("not allowed to patch pods/resize: "),
+        "{message}"
     );
     assert!(!error.may_have_applied());
     let error = blind.resize(&[change(target(2, 1))]).await.remove(0);
-    let says = error.unwrap_err().to_string();
+    let message = error.unwrap_err().to_string();
     assert!(
-        says.starts_with("Deployment web is not scaled: not allowed to patch scale: "),
-        "{says}"
+        message.starts_with("Deployment web is not scaled: not allowed to patch scale: "),
+        "{message}"
     );
 }
 
@@ -200,13 +200,13 @@ async fn missing_server_or_workload_is_reported() {
     let stage = Stage::new(1, 1, SHORT).await;
     let other = backends(&stage.server, &["web", "nobody"], SHORT).await;
     let listed = async || {
-        let told = other.actual().await.remove(1).unwrap().unwrap_err();
+        let error = other.actual().await.remove(1).unwrap().unwrap_err();
         let none = BackendError {
             reason: Reason::NoWorkload,
             message: "there is no Deployment nobody".to_owned(),
             indeterminate: false,
         };
-        told == ActuateError::Backend(none)
+        error == ActuateError::Backend(none)
     };
     weir_bed::wait::until_async("a list", super::bed::LIMIT, listed)
         .await
@@ -224,7 +224,7 @@ async fn missing_server_or_workload_is_reported() {
     };
     let error = backends.resize(&[change]).await.remove(0).unwrap_err();
     assert!(
-        says(&error, Reason::Unknown, ": the API server did not answer: "),
+        reports(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
     // A write to a closed port cannot have taken effect.

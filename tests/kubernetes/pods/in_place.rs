@@ -10,7 +10,7 @@ use weir_planner::backends::{ActuateError, BackendError, Reason};
 use weir_planner::capacity::{Actual, Target};
 
 use super::bed::{DEMO, LIMIT, deployment, pod};
-use super::stage::{AMPLE, SHORT, Stage, asked, cores, patches, says, target};
+use super::stage::{AMPLE, SHORT, Stage, cores, patches, reports, requested_resources, target};
 
 #[tokio::test]
 async fn pods_are_resized_without_a_restart() {
@@ -21,7 +21,7 @@ async fn pods_are_resized_without_a_restart() {
     assert_eq!(stage.server.log().actuations().len(), 3);
     for patch in patches(&stage.server, "pods/resize") {
         let two = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2"}});
-        assert_eq!(asked(&patch), &two);
+        assert_eq!(requested_resources(&patch), &two);
         assert_eq!(patch.content_type, "application/strategic-merge-patch+json");
     }
     let shrunk = stage.resize_until_done(target(3, 1)).await;
@@ -34,7 +34,7 @@ async fn pods_are_resized_without_a_restart() {
 }
 
 #[tokio::test]
-async fn resize_without_room_is_deferred_until_there_is() {
+async fn resize_that_does_not_fit_is_deferred_until_it_fits() {
     let made = deployment("web", 2, 3_000);
     let other = |server: &weir_apiserver::ApiServer| {
         let mut other = pod("other", 1_000);
@@ -49,7 +49,7 @@ async fn resize_without_room_is_deferred_until_there_is() {
     wait::until("a full node", LIMIT, full).await.unwrap();
     let error = stage.resize(target(2, 4)).await.unwrap_err();
     assert!(
-        says(
+        reports(
             &error,
             Reason::Deferred,
             "its node has no room now, and its kubelet tries again by itself: "
@@ -77,7 +77,7 @@ async fn infeasible_resize_is_requested_once() {
         let stage = Stage::of(|options| options.version = version, made, AMPLE, |_| {}).await;
         for _ in 0..2 {
             let error = stage.resize(target(1, 9)).await.unwrap_err();
-            let infeasible = says(&error, Reason::Infeasible, "its node can never hold it: ");
+            let infeasible = reports(&error, Reason::Infeasible, "its node can never hold it: ");
             assert!(infeasible, "{error}");
             let actual = stage.actual().await.unwrap();
             assert_eq!(actual.ready, cores(1, 1));
@@ -105,7 +105,7 @@ async fn failed_or_late_resize_counts_with_both_amounts() {
     });
     let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
-        says(&error, Reason::Refused, "its kubelet failed: "),
+        reports(&error, Reason::Refused, "its kubelet failed: "),
         "{error}"
     );
     assert!(error.may_have_applied());
@@ -115,7 +115,7 @@ async fn failed_or_late_resize_counts_with_both_amounts() {
     });
     let error = late.resize(target(1, 2)).await.unwrap_err();
     assert!(
-        says(&error, Reason::Waiting, "not actuated within "),
+        reports(&error, Reason::Waiting, "not actuated within "),
         "{error}"
     );
     for stage in [stage, late] {
@@ -202,11 +202,11 @@ async fn unreadable_pod_during_a_resize_is_reported() {
     let (answer, ()) = tokio::join!(stage.resize(target(1, 2)), come);
     let error = answer.unwrap_err();
     assert!(error.may_have_applied(), "{error}");
-    let says = "pod strange: it has no container app, only main";
-    assert!(error.to_string().starts_with(says), "{error}");
-    // Before the first request, nothing is in doubt.
+    let message = "pod strange: it has no container app, only main";
+    assert!(error.to_string().starts_with(message), "{error}");
+    // Before the first request, nothing is uncertain.
     let error = stage.actual().await.unwrap_err();
-    assert_eq!(error.to_string(), says);
+    assert_eq!(error.to_string(), message);
     assert!(!error.may_have_applied());
 }
 
@@ -224,12 +224,12 @@ async fn pod_deleted_during_a_resize_is_not_waited_for() {
         .server
         .kubelet()
         .ready_after(Duration::from_secs(3600));
-    let gone = async {
+    let deletion = async {
         let patched = || stage.answers("pods/resize").len() == 2;
         wait::until("the patches", LIMIT, patched).await.unwrap();
         stage.server.store().remove("pods", &pods[0]);
     };
-    let (answer, ()) = tokio::join!(stage.resize(target(2, 2)), gone);
+    let (answer, ()) = tokio::join!(stage.resize(target(2, 2)), deletion);
     let actual = answer.unwrap();
     assert_eq!(actual.ready, cores(1, 2));
     // Its successor has the template's resources.

@@ -10,7 +10,7 @@ use weir_planner::capacity::Actual;
 use super::bed::{DEMO, LIMIT, deployment};
 use super::stage::{AMPLE, Stage, cores, target};
 
-const ROOM: Cores = Cores::whole(1);
+const FREE: Cores = Cores::whole(1);
 /// Name of a large node. It sorts before the small node's, so the scheduler prefers it.
 const LARGE: &str = "a-large";
 
@@ -30,7 +30,7 @@ impl Stage {
     }
 
     /// Waits until a resize is infeasible on the small node.
-    async fn stuck(&self) {
+    async fn until_infeasible(&self) {
         let error = self.resize(target(2, 10)).await.unwrap_err();
         assert!(error.to_string().contains("can never hold it"), "{error}");
     }
@@ -40,16 +40,16 @@ impl Stage {
 async fn pod_that_cannot_grow_is_replaced_on_a_larger_node() {
     let stage = stage().await;
     let before = stage.pods();
-    stage.stuck().await;
-    let there = stage.backends.retire(0, ROOM).unwrap().unwrap();
+    stage.until_infeasible().await;
+    let actual = stage.backends.retire(0, FREE).unwrap().unwrap();
     // Plans count only on the other pod; the budget counts all pods.
-    assert_eq!(there.ready, cores(1, 1));
-    assert_eq!(there.reserved, Cores::whole(3));
+    assert_eq!(actual.ready, cores(1, 1));
+    assert_eq!(actual.reserved, Cores::whole(3));
     assert_eq!(stage.evictions(), Vec::<u16>::new());
-    let there = stage.backends.replace(0).await.unwrap();
-    assert_eq!(there.ready, cores(1, 1));
+    let actual = stage.backends.replace(0).await.unwrap();
+    assert_eq!(actual.ready, cores(1, 1));
     assert_eq!(stage.evictions(), [201]);
-    let two = |there: &Actual| there.ready.replicas() == 2;
+    let two = |actual: &Actual| actual.ready.replicas() == 2;
     stage.until("another pod", two).await;
     let after = stage.pods();
     let stayed = after.iter().filter(|pod| before.contains(pod)).count();
@@ -60,7 +60,7 @@ async fn pod_that_cannot_grow_is_replaced_on_a_larger_node() {
     let pods = stage.server.kubelet().pods();
     let newcomer = pods.iter().find(|pod| pod.key == *newcomer).unwrap();
     assert_eq!(newcomer.cores(), 10.0);
-    let kept = stage.backends.retire(0, ROOM).unwrap().unwrap_err();
+    let kept = stage.backends.retire(0, FREE).unwrap().unwrap_err();
     let backs_off = "replacing another pod did not help; it is replaced in ";
     assert!(kept.to_string().starts_with(backs_off), "{kept}");
 }
@@ -74,11 +74,11 @@ async fn pod_kept_by_a_disruption_budget_stays_and_counts() {
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 2},
     });
     stage.server.store().create(&budget).unwrap();
-    stage.stuck().await;
+    stage.until_infeasible().await;
     let protected = || {
-        let kept = stage.backends.retire(0, ROOM);
-        let says = "it is not replaced: PodDisruptionBudget calm lets none of its pods go now";
-        matches!(kept, Some(Err(kept)) if kept.to_string() == says)
+        let kept = stage.backends.retire(0, FREE);
+        let message = "it is not replaced: PodDisruptionBudget calm lets none of its pods go now";
+        matches!(kept, Some(Err(kept)) if kept.to_string() == message)
     };
     wait::until("the budget", LIMIT, protected).await.unwrap();
     assert_eq!(stage.evictions(), Vec::<u16>::new());
@@ -88,7 +88,7 @@ async fn pod_kept_by_a_disruption_budget_stays_and_counts() {
 #[tokio::test]
 async fn pod_with_a_conflicting_writer_is_not_replaced() {
     let stage = stage().await;
-    stage.stuck().await;
+    stage.until_infeasible().await;
     let hpa_target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let scaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
@@ -96,44 +96,44 @@ async fn pod_with_a_conflicting_writer_is_not_replaced() {
         "spec": {"scaleTargetRef": hpa_target, "maxReplicas": 3},
     });
     stage.server.store().create(&scaler).unwrap();
-    let told = async || {
+    let reported = async || {
         let error = stage.resize(target(2, 10)).await.unwrap_err();
         error.reason() == Reason::ConflictingWriter
     };
-    wait::until_async("the autoscaler", LIMIT, told)
+    wait::until_async("the autoscaler", LIMIT, reported)
         .await
         .unwrap();
-    assert_eq!(stage.backends.retire(0, ROOM), None);
+    assert_eq!(stage.backends.retire(0, FREE), None);
     assert_eq!(stage.actual().await.unwrap().ready, cores(2, 1));
 }
 
 #[tokio::test]
 async fn refused_eviction_leaves_the_pod_unchanged() {
-    for (fault, doubt) in [(Fault::Error(403), false), (Fault::LoseAnswer, true)] {
+    for (fault, uncertain) in [(Fault::Error(403), false), (Fault::LoseAnswer, true)] {
         let stage = stage().await;
-        stage.stuck().await;
+        stage.until_infeasible().await;
         assert_eq!(
-            stage.backends.retire(0, ROOM).unwrap().unwrap().ready,
+            stage.backends.retire(0, FREE).unwrap().unwrap().ready,
             cores(1, 1)
         );
         let rule = Rule::always(fault).resource("pods/eviction").times(1);
         stage.server.faults().add(rule);
         let error = stage.backends.replace(0).await.unwrap_err();
-        assert_eq!(error.may_have_applied(), doubt, "{error}");
-        if doubt {
+        assert_eq!(error.may_have_applied(), uncertain, "{error}");
+        if uncertain {
             // The eviction may have taken effect, and can be repeated without harm.
-            let again = stage.backends.retire(0, ROOM);
+            let again = stage.backends.retire(0, FREE);
             if let Some(Ok(_)) = again {
                 stage.backends.replace(0).await.unwrap();
             }
-            let two = |there: &Actual| there.ready.replicas() == 2;
+            let two = |actual: &Actual| actual.ready.replicas() == 2;
             stage.until("another pod", two).await;
             assert_eq!(stage.pods().len(), 2);
             continue;
         }
-        let says = "is to be replaced, and stays: not allowed to create pods/eviction: ";
+        let message = "is to be replaced, and stays: not allowed to create pods/eviction: ";
         assert_eq!(error.reason(), Reason::Forbidden, "{error}");
-        assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
         assert_eq!(stage.actual().await.unwrap().ready, cores(2, 1));
     }
 }
@@ -143,10 +143,10 @@ async fn timed_out_replacement_releases_pod() {
     let old = |options: &mut Options| options.version = Version::V1_35;
     let stage = Stage::of(old, deployment("web", 2, 1_000), AMPLE, |_| {}).await;
     stage.server.store().node(LARGE, 64, 65_536).unwrap();
-    stage.stuck().await;
+    stage.until_infeasible().await;
     assert_eq!(stage.actual().await.unwrap().reserved, Cores::whole(20));
     assert!(stage.backends.retire(0, Cores::ZERO).unwrap().is_ok());
-    let there = stage.backends.replace(0).await.unwrap();
-    assert!(there.reserved <= Cores::whole(12), "{there:?}");
+    let actual = stage.backends.replace(0).await.unwrap();
+    assert!(actual.reserved <= Cores::whole(12), "{actual:?}");
     assert_eq!(stage.evictions(), [201]);
 }

@@ -10,7 +10,7 @@ use weir_planner::backends::{ActuateError, BackendError, Reason};
 use weir_planner::capacity::{Actual, Target};
 
 use super::bed::{DEMO, LIMIT, deployment};
-use super::stage::{AMPLE, Stage, cores, patches, says, target};
+use super::stage::{AMPLE, Stage, cores, patches, reports, target};
 
 #[tokio::test]
 async fn new_pods_count_once_they_are_ready() {
@@ -35,11 +35,11 @@ async fn new_pods_count_once_they_are_ready() {
     stage
         .until("one", |now| *now == Actual::certain(cores(1, 1)))
         .await;
-    let asked: Vec<u64> = patches(&stage.server, "deployments/scale")
+    let requested: Vec<u64> = patches(&stage.server, "deployments/scale")
         .iter()
         .map(|patch| patch.body["spec"]["replicas"].as_u64().unwrap())
         .collect();
-    assert_eq!(asked, [4, 1]);
+    assert_eq!(requested, [4, 1]);
     assert!(patches(&stage.server, "pods/resize").is_empty());
 }
 
@@ -60,7 +60,7 @@ async fn ending_pod_holds_its_cores_until_deleted() {
     // Four cores are the target, but seven exceed it while the ending pod still exists.
     let error = stage.resize(target(1, 4)).await.unwrap_err();
     assert!(
-        says(
+        reports(
             &error,
             Reason::Waiting,
             "it would be too many cores before other pods have gone or have less"
@@ -86,13 +86,13 @@ async fn template_with_too_many_cores_limits_scale_up() {
         start: Cores::whole(1),
     };
     let error = stage.resize(new_target).await.unwrap_err();
-    let told = BackendError {
+    let expected = BackendError {
         reason: Reason::Waiting,
         message: "1 more replicas, each with the 2 cores that its template asks for, would be too many cores now"
             .to_owned(),
         indeterminate: true,
     };
-    assert_eq!(error, ActuateError::Backend(told));
+    assert_eq!(error, ActuateError::Backend(expected));
     stage
         .until("a second", |now| now.ready.replicas() == 2)
         .await;
@@ -109,7 +109,7 @@ async fn disruption_budget_limits_scale_down() {
         server.store().create(&budget).unwrap();
     };
     let stage = Stage::of(|_| {}, deployment("web", 4, 1_000), AMPLE, protect).await;
-    let told = |indeterminate| {
+    let protected = |indeterminate| {
         ActuateError::Backend(BackendError {
             reason: Reason::Protected,
             message: "Deployment web keeps replicas that are to go: PodDisruptionBudget enough does not let so many go \
@@ -119,19 +119,19 @@ async fn disruption_budget_limits_scale_down() {
         })
     };
     // One of the three surplus pods ends, once all four are known to be ready.
-    let one_goes = async || stage.resize(target(1, 1)).await == Err(told(true));
+    let one_goes = async || stage.resize(target(1, 1)).await == Err(protected(true));
     wait::until_async("one to go", LIMIT, one_goes)
         .await
         .unwrap();
     stage
         .until("three", |now| *now == Actual::certain(cores(3, 1)))
         .await;
-    assert_eq!(stage.resize(target(1, 1)).await, Err(told(false)));
-    assert!(told(true).may_have_applied() && !told(false).may_have_applied());
-    let asked: Vec<u64> = patches(&stage.server, "deployments/scale")
+    assert_eq!(stage.resize(target(1, 1)).await, Err(protected(false)));
+    assert!(protected(true).may_have_applied() && !protected(false).may_have_applied());
+    let requested: Vec<u64> = patches(&stage.server, "deployments/scale")
         .iter()
         .map(|patch| patch.body["spec"]["replicas"].as_u64().unwrap())
         .collect();
-    assert_eq!(asked, [3]);
+    assert_eq!(requested, [3]);
     assert_eq!(stage.pods().len(), 3);
 }

@@ -165,11 +165,11 @@ pub(crate) fn target(replicas: u32, each: u32) -> Target {
 }
 
 /// Resources in a resize patch.
-pub(crate) fn asked(patch: &Request) -> &Value {
+pub(crate) fn requested_resources(patch: &Request) -> &Value {
     &patch.body["spec"]["containers"][0]["resources"]
 }
 
 /// Whether an error has this reason, and its message contains this text.
-pub(super) fn says(error: &ActuateError, reason: Reason, text: &str) -> bool {
+pub(super) fn reports(error: &ActuateError, reason: Reason, text: &str) -> bool {
     error.reason() == reason && error.to_string().contains(text)
 }

@@ -52,27 +52,27 @@ async fn stateful_pods_are_resized_in_place_one_by_one() {
         .until("one", |now| *now == Actual::certain(cores(1, 3)))
         .await;
     assert_eq!(names(&stage), ["web-0"]);
-    let asked = patches(&stage.server, "statefulsets/scale");
-    let asked: Vec<_> = asked
+    let requests = patches(&stage.server, "statefulsets/scale");
+    let replicas: Vec<_> = requests
         .iter()
         .map(|one| one.body["spec"]["replicas"].clone())
         .collect();
-    assert_eq!(asked, [3, 1]);
+    assert_eq!(replicas, [3, 1]);
 }
 
 #[tokio::test]
 async fn replaced_stateful_pod_keeps_its_name() {
     let stage = Stage::stateful(2, 1, AMPLE).await;
-    let stuck = Key::new(DEMO, "web-1");
+    let blocked = Key::new(DEMO, "web-1");
     let uid = |stage: &Stage| {
         let pods = stage.server.kubelet().pods().into_iter();
-        pods.filter(|pod| pod.key == stuck)
+        pods.filter(|pod| pod.key == blocked)
             .map(|pod| pod.uid)
             .next()
     };
     let before = uid(&stage);
     let never = Resizing::Infeasible("Node didn't have enough capacity".to_owned());
-    stage.server.kubelet().resizes_of(&stuck, Some(never));
+    stage.server.kubelet().resizes_of(&blocked, Some(never));
     stage.resize(target(2, 2)).await.unwrap_err();
     let off = stage.backends.retire(0, Cores::whole(8)).unwrap().unwrap();
     assert_eq!(off.ready, cores(1, 2));

@@ -16,19 +16,19 @@ use weir_planner::rollout::STEPS_MAX;
 use weir_planner::rollout::{Step, Transition};
 
 use super::bed::{LIMIT, deployment, start};
-use super::stage::{asked, backends, cores, patches, target};
+use super::stage::{backends, cores, patches, requested_resources, target};
 
 const BUDGET: Cores = Cores::whole(7);
 const NAMES: [&str; 2] = ["fast", "good"];
 
-async fn there(backends: &KubeBackends) -> Option<Vec<Actual>> {
+async fn observed(backends: &KubeBackends) -> Option<Vec<Actual>> {
     let all = backends.actual().await.into_iter();
     all.map(|one| one?.ok()).collect()
 }
 
 /// Runs one cycle; a published plan counts only on actual cores.
 async fn cycle(backends: &KubeBackends, targets: &[Target]) {
-    let Some(actual) = there(backends).await else {
+    let Some(actual) = observed(backends).await else {
         return;
     };
     let mut transition = Transition::new(&actual, targets, BUDGET, &ResourceLimits::default());
@@ -78,8 +78,8 @@ async fn faults_neither_break_the_budget_nor_repeat_a_patch() {
     server.faults().add(Rule::always(lag));
     let backends = backends(&server, &NAMES, Duration::from_millis(700)).await;
     let ready = async || {
-        let there = there(&backends).await.unwrap_or_default();
-        there.iter().filter(|one| one.ready == cores(1, 1)).count() == 2
+        let actual = observed(&backends).await.unwrap_or_default();
+        actual.iter().filter(|one| one.ready == cores(1, 1)).count() == 2
     };
     wait::until_async("ready pods", LIMIT, ready).await.unwrap();
     for (fault, probability) in [
@@ -106,16 +106,21 @@ async fn faults_neither_break_the_budget_nor_repeat_a_patch() {
     let targets = [target(2, 2), target(1, 3)];
     let done = async || {
         cycle(&backends, &targets).await;
-        let there = there(&backends).await.unwrap_or_default();
-        there == [cores(2, 2), cores(1, 3)].map(Actual::certain)
+        let actual = observed(&backends).await.unwrap_or_default();
+        actual == [cores(2, 2), cores(1, 3)].map(Actual::certain)
     };
     let waited = wait::until_async("the target", LIMIT, done).await;
     assert!(waited.is_ok(), "{:?}", backends.actual().await);
     let mut last = BTreeMap::new();
     for patch in patches(&server, "pods/resize") {
         if patch.status == 200 {
-            let before = last.insert(patch.key.clone(), asked(&patch).clone());
-            assert_ne!(before.as_ref(), Some(asked(&patch)), "{}", patch.key);
+            let before = last.insert(patch.key.clone(), requested_resources(&patch).clone());
+            assert_ne!(
+                before.as_ref(),
+                Some(requested_resources(&patch)),
+                "{}",
+                patch.key
+            );
         }
     }
     assert!(last.len() > 2, "{last:?}");

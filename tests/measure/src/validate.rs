@@ -244,7 +244,7 @@ fn round_trip_ms(scenario: &Scenario, servers: &[Emulator], outcomes: &[Outcome]
         let answered_ms = remaining_ms.filter(|left| *left > 0)? as f64;
         let run = executions.get(outcome.id.as_str())?;
         let sent_ms: f64 = run.headers.get("x-slo-remaining-ms")?.parse().ok()?;
-        // The server is told the remaining time without the reserve, the client with it.
+        // The server is sent the remaining time without the reserve, the client with it.
         Some(sent_ms + reserve_ms - answered_ms - (run.ended_ms - run.arrived_ms))
     };
     let trips: Vec<f64> = outcomes.iter().filter_map(trip).collect();

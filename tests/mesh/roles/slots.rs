@@ -51,7 +51,7 @@ fn service_file(
 #[tokio::test]
 async fn planner_gives_each_gate_its_variants_slots() {
     let listen = free_port().unwrap();
-    let asks = json!({ "planner": { "cluster": "planner", "key": KEY } });
+    let settings = json!({ "planner": { "cluster": "planner", "key": KEY } });
     let mut backends = Vec::new();
     let mut gates = Vec::new();
     for (variant, cores) in SLOTS {
@@ -62,7 +62,7 @@ async fn planner_gives_each_gate_its_variants_slots() {
             slots: 1,
             ..variant
         };
-        let plugin = Hop::gate_plugin(own, asks.clone());
+        let plugin = Hop::gate_plugin(own, settings.clone());
         let bootstrap = Bootstrap::gate()
             .unwrap()
             .backend(variant.name, backend.addr())
@@ -77,7 +77,7 @@ async fn planner_gives_each_gate_its_variants_slots() {
         .backend("exact", gates[1].address())
         .planner(listen)
         .amend("/node/id", json!("router"));
-    let plugin = json!({ "service": SERVICE, "role": "router", "planner": asks["planner"] });
+    let plugin = json!({ "service": SERVICE, "role": "router", "planner": settings["planner"] });
     let router = Hop::start(bootstrap, &plugin, 2).await.unwrap();
 
     let file = service_file(

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Only a configured path makes a stream, whatever the client's `accept` header says.
+/// Only a configured path makes a stream, whatever the client's `accept` header contains.
 #[tokio::test]
 async fn unconfigured_event_stream_ends_with_the_budget() {
     let scene = with_streams(json!([])).await;
@@ -51,7 +51,7 @@ async fn bypassed_requests_pass_with_every_slot_taken() {
     let scene = scene_http2(slow).await;
     let running = Scene::spawn(scene.infer_within(30_000));
     scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
-    for (method, path, wanted) in [
+    for (method, path, expected) in [
         ("HEAD", "/predict", 200),
         ("OPTIONS", "/predict", 204),
         ("GET", "/v2/health/live", 200),
@@ -62,7 +62,7 @@ async fn bypassed_requests_pass_with_every_slot_taken() {
         let request = scene.client.request(method.clone(), url(&scene, path));
         let short = request.header("x-slo-ms", "1000");
         let seen = see(short).await.unwrap();
-        assert_eq!(seen.status, wanted, "{method} {path}");
+        assert_eq!(seen.status, expected, "{method} {path}");
         assert_eq!(seen.header("x-emulated"), "small", "{method} {path}");
         assert_eq!(seen.header("x-slo-variant"), "", "{method} {path}");
     }

@@ -134,14 +134,14 @@ fn check_tests(arguments: &[&str]) -> Vec<String> {
             _ => continue,
         };
         let line = format!("name = \"{name}\"\n");
-        let is_there = manifests.iter().any(|path| {
+        let exists = manifests.iter().any(|path| {
             let tests = path.parent().unwrap_or(Path::new("")).join("tests");
             let is_file = [format!("{name}.rs"), format!("{name}/main.rs")]
                 .iter()
                 .any(|file| what == "test" && root().join(&tests).join(file).is_file());
             is_file || read(path).contains(&line)
         });
-        if !is_there {
+        if !exists {
             problems.push(format!("no {what} {name}"));
         }
     }

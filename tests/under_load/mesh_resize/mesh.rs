@@ -79,14 +79,14 @@ impl Mesh {
         for name in BOTH {
             cluster.deploy(name, 1, 1);
         }
-        let there = async || servers.cores().await == [1.0, 1.0];
-        wait::until_async("the pods", LIMIT, there).await.unwrap();
+        let ready = async || servers.cores().await == [1.0, 1.0];
+        wait::until_async("the pods", LIMIT, ready).await.unwrap();
         if restarts == Restarts::AtEachResize {
             restart_at_each_resize(&cluster);
         }
         let planner = cluster.planner("weir-a").await;
         let envoy = envoy(&servers, &planner).await;
-        ask_for_service(&cluster, envoy.admin().port());
+        create_service(&cluster, envoy.admin().port());
         let mesh = Mesh {
             cluster,
             servers,
@@ -123,19 +123,19 @@ impl Mesh {
             self.planner.url
         );
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let asked = client.get(url).bearer_auth(KEY);
-        let status: Value = asked.send().await.unwrap().json().await.unwrap();
-        let turns = status["cycles"].as_array().into_iter().flatten();
+        let request = client.get(url).bearer_auth(KEY);
+        let status: Value = request.send().await.unwrap().json().await.unwrap();
+        let cycles = status["cycles"].as_array().into_iter().flatten();
         let mut text = String::new();
-        for turn in turns {
-            text += &format!("{} demand {}", turn["at_ms"], turn["demand_rps"]);
+        for cycle in cycles {
+            text += &format!("{} demand {}", cycle["at_ms"], cycle["demand_rps"]);
             for name in BOTH {
-                let one = &turn["variants"][name];
-                let [asked, there, slots, share] =
+                let one = &cycle["variants"][name];
+                let [target, actual, slots, share] =
                     ["cores_target", "cores_actual", "slots", "share"].map(|key| &one[key]);
-                text += &format!(", {name} {there} of {asked} cores, {slots} slots, {share}");
+                text += &format!(", {name} {actual} of {target} cores, {slots} slots, {share}");
             }
-            text += &format!("; {}\n", turn["why"]);
+            text += &format!("; {}\n", cycle["why"]);
         }
         text
     }
@@ -182,7 +182,7 @@ impl Servers {
     }
 
     /// Takes all cores but one from a variant's server while it executes several requests; no other part is
-    /// told.
+    /// notified.
     pub(crate) async fn take_cores_at_work(&self, name: &str) -> bool {
         let index = BOTH.into_iter().position(|one| one == name).unwrap();
         let mut server = self.0[index].lock().await;
@@ -270,7 +270,7 @@ async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
 }
 
 /// Creates the resource, and the gateway's pod, by which the planner finds Envoy's statistics at that port.
-fn ask_for_service(cluster: &Cluster, port: u16) {
+fn create_service(cluster: &Cluster, port: u16) {
     cluster.apply("k8s/sloservice.yaml", |document| {
         document["kind"] != "SloService"
     });

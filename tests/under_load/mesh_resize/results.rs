@@ -63,8 +63,8 @@ impl Mesh {
         for entry in self.cluster.server.log().after(entry) {
             match entry.what {
                 What::Actuated(one) => resizes.push((entry.at.saturating_sub(begun), one)),
-                What::Request(asked) if asked.resource == "pods/resize" => {
-                    patches.push(asked.status);
+                What::Request(request) if request.resource == "pods/resize" => {
+                    patches.push(request.status);
                 }
                 What::Request(_) => {}
             }

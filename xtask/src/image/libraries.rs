@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     let output = Command::new("ldd").arg(program).output();
     let output = output.context("cannot run ldd")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    if [&said, &complaint]
+    if [&stdout, &complaint]
         .iter()
         .any(|it| it.contains("not a dynamic executable"))
     {
@@ -21,13 +21,13 @@ pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     if !output.status.success() {
         bail!("ldd {}: {}", program.display(), complaint.trim());
     }
-    found(&said)
+    found(&stdout)
 }
 
 /// Parses `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, `linux-vdso.so.1 (0x…)`.
-fn found(said: &str) -> Result<BTreeSet<PathBuf>> {
+fn found(listing: &str) -> Result<BTreeSet<PathBuf>> {
     let mut libraries = BTreeSet::new();
-    for line in said.lines().map(str::trim) {
+    for line in listing.lines().map(str::trim) {
         if line.contains("=> not found") {
             bail!("{line}: install it");
         }
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn libraries_with_a_path_are_found() {
-        let said = "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/libm.so.6 (0x2)\n\
+        let listing = "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/libm.so.6 (0x2)\n\
             \tlibc.so.6 => /lib/libc.so.6 (0x3)\n\t/lib64/ld.so.2 (0x4)\n";
-        let found: Vec<_> = found(said).unwrap().into_iter().collect();
+        let found: Vec<_> = found(listing).unwrap().into_iter().collect();
         assert_eq!(
             found,
             ["/lib/libc.so.6", "/lib/libm.so.6", "/lib64/ld.so.2"].map(Into::into)

@@ -122,7 +122,7 @@ impl State {
                 self.budget.arrivals -= 1;
                 let deadline = Urgency((NOW.0 << 1) + u64::from(urgency));
                 let before = self.other_is_notified(worker);
-                let done = self.run_turn(worker, lost, met, |one, stored| {
+                let done = self.run_write(worker, lost, met, |one, stored| {
                     one.arrive(worker, deadline, stored)
                 });
                 if done.granted > 0 && before {
@@ -134,7 +134,7 @@ impl State {
                 index,
                 lost,
             } => {
-                let done = self.run_turn(worker, lost, met, |one, stored| {
+                let done = self.run_write(worker, lost, met, |one, stored| {
                     one.finish(index);
                     one.dispatch_waiting(worker, Cause::Event, stored)
                 });
@@ -144,7 +144,7 @@ impl State {
             }
             Step::Abandon { worker, index } => {
                 self.budget.abandons -= 1;
-                self.run_turn(worker, false, met, |one, stored| {
+                self.run_write(worker, false, met, |one, stored| {
                     one.abandon(index);
                     one.dispatch_waiting(worker, Cause::Event, stored)
                 });
@@ -152,14 +152,14 @@ impl State {
             }
             Step::Leave { worker, index } => {
                 self.budget.abandons -= 1;
-                self.run_turn(worker, false, met, |one, stored| {
+                self.run_write(worker, false, met, |one, stored| {
                     one.waiting.remove(index);
                     one.dispatch_waiting(worker, Cause::Event, stored)
                 });
             }
             Step::Tick { worker, lost } => self.tick(worker, lost, met),
             Step::Notified { worker, lost } => {
-                let done = self.run_turn(worker, lost, met, |one, stored| {
+                let done = self.run_write(worker, lost, met, |one, stored| {
                     one.notification = (false, false);
                     one.dispatch_waiting(worker, Cause::Notification, stored)
                 });
@@ -169,12 +169,12 @@ impl State {
             }
             Step::Renew { worker } => {
                 self.budget.early -= 1;
-                self.run_turn(worker, false, met, |one, stored| one.renew(worker, stored));
+                self.run_write(worker, false, met, |one, stored| one.renew(worker, stored));
             }
             Step::Die { worker } => self.die(worker, 0),
             Step::ClaimAndDie { worker } => {
                 let done =
-                    self.run_turn(worker, false, met, |one, stored| one.tick(worker, stored));
+                    self.run_write(worker, false, met, |one, stored| one.tick(worker, stored));
                 self.die(worker, done.granted as usize);
             }
             Step::Return { worker } => self.workers[worker] = Some(ModelWorker::default()),
@@ -191,7 +191,7 @@ impl State {
         self.budget.early -= u8::from(!before.is_due() && !before.stale);
         let (notified, was_here) = (before.notification != (false, false), before.row.is_some());
         let rows = self.table.rows.len();
-        let done = self.run_turn(worker, lost, met, |one, stored| one.tick(worker, stored));
+        let done = self.run_write(worker, lost, met, |one, stored| one.tick(worker, stored));
         if done.granted > 0 && notified {
             met.push("a notification lost, and repaired by a tick");
         }
@@ -205,7 +205,7 @@ impl State {
     }
 
     /// Runs a worker's write: its effect on the table, and its notifications.
-    fn run_turn(
+    fn run_write(
         &mut self,
         worker: usize,
         lost: bool,

@@ -131,7 +131,7 @@ impl ModelWorker {
         done
     }
 
-    /// Follows the engine's `dispatch_waiting`: no write if there is nothing to report or to ask.
+    /// Follows the engine's `dispatch_waiting`: no write if there is nothing to report or to acquire.
     pub(super) fn dispatch_waiting(
         &mut self,
         place: usize,
@@ -170,7 +170,7 @@ impl ModelWorker {
     }
 
     pub(super) fn renew(&mut self, place: usize, stored: &mut StoredTable<'_>) -> StepResult {
-        self.run_turn(place, stored, |worker| worker.renew(false, NOW).1)
+        self.run_write(place, stored, |worker| worker.renew(false, NOW).1)
             .1
     }
 
@@ -244,7 +244,7 @@ impl ModelWorker {
             planned: stored.service,
             open_ended: &open_ended,
         };
-        let ask = AcquireRequest {
+        let request = AcquireRequest {
             variant: VARIANT,
             slots: SLOTS,
             taken: self.taken(),
@@ -259,7 +259,8 @@ impl ModelWorker {
             tick: cause != Cause::Event,
             lanes: stored.ahead.then_some(ahead),
         };
-        let (outcome, mut done) = self.run_turn(place, stored, |worker| worker.acquire(ask, NOW));
+        let (outcome, mut done) =
+            self.run_write(place, stored, |worker| worker.acquire(request, NOW));
         self.stale = outcome.contended;
         done.lanes = outcome.lanes;
         if outcome.contended {
@@ -275,7 +276,7 @@ impl ModelWorker {
     }
 
     /// Runs a write of the real worker on the stored bytes.
-    fn run_turn(
+    fn run_write(
         &mut self,
         place: usize,
         stored: &mut StoredTable<'_>,

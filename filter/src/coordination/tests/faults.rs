@@ -168,11 +168,11 @@ fn old_clock_reading_only_denies_slots() {
     // The first reads the clock and is delayed; the second dies meanwhile, its execution still going on.
     let mut proxy = Proxy::new(2, 1);
     proxy.wait(1, &[900], 0);
-    let gone = TIMEOUTS.lease.as_millis() as u64;
+    let lease_end = TIMEOUTS.lease.as_millis() as u64;
     assert_eq!(
-        proxy.wait(0, &[400], gone - 1),
+        proxy.wait(0, &[400], lease_end - 1),
         0,
         "alive by the old reading"
     );
-    assert_eq!(proxy.tick(0, gone), 1);
+    assert_eq!(proxy.tick(0, lease_end), 1);
 }

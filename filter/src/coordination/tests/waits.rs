@@ -35,11 +35,11 @@ fn acquisition_reports_usage_of_others() {
     );
     assert_eq!(proxy.vms[1].worker.waiting(VariantKey(1), at(2)), 0);
     // Requests at a dead VM wait no more, but its executions go on.
-    let gone = TIMEOUTS.lease.as_millis() as u64;
-    proxy.vms[0].until = at(2 * gone);
+    let lease_end = TIMEOUTS.lease.as_millis() as u64;
+    proxy.vms[0].until = at(2 * lease_end);
     proxy.acquire(0, false, 3);
-    proxy.renew(1, gone - 1);
-    let others = proxy.acquire(1, false, gone + 3).others;
+    proxy.renew(1, lease_end - 1);
+    let others = proxy.acquire(1, false, lease_end + 3).others;
     assert_eq!(
         others,
         OtherWorkers {
@@ -47,7 +47,7 @@ fn acquisition_reports_usage_of_others() {
             waiting: 0
         }
     );
-    assert_eq!(proxy.vms[1].worker.waiting(VARIANT, at(gone + 3)), 3);
+    assert_eq!(proxy.vms[1].worker.waiting(VARIANT, at(lease_end + 3)), 3);
 }
 
 #[test]

@@ -11,9 +11,9 @@ fn batcher(rest: &str) -> Engine {
 fn full_batch_leaves_together() {
     let mut engine = batcher("");
     for stream in 1..=3 {
-        assert_eq!(ask(&mut engine, stream, 1000, at(0)), Verdict::Park);
+        assert_eq!(submit(&mut engine, stream, 1000, at(0)), Verdict::Park);
     }
-    let fourth = ask(&mut engine, 4, 1000, at(5));
+    let fourth = submit(&mut engine, 4, 1000, at(5));
     let mut left = forwarded(&release(&mut engine, at(5)));
     if matches!(fourth, Verdict::Forward(_)) {
         left.push(4);
@@ -25,8 +25,8 @@ fn full_batch_leaves_together() {
 #[test]
 fn expired_batch_window_releases_the_incomplete_batch() {
     let mut engine = batcher("");
-    ask(&mut engine, 1, 500, at(0));
-    ask(&mut engine, 2, 900, at(0));
+    submit(&mut engine, 1, 500, at(0));
+    submit(&mut engine, 2, 900, at(0));
     assert_eq!(release(&mut engine, at(390)), []);
     let wake = engine.next_wake(at(390).mono).unwrap();
     assert!(wake <= at(400).mono, "{wake:?}");
@@ -42,7 +42,7 @@ fn longer_service_closes_the_batch_earlier() {
         let batched =
             variant("a", 1.0, 8, service_ms).replace("\"slots\"", "\"batch\":4,\"slots\"");
         let mut engine = engine(&[batched], "");
-        ask(&mut engine, 1, 2000, at(0));
+        submit(&mut engine, 1, 2000, at(0));
         assert_eq!(release(&mut engine, at(due_ms - 1)), [], "{service_ms}");
         assert_eq!(forwarded(&release(&mut engine, at(due_ms))), [1]);
     }
@@ -51,7 +51,7 @@ fn longer_service_closes_the_batch_earlier() {
 #[test]
 fn configured_batch_window_limits_the_wait() {
     let mut engine = batcher(r#","queue":{"batch_wait_ms":20}"#);
-    ask(&mut engine, 1, 5000, at(0));
+    submit(&mut engine, 1, 5000, at(0));
     assert_eq!(release(&mut engine, at(19)), []);
     assert_eq!(forwarded(&release(&mut engine, at(20))), [1]);
 }
@@ -59,8 +59,8 @@ fn configured_batch_window_limits_the_wait() {
 #[test]
 fn overdue_request_of_a_batch_is_refused_alone() {
     let mut engine = batcher("");
-    ask(&mut engine, 1, 120, at(0));
-    ask(&mut engine, 2, 900, at(0));
+    submit(&mut engine, 1, 120, at(0));
+    submit(&mut engine, 2, 900, at(0));
     // No tick came while the first could still have left.
     let verdicts = release(&mut engine, at(60));
     assert_eq!(verdicts.len(), 1);
@@ -68,9 +68,9 @@ fn overdue_request_of_a_batch_is_refused_alone() {
         (verdicts[0].0, reason(&verdicts[0].1)),
         (1, Some(Reason::Infeasible))
     );
-    ask(&mut engine, 3, 900, at(60));
-    ask(&mut engine, 4, 900, at(60));
-    let fifth = ask(&mut engine, 5, 900, at(60));
+    submit(&mut engine, 3, 900, at(60));
+    submit(&mut engine, 4, 900, at(60));
+    let fifth = submit(&mut engine, 5, 900, at(60));
     let left = forwarded(&release(&mut engine, at(60))).len();
     assert_eq!(left + usize::from(matches!(fifth, Verdict::Forward(_))), 4);
 }
@@ -148,7 +148,7 @@ impl Watched {
         let now = at(self.now_ms);
         let deadline = self.now_ms + budget_ms;
         self.waiting.push((stream, deadline));
-        match ask(&mut self.engine, stream, budget_ms, now) {
+        match submit(&mut self.engine, stream, budget_ms, now) {
             Verdict::Park => {}
             verdict => self.obey(&[(stream, verdict)]),
         }
@@ -170,8 +170,12 @@ impl Watched {
         }
         let may = self.open > 0 || self.closes();
         let free = self.running.len() < self.slots;
-        let stuck = free && may && !self.waiting.is_empty();
-        assert!(!stuck, "{:?} could leave at {}", self.waiting, self.now_ms);
+        let blocked = free && may && !self.waiting.is_empty();
+        assert!(
+            !blocked,
+            "{:?} could leave at {}",
+            self.waiting, self.now_ms
+        );
     }
 }
 
@@ -199,8 +203,8 @@ proptest::proptest! {
                     }
                 }
                 _ => {
-                    if let Some(gone) = one_of(&waiting) {
-                        watched.leave(gone, End::Gone);
+                    if let Some(disconnected) = one_of(&waiting) {
+                        watched.leave(disconnected, End::Disconnected);
                     }
                 }
             }

@@ -34,7 +34,7 @@ fn under_contention_slots_follow_the_shares() {
         assert_eq!(classed(&mut engine, stream, headers, at(0)), Verdict::Park);
     }
     // Slots are contended: a request could not be served because of those waiting.
-    assert_eq!(ask(&mut engine, 99, 10, at(0)), Verdict::Park);
+    assert_eq!(submit(&mut engine, 99, 10, at(0)), Verdict::Park);
     assert_eq!(release(&mut engine, at(10)).len(), 1);
     let mut gold = 0;
     let mut running = 0;
@@ -91,7 +91,7 @@ fn class_limit_bounds_its_held_requests() {
     let fifth = classed(&mut engine, 5, &GOLD, at(0));
     assert_eq!(reason(&fifth), Some(Reason::ClassLimit));
     assert_eq!(classed(&mut engine, 6, &BULK, at(0)), Verdict::Park);
-    end(&mut engine, 3, End::Gone, at(1));
+    end(&mut engine, 3, End::Disconnected, at(1));
     assert_eq!(classed(&mut engine, 7, &GOLD, at(1)), Verdict::Park);
 }
 

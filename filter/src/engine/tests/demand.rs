@@ -74,7 +74,7 @@ fn request_that_no_variant_could_serve_is_not_demand() {
         assert_eq!(counts(&mut engine), expected, "{what}");
     }
     assert!(matches!(
-        ask(&mut engine, 2, 400, at(0)),
+        submit(&mut engine, 2, 400, at(0)),
         Verdict::Forward(_)
     ));
     assert_eq!(counts(&mut engine), (1, 0, 0));
@@ -107,7 +107,7 @@ fn demand_is_counted_before_the_first_plan() {
             r#"{{"service":"demo","planner":{{"cluster":"p","key":"k"}},"on_stale":"{on_stale}"}}"#
         );
         let mut engine = alone(&json);
-        ask(&mut engine, 1, 10, at(0));
+        submit(&mut engine, 1, 10, at(0));
         assert_eq!(counts(&mut engine), (1, 0, 0), "{on_stale}");
         stamped(&mut engine, "100", 900, IncomingRequest::default());
         assert_eq!(counts(&mut engine), (0, 1, 0), "{on_stale}");

@@ -43,20 +43,20 @@ fn infeasible_wait_is_downgraded_or_refused_on_arrival() {
         variant("slow", 1.0, 1, 300.0),
     ];
     let mut engine = engine(&variants, r#","queue":{"overlap":true}"#);
-    assert_eq!(name(&ask(&mut engine, 1, 1000, at(0))), Some("slow"));
-    assert_eq!(ask(&mut engine, 2, 700, at(0)), Verdict::Park);
-    assert_eq!(name(&ask(&mut engine, 3, 800, at(0))), Some("fast"));
+    assert_eq!(name(&submit(&mut engine, 1, 1000, at(0))), Some("slow"));
+    assert_eq!(submit(&mut engine, 2, 700, at(0)), Verdict::Park);
+    assert_eq!(name(&submit(&mut engine, 3, 800, at(0))), Some("fast"));
     let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"800"), ("x-slo-min-accuracy", b"65")];
     let refused = request(&mut engine, 4, &headers, at(0));
     assert_eq!(reason(&refused), Some(Reason::Infeasible));
-    assert_eq!(ask(&mut engine, 5, 950, at(0)), Verdict::Park);
+    assert_eq!(submit(&mut engine, 5, 950, at(0)), Verdict::Park);
 }
 
 #[test]
 fn overdue_request_is_downgraded_to_a_faster_variant() {
     let mut engine = two(1, 1);
-    assert_eq!(name(&ask(&mut engine, 1, 1000, at(0))), Some("slow"));
-    assert_eq!(ask(&mut engine, 2, 500, at(0)), Verdict::Park);
+    assert_eq!(name(&submit(&mut engine, 1, 1000, at(0))), Some("slow"));
+    assert_eq!(submit(&mut engine, 2, 500, at(0)), Verdict::Park);
     // Until 200 ms the slow variant could still serve it.
     assert_eq!(release(&mut engine, at(200)), []);
     counted(&mut engine, Metric::Arrivals);
@@ -69,7 +69,7 @@ fn overdue_request_is_downgraded_to_a_faster_variant() {
 #[test]
 fn overdue_request_with_an_accuracy_minimum_is_refused() {
     let mut engine = two(1, 1);
-    ask(&mut engine, 1, 1000, at(0));
+    submit(&mut engine, 1, 1000, at(0));
     let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"500"), ("x-slo-min-accuracy", b"75")];
     assert_eq!(request(&mut engine, 2, &headers, at(0)), Verdict::Park);
     let verdicts = release(&mut engine, at(201));
@@ -79,12 +79,12 @@ fn overdue_request_with_an_accuracy_minimum_is_refused() {
 #[test]
 fn downgraded_request_waits_in_deadline_order() {
     let mut engine = two(1, 1);
-    ask(&mut engine, 1, 2000, at(0));
+    submit(&mut engine, 1, 2000, at(0));
     let short: [(&str, &[u8]); 1] = [("x-slo-ms", b"290")];
     // Too short for the slow variant: the fast one's only slot is taken, and another waits for it.
     assert_eq!(name(&request(&mut engine, 2, &short, at(0))), Some("fast"));
-    assert_eq!(ask(&mut engine, 3, 299, at(0)), Verdict::Park);
-    assert_eq!(ask(&mut engine, 4, 490, at(0)), Verdict::Park);
+    assert_eq!(submit(&mut engine, 3, 299, at(0)), Verdict::Park);
+    assert_eq!(submit(&mut engine, 4, 490, at(0)), Verdict::Park);
     let verdicts = release(&mut engine, at(191));
     assert_eq!(verdicts, [], "4 waits for the fast one now, behind 3");
     let next = end(&mut engine, 2, End::Answered, at(195));
@@ -96,13 +96,21 @@ fn downgraded_request_waits_in_deadline_order() {
 #[test]
 fn downgraded_request_precedes_less_urgent_ones_at_once() {
     let mut engine = two(1, 1);
-    ask(&mut engine, 1, 2000, at(0));
+    submit(&mut engine, 1, 2000, at(0));
     let short: [(&str, &[u8]); 1] = [("x-slo-ms", b"290")];
     assert_eq!(name(&request(&mut engine, 2, &short, at(0))), Some("fast"));
-    assert_eq!(ask(&mut engine, 3, 350, at(0)), Verdict::Park, "for slow");
+    assert_eq!(
+        submit(&mut engine, 3, 350, at(0)),
+        Verdict::Park,
+        "for slow"
+    );
     // Behind 3 it would be too late there.
-    assert_eq!(ask(&mut engine, 4, 400, at(0)), Verdict::Park, "for fast");
-    end(&mut engine, 2, End::Gone, at(10));
+    assert_eq!(
+        submit(&mut engine, 4, 400, at(0)),
+        Verdict::Park,
+        "for fast"
+    );
+    end(&mut engine, 2, End::Disconnected, at(10));
     // At once: the orphaned slot has expired, and 3 can wait for slow no longer.
     assert_eq!(forwarded(&release(&mut engine, at(51))), [3]);
 }
@@ -110,12 +118,12 @@ fn downgraded_request_precedes_less_urgent_ones_at_once() {
 #[test]
 fn wait_counts_on_arrival() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
-    ask(&mut engine, 0, 5000, at(0));
+    submit(&mut engine, 0, 5000, at(0));
     for stream in 1..=4 {
-        assert_eq!(ask(&mut engine, stream, 1000, at(0)), Verdict::Park);
+        assert_eq!(submit(&mut engine, stream, 1000, at(0)), Verdict::Park);
     }
     // Four go before it, 100 ms each, and its own 100.
-    let late = ask(&mut engine, 5, 1001, at(0));
+    let late = submit(&mut engine, 5, 1001, at(0));
     assert_eq!(late, Verdict::Park);
     let mut pressed = |stream, budget| {
         let floor: [(&str, &[u8]); 1] = [("x-slo-ms", budget)];
@@ -131,15 +139,15 @@ fn measurements_correct_the_planned_service_time() {
     for n in 0..100 {
         let now = n * 100;
         assert!(matches!(
-            ask(&mut engine, n as StreamId, 1000, at(now)),
+            submit(&mut engine, n as StreamId, 1000, at(now)),
             Verdict::Forward(_)
         ));
         end(&mut engine, n as StreamId, End::Answered, at(now + 80));
     }
-    let pressed = ask(&mut engine, 1000, 60, at(10_000));
+    let pressed = submit(&mut engine, 1000, 60, at(10_000));
     assert_eq!(reason(&pressed), Some(Reason::Infeasible));
     assert!(matches!(
-        ask(&mut engine, 1001, 100, at(10_000)),
+        submit(&mut engine, 1001, 100, at(10_000)),
         Verdict::Forward(_)
     ));
 }
@@ -150,14 +158,14 @@ fn orphaned_slot_is_kept_for_the_planned_time() {
     for n in 0..100 {
         let now = n * 100;
         assert!(matches!(
-            ask(&mut engine, n as StreamId, 1000, at(now)),
+            submit(&mut engine, n as StreamId, 1000, at(now)),
             Verdict::Forward(_)
         ));
         end(&mut engine, n as StreamId, End::Answered, at(now + 30));
     }
-    ask(&mut engine, 1000, 1000, at(10_000));
-    assert_eq!(ask(&mut engine, 1001, 1000, at(10_000)), Verdict::Park);
-    assert!(end(&mut engine, 1000, End::Gone, at(10_010)).is_empty());
+    submit(&mut engine, 1000, 1000, at(10_000));
+    assert_eq!(submit(&mut engine, 1001, 1000, at(10_000)), Verdict::Park);
+    assert!(end(&mut engine, 1000, End::Disconnected, at(10_010)).is_empty());
     assert!(release(&mut engine, at(10_099)).is_empty());
     assert_eq!(forwarded(&release(&mut engine, at(10_100))), [1001]);
 }
@@ -170,24 +178,24 @@ fn server_errors_are_not_measured_as_service_time() {
         ..Answer::default()
     };
     for n in 0..100 {
-        ask(&mut engine, n, 1000, at(u64::from(n)));
+        submit(&mut engine, n, 1000, at(u64::from(n)));
         engine.on_answer(n, failed, at(u64::from(n) + 1));
         end(&mut engine, n, End::Answered, at(u64::from(n) + 1));
     }
-    let pressed = ask(&mut engine, 1000, 30, at(200));
+    let pressed = submit(&mut engine, 1000, 30, at(200));
     assert_eq!(reason(&pressed), Some(Reason::Infeasible));
 }
 
 #[test]
-fn least_urgent_request_makes_room_in_a_full_queue() {
+fn least_urgent_request_is_evicted_from_a_full_queue() {
     let mut engine = engine(
         &[variant("a", 1.0, 1, 0.0)],
         r#","queue":{"max_requests":2}"#,
     );
-    ask(&mut engine, 0, 1000, at(0));
-    ask(&mut engine, 1, 500, at(0));
-    ask(&mut engine, 2, 900, at(0));
-    let late = ask(&mut engine, 3, 950, at(0));
+    submit(&mut engine, 0, 1000, at(0));
+    submit(&mut engine, 1, 500, at(0));
+    submit(&mut engine, 2, 900, at(0));
+    let late = submit(&mut engine, 3, 950, at(0));
     assert_eq!(reason(&late), Some(Reason::QueueFull));
     let mut others = Vec::new();
     let incoming = Wire::pick([("x-slo-ms", b"600".as_slice())]).into();
@@ -207,9 +215,9 @@ fn downstream_time_is_reserved() {
     let mut plan = plan(2, &[variant("a", 1.0, 1, 100.0)]);
     plan.downstream_ms = 300.0;
     engine.on_plan(&plan, at(0).mono, at(0), &mut Vec::new());
-    let pressed = ask(&mut engine, 1, 399, at(0));
+    let pressed = submit(&mut engine, 1, 399, at(0));
     assert_eq!(reason(&pressed), Some(Reason::Infeasible));
-    let Verdict::Forward(dispatch) = ask(&mut engine, 2, 450, at(0)) else {
+    let Verdict::Forward(dispatch) = submit(&mut engine, 2, 450, at(0)) else {
         panic!("not forwarded")
     };
     assert_eq!(dispatch.remaining.as_millis(), 450);
@@ -228,8 +236,8 @@ fn waiting_into_the_downstream_time_is_infeasible() {
         let mut plan = plan(1, &[variant("a", 1.0, 1, 50.0)]);
         plan.downstream_ms = 300.0;
         engine.on_plan(&plan, at(0).mono, at(0), &mut Vec::new());
-        ask(&mut engine, 1, 5000, at(0));
-        assert_eq!(ask(&mut engine, 2, 1000, at(0)), Verdict::Park);
+        submit(&mut engine, 1, 5000, at(0));
+        assert_eq!(submit(&mut engine, 2, 1000, at(0)), Verdict::Park);
         let verdicts = release(&mut engine, at(late_ms));
         let verdict = verdicts.iter().find(|(stream, _)| *stream == 2);
         assert_eq!(reason(&verdict.unwrap().1), Some(expected), "at {late_ms}");

@@ -12,7 +12,7 @@ fn two(rest: &str) -> Engine {
 
 /// Variant that a new request goes to.
 fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
-    match ask(engine, stream, 1000, now) {
+    match submit(engine, stream, 1000, now) {
         Verdict::Forward(dispatch) => dispatch.name.to_string(),
         other => panic!("{other:?}"),
     }
@@ -188,7 +188,7 @@ fn waiting_requests_leave_a_failing_variant() {
         }
     }
     for stream in 3..7 {
-        assert_eq!(ask(&mut engine, stream, 1000, at(0)), Verdict::Park);
+        assert_eq!(submit(&mut engine, stream, 1000, at(0)), Verdict::Park);
     }
     let b = |engine: &Engine| engine.gauges().map(|gauge| gauge.held).collect::<Vec<_>>();
     assert!(b(&engine)[0] > 0);
@@ -251,7 +251,7 @@ fn disabled_ejection_avoids_no_variant() {
 #[test]
 fn failed_over_request_takes_its_slot_along() {
     let mut engine = two(r#","failover":"-failover""#);
-    let Verdict::Forward(dispatch) = ask(&mut engine, 1, 1000, at(0)) else {
+    let Verdict::Forward(dispatch) = submit(&mut engine, 1, 1000, at(0)) else {
         panic!("not sent")
     };
     let (from, by) = match &*dispatch.name {

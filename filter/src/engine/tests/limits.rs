@@ -27,7 +27,7 @@ fn quick_and_accurate() -> [String; 2] {
 
 /// All held requests wait for the accurate variant, and have a minute.
 #[test]
-fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
+fn full_queue_evicts_for_the_more_urgent_of_another_variant() {
     let limit = r#","queue":{"max_requests":3}"#;
     let mut engine = engine(&quick_and_accurate(), limit);
     let patient: [(&str, &[u8]); 2] = [("x-slo-ms", b"60000"), ("x-slo-min-accuracy", b"78")];
@@ -43,8 +43,8 @@ fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
     for stream in 2..5 {
         assert_eq!(come(&mut engine, stream, &patient), (Verdict::Park, vec![]));
     }
-    for (stream, makes_room) in [(5, 4), (6, 3), (7, 2)] {
-        let others = vec![(makes_room, Reason::QueueFull)];
+    for (stream, evicted) in [(5, 4), (6, 3), (7, 2)] {
+        let others = vec![(evicted, Reason::QueueFull)];
         assert_eq!(come(&mut engine, stream, &quick), (Verdict::Park, others));
     }
     // Now all are equally urgent: the last to come is the least urgent.
@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn least_urgent_of_all_variants_makes_room(
+    fn least_urgent_of_all_variants_is_evicted(
         max_requests in 1..12_usize,
         many in 1..5_usize,
         arrivals in prop::collection::vec((0..3_usize, 1_000..60_000_u64, 0..5_usize), 1..60),
@@ -177,7 +177,7 @@ proptest! {
             held.push(newcomer);
             held.retain(|one| Some(one.stream) != expected.map(|(stream, _)| stream));
             match expected {
-                Some((gone, why)) if gone == stream => {
+                Some((evicted, why)) if evicted == stream => {
                     prop_assert_eq!((reason(&verdict), others), (Some(why), vec![]));
                 }
                 expected => {

@@ -34,8 +34,8 @@ fn follow(engine: &mut Engine, revision: u64, variants: &[String]) -> Vec<(Strea
 #[test]
 fn plans_between_grants_do_not_starve_a_class() {
     let plans: [fn(u64) -> Vec<String>; 3] = [
-        |turn| vec![variant(["a", "b"][turn as usize % 2], 1.0, 1, 0.0)],
-        |turn| vec![variant("a", 1.0, 1 + turn as u32 % 2, 0.0)],
+        |revision| vec![variant(["a", "b"][revision as usize % 2], 1.0, 1, 0.0)],
+        |revision| vec![variant("a", 1.0, 1 + revision as u32 % 2, 0.0)],
         |_| vec![variant("a", 1.0, 1, 0.0)],
     ];
     for (case, plan) in plans.into_iter().enumerate() {
@@ -46,25 +46,25 @@ fn plans_between_grants_do_not_starve_a_class() {
             assert_eq!(of_class(&mut engine, stream, 1, at(0)), Verdict::Park);
         }
         let mut running = vec![0];
-        let mut gone = Vec::new();
-        for turn in 1..40 {
-            let mut went = forwarded(&follow(&mut engine, turn, &plan(turn)));
+        let mut dispatched = Vec::new();
+        for revision in 1..40 {
+            let mut went = forwarded(&follow(&mut engine, revision, &plan(revision)));
             if let Some(done) = running.pop() {
                 went.extend(forwarded(&end(&mut engine, done, End::Answered, at(0))));
             }
             running.extend(&went);
-            gone.extend(went);
+            dispatched.extend(went);
         }
-        let low = gone.iter().position(|stream| *stream == 1);
-        assert_eq!(low, Some(5), "plans of kind {case}: {gone:?}");
+        let low = dispatched.iter().position(|stream| *stream == 1);
+        assert_eq!(low, Some(5), "plans of kind {case}: {dispatched:?}");
     }
 }
 
 #[test]
-fn plans_do_not_end_turns_by_share() {
+fn plans_do_not_end_order_by_share() {
     let rest = r#","classes":[{"name":"c0","share":0.25},{"name":"c1","share":0.75}],
         "default_class":"c0""#;
-    let name = |turn: u64| ["a", "b"][turn as usize % 2];
+    let name = |revision: u64| ["a", "b"][revision as usize % 2];
     let mut engine = engine(&[variant(name(0), 1.0, 1, 0.0)], rest);
     of_class(&mut engine, 0, 0, at(0));
     // The class of the small share is the more urgent one.
@@ -86,26 +86,30 @@ fn plans_do_not_end_turns_by_share() {
         .queue
         .set_contended();
     let mut running = std::collections::VecDeque::from([0]);
-    let mut gone = Vec::new();
-    for turn in 1.. {
+    let mut dispatched = Vec::new();
+    for revision in 1.. {
         let mut went = forwarded(&follow(
             &mut engine,
-            turn,
-            &[variant(name(turn), 1.0, 1, 0.0)],
+            revision,
+            &[variant(name(revision), 1.0, 1, 0.0)],
         ));
         if let Some(done) = running.pop_front() {
             went.extend(forwarded(&end(&mut engine, done, End::Answered, at(100))));
         }
         running.extend(&went);
-        gone.extend(went);
-        if gone.len() >= 40 {
+        dispatched.extend(went);
+        if dispatched.len() >= 40 {
             break;
         }
     }
-    let large = gone.iter().take(40).filter(|stream| **stream > 40).count();
+    let large = dispatched
+        .iter()
+        .take(40)
+        .filter(|stream| **stream > 40)
+        .count();
     assert!(
         (28..=32).contains(&large),
-        "{large} of 40 for a share of 0.75: {gone:?}"
+        "{large} of 40 for a share of 0.75: {dispatched:?}"
     );
 }
 
@@ -120,7 +124,7 @@ fn unchanged_plan_does_not_move_waiting_requests() {
     };
     let mut engine = engine(&two(100.0), "");
     for stream in 0..20 {
-        ask(&mut engine, stream, 60_000, at(0));
+        submit(&mut engine, stream, 60_000, at(0));
     }
     let places = |engine: &Engine| {
         let mut places: Vec<(StreamId, VariantId)> = engine
@@ -149,12 +153,12 @@ fn variant_keeps_its_number_while_a_routers_request_is_in_flight() {
     let router = r#"{"service":"demo","role":"router","plan":{"variants":[VARIANTS]}}"#;
     let mut engine = alone(&router.replace("VARIANTS", &variant("a", 1.0, 1, 50.0)));
     assert!(matches!(
-        ask(&mut engine, 1, 1000, at(0)),
+        submit(&mut engine, 1, 1000, at(0)),
         Verdict::Forward(_)
     ));
     follow(&mut engine, 1, &[variant("b", 1.0, 1, 90.0)]);
     assert!(matches!(
-        ask(&mut engine, 2, 1000, at(0)),
+        submit(&mut engine, 2, 1000, at(0)),
         Verdict::Forward(_)
     ));
     let slow = Answer {
@@ -166,7 +170,7 @@ fn variant_keeps_its_number_while_a_routers_request_is_in_flight() {
     end(&mut engine, 1, End::Answered, at(50));
     // The estimate of the old variant's gate is not used for the new one's.
     assert!(matches!(
-        ask(&mut engine, 3, 1000, at(50)),
+        submit(&mut engine, 3, 1000, at(50)),
         Verdict::Forward(_)
     ));
     let tags = engine.on_answer(2, Answer::default(), at(60)).unwrap();

@@ -24,7 +24,7 @@ fn head_to(engine: &mut Engine, stream: StreamId, budget_ms: u64, path: &str, no
     verdict
 }
 
-/// A chunk of its body; returns also the requests that had to make room.
+/// A chunk of its body; returns also the requests that were evicted.
 fn part(
     engine: &mut Engine,
     stream: StreamId,
@@ -59,7 +59,7 @@ fn unfinished_bodies_own_no_slot() {
     assert_eq!(engine.gauges().map(|gauge| gauge.taken).sum::<u32>(), 0);
     for stream in 100..102 {
         assert!(matches!(
-            ask(&mut engine, stream, 1000, at(1)),
+            submit(&mut engine, stream, 1000, at(1)),
             Verdict::Forward(_)
         ));
         end(&mut engine, stream, End::Answered, at(50));
@@ -195,7 +195,7 @@ fn large_upload_is_forwarded_at_the_size_limit() {
 #[test]
 fn large_upload_is_not_held_for_a_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], SMALL);
-    ask(&mut engine, 0, 1000, at(0));
+    submit(&mut engine, 0, 1000, at(0));
     head(&mut engine, 1, 1000, at(0));
     let (verdict, _) = part(&mut engine, 1, 1001, false, at(1));
     assert_eq!(reason(&verdict.unwrap()), Some(Reason::BodyBytesLimit));
@@ -241,7 +241,7 @@ fn body_bytes_are_limited_by_source_and_in_total() {
         );
     }
     assert_eq!(engine.bytes_held(), 5000);
-    // All bytes are taken: the one incoming for the longest makes room.
+    // All bytes are taken: the one incoming for the longest is evicted.
     head(&mut engine, 400, 1000, at(4));
     let (verdict, others) = part(&mut engine, 400, 500, false, at(5));
     assert_eq!(verdict, Some(Verdict::Park));
@@ -252,7 +252,7 @@ fn body_bytes_are_limited_by_source_and_in_total() {
     assert_eq!((others.len(), engine.bytes_held()), (1, 4500));
     // Nothing is left behind, however they end.
     for stream in [101, 200, 201, 300, 400] {
-        end(&mut engine, stream, End::Gone, at(6));
+        end(&mut engine, stream, End::Disconnected, at(6));
     }
     assert_eq!((engine.bytes_held(), engine.ledger.sources()), (0, 0));
 }
@@ -287,7 +287,7 @@ fn sources_are_looked_up_only_above_the_source_limit() {
 }
 
 #[test]
-fn oldest_incomplete_request_makes_room_at_the_limit() {
+fn oldest_incomplete_request_is_evicted_at_the_limit() {
     let mut engine = two_slots(r#","queue":{"max_requests":3}"#);
     for stream in 1..=3 {
         head(&mut engine, stream, 1000, at(u64::from(stream)));
@@ -311,10 +311,10 @@ fn oldest_incomplete_request_makes_room_at_the_limit() {
 fn request_in_flight_past_its_deadline_is_ended_and_orphans_its_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     assert!(matches!(
-        ask(&mut engine, 1, 150, at(0)),
+        submit(&mut engine, 1, 150, at(0)),
         Verdict::Forward(_)
     ));
-    assert_eq!(ask(&mut engine, 2, 400, at(0)), Verdict::Park);
+    assert_eq!(submit(&mut engine, 2, 400, at(0)), Verdict::Park);
     let verdicts = release(&mut engine, at(151));
     assert_eq!(
         (verdicts[0].0, reason(&verdicts[0].1)),
@@ -323,7 +323,7 @@ fn request_in_flight_past_its_deadline_is_ended_and_orphans_its_slot() {
     // 100 ms were predicted: the orphaned slot has expired by then, and the next request gets it.
     assert_eq!(forwarded(&verdicts), [2]);
     assert!(
-        end(&mut engine, 1, End::Gone, at(160)).is_empty(),
+        end(&mut engine, 1, End::Disconnected, at(160)).is_empty(),
         "ended once"
     );
 }
@@ -331,7 +331,7 @@ fn request_in_flight_past_its_deadline_is_ended_and_orphans_its_slot() {
 #[test]
 fn begun_answer_may_finish_and_counts_as_late() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
-    let Verdict::Forward(dispatch) = ask(&mut engine, 1, 150, at(0)) else {
+    let Verdict::Forward(dispatch) = submit(&mut engine, 1, 150, at(0)) else {
         panic!("a slot is free");
     };
     let finish = engine.config().deadline.finish;
@@ -349,8 +349,8 @@ fn begun_answer_may_finish_and_counts_as_late() {
 #[test]
 fn slow_reader_does_not_keep_its_slot() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
-    ask(&mut engine, 1, 10_000, at(0));
-    assert_eq!(ask(&mut engine, 2, 10_000, at(0)), Verdict::Park);
+    submit(&mut engine, 1, 10_000, at(0));
+    assert_eq!(submit(&mut engine, 2, 10_000, at(0)), Verdict::Park);
     engine.on_answer(1, Answer::default(), at(90)).unwrap();
     let mut verdicts = Vec::new();
     engine.on_response_exceeds_buffer(1, at(100), &mut verdicts);
@@ -375,7 +375,7 @@ fn upload_with_a_long_answer_is_subtracted_once() {
     end(&mut engine, 0, End::Answered, at(4));
     let uploads = |engine: &Engine| engine.variants.get(VariantId(0)).unwrap().uploads;
     assert_eq!(uploads(&engine), 1);
-    end(&mut engine, 1, End::Gone, at(5));
+    end(&mut engine, 1, End::Disconnected, at(5));
     assert_eq!(uploads(&engine), 0);
 }
 

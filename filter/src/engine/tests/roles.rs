@@ -24,7 +24,7 @@ fn metrics(engine: &mut Engine) -> Vec<Metric> {
 fn router_neither_holds_nor_takes_slots() {
     let mut router = role("router", &pair());
     for stream in 0..10 {
-        let verdict = ask(&mut router, stream, 1000, at(0));
+        let verdict = submit(&mut router, stream, 1000, at(0));
         assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
     }
     let outcome = metrics(&mut router);
@@ -39,7 +39,7 @@ fn router_neither_holds_nor_takes_slots() {
 #[test]
 fn router_uses_gate_estimates_until_they_expire() {
     let mut router = role("router", &pair());
-    let first = ask(&mut router, 1, 1000, at(0));
+    let first = submit(&mut router, 1, 1000, at(0));
     let Verdict::Forward(first) = first else {
         panic!("not forwarded")
     };
@@ -49,13 +49,13 @@ fn router_uses_gate_estimates_until_they_expire() {
     };
     router.on_answer(1, slow, at(50));
     for stream in 2..12 {
-        let Verdict::Forward(next) = ask(&mut router, stream, 500, at(100)) else {
+        let Verdict::Forward(next) = submit(&mut router, stream, 500, at(100)) else {
             panic!("not forwarded")
         };
         assert_ne!(next.name, first.name);
     }
     let later: Vec<_> = (20..30)
-        .filter_map(|stream| match ask(&mut router, stream, 500, at(3000)) {
+        .filter_map(|stream| match submit(&mut router, stream, 500, at(3000)) {
             Verdict::Forward(next) => Some(next.name),
             _ => None,
         })
@@ -154,7 +154,7 @@ fn router_and_gate_count_each_request_once() {
 #[test]
 fn gate_refusal_reports_its_response_time() {
     let mut gate = role("gate", &[variant("a", 1.0, 1, 300.0)]);
-    let refused = (1..10).find_map(|stream| match ask(&mut gate, stream, 1000, at(0)) {
+    let refused = (1..10).find_map(|stream| match submit(&mut gate, stream, 1000, at(0)) {
         Verdict::Reject(refusal) => Some(refusal),
         _ => None,
     });
@@ -163,7 +163,7 @@ fn gate_refusal_reports_its_response_time() {
     let expected = refusal.expected.unwrap();
     assert!(expected > Duration::from_millis(1000), "{expected:?}");
     let mut both = role("both", &[variant("a", 1.0, 1, 300.0)]);
-    let Verdict::Reject(refusal) = ask(&mut both, 1, 200, at(0)) else {
+    let Verdict::Reject(refusal) = submit(&mut both, 1, 200, at(0)) else {
         panic!("not refused")
     };
     assert_eq!(refusal.expected, None, "there is no router to tell");

@@ -16,7 +16,12 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let end = prop::sample::select(vec![End::Answered, End::Failed, End::TimedOut, End::Gone]);
+    let end = prop::sample::select(vec![
+        End::Answered,
+        End::Failed,
+        End::TimedOut,
+        End::Disconnected,
+    ]);
     prop_oneof![
         12 => (0..WORKERS, 10..500_u64).prop_map(|(worker, budget_ms)| Event::AcquireRequest { worker, budget_ms }),
         10 => (0..64_usize, end).prop_map(|(nth, end)| Event::End { nth, end }),

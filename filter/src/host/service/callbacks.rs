@@ -18,7 +18,7 @@ pub(in crate::host) fn on_tick(service: &Handle, now: Now) {
             service.renew(now);
             service.adopt_shared_plan(now, &mut verdicts);
         }
-        service.ask_planner(now);
+        service.poll_planner(now);
         service.probe(now);
         verdicts.append(&mut service.deferred);
         service.detect_body_events(now, &mut verdicts);
@@ -54,7 +54,7 @@ fn check(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, n
         if news {
             service.renew(now);
             service.adopt_shared_plan(now, &mut verdicts);
-            service.ask_planner(now);
+            service.poll_planner(now);
             service.probe(now);
         }
         service.engine.release(now, &mut verdicts);
@@ -103,7 +103,9 @@ fn carry_out(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
             // The next request follows on the next tick.
             let mut next = Vec::new();
             let mut service = service.borrow_mut();
-            service.engine.on_end(stream, End::Gone, now, &mut next);
+            service
+                .engine
+                .on_end(stream, End::Disconnected, now, &mut next);
             service.deferred.extend(next);
         }
     }

@@ -34,7 +34,7 @@ fn at(ms: u64) -> Now {
 }
 
 /// Reading of a literal start from `source`.
-fn said(sources: &mut Sources, source: u64, start: &str, now: Now) -> Reading {
+fn read_literal(sources: &mut Sources, source: u64, start: &str, now: Now) -> Reading {
     let wire = Wire::pick([("x-slo-start", start.as_bytes())]);
     read(&policy(), &wire, now, Some((sources, source)))
 }
@@ -42,7 +42,7 @@ fn said(sources: &mut Sources, source: u64, start: &str, now: Now) -> Reading {
 /// Reading of a start from `source` that is `delta_ms` before its arrival, by its own clock.
 fn stamped(sources: &mut Sources, source: u64, delta_ms: i64, now: Now) -> Reading {
     let start = now.wall.0.saturating_add_signed(-delta_ms * MS);
-    said(sources, source, &start.to_string(), now)
+    read_literal(sources, source, &start.to_string(), now)
 }
 
 fn age_ms(reading: Reading) -> Option<i64> {
@@ -141,14 +141,14 @@ fn timestamps_in_other_units_are_equivalent() {
     ];
     for stamp in stamps {
         assert_eq!(
-            age_ms(said(&mut sources, 1, stamp, at(0))),
+            age_ms(read_literal(&mut sources, 1, stamp, at(0))),
             Some(0),
             "{stamp}"
         );
         assert_eq!(sources.len(), 1);
     }
     assert_eq!(
-        age_ms(said(&mut sources, 1, "1790000000.000", at(0))),
+        age_ms(read_literal(&mut sources, 1, "1790000000.000", at(0))),
         Some(30)
     );
 }
@@ -181,9 +181,9 @@ fn window_keeps_30_s_and_drops_after_60_s() {
 #[test]
 fn alternating_lies_gain_no_more_than_earlier_timestamps() {
     let mut sources = Sources::default();
-    for turn in 0..100_u64 {
-        let delta_ms = if turn % 2 == 0 { -50 } else { 10 };
-        let reading = stamped(&mut sources, 1, delta_ms, at(turn * 100));
+    for round in 0..100_u64 {
+        let delta_ms = if round % 2 == 0 { -50 } else { 10 };
+        let reading = stamped(&mut sources, 1, delta_ms, at(round * 100));
         let gained_ms = age_ms(reading).unwrap() - delta_ms.max(0);
         assert!((0..=50).contains(&gained_ms));
     }
@@ -268,9 +268,9 @@ proptest! {
             let now = at(ms);
             if source == u64::MAX {
                 // Many sources, each with the worst timestamps.
-                for turn in 0..GENERATION as u64 + 9 {
+                for round in 0..GENERATION as u64 + 9 {
                     stranger += 1;
-                    stamped(&mut shared, stranger, if turn % 2 == 0 { -50 } else { 29_000 }, now);
+                    stamped(&mut shared, stranger, if round % 2 == 0 { -50 } else { 29_000 }, now);
                 }
                 flooded = true;
                 continue;

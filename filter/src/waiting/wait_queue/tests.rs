@@ -329,7 +329,7 @@ fn least_urgent_is_the_latest_of_the_lowest_priority() {
     assert_eq!(push(0, 20, 3), (Some(3), [Some(3), None, Some(1)]));
     assert_eq!(push(1, 30, 4), (Some(4), [Some(3), Some(4), Some(1)]));
     assert_eq!(push(1, 10, 5), (Some(4), [Some(3), Some(4), Some(1)]));
-    // The later arrival makes room first among equals; a higher priority precedes all deadlines.
+    // The later arrival is evicted first among equals; a higher priority precedes all deadlines.
     let of = |class, deadline, arrival| queue.precedence(ClassId(class), place(deadline, arrival));
     assert!(of(0, 20, 3) < of(1, 20, 4));
     assert!(of(2, 90, 5) < of(0, 10, 6));

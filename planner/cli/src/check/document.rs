@@ -244,11 +244,11 @@ impl Node {
             },
             Content::List(items) => match (element(path), edit) {
                 (Some((Some(index), "")), Edit::Remove) => {
-                    let there = index < items.len();
-                    if there {
+                    let exists = index < items.len();
+                    if exists {
                         items.remove(index);
                     }
-                    there
+                    exists
                 }
                 (Some((Some(index), after)), edit) => match items.get_mut(index) {
                     Some((_, item)) => item.edit(after, edit),

@@ -227,8 +227,8 @@ fn sums(document: &Node, complaint: &Complaint, targets: &[String]) -> Vec<Step>
 
 /// The example's section instead of this one, or none.
 fn section(path: &str, example: Option<&Node>) -> Vec<Step> {
-    let there = example.and_then(|example| example.get(path));
-    let set = there.map(|node| (path.to_owned(), Edit::Set(node.content.clone())));
+    let found = example.and_then(|example| example.get(path));
+    let set = found.map(|node| (path.to_owned(), Edit::Set(node.content.clone())));
     set.into_iter()
         .chain([(path.to_owned(), Edit::Remove)])
         .collect()

@@ -41,8 +41,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn report(output: &Output) -> Value {
-    let said = text(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let stderr = text(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
 }
 
 /// Returns a shipped file with each first text replaced by the second.
@@ -107,8 +107,8 @@ fn shipped_files_have_no_errors_and_are_recognized() {
     }
     for (file, kind) in files {
         let output = run(&[&file]);
-        let said = text(&output.stdout);
-        assert_eq!(said, format!("{file}: {kind}, no errors\n"));
+        let stdout = text(&output.stdout);
+        assert_eq!(stdout, format!("{file}: {kind}, no errors\n"));
         assert_eq!(output.status.code(), Some(0));
     }
 }
@@ -122,8 +122,9 @@ fn problem_without_formulation_is_recognized() {
             let report = report(&given(&text, &["--json"]));
             assert_eq!(report["kind"], "problem", "{name}");
             let errors = report["errors"].as_array().unwrap();
-            let told = |error: &Value| error["path"].as_str().unwrap().contains("mulation");
-            assert!(errors.iter().any(told), "{report:#}");
+            let at_formulation =
+                |error: &Value| error["path"].as_str().unwrap().contains("mulation");
+            assert!(errors.iter().any(at_formulation), "{report:#}");
         }
     }
 }
@@ -364,13 +365,13 @@ fn errors_for_people_begin_with_file_line_and_column() {
 #[test]
 fn unknown_kind_and_unreadable_text_are_errors() {
     let output = given("what: 1\n", &[]);
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for part in [
         "-:1:1: ",
         "service, resource, profile, scenario, problem, plugin, plan",
         "--kind",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(stdout.contains(part), "{stdout}");
     }
     assert_eq!(output.status.code(), Some(1));
     let output = given("what: 1\n", &["--kind", "plan", "--json"]);

@@ -30,10 +30,10 @@ fn old_flags_are_refused_with_the_new_form() {
         let old = format!("{flag}=file.yaml");
         for arguments in [&[command, flag, "file.yaml"][..], &[command, &old]] {
             let output = run(arguments);
-            let said = text(&output.stderr);
+            let stderr = text(&output.stderr);
             let tip = format!("the file is positional: weir {command} FILE");
-            assert!(said.contains(flag) && said.contains(&tip), "{said}");
-            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(stderr.contains(flag) && stderr.contains(&tip), "{stderr}");
+            assert_eq!(output.status.code(), Some(2), "{stderr}");
         }
     }
 }
@@ -69,12 +69,12 @@ fn errors_of_files_have_no_backtrace() {
         &["check", "nobody.yaml"],
     ] {
         let output = run(arguments);
-        let said = text(&output.stderr);
-        assert!(said.starts_with("error: "), "{said}");
-        assert!(said.contains(arguments[1]), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(!said.to_lowercase().contains("backtrace"), "{said}");
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.starts_with("error: "), "{stderr}");
+        assert!(stderr.contains(arguments[1]), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert!(!stderr.to_lowercase().contains("backtrace"), "{stderr}");
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
     }
 }
 
@@ -82,8 +82,8 @@ fn errors_of_files_have_no_backtrace() {
 fn help_has_the_exit_codes() {
     for arguments in [&["--help"][..], &["check", "--help"], &["solve", "--help"]] {
         let output = run(arguments);
-        let said = text(&output.stdout);
-        assert!(said.contains("Exit codes:\n  0  done"), "{said}");
+        let stdout = text(&output.stdout);
+        assert!(stdout.contains("Exit codes:\n  0  done"), "{stdout}");
         assert_eq!(output.status.code(), Some(0));
     }
     assert_eq!(run(&["solve"]).status.code(), Some(2));
@@ -97,8 +97,8 @@ fn help_has_the_exit_codes() {
 fn json_is_printed_by_every_command_that_ends() {
     let json = |arguments: &[&str]| -> Value {
         let output = run(arguments);
-        let said = text(&output.stderr);
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+        let stderr = text(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
     };
     let service = "k8s/service.example.yaml";
     let made = json(&["manifests", service, "--istio", "--json"]);

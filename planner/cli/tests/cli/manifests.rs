@@ -30,8 +30,8 @@ fn made(target: &str, service: &str) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
     let output = manifests(&[target, service, "--out", out]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     files(folder.path())
 }
 
@@ -68,9 +68,9 @@ fn shipped_manifests_equal_command_output() {
         }
     }
     for (path, text) in &made {
-        let there = fs::read_to_string(root().join(path)).unwrap_or_default();
+        let shipped = fs::read_to_string(root().join(path)).unwrap_or_default();
         assert!(
-            there == *text,
+            shipped == *text,
             "{path} is not what the command makes. If the command is meant to make something else now, renew the \
              files and look at what has changed:\nWEIR_GOLDEN=renew cargo xtask test -p weir --test cli manifests"
         );
@@ -174,7 +174,7 @@ fn without_folder_manifests_go_to_standard_output() {
 
 #[test]
 fn invalid_service_is_refused_with_field() {
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (
             &["--istio", "planner/service.example.yaml"][..],
             "variants[0].cluster: resnet18; it must be outbound|PORT|SUBSET|",
@@ -190,8 +190,8 @@ fn invalid_service_is_refused_with_field() {
         (&["k8s/none.yaml"], "service file k8s/none.yaml"),
     ] {
         let output = manifests(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{arguments:?}");
-        assert!(said.contains(says), "{arguments:?}: {said}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
 }

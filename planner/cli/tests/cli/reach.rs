@@ -21,8 +21,8 @@ fn reached(scenario: &str, of_capacity: &str) -> Vec<(String, f64)> {
         .env_remove("RUST_LOG")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let contenders = report["contenders"].as_array().unwrap().iter();
     let reached = |sum: &Value| {
@@ -35,11 +35,11 @@ fn reached(scenario: &str, of_capacity: &str) -> Vec<(String, f64)> {
 fn check(scenario: &str) {
     for (of_capacity, promised) in PROMISED {
         for (contender, reached) in reached(scenario, of_capacity) {
-            let told = format!("{scenario} at {of_capacity}: {contender} {reached} %");
+            let message = format!("{scenario} at {of_capacity}: {contender} {reached} %");
             if contender.starts_with("weir") {
-                assert!(reached >= promised, "{told} of {promised}");
+                assert!(reached >= promised, "{message} of {promised}");
             } else if promised < 99.0 {
-                assert!(reached < COLLAPSED, "{told}");
+                assert!(reached < COLLAPSED, "{message}");
             }
         }
     }

@@ -71,7 +71,7 @@ fn check_prints_summary_without_simulation() {
         &shipped("capacity.yaml"),
         &["--check", "--of-capacity", "3", "--only", "weir+static"],
     );
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for part in [
         "capacity, seed 1",
@@ -79,7 +79,7 @@ fn check_prints_summary_without_simulation() {
         "3.0",
         "contenders: weir+static\n",
     ] {
-        assert!(said.contains(part), "'{said}' does not say '{part}'");
+        assert!(stdout.contains(part), "'{stdout}' does not say '{part}'");
     }
 }
 
@@ -89,16 +89,16 @@ fn error_names_file_line_field_and_value_and_nothing_is_written() {
     let report = folder.path().join("report");
     let path = changed(folder.path(), "burst.yaml", "low_s: 30", "lows_s: 30");
     let output = run(&path, &["--report", report.to_str().unwrap()]);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty());
     for part in ["scenario.yaml:", "load.lows_s", "low_s"] {
-        assert!(said.contains(part), "'{said}' does not say '{part}'");
+        assert!(stderr.contains(part), "'{stderr}' does not say '{part}'");
     }
     let output = run(&shipped("burst.yaml"), &["--only", "weir+nobody"]);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        said.contains("weir+nobody") && said.contains("weir+planner"),
-        "{said}"
+        stderr.contains("weir+nobody") && stderr.contains("weir+planner"),
+        "{stderr}"
     );
     // Checked before the simulation: a folder with other files in it.
     fs::create_dir(&report).unwrap();
@@ -128,16 +128,16 @@ fn interrupted_replay_leaves_no_report() {
         .spawn()
         .unwrap();
     // Progress, in the middle of a simulation.
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    stderr.read_line(&mut line).unwrap();
     // Not INT: a process that a shell starts in the background ignores it.
     let sent = Command::new("kill")
         .args(["-TERM", &child.id().to_string()])
         .status();
     assert!(sent.unwrap().success());
     // Drains standard error, so that the process cannot block on it.
-    std::io::copy(&mut said, &mut std::io::sink()).unwrap();
+    std::io::copy(&mut stderr, &mut std::io::sink()).unwrap();
     assert!(!child.wait().unwrap().success());
     assert!(line.contains(" of 10000 s"), "{line}");
     let left: Vec<_> = fs::read_dir(folder.path())

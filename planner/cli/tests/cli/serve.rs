@@ -12,7 +12,7 @@ use bed::*;
 
 #[tokio::test]
 async fn cores_follow_demand_and_faults_fall_back() {
-    let (world, address) = World::start().await;
+    let (mesh, address) = FakeMesh::start().await;
     let folder = Folder::with(&service_file(address));
     let (child, planner) = folder.start().await;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -26,21 +26,18 @@ async fn cores_follow_demand_and_faults_fall_back() {
     );
 
     // 22 requests/s to plan for: b serves 22.4 with 3 cores.
-    world.load(19.0);
+    mesh.load(19.0);
     until("b to serve all", async || {
-        (world.cores() == [1.0, 3.0]).then_some(())
+        (mesh.cores() == [1.0, 3.0]).then_some(())
     })
     .await;
     // More than b could serve alone.
-    world.load(90.0);
-    until("a to help", async || {
-        (world.cores()[0] >= 5.0).then_some(())
-    })
-    .await;
+    mesh.load(90.0);
+    until("a to help", async || (mesh.cores()[0] >= 5.0).then_some(())).await;
 
     // The proxy is unreachable: its demand is unknown, not zero.
-    let before = world.cores();
-    *world.proxy_down.lock().unwrap() = true;
+    let before = mesh.cores();
+    *mesh.proxy_down.lock().unwrap() = true;
     let lost = |status: &Value| status["counters"]["scrapes_failed"].as_u64().unwrap();
     until("ten lost scrapes", async || {
         (lost(&status(&planner).await) >= 10).then_some(())
@@ -52,32 +49,32 @@ async fn cores_follow_demand_and_faults_fall_back() {
         shown["latest"]["demand_rps"].as_f64().unwrap() > 80.0,
         "{shown}"
     );
-    assert_eq!(world.cores(), before);
-    *world.proxy_down.lock().unwrap() = false;
+    assert_eq!(mesh.cores(), before);
+    *mesh.proxy_down.lock().unwrap() = false;
 
     // Backends refuse changes: the plan stays within the actual cores, and the changes are retried.
-    *world.refusing.lock().unwrap() = true;
-    world.load(5.0);
+    *mesh.refusing.lock().unwrap() = true;
+    mesh.load(5.0);
     let failed = |status: &Value| status["counters"]["resizes_failed"].as_u64().unwrap();
     let shown = until("refused resizes", async || {
         Some(status(&planner).await).filter(|shown| failed(shown) >= 3)
     });
     let shown = shown.await;
-    assert_eq!(world.cores(), before);
+    assert_eq!(mesh.cores(), before);
     assert_ne!(shown["latest"]["variants"]["a"]["cores_target"], before[0]);
     assert_eq!(shown["latest"]["variants"]["a"]["cores_actual"], before[0]);
-    *world.refusing.lock().unwrap() = false;
+    *mesh.refusing.lock().unwrap() = false;
     until("a to shrink at last", async || {
-        (world.cores()[0] == 1.0).then_some(())
+        (mesh.cores()[0] == 1.0).then_some(())
     })
     .await;
 
     let log = end(child, "-TERM").await;
-    for said_once in [
+    for logged_once in [
         "stats/prometheus: status 503",
         "resize of a: status 409, not 200: Deferred",
     ] {
-        assert_eq!(log.matches(said_once).count(), 1, "{said_once}\n{log}");
+        assert_eq!(log.matches(logged_once).count(), 1, "{logged_once}\n{log}");
     }
     assert!(log.contains("well again after"), "{log}");
     assert!(!log.contains(KEY), "the key is never logged");
@@ -85,7 +82,7 @@ async fn cores_follow_demand_and_faults_fall_back() {
 
 #[tokio::test]
 async fn shutdown_ends_polls_and_restart_continues_with_higher_revisions() {
-    let (_world, address) = World::start().await;
+    let (_mesh, address) = FakeMesh::start().await;
     let folder = Folder::with(&service_file(address));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let poll = |planner: &str, after: u64| {

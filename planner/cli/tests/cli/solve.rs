@@ -61,17 +61,17 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn answer(output: &Output) -> Value {
-    let said = text(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let stderr = text(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
 }
 
 /// Checks an error: exit code, empty standard output, and each part on standard error.
 fn refused(output: &Output, code: i32, parts: &[&str]) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
     for part in parts {
-        assert!(said.contains(part), "'{said}' does not say '{part}'");
+        assert!(stderr.contains(part), "'{stderr}' does not say '{part}'");
     }
 }
 

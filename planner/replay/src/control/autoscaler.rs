@@ -119,7 +119,7 @@ impl Autoscaler {
                     .copied()
                     .unwrap_or_default();
                 if *cores != has && (*cores > has) == grows {
-                    self.kubelet.ask(now, index, *cores);
+                    self.kubelet.request(now, index, *cores);
                 }
             }
         }
@@ -127,8 +127,8 @@ impl Autoscaler {
 
     /// Returns the plan for the confirmed cores, if it is new to the filters.
     pub(crate) fn plan(&mut self, at: Duration) -> Option<Plan> {
-        let there = Allocation::ones(self.kubelet.confirmed());
-        let draft = weir_planner::plan::draft(&self.service, &there, None)?;
+        let actual = Allocation::ones(self.kubelet.confirmed());
+        let draft = weir_planner::plan::draft(&self.service, &actual, None)?;
         let ms = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         let now = Now {
             at,

@@ -64,7 +64,7 @@ impl Kubelet {
 
     /// Requests a change of cores and returns the time at which they are usable; `None` if refused. A pending
     /// change to the same cores continues; one to other cores is replaced.
-    pub(crate) fn ask(&mut self, now: u64, variant: usize, cores: Cores) -> Option<u64> {
+    pub(crate) fn request(&mut self, now: u64, variant: usize, cores: Cores) -> Option<u64> {
         if now < self.refused_until {
             return None;
         }
@@ -137,9 +137,9 @@ mod tests {
         let mut kubelet = kubelet();
         let (two, three) = (Cores::whole(2), Cores::whole(3));
         // 2 ms for the resize, and 5 more to load.
-        assert_eq!(kubelet.ask(0, 0, two), Some(7_000_000));
-        assert_eq!(kubelet.ask(1_000_000, 0, two), Some(7_000_000));
-        assert_eq!(kubelet.ask(1_000_000, 0, three), Some(8_000_000));
+        assert_eq!(kubelet.request(0, 0, two), Some(7_000_000));
+        assert_eq!(kubelet.request(1_000_000, 0, two), Some(7_000_000));
+        assert_eq!(kubelet.request(1_000_000, 0, three), Some(8_000_000));
         let started = kubelet.take_started();
         assert_eq!(started.len(), 2, "the same change was not begun twice");
         assert_eq!(kubelet.pending(0, started[0].ticket), None);
@@ -147,17 +147,17 @@ mod tests {
         assert_eq!(kubelet.confirmed(), [Cores::ZERO]);
         kubelet.confirm(change);
         assert_eq!(kubelet.confirmed(), [three]);
-        assert_eq!(kubelet.ask(9_000_000, 0, three), Some(9_000_000));
+        assert_eq!(kubelet.request(9_000_000, 0, three), Some(9_000_000));
         // The model is loaded already.
-        assert_eq!(kubelet.ask(9_000_000, 0, two), Some(11_000_000));
+        assert_eq!(kubelet.request(9_000_000, 0, two), Some(11_000_000));
     }
 
     #[test]
     fn changes_are_refused_and_deferred_during_faults() {
         let mut kubelet = kubelet();
         kubelet.refused_until = 10;
-        assert_eq!(kubelet.ask(9, 0, Cores::whole(1)), None);
+        assert_eq!(kubelet.request(9, 0, Cores::whole(1)), None);
         kubelet.deferred_until = crate::nanos(Duration::from_secs(1));
-        assert_eq!(kubelet.ask(10, 0, Cores::whole(1)), Some(1_005_000_000));
+        assert_eq!(kubelet.request(10, 0, Cores::whole(1)), Some(1_005_000_000));
     }
 }

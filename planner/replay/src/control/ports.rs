@@ -26,11 +26,11 @@ const MEMO_MAX: usize = 100_000;
 
 /// Cache key of a decision for one service: the actual state, the forecast (bit for bit), and the
 /// readiness times of the variants.
-type Problem = (Vec<Actual>, Option<Asked>, Vec<Duration>);
+type Problem = (Vec<Actual>, Option<InputKey>, Vec<Duration>);
 
-type Asked = (u64, bool, Option<u64>, Option<u64>);
+type InputKey = (u64, bool, Option<u64>, Option<u64>);
 
-fn asked(Inputs { forecast, left_ms }: Inputs) -> Asked {
+fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
     let left = left_ms.map(f64::to_bits);
     let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
     (
@@ -151,12 +151,12 @@ impl Actuate for SimulatedPorts {
         let (begin, ready): (Duration, Vec<Option<u64>>) = {
             let mut state = self.state();
             let now = state.now;
-            let ask = |change: &Resize| {
+            let request = |change: &Resize| {
                 state
                     .kubelet
-                    .ask(nanos(now), change.variant, change.cores())
+                    .request(nanos(now), change.variant, change.cores())
             };
-            (now, changes.iter().map(ask).collect())
+            (now, changes.iter().map(request).collect())
         };
         let limit = begin + self.resize_timeout;
         for (change, ready) in changes.iter().zip(ready) {
@@ -223,7 +223,7 @@ impl Solver for SimulatedPorts {
         inputs: Option<Inputs>,
     ) -> Decision {
         let readiness = service.variants.iter().map(|variant| variant.readiness);
-        let problem = (actual, inputs.map(asked), readiness.collect());
+        let problem = (actual, inputs.map(input_key), readiness.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();

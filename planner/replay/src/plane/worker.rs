@@ -123,13 +123,13 @@ impl Worker {
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        let asked = IncomingRequest {
+        let request = IncomingRequest {
             body_follows: more,
             ..IncomingRequest::from(*wire)
         };
         let verdict = self
             .engine
-            .on_request(stream, &asked, clocks(now), verdicts);
+            .on_request(stream, &request, clocks(now), verdicts);
         self.report();
         self.count_into(counted);
         verdict
@@ -263,7 +263,7 @@ impl Worker {
     }
 
     /// Reports for each variant whether it is failing, as the proxy's statistics do.
-    pub(crate) fn say_failing(&self, failing: &mut BTreeMap<String, bool>) {
+    pub(crate) fn report_failing(&self, failing: &mut BTreeMap<String, bool>) {
         for (name, fails) in self.engine.health() {
             failing.insert(name.to_string(), fails);
         }

@@ -136,11 +136,11 @@ impl FigureData<'_> {
         for (index, play) in self.plays.iter().enumerate() {
             let (Stroke::Solid(colour) | Stroke::Dashed(colour) | Stroke::Area(colour)) =
                 nth(index);
-            let asked = series::control(play, self.bins, |second| sum(&second.cores_target));
+            let target = series::control(play, self.bins, |second| sum(&second.cores_target));
             let actuated = series::control(play, self.bins, |second| sum(&second.cores_actual));
             let name = &play.contender;
-            if asked != actuated {
-                named.push((format!("asked: {name}"), asked, Stroke::Dashed(colour)));
+            if target != actuated {
+                named.push((format!("asked: {name}"), target, Stroke::Dashed(colour)));
             }
             named.push((name.clone(), actuated, Stroke::Solid(colour)));
         }

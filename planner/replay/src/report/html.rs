@@ -76,7 +76,7 @@ fn table(sums: &[Summary]) -> String {
 
 /// Explanations of the bounds, without repetition.
 fn bounds(sums: &[Summary]) -> String {
-    let mut said: Vec<String> = Vec::new();
+    let mut explanations: Vec<String> = Vec::new();
     for yardstick in sums.iter().filter_map(|sum| sum.bound.as_ref()) {
         let bound = &yardstick.bound;
         let kind = match bound.kind {
@@ -84,19 +84,19 @@ fn bounds(sums: &[Summary]) -> String {
             super::bound::Kind::Upper => "an upper bound (≤)",
             super::bound::Kind::Estimate => "an upper bound but for luck (≲)",
         };
-        said.push(format!(
+        explanations.push(format!(
             "Most on time, {kind}, by {}: {}.",
             bound.method, bound.why
         ));
     }
     for min in sums.iter().filter_map(|sum| sum.min_core_seconds.as_ref()) {
-        said.push(format!(
+        explanations.push(format!(
             "Least core-seconds, a lower bound, by {}: {}.",
             min.method, min.why
         ));
     }
     let mut once: Vec<String> = Vec::new();
-    for line in said {
+    for line in explanations {
         if !once.contains(&line) {
             once.push(line);
         }

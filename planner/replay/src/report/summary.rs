@@ -118,8 +118,8 @@ impl Summary {
                 Verdict::Late => sum.late += 1,
                 Verdict::Refused(reason) => {
                     *sum.refused.entry(reason).or_default() += 1;
-                    let said = outcome.ended.saturating_sub(request.way_back);
-                    at_once += u64::from(said <= request.arrives + AT_ONCE);
+                    let refused_at = outcome.ended.saturating_sub(request.way_back);
+                    at_once += u64::from(refused_at <= request.arrives + AT_ONCE);
                 }
                 Verdict::Disconnected => sum.disconnected += 1,
                 Verdict::Lost => sum.lost += 1,

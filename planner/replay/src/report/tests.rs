@@ -148,14 +148,14 @@ fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Pla
             } else {
                 4.0
             };
-            let asked = if index < 4 {
+            let target = if index < 4 {
                 (rate(second + 2) / 15) as f64
             } else {
                 4.0
             };
             Second {
                 demand_rps: (index < 4).then(|| rate(second) as f64 * (1.1 + 0.02 * index as f64)),
-                cores_target: vec![asked, 2.0],
+                cores_target: vec![target, 2.0],
                 cores_actual: vec![cores, 2.0],
                 shares: vec![cores / (cores + 2.0), 2.0 / (cores + 2.0)],
             }

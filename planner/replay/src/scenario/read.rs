@@ -44,7 +44,7 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Fi
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     check(&text, folder, overrides).map_err(|wrong| match wrong {
-        ScenarioError::Here {
+        ScenarioError::InScenario {
             path,
             line,
             message,
@@ -53,7 +53,7 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Fi
             file,
             message,
         },
-        ScenarioError::There(refused) => refused,
+        ScenarioError::InFile(refused) => refused,
     })
 }
 
@@ -62,12 +62,12 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Fi
 #[must_use]
 pub fn first_error(text: &str, folder: &Path) -> Option<(String, String)> {
     match check(text, folder, Overrides::default()).err()? {
-        ScenarioError::Here { path, message, .. } => {
+        ScenarioError::InScenario { path, message, .. } => {
             let complaint = message.strip_prefix(&format!("{path}: "));
             let complaint = complaint.unwrap_or(&message).to_owned();
             Some((path, complaint))
         }
-        ScenarioError::There(refused) => Some(("load".to_owned(), refused.to_string())),
+        ScenarioError::InFile(refused) => Some(("load".to_owned(), refused.to_string())),
     }
 }
 

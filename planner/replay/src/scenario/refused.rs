@@ -13,18 +13,18 @@ use crate::file_error::{FileError, VALUE_MAX};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ScenarioError {
     /// Error at a path of the scenario, on a line if the parser reported it.
-    Here {
+    InScenario {
         path: String,
         line: Option<u64>,
         message: String,
     },
     /// Error in a file that the scenario names.
-    There(FileError),
+    InFile(FileError),
 }
 
 impl From<FileError> for ScenarioError {
     fn from(refused: FileError) -> ScenarioError {
-        ScenarioError::There(refused)
+        ScenarioError::InFile(refused)
     }
 }
 
@@ -43,7 +43,7 @@ impl ScenarioError {
     pub(super) fn about(path: impl Display, complaint: impl Display) -> ScenarioError {
         let path = path.to_string();
         let message = format!("{path}: {complaint}");
-        ScenarioError::Here {
+        ScenarioError::InScenario {
             path,
             line: None,
             message,
@@ -66,7 +66,7 @@ impl ScenarioError {
         let path = joined(prefix, path);
         let renamed = renamed::new_key(&path, complaint);
         let complaint = renamed.as_deref().unwrap_or(complaint);
-        ScenarioError::Here {
+        ScenarioError::InScenario {
             line: line.filter(|_| prefix.is_empty()),
             message: format!("{path}: {complaint}"),
             path,

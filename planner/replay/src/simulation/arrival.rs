@@ -122,8 +122,8 @@ impl<W: Witness> Simulation<'_, W> {
         else {
             return;
         };
-        let is_there = matches!(flight.place, Place::Held | Place::InFlight);
-        if !is_there || flight.attempt != attempt {
+        let is_active = matches!(flight.place, Place::Held | Place::InFlight);
+        if !is_active || flight.attempt != attempt {
             return;
         }
         let (index, pieces) = (flight.worker, pieces(known));

@@ -105,7 +105,7 @@ impl<W: Witness> Simulation<'_, W> {
                     for worker in workers {
                         let proxy = counted.get_mut(worker.proxy as usize);
                         if let Some(counts) = proxy.and_then(Option::as_mut) {
-                            worker.say_failing(&mut counts.failing);
+                            worker.report_failing(&mut counts.failing);
                         }
                     }
                 }
@@ -229,13 +229,13 @@ impl<W: Witness> Simulation<'_, W> {
             ControlPlane::Planner(driver) => {
                 if let Some(report) = &driver.report {
                     second.demand_rps = report.demand_rps.map(|demand| demand.0);
-                    let asked = self.scenario.service.variants.iter().map(|variant| {
+                    let targets = self.scenario.service.variants.iter().map(|variant| {
                         report
                             .variants
                             .get(&variant.name)
                             .map_or(0.0, |part| part.cores_target.as_f64())
                     });
-                    second.cores_target = asked.collect();
+                    second.cores_target = targets.collect();
                 }
             }
         }

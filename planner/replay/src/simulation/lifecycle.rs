@@ -201,7 +201,7 @@ impl<W: Witness> Simulation<'_, W> {
         let (leaves, way_back, reading) = (leaves_at(known), known.way_back, known.reading);
         if leaves <= self.now {
             self.end(request, Fate::Disconnected, leaves);
-            self.on_end(worker, request, End::Gone);
+            self.on_end(worker, request, End::Disconnected);
         } else {
             let after = way_back + reading.longer.saturating_sub(reading.at_proxy);
             self.reach_client(request, Fate::Answered(variant), after);
@@ -224,7 +224,7 @@ impl<W: Witness> Simulation<'_, W> {
         let leaves = leaves_at(known);
         if leaves <= self.now {
             self.end(request, Fate::Disconnected, leaves);
-            self.on_end(worker, request, End::Gone);
+            self.on_end(worker, request, End::Disconnected);
         } else {
             let label = match self.plane {
                 DataPlane::Weir(_) => Reason::Expired.label(),
@@ -242,7 +242,7 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         };
         self.end(request, Fate::Disconnected, self.now);
-        self.on_end(worker, request, End::Gone);
+        self.on_end(worker, request, End::Disconnected);
     }
 
     /// Handles the failed connection to a server that was or went down.
@@ -320,12 +320,12 @@ impl<W: Witness> Simulation<'_, W> {
                 .min(RETRY_PAUSES_MAX);
             let pause =
                 retry_after_s.map_or(RETRY_PAUSE * pauses, |s| Duration::from_secs(u64::from(s)));
-            let asks = hears.saturating_add(nanos(pause));
-            if asks < leaves {
+            let retry_at = hears.saturating_add(nanos(pause));
+            if retry_at < leaves {
                 flight.attempt += 1;
                 let way_up = nanos(known.head.saturating_sub(known.sent));
                 self.event_queue
-                    .add(asks.saturating_add(way_up), Event::Retry { request });
+                    .add(retry_at.saturating_add(way_up), Event::Retry { request });
                 return;
             }
         }

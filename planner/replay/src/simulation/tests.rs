@@ -291,7 +291,7 @@ fn invalid_scenarios_and_requests_return_errors() {
         change(&mut scenario, &mut all);
         play(&scenario, &all, WEIR, 1).unwrap_err().to_string()
     };
-    for (error, says) in [
+    for (error, expected) in [
         (refused(|_, all| all[1].id = 5), "requests[1]: its id"),
         (
             refused(|_, all| all[0].sent = ms(9)),
@@ -318,6 +318,9 @@ fn invalid_scenarios_and_requests_return_errors() {
             "held",
         ),
     ] {
-        assert!(error.contains(says), "'{error}' does not say '{says}'");
+        assert!(
+            error.contains(expected),
+            "'{error}' does not say '{expected}'"
+        );
     }
 }

@@ -83,8 +83,8 @@ fn factor_has_mean_one_and_the_tail_of_its_sigma() {
         }
     }
     for wrong in [-0.1, f64::NAN, f64::INFINITY] {
-        let said = Factor::new(wrong).unwrap_err().to_string();
-        assert!(said.contains(&wrong.to_string()), "{said}");
+        let error = Factor::new(wrong).unwrap_err().to_string();
+        assert!(error.contains(&wrong.to_string()), "{error}");
     }
 }
 

@@ -63,9 +63,9 @@ impl Rates {
     /// # Errors
     /// As [`Rates::new`].
     pub fn on_off(pulse: Pulse, seconds: usize) -> anyhow::Result<Rates> {
-        let turn = (pulse.low_s + pulse.high_s).max(1);
+        let period = (pulse.low_s + pulse.high_s).max(1);
         let rate = |second: usize| {
-            if second % turn < pulse.low_s {
+            if second % period < pulse.low_s {
                 pulse.low_rps
             } else {
                 pulse.high_rps

@@ -160,7 +160,7 @@ mod tests {
         let entry = r#"{"duration_ms": 1000, "bandwidth_kbps": 1, "latency_ms": 20}"#;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("link");
-        for (text, wanted) in [
+        for (text, expected) in [
             ("".to_owned(), vec!["0 segments"]),
             (
                 "1 1 51 3 100 1000\n\n1 1 51 3 many 1000".to_owned(),
@@ -202,7 +202,7 @@ mod tests {
         ] {
             std::fs::write(&path, &text).unwrap();
             let error = format!("{:#}", Network::from_file(&path).unwrap_err());
-            for part in wanted.iter().chain(&[path.to_str().unwrap()]) {
+            for part in expected.iter().chain(&[path.to_str().unwrap()]) {
                 assert!(error.contains(part), "'{error}' does not name '{part}'");
             }
         }

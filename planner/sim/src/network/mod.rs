@@ -147,8 +147,8 @@ impl Network {
             let Some((segment, rest)) = self.segment(now) else {
                 break;
             };
-            let room = segment.bytes_per_s * rest.as_secs_f64();
-            if left <= room {
+            let capacity = segment.bytes_per_s * rest.as_secs_f64();
+            if left <= capacity {
                 let seconds = if left > 0.0 {
                     left / segment.bytes_per_s
                 } else {
@@ -156,7 +156,7 @@ impl Network {
                 };
                 return took + Duration::from_secs_f64(seconds);
             }
-            left -= room;
+            left -= capacity;
             took += rest;
             now += rest;
         }

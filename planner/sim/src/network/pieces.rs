@@ -34,10 +34,10 @@ impl Network {
         every: Duration,
     ) -> impl Iterator<Item = Piece> + '_ {
         let seconds = self.transfer(at, bytes).as_secs_f64();
-        let wanted = (seconds / every.as_secs_f64()).ceil();
+        let required = (seconds / every.as_secs_f64()).ceil();
         let most = bytes.min(u64::from(PIECES_MAX));
         // A number out of range becomes the nearest in range.
-        let count = (wanted as u64).clamp(most.min(1), most);
+        let count = (required as u64).clamp(most.min(1), most);
         let one_way = self.one_way(at);
         (1..=count).map(move |piece| {
             let arrived = u128::from(bytes) * u128::from(piece) / u128::from(count);

@@ -44,10 +44,10 @@ impl Network {
             let changes = if faded { FADE_ENDS } else { FADE_BEGINS };
             faded ^= rng.random_bool(changes);
             let leaves = if faded { FADE_LEAVES } else { 1.0 };
-            let wanted = MEDIAN_BYTES_PER_S * libm::exp(drift) * leaves;
+            let unclamped = MEDIAN_BYTES_PER_S * libm::exp(drift) * leaves;
             Segment {
                 duration: Duration::from_secs(1),
-                bytes_per_s: wanted.clamp(BYTES_PER_S_MIN, BYTES_PER_S_MAX),
+                bytes_per_s: unclamped.clamp(BYTES_PER_S_MIN, BYTES_PER_S_MAX),
                 round_trip: ROUND_TRIP,
             }
         };
@@ -67,8 +67,8 @@ mod tests {
         let rates: Vec<f64> = (0..3600)
             .map(|second| link.bytes_per_s(Duration::from_secs(second)))
             .collect();
-        let share = |wanted: &dyn Fn(f64) -> bool| {
-            rates.iter().filter(|rate| wanted(**rate)).count() as f64 / 3600.0
+        let share = |condition: &dyn Fn(f64) -> bool| {
+            rates.iter().filter(|rate| condition(**rate)).count() as f64 / 3600.0
         };
         assert_eq!(
             share(&|rate| (BYTES_PER_S_MIN..=BYTES_PER_S_MAX).contains(&rate)),

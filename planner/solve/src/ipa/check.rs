@@ -105,7 +105,7 @@ impl Problem {
             let along = path.iter().filter_map(|stage| stages.get(*stage));
             longest = longest.max(along.map(|s| s.latency_ms + s.queue_ms).sum());
         }
-        let (value, said) = match self.accuracy {
+        let (value, ranks) = match self.accuracy {
             Accuracy::Product => (product, None),
             Accuracy::Ranks => (rank, Some(rank)),
         };
@@ -114,7 +114,7 @@ impl Problem {
             (
                 "ranks",
                 plan.accuracy_ranks.unwrap_or_default(),
-                said.unwrap_or_default(),
+                ranks.unwrap_or_default(),
             ),
             ("cores", plan.cores, cores),
             ("latency", plan.latency_ms, longest),
@@ -122,12 +122,14 @@ impl Problem {
         let Weights { alpha, beta, delta } = self.weights;
         let objective = alpha * value - beta * cores - delta * batches;
         let size = alpha * value + beta * cores + delta * batches;
-        let said = plan.objective;
+        let reported = plan.objective;
         // NaN fails this comparison.
-        if (objective - said).abs() <= TOLERANCE * size {
+        if (objective - reported).abs() <= TOLERANCE * size {
             return Ok(());
         }
-        Err(format!("an objective of {said}, where it is {objective}"))
+        Err(format!(
+            "an objective of {reported}, where it is {objective}"
+        ))
     }
 }
 
@@ -136,8 +138,11 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 fn agree(figures: &[(&str, f64, f64)]) -> Result<(), String> {
-    match figures.iter().find(|(_, said, is)| !same(*said, *is)) {
-        Some((what, said, is)) => Err(format!("{what} of {said}, where it is {is}")),
+    match figures
+        .iter()
+        .find(|(_, reported, is)| !same(*reported, *is))
+    {
+        Some((what, reported, is)) => Err(format!("{what} of {reported}, where it is {is}")),
         None => Ok(()),
     }
 }

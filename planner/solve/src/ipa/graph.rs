@@ -95,8 +95,8 @@ fn order(before: &[Vec<usize>]) -> Result<Vec<usize>, InputError> {
         match (0..before.len()).find(ready) {
             Some(index) => order.push(index),
             None => {
-                let stuck = (0..before.len()).find(|index| !order.contains(index));
-                let field = format!("stages[{}].after", stuck.unwrap_or_default());
+                let blocked = (0..before.len()).find(|index| !order.contains(index));
+                let field = format!("stages[{}].after", blocked.unwrap_or_default());
                 rule(false, field, "a cycle", "without one")?;
             }
         }

@@ -301,8 +301,8 @@ impl Regression {
 
     fn error(&self, model: &[f64], point: usize) -> f64 {
         let row = self.rows.get(point).map(Vec::as_slice).unwrap_or_default();
-        let says: f64 = row.iter().zip(model).map(|(a, b)| a * b).sum();
-        says - self.targets.get(point).copied().unwrap_or_default()
+        let predicted: f64 = row.iter().zip(model).map(|(a, b)| a * b).sum();
+        predicted - self.targets.get(point).copied().unwrap_or_default()
     }
 
     fn squares(&self, model: &[f64], among: &[usize]) -> f64 {

@@ -154,8 +154,8 @@ mod tests {
             (model(-1.0, 0.0), "latency.gamma_ms: -1 must be"),
             (model(1.0, f64::NAN), "latency.eta_ms: NaN must be"),
         ] {
-            let said = model.check("latency").unwrap_err().to_string();
-            assert!(said.contains(field), "{said}: {field}");
+            let error = model.check("latency").unwrap_err().to_string();
+            assert!(error.contains(field), "{error}: {field}");
         }
     }
 

@@ -173,8 +173,8 @@ fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, InputError> {
         )?;
         within(key("waited_ms"), request.waited_ms, 0.0, MS_MAX, "ms")?;
     }
-    let communication = waiting.iter().map(|request| request.communication_ms);
-    let slowest = communication.fold(0.0, f64::max);
+    let network_ms = waiting.iter().map(|request| request.communication_ms);
+    let slowest = network_ms.fold(0.0, f64::max);
     let each = waiting.iter();
     let mut left: Vec<f64> = each.map(|r| r.slo_ms - r.waited_ms - slowest).collect();
     left.sort_by(f64::total_cmp);

@@ -32,7 +32,7 @@ impl Check for Problem {
         }
         for phase in [Phase::Vertical, Phase::Horizontal] {
             if let Some(scaling) = of(phase) {
-                self.keeps_to_what_there_is(phase, scaling)?;
+                self.check_scaling(phase, scaling)?;
             }
         }
         self.hands_over(plan)
@@ -40,7 +40,7 @@ impl Check for Problem {
 }
 
 impl Problem {
-    fn keeps_to_what_there_is(&self, phase: Phase, scaling: &Scaling) -> Result<(), String> {
+    fn check_scaling(&self, phase: Phase, scaling: &Scaling) -> Result<(), String> {
         let (count, settings) = (self.stages.len(), scaling.stages.len());
         if settings != count {
             return Err(format!("{settings} settings for {count} stages"));

@@ -53,7 +53,7 @@ fn local(addresses: &[&str]) -> HttpBackends {
 }
 
 #[tokio::test]
-async fn invalid_answer_is_an_error_that_says_whether_change_may_apply() {
+async fn invalid_answer_is_an_error_that_reports_whether_change_may_apply() {
     let (base, _) = backends().await;
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -67,10 +67,10 @@ async fn invalid_answer_is_an_error_that_says_whether_change_may_apply() {
         ("/vast", "more than 65536 bytes", true),
         ("/silent", "no answer within 200ms", true),
     ];
-    for (path, says, indeterminate) in table {
+    for (path, expected, indeterminate) in table {
         let answers = local(&[&format!("{base}{path}")]).actual().await;
         let error = answers[0].clone().unwrap().unwrap_err();
-        assert!(error.to_string().contains(says), "{path}: {error}");
+        assert!(error.to_string().contains(expected), "{path}: {error}");
         assert_eq!(error.may_have_applied(), *indeterminate, "{path}");
     }
     let answers = local(&[&nobody, &format!("{base}/good"), ""])
@@ -93,8 +93,8 @@ async fn replicas_are_read_and_sent_as_total_cores_and_count() {
     let (base, _) = backends().await;
     let local = local(&[&format!("{base}/replicas")]);
     let each = Cores::from_millis(2500);
-    let there = Actual::certain(Allocation::new(2, each));
-    assert_eq!(local.actual().await, [Some(Ok(there))]);
+    let actual = Actual::certain(Allocation::new(2, each));
+    assert_eq!(local.actual().await, [Some(Ok(actual))]);
     let target = Target {
         replicas: 4,
         each,
@@ -103,7 +103,7 @@ async fn replicas_are_read_and_sent_as_total_cores_and_count() {
     let change = Resize {
         variant: 0,
         target,
-        ready: there.ready,
+        ready: actual.ready,
         limited: false,
     };
     // Two keep 2.5 cores, two start with one: 1.75 each on average.
@@ -147,8 +147,8 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
 async fn pending_write_is_counted_until_it_takes_effect() {
     let cores = Arc::new(AtomicU32::new(2));
     let current = Arc::clone(&cores);
-    let says = move || async move { format!("{{\"cores\":{}}}", current.load(Ordering::SeqCst)) };
-    let late = get(says).put(std::future::pending::<&str>);
+    let report = move || async move { format!("{{\"cores\":{}}}", current.load(Ordering::SeqCst)) };
+    let late = get(report).put(std::future::pending::<&str>);
     let router = Router::new().route("/late", late);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -166,10 +166,10 @@ async fn pending_write_is_counted_until_it_takes_effect() {
         };
         let answer = local.resize(&[change]).await.remove(0);
         assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
-        let there = now().await;
+        let actual = now().await;
         let expected = (one(fewest), Cores::whole(most));
         assert_eq!(
-            (there.ready, there.reserved),
+            (actual.ready, actual.reserved),
             expected,
             "asked for {requested}"
         );
@@ -181,13 +181,13 @@ async fn pending_write_is_counted_until_it_takes_effect() {
     assert_eq!(now().await, Actual::certain(one(2)));
 }
 
-/// A server that keeps the batch size it was told last, and the bodies it received.
+/// A server that keeps the batch size it was sent last, and the bodies it received.
 async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
     let (batch, sent) = (Arc::new(AtomicU32::new(8)), Arc::new(Mutex::default()));
-    let says =
+    let report =
         |batch: &AtomicU32| format!("{{\"cores\":4,\"batch\":{}}}", batch.load(Ordering::SeqCst));
     let (now, current, bodies) = (Arc::clone(&batch), Arc::clone(&batch), Arc::clone(&sent));
-    let shown = get(move || async move { says(&now) });
+    let shown = get(move || async move { report(&now) });
     let route = shown.put(move |body: String| async move {
         let change: serde_json::Value = serde_json::from_str(&body).unwrap();
         if let Some(batch) = change["batch"].as_u64() {
@@ -195,7 +195,7 @@ async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
         }
         let bodies: &Mutex<Vec<String>> = &bodies;
         bodies.lock().unwrap().push(body);
-        says(&current)
+        report(&current)
     });
     let router = Router::new().route("/batches", route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -205,7 +205,7 @@ async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test]
-async fn server_is_told_its_batch_once_and_again_after_restart() {
+async fn server_is_sent_its_batch_once_and_again_after_restart() {
     let (url, batch, sent) = telling().await;
     let local = local(&[&url]);
     let sent = || std::mem::take(&mut *sent.lock().unwrap());

@@ -117,10 +117,10 @@ impl KubeBackends {
             let name = || pod.name_any();
             let state = state.map_err(|why| KubeError::NotResizable { pod: name(), why })?;
             let pending_request = writes.pending_request(&state, now);
-            let told_cores = hook.and_then(|hook| hook.told_cores(&state));
+            let configured_cores = hook.and_then(|hook| hook.configured_cores(&state));
             pods.push(PodState {
                 pending_request,
-                told_cores,
+                configured_cores,
                 retired: writes.replacements.is_retired(&state.uid),
                 ..state
             });
@@ -157,24 +157,24 @@ impl KubeBackends {
         }
     }
 
-    /// Drops what is remembered of pods that are gone, and whatever the watches have caught up with.
+    /// Drops what is remembered of deleted pods, and whatever the watches have caught up with.
     fn prune(&self) {
         let Ok(store) = self.namespace.pods() else {
             return;
         };
-        let there: BTreeMap<String, Option<i64>> = store
+        let existing: BTreeMap<String, Option<i64>> = store
             .state()
             .iter()
             .map(|pod| (pod.uid().unwrap_or_default(), pod.metadata.generation))
             .collect();
-        self.writes().prune(&there, Instant::now());
-        self.conflicts().retain(|uid| there.contains_key(uid));
+        self.writes().prune(&existing, Instant::now());
+        self.conflicts().retain(|uid| existing.contains_key(uid));
         for hook in self
             .workloads
             .iter()
             .filter_map(|watched| watched.hook.as_ref())
         {
-            hook.retain(|uid| there.contains_key(uid));
+            hook.retain(|uid| existing.contains_key(uid));
         }
     }
 
@@ -230,8 +230,8 @@ impl Actuate for KubeBackends {
             .collect()
     }
 
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<Actual, NotReplaced>> {
-        let retired = self.retire_pod(variant, room)?;
+    fn retire(&self, variant: usize, spare: Cores) -> Option<Result<Actual, NotReplaced>> {
+        let retired = self.retire_pod(variant, spare)?;
         Some(retired.map_err(|blocker| NotReplaced(blocker.to_string())))
     }
 

@@ -24,7 +24,7 @@ pub enum ApiFailure {
     #[error("not allowed to {verb}: {why}")]
     Forbidden { verb: &'static str, why: String },
     #[error("it is gone")]
-    Gone,
+    NotFound,
     #[error("somebody else changed it at the same time")]
     Conflict,
     #[error("the API server finds it invalid: {why}")]
@@ -95,7 +95,7 @@ impl ApiFailure {
             }
             401 | 403 => ApiFailure::Forbidden { verb, why },
             // An API server without the subresource names no object.
-            404 if details.is_some_and(|details| !details.name.is_empty()) => ApiFailure::Gone,
+            404 if details.is_some_and(|details| !details.name.is_empty()) => ApiFailure::NotFound,
             404 => ApiFailure::Invalid {
                 why: format!("it cannot {verb} (Kubernetes before 1.33?): {why}"),
             },
@@ -193,7 +193,7 @@ mod tests {
         );
         check(
             json!({"code": 404, "reason": "NotFound", "message": "pods \"a\" not found", "details": {"name": "a", "kind": "pods"}}),
-            &ApiFailure::Gone,
+            &ApiFailure::NotFound,
         );
         let text = "the server could not find the requested resource";
         let failure = ApiFailure::Invalid {

@@ -94,9 +94,9 @@ impl Refusals {
         (*generation == pod.generation && *before == patch::step(target_cores)).then_some(refused)
     }
 
-    /// Forgets pods that are gone.
-    pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.0.retain(|uid, _| is_there(uid));
+    /// Forgets deleted pods.
+    pub fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.0.retain(|uid, _| exists(uid));
     }
 }
 
@@ -129,9 +129,9 @@ impl WorkloadState {
 
     /// Returns the number of pods that may exist, including those still to be created.
     fn reserved_replicas(&self) -> u32 {
-        let there = self.pods.iter().filter(|pod| !pod.ended).count();
-        let there = u32::try_from(there).unwrap_or(u32::MAX);
-        there.saturating_add(self.missing(self.most_replicas()))
+        let existing = self.pods.iter().filter(|pod| !pod.ended).count();
+        let existing = u32::try_from(existing).unwrap_or(u32::MAX);
+        existing.saturating_add(self.missing(self.most_replicas()))
     }
 
     /// Returns the reserved cores: all that existing pods, and pods still to be created, may use.
@@ -169,8 +169,8 @@ impl WorkloadState {
             // Replicas of a pending write are counted already; requesting them again costs nothing.
             let fitting = self.most_replicas().min(target.replicas);
             let more = target.replicas - fitting;
-            let room = most.saturating_sub(held).millis();
-            let fit = room.checked_div(self.template.millis()).unwrap_or(0);
+            let free = most.saturating_sub(held).millis();
+            let fit = free.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit).min(most_pods.saturating_sub(pods));
             // Sent again, an applied scale-down would be undone: a new pod beside one that ends.
             let again = self.pending_replicas.is_some() && held <= most && pods <= most_pods;

@@ -16,9 +16,12 @@ pub enum KubeError {
     #[error("there is no {0}")]
     NoWorkload(String),
     #[error(
-        "{workload} has several containers in its template ({there}): name the model server's in workload.container"
+        "{workload} has several containers in its template ({containers}): name the model server's in workload.container"
     )]
-    Unnamed { workload: String, there: String },
+    Unnamed {
+        workload: String,
+        containers: String,
+    },
     #[error(
         "{workload} is left alone, as something else changes it: {who}; end that, or plan in mode advisory"
     )]
@@ -115,7 +118,7 @@ fn of_blocker(blocker: &PodBlocker) -> Reason {
         PodBlocker::Deferred(_) => Reason::Deferred,
         PodBlocker::Infeasible(_) => Reason::Infeasible,
         PodBlocker::Failed(_) => Reason::Refused,
-        PodBlocker::RateLimited | PodBlocker::NoRoom | PodBlocker::Late(_) => Reason::Waiting,
+        PodBlocker::RateLimited | PodBlocker::OverBudget | PodBlocker::Late(_) => Reason::Waiting,
     }
 }
 
@@ -123,7 +126,9 @@ fn of_failure(failure: &ApiFailure) -> Reason {
     match failure {
         ApiFailure::Infeasible { .. } => Reason::Infeasible,
         ApiFailure::Forbidden { .. } => Reason::Forbidden,
-        ApiFailure::Gone | ApiFailure::Conflict | ApiFailure::Throttled { .. } => Reason::Waiting,
+        ApiFailure::NotFound | ApiFailure::Conflict | ApiFailure::Throttled { .. } => {
+            Reason::Waiting
+        }
         ApiFailure::Invalid { .. } => Reason::Refused,
         ApiFailure::Protected { .. } => Reason::Protected,
         ApiFailure::NotLeading | ApiFailure::Unreachable { .. } => Reason::Unknown,

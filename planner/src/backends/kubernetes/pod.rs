@@ -50,7 +50,7 @@ pub enum ActuatedCpu {
 pub enum Resizing {
     /// The container has what its spec says.
     Settled,
-    /// The node has no room now; the kubelet retries by itself.
+    /// The node has no capacity now; the kubelet retries by itself.
     Deferred {
         /// Message of the kubelet.
         why: String,
@@ -73,10 +73,10 @@ pub enum Resizing {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum NotResizable {
-    #[error("it has no container {container}, only {}", there.join(", "))]
+    #[error("it has no container {container}, only {}", containers.join(", "))]
     NoContainer {
         container: String,
-        there: Vec<String>,
+        containers: Vec<String>,
     },
     #[error(
         "it is BestEffort, without any request, and such a pod cannot be resized; give its container {container} a CPU request"
@@ -107,7 +107,7 @@ pub struct PodState {
     pub ready: bool,
     /// Whether it has served before; true also while it restarts or is unready for a moment.
     pub served: bool,
-    /// Whether it is ending; it occupies its cores on the node until it is gone.
+    /// Whether it is ending; it occupies its cores on the node until it has ended.
     pub ending: bool,
     /// Whether all its containers have ended, so that it occupies no cores.
     pub ended: bool,
@@ -129,8 +129,8 @@ pub struct PodState {
     pub resizing: Resizing,
     /// IP address.
     pub address: Option<std::net::IpAddr>,
-    /// Cores that its server was last told to use, if it is told.
-    pub told_cores: Option<Cores>,
+    /// Cores that its server was last configured with, if it is reconfigured.
+    pub configured_cores: Option<Cores>,
     /// Request of a pending write. Not part of the pod object.
     pub pending_request: Option<Cores>,
     /// Whether it is to be replaced, so that plans no longer count on it. Not part of the pod object.
@@ -148,7 +148,7 @@ impl PodState {
         let Some(own) = containers.iter().find(|one| one.name == container) else {
             return Err(NotResizable::NoContainer {
                 container: container.to_owned(),
-                there: containers.iter().map(|one| one.name.clone()).collect(),
+                containers: containers.iter().map(|one| one.name.clone()).collect(),
             });
         };
         if pod.annotations().contains_key(MIRROR) {
@@ -194,7 +194,7 @@ impl PodState {
             address: status
                 .and_then(|status| status.pod_ip.as_ref())
                 .and_then(|ip| ip.parse().ok()),
-            told_cores: None,
+            configured_cores: None,
             pending_request: None,
             retired: false,
         };
@@ -206,8 +206,8 @@ impl PodState {
     pub fn cores(&self) -> Cores {
         let stays = self.has().min(self.desired.request);
         let used = self
-            .told_cores
-            .map_or(stays, |told_cores| told_cores.min(stays));
+            .configured_cores
+            .map_or(stays, |configured_cores| configured_cores.min(stays));
         self.pending_request
             .map_or(used, |pending_request| pending_request.min(used))
     }

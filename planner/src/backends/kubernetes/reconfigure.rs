@@ -1,7 +1,8 @@
 //! Tells servers their cores and batch size: a server with a fixed number of threads gains nothing from more cores,
 //! and one that builds larger batches than planned leaves lanes idle. Sends one HTTP request to each pod whose cores
 //! or batch size have changed since the last one, or which has restarted. Until it is answered, plans count on the
-//! smaller of the pod's cores and the cores its server was told, and on the batch size that servers use by default.
+//! smaller of the pod's cores and the cores its server was configured with, and on the batch size that servers use by
+//! default.
 //!
 //! The service defines path and body of the request, in which `{cores}`, `{millicores}` and `{batch}` are replaced.
 //! Triton takes `POST /v2/repository/models/MODEL/load` with a config whose instance count is `{cores}` and whose
@@ -26,13 +27,13 @@ pub(super) struct ServerHook {
     reconfigure: Reconfigure,
     /// Maximum batch size that they are to use.
     batch: AtomicU32,
-    /// Values told last, by pod uid.
+    /// Values sent last, by pod uid.
     confirmed: Mutex<BTreeMap<String, Confirmed>>,
     /// Whether the last request failed; logged when it begins and when it ends.
     failing: AtomicBool,
 }
 
-/// Values that a server was told.
+/// Values that a server was configured with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Confirmed {
     /// Restart count of the container at that time.
@@ -58,25 +59,25 @@ impl ServerHook {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the values last told to this pod's server, if it has not restarted since.
+    /// Returns the values last sent to this pod's server, if it has not restarted since.
     fn confirmed_by(&self, pod: &PodState) -> Option<Confirmed> {
         let confirmed = self.confirmed().get(&pod.uid).copied();
         confirmed.filter(|confirmed| confirmed.restarts == pod.restarts)
     }
 
-    /// Returns the cores told to this pod's server, if servers are told cores.
-    pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
+    /// Returns the cores sent to this pod's server, if servers are sent cores.
+    pub(super) fn configured_cores(&self, pod: &PodState) -> Option<Cores> {
         let confirmed = self
             .confirmed_by(pod)
-            .filter(|_| self.reconfigure.says_cores());
+            .filter(|_| self.reconfigure.contains_cores());
         confirmed.map(|confirmed| confirmed.cores)
     }
 
-    /// Returns the batch size told to this pod's server, if servers are told it.
+    /// Returns the batch size sent to this pod's server, if servers are sent it.
     pub(super) fn batch_of(&self, pod: &PodState) -> Option<u32> {
         let confirmed = self
             .confirmed_by(pod)
-            .filter(|_| self.reconfigure.says_batch());
+            .filter(|_| self.reconfigure.contains_batch());
         confirmed.map(|confirmed| confirmed.batch)
     }
 
@@ -85,13 +86,13 @@ impl ServerHook {
         self.batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Whether the server of this pod needs to be told.
+    /// Whether the server of this pod needs to be reconfigured.
     pub(super) fn is_due(&self, pod: &PodState) -> bool {
         let confirmed = self.confirmed_by(pod);
         let knows = confirmed.is_some_and(|confirmed| {
             let batch = self.batch.load(Ordering::Relaxed);
-            let cores = !self.reconfigure.says_cores() || confirmed.cores == pod.has();
-            cores && (!self.reconfigure.says_batch() || confirmed.batch == batch)
+            let cores = !self.reconfigure.contains_cores() || confirmed.cores == pod.has();
+            cores && (!self.reconfigure.contains_batch() || confirmed.batch == batch)
         });
         pod.ready && pod.stays() && !knows
     }
@@ -101,7 +102,7 @@ impl ServerHook {
     /// # Errors
     /// The reason, for people.
     pub(super) async fn tell(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
-        let confirmed = self.ask(pod, deadline).await;
+        let confirmed = self.send(pod, deadline).await;
         let failed = self.failing.swap(confirmed.is_err(), Ordering::Relaxed);
         match (&confirmed, failed) {
             (Err(why), false) => tracing::warn!(
@@ -114,7 +115,7 @@ impl ServerHook {
         confirmed
     }
 
-    async fn ask(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
+    async fn send(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
         let cores = pod.has();
         let batch = self.batch.load(Ordering::Relaxed);
         let address = pod.address.ok_or("it has no address yet")?;
@@ -149,9 +150,9 @@ impl ServerHook {
         Ok(())
     }
 
-    /// Forgets pods that are gone.
-    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        self.confirmed().retain(|uid, _| is_there(uid));
+    /// Forgets deleted pods.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.confirmed().retain(|uid, _| exists(uid));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Chooses the pod to replace because its node has no room for its target, and when. Pure.
+//! Chooses the pod to replace because its node has no capacity for its target, and when. Pure.
 //!
 //! Follows the vertical pod autoscaler's `InPlaceOrRecreate` and its timeouts: at once if the node can never hold the
 //! target, after [`DEFERRED_MAX`] if the kubelet defers it, after [`IN_PROGRESS_MAX`] if it does not finish. Only one
@@ -42,7 +42,7 @@ pub enum ReplacementBlocker {
     #[error("it is not replaced while another pod of {0} ends or starts")]
     Busy(String),
     #[error("it is not replaced: the {0} cores of another one would exceed the budget now")]
-    NoRoom(Cores),
+    OverBudget(Cores),
     #[error("it is not replaced: PodDisruptionBudget {0} lets none of its pods go now")]
     Protected(String),
     #[error("replacing another pod did not help; it is replaced in {}", seconds(.0))]
@@ -78,7 +78,7 @@ impl BlockedResize {
             PodBlocker::Refused(_)
             | PodBlocker::NotPatchable(_)
             | PodBlocker::RateLimited
-            | PodBlocker::NoRoom => None,
+            | PodBlocker::OverBudget => None,
         }
     }
 
@@ -171,7 +171,7 @@ impl Replacements {
         variant: usize,
         label: &str,
         workload: &WorkloadState,
-        room: Cores,
+        spare: Cores,
         allowed: Option<&DisruptionAllowance>,
         now: Instant,
     ) -> Option<Result<PodState, ReplacementBlocker>> {
@@ -204,12 +204,12 @@ impl Replacements {
                 return Err(ReplacementBlocker::NoTemplateRequest);
             }
             if workload.template
-                > room
+                > spare
                     + pod
                         .reserved()
                         .saturating_sub(pod.without_growth().reserved())
             {
-                return Err(ReplacementBlocker::NoRoom(workload.template));
+                return Err(ReplacementBlocker::OverBudget(workload.template));
             }
             if let Some(allowed) = allowed.filter(|allowed| allowed.pods == 0) {
                 return Err(ReplacementBlocker::Protected(allowed.budget.clone()));
@@ -236,10 +236,10 @@ impl Replacements {
         Some(chosen)
     }
 
-    /// Forgets pods that are gone.
-    pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.blocked.retain(|uid, _| is_there(uid));
-        self.retired.retain(|uid, _| is_there(uid));
+    /// Forgets deleted pods.
+    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.blocked.retain(|uid, _| exists(uid));
+        self.retired.retain(|uid, _| exists(uid));
     }
 }
 

@@ -236,7 +236,7 @@ impl WorkloadWatch {
                 let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
                 Err(KubeError::Unnamed {
                     workload: self.label(),
-                    there: names.join(", "),
+                    containers: names.join(", "),
                 })
             }
         }

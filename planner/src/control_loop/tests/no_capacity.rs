@@ -34,9 +34,9 @@ async fn variant_over_latency_budget_is_named_with_right_value() {
     // Two slots on one core: each answer takes twice as long, 2 × 75.2 × 1.4 ms.
     let report = why(digits("", 2), &[1, 1, 1], 76.0).await;
     assert_eq!(report.variants["large"].share.0, 0.0);
-    let says = "; large has capacity 0 and share 0: it takes 211 ms (cores: 1, its most), latencyBudget \
+    let expected = "; large has capacity 0 and share 0: it takes 211 ms (cores: 1, its most), latencyBudget \
                 0.50 of 400 ms allows 200; 0.53 or more would do";
-    assert!(report.why.contains(says), "{}", report.why);
+    assert!(report.why.contains(expected), "{}", report.why);
     assert!(!report.why.contains("small has"), "{}", report.why);
 
     let report = why(digits("latencyBudget: 0.53\n", 2), &[1, 1, 1], 76.0).await;
@@ -44,9 +44,9 @@ async fn variant_over_latency_budget_is_named_with_right_value() {
     assert!(!report.why.contains("capacity 0"), "{}", report.why);
     // No latency budget suffices here, so the SLO is too short.
     let report = why(digits("latencyBudget: 1.0\n", 4), &[1, 1, 1], 20.0).await;
-    let says = "takes 421 ms (cores: 1, its most), latencyBudget 1.00 of 400 ms allows 400; \
+    let expected = "takes 421 ms (cores: 1, its most), latencyBudget 1.00 of 400 ms allows 400; \
                 slo of 422ms or more would do";
-    assert!(report.why.contains(says), "{}", report.why);
+    assert!(report.why.contains(expected), "{}", report.why);
 }
 
 #[tokio::test]
@@ -56,10 +56,10 @@ async fn variant_too_slow_on_actual_cores_is_reported_to_need_more() {
     service.latency_max_ms = 150.0;
     service.mode = Mode::Advisory;
     let report = why(service, &[3, 1], 20.0).await;
-    let says = "; b has capacity 0 and share 0: it takes";
-    assert!(report.why.contains(says), "{}", report.why);
-    let says = "(cores: 1), latencyBudget 0.15 of 1000 ms allows 150; it needs more cores";
-    assert!(report.why.contains(says), "{}", report.why);
+    let expected = "; b has capacity 0 and share 0: it takes";
+    assert!(report.why.contains(expected), "{}", report.why);
+    let expected = "(cores: 1), latencyBudget 0.15 of 1000 ms allows 150; it needs more cores";
+    assert!(report.why.contains(expected), "{}", report.why);
 }
 
 #[tokio::test]
@@ -67,11 +67,11 @@ async fn all_variants_over_budget_are_named_and_share_by_slots() {
     let mut service = service(8);
     service.latency_max_ms = 1.0;
     let report = why(service, &[3, 2], 20.0).await;
-    for says in [
+    for expected in [
         "; a has capacity 0: it takes",
         "; b has capacity 0: it takes",
     ] {
-        assert!(report.why.contains(says), "{}", report.why);
+        assert!(report.why.contains(expected), "{}", report.why);
     }
     assert!(report.variants.values().all(|one| one.share.0 > 0.0));
     assert!(!report.why.contains("utilisation"), "{}", report.why);
@@ -80,10 +80,10 @@ async fn all_variants_over_budget_are_named_and_share_by_slots() {
 #[tokio::test]
 async fn demand_above_capacity_names_utilisation() {
     let report = why(digits("", 1), &[1, 1, 1], 76.0).await;
-    let says = "; only 0.8 of what servers sustain is planned with (capacity.utilisation)";
+    let expected = "; only 0.8 of what servers sustain is planned with (capacity.utilisation)";
     assert_eq!(report.outcome, SolveStatus::Infeasible);
     assert!(
-        report.why.contains("exceeds the 60.") && report.why.contains(says),
+        report.why.contains("exceeds the 60.") && report.why.contains(expected),
         "{}",
         report.why
     );

@@ -10,7 +10,7 @@ async fn lost_scrape_is_not_zero_load() {
         bed.run_cycle(60.0).await;
     }
     let before = bed.run_cycle(60.0).await;
-    *bed.world.lost.lock().unwrap() = true;
+    *bed.sim.lost.lock().unwrap() = true;
     for _ in 0..30 {
         let report = bed.run_cycle(60.0).await;
         assert_eq!((report.measured_rps, report.scrapes_failed), (None, 1));
@@ -20,7 +20,7 @@ async fn lost_scrape_is_not_zero_load() {
         );
         assert_eq!(actuated(&report), actuated(&before));
     }
-    *bed.world.lost.lock().unwrap() = false;
+    *bed.sim.lost.lock().unwrap() = false;
     let report = bed.run_cycle(60.0).await;
     assert!(
         (report.measured_rps.unwrap().0 - 60.0).abs() < 1e-9,
@@ -31,18 +31,18 @@ async fn lost_scrape_is_not_zero_load() {
 #[tokio::test]
 async fn replaced_proxy_keeps_demand_and_drops_its_errors() {
     let mut bed = Bed::new(service(8), &[2, 2]);
-    *bed.world.proxy.lock().unwrap() = "old";
+    *bed.sim.proxy.lock().unwrap() = "old";
     bed.warm_up().await;
     let before = bed.run_cycle(20.0).await;
-    *bed.world.lost.lock().unwrap() = true;
+    *bed.sim.lost.lock().unwrap() = true;
     bed.run_cycle(20.0).await;
     assert_eq!(bed.planner.observations.lost.count("old"), Some(1));
-    *bed.world.proxy.lock().unwrap() = "new";
-    *bed.world.arrived.lock().unwrap() = 0.0;
+    *bed.sim.proxy.lock().unwrap() = "new";
+    *bed.sim.arrived.lock().unwrap() = 0.0;
     bed.run_cycle(0.0).await;
     let lost = ["old", "new"].map(|proxy| bed.planner.observations.lost.count(proxy));
     assert_eq!(lost, [None, Some(1)]);
-    *bed.world.lost.lock().unwrap() = false;
+    *bed.sim.lost.lock().unwrap() = false;
     let report = bed.run_cycle(20.0).await;
     assert_eq!(
         report.measured_rps, None,

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn refused_resize_publishes_plan_for_actual_cores() {
     let mut bed = Bed::new(service(8), &[2, 2]);
-    bed.world
+    bed.sim
         .stubborn
         .lock()
         .unwrap()
@@ -23,7 +23,7 @@ async fn refused_resize_publishes_plan_for_actual_cores() {
         );
         assert!(bed.shares()[0] > 0.0, "a takes what b cannot");
     }
-    bed.world.stubborn.lock().unwrap().clear();
+    bed.sim.stubborn.lock().unwrap().clear();
     assert_eq!(actuated(&bed.run_cycle(20.0).await), [1.0, 3.0]);
 }
 
@@ -32,8 +32,8 @@ async fn pending_growth_stays_reserved_in_the_budget() {
     let mut bed = Bed::new(service(5), &[2, 1]);
     let lost = ActuateError::Timeout(Duration::from_millis(200));
     bed.warm_up().await;
-    bed.world.stubborn.lock().unwrap().insert(1, lost);
-    *bed.world.mute.lock().unwrap() = true;
+    bed.sim.stubborn.lock().unwrap().insert(1, lost);
+    *bed.sim.mute.lock().unwrap() = true;
     bed.run_cycle(20.0).await;
     assert_eq!(
         bed.planner.rollout.actual[1].reserved,
@@ -42,14 +42,14 @@ async fn pending_growth_stays_reserved_in_the_budget() {
     );
     // 70 requests/s: a wants 4 cores or more, but b may have 3 of the 5.
     let report = bed.run_cycle(200.0).await;
-    let a: Cores = bed.world.real.lock().unwrap()[0];
+    let a: Cores = bed.sim.real.lock().unwrap()[0];
     assert!(
         a <= Cores::whole(2),
         "{a} cores and 3 in doubt of 5: {report:?}"
     );
     // The backend answers again, which resolves the pending write.
-    *bed.world.mute.lock().unwrap() = false;
-    bed.world.stubborn.lock().unwrap().clear();
+    *bed.sim.mute.lock().unwrap() = false;
+    bed.sim.stubborn.lock().unwrap().clear();
     assert_eq!(actuated(&bed.run_cycle(200.0).await), [4.0, 1.0]);
     // One second of this load leaves b its core. Later cycles show that demand exceeds the capacity of both.
     for _ in 0..4 {
@@ -84,11 +84,11 @@ async fn overload_gets_largest_capacity_and_lost_cores_keep_the_plan() {
         (report.outcome, actuated(&report)),
         (SolveStatus::Infeasible, vec![8.0, 0.0])
     );
-    let plans = bed.world.plans.lock().unwrap().len();
+    let plans = bed.sim.plans.lock().unwrap().len();
     // All cores are removed from outside, and resizes are refused.
-    *bed.world.real.lock().unwrap() = vec![Cores::ZERO; 2];
+    *bed.sim.real.lock().unwrap() = vec![Cores::ZERO; 2];
     for variant in 0..2 {
-        bed.world
+        bed.sim
             .stubborn
             .lock()
             .unwrap()
@@ -97,7 +97,7 @@ async fn overload_gets_largest_capacity_and_lost_cores_keep_the_plan() {
     let report = bed.run_cycle(900.0).await;
     assert_eq!((report.plans_published, report.plans_rejected), (0, 1));
     assert_eq!(
-        bed.world.plans.lock().unwrap().len(),
+        bed.sim.plans.lock().unwrap().len(),
         plans,
         "the last plan stays"
     );

@@ -18,7 +18,7 @@ async fn routed_traffic_is_reported_and_shortfall_explained() {
         // The proxies follow the plan, except for a tenth of all requests, which b should have had.
         let shares = bed.shares();
         {
-            let mut routes = bed.world.routes.lock().unwrap();
+            let mut routes = bed.sim.routes.lock().unwrap();
             routes.entry("a".to_owned()).or_default().routed += 100.0 * shares[0] + 10.0;
             let b = routes.entry("b".to_owned()).or_default();
             b.routed += 100.0 * shares[1] - 10.0;
@@ -35,10 +35,10 @@ async fn routed_traffic_is_reported_and_shortfall_explained() {
     assert!((a.share.0 + b.share.0 - 1.0).abs() < 1e-9);
     let accuracy = last.routed_accuracy_percent.unwrap();
     assert!((accuracy - (70.0 * a.share.0 + 80.0 * b.share.0)).abs() < 1e-9);
-    let says = format!(
+    let expected = format!(
         "; b got {:.0} % of {:.0} %: requests could not wait for it",
         b.share.0 * 100.0,
         b.quota.0 * 100.0
     );
-    assert!(last.why.ends_with(&says), "{} / {says}", last.why);
+    assert!(last.why.ends_with(&expected), "{} / {expected}", last.why);
 }

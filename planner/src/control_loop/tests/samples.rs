@@ -34,15 +34,7 @@ async fn steady_load_is_planned_once_per_cycle() {
 async fn rise_starts_a_cycle_at_the_sample_that_confirms_it() {
     let mut bed = Bed::new(service(8), &[1, 0]);
     cycles(&mut bed, (0..37).map(|sample| (sample, 2.0))).await;
-    let cores = |bed: &Bed| {
-        bed.world
-            .real
-            .lock()
-            .unwrap()
-            .iter()
-            .copied()
-            .sum::<Cores>()
-    };
+    let cores = |bed: &Bed| bed.sim.real.lock().unwrap().iter().copied().sum::<Cores>();
     let before = cores(&bed);
     // The rise begins within a sample, three before the next cycle. Two whole samples confirm it.
     assert!(cycles(&mut bed, [(37, 6.0), (38, 12.0)]).await.is_empty());
@@ -74,15 +66,15 @@ async fn rise_already_planned_for_starts_no_further_cycle() {
 }
 
 #[tokio::test]
-async fn steady_load_settles_on_constant_cores() {
+async fn steady_load_converges_to_constant_cores() {
     for load in (1..=100).map(|step| f64::from(step) * 0.9) {
         let mut bed = Bed::new(service(8), &[2, 2]);
-        let mut there = Vec::new();
+        let mut actual = Vec::new();
         for sample in 0..80 {
             bed.tick(SAMPLE * sample, load / 4.0).await;
-            there.push(bed.world.real.lock().unwrap().clone());
+            actual.push(bed.sim.real.lock().unwrap().clone());
         }
-        let stable = &there[40..];
+        let stable = &actual[40..];
         assert!(
             stable.iter().all(|cores| *cores == stable[0]),
             "{load}: {stable:?}"
@@ -107,9 +99,9 @@ async fn shorter_time_left_starts_a_cycle_at_the_sample_that_shows_it() {
     };
     let mut cycles = Vec::new();
     for sample in 0..50 {
-        *bed.world.slack.lock().unwrap() = came(sample);
+        *bed.sim.slack.lock().unwrap() = came(sample);
         if bed.tick(SAMPLE * sample, 5.0).await.is_some() {
-            cycles.push((sample, bed.world.real.lock().unwrap()[0].millis() / 1000));
+            cycles.push((sample, bed.sim.real.lock().unwrap()[0].millis() / 1000));
         }
     }
     let cores_by = |sample: u32| {

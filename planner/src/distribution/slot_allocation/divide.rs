@@ -265,13 +265,13 @@ mod tests {
         ] {
             assert_eq!(slots(divide(&plan, &roles)), expected, "{roles:?}");
         }
-        let said = divide(&plan, &[Both; 3])[2]
+        let message = divide(&plan, &[Both; 3])[2]
             .clone()
             .unwrap_err()
             .to_string();
         assert!(
-            said.starts_with("3 proxies share 2 slots") && said.contains("role gate"),
-            "{said}"
+            message.starts_with("3 proxies share 2 slots") && message.contains("role gate"),
+            "{message}"
         );
     }
 

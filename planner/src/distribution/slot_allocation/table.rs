@@ -209,8 +209,8 @@ impl SlotAllocation {
     /// Whether this poll's proxy shares slots, or would if a gate went: its silence must be noticed.
     pub fn is_shared(&self, ticket: &Ticket) -> bool {
         let may_own = |proxy: &&Proxy| proxy.role != Role::Router;
-        let asks = self.proxies.get(&ticket.proxy);
-        asks.as_ref().is_some_and(may_own) && self.proxies.values().filter(may_own).count() > 1
+        let proxy = self.proxies.get(&ticket.proxy);
+        proxy.as_ref().is_some_and(may_own) && self.proxies.values().filter(may_own).count() > 1
     }
 
     /// Whether every proxy with a plan has `revision` or a later one.

@@ -85,14 +85,18 @@ async fn slots_move_when_proxy_comes_and_goes() {
     let shown = endpoints.shown().await;
     let part = |proxy: &str| shown["proxies"][proxy]["slots"]["v0"].as_u64().unwrap();
     assert_eq!(part("a") + part("b"), 5);
-    let gone = tokio::time::Instant::now();
+    let aborted_at = tokio::time::Instant::now();
     living.abort();
     until_slots(&mut a, whole).await;
     assert!(
-        gone.elapsed() > BROKEN_OFF_MAX - Duration::from_millis(50),
+        aborted_at.elapsed() > BROKEN_OFF_MAX - Duration::from_millis(50),
         "it might have come back"
     );
-    assert!(gone.elapsed() < MOVE_MAX, "{:?}", gone.elapsed());
+    assert!(
+        aborted_at.elapsed() < MOVE_MAX,
+        "{:?}",
+        aborted_at.elapsed()
+    );
     let (mut b, _b) = endpoints.live("b");
     until_slots(&mut b, 3).await;
     assert_eq!(*a.borrow(), 3);
@@ -250,8 +254,8 @@ async fn proxies_beyond_limit_get_retry_after() {
     let polls: Vec<_> = (0..PROXIES_MAX).map(poll).collect();
     let full = endpoints.poll("?proxy=more").await;
     assert_eq!(full.headers()["retry-after"], "1");
-    let said = error(full, 503).await;
-    assert_eq!(said, "proxy: 1024 others share already, no more can");
+    let refused = error(full, 503).await;
+    assert_eq!(refused, "proxy: 1024 others share already, no more can");
     assert_eq!(
         endpoints.poll("").await.status(),
         200,

@@ -95,10 +95,10 @@ async fn invalid_problem_is_refused_by_field() {
         ),
         ("?colour=red", bad(1.0), "unknown field `colour`"),
     ] {
-        let said = error(post(&endpoints, query, body).await, 400).await;
+        let refused = error(post(&endpoints, query, body).await, 400).await;
         assert!(
-            said.contains(message),
-            "{query}: '{said}' is not '{message}'"
+            refused.contains(message),
+            "{query}: '{refused}' is not '{message}'"
         );
     }
     let large = vec![b' '; solve::BODY_MAX + 1];

@@ -15,8 +15,8 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
         let query = format!("?after={after}&proxy=envoy-1&incarnation=3&workers=2&role=gate");
         endpoints.poll(&query).await;
     }
-    let world = crate::control_loop::tests::reports(5).await;
-    for report in &world {
+    let reports = crate::control_loop::tests::reports(5).await;
+    for report in &reports {
         endpoints.handle.metrics.record(report);
         endpoints.handle.status.push(report.clone());
     }
@@ -33,7 +33,7 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
     assert_eq!(proxy["revision"], first.0);
     assert_eq!(status["cycles"].as_array().unwrap().len(), 2);
     assert_eq!(status["latest"], status["cycles"][1]);
-    assert_eq!(status["latest"]["at_ms"], world[4].at_ms);
+    assert_eq!(status["latest"]["at_ms"], reports[4].at_ms);
     let a = &status["latest"]["variants"]["a"];
     for key in [
         "cores_target",

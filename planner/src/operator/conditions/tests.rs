@@ -167,9 +167,9 @@ async fn degradation_is_reported_with_reason() {
     report.variants.get_mut("large").unwrap().cores_actual = Cores::whole(1);
     (report.scrapes_answered, report.scrapes_failed) = (2, 1);
     let none = SloServiceStatus::default();
-    let said = shown(&planned_status(&active(), &report, &[], 1, &none, at(0)));
+    let conditions = shown(&planned_status(&active(), &report, &[], 1, &none, at(0)));
     assert_eq!(
-        said[3..],
+        conditions[3..],
         [
             "Actuated=False Resizing: large 1 of 4 cores, 1 of 1 replicas, small 2 of 2 cores, 1 of 1 replicas",
             "Degraded=True ProxiesLost: 1 of 3 proxies did not answer",
@@ -181,9 +181,9 @@ async fn degradation_is_reported_with_reason() {
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
-    let said = shown(&planned_status(&advisory, &report, &[], 1, &none, at(0)));
+    let conditions = shown(&planned_status(&advisory, &report, &[], 1, &none, at(0)));
     assert_eq!(
-        said[2..],
+        conditions[2..],
         [
             "Planned=False NoPlan: no variant has a core that serves: optimal for 12 requests/s",
             "Actuated=False Advisory: mode advisory changes nothing; cores would be: large 4, small 2",

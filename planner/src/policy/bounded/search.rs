@@ -185,9 +185,9 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let Some(found) = &self.found else {
             return Vec::new();
         };
-        let there = replicas(&found.decision.targets);
+        let current = replicas(&found.decision.targets);
         let fewer = |(index, variant): (usize, &Variant)| {
-            let mut fewer = there.clone();
+            let mut fewer = current.clone();
             let own = fewer
                 .get_mut(index)
                 .filter(|own| **own > variant.fewest())?;
@@ -196,14 +196,14 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         };
         let each = || self.service.variants.iter().enumerate();
         let fewer: Vec<Vec<u32>> = each().filter_map(fewer).collect();
-        let bases = [there.clone()].into_iter().chain(fewer);
+        let bases = [current.clone()].into_iter().chain(fewer);
         let more = |base: Vec<u32>| {
             let of = move |(index, variant): (usize, &Variant)| {
-                let room = self.service.limits.room(index, &base);
+                let max = self.service.limits.max_replicas(index, &base);
                 let mut more = base.clone();
                 let own = more.get_mut(index)?;
-                let room = room.min(variant.replicas.max);
-                *own = Some(room).filter(|room| *room > *own)?;
+                let max = max.min(variant.replicas.max);
+                *own = Some(max).filter(|max| *max > *own)?;
                 Some(more)
             };
             each().filter_map(of)
@@ -220,8 +220,8 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let fewest: Vec<u32> = self.service.variants.iter().map(Variant::fewest).collect();
         let each = self.service.variants.iter().enumerate();
         let most = each.map(|(index, variant)| {
-            let room = self.service.limits.room(index, &fewest);
-            variant.replicas.max.min(room)
+            let max = self.service.limits.max_replicas(index, &fewest);
+            variant.replicas.max.min(max)
         });
         most.collect()
     }
@@ -236,8 +236,8 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         // The first branch must leave time for others.
         service.solver_limit = self.service.solver_limit.saturating_sub((self.elapsed)()) / 2;
         let fewer = |(now, most): (&Actual, &u32)| clipped(*now, *most);
-        let there: Vec<Actual> = self.actual.iter().zip(&most).map(fewer).collect();
-        let decision = (self.solve)(&service, &there);
+        let actual: Vec<Actual> = self.actual.iter().zip(&most).map(fewer).collect();
+        let decision = (self.solve)(&service, &actual);
         let worth = match (decision.status, decision.optimum) {
             (SolveStatus::Optimal | SolveStatus::Good, Some(optimum)) => Worth::Full(optimum),
             _ => Worth::Short(self.carried(&decision.targets)),

@@ -58,7 +58,7 @@ fn infaas(limits: Vec<ResourceLimit>) -> Service {
     service
 }
 
-fn there(each: &[(u32, u32)]) -> Vec<Actual> {
+fn actual(each: &[(u32, u32)]) -> Vec<Actual> {
     let one = |(replicas, cores): &(u32, u32)| {
         Actual::certain(Allocation::new(*replicas, Cores::whole(*cores)))
     };
@@ -79,7 +79,7 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
             service.limits = ResourceLimits::default();
             service.variants[0].replicas.max = a;
             service.variants[1].replicas.max = b;
-            let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
+            let decision = decide(&service, &actual(&NOTHING), forecast(rps, true));
             if decision.status == SolveStatus::Optimal {
                 let worth = decision.optimum.unwrap();
                 best = Some(best.map_or(worth, |best| best.max(worth)));
@@ -92,9 +92,9 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
 #[test]
 fn decision_within_limits_is_unchanged() {
     for service in [infadapter, infaas] {
-        let free = decide(&service(vec![]), &there(&NOTHING), forecast(60.0, true));
+        let free = decide(&service(vec![]), &actual(&NOTHING), forecast(60.0, true));
         let wide = service(vec![memory(1000, &[4, 6])]);
-        assert_eq!(decide(&wide, &there(&NOTHING), forecast(60.0, true)), free);
+        assert_eq!(decide(&wide, &actual(&NOTHING), forecast(60.0, true)), free);
     }
 }
 
@@ -103,7 +103,7 @@ fn memory_limit_removes_replicas_of_larger_variant() {
     // 60 requests/s by b alone (80 %) need two replicas of four cores, which carry 30 each.
     let decision = |most| {
         let service = infadapter(vec![memory(most, &[4, 6])]);
-        decide(&service, &there(&NOTHING), forecast(60.0, true))
+        decide(&service, &actual(&NOTHING), forecast(60.0, true))
     };
     let roomy = decision(12);
     assert_eq!(replicas(&roomy.targets), [0, 2]);
@@ -121,7 +121,7 @@ fn memory_limit_removes_replicas_of_larger_variant() {
     assert_eq!(replicas(&single.targets), [1, 0], "{}", single.why);
     // No allocation carries this demand, so the largest capacity is chosen.
     let service = infadapter(vec![memory(8, &[4, 6])]);
-    let most = decide(&service, &there(&NOTHING), forecast(500.0, true));
+    let most = decide(&service, &actual(&NOTHING), forecast(500.0, true));
     assert_eq!(
         (replicas(&most.targets), most.status),
         (vec![2, 0], SolveStatus::Infeasible)
@@ -129,9 +129,9 @@ fn memory_limit_removes_replicas_of_larger_variant() {
 }
 
 #[test]
-fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
+fn actual_allocation_is_kept_within_tolerance_and_before_window_is_full() {
     let mut service = infadapter(vec![memory(10, &[4, 6])]);
-    let runs = there(&[(1, 4), (1, 2)]);
+    let runs = actual(&[(1, 4), (1, 2)]);
     let best = decide(&service, &runs, forecast(60.0, true));
     assert_ne!(best.targets, stay(&runs));
     let early = decide(&service, &runs, forecast(60.0, false));
@@ -151,7 +151,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     );
     assert!(near.optimum >= best.optimum);
     // An actual allocation above the limits is not kept.
-    let too_many = there(&[(1, 4), (2, 2)]);
+    let too_many = actual(&[(1, 4), (2, 2)]);
     let fewer = decide(&service, &too_many, forecast(60.0, true));
     assert!(service.limits.fit(&replicas(&fewer.targets)), "{fewer:?}");
 }
@@ -160,7 +160,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
 fn timeout_reduces_actual_replicas_to_the_limits() {
     let mut service = infadapter(vec![memory(10, &[4, 6])]);
     service.solver_limit = Duration::ZERO;
-    let runs = there(&[(3, 4), (2, 2)]);
+    let runs = actual(&[(3, 4), (2, 2)]);
     let decision = decide(&service, &runs, forecast(60.0, true));
     assert!(
         service.limits.fit(&replicas(&decision.targets)),
@@ -175,7 +175,7 @@ fn timeout_reduces_actual_replicas_to_the_limits() {
 #[test]
 fn timed_out_branch_leaves_result_unproven() {
     let service = infadapter(vec![memory(2, &[1, 1])]);
-    let running = there(&NOTHING);
+    let running = actual(&NOTHING);
     // The branch with one a and two b runs out of time.
     let solve = |service: &Service, _: &[Actual]| {
         let most = [0, 1].map(|index: usize| service.variants[index].replicas.max);
@@ -202,7 +202,7 @@ fn variant_replicas_stay_within_their_maximum() {
     // Ten of a would be the cheapest for 240 requests/s, but the maximum is six: they carry 150, b carries 90.
     let mut service = infaas(vec![]);
     service.variants[1].replicas.max = 20;
-    let decision = decide(&service, &there(&NOTHING), forecast(240.0, true));
+    let decision = decide(&service, &actual(&NOTHING), forecast(240.0, true));
     assert_eq!(
         (replicas(&decision.targets), decision.status),
         (vec![6, 8], SolveStatus::Optimal),
@@ -224,7 +224,7 @@ proptest! {
         let mut service = if of_infaas { infaas(limits) } else { infadapter(limits) };
         service.objective.tolerance = tolerance;
         service.solver_limit = Duration::from_secs(10);
-        let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
+        let decision = decide(&service, &actual(&NOTHING), forecast(rps, true));
         prop_assert!(service.limits.fit(&replicas(&decision.targets)), "{decision:?}");
         let Some(best) = exhaustive(&service, rps) else {
             prop_assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);

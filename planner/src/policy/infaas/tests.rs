@@ -106,7 +106,7 @@ fn decide_for(service: &Service) -> Decision {
 }
 
 #[test]
-fn budget_holds_and_no_replica_stops_before_forecast_settles() {
+fn budget_holds_and_no_replica_stops_before_window_is_full() {
     let service = infaas(0.0, 0.0);
     check(
         &service,

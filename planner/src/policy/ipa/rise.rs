@@ -8,7 +8,7 @@
 use weir_api::Cores;
 
 use super::super::{ready, replica, stay};
-use super::there::{capacities, of_stage};
+use super::allocation::{capacities, of_stage};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::service::{Service, Stage};
@@ -25,17 +25,17 @@ pub(super) fn beside(
     if !forecast.rises {
         return None;
     }
-    let (mut targets, mut there) = (stay(actual), ready(actual));
+    let (mut targets, mut allocations) = (stay(actual), ready(actual));
     let mut has_grown = false;
-    while let Some(stage) = weakest(service, &there, forecast) {
-        let index = quickest(service, stage, &there, forecast)?;
+    while let Some(stage) = weakest(service, &allocations, forecast) {
+        let index = quickest(service, stage, &allocations, forecast)?;
         let (target, variant) = (targets.get_mut(index)?, service.variants.get(index)?);
-        let one = there.get_mut(index)?;
+        let one = allocations.get_mut(index)?;
         *target = replica::target(variant, replica::count(variant, *one).0 + 1);
         *one = Allocation::new(target.replicas, target.each);
         has_grown = true;
         let each = targets.iter().zip(actual);
-        let cores = each.map(|(target, there)| target.cores(there.ready).max(there.reserved));
+        let cores = each.map(|(target, actual)| target.cores(actual.ready).max(actual.reserved));
         if cores.sum::<Cores>() > Cores::whole(service.budget) || time_limit.is_over() {
             return None;
         }
@@ -46,10 +46,10 @@ pub(super) fn beside(
 /// Stage with the lowest capacity, if that is below the demand.
 fn weakest<'a>(
     service: &'a Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     forecast: Forecast,
 ) -> Option<&'a Stage> {
-    let capacities = capacities(service, there, forecast);
+    let capacities = capacities(service, allocations, forecast);
     let each = service.stages.iter();
     let each = each.map(|stage| (stage, of_stage(&capacities, stage)));
     let (stage, rps) = each.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
@@ -60,18 +60,18 @@ fn weakest<'a>(
 fn quickest(
     service: &Service,
     stage: &Stage,
-    there: &[Allocation],
+    allocations: &[Allocation],
     forecast: Forecast,
 ) -> Option<usize> {
-    let before: f64 = of_stage(&capacities(service, there, forecast), stage);
+    let before: f64 = of_stage(&capacities(service, allocations, forecast), stage);
     let more = |index: usize| -> Option<f64> {
-        let (variant, one) = (service.variants.get(index)?, there.get(index)?);
+        let (variant, one) = (service.variants.get(index)?, allocations.get(index)?);
         let (count, is_whole) = replica::count(variant, *one);
         if *one == Allocation::NONE || !is_whole || count >= replica::most(variant) {
             return None;
         }
         let target = replica::target(variant, count + 1);
-        let mut then = there.to_vec();
+        let mut then = allocations.to_vec();
         *then.get_mut(index)? = Allocation::new(target.replicas, target.each);
         let after = of_stage(&capacities(service, &then, forecast), stage);
         Some((after - before) / f64::from(replica::cores_each(variant)))

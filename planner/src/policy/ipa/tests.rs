@@ -67,17 +67,20 @@ fn forecast(rps: f64, window_full: bool) -> Inputs {
     }
 }
 
-fn there(cores: [u32; 4]) -> Vec<Allocation> {
+fn allocations(cores: [u32; 4]) -> Vec<Allocation> {
     let one = |cores| Allocation::one(Cores::whole(cores));
     cores.into_iter().map(one).collect()
 }
 
 fn cores(cores: [u32; 4]) -> Vec<Actual> {
-    there(cores).into_iter().map(Actual::certain).collect()
+    allocations(cores)
+        .into_iter()
+        .map(Actual::certain)
+        .collect()
 }
 
 fn targets_of(cores: [u32; 4]) -> Vec<Target> {
-    there(cores).into_iter().map(Target::of).collect()
+    allocations(cores).into_iter().map(Target::of).collect()
 }
 
 fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
@@ -137,27 +140,29 @@ fn decision_is_best_within_the_budget() {
         let service = pipeline(budget);
         for rps in [3.0, 10.0, 25.0, 60.0, 90.0] {
             let decision = decided(&service, [1, 1, 1, 1], rps);
-            let says = format!("{budget} {rps}: {}", decision.why);
+            let message = format!("{budget} {rps}: {}", decision.why);
             let Some((worth, desired)) = brute(&service, rps) else {
-                assert_eq!(decision.status, SolveStatus::Infeasible, "{says}");
+                assert_eq!(decision.status, SolveStatus::Infeasible, "{message}");
                 let sum: Cores = decision
                     .targets
                     .iter()
                     .map(|target| target.cores(Allocation::NONE))
                     .sum();
-                assert!(sum <= Cores::whole(budget), "{says}");
+                assert!(sum <= Cores::whole(budget), "{message}");
                 continue;
             };
             let got = decision.optimum.unwrap();
             match decision.status {
                 SolveStatus::Optimal if !decision.kept => {
-                    assert!((got - worth).abs() < 1e-9, "{says}: {desired:?}");
+                    assert!((got - worth).abs() < 1e-9, "{message}: {desired:?}");
                     exact += 1;
                 }
-                SolveStatus::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {desired:?}"),
+                SolveStatus::Optimal => {
+                    assert!((got - worth).abs() < 1e-9, "{message}: {desired:?}")
+                }
                 // The reported gap is an upper bound.
                 SolveStatus::Good => {
-                    let says_gap: f64 = says
+                    let stated_gap: f64 = message
                         .split("at most ")
                         .nth(1)
                         .and_then(|rest| rest.split(' ').next())
@@ -165,11 +170,11 @@ fn decision_is_best_within_the_budget() {
                         .parse()
                         .unwrap();
                     assert!(
-                        worth - got <= says_gap + 0.01,
-                        "{says}: {worth} {desired:?}"
+                        worth - got <= stated_gap + 0.01,
+                        "{message}: {worth} {desired:?}"
                     );
                 }
-                _ => panic!("{says}: {desired:?}"),
+                _ => panic!("{message}: {desired:?}"),
             }
         }
     }
@@ -199,7 +204,7 @@ fn demand_above_budget_gets_largest_capacity() {
 }
 
 #[test]
-fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
+fn actual_allocation_is_kept_within_tolerance_and_before_window_is_full() {
     let mut service = pipeline(20);
     let best = decided(&service, [0; 4], 10.0);
     assert!(!best.kept);

@@ -56,7 +56,7 @@ fn forecast(rps: f64, lasted: Option<f64>) -> Inputs {
     }
 }
 
-fn there(each: [(u32, u32); 2]) -> [Actual; 2] {
+fn actual(each: [(u32, u32); 2]) -> [Actual; 2] {
     each.map(|(n, cores)| Actual::certain(Allocation::new(n, Cores::whole(cores))))
 }
 
@@ -79,7 +79,7 @@ fn check(decision: &Decision, status: SolveStatus, targets: [(u32, u32, u32); 2]
 #[test]
 fn burst_adds_cores_and_lasting_load_adds_replicas() {
     let service = pipeline(16);
-    let running = there([(1, 1), (1, 1)]);
+    let running = actual([(1, 1), (1, 1)]);
     // One replica of detect carries 4 / (320 / c + 20 ms): 11.8/s on one core, 40 on four.
     let burst = decide(&service, &running, Some(forecast(40.0, Some(8.0))));
     check(&burst, SolveStatus::Optimal, [(1, 4, 1), (1, 2, 1)]);
@@ -89,7 +89,7 @@ fn burst_adds_cores_and_lasting_load_adds_replicas() {
         burst.why
     );
     // The load has lasted: the serving replicas keep their cores until the others are ready …
-    let running = there([(1, 4), (1, 2)]);
+    let running = actual([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
     let started = decide(&service, &running, Some(lasting));
     check(&started, SolveStatus::Optimal, [(4, 4, 1), (2, 2, 1)]);
@@ -99,22 +99,22 @@ fn burst_adds_cores_and_lasting_load_adds_replicas() {
         started.why
     );
     // … which so far only those of detect are …
-    let mut running = there([(4, 1), (1, 2)]);
+    let mut running = actual([(4, 1), (1, 2)]);
     running[0].reserved = Cores::whole(7);
     running[1].starting = Allocation::one(Cores::whole(1));
     let waiting = decide(&service, &running, Some(lasting));
     check(&waiting, SolveStatus::Optimal, [(4, 1, 1), (2, 2, 1)]);
     // … and then shrink in place.
-    let after = decide(&service, &there([(4, 1), (2, 1)]), Some(lasting));
+    let after = decide(&service, &actual([(4, 1), (2, 1)]), Some(lasting));
     check(&after, SolveStatus::Optimal, [(4, 1, 1), (2, 1, 1)]);
 }
 
 #[test]
-fn overloaded_replicas_shrink_to_make_room_for_more() {
+fn overloaded_replicas_shrink_to_free_cores_for_more() {
     // On eight cores each they carry 33 and 67 requests/s, in replicas of one core 100.
     let mut service = pipeline(22);
     service.variants[0].replicas.max = 12;
-    let running = there([(1, 8), (1, 8)]);
+    let running = actual([(1, 8), (1, 8)]);
     let decision = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
     assert!(
         decision.why.contains("lasting: horizontally"),
@@ -125,7 +125,7 @@ fn overloaded_replicas_shrink_to_make_room_for_more() {
         .targets
         .iter()
         .zip(&running)
-        .map(|(target, there)| target.cores(there.ready))
+        .map(|(target, actual)| target.cores(actual.ready))
         .sum();
     assert_eq!(cores, Cores::whole(22), "{}", decision.why);
     assert!(
@@ -135,7 +135,7 @@ fn overloaded_replicas_shrink_to_make_room_for_more() {
             .all(|target| target.each > Cores::whole(1))
     );
     // Fractions of a core make room too.
-    let mut uneven = there([(6, 2), (6, 1)]);
+    let mut uneven = actual([(6, 2), (6, 1)]);
     uneven[0] = Actual::certain(Allocation::new(6, Cores::from_millis(1900)));
     service.budget = 22;
     service.variants[0].max = 2;
@@ -158,7 +158,7 @@ fn overloaded_replicas_shrink_to_make_room_for_more() {
 #[test]
 fn burst_above_vertical_capacity_gets_most_useful_cores() {
     let service = pipeline(16);
-    let running = there([(1, 1), (1, 1)]);
+    let running = actual([(1, 1), (1, 1)]);
     // One replica of detect carries 66.7/s on its eight cores, and classify as much on three.
     let burst = decide(&service, &running, Some(forecast(90.0, Some(8.0))));
     let [detect, classify] = [0, 1].map(|n: usize| burst.targets[n]);
@@ -174,7 +174,7 @@ fn burst_above_vertical_capacity_gets_most_useful_cores() {
         .targets
         .iter()
         .zip(&running)
-        .map(|(target, there)| target.cores(there.ready))
+        .map(|(target, actual)| target.cores(actual.ready))
         .sum();
     assert!(cores <= Cores::whole(16), "{}", burst.why);
     assert!(detect.replicas + classify.replicas > 2, "{}", burst.why);
@@ -183,7 +183,7 @@ fn burst_above_vertical_capacity_gets_most_useful_cores() {
 #[test]
 fn another_burst_keeps_starting_replicas() {
     let service = pipeline(24);
-    let mut running = there([(1, 4), (1, 2)]);
+    let mut running = actual([(1, 4), (1, 2)]);
     running[0].starting = Allocation::new(3, Cores::whole(1));
     running[0].reserved = Cores::whole(7);
     let burst = decide(&service, &running, Some(forecast(60.0, Some(20.0))));
@@ -192,9 +192,9 @@ fn another_burst_keeps_starting_replicas() {
 }
 
 #[test]
-fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
+fn actual_allocation_is_kept_within_tolerance_and_before_window_is_full() {
     let mut service = pipeline(16);
-    let running = there([(4, 1), (3, 1)]);
+    let running = actual([(4, 1), (3, 1)]);
     let load = forecast(40.0, Some(35.0));
     check(
         &decide(&service, &running, Some(load)),
@@ -213,7 +213,7 @@ fn actual_allocation_is_kept_within_tolerance_and_before_forecast_settles() {
     );
     let mut early = forecast(4.0, None);
     early.forecast.window_full = false;
-    let kept = decide(&service, &there([(4, 2), (3, 1)]), Some(early));
+    let kept = decide(&service, &actual([(4, 2), (3, 1)]), Some(early));
     assert!(
         kept.kept && kept.why.ends_with("has not filled yet"),
         "{}",
@@ -234,7 +234,7 @@ fn demand_above_budget_gets_largest_capacity() {
     let service = pipeline(6);
     let decision = decide(
         &service,
-        &there([(1, 1), (1, 1)]),
+        &actual([(1, 1), (1, 1)]),
         Some(forecast(500.0, None)),
     );
     assert_eq!(decision.status, SolveStatus::Infeasible);
@@ -250,13 +250,13 @@ fn demand_above_budget_gets_largest_capacity() {
 #[test]
 fn each_replica_has_a_slot_per_request_of_its_batch() {
     let service = pipeline(16);
-    let there = [
+    let allocations = [
         Allocation::new(4, Cores::whole(1)),
         Allocation::new(2, Cores::whole(1)),
     ];
     let load = Some(forecast(44.0, Some(40.0)));
-    assert_eq!(batches(&service, &there, load), [2, 2]);
-    let drafts = drafts(&service, &there, load).unwrap();
+    assert_eq!(batches(&service, &allocations, load), [2, 2]);
+    let drafts = drafts(&service, &allocations, load).unwrap();
     let detect = &drafts[0].variants[0];
     assert_eq!((detect.slots, detect.service_ms), (8, 180.0));
     let classify = &drafts[1].variants[0];
@@ -268,7 +268,7 @@ fn each_replica_has_a_slot_per_request_of_its_batch() {
 #[test]
 fn resource_limits_bound_the_replicas() {
     let mut service = pipeline(16);
-    let running = there([(1, 4), (1, 2)]);
+    let running = actual([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
     // Without a limit there would be four and two.
     service.limits = ResourceLimits(vec![ResourceLimit {

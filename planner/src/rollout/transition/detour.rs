@@ -1,5 +1,5 @@
 //! Finds detours for a blocked transition: allocations off the target that lead to it. A third variant may bridge two
-//! that do not fit side by side, or a variant at its target may make room for a while. Pure.
+//! that do not fit side by side, or a variant at its target may free capacity for a while. Pure.
 //!
 //! The search tries all orders of single-variant changes, shortest first, that carry the demand at each moment. If
 //! the actual capacity does not carry it and the target carries more, it takes those that lose least, and nothing of
@@ -53,8 +53,8 @@ impl Transition {
                 ..
             } = variant.actual;
             // A serving variant has no change in progress: it would have been requested again. Its pods may differ.
-            let is_there = ready != Allocation::NONE || reserved == Cores::ZERO;
-            !variant.given_up && starting == Allocation::NONE && is_there
+            let is_stable = ready != Allocation::NONE || reserved == Cores::ZERO;
+            !variant.given_up && starting == Allocation::NONE && is_stable
         };
         self.variants.iter().all(rests) && self.now() != self.desired()
     }
@@ -89,7 +89,9 @@ impl Transition {
             min_before = min;
             for is_third in [false, true] {
                 let levels = self.levels(shapes, is_third);
-                if let Some(by) = self.search(&levels, &|there| carried(there) >= min - TOLERANCE) {
+                if let Some(by) = self.search(&levels, &|allocations| {
+                    carried(allocations) >= min - TOLERANCE
+                }) {
                     return Some(Path { by, min });
                 }
             }
@@ -131,16 +133,16 @@ impl Transition {
         let space = Space::new(levels)?;
         let (start, desired) = (space.key(&self.now())?, space.key(&self.desired())?);
         let end = space.state(desired);
-        let left = |there: &[Allocation]| there.iter().zip(&end).filter(|(a, b)| a != b).count();
+        let left = |state: &[Allocation]| state.iter().zip(&end).filter(|(a, b)| a != b).count();
         let mut before: HashMap<u64, u64> = HashMap::from([(start, start)]);
         let mut next = BinaryHeap::from([Reverse((left(&self.now()), 0, start))]);
         while let Some(Reverse((_, steps, key))) = next.pop() {
             if key == desired {
                 return Some(space.way(&before, key));
             }
-            let mut there = space.state(key);
+            let mut state = space.state(key);
             for (index, levels) in levels.iter().enumerate() {
-                let from = *there.get(index)?;
+                let from = *state.get(index)?;
                 let (weight, own) = (*space.weights.get(index)?, space.place(index, from)?);
                 let changes = levels.iter().zip(0_u64..);
                 for (level, place) in changes.filter(|(level, _)| is_one_way(from, **level)) {
@@ -148,26 +150,26 @@ impl Transition {
                     if before.contains_key(&changed) {
                         continue;
                     }
-                    *there.get_mut(index)? = *level;
-                    if level.cores() < from.cores() || self.fit(&there) {
+                    *state.get_mut(index)? = *level;
+                    if level.cores() < from.cores() || self.fit(&state) {
                         if before.len() == STATES_MAX {
                             return None;
                         }
                         before.insert(changed, key);
-                        if is_enough(&there) {
-                            next.push(Reverse((steps + 1 + left(&there), steps + 1, changed)));
+                        if is_enough(&state) {
+                            next.push(Reverse((steps + 1 + left(&state), steps + 1, changed)));
                         }
                     }
                 }
-                *there.get_mut(index)? = from;
+                *state.get_mut(index)? = from;
             }
         }
         None
     }
 
-    fn fit(&self, there: &[Allocation]) -> bool {
-        let cores: Cores = there.iter().map(|one| one.cores()).sum();
-        let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
+    fn fit(&self, allocations: &[Allocation]) -> bool {
+        let cores: Cores = allocations.iter().map(|one| one.cores()).sum();
+        let replicas: Vec<u32> = allocations.iter().map(|one| one.replicas()).collect();
         cores <= self.budget && self.limits.fit(&replicas)
     }
 }
@@ -218,8 +220,8 @@ impl Space<'_> {
         Some(u64::try_from(place).ok()? * self.weights.get(index)?)
     }
 
-    fn key(&self, there: &[Allocation]) -> Option<u64> {
-        let each = there.iter().enumerate();
+    fn key(&self, allocations: &[Allocation]) -> Option<u64> {
+        let each = allocations.iter().enumerate();
         each.map(|(index, one)| self.place(index, *one)).sum()
     }
 
@@ -233,9 +235,9 @@ impl Space<'_> {
         each.collect()
     }
 
-    /// Returns the path from after the start to `there`.
-    fn way(&self, before: &HashMap<u64, u64>, there: u64) -> Vec<Vec<Allocation>> {
-        let mut way = vec![there];
+    /// Returns the path from after the start to `end`.
+    fn way(&self, before: &HashMap<u64, u64>, end: u64) -> Vec<Vec<Allocation>> {
+        let mut way = vec![end];
         while let Some(key) = way
             .last()
             .and_then(|last| before.get(last).filter(|one| *one != last))

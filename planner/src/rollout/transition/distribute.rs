@@ -1,4 +1,4 @@
-//! Distributes the free room among growing variants, so that most of the demand is carried once all of them serve.
+//! Distributes the free budget among growing variants, so that most of the demand is carried once all of them serve.
 //! Pure.
 //!
 //! The order of growth matters while the target does not fit as a whole: among a pipeline's stages, the weakest grows
@@ -9,11 +9,11 @@ use weir_api::Cores;
 use super::{Carried, Transition, Variant};
 use crate::capacity::Allocation;
 
-/// Number of parts into which the room is divided, each at least one core.
+/// Number of parts into which the free budget is divided, each at least one core.
 const PARTS: usize = 24;
 
 impl Transition {
-    /// Sets how far each variant may grow for now: up to its target if there is room for all.
+    /// Sets how far each variant may grow for now: up to its target if the budget covers all.
     pub(super) fn distribute(&mut self, carried: Carried<'_>) {
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
         let reserved = |variant: &Variant| variant.actual.reserved;
@@ -46,10 +46,14 @@ impl Transition {
             });
             let then = |(index, more): (usize, Cores)| {
                 let each = self.variants.iter().zip(&most).enumerate();
-                let there = each.map(|(one, (variant, most))| {
+                let allocations = each.map(|(one, (variant, most))| {
                     variant.once_grown(if one == index { *most + more } else { *most })
                 });
-                (index, more, carried(&there.collect::<Vec<Allocation>>()))
+                (
+                    index,
+                    more,
+                    carried(&allocations.collect::<Vec<Allocation>>()),
+                )
             };
             let best = next
                 .map(then)
@@ -92,8 +96,8 @@ mod tests {
     /// Returns the cores requested first of each of three variants, on 12 cores. The first forms one stage, the
     /// others a second one; `rates` are requests/s per core.
     fn grown(start: [u32; 3], desired: [u32; 3], rates: [f64; 3]) -> Vec<(usize, u32)> {
-        let carried = |there: &[Allocation]| {
-            let each: Vec<f64> = there
+        let carried = |allocations: &[Allocation]| {
+            let each: Vec<f64> = allocations
                 .iter()
                 .zip(rates)
                 .map(|(one, rate)| one.cores().as_f64() * rate)
@@ -114,7 +118,7 @@ mod tests {
 
     #[test]
     fn weakest_stage_grows_first() {
-        // Six are free and ten are wanted.
+        // Six are free and ten are needed.
         assert_eq!(
             grown([3, 3, 0], [8, 8, 0], [10.0, 10.0, 0.0]),
             [(0, 6), (1, 6)]
@@ -127,7 +131,7 @@ mod tests {
             grown([2, 4, 0], [8, 8, 0], [30.0, 10.0, 0.0]),
             [(0, 4), (1, 8)]
         );
-        // There is room for all.
+        // The budget covers all.
         assert_eq!(
             grown([2, 2, 0], [6, 6, 0], [30.0, 10.0, 0.0]),
             [(0, 6), (1, 6)]

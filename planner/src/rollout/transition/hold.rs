@@ -4,9 +4,9 @@
 //! taken away only as their successors start to serve, over several cycles if needed. Among shrinking variants, those
 //! that carry most per core go last.
 //!
-//! A demand above the actual capacity does not block the rollout. If the budget has no room for variants that would
-//! carry more, those that carry least make room: for all growth of serving replicas, or for the first replica of a
-//! new variant, and for no more while it loads.
+//! A demand above the actual capacity does not block the rollout. If the budget does not cover variants that would
+//! carry more, those that carry least free capacity: for all growth of serving replicas, or for the first replica of
+//! a new variant, and for no more while it loads.
 
 use weir_api::Cores;
 
@@ -26,7 +26,7 @@ const LESS_PART: usize = 8;
 pub type Carried<'a> = &'a dyn Fn(&[Allocation]) -> f64;
 
 impl Transition {
-    /// Limits shrinking so that as much of the demand is carried as now, or all of it. Distributes the free room
+    /// Limits shrinking so that as much of the demand is carried as now, or all of it. Distributes the free budget
     /// among the growing variants.
     pub fn hold(&mut self, carried: Carried<'_>) {
         self.keep_back(carried);
@@ -44,40 +44,40 @@ impl Transition {
         if carried(&min) >= enough {
             return;
         }
-        let mut there = min.clone();
+        let mut kept = min.clone();
         for index in self.by_use(&now, &min, carried) {
-            if carried(&there) >= enough {
+            if carried(&kept) >= enough {
                 break;
             }
             let levels = levels(min.get(index), now.get(index));
             let level = levels.partition_point(|level| {
-                let with = replaced(&there, index, *level);
+                let with = replaced(&kept, index, *level);
                 carried(&with) < enough
             });
             let level = levels.get(level).or(levels.last()).copied();
-            there = replaced(&there, index, level.unwrap_or_default());
+            kept = replaced(&kept, index, level.unwrap_or_default());
         }
         let need = match all < 1.0 - TOLERANCE {
-            true => self.growth_without_room(carried),
+            true => self.needed_capacity(carried),
             false => Need::default(),
         };
         let floor = self.floor(all, carried) - TOLERANCE;
-        self.make_room(need, &mut there, &min, (carried, floor));
+        self.free_capacity(need, &mut kept, &min, (carried, floor));
         let reserved: Cores = self.variants.iter().map(|v| v.actual.reserved).sum();
         let is_above = reserved > self.budget;
         if is_above {
             // The budget is kept, whatever arrives.
             let some = all.min(SERVES_AT_ALL) - TOLERANCE;
-            self.make_room(Need::default(), &mut there, &min, (carried, some));
+            self.free_capacity(Need::default(), &mut kept, &min, (carried, some));
         }
-        for ((variant, there), min) in self.variants.iter_mut().zip(&there).zip(&min) {
-            if there != min {
+        for ((variant, kept), min) in self.variants.iter_mut().zip(&kept).zip(&min) {
+            if kept != min {
                 variant.target = Target {
-                    replicas: variant.desired.replicas.max(there.replicas()),
+                    replicas: variant.desired.replicas.max(kept.replicas()),
                     // Nothing grows above the budget; pods with more than the minimum shrink to it.
                     each: match is_above {
-                        true => there.each(),
-                        false => variant.desired.each.max(there.each()),
+                        true => kept.each(),
+                        false => variant.desired.each.max(kept.each()),
                     },
                     start: variant.desired.start,
                 };
@@ -95,7 +95,7 @@ impl Transition {
         }
     }
 
-    /// Returns the part of the demand to keep carrying while room is made: what arrives, if it is carried now; all
+    /// Returns the part of the demand to keep carrying while capacity is freed: what arrives, if it is carried now; all
     /// that is carried, if the growth in progress will carry what arrives; otherwise the minimum that still serves.
     fn floor(&self, all: f64, carried: Carried<'_>) -> f64 {
         let some = self.min_to_serve(all);
@@ -135,40 +135,40 @@ impl Transition {
 
     /// Reduces the capacity that was kept, least used first, until `need` fits in budget and limits. What serves
     /// keeps serving.
-    fn make_room(
+    fn free_capacity(
         &self,
         need: Need,
-        there: &mut Vec<Allocation>,
+        kept: &mut Vec<Allocation>,
         min: &[Allocation],
         (carried, floor): (Carried<'_>, f64),
     ) {
-        while !self.fits(there, need) {
+        while !self.fits(kept, need) {
             let less = |index: usize| {
-                let levels = levels(min.get(index), there.get(index));
+                let levels = levels(min.get(index), kept.get(index));
                 let less = |step: usize| {
                     let level = levels.len().checked_sub(1 + step);
-                    let less = replaced(there, index, *levels.get(level?)?);
+                    let less = replaced(kept, index, *levels.get(level?)?);
                     Some((carried(&less), less)).filter(|(carried, _)| *carried >= floor)
                 };
                 less((levels.len() / LESS_PART).max(1)).or_else(|| less(1))
             };
-            let all = (0..there.len()).filter_map(less);
+            let all = (0..kept.len()).filter_map(less);
             let Some((_, most)) = all.max_by(|a, b| a.0.total_cmp(&b.0)) else {
                 return;
             };
-            *there = most;
+            *kept = most;
         }
     }
 
     /// Whether budget and limits cover `need` beside what is kept.
-    fn fits(&self, there: &[Allocation], need: Need) -> bool {
-        let each = || self.variants.iter().zip(there);
-        let cores = each().map(|(variant, there)| match variant.shrinks() {
-            true => there.cores(),
+    fn fits(&self, kept: &[Allocation], need: Need) -> bool {
+        let each = || self.variants.iter().zip(kept);
+        let cores = each().map(|(variant, kept)| match variant.shrinks() {
+            true => kept.cores(),
             false => variant.actual.reserved,
         });
-        let replicas = each().map(|(variant, there)| match variant.shrinks() {
-            true => there.replicas(),
+        let replicas = each().map(|(variant, kept)| match variant.shrinks() {
+            true => kept.replicas(),
             false => variant.actual.replicas_reserved,
         });
         let mut replicas: Vec<u32> = replicas.collect();
@@ -178,10 +178,10 @@ impl Transition {
         cores.sum::<Cores>() + need.cores <= self.budget && self.limits.fit(&replicas)
     }
 
-    /// Returns the room that growth needs now: the cores of serving replicas, which get them within a cycle or two.
+    /// Returns the capacity that growth needs now: the cores of serving replicas, which get them within a cycle or two.
     /// Otherwise the first replica of the largest new variant, unless one loads already. None if the target carries
     /// no more.
-    fn growth_without_room(&self, carried: Carried<'_>) -> Need {
+    fn needed_capacity(&self, carried: Carried<'_>) -> Need {
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.actual.ready).collect();
         let desired =
             |variant: &Variant| Allocation::new(variant.desired.replicas, variant.desired.each);
@@ -210,7 +210,7 @@ impl Transition {
     }
 }
 
-/// Room that growth needs.
+/// Capacity that growth needs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Need {
     cores: Cores,

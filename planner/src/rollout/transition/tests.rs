@@ -77,10 +77,10 @@ fn growth_precedes_publication_and_shrinking() {
     assert_eq!(way(&[4, 4], &[4, 4], 8), ["publish 4 4"]);
     assert_eq!(way(&[2, 2], &[4, 3], 8), ["resize 0=4 1=3", "publish 4 3"]);
     assert_eq!(way(&[4, 4], &[2, 4], 8), ["publish 2 4", "resize 0=2"]);
-    // Enough room: all growth comes before any shrinking.
+    // Enough budget: all growth comes before any shrinking.
     let roomy = ["resize 1=6", "publish 2 6", "resize 0=2"];
     assert_eq!(way(&[4, 2], &[2, 6], 10), roomy);
-    // Little room: grow what fits, shift weight, shrink, grow the rest, shift weight.
+    // Little budget: grow what fits, shift weight, shrink, grow the rest, shift weight.
     let tight = [
         "resize 1=4",
         "publish 2 4",
@@ -145,15 +145,15 @@ fn any_fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// Backends with their actual cores, and what they and the filters were last told.
-struct World {
+/// Backends with their actual cores, and the allocations that were published last.
+struct Sim {
     budget: Cores,
     real: Vec<Cores>,
     published: Vec<Allocation>,
     fates: std::vec::IntoIter<Fate>,
 }
 
-impl World {
+impl Sim {
     fn resize(&mut self, transition: &mut Transition, change: Resize) {
         let real = &mut self.real[change.variant];
         let fate = self.fates.next().unwrap_or(Fate::Confirmed);
@@ -209,8 +209,8 @@ proptest! {
         for _ in 0..STEPS_MAX {
             let changes = match transition.next() {
                 Step::Resize(changes) => changes,
-                Step::Publish(there) => {
-                    transition.published(there);
+                Step::Publish(allocations) => {
+                    transition.published(allocations);
                     continue;
                 }
                 Step::Done => break,
@@ -223,9 +223,9 @@ proptest! {
                     Fate::Halfway => now.midpoint(target),
                     Fate::Refused | Fate::LostBefore => now,
                 };
-                let there = of(&[real[change.variant]])[0];
+                let actual = of(&[real[change.variant]])[0];
                 match fate {
-                    Fate::Confirmed | Fate::Halfway => transition.confirmed(change, Actual::certain(there)),
+                    Fate::Confirmed | Fate::Halfway => transition.confirmed(change, Actual::certain(actual)),
                     Fate::Refused => transition.failed(change, false),
                     Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
                 }
@@ -247,7 +247,7 @@ proptest! {
         let real: Vec<Cores> = start.iter().copied().map(Cores::whole).collect();
         let budget = Cores::whole(budget);
         let published = vec![Allocation::NONE; start.len()];
-        let mut world = World { budget, real, published, fates: fates.into_iter() };
+        let mut sim = Sim { budget, real, published, fates: fates.into_iter() };
         let mut actual = certain(&allocations(&start));
         for targets_now in all_targets {
             let targets_now = &targets_now[..actual.len()];
@@ -265,13 +265,13 @@ proptest! {
                 match transition.next() {
                     Step::Resize(changes) => {
                         for change in changes {
-                            world.resize(&mut transition, change);
-                            world.check(used);
+                            sim.resize(&mut transition, change);
+                            sim.check(used);
                         }
                     }
                     Step::Publish(allocations) => {
-                        world.published.clone_from(&allocations);
-                        world.check(used);
+                        sim.published.clone_from(&allocations);
+                        sim.check(used);
                         transition.published(allocations);
                     }
                     Step::Done => break,
@@ -280,12 +280,12 @@ proptest! {
                 prop_assert!(steps <= STEPS_MAX, "no end");
             }
             actual = transition.actual();
-            for (known, real) in actual.iter().zip(&world.real) {
+            for (known, real) in actual.iter().zip(&sim.real) {
                 prop_assert!((known.ready.cores()..=known.reserved).contains(real));
             }
             if trusty {
-                let published: Vec<Cores> = world.published.iter().map(|a| a.cores()).collect();
-                prop_assert_eq!(&world.real, &target);
+                let published: Vec<Cores> = sim.published.iter().map(|a| a.cores()).collect();
+                prop_assert_eq!(&sim.real, &target);
                 prop_assert_eq!(&published, &target);
             }
         }

@@ -35,6 +35,6 @@ pub(super) trait Backend {
     fn allocations(&self) -> Vec<Allocation>;
     /// Whether no change is in progress.
     fn is_stable(&self) -> bool;
-    /// Returns the number of servers that were asked for other cores while they loaded or grew.
-    fn asked_anew(&self) -> u32;
+    /// Returns the number of servers for which other cores were requested while they loaded or grew.
+    fn requested_anew(&self) -> u32;
 }

@@ -57,9 +57,9 @@ pub(super) struct Variant {
 }
 
 impl Variant {
-    pub(super) fn rps(&self, there: Allocation) -> f64 {
-        let each = (self.slope * there.each().as_f64() - self.offset).max(0.0);
-        f64::from(there.replicas()) * each
+    pub(super) fn rps(&self, allocation: Allocation) -> f64 {
+        let each = (self.slope * allocation.each().as_f64() - self.offset).max(0.0);
+        f64::from(allocation.replicas()) * each
     }
 
     pub(super) fn range(&self) -> Shapes {
@@ -181,25 +181,25 @@ impl Case {
     }
 
     /// Returns the rate that the weakest stage carries.
-    pub(super) fn rps(&self, there: &[Allocation]) -> f64 {
+    pub(super) fn rps(&self, allocations: &[Allocation]) -> f64 {
         let of = |stage: &Range<usize>| -> f64 {
             let all = stage.clone();
-            all.map(|index| self.variants[index].rps(there[index]))
+            all.map(|index| self.variants[index].rps(allocations[index]))
                 .sum()
         };
         self.stages.iter().map(of).fold(f64::INFINITY, f64::min)
     }
 
     /// Returns the part of a demand that is carried.
-    pub(super) fn carried(&self, there: &[Allocation], demand: f64) -> f64 {
-        let capacities = self.variants.iter().zip(there);
+    pub(super) fn carried(&self, allocations: &[Allocation], demand: f64) -> f64 {
+        let capacities = self.variants.iter().zip(allocations);
         let capacities: Vec<f64> = capacities
-            .map(|(variant, there)| variant.rps(*there))
+            .map(|(variant, allocation)| variant.rps(*allocation))
             .collect();
         carried_part(
             self.stages.iter().cloned(),
             &capacities,
-            there,
+            allocations,
             Some(demand),
         )
     }
@@ -208,8 +208,8 @@ impl Case {
         desired.iter().copied().map(Target::of).collect()
     }
 
-    pub(super) fn held(&self, there: &[Allocation]) -> bool {
-        let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
+    pub(super) fn resources_fit(&self, allocations: &[Allocation]) -> bool {
+        let replicas: Vec<u32> = allocations.iter().map(|one| one.replicas()).collect();
         self.limits.fit(&replicas)
     }
 
@@ -257,7 +257,7 @@ impl Case {
                 with[index] = Allocation::new(replicas, Cores::whole(each));
                 let fits = |with: &[Allocation]| {
                     let cores: Cores = with.iter().map(|one| one.cores()).sum();
-                    cores <= self.budget && self.held(with)
+                    cores <= self.budget && self.resources_fit(with)
                 };
                 let serves = stage.clone().any(|index| all[index] != Allocation::NONE);
                 if round > 0 && serves && !full && rng.percent(60) {

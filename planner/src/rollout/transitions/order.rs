@@ -16,9 +16,9 @@ pub(super) fn some_order_does(
     demand: f64,
     min: f64,
 ) -> bool {
-    let fits = |there: &[Allocation]| {
-        let cores: Cores = there.iter().map(|one| one.cores()).sum();
-        cores <= case.budget && case.held(there)
+    let fits = |allocations: &[Allocation]| {
+        let cores: Cores = allocations.iter().map(|one| one.cores()).sum();
+        cores <= case.budget && case.resources_fit(allocations)
     };
     let shapes: Vec<Vec<Allocation>> = case.variants.iter().map(|one| one.shapes()).collect();
     let mut seen = HashSet::from([start.to_vec()]);

@@ -33,7 +33,7 @@ pub(super) struct Counts {
     /// Targets that no order of steps reaches without a loss.
     pub(super) unreachable: u64,
     /// Publications that carry less than before, because the demand exceeded the capacity.
-    pub(super) made_room: u64,
+    pub(super) freed_capacity: u64,
 }
 
 impl Counts {
@@ -42,7 +42,7 @@ impl Counts {
         self.cycles += other.cycles;
         self.reached += other.reached;
         self.unreachable += other.unreachable;
-        self.made_room += other.made_room;
+        self.freed_capacity += other.freed_capacity;
     }
 }
 
@@ -138,15 +138,15 @@ impl<'a, B: Backend> Play<'a, B> {
             if cycle < last.cycle {
                 continue;
             }
-            let there = self.backend.allocations();
+            let allocations = self.backend.allocations();
             let stable = self.backend.is_stable();
-            let is_out = self.published == there || !self.is_plan(&there);
-            if there == phase.desired && stable && is_out {
+            let is_out = self.published == allocations || !self.is_plan(&allocations);
+            if allocations == phase.desired && stable && is_out {
                 self.counts.reached += 1;
                 return;
             }
             // No change is in progress, and nothing changes any more.
-            let state = (stable && cycle >= certain).then(|| (there, self.actual.clone()));
+            let state = (stable && cycle >= certain).then(|| (allocations, self.actual.clone()));
             same = if state.is_some() && state == before {
                 same + 1
             } else {
@@ -196,7 +196,7 @@ impl<'a, B: Backend> Play<'a, B> {
         self.under_way.see(&self.actual);
         let ready: Vec<Allocation> = self.actual.iter().map(|one| one.ready).collect();
         let desired = Case::targets(&phase.desired);
-        let carried = |there: &[Allocation]| case.carried(there, phase.demand);
+        let carried = |allocations: &[Allocation]| case.carried(allocations, phase.demand);
         let by = self
             .detour
             .next(&self.actual, &desired, (&carried, phase.arriving));
@@ -226,22 +226,26 @@ impl<'a, B: Backend> Play<'a, B> {
                     }
                     self.resize(&mut transition, &targets, &changes);
                 }
-                Step::Publish(there) => {
-                    let is_plan = self.is_plan(&there);
+                Step::Publish(allocations) => {
+                    let is_plan = self.is_plan(&allocations);
                     let now = transition.actual();
                     let now: Vec<Allocation> = now.iter().map(|one| one.ready).collect();
                     if !is_plan && self.is_plan(&now) {
                         break;
                     }
-                    self.check_publication(&now, &there, (phase, &targets));
+                    self.check_publication(&now, &allocations, (phase, &targets));
                     (waited, is_out) = (false, is_plan);
                     self.undone.fill(false);
-                    self.log(|| format!("publishes {}", text(&there)));
+                    self.log(|| format!("publishes {}", text(&allocations)));
                     // If a stage has nothing, the others serve nobody.
-                    let nothing = vec![Allocation::NONE; there.len()];
-                    self.published = if is_plan { there.clone() } else { nothing };
+                    let nothing = vec![Allocation::NONE; allocations.len()];
+                    self.published = if is_plan {
+                        allocations.clone()
+                    } else {
+                        nothing
+                    };
                     self.check_use();
-                    transition.published(there);
+                    transition.published(allocations);
                 }
                 Step::Done => break,
             }
@@ -259,14 +263,14 @@ impl<'a, B: Backend> Play<'a, B> {
         let now = self.now;
         let mut answers = Vec::with_capacity(changes.len());
         for change in changes {
-            let (desired, there) = (
+            let (desired, actual) = (
                 targets[change.variant].replicas,
                 self.actual[change.variant],
             );
             let ends =
-                change.target.replicas < there.replicas() && there.starting != Allocation::NONE;
+                change.target.replicas < actual.replicas() && actual.starting != Allocation::NONE;
             self.ensure(
-                !ends || desired < there.replicas(),
+                !ends || desired < actual.replicas(),
                 "ends what loads",
                 || format!("{change:?}, where {desired} are wanted"),
             );
@@ -292,8 +296,8 @@ impl<'a, B: Backend> Play<'a, B> {
                 }
             }
         }
-        let is_asked_anew = self.backend.asked_anew() > 0;
-        self.ensure(!is_asked_anew, "what loads is asked anew", String::new);
+        let is_requested_anew = self.backend.requested_anew() > 0;
+        self.ensure(!is_requested_anew, "what loads is asked anew", String::new);
     }
 
     /// Advances the time and checks on the way.

@@ -1,7 +1,7 @@
 //! Replicas as pods of Kubernetes, as in planner/src/backends/kubernetes (`distribute.rs`, `actuate.rs`), with
 //! watches that are never late. A scaling creates pods at once, each with the template's cores, which serve once they
 //! are loaded. A patch sets a pod's request, and its kubelet grants it after a delay. An ending pod occupies its
-//! cores until it is gone; the workload's controller chooses it. Cores are requested as by
+//! cores until it has ended; the workload's controller chooses it. Cores are requested as by
 //! `WorkloadState::distribute`; the actual capacity is that of `WorkloadState::actual`: a pod counts with the
 //! minimum of actual and target, and in the budget with the maximum. Templates ask for one core. Evictions,
 //! disruption budgets, rate limits and servers that are told their cores are not simulated.
@@ -13,7 +13,7 @@ use super::case::{Case, Fate, Rng};
 use super::play::TIMEOUT_MS;
 use crate::capacity::{Actual, Allocation, Resize, Target};
 
-/// Maximum time from the end request of a pod until it is gone, in ms.
+/// Maximum time from the end request of a pod until it has ended, in ms.
 const GRACE_MS: u64 = 2000;
 
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ struct Pod {
     ready_at: u64,
     ready: bool,
     served: bool,
-    /// Time at which it is gone.
+    /// Time at which it has ended.
     ends_at: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl Workload {
         self.pods.iter().map(Pod::reserved).sum()
     }
 
-    fn there(&self) -> u32 {
+    fn pod_count(&self) -> u32 {
         u32::try_from(self.pods.len()).unwrap()
     }
 
@@ -97,7 +97,7 @@ impl Workload {
             ready,
             starting,
             reserved: self.reserved(),
-            replicas_reserved: self.there(),
+            replicas_reserved: self.pod_count(),
         }
     }
 
@@ -117,14 +117,16 @@ impl Workload {
     /// Scales up as far as `most` cores, and the limit of pods, allow; returns whether that is all of the target.
     fn scale_up(&mut self, now: u64, change: &Resize, readiness_ms: u64) -> bool {
         let (target, held) = (change.target, self.reserved());
-        let room = change.cores().saturating_sub(held).millis() / 1000;
+        let fit = change.cores().saturating_sub(held).millis() / 1000;
         let most_pods = if change.limited {
             target.replicas
         } else {
             u32::MAX
         };
         let more = target.replicas - self.replicas;
-        let new = more.min(room).min(most_pods.saturating_sub(self.there()));
+        let new = more
+            .min(fit)
+            .min(most_pods.saturating_sub(self.pod_count()));
         self.replicas += new;
         (0..new).for_each(|_| self.start(now, readiness_ms));
         new == more
@@ -149,7 +151,7 @@ impl Workload {
     }
 
     /// Patches the pods one by one, growth as far as `most` cores allow. Returns the time at which all have their
-    /// targets; `None` if one does not get there by itself.
+    /// targets; `None` if one does not reach it by itself.
     fn patch(&mut self, now: u64, change: &Resize, takes_ms: u64, half: bool) -> Option<u64> {
         let most = change.cores();
         let (mut held, mut all_at, mut is_all) = (self.reserved(), now, true);
@@ -179,10 +181,10 @@ impl Workload {
 
 impl Pods {
     pub(super) fn new(case: &Case) -> Pods {
-        let workload = |there: &Allocation| {
+        let workload = |allocation: &Allocation| {
             let pod = Pod {
-                desired: there.each(),
-                has: there.each(),
+                desired: allocation.each(),
+                has: allocation.each(),
                 resized_at: None,
                 ready_at: 0,
                 ready: true,
@@ -190,8 +192,8 @@ impl Pods {
                 ends_at: None,
             };
             Workload {
-                replicas: there.replicas(),
-                pods: vec![pod; there.replicas() as usize],
+                replicas: allocation.replicas(),
+                pods: vec![pod; allocation.replicas() as usize],
             }
         };
         Pods(case.start.iter().map(workload).collect())
@@ -291,7 +293,7 @@ impl Backend for Pods {
     }
 
     fn replicas(&self) -> Vec<u32> {
-        self.0.iter().map(Workload::there).collect()
+        self.0.iter().map(Workload::pod_count).collect()
     }
 
     fn serves(&self, index: usize, published: Allocation) -> bool {
@@ -316,7 +318,7 @@ impl Backend for Pods {
             .all(stable)
     }
 
-    fn asked_anew(&self) -> u32 {
+    fn requested_anew(&self) -> u32 {
         0
     }
 }

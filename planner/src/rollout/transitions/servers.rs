@@ -35,24 +35,24 @@ struct Pending {
 #[derive(Debug)]
 pub(super) struct Servers {
     servers: Vec<Server>,
-    /// Number of servers that were asked for other cores while they loaded or grew.
-    pub(super) asked_anew: u32,
+    /// Number of servers for which other cores were requested while they loaded or grew.
+    pub(super) requested_anew: u32,
 }
 
 impl Servers {
     pub(super) fn new(case: &Case) -> Servers {
-        let server = |there: &Allocation| Server {
-            real: there.cores(),
+        let server = |allocation: &Allocation| Server {
+            real: allocation.cores(),
             ..Server::default()
         };
         Servers {
             servers: case.start.iter().map(server).collect(),
-            asked_anew: 0,
+            requested_anew: 0,
         }
     }
 
     /// Requests a change; returns it with the time at which it can be used.
-    fn ask(
+    fn request(
         &mut self,
         case: &Case,
         now: u64,
@@ -69,9 +69,9 @@ impl Servers {
                 let growth = |cores: Cores| cores.saturating_sub(server.real).as_f64();
                 let is_much_more = server.real > Cores::ZERO
                     && growth(requested) >= MUCH_MORE * growth(pending.requested);
-                let wanted_again = grows && requested > server.real && !server.let_go;
-                let is_anew = wanted_again && within && !is_much_more;
-                self.asked_anew += u32::from(is_anew);
+                let grows_again = grows && requested > server.real && !server.let_go;
+                let is_anew = grows_again && within && !is_much_more;
+                self.requested_anew += u32::from(is_anew);
             }
             None => {}
         }
@@ -108,8 +108,8 @@ impl Backend for Servers {
 
     fn actual(&mut self, now: u64) -> Vec<Actual> {
         let of = |server: &mut Server| {
-            let there = Actual::certain(Allocation::one(server.real));
-            server.pending_writes.with(there, now)
+            let actual = Actual::certain(Allocation::one(server.real));
+            server.pending_writes.with(actual, now)
         };
         self.servers.iter_mut().map(of).collect()
     }
@@ -131,9 +131,9 @@ impl Backend for Servers {
                 },
             );
         }
-        let mut there = None;
+        let mut confirmed = None;
         if fate != Fate::LostBefore {
-            let pending = self.ask(case, now, index, change.cores(), fate == Fate::Halfway);
+            let pending = self.request(case, now, index, change.cores(), fate == Fate::Halfway);
             let pending = match fate {
                 Fate::Deferred(ms) => Pending {
                     usable_at: pending.usable_at + ms,
@@ -142,14 +142,15 @@ impl Backend for Servers {
                 _ => pending,
             };
             self.servers[index].pending = Some(pending);
-            there = Some(pending).filter(|one| one.usable_at <= late && fate != Fate::LostAfter);
+            confirmed =
+                Some(pending).filter(|one| one.usable_at <= late && fate != Fate::LostAfter);
         }
         let server = &mut self.servers[index];
         if fate == Fate::LostBefore {
             let less = |pending: Pending| change.cores() < pending.requested;
             server.let_go |= server.pending.is_some_and(less);
         }
-        let Some(there) = there else {
+        let Some(confirmed) = confirmed else {
             server
                 .pending_writes
                 .record(change, now + PENDING_WRITE_TTL_MS);
@@ -161,8 +162,8 @@ impl Backend for Servers {
             );
         };
         server.pending_writes.clear();
-        let actual = Actual::certain(Allocation::one(there.cores));
-        (there.usable_at, Answer::Confirmed(actual))
+        let actual = Actual::certain(Allocation::one(confirmed.cores));
+        (confirmed.usable_at, Answer::Confirmed(actual))
     }
 
     fn undo(&mut self, _: u64, _: &Case, index: usize, to: Allocation, _: &mut Rng) {
@@ -197,7 +198,7 @@ impl Backend for Servers {
         self.servers.iter().all(|server| server.pending.is_none())
     }
 
-    fn asked_anew(&self) -> u32 {
-        self.asked_anew
+    fn requested_anew(&self) -> u32 {
+        self.requested_anew
     }
 }

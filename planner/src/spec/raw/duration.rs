@@ -202,8 +202,8 @@ mod tests {
         ] {
             let error = serde_saphyr::from_str::<RawDuration>(yaml).unwrap_err();
             let error = error.to_string();
-            let says = format!("{value}; it must be a duration such as 250ms or 1s");
-            assert!(error.contains(&says), "{error}");
+            let expected = format!("{value}; it must be a duration such as 250ms or 1s");
+            assert!(error.contains(&expected), "{error}");
         }
         let error = serde_json::from_str::<RawDuration>("1000")
             .unwrap_err()

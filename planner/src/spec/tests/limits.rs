@@ -32,7 +32,7 @@ fn amounts_are_read_by_variant() {
 fn refusal_names_resource_and_limit() {
     let many: Vec<String> = (0..5).map(|index| format!("r{index}: 1")).collect();
     let many = format!("resources: {{{}, ", many.join(", "));
-    for (good, bad, says) in [
+    for (good, bad, expected) in [
         (
             "memory: 6Gi",
             "memory: lots",
@@ -91,7 +91,7 @@ fn refusal_names_resource_and_limit() {
         let refused = Service::from_yaml(&text.replacen(good, bad, 1))
             .unwrap_err()
             .to_string();
-        assert!(refused.contains(says), "{bad}: {refused}");
+        assert!(refused.contains(expected), "{bad}: {refused}");
     }
 }
 

@@ -258,11 +258,11 @@ fn refusal_names_key_value_and_allowed_values() {
             &["infaas.loadingWeightPerSecond: inf"],
         ),
     ];
-    for (good, old, new, says) in table {
+    for (good, old, new, expected) in table {
         let text = good.replacen(old, new, 1);
         assert_ne!(&text, good, "'{old}' is not in the file");
         let error = Service::from_yaml(&text).expect_err(new).to_string();
-        for part in *says {
+        for part in *expected {
             assert!(
                 error.contains(part),
                 "{new}: '{error}' does not say '{part}'"

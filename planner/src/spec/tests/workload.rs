@@ -20,7 +20,7 @@ fn workload_of_two_variants_is_refused() {
     // A workload of another kind is a different one.
     assert!(on("{name: web}", "{name: web, kind: StatefulSet}").is_ok());
     let refused = on("{name: web}", "{name: web, container: app}").unwrap_err();
-    for said in ["variants[].workload: Deployment web", "stands twice"] {
-        assert!(refused.contains(said), "{refused}");
+    for part in ["variants[].workload: Deployment web", "stands twice"] {
+        assert!(refused.contains(part), "{refused}");
     }
 }

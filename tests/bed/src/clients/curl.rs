@@ -46,11 +46,11 @@ pub async fn curl(arguments: &[&str]) -> Result<Heard> {
     command.args(["--write-out", "%{http_version} %{response_code}"]);
     command.arg("--dump-header").arg(&headers);
     command.arg("--output").arg(&body);
-    let said = run(command.args(arguments), "curl").await?;
-    let (version, status) = said
+    let output = run(command.args(arguments), "curl").await?;
+    let (version, status) = output
         .trim()
         .split_once(' ')
-        .with_context(|| format!("unexpected output of curl: '{said}'"))?;
+        .with_context(|| format!("unexpected output of curl: '{output}'"))?;
     Ok(Heard {
         version: version.to_owned(),
         status: status.parse().context("no status in the output of curl")?,

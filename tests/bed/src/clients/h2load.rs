@@ -32,14 +32,14 @@ pub struct Loaded {
 /// h2load is missing or failed; the message contains its error output.
 pub async fn h2load(arguments: &[&str]) -> Result<Loaded> {
     let mut command = Command::new(built::h2load()?);
-    let said = run(command.args(arguments), "h2load").await?;
-    read(&said).with_context(|| format!("unexpected output of h2load:\n{said}"))
+    let output = run(command.args(arguments), "h2load").await?;
+    read(&output).with_context(|| format!("unexpected output of h2load:\n{output}"))
 }
 
 /// Parses the lines `requests: …` and `status codes: …` of the summary.
-fn read(said: &str) -> Result<Loaded> {
+fn read(summary: &str) -> Result<Loaded> {
     let count = |line: &str, what: &str| -> Result<u64> {
-        let (_, list) = said
+        let (_, list) = summary
             .lines()
             .find_map(|found| found.split_once(line))
             .with_context(|| format!("missing line '{line}'"))?;
@@ -64,10 +64,10 @@ mod tests {
 
     #[test]
     fn summary_is_parsed() {
-        let said = "finished in 9.07ms, 1102.78 req/s\n\
+        let summary = "finished in 9.07ms, 1102.78 req/s\n\
             requests: 10 total, 10 started, 10 done, 8 succeeded, 2 failed, 0 errored, 0 timeout\n\
             status codes: 8 2xx, 0 3xx, 0 4xx, 2 5xx\n";
-        let loaded = read(said).unwrap();
+        let loaded = read(summary).unwrap();
         assert_eq!((loaded.total, loaded.succeeded, loaded.failed), (10, 8, 2));
         assert_eq!((loaded.ok, loaded.server_errors, loaded.errored), (8, 2, 0));
         assert!(read("nothing").is_err());

@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 pub use curl::{Heard, curl};
 pub use h2load::{Loaded, h2load};
-pub use triton::{Ask, Told, triton};
+pub use triton::{TritonOptions, TritonResults, triton};
 
 /// Time limit for one run of a client. Generous: it only bounds a failing test.
 const CLIENT_MAX: Duration = Duration::from_secs(60);
@@ -30,8 +30,8 @@ async fn run(command: &mut Command, what: &str) -> Result<String> {
         .with_context(|| format!("{what} did not exit within {CLIENT_MAX:?}"))?
         .with_context(|| format!("{what} cannot be run"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{what} exited with {}: {}", output.status, said.trim());
+        let message = String::from_utf8_lossy(&output.stderr);
+        bail!("{what} exited with {}: {}", output.status, message.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -16,7 +16,7 @@ const SCRIPT: &str = include_str!("triton.py");
 
 /// Parameters of the calls.
 #[derive(Debug, Clone, Serialize)]
-pub struct Ask {
+pub struct TritonOptions {
     /// Headers of the inference request.
     pub headers: std::collections::BTreeMap<String, String>,
     /// The client's own time limit.
@@ -30,7 +30,7 @@ pub struct Ask {
 /// Results of the calls; those of calls that were not reached are empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Told {
+pub struct TritonResults {
     /// Whether the server is live.
     pub live: bool,
     /// Whether the server and the model are ready.
@@ -58,12 +58,17 @@ pub struct Told {
 /// # Errors
 ///
 /// tritonclient is missing, or failed for another reason than the server's response.
-pub async fn triton(protocol: &str, address: SocketAddr, model: &str, ask: &Ask) -> Result<Told> {
+pub async fn triton(
+    protocol: &str,
+    address: SocketAddr,
+    model: &str,
+    options: &TritonOptions,
+) -> Result<TritonResults> {
     let address = address.to_string();
-    let options = serde_json::to_string(ask)?;
+    let json = serde_json::to_string(options)?;
     let mut command = Command::new(built::tritonclient()?);
-    command.args(["-c", SCRIPT, protocol, &address, model, &options]);
-    let said = run(&mut command, "tritonclient").await?;
-    serde_json::from_str(&said)
-        .with_context(|| format!("unexpected output of tritonclient: '{said}'"))
+    command.args(["-c", SCRIPT, protocol, &address, model, &json]);
+    let output = run(&mut command, "tritonclient").await?;
+    serde_json::from_str(&output)
+        .with_context(|| format!("unexpected output of tritonclient: '{output}'"))
 }

@@ -15,7 +15,7 @@ use futures_util::{Stream, stream};
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::http::{BODY_MAX, told};
+use super::http::{BODY_MAX, execution_details};
 use super::journal::{Door, Execution, RequestInfo};
 use super::padding;
 use super::server::Server;
@@ -51,9 +51,9 @@ where
     A: prost::Message + Default + 'static,
     F: Future<Output = Result<A, Status>>,
 {
-    let service = tower::service_fn(|asked: tonic::Request<Q>| {
-        let headers = asked.metadata().clone().into_headers();
-        let answer = method(headers, asked.into_inner());
+    let service = tower::service_fn(|call: tonic::Request<Q>| {
+        let headers = call.metadata().clone().into_headers();
+        let answer = method(headers, call.into_inner());
         async { answer.await.map(tonic::Response::new) }
     });
     let answer = grpc::<Q, A>().unary(service, request).await;
@@ -76,8 +76,8 @@ async fn server_ready(State(server): Shared, request: Request) -> Response {
 }
 
 async fn model_ready(State(server): Shared, request: Request) -> Response {
-    unary(request, async |_, asked: oip::ModelRequest| {
-        known(&server, &asked.name)?;
+    unary(request, async |_, message: oip::ModelRequest| {
+        known(&server, &message.name)?;
         let ready = server.is_ready();
         Ok(oip::ModelReadyResponse { ready })
     })
@@ -96,8 +96,8 @@ async fn server_metadata(request: Request) -> Response {
 }
 
 async fn model_metadata(State(server): Shared, request: Request) -> Response {
-    unary(request, async |_, asked: oip::ModelRequest| {
-        known(&server, &asked.name)?;
+    unary(request, async |_, message: oip::ModelRequest| {
+        known(&server, &message.name)?;
         let tensor = |name: &str, datatype: &str, shape| oip::TensorMetadata {
             name: name.to_owned(),
             datatype: datatype.to_owned(),
@@ -115,16 +115,16 @@ async fn model_metadata(State(server): Shared, request: Request) -> Response {
 }
 
 async fn model_infer(State(server): Shared, request: Request) -> Response {
-    unary(request, async |headers, asked| {
-        infer(&server, Door::OipGrpc, &headers, asked).await
+    unary(request, async |headers, message| {
+        infer(&server, Door::OipGrpc, &headers, message).await
     })
     .await
 }
 
 async fn model_stream_infer(State(server): Shared, request: Request) -> Response {
-    let service = tower::service_fn(|asked: tonic::Request<Streaming<oip::ModelInferRequest>>| {
-        let headers = asked.metadata().clone().into_headers();
-        let answers = answers(Arc::clone(&server), headers, asked.into_inner());
+    let service = tower::service_fn(|call: tonic::Request<Streaming<oip::ModelInferRequest>>| {
+        let headers = call.metadata().clone().into_headers();
+        let answers = answers(Arc::clone(&server), headers, call.into_inner());
         async { Ok::<_, Status>(tonic::Response::new(answers)) }
     });
     let codec = grpc::<oip::ModelInferRequest, oip::ModelStreamInferResponse>;
@@ -136,14 +136,14 @@ async fn model_stream_infer(State(server): Shared, request: Request) -> Response
 fn answers(
     server: Arc<Server>,
     headers: HeaderMap,
-    asked: Streaming<oip::ModelInferRequest>,
+    requests: Streaming<oip::ModelInferRequest>,
 ) -> impl Stream<Item = Result<oip::ModelStreamInferResponse, Status>> + Send {
     stream::unfold(
-        (server, headers, asked),
-        async |(server, headers, mut asked)| {
-            let request = match asked.message().await {
+        (server, headers, requests),
+        async |(server, headers, mut requests)| {
+            let request = match requests.message().await {
                 Ok(request) => request?,
-                Err(status) => return Some((Err(status), (server, headers, asked))),
+                Err(status) => return Some((Err(status), (server, headers, requests))),
             };
             let answer = infer(&server, Door::OipGrpcStream, &headers, request).await;
             let answer = match answer {
@@ -156,7 +156,7 @@ fn answers(
                     ..Default::default()
                 },
             };
-            Some((Ok(answer), (server, headers, asked)))
+            Some((Ok(answer), (server, headers, requests)))
         },
     )
 }
@@ -165,17 +165,17 @@ async fn infer(
     server: &Server,
     door: Door,
     headers: &HeaderMap,
-    asked: oip::ModelInferRequest,
+    request: oip::ModelInferRequest,
 ) -> Result<oip::ModelInferResponse, Status> {
-    known(server, &asked.model_name)?;
-    let at_least = padding::asked(headers)?;
+    known(server, &request.model_name)?;
+    let at_least = padding::requested(headers)?;
     let work = Work::queue(server, RequestInfo::of(door, headers), false)?;
     let execution = work.ended().await?;
     let next = match server.next() {
-        Some(next) => Some(next.infer(headers, asked.clone()).await?),
+        Some(next) => Some(next.infer(headers, request.clone()).await?),
         None => None,
     };
-    let mut answer = answer(server, &asked, &execution);
+    let mut answer = answer(server, &request, &execution);
     if at_least > 0 {
         answer.outputs.push(oip::Tensor {
             name: "padding".to_owned(),
@@ -195,26 +195,26 @@ async fn infer(
 
 fn answer(
     server: &Server,
-    asked: &oip::ModelInferRequest,
+    request: &oip::ModelInferRequest,
     execution: &Execution,
 ) -> oip::ModelInferResponse {
-    let raw = asked.raw_input_contents.concat();
+    let raw = request.raw_input_contents.concat();
     let tensor = |name: &str, datatype: &str| oip::Tensor {
         name: name.to_owned(),
         datatype: datatype.to_owned(),
         shape: vec![1],
         ..Default::default()
     };
-    let id = if asked.id.is_empty() {
+    let id = if request.id.is_empty() {
         &execution.request_id
     } else {
-        &asked.id
+        &request.id
     };
     oip::ModelInferResponse {
         model_name: server.model().to_owned(),
         model_version: "1".to_owned(),
         id: id.clone(),
-        parameters: told(execution)
+        parameters: execution_details(execution)
             .into_iter()
             .map(|(name, value)| (name.to_owned(), parameter(&value)))
             .collect(),

@@ -196,7 +196,7 @@ async fn infer(
         Ok(body) => body,
         Err(refusal) => return Refused::new(refusal.status(), refusal.body_text()).into_response(),
     };
-    let at_least = match padding::asked(&headers) {
+    let at_least = match padding::requested(&headers) {
         Ok(at_least) => at_least,
         Err(refused) => return refused.into_response(),
     };
@@ -246,14 +246,14 @@ fn infer_answer(
             output("bytes", "UINT64", body.len() as u64),
             output("crc32", "UINT32", u64::from(crc32fast::hash(body))),
         ],
-        parameters: told(execution)
+        parameters: execution_details(execution)
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
     }
 }
 
 /// Details of the execution that every response contains.
-pub(super) fn told(execution: &Execution) -> [(&'static str, serde_json::Value); 6] {
+pub(super) fn execution_details(execution: &Execution) -> [(&'static str, serde_json::Value); 6] {
     let queued_ms = execution.started_ms - execution.arrived_ms;
     let service_ms = execution.ended_ms - execution.started_ms;
     [

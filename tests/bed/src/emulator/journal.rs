@@ -63,9 +63,9 @@ pub(super) struct RequestInfo {
 
 impl RequestInfo {
     pub(super) fn of(door: Door, headers: &HeaderMap) -> RequestInfo {
-        const TOLD: [&str; 2] = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms"];
-        let told = |name: &&str| name.starts_with("x-slo-") || TOLD.contains(name);
-        let names = headers.keys().map(|name| name.as_str()).filter(told);
+        const RECORDED: [&str; 2] = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms"];
+        let recorded = |name: &&str| name.starts_with("x-slo-") || RECORDED.contains(name);
+        let names = headers.keys().map(|name| name.as_str()).filter(recorded);
         RequestInfo {
             door,
             request_id: header(headers, "x-request-id"),
@@ -86,8 +86,8 @@ fn header(headers: &HeaderMap, name: &str) -> String {
 /// for it.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    pub(super) asked: RequestInfo,
-    /// Receives a record when the execution starts, if the handler asked for it.
+    pub(super) info: RequestInfo,
+    /// Receives a record when the execution starts, if the handler requested it.
     pub(super) begun: Option<mpsc::UnboundedSender<Execution>>,
     pub(super) reply: oneshot::Sender<Execution>,
 }
@@ -112,7 +112,7 @@ impl Witness<PendingRequest> for Journal {
             self.executions.pop_front();
             self.forgotten += 1;
         }
-        let execution = execution(pending.asked.clone(), run);
+        let execution = execution(pending.info.clone(), run);
         if let Some(begun) = &pending.begun {
             let _ = begun.send(execution.clone());
         }
@@ -124,16 +124,16 @@ impl PendingRequest {
     /// Sends the record to the handler. If the client has disconnected, nobody receives it; the
     /// work was done all the same.
     pub(super) fn answer(self, run: &Run) {
-        let _ = self.reply.send(execution(self.asked, run));
+        let _ = self.reply.send(execution(self.info, run));
     }
 }
 
-fn execution(asked: RequestInfo, run: &Run) -> Execution {
+fn execution(info: RequestInfo, run: &Run) -> Execution {
     let ms = |at: Duration| at.as_secs_f64() * 1e3;
     Execution {
-        door: asked.door,
-        request_id: asked.request_id,
-        headers: asked.headers,
+        door: info.door,
+        request_id: info.request_id,
+        headers: info.headers,
         order: run.order,
         arrived_ms: ms(run.arrived),
         started_ms: ms(run.started),

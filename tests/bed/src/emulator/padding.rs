@@ -19,8 +19,8 @@ pub const ANSWER_MAX: usize = 64 * 1024 * 1024;
 /// One chunk of padding.
 static SPACES: [u8; 64 * 1024] = [b' '; 64 * 1024];
 
-/// Minimum size that the request asks for; 0 by default.
-pub(super) fn asked(headers: &HeaderMap) -> Result<usize, Refused> {
+/// Minimum size requested in the headers; 0 by default.
+pub(super) fn requested(headers: &HeaderMap) -> Result<usize, Refused> {
     let Some(value) = headers.get(ANSWER_BYTES) else {
         return Ok(0);
     };

@@ -19,7 +19,7 @@ use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::told;
+use super::http::execution_details;
 use super::journal::{Door, Execution, RequestInfo};
 use super::server::Server;
 use super::work::{self, Refused, Work};
@@ -64,8 +64,8 @@ async fn predict(
         "model": server.model(), "bytes": body.len(), "crc32": crc32fast::hash(&body),
     });
     if let Some(fields) = answer.as_object_mut() {
-        let told = told(&served.execution);
-        fields.extend(told.map(|(name, value)| (name.to_owned(), value)));
+        let details = execution_details(&served.execution);
+        fields.extend(details.map(|(name, value)| (name.to_owned(), value)));
         fields.extend(served.next.map(|next| ("next".to_owned(), next)));
     }
     Json(answer).into_response()
@@ -79,10 +79,10 @@ struct StreamQuery {
 
 async fn events(
     State(server): Shared,
-    Query(asked): Query<StreamQuery>,
+    Query(query): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Response {
-    let count = asked.events.unwrap_or(EVENTS_DEFAULT);
+    let count = query.events.unwrap_or(EVENTS_DEFAULT);
     if !(1..=EVENTS_MAX).contains(&count) {
         let message = format!("events: {count} must be 1 to {EVENTS_MAX}");
         return Refused::new(StatusCode::BAD_REQUEST, message).into_response();
@@ -118,7 +118,7 @@ fn spread(
                 return None;
             }
             tokio::time::sleep_until(server.instant(due_ms)).await;
-            let said = json!({
+            let event = json!({
                 "model": server.model(), "emulated": true, "index": index, "of": count,
             });
             let end = if index == count {
@@ -126,14 +126,14 @@ fn spread(
             } else {
                 ""
             };
-            let text = format!("data: {said}\n\n{end}");
+            let text = format!("data: {event}\n\n{end}");
             Some((Ok(Bytes::from(text)), index + 1))
         }
     })
 }
 
-async fn echo(State(server): Shared, asked: WebSocketUpgrade) -> Response {
-    asked.on_upgrade(move |socket| echo_all(server, socket))
+async fn echo(State(server): Shared, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(move |socket| echo_all(server, socket))
 }
 
 async fn echo_all(server: Arc<Server>, mut socket: WebSocket) {

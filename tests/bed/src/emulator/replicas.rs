@@ -80,7 +80,7 @@ struct Shared {
     state: Mutex<State>,
     endpoints: Option<Endpoints>,
     /// Signals a new request for resources.
-    asked: Notify,
+    requested: Notify,
     /// Signals an applied change.
     changed: watch::Sender<u64>,
 }
@@ -162,7 +162,7 @@ impl Replicas {
             servers,
             state: Mutex::new(state),
             endpoints: config.endpoints,
-            asked: Notify::new(),
+            requested: Notify::new(),
             changed: watch::Sender::new(0),
         });
         shared.publish()?;
@@ -268,12 +268,12 @@ async fn apply_changes(shared: Arc<Shared>) {
         shared.changed.send_modify(|times| *times += 1);
         let mut next = shared.state().next_event();
         if leaving {
-            let look = now + LEAVING_CHECK_INTERVAL;
-            next = Some(next.map_or(look, |next| next.min(look)));
+            let check = now + LEAVING_CHECK_INTERVAL;
+            next = Some(next.map_or(check, |next| next.min(check)));
         }
         match next {
-            Some(at) => _ = tokio::time::timeout_at(at, shared.asked.notified()).await,
-            None => shared.asked.notified().await,
+            Some(at) => _ = tokio::time::timeout_at(at, shared.requested.notified()).await,
+            None => shared.requested.notified().await,
         }
     }
 }

@@ -181,15 +181,11 @@ impl Server {
     /// server crashes. `None` if the queue is full.
     pub(super) fn execute(
         &self,
-        asked: RequestInfo,
+        info: RequestInfo,
         begun: Option<mpsc::UnboundedSender<Execution>>,
     ) -> Option<oneshot::Receiver<Execution>> {
         let (reply, execution) = oneshot::channel();
-        let pending = PendingRequest {
-            asked,
-            begun,
-            reply,
-        };
+        let pending = PendingRequest { info, begun, reply };
         let taken = self.advance_then(|engine, now| engine.arrive(now, pending));
         taken.is_ok().then_some(execution)
     }

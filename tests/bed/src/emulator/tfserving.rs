@@ -16,7 +16,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::told;
+use super::http::execution_details;
 use super::journal::Door;
 use super::server::Server;
 use super::work::{self, Refused};
@@ -79,11 +79,11 @@ async fn predict(
         Ok(body) => body,
         Err(refusal) => return refuse(refusal.status(), refusal.body_text()),
     };
-    let asked: Predict = match serde_json::from_slice(&body) {
-        Ok(asked) => asked,
+    let request: Predict = match serde_json::from_slice(&body) {
+        Ok(request) => request,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("JSON: {error}")),
     };
-    let (key, count) = match (&asked.instances, &asked.inputs) {
+    let (key, count) = match (&request.instances, &request.inputs) {
         (Some(rows), None) => ("predictions", rows.len()),
         (None, Some(_)) => ("outputs", 1),
         _ => {
@@ -99,8 +99,8 @@ async fn predict(
         "model": server.model(), "bytes": body.len(), "crc32": crc32fast::hash(&body),
     });
     if let Some(fields) = prediction.as_object_mut() {
-        let told = told(&served.execution);
-        fields.extend(told.map(|(name, value)| (name.to_owned(), value)));
+        let details = execution_details(&served.execution);
+        fields.extend(details.map(|(name, value)| (name.to_owned(), value)));
         fields.extend(served.next.map(|next| ("next".to_owned(), next)));
     }
     Json(json!({ key: vec![prediction; count] })).into_response()

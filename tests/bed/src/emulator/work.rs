@@ -52,7 +52,7 @@ impl Work {
     /// Queues a request; `watched` requests a record at the start of its execution as well.
     pub(super) fn queue(
         server: &Server,
-        asked: RequestInfo,
+        info: RequestInfo,
         watched: bool,
     ) -> Result<Work, Refused> {
         let refuse = |status, message| Err(Refused::new(status, message));
@@ -69,7 +69,7 @@ impl Work {
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, "requested failure");
         }
         let (sender, receiver) = watched.then(mpsc::unbounded_channel).unzip();
-        match server.execute(asked, sender) {
+        match server.execute(info, sender) {
             Some(ended) => Ok(Work {
                 begun: receiver,
                 ended,
@@ -119,9 +119,9 @@ pub(super) async fn serve(
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Served, Response> {
-    let (asked, hop) = (RequestInfo::of(door, headers), server.hop());
+    let (info, hop) = (RequestInfo::of(door, headers), server.hop());
     travel(Instant::now(), hop).await;
-    let work = Work::queue(server, asked, false).map_err(Refused::into_response)?;
+    let work = Work::queue(server, info, false).map_err(Refused::into_response)?;
     let execution = work.ended().await.map_err(Refused::into_response)?;
     travel(server.instant(execution.ended_ms), hop).await;
     let next = match server.next() {
@@ -167,12 +167,14 @@ impl Next {
         }
         let mut answer = Response::new(Body::from(body));
         *answer.status_mut() = status;
-        let told = |name: &str| {
+        let is_returned = |name: &str| {
             name.starts_with("x-slo-")
                 || name == header::RETRY_AFTER.as_str()
                 || name == header::CONTENT_TYPE.as_str()
         };
-        let kept = headers.iter().filter(|(name, _)| told(name.as_str()));
+        let kept = headers
+            .iter()
+            .filter(|(name, _)| is_returned(name.as_str()));
         answer
             .headers_mut()
             .extend(kept.map(|(name, value)| (name.clone(), value.clone())));
@@ -183,7 +185,7 @@ impl Next {
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
-        asked: oip::ModelInferRequest,
+        request: oip::ModelInferRequest,
     ) -> Result<oip::ModelInferResponse, tonic::Status> {
         let headers: Vec<_> = passed_on(headers)
             .iter()
@@ -193,18 +195,18 @@ impl Next {
             .iter()
             .map(|(name, value)| (name.as_str(), value.clone()))
             .collect();
-        let answer = self.grpc.infer(asked, &headers).await?;
+        let answer = self.grpc.infer(request, &headers).await?;
         Ok(answer.into_inner())
     }
 }
 
 /// Headers that a server passes on to the next stage.
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
-    let told =
+    let is_passed_on =
         |name: &str| name.starts_with("x-slo-") || matches!(name, "grpc-timeout" | "x-request-id");
     headers
         .iter()
-        .filter(|(name, _)| told(name.as_str()))
+        .filter(|(name, _)| is_passed_on(name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

@@ -58,12 +58,12 @@ impl Admin {
 
     /// The sum of a metric's samples, whichever form Envoy shows its labels in. `part` is `_sum` or `_count` of a
     /// histogram, and empty for other metrics.
-    pub(super) async fn metric(&self, wanted: &Series, part: &str) -> Result<f64> {
+    pub(super) async fn metric(&self, query: &Series, part: &str) -> Result<f64> {
         let samples = self.samples().await?;
         let same = |sample: &&Sample| {
             let name = sample.metric.strip_suffix(part);
             let series = name.and_then(|name| decode(name, |label| sample.labels.get(label)));
-            series.as_ref() == Some(wanted)
+            series.as_ref() == Some(query)
         };
         let found = samples.iter().filter(same);
         Ok(found.map(|sample| number(&sample.value)).sum())

@@ -244,12 +244,12 @@ impl Shared {
         tokio::time::sleep_until(head).await;
         lateness.note(head.elapsed());
         let pieces = self.pieces(planned);
-        let mut fate = self.ask(planned, client, &to.url, pieces, lateness).await;
+        let mut fate = self.call(planned, client, &to.url, pieces, lateness).await;
         for url in &to.then {
             if !matches!(fate, Fate::Answered { .. }) {
                 break;
             }
-            let next = self.ask(planned, client, url, Vec::new(), lateness).await;
+            let next = self.call(planned, client, url, Vec::new(), lateness).await;
             fate = joined(fate, next);
         }
         let now = self.started.elapsed();
@@ -290,7 +290,7 @@ impl Shared {
     }
 
     /// The fate of the request at one stage. The body is sent in these pieces, or with the head.
-    async fn ask(
+    async fn call(
         &self,
         planned: &Planned,
         client: &reqwest::Client,

@@ -52,7 +52,7 @@ impl Client {
     pub async fn call<Q, A>(
         &self,
         method: &str,
-        asked: Q,
+        message: Q,
         headers: Headers<'_>,
     ) -> Result<Response<A>, Status>
     where
@@ -60,7 +60,7 @@ impl Client {
         A: prost::Message + Default + 'static,
     {
         let mut grpc = self.ready().await?;
-        let request = with_headers(Request::new(asked), headers)?;
+        let request = with_headers(Request::new(message), headers)?;
         grpc.unary(request, path(method)?, ProstCodec::default())
             .await
     }
@@ -71,13 +71,13 @@ impl Client {
     /// As [`Client::call`].
     pub async fn infer(
         &self,
-        asked: ModelInferRequest,
+        message: ModelInferRequest,
         headers: Headers<'_>,
     ) -> Result<Response<ModelInferResponse>, Status> {
-        self.call("ModelInfer", asked, headers).await
+        self.call("ModelInfer", message, headers).await
     }
 
-    /// `ModelStreamInfer`: the stream stays open until `asked` ends and the server has answered
+    /// `ModelStreamInfer`: the stream stays open until `requests` ends and the server has answered
     /// every request.
     ///
     /// # Errors
@@ -85,11 +85,11 @@ impl Client {
     /// The status, if the stream ended before its first response.
     pub async fn stream(
         &self,
-        asked: impl Stream<Item = ModelInferRequest> + Send + 'static,
+        requests: impl Stream<Item = ModelInferRequest> + Send + 'static,
         headers: Headers<'_>,
     ) -> Result<Response<Streaming<ModelStreamInferResponse>>, Status> {
         let mut grpc = self.ready().await?;
-        let request = with_headers(Request::new(asked), headers)?;
+        let request = with_headers(Request::new(requests), headers)?;
         let path = path("ModelStreamInfer")?;
         grpc.streaming(request, path, ProstCodec::default()).await
     }

@@ -98,9 +98,9 @@ impl Planner {
     ///
     /// The status of another response; 0 if there was none.
     pub async fn plan(&self) -> Result<Value, u16> {
-        let asked = client().map_err(|_| 0u16)?;
-        let asked = asked.get(format!("{}/v1/plans/demo", self.url));
-        let answer = asked.bearer_auth(KEY).send().await.map_err(|_| 0u16)?;
+        let client = client().map_err(|_| 0u16)?;
+        let request = client.get(format!("{}/v1/plans/demo", self.url));
+        let answer = request.bearer_auth(KEY).send().await.map_err(|_| 0u16)?;
         match answer.status().as_u16() {
             200 => answer.json().await.map_err(|_| 0),
             other => Err(other),

@@ -34,7 +34,7 @@ const BODIES_SETTING: &str = "/static_resources/listeners/0/filter_chains/0/filt
 
 /// One round over the four setups, µs of processor time per request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Turn {
+pub struct Round {
     /// With the shared queue.
     pub proxy_us: f64,
     /// With a queue per worker.
@@ -71,9 +71,9 @@ pub struct Cost {
     /// Requests to each setup in a round.
     pub requests: u32,
     /// The rounds as measured.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<Round>,
     /// The median of each setup.
-    pub median: Turn,
+    pub median: Round,
     /// The medians of the rounds' ratios.
     pub ratio: Ratio,
     /// Claims and releases alone.
@@ -84,13 +84,13 @@ pub struct Cost {
     pub rps: f64,
 }
 
-/// Measures the cost in `turns` rounds.
+/// Measures the cost in this many rounds.
 ///
 /// # Errors
 ///
 /// A number is out of its range, a part does not start, or a request is not answered 200.
-pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
-    ensure!(turns > 0, "turns: 0 must be 1 or more");
+pub async fn weigh(rounds: u32, requests: u32) -> Result<Cost> {
+    ensure!(rounds > 0, "turns: 0 must be 1 or more");
     ensure!(
         requests >= SLICE && requests.is_multiple_of(SLICE),
         "requests: {requests} must be a multiple of {SLICE}"
@@ -114,7 +114,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     ];
     let mut measured = Vec::new();
     let mut took = Duration::ZERO;
-    for turn in 0..turns {
+    for round in 0..rounds {
         // New Envoys each time: the placement of memory and compiled code affects the cost by microseconds.
         let mut served = Vec::new();
         for bootstrap in &bootstraps {
@@ -129,7 +129,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         for slice in 0..requests / SLICE {
             // The first of the four rotates.
             for step in 0..4 {
-                let which = (turn + slice + step) % 4;
+                let which = (round + slice + step) % 4;
                 if let Some((one, spent_s)) = served.get_mut(which as usize) {
                     *spent_s += one.send(SLICE).await?.as_secs_f64();
                 }
@@ -142,30 +142,30 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         let mut next = || us.next().unwrap_or_default();
         let (proxy_us, worker_us) = (next(), next());
         let (headers_us, bare_us) = (next(), next());
-        measured.push(Turn {
+        measured.push(Round {
             proxy_us,
             worker_us,
             headers_us,
             bare_us,
         });
     }
-    let rps = f64::from(turns) * 4.0 * f64::from(requests) / took.as_secs_f64();
-    let of = |part: fn(&Turn) -> f64| median(measured.iter().map(part).collect());
+    let rps = f64::from(rounds) * 4.0 * f64::from(requests) / took.as_secs_f64();
+    let of = |part: fn(&Round) -> f64| median(measured.iter().map(part).collect());
     Ok(Cost {
         requests,
-        median: Turn {
-            proxy_us: of(|turn| turn.proxy_us),
-            worker_us: of(|turn| turn.worker_us),
-            headers_us: of(|turn| turn.headers_us),
-            bare_us: of(|turn| turn.bare_us),
+        median: Round {
+            proxy_us: of(|round| round.proxy_us),
+            worker_us: of(|round| round.worker_us),
+            headers_us: of(|round| round.headers_us),
+            bare_us: of(|round| round.bare_us),
         },
         ratio: Ratio {
-            proxy: of(|turn| turn.proxy_us / turn.bare_us),
-            worker: of(|turn| turn.worker_us / turn.bare_us),
-            hearing: of(|turn| (turn.proxy_us - turn.headers_us) / turn.bare_us),
+            proxy: of(|round| round.proxy_us / round.bare_us),
+            worker: of(|round| round.worker_us / round.bare_us),
+            hearing: of(|round| (round.proxy_us - round.headers_us) / round.bare_us),
         },
         slot_table: in_the_vm().await?,
-        slot_table_us: of(|turn| turn.proxy_us - turn.worker_us),
+        slot_table_us: of(|round| round.proxy_us - round.worker_us),
         turns: measured,
         rps,
     })

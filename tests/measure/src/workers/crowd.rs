@@ -200,7 +200,7 @@ impl Scene {
         let connections = clients.len();
         drop(clients);
         let began = Instant::now();
-        let after = self.settle(before).await?;
+        let after = self.wait_until_stable(before).await?;
         Ok(Crowd {
             held: count,
             workers: self.workers,
@@ -246,7 +246,7 @@ impl Scene {
     }
 
     /// Waits until the allocated memory is back to the start or no longer falls.
-    async fn settle(&self, before: Bytes) -> Result<Bytes> {
+    async fn wait_until_stable(&self, before: Bytes) -> Result<Bytes> {
         const LONGEST: Duration = Duration::from_secs(15);
         let bound = before.allocated * (1.0 + LEFT_MAX_PERCENT / 100.0);
         let back = async || {

@@ -44,13 +44,13 @@ pub async fn percentiles(envoy: &Envoy, metric: Metric, service: &str) -> Result
     let list = |at: &str| histograms.pointer(at).and_then(Value::as_array);
     let quantiles = list("/supported_quantiles").context("no quantiles")?;
     let values = list("/computed_quantiles/0/values").context("no values")?;
-    let at = |wanted: f64| {
+    let at = |percent: f64| {
         let named = quantiles.iter().zip(values);
-        let mut found = named.filter(|(quantile, _)| quantile.as_f64() == Some(wanted));
+        let mut found = named.filter(|(quantile, _)| quantile.as_f64() == Some(percent));
         let value = found.next().and_then(|(_, value)| value.get("cumulative"));
         value
             .and_then(Value::as_f64)
-            .with_context(|| format!("no P{wanted}"))
+            .with_context(|| format!("no P{percent}"))
     };
     Ok(Percentiles {
         count,

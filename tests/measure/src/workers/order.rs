@@ -45,10 +45,10 @@ pub fn inversions(stays: &[Stay], margin: Duration) -> (usize, usize) {
         all += 1;
         let since = one.went.saturating_sub(longest);
         let first = held.partition_point(|other| other.came < since);
-        let there = held.iter().skip(first);
-        let mut there = there.take_while(|other| other.came + margin < one.went);
+        let waiting = held.iter().skip(first);
+        let mut waiting = waiting.take_while(|other| other.came + margin < one.went);
         inverted += usize::from(
-            there.any(|other| other.deadline < one.deadline && one.went + margin < other.went),
+            waiting.any(|other| other.deadline < one.deadline && one.went + margin < other.went),
         );
     }
     (all, inverted)

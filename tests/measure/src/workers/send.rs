@@ -1,4 +1,4 @@
-//! Sends requests with individual budgets, in open loop, and records what the responses say about
+//! Sends requests with individual budgets, in open loop, and records what the responses report about
 //! their time at the proxy. It judges nothing.
 
 use std::sync::Arc;

@@ -46,9 +46,9 @@ pub(super) fn resource(document: &Node, around: &Around<'_>) -> Option<Complaint
         let mut spec = resource.spec.clone();
         spec.resolve(|_, reference: &RawReference| {
             let map = reference.config_map.clone().unwrap_or_default();
-            let there = around.profiles.get(&(map, reference.key.clone()));
+            let found = around.profiles.get(&(map, reference.key.clone()));
             let unread = || UNREAD_PROFILE.replace("PARALLELISM", parallelism);
-            Ok(there.cloned().unwrap_or_else(unread))
+            Ok(found.cloned().unwrap_or_else(unread))
         })?;
         Service::from_resource(&name, spec)
     };

@@ -32,10 +32,10 @@ fn profile_in_another_file_or_document_is_checked_too() {
             .collect()
     };
     let expected: Vec<&str> = both.iter().map(|(_, path, _)| *path).collect();
-    let mut there = paths(&found);
-    there.sort();
-    there.reverse();
-    assert_eq!(there, expected, "{found:#}");
+    let mut actual = paths(&found);
+    actual.sort();
+    actual.reverse();
+    assert_eq!(actual, expected, "{found:#}");
 
     let map = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  profile.yaml: |\n    latency: {model}\n    {capacity}\n"
@@ -46,11 +46,11 @@ fn profile_in_another_file_or_document_is_checked_too() {
         "{map}---\napiVersion: weir.dev/v1alpha1\nkind: SloService\nmetadata: {{name: a}}\n{spec}\n"
     );
     let found = report(&given(&text, &["--json"]));
-    let mut there = paths(&found);
-    there.sort();
-    there.reverse();
+    let mut actual = paths(&found);
+    actual.sort();
+    actual.reverse();
     let expected: Vec<String> = expected.iter().map(|path| format!("spec.{path}")).collect();
-    assert_eq!(there, expected, "{found:#}");
+    assert_eq!(actual, expected, "{found:#}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fake of a proxy that counts arrivals at a rate, and of backends with cores.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct FakeMesh {
     begin: Instant,
     rate_rps: Mutex<f64>,
     arrived: Mutex<(Duration, f64)>,
@@ -31,10 +31,10 @@ pub(crate) struct World {
     pub(crate) proxy_down: Mutex<bool>,
 }
 
-impl World {
-    pub(crate) async fn start() -> (Arc<World>, SocketAddr) {
+impl FakeMesh {
+    pub(crate) async fn start() -> (Arc<FakeMesh>, SocketAddr) {
         let cores = [("a".to_owned(), 2.0), ("b".to_owned(), 2.0)].into();
-        let world = Arc::new(World {
+        let mesh = Arc::new(FakeMesh {
             begin: Instant::now(),
             rate_rps: Mutex::new(0.0),
             arrived: Mutex::new((Duration::ZERO, 0.0)),
@@ -45,11 +45,11 @@ impl World {
         let router = Router::new()
             .route("/stats/prometheus", get(stats))
             .route("/cores/{variant}", get(cores_now).put(cores_then))
-            .with_state(Arc::clone(&world));
+            .with_state(Arc::clone(&mesh));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (world, address)
+        (mesh, address)
     }
 
     pub(crate) fn arrived(&self) -> f64 {
@@ -70,37 +70,37 @@ impl World {
     }
 }
 
-pub(crate) async fn stats(State(world): State<Arc<World>>) -> Result<String, StatusCode> {
-    if *world.proxy_down.lock().unwrap() {
+pub(crate) async fn stats(State(mesh): State<Arc<FakeMesh>>) -> Result<String, StatusCode> {
+    if *mesh.proxy_down.lock().unwrap() {
         return Err(StatusCode::SERVICE_UNAVAILABLE);
     }
-    let total = world.arrived().round();
+    let total = mesh.arrived().round();
     Ok(format!(
         "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n"
     ))
 }
 
 pub(crate) async fn cores_now(
-    State(world): State<Arc<World>>,
+    State(mesh): State<Arc<FakeMesh>>,
     Path(variant): Path<String>,
 ) -> Json<Value> {
-    Json(json!({"cores": world.cores.lock().unwrap()[&variant], "parallelism": null}))
+    Json(json!({"cores": mesh.cores.lock().unwrap()[&variant], "parallelism": null}))
 }
 
 pub(crate) async fn cores_then(
-    State(world): State<Arc<World>>,
+    State(mesh): State<Arc<FakeMesh>>,
     Path(variant): Path<String>,
-    Json(asked): Json<Value>,
+    Json(change): Json<Value>,
 ) -> Result<Json<Value>, (StatusCode, String)> {
-    if *world.refusing.lock().unwrap() {
+    if *mesh.refusing.lock().unwrap() {
         return Err((StatusCode::CONFLICT, "Deferred".to_owned()));
     }
-    let cores = asked["cores"].as_f64().unwrap();
-    world.cores.lock().unwrap().insert(variant, cores);
+    let cores = change["cores"].as_f64().unwrap();
+    mesh.cores.lock().unwrap().insert(variant, cores);
     Ok(Json(json!({ "cores": cores })))
 }
 
-pub(crate) fn service_file(world: SocketAddr) -> String {
+pub(crate) fn service_file(address: SocketAddr) -> String {
     format!(
         "service: demo
 listen: 127.0.0.1:0
@@ -110,7 +110,7 @@ cycle: 100ms
 mode: active
 budget: {{cores: 8}}
 demand: {{smoothing: 200ms, window: 1s, moving: 500ms}}
-proxies: {{stats: ['http://{world}/stats/prometheus'], timeout: 90ms}}
+proxies: {{stats: ['http://{address}/stats/prometheus'], timeout: 90ms}}
 resize: {{timeout: 90ms}}
 solver: {{timeLimit: 90ms}}
 variants:
@@ -120,14 +120,14 @@ variants:
   cores: {{initial: 1}}
   capacity: {{slopeRps: 20, interceptRps: -2}}
   latency: {{gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 0, parallelism: per-core}}
-  resize: http://{world}/cores/a
+  resize: http://{address}/cores/a
 - name: b
   cluster: b
   accuracy: 80
   cores: {{initial: 1, min: 0}}
   capacity: {{slopeRps: 10, interceptRps: -2}}
   latency: {{gammaMs: 80, epsilonMs: 1, deltaMs: 2, etaMs: 0, parallelism: per-core}}
-  resize: http://{world}/cores/b
+  resize: http://{address}/cores/b
 "
     )
 }
@@ -200,8 +200,8 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
 pub(crate) async fn status(planner: &str) -> Value {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("{planner}/v1/services/demo?cycles=1");
-    let asked = client.get(url).bearer_auth(KEY);
-    asked.send().await.unwrap().json().await.unwrap()
+    let request = client.get(url).bearer_auth(KEY);
+    request.send().await.unwrap().json().await.unwrap()
 }
 
 /// Stops the process with the signal that a person or Kubernetes would send.

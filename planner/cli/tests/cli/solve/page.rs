@@ -44,7 +44,7 @@ fn schema_has_every_formulation_and_examples_have_every_key() {
 #[test]
 fn defaults_in_example_comments_are_correct() {
     for name in FORMULATIONS {
-        let mut said = 0;
+        let mut documented = 0;
         let spelt_out: Vec<String> = example(name)
             .lines()
             .map(|line| {
@@ -53,14 +53,14 @@ fn defaults_in_example_comments_are_correct() {
                 let letter = |c: char| c.is_ascii_lowercase() || c == '_';
                 match key.strip_suffix(':') {
                     Some(key) if key.chars().all(letter) => {
-                        said += 1;
+                        documented += 1;
                         line.replacen("# ", "", 1)
                     }
                     _ => line.to_owned(),
                 }
             })
             .collect();
-        assert!(said > 0, "{name}");
+        assert!(documented > 0, "{name}");
         let output = given(spelt_out.join("\n"), &["--json"]);
         let expected = run(&[&path(name), "--json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));

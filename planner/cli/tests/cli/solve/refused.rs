@@ -47,12 +47,12 @@ fn unsolvable_problem_exits_with_3_and_reason() {
         assert_eq!(output.status.code(), Some(3), "{name}, {by}");
         let answer = answer(&output);
         assert_eq!(answer["outcome"], "infeasible", "{name}, {by}");
-        let said = answer["why"].as_str().unwrap();
-        assert!(said.contains(why), "{name}, {by}: {said}");
+        let reported = answer["why"].as_str().unwrap();
+        assert!(reported.contains(why), "{name}, {by}: {reported}");
         assert!(answer["plan"].is_object(), "{name}, {by}: no best effort");
         let people = given(&input, &[]);
         assert_eq!(people.status.code(), Some(3));
-        assert!(text(&people.stdout).contains(&format!("\nwhy: {said}\n")));
+        assert!(text(&people.stdout).contains(&format!("\nwhy: {reported}\n")));
     }
 }
 

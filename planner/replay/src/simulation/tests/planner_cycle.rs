@@ -79,12 +79,12 @@ fn cores_take_effect_after_delay_and_are_used_when_ready() {
     scenario.variants[1].readiness = Duration::from_secs(4);
     let play = play(&scenario, &waves(60, 40), with(Control::Planner), 1).unwrap();
     let first = |what: fn(&Second) -> f64| play.seconds.iter().position(|s| what(s) > 0.0).unwrap();
-    let asked = first(|second| second.cores_target[1]);
+    let requested = first(|second| second.cores_target[1]);
     let actual = first(|second| second.cores_actual[1]);
     let share = first(|second| second.shares[1]);
     assert!(
-        (2..=4).contains(&(actual - asked)),
-        "asked at {asked}, in force at {actual} s"
+        (2..=4).contains(&(actual - requested)),
+        "asked at {requested}, in force at {actual} s"
     );
     assert!(
         share >= actual + 4,

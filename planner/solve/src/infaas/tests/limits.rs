@@ -44,14 +44,14 @@ fn extreme_input_gives_an_outcome_in_time() {
         let (architectures, variants) =
             [(3, 4), (20, 8), (60, 6), (10, VARIANTS_MAX)][seed as usize % 4];
         let problem = Problem::try_from(wild(seed, architectures, variants)).unwrap();
-        let looks = Cell::new(0_u64);
-        let clock = || Duration::from_micros(looks.replace(looks.get() + 1));
+        let readings = Cell::new(0_u64);
+        let clock = || Duration::from_micros(readings.replace(readings.get() + 1));
         let limit = 2000;
         let outcome = solve(
             &problem,
             &TimeLimit::new(Duration::from_micros(limit), &clock),
         );
-        let late = looks.get().saturating_sub(limit);
+        let late = readings.get().saturating_sub(limit);
         assert!(
             late <= 4 * RESOURCES_MAX as u64 * architectures as u64,
             "seed {seed}: {late} looks late"

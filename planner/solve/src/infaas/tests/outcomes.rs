@@ -110,7 +110,7 @@ fn infeasible_names_the_exhausted_resource() {
     let mut both = one(20.0, 0);
     both.variants.truncate(1);
     both.variants[0].takes = Some([("cpu".to_owned(), 1.0), ("gpu".to_owned(), 2.0)].into());
-    for (available, architectures, said) in [
+    for (available, architectures, expected) in [
         (
             [("cpu", 9.0), ("gpu", 9.0)],
             vec![late],
@@ -139,9 +139,9 @@ fn infeasible_names_the_exhausted_resource() {
     ] {
         let Outcome::Infeasible { why, best_effort } = solved(&problem(&available, architectures))
         else {
-            panic!("feasible? {said}")
+            panic!("feasible? {expected}")
         };
-        assert!(why.contains(said), "'{why}' is not '{said}'");
+        assert!(why.contains(expected), "'{why}' is not '{expected}'");
         assert!(best_effort.is_some());
     }
     // Two architectures, for each of which alone the resources suffice.
@@ -220,16 +220,16 @@ fn time_limit_holds_and_the_gap_covers_the_optimum() {
     };
     let (mut good, mut none, mut optimal) = (0, 0, 0);
     for limit in [0, 1, 3, 10, 30, 100, 300, 1000, 2000, 5000, 20_000, 100_000] {
-        let looks = Cell::new(0_u64);
+        let readings = Cell::new(0_u64);
         let clock = || {
-            looks.set(looks.get() + 1);
-            Duration::from_micros(looks.get())
+            readings.set(readings.get() + 1);
+            Duration::from_micros(readings.get())
         };
         let outcome = solve(
             &problem,
             &TimeLimit::new(Duration::from_micros(limit), &clock),
         );
-        let late = looks.get().saturating_sub(limit);
+        let late = readings.get().saturating_sub(limit);
         assert!(late <= 2 * 40 + 40, "{late} looks after {limit} were over");
         match outcome {
             Outcome::Good { best: plan, gap } => {

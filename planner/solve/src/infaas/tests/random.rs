@@ -86,8 +86,8 @@ fn tight(mut input: Input, above: f64) -> Input {
         let middle = (low + high) / 2.0;
         let problem = Problem::try_from(with(middle)).unwrap();
         // Near the minimum a proof of infeasibility may take long, so the clock readings are limited.
-        let looks = Cell::new(0);
-        let clock = || Duration::from_micros(looks.replace(looks.get() + 1));
+        let readings = Cell::new(0);
+        let clock = || Duration::from_micros(readings.replace(readings.get() + 1));
         match solve(&problem, &TimeLimit::new(Duration::from_millis(3), &clock)) {
             Outcome::Optimal(_) | Outcome::Good { .. } => high = middle,
             _ => low = middle,

@@ -133,8 +133,8 @@ fn invalid_input_is_refused_by_name() {
     for (spoil, message) in table {
         let mut input = input();
         spoil(&mut input);
-        let said = Problem::try_from(input).unwrap_err().to_string();
-        assert!(said.contains(message), "'{said}' is not '{message}'");
+        let error = Problem::try_from(input).unwrap_err().to_string();
+        assert!(error.contains(message), "'{error}' is not '{message}'");
     }
 }
 
@@ -177,8 +177,8 @@ fn check_refuses_plan_that_breaks_a_rule() {
     for (spoil, message) in table {
         let mut plan = good.clone();
         spoil(&mut plan);
-        let said = problem.check(&plan).unwrap_err();
-        assert!(said.contains(message), "'{said}' is not '{message}'");
+        let error = problem.check(&plan).unwrap_err();
+        assert!(error.contains(message), "'{error}' is not '{message}'");
     }
 }
 

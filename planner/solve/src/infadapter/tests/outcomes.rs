@@ -38,8 +38,8 @@ fn no_variant_in_time_is_infeasible() {
     assert!(matches!(solved(&problem), Outcome::Infeasible { .. }));
 }
 
-/// Solves with a clock that advances by one at each reading, and a limit of `looks` readings.
-fn hurried(problem: &Problem, looks: u64) -> Outcome<Allocation> {
+/// Solves with a clock that advances by one at each reading, and a limit of `limit` readings.
+fn hurried(problem: &Problem, limit: u64) -> Outcome<Allocation> {
     let at = Cell::new(0);
     let clock = || {
         at.set(at.get() + 1);
@@ -47,7 +47,7 @@ fn hurried(problem: &Problem, looks: u64) -> Outcome<Allocation> {
     };
     solve(
         problem,
-        &TimeLimit::new(Duration::from_nanos(looks), &clock),
+        &TimeLimit::new(Duration::from_nanos(limit), &clock),
     )
 }
 
@@ -59,8 +59,8 @@ fn short_limit_gives_a_gap_that_covers_the_optimum() {
     };
     let start = greedy::start(&problem, None).unwrap();
     let mut good = 0;
-    for looks in [1, 2, 3, 5, 8, 13, 21] {
-        match hurried(&problem, looks) {
+    for limit in [1, 2, 3, 5, 8, 13, 21] {
+        match hurried(&problem, limit) {
             Outcome::Good { best: found, gap } => {
                 assert_eq!(problem.check(&found), Ok(()));
                 assert!(
@@ -84,8 +84,8 @@ fn short_limit_gives_a_gap_that_covers_the_optimum() {
 fn expired_limit_does_not_claim_infeasibility() {
     let problem = problem(500.0, 10, &[(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)]);
     let mut cut_short = 0;
-    for looks in 1..60 {
-        match hurried(&problem, looks) {
+    for limit in 1..60 {
+        match hurried(&problem, limit) {
             Outcome::Infeasible {
                 why,
                 best_effort: None,

@@ -121,10 +121,10 @@ fn invalid_field_is_refused_by_name() {
             Value::Array(list) => list[key.parse::<usize>().unwrap()] = value.clone(),
             parent => parent[key] = value.clone(),
         }
-        let said = read(&bad).expect_err(pointer);
+        let error = read(&bad).expect_err(pointer);
         assert!(
-            said.contains(message),
-            "{pointer}: '{said}' is not '{message}'"
+            error.contains(message),
+            "{pointer}: '{error}' is not '{message}'"
         );
     }
 }

@@ -64,13 +64,13 @@ fn search_equals_exhaustive_search() {
     }
 }
 
-fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
+fn compare(input: &Input, seen: &mut KindCounts, case: &str) {
     let tries: Vec<Vec<Try>> = input
         .stages
         .iter()
         .map(|stage| tries(input, stage))
         .collect();
-    let outcome = unhurried(&Problem::try_from(input.clone()).expect(said));
+    let outcome = unhurried(&Problem::try_from(input.clone()).expect(case));
     if tries.iter().any(Vec::is_empty) {
         *seen.entry("overloaded").or_default() += 1;
         let nothing = matches!(
@@ -80,7 +80,7 @@ fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
                 ..
             }
         );
-        assert!(nothing, "{said}: {outcome:?}");
+        assert!(nothing, "{case}: {outcome:?}");
         return;
     }
     let all = combinations(&tries);
@@ -103,26 +103,26 @@ fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
             best_effort: Some(plan),
             ..
         } => {
-            assert!(kept.is_empty(), "{said}: {plan:?} but {kept:?}");
+            assert!(kept.is_empty(), "{case}: {plan:?} but {kept:?}");
             *seen.entry("late").or_default() += 1;
             let min = longest.iter().copied().fold(f64::INFINITY, f64::min);
-            assert!((plan.latency_ms - min).abs() <= TOLERANCE * min, "{said}");
+            assert!((plan.latency_ms - min).abs() <= TOLERANCE * min, "{case}");
             weights.alpha = 0.0;
             (best(&within(min), &all, input, weights, seen), plan)
         }
-        outcome => panic!("{said}: {outcome:?}"),
+        outcome => panic!("{case}: {outcome:?}"),
     };
-    let expected = expected.expect(said);
+    let expected = expected.expect(case);
     for ((pick, stage), planned) in expected.iter().zip(&input.stages).zip(&found.stages) {
         let name = &stage.variants[pick.variant].name;
         let same = (name, pick.batch, pick.replicas)
             == (&planned.variant, planned.batch, planned.replicas);
-        assert!(same, "{said}:\n{found:?} is not\n{expected:?}");
+        assert!(same, "{case}:\n{found:?} is not\n{expected:?}");
     }
     let max = objective(input, input.weights, &expected);
     assert!(
         (max - found.objective).abs() <= 1e-9 * max.abs().max(1.0) * 10.0,
-        "{said}"
+        "{case}"
     );
 }
 

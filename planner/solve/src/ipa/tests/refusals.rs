@@ -30,8 +30,8 @@ fn refusal(input: Input) -> String {
 fn refused(table: &[(&str, Value, &str)]) {
     for (pointer, value, message) in table {
         let document = with(&[(pointer, value.clone())]);
-        let said = refusal(serde_json::from_value(document).unwrap());
-        assert!(said.contains(message), "'{said}' is not '{message}'");
+        let error = refusal(serde_json::from_value(document).unwrap());
+        assert!(error.contains(message), "'{error}' is not '{message}'");
     }
 }
 
@@ -93,7 +93,7 @@ fn invalid_variant_is_refused_by_field() {
         json!("w"),
         "stages[1].variants[1].name: 'w' must be another",
     );
-    let of = |field: &str, said: &str| format!("{V}.{field}: {said}");
+    let of = |field: &str, complaint: &str| format!("{V}.{field}: {complaint}");
     let accuracy = of("accuracy_percent", "0 must be 0.01 to 100");
     at("accuracy_percent", json!(0), &accuracy);
     let accuracy = of("accuracy_percent", "100.5 must be");
@@ -186,10 +186,10 @@ fn nan_and_infinity_are_refused() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut input = input();
             breaks(&mut input, value);
-            let said = refusal(input);
+            let error = refusal(input);
             assert!(
-                said.starts_with(&format!("{field}{value}")),
-                "'{said}' is not of {field}{value}"
+                error.starts_with(&format!("{field}{value}")),
+                "'{error}' is not of {field}{value}"
             );
         }
     }
@@ -242,9 +242,9 @@ fn too_many_choices_are_refused() {
         serde_json::from_value::<Input>(with(&[("/stages", json!(stages))])).unwrap()
     };
     assert!(Problem::try_from(sized(32)).is_ok());
-    let said = refusal(sized(33));
+    let error = refusal(sized(33));
     assert_eq!(
-        said,
+        error,
         "stages: 135168 must be stages with at most 131072 variants in batches"
     );
 }
@@ -310,8 +310,8 @@ fn options_and_base_allocations_are_checked() {
             "stages[0].variants[0].options[0].latency_ms: NaN must be",
         ),
     ] {
-        let said = made.unwrap_err().to_string();
-        assert!(said.contains(message), "'{said}' is not '{message}'");
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains(message), "'{error}' is not '{message}'");
     }
     let base = |field: &str, value: Value| {
         let mut document = json!({"latency": {"model": "linear", "item_ms": 1, "fixed_ms": 1},
@@ -326,8 +326,8 @@ fn options_and_base_allocations_are_checked() {
         (base("cores", json!([])), "cores: 0 items must be"),
         (base("cores", json!([1, 0])), "cores[1]: 0 must be"),
     ] {
-        let said = made.unwrap_err().to_string();
-        assert!(said.contains(message), "'{said}' is not '{message}'");
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains(message), "'{error}' is not '{message}'");
     }
 }
 

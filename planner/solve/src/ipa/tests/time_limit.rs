@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::*;
 
 /// Solves with a clock that advances by 1 ms at each reading.
-fn with_looks(problem: &Problem, looks: u64) -> (Outcome<Plan>, u64) {
+fn with_readings(problem: &Problem, limit: u64) -> (Outcome<Plan>, u64) {
     let read = Cell::new(0);
     let clock = || {
         read.set(read.get() + 1);
@@ -13,7 +13,7 @@ fn with_looks(problem: &Problem, looks: u64) -> (Outcome<Plan>, u64) {
     };
     let outcome = solve(
         problem,
-        &TimeLimit::new(Duration::from_millis(looks), &clock),
+        &TimeLimit::new(Duration::from_millis(limit), &clock),
     );
     (outcome, read.get())
 }
@@ -25,29 +25,29 @@ fn short_limit_gives_a_gap_that_covers_the_optimum() {
         panic!("not solved")
     };
     let (mut good, mut gaps) = (0, Vec::new());
-    for looks in 0..400 {
-        let (outcome, read) = with_looks(&problem, looks);
+    for limit in 0..400 {
+        let (outcome, read) = with_readings(&problem, limit);
         match outcome {
             Outcome::Good { best: found, gap } => {
                 good += 1;
                 assert!(
                     found.objective <= best.objective + 1e-9,
-                    "{looks}: better than the best?"
+                    "{limit}: better than the best?"
                 );
                 let reach = found.objective + gap;
                 assert!(
                     reach >= best.objective - 1e-9 * best.objective.abs(),
-                    "{looks}: {gap} is no bound"
+                    "{limit}: {gap} is no bound"
                 );
                 // One more reading by each of the 12 stages' sweeps, and a few elsewhere.
                 assert!(
-                    read <= looks + 12 + 10,
-                    "{read} looks with {looks} to be had"
+                    read <= limit + 12 + 10,
+                    "{read} looks with {limit} to be had"
                 );
                 gaps.push(gap);
             }
             Outcome::Optimal(found) => assert_eq!(found, best),
-            outcome => panic!("{looks}: {outcome:?}"),
+            outcome => panic!("{limit}: {outcome:?}"),
         }
     }
     assert!(good > 50, "{good} of 400 were in a hurry");
@@ -61,12 +61,12 @@ fn short_limit_gives_a_gap_that_covers_the_optimum() {
 
 #[test]
 fn expired_limit_still_gives_a_plan() {
-    let (outcome, _) = with_looks(&problem(pipelines::pipeline(1, 5, 5, 0.2, false)), 0);
+    let (outcome, _) = with_readings(&problem(pipelines::pipeline(1, 5, 5, 0.2, false)), 0);
     assert!(
         matches!(outcome, Outcome::Good { gap, .. } if gap > 0.0),
         "{outcome:?}"
     );
-    let (late, _) = with_looks(&problem(pipelines::pipeline(1, 5, 5, -0.01, false)), 0);
+    let (late, _) = with_readings(&problem(pipelines::pipeline(1, 5, 5, -0.01, false)), 0);
     assert!(
         matches!(
             late,

@@ -73,8 +73,8 @@ fn invalid_latency_model_is_refused_by_name() {
             "l: 0 ms must be more than 0",
         ),
     ] {
-        let said = model.check("l").unwrap_err().to_string();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = model.check("l").unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
     for text in [
         r#"{"model":"amdahl","serial_ms":2}"#,

@@ -299,8 +299,8 @@ fn invalid_fit_input_is_refused_by_name() {
             sponge(&measured),
             sponge_ransac(&measured, &Ransac::default()),
         ] {
-            let said = fit.unwrap_err().to_string();
-            assert!(said.starts_with(&message), "{said}\n{message}");
+            let error = fit.unwrap_err().to_string();
+            assert!(error.starts_with(&message), "{error}\n{message}");
         }
     }
     for (measured, message) in [
@@ -312,8 +312,8 @@ fn invalid_fit_input_is_refused_by_name() {
         (&[(2.0, 5.0), (3.0, 4.0)], "points: a slope of -1"),
         (&[(2.0, 5.0), (3.0, -4.0)], "points[1].rps: -4 must be"),
     ] {
-        let said = line(&points(measured)).unwrap_err().to_string();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = line(&points(measured)).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
     for (samples, threshold, message) in [
         (0, None, "samples: 0 must be 1 to 100000"),
@@ -325,7 +325,7 @@ fn invalid_fit_input_is_refused_by_name() {
             threshold,
             seed: 1,
         };
-        let said = sponge_ransac(&at(&GRID), &how).unwrap_err().to_string();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = sponge_ransac(&at(&GRID), &how).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
 }

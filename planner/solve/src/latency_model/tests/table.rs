@@ -202,8 +202,8 @@ fn invalid_table_is_refused_by_name() {
             "points[1].latency_ms: 100 must be 130 ms, less 25 % of noise, or more: batch 8 on 2 cores cannot be quicker than batch 1 on 4 cores (points[0])",
         ),
     ] {
-        let said = Table::new(points).unwrap_err().to_string();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = Table::new(points).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
 }
 
@@ -214,17 +214,17 @@ fn table_serializes_as_its_points() {
     assert_eq!(model.ms(2, 1.0), 97.0);
     assert_eq!(model.check("stages[0].latency"), Ok(()));
     assert_eq!(serde_json::to_string(&model).unwrap(), text);
-    let said = |text: &str| {
+    let error = |text: &str| {
         serde_json::from_str::<Latency>(text)
             .unwrap_err()
             .to_string()
     };
     assert_eq!(
-        said(&text.replace("97.0", "-1")),
+        error(&text.replace("97.0", "-1")),
         "points[1].latency_ms: -1 must be above 0 and at most 86400000 ms"
     );
     assert!(
-        said(&text.replace("\"batch\":2", "\"batch\":2,\"x\":1")).contains("unknown field `x`")
+        error(&text.replace("\"batch\":2", "\"batch\":2,\"x\":1")).contains("unknown field `x`")
     );
     let schema = serde_json::to_string(&schemars::schema_for!(Latency)).unwrap();
     assert!(schema.contains("Measurements, in any order"), "{schema}");

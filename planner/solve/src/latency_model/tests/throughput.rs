@@ -78,8 +78,8 @@ fn invalid_throughput_model_is_refused_by_name() {
             "th.points[1].rps: 2 requests/s on 4 cores must be no less than the 3 on 1 cores",
         ),
     ] {
-        let said = model.check("th").unwrap_err().to_string();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = model.check("th").unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
     for model in [
         line(0.0, 0.0),

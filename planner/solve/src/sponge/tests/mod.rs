@@ -181,15 +181,15 @@ fn paper_table_1_is_reproduced() {
 #[test]
 fn paper_example_after_table_1_is_reproduced() {
     // 100 requests/s, SLO 1000 ms: with 600 ms of network one instance still serves with 8 cores, batch 4.
-    let problem = |communication: f64, waiting: usize| {
+    let problem = |network_ms: f64, waiting: usize| {
         json!({
             "latency": table_1(), "cores": [1, 2, 4, 8], "batches": [1, 2, 4, 8], "rate_rps": 100, "delta": 0.01,
-            "waiting": vec![json!({"slo_ms": 1000, "communication_ms": communication}); waiting],
+            "waiting": vec![json!({"slo_ms": 1000, "communication_ms": network_ms}); waiting],
         })
     };
-    for (communication, waiting) in [(0.0, 20), (600.0, 40)] {
-        let Outcome::Optimal(plan) = solved(&read(problem(communication, waiting)).unwrap()) else {
-            panic!("{communication} ms")
+    for (network_ms, waiting) in [(0.0, 20), (600.0, 40)] {
+        let Outcome::Optimal(plan) = solved(&read(problem(network_ms, waiting)).unwrap()) else {
+            panic!("{network_ms} ms")
         };
         assert_eq!(
             (plan.cores, plan.batch),
@@ -261,17 +261,17 @@ fn expired_limit_is_out_of_time() {
         panic!("not solved")
     };
     assert_eq!((plan.cores, plan.batch), (1, 3));
-    for looks in [1, 3, 5, 20] {
+    for limit in [1, 3, 5, 20] {
         at.set(0);
         match solve(
             &problem,
-            &TimeLimit::new(Duration::from_nanos(looks), &clock),
+            &TimeLimit::new(Duration::from_nanos(limit), &clock),
         ) {
             Outcome::OutOfTime { best, .. } => {
-                assert!(looks < 20);
+                assert!(limit < 20);
                 assert!(best.is_none_or(|best| problem.check(&best).is_ok()));
             }
-            outcome => assert_eq!((looks, outcome), (20, Outcome::Optimal(plan))),
+            outcome => assert_eq!((limit, outcome), (20, Outcome::Optimal(plan))),
         }
     }
 }
@@ -290,17 +290,17 @@ fn unfinished_search_does_not_claim_infeasibility() {
     let whole = [("can be on time", "10 at most"), ("exceeds the 642.9", "")];
     for (problem, (whole, most)) in [late, much].into_iter().zip(whole) {
         let problem = read(problem).unwrap();
-        let (mut cut_short, mut said_whole) = (0, 0);
-        for looks in 1..30 {
+        let (mut cut_short, mut complete) = (0, 0);
+        for limit in 1..30 {
             at.set(0);
-            let time_limit = TimeLimit::new(Duration::from_nanos(looks), &clock);
+            let time_limit = TimeLimit::new(Duration::from_nanos(limit), &clock);
             let Outcome::Infeasible { why, .. } = solve(&problem, &time_limit) else {
-                assert!(looks < 10, "nine looks for the batches, then it is known");
+                assert!(limit < 10, "nine looks for the batches, then it is known");
                 continue;
             };
-            if looks > 18 {
+            if limit > 18 {
                 assert!(why.contains(whole) && why.contains(most), "{why}");
-                said_whole += 1;
+                complete += 1;
             } else {
                 assert!(
                     why.contains("at least") || why.ends_with("was not found in time"),
@@ -309,7 +309,7 @@ fn unfinished_search_does_not_claim_infeasibility() {
                 cut_short += 1;
             }
         }
-        assert!(cut_short > 5 && said_whole > 5, "{cut_short} {said_whole}");
+        assert!(cut_short > 5 && complete > 5, "{cut_short} {complete}");
     }
 }
 

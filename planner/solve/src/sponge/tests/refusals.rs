@@ -87,17 +87,17 @@ fn invalid_field_is_refused_by_name() {
             Value::Array(list) => list[key.parse::<usize>().unwrap()] = value.clone(),
             parent => parent[key] = value.clone(),
         }
-        let said = read(bad).expect_err(pointer);
+        let error = read(bad).expect_err(pointer);
         assert!(
-            said.contains(message),
-            "{pointer}: '{said}' is not '{message}'"
+            error.contains(message),
+            "{pointer}: '{error}' is not '{message}'"
         );
     }
     let nothing = json!({"latency": good()["latency"], "cores": 2, "batches": 2});
-    let said = read(nothing).unwrap_err();
+    let error = read(nothing).unwrap_err();
     assert!(
-        said.contains("rate_rps: 0 must be above 0 where no request waits"),
-        "{said}"
+        error.contains("rate_rps: 0 must be above 0 where no request waits"),
+        "{error}"
     );
 }
 
@@ -106,8 +106,8 @@ fn nan_and_infinity_are_refused() {
     for value in [f64::NAN, f64::INFINITY, -f64::INFINITY] {
         let mut input: Input = serde_json::from_value(good()).unwrap();
         input.waiting[0].slo_ms = value;
-        let said = Problem::try_from(input).unwrap_err().to_string();
-        assert!(said.starts_with("waiting[0].slo_ms: "), "{said}");
+        let error = Problem::try_from(input).unwrap_err().to_string();
+        assert!(error.starts_with("waiting[0].slo_ms: "), "{error}");
     }
 }
 

@@ -156,10 +156,10 @@ fn infeasible_names_the_limit_and_gives_best_effort() {
     ] {
         match at_leisure(&Problem::try_from(input).unwrap()) {
             Outcome::Infeasible {
-                why: said,
+                why: actual,
                 best_effort,
             } => {
-                assert_eq!(said, why);
+                assert_eq!(actual, why);
                 let plan = best_effort.unwrap();
                 let scaling = plan.vertical.as_ref().or(plan.horizontal.as_ref());
                 assert_eq!(settings(scaling), nearest, "{why}");
@@ -248,10 +248,10 @@ fn expired_limit_stops_and_gap_covers_the_optimum() {
     let (mut late, mut good, mut optimal) = (0, 0, 0);
     for limit in 0..400 {
         // The clock advances by 1 ms at each reading.
-        let looks = Counter::new(0);
+        let readings = Counter::new(0);
         let clock = || {
-            looks.set(looks.get() + 1);
-            Duration::from_millis(looks.get())
+            readings.set(readings.get() + 1);
+            Duration::from_millis(readings.get())
         };
         let time_limit = TimeLimit::new(Duration::from_millis(limit), &clock);
         match solve(&problem, &time_limit) {
@@ -275,9 +275,9 @@ fn expired_limit_stops_and_gap_covers_the_optimum() {
             outcome => panic!("{outcome:?}"),
         }
         assert!(
-            looks.get() <= limit + 20,
+            readings.get() <= limit + 20,
             "{} looks of {limit}",
-            looks.get()
+            readings.get()
         );
     }
     println!("late {late}, good {good}, optimal {optimal}");

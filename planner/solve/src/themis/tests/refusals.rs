@@ -100,8 +100,8 @@ fn invalid_input_is_refused_by_name() {
     for (change, message) in table {
         let mut input = good();
         change(&mut input);
-        let said = Problem::try_from(input).unwrap_err().to_string();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = Problem::try_from(input).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
 }
 
@@ -213,8 +213,8 @@ fn check_refuses_every_broken_plan() {
     for (breaks, message) in table {
         let mut broken = plan.clone();
         breaks(&mut broken);
-        let said = problem.check(&broken).unwrap_err();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = problem.check(&broken).unwrap_err();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
     type Change = fn(&mut Input);
     let tighter: &[(Change, &str)] = &[
@@ -225,7 +225,7 @@ fn check_refuses_every_broken_plan() {
     for (change, message) in tighter {
         let mut input = good();
         change(&mut input);
-        let said = Problem::try_from(input).unwrap().check(&plan).unwrap_err();
-        assert!(said.starts_with(message), "{said}\n{message}");
+        let error = Problem::try_from(input).unwrap().check(&plan).unwrap_err();
+        assert!(error.starts_with(message), "{error}\n{message}");
     }
 }

@@ -35,12 +35,13 @@ impl KubeBackends {
         let Some(target_replicas) = attempt.changes.scale else {
             return Ok(attempt);
         };
-        let there = self.state(change.variant)?.replicas;
-        let replicas = self.limit_by_pdb(change.variant, there, target_replicas, &mut attempt)?;
-        if replicas == there && attempt.pdb_limit.is_some() {
+        let spec_replicas = self.state(change.variant)?.replicas;
+        let replicas =
+            self.limit_by_pdb(change.variant, spec_replicas, target_replicas, &mut attempt)?;
+        if replicas == spec_replicas && attempt.pdb_limit.is_some() {
             return Ok(attempt);
         }
-        let fewer = replicas < there;
+        let fewer = replicas < spec_replicas;
         match self.scale(change.variant, replicas, deadline).await {
             Ok(()) => attempt.sent = true,
             Err(failure) => {
@@ -68,16 +69,16 @@ impl KubeBackends {
     fn limit_by_pdb(
         &self,
         variant: usize,
-        there: u32,
+        spec_replicas: u32,
         target_replicas: u32,
         attempt: &mut Attempt,
     ) -> Result<u32, KubeError> {
-        if target_replicas >= there {
+        if target_replicas >= spec_replicas {
             return Ok(target_replicas);
         }
         let pods = self.spec(variant)?.pods(self.namespace.pods()?);
         let allowed = self.namespace.disruption(&pods)?;
-        let min = |allowed: &DisruptionAllowance| there.saturating_sub(allowed.pods);
+        let min = |allowed: &DisruptionAllowance| spec_replicas.saturating_sub(allowed.pods);
         let strict = allowed.filter(|allowed| target_replicas < min(allowed));
         let replicas = strict.as_ref().map_or(target_replicas, min);
         attempt.pdb_limit = strict;
@@ -126,7 +127,7 @@ impl KubeBackends {
             };
             match answer {
                 Ok(()) => attempt.sent = true,
-                Err(ApiFailure::Gone) => {}
+                Err(ApiFailure::NotFound) => {}
                 Err(failure) => {
                     attempt.sent |= failure.may_have_applied();
                     let mut writes = self.writes();

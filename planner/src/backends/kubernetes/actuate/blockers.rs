@@ -26,7 +26,7 @@ pub enum PodBlocker {
     )]
     RateLimited,
     #[error("it would be too many cores before other pods have gone or have less")]
-    NoRoom,
+    OverBudget,
     #[error("its node has no room now, and its kubelet tries again by itself: {0}")]
     Deferred(String),
     #[error("its node can never hold it: {0}")]
@@ -42,7 +42,7 @@ impl PodBlocker {
     pub fn may_have_applied(&self) -> bool {
         match self {
             PodBlocker::Refused(refused) => refused.may_have_applied(),
-            PodBlocker::NotPatchable(_) | PodBlocker::RateLimited | PodBlocker::NoRoom => false,
+            PodBlocker::NotPatchable(_) | PodBlocker::RateLimited | PodBlocker::OverBudget => false,
             PodBlocker::Deferred(_)
             | PodBlocker::Infeasible(_)
             | PodBlocker::Failed(_)
@@ -128,7 +128,7 @@ impl Attempt {
             return Some(if self.rate_limited.contains(&pod.uid) {
                 PodBlocker::RateLimited
             } else if self.changes.waiting.contains(&pod.uid) {
-                PodBlocker::NoRoom
+                PodBlocker::OverBudget
             } else {
                 // It was applied, and something else has changed the pod since.
                 PodBlocker::Refused(ApiFailure::Conflict)

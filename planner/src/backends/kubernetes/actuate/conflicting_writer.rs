@@ -88,9 +88,9 @@ impl ConflictingWriters {
         (now < *until).then(|| why.clone())
     }
 
-    /// Forgets pods that are gone.
-    pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.requests.retain(|uid, _| is_there(uid));
+    /// Forgets deleted pods.
+    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.requests.retain(|uid, _| exists(uid));
     }
 }
 

@@ -171,8 +171,8 @@ impl UnobservedWrites {
         let all = self.scale_downs.get(&variant).into_iter().flatten();
         let current = all.filter(|scale_down| now < scale_down.until);
         let leaving = current.map(|scale_down| {
-            let there = scale_down.of.iter().filter(|uid| staying(uid)).count();
-            u32::try_from(there)
+            let remaining = scale_down.of.iter().filter(|uid| staying(uid)).count();
+            u32::try_from(remaining)
                 .unwrap_or(u32::MAX)
                 .saturating_sub(scale_down.stay)
         });
@@ -201,20 +201,20 @@ impl UnobservedWrites {
         }
     }
 
-    /// Drops pods that are gone, expired entries, and what the watches have caught up with. `there`: generations by
-    /// pod uid.
-    pub(super) fn prune(&mut self, there: &BTreeMap<String, Option<i64>>, now: Instant) {
-        self.refusals.retain(|uid| there.contains_key(uid));
-        self.replacements.retain(|uid| there.contains_key(uid));
+    /// Drops deleted pods, expired entries, and what the watches have caught up with. `existing`: generations by pod
+    /// uid.
+    pub(super) fn prune(&mut self, existing: &BTreeMap<String, Option<i64>>, now: Instant) {
+        self.refusals.retain(|uid| existing.contains_key(uid));
+        self.replacements.retain(|uid| existing.contains_key(uid));
         self.ahead.retain(|uid, ahead| {
-            let observed = there.get(uid);
+            let observed = existing.get(uid);
             observed.is_some_and(|observed| ahead.metadata.generation > *observed)
         });
         for all in self.scale_downs.values_mut() {
             all.retain(|scale_down| now < scale_down.until);
         }
         self.pending_patches
-            .retain(|uid, patch| there.contains_key(uid) && now < patch.until);
+            .retain(|uid, patch| existing.contains_key(uid) && now < patch.until);
     }
 }
 

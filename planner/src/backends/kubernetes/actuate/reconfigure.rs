@@ -9,7 +9,7 @@ use crate::backends::kubernetes::distribute::WorkloadState;
 use crate::backends::kubernetes::error::KubeError;
 
 impl KubeBackends {
-    /// Tells the servers that have not been told yet, or whose last request failed.
+    /// Tells the servers that have not been reconfigured yet, or whose last request failed.
     pub(super) async fn tell_due_servers(&self) {
         if !(self.fence)() {
             return;
@@ -26,7 +26,7 @@ impl KubeBackends {
         join_all(sent).await;
     }
 
-    /// Returns the batch size that all serving servers of a variant have been told.
+    /// Returns the batch size that all serving servers of a variant have confirmed.
     pub(super) fn confirmed_batch(&self, variant: usize) -> Option<u32> {
         let hook = self.watched(variant).ok()?.hook.as_ref()?;
         let state = self.state(variant).ok()?;

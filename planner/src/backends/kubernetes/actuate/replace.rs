@@ -23,7 +23,7 @@ impl KubeBackends {
     pub(super) fn retire_pod(
         &self,
         variant: usize,
-        room: Cores,
+        spare: Cores,
     ) -> Option<Result<Actual, ReplacementBlocker>> {
         // A workload with a conflicting writer is left alone, whatever was found before.
         self.check_sole_writer(variant).ok()?;
@@ -35,7 +35,7 @@ impl KubeBackends {
         let label = self.watched(variant).ok()?.label();
         let chosen = {
             let (replacements, now) = (&mut self.writes().replacements, Instant::now());
-            replacements.retire(variant, &label, &state, room, allowed.as_ref(), now)?
+            replacements.retire(variant, &label, &state, spare, allowed.as_ref(), now)?
         };
         match chosen {
             Ok(_) => Some(Ok(self.state(variant).ok()?.actual())),
@@ -101,7 +101,7 @@ impl KubeBackends {
         };
         match in_time(deadline, self.pods.evict(&pod.name, &params), EVICT).await {
             // A pod of the same name has already taken its place.
-            Ok(_) | Err(ApiFailure::Gone | ApiFailure::Conflict) => Ok(()),
+            Ok(_) | Err(ApiFailure::NotFound | ApiFailure::Conflict) => Ok(()),
             Err(failure) => Err(failure),
         }
     }

@@ -53,7 +53,7 @@ impl KubeBackends {
                     let state = PodState::of(&newest, &pod_patch.pod.container);
                     // Another pod may have the same name.
                     let state = state.ok().filter(|state| state.uid == pod_patch.pod.uid);
-                    pod = state.ok_or(ApiFailure::Gone)?;
+                    pod = state.ok_or(ApiFailure::NotFound)?;
                     self.writes().record_pod(newest);
                     match patch::change(&pod, pod_patch.target_cores) {
                         Ok(Some(other)) => change = other,
@@ -89,7 +89,7 @@ impl KubeBackends {
         deadline: Instant,
     ) -> Result<(), ApiFailure> {
         let (Ok(watched), Ok(spec)) = (self.watched(variant), self.spec(variant)) else {
-            return Err(ApiFailure::Gone);
+            return Err(ApiFailure::NotFound);
         };
         let body = json!({"spec": {"replicas": replicas}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
@@ -100,7 +100,7 @@ impl KubeBackends {
                 .filter(PodState::stays)
                 .map(|pod| pod.uid)
                 .collect(),
-            Err(_) => return Err(ApiFailure::Gone),
+            Err(_) => return Err(ApiFailure::NotFound),
         };
         let down = |now| {
             if replicas < spec.replicas {

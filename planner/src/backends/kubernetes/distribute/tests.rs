@@ -34,7 +34,7 @@ pub(in crate::backends::kubernetes) fn pod(name: &str, cores: u32) -> PodState {
         actual: ActuatedCpu::Has(cpu(cores * 1000)),
         resizing: Resizing::Settled,
         address: None,
-        told_cores: None,
+        configured_cores: None,
         pending_request: None,
         retired: false,
     }

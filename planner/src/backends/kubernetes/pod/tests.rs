@@ -68,7 +68,7 @@ fn stable_pod_is_read_in_full() {
             actual: ActuatedCpu::Has(one),
             resizing: Resizing::Settled,
             address: None,
-            told_cores: None,
+            configured_cores: None,
             pending_request: None,
             retired: false,
         }
@@ -239,11 +239,11 @@ fn served_pod_is_distinguished_from_starting_pod() {
 
 #[test]
 fn unresizable_pod_has_a_reason() {
-    let check = |change: fn(&mut Value), says: &str| {
+    let check = |change: fn(&mut Value), expected: &str| {
         let mut pod = pod();
         change(&mut pod);
         let message = read(pod).unwrap_err().to_string();
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     };
     check(
         |pod| pod["spec"]["containers"][1]["name"] = json!("main"),

@@ -1,4 +1,4 @@
-//! Pods on nodes without room, and their replacement.
+//! Pods on nodes without capacity, and their replacement.
 
 use super::*;
 use crate::backends::kubernetes::distribute::tests::{cpu, ending, pod, starting, workload};
@@ -30,10 +30,10 @@ fn at(begin: Instant, s: u64) -> Instant {
 fn choose(
     replacements: &mut Replacements,
     workload: &WorkloadState,
-    room: u32,
+    spare: u32,
     now: Instant,
 ) -> Option<Result<String, ReplacementBlocker>> {
-    let chosen = replacements.retire(0, WEB, workload, Cores::whole(room), None, now)?;
+    let chosen = replacements.retire(0, WEB, workload, Cores::whole(spare), None, now)?;
     Some(chosen.map(|pod| pod.name))
 }
 
@@ -89,7 +89,7 @@ fn blocked_pod_is_replaced_after_its_timeout() {
 #[test]
 fn pod_is_not_replaced_at_cost_of_others() {
     let check = |pods: WorkloadState,
-                 room: u32,
+                 spare: u32,
                  allowed: Option<u32>,
                  expected: Result<&str, ReplacementBlocker>| {
         let (mut replacements, now) = (Replacements::default(), Instant::now());
@@ -98,12 +98,12 @@ fn pod_is_not_replaced_at_cost_of_others() {
             budget: "calm".to_owned(),
             pods,
         });
-        let chosen = replacements.retire(0, WEB, &pods, Cores::whole(room), allowed.as_ref(), now);
+        let chosen = replacements.retire(0, WEB, &pods, Cores::whole(spare), allowed.as_ref(), now);
         let chosen = chosen.unwrap().map(|pod| pod.name);
         assert_eq!(
             chosen,
             expected.map(str::to_owned),
-            "{pods:?} {room} {allowed:?}"
+            "{pods:?} {spare} {allowed:?}"
         );
     };
     let two = || workload(2, vec![wishing("a"), pod("b", 2)]);
@@ -153,7 +153,7 @@ fn pod_is_not_replaced_at_cost_of_others() {
         dear(3),
         0,
         None,
-        Err(ReplacementBlocker::NoRoom(Cores::whole(3))),
+        Err(ReplacementBlocker::OverBudget(Cores::whole(3))),
     );
     check(dear(3), 1, None, Ok("a"));
     check(dear(0), 9, None, Err(ReplacementBlocker::NoTemplateRequest));
@@ -168,7 +168,7 @@ fn pod_is_not_replaced_at_cost_of_others() {
         pods,
         0,
         None,
-        Err(ReplacementBlocker::NoRoom(Cores::whole(1))),
+        Err(ReplacementBlocker::OverBudget(Cores::whole(1))),
     );
 }
 
@@ -191,9 +191,9 @@ fn one_pod_is_replaced_at_a_time_with_growing_backoff() {
         assert_eq!(choose(&mut replacements, &pods, 9, now), chosen(name));
         assert!(replacements.is_retired(&pods.pods[0].uid));
         // It stays the choice until it ends.
-        let mut gone = pods.clone();
-        gone.pods[0].retired = true;
-        assert_eq!(choose(&mut replacements, &gone, 0, now), chosen(name));
+        let mut retired = pods.clone();
+        retired.pods[0].retired = true;
+        assert_eq!(choose(&mut replacements, &retired, 0, now), chosen(name));
         // The new pod is blocked as well.
         let pods = workload(2, vec![wishing("next"), pod("b", 2)]);
         replacements.retain(|uid| uid == "uid-next" || uid == "uid-b");
@@ -207,7 +207,7 @@ fn one_pod_is_replaced_at_a_time_with_growing_backoff() {
     replacements.record(&pods.pods[0], Some(&never()), now);
     assert_eq!(choose(&mut replacements, &pods, 9, now), chosen("h"));
     // After a refusal plans count on it again, and it is retried sooner.
-    let why = ApiFailure::Gone;
+    let why = ApiFailure::NotFound;
     replacements.record_refused_eviction(0, "uid-h", why.clone(), now);
     assert!(!replacements.is_retired("uid-h"));
     let again = REFUSED_AGAIN;

@@ -123,7 +123,7 @@ fn superfluous_gate_and_gate_of_unknown_variant_are_refused() {
         shown["gate-3"]
             .refused
             .as_ref()
-            .is_some_and(|said| *said == why)
+            .is_some_and(|message| *message == why)
     );
     assert_eq!(shown["gate-1"].refused, None);
     // It returns as the gate of a variant with spare slots.

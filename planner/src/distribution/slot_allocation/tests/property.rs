@@ -99,7 +99,7 @@ fn expected_slots(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec
     divide::divide_slots(slots, &ownership::relations(&NAMES, &members))
 }
 
-struct World {
+struct Sim {
     who: Who,
     allocation: SlotAllocation,
     ms: u64,
@@ -110,9 +110,9 @@ struct World {
     working: Vec<u32>,
 }
 
-impl World {
-    fn new(who: Who, slots: [u32; 3]) -> World {
-        let mut world = World {
+impl Sim {
+    fn new(who: Who, slots: [u32; 3]) -> Sim {
+        let mut sim = Sim {
             allocation: SlotAllocation::default(),
             ms: 0,
             proxies: who.iter().map(|_| Real::default()).collect(),
@@ -121,8 +121,8 @@ impl World {
             incarnations: 0,
             working: vec![0; 3],
         };
-        world.publish(0.5);
-        world
+        sim.publish(0.5);
+        sim
     }
 
     fn publish(&mut self, share: f64) {
@@ -238,7 +238,7 @@ impl World {
     }
 
     /// All proxies poll and are answered until nothing moves any more; returns the number of rounds.
-    fn settle(&mut self) -> usize {
+    fn converge(&mut self) -> usize {
         let mut quiet = 0;
         for round in 0..200 {
             let mut moved = false;
@@ -267,7 +267,7 @@ proptest! {
         events in prop::collection::vec(event(5), 0..60),
     ) {
         let count = who.len();
-        let mut world = World::new(who, slots);
+        let mut sim = Sim::new(who, slots);
         for event in &events {
             let beyond = match event {
                 Event::Poll(proxy)
@@ -277,17 +277,17 @@ proptest! {
                 _ => false,
             };
             if !beyond {
-                world.obey(event);
-                world.check();
+                sim.obey(event);
+                sim.check();
             }
         }
         // Dead proxies are noticed; then everything comes to rest.
-        world.advance(2 * MOVE_MAX.as_millis() as u64);
-        world.settle();
-        let alive: Vec<usize> = (0..count).filter(|index| world.proxies[*index].alive).collect();
-        let parts = expected_slots(&world.slots, alive.iter().map(|index| world.who[*index]));
+        sim.advance(2 * MOVE_MAX.as_millis() as u64);
+        sim.converge();
+        let alive: Vec<usize> = (0..count).filter(|index| sim.proxies[*index].alive).collect();
+        let parts = expected_slots(&sim.slots, alive.iter().map(|index| sim.who[*index]));
         for (index, part) in alive.iter().zip(parts) {
-            let has = world.proxies[*index].slots.clone().unwrap_or_else(|| vec![0; 3]);
+            let has = sim.proxies[*index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(&has, &part, "proxy {} of {:?}", index, alive);
         }
     }
@@ -298,17 +298,17 @@ proptest! {
         slots in prop::array::uniform3(0..6_u32),
         order in Just((0..5_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
-        let mut world = World::new(vec![None; 5], slots);
+        let mut sim = Sim::new(vec![None; 5], slots);
         for index in &order {
-            world.obey(&Event::Start(*index));
+            sim.obey(&Event::Start(*index));
             if index % 2 == 0 {
-                world.settle();
+                sim.converge();
             }
         }
-        world.settle();
+        sim.converge();
         let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(expected_slots(&slots, vec![None; 5].into_iter())).collect();
         for (index, part) in parts {
-            let has = world.proxies[index].slots.clone().unwrap_or_else(|| vec![0; 3]);
+            let has = sim.proxies[index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(has, part, "proxy {}", index);
         }
     }

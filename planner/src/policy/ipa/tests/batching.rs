@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn batches_follow_from_cores_and_leave_time_for_later_stages() {
     let service = pipeline(20);
-    let all = |running, rps| batches(&service, &there(running), Some(forecast(rps, true)));
+    let all = |running, rps| batches(&service, &allocations(running), Some(forecast(rps, true)));
     // One core of n carries 1000·b/(20·b + 10): 33, 40, 43 …; of r 25, 28.6, 30 …
     assert_eq!(all([1, 0, 1, 0], 20.0), [1, 1, 1, 1]);
     assert_eq!(all([1, 0, 1, 0], 27.0), [1, 1, 2, 1]);
@@ -19,8 +19,16 @@ fn batches_follow_from_cores_and_leave_time_for_later_stages() {
     assert_eq!((halves[0], halves[2]), (1, 3));
     let s_ms = 90.0 * f64::from(halves[3]) + 10.0 + f64::from(halves[3] - 1) * 1e3 / 30.0;
     assert!(s_ms <= 470.1 && s_ms > 300.0, "{halves:?}: {s_ms}");
-    assert_eq!(batches(&service, &there([1, 0, 1, 0]), None), [1, 1, 1, 1]);
-    let drafts = drafts(&service, &there([1, 0, 1, 0]), Some(forecast(27.0, true))).unwrap();
+    assert_eq!(
+        batches(&service, &allocations([1, 0, 1, 0]), None),
+        [1, 1, 1, 1]
+    );
+    let drafts = drafts(
+        &service,
+        &allocations([1, 0, 1, 0]),
+        Some(forecast(27.0, true)),
+    )
+    .unwrap();
     let [detect, classify] = drafts.as_slice() else {
         panic!("{drafts:?}")
     };
@@ -43,7 +51,12 @@ fn batches_follow_from_cores_and_leave_time_for_later_stages() {
 fn batching_servers_get_slots_for_all_their_lanes() {
     let mut service = pipeline(20);
     let drafts = |service: &Service| {
-        let drafts = drafts(service, &there([4, 0, 4, 0]), Some(forecast(110.0, true))).unwrap();
+        let drafts = drafts(
+            service,
+            &allocations([4, 0, 4, 0]),
+            Some(forecast(110.0, true)),
+        )
+        .unwrap();
         let [detect, classify] = drafts.as_slice() else {
             panic!("{drafts:?}")
         };
@@ -77,15 +90,15 @@ fn batching_servers_get_slots_for_all_their_lanes() {
 }
 
 #[test]
-fn told_batch_limits_the_planned_one() {
+fn confirmed_batch_limits_the_planned_one() {
     let mut service = pipeline(20);
-    let (there, forecast) = (there([4, 0, 4, 0]), Some(forecast(110.0, true)));
+    let (allocations, forecast) = (allocations([4, 0, 4, 0]), Some(forecast(110.0, true)));
     let plans = |service: &Service, confirmed: &[Option<u32>]| {
         let conditions = Conditions {
             confirmed,
             ..Conditions::default()
         };
-        let drafts = drafts_under(service, &there, forecast, conditions).unwrap();
+        let drafts = drafts_under(service, &allocations, forecast, conditions).unwrap();
         let part = |index: usize| &drafts[index].variants[0];
         [0, 1].map(|stage| (part(stage).slots, part(stage).batch))
     };
@@ -97,13 +110,13 @@ fn told_batch_limits_the_planned_one() {
     for variant in &mut service.variants {
         variant.batch_delay = std::time::Duration::from_millis(5);
     }
-    // The servers make the batches, no larger than they were told: no lane idles.
+    // The servers make the batches, no larger than confirmed: no lane idles.
     assert_eq!(plans(&service, &confirmed), [(4, 1), (8, 1)]);
     assert_eq!(plans(&service, &less), [(12, 1), (4, 1)]);
     let unknown = [None, None, Some(2), None];
     assert_eq!(plans(&service, &unknown), [(32, 1), (8, 1)]);
     let capacities =
-        |confirmed: &[Option<u32>]| capacities(&service, &there, forecast, confirmed)[2];
+        |confirmed: &[Option<u32>]| capacities(&service, &allocations, forecast, confirmed)[2];
     let [one, two, none] =
         [Some(1), Some(2), None].map(|confirmed| capacities(&[None, None, confirmed]));
     assert!(one < two && two == none, "{one} {two} {none}");
@@ -131,14 +144,14 @@ fn batching_server_counts_its_own_batch_delay() {
 }
 
 fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Draft>> {
-    drafts(service, &there(running), Some(forecast(27.0, true)))
+    drafts(service, &allocations(running), Some(forecast(27.0, true)))
 }
 
 #[test]
 fn other_policies_choose_their_own_batches() {
     let mut service = pipeline(20);
     service.policy = SharedPolicy::new(Infadapter);
-    let all = |service: &Service| batches(service, &there([1; 4]), Some(forecast(1.0, true)));
+    let all = |service: &Service| batches(service, &allocations([1; 4]), Some(forecast(1.0, true)));
     assert_eq!(all(&service), [8; 4]);
     service.policy = SharedPolicy::new(Sponge {
         delta: 0.001,

@@ -10,22 +10,22 @@ fn loaded_variants_count_towards_budget_and_cost() {
         (service.variants[0].min, service.variants[2].min) = (2, 1);
         for rps in [3.0, 10.0, 25.0, 60.0] {
             let decision = decided(&service, [2, 1, 1, 1], rps);
-            let says = format!("{budget} {rps}: {}", decision.why);
+            let message = format!("{budget} {rps}: {}", decision.why);
             let sum: Cores = decision
                 .targets
                 .iter()
                 .map(|target| target.cores(Allocation::NONE))
                 .sum();
-            assert!(sum <= Cores::whole(budget), "{says}");
+            assert!(sum <= Cores::whole(budget), "{message}");
             let Some((worth, desired)) = brute(&service, rps) else {
                 continue;
             };
             let got = decision.optimum.unwrap();
-            assert!(got <= worth + 1e-9, "{says}: {desired:?}");
+            assert!(got <= worth + 1e-9, "{message}: {desired:?}");
             if !decision.kept {
                 let min = [2, 0, 1, 0].map(Cores::whole);
                 let mut each = decision.targets.iter().zip(min);
-                assert!(each.all(|(target, min)| target.each >= min), "{says}");
+                assert!(each.all(|(target, min)| target.each >= min), "{message}");
             }
             optima += u32::from((got - worth).abs() < 1e-9);
         }

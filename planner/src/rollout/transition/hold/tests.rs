@@ -24,8 +24,8 @@ impl Rates {
             .sum()
     }
 
-    fn carried(&self, demand: u32, there: &[Allocation]) -> f64 {
-        let cores: Vec<u32> = there
+    fn carried(&self, demand: u32, allocations: &[Allocation]) -> f64 {
+        let cores: Vec<u32> = allocations
             .iter()
             .map(|one| one.cores().millis() / 1000)
             .collect();
@@ -133,17 +133,17 @@ impl Servers<'_> {
             &ResourceLimits::default(),
         );
         for _ in 0..STEPS_MAX {
-            transition.hold(&|there| case.rates.carried(case.demand, there));
+            transition.hold(&|allocations| case.rates.carried(case.demand, allocations));
             match transition.next() {
                 Step::Resize(changes) => {
                     for change in changes {
                         self.resize(&mut transition, change);
                     }
                 }
-                Step::Publish(there) => {
-                    self.published.clone_from(&there);
+                Step::Publish(allocations) => {
+                    self.published.clone_from(&allocations);
                     self.see();
-                    transition.published(there);
+                    transition.published(allocations);
                 }
                 Step::Done => break,
             }
@@ -221,7 +221,7 @@ fn played(case: &Case) -> Vec<u32> {
         min: 0.0,
     };
     let now = case.rates.carried(case.demand, &servers.published);
-    // With more demand than capacity it may begin with a loss, to make room for what carries more.
+    // With more demand than capacity it may begin with a loss, to free capacity for what carries more.
     servers.min = if now < 1.0 { 0.0 } else { 1.0 };
     for _ in 0..200 {
         servers.cycle();
@@ -247,15 +247,15 @@ fn demand_is_always_carried_and_target_nearly_always_reached() {
     let (mut possible, mut reached) = (0, 0);
     for case in cases(10_000) {
         // Each step is checked on the way.
-        let there = played(&case);
+        let end = played(&case);
         if some_order_does(&case) {
             possible += 1;
-            reached += u32::from(there == case.desired);
+            reached += u32::from(end == case.desired);
         }
     }
     println!("{reached} of {possible} reached");
     assert!(possible > 5000, "{possible}");
-    // Growth of a variant that carries little may take the room that another needs.
+    // Growth of a variant that carries little may take the capacity that another needs.
     assert!(reached * 100 >= possible * 95, "{reached} of {possible}");
 }
 
@@ -263,10 +263,10 @@ fn demand_is_always_carried_and_target_nearly_always_reached() {
 fn budget_is_kept_even_if_demand_needs_more() {
     // Two of five cores are to go, and neither variant carries the demand without them.
     let rates = Rates(vec![(20, 0), (10, 0)]);
-    let carried = |there: &[Allocation]| rates.carried(60, there);
+    let carried = |allocations: &[Allocation]| rates.carried(60, allocations);
     let budget = Cores::whole(3);
-    let (there, desired) = (certain(&[1, 4]), targets(&[2, 1]));
-    let mut transition = Transition::new(&there, &desired, budget, &ResourceLimits::default());
+    let (actual, desired) = (certain(&[1, 4]), targets(&[2, 1]));
+    let mut transition = Transition::new(&actual, &desired, budget, &ResourceLimits::default());
     transition.hold(&carried);
     let Step::Publish(safe) = transition.next() else {
         panic!("{:?}", transition.next());
@@ -281,10 +281,10 @@ fn budget_is_kept_even_if_demand_needs_more() {
 /// part `arriving` of them arrives already.
 fn first_step(start: &[u32], desired: &[u32], arriving: f64) -> Step {
     let rates = Rates(vec![(20, 0), (10, 0)]);
-    let carried = |there: &[Allocation]| rates.carried(100, there);
-    let (there, budget) = (certain(start), Cores::whole(8));
+    let carried = |allocations: &[Allocation]| rates.carried(100, allocations);
+    let (actual, budget) = (certain(start), Cores::whole(8));
     let transition = Transition::new(
-        &there,
+        &actual,
         &targets(desired),
         budget,
         &ResourceLimits::default(),
@@ -295,23 +295,23 @@ fn first_step(start: &[u32], desired: &[u32], arriving: f64) -> Step {
 }
 
 #[test]
-fn room_is_made_only_while_arriving_requests_are_served() {
+fn capacity_is_freed_only_while_arriving_requests_are_served() {
     let publishes = |cores: [u32; 2]| Step::Publish(Allocation::ones(&cores.map(Cores::whole)));
-    for (arriving, there) in [
+    for (arriving, expected) in [
         // Of the 90 that are carried, 90 and 70 arrive.
         (0.9, [1, 7]),
         (0.7, [1, 5]),
-        // More arrives than is carried: room is made at no extra loss.
+        // More arrives than is carried: capacity is freed at no extra loss.
         (0.95, [1, 3]),
         (0.0, [1, 3]),
     ] {
         assert_eq!(
             first_step(&[1, 7], &[5, 3], arriving),
-            publishes(there),
+            publishes(expected),
             "{arriving}"
         );
     }
-    // The growth beside it will serve what arrives: no more room is made until then.
+    // The growth beside it will serve what arrives: no more capacity is freed until then.
     let Step::Resize(grows) = first_step(&[1, 5], &[5, 3], 0.95) else {
         panic!("it does not grow");
     };

@@ -4,7 +4,7 @@ use super::*;
 
 /// Steps from the replicas of one variant to the target, with new replicas ready at once or only starting.
 fn way_of_replicas(
-    there: (u32, u32),
+    from: (u32, u32),
     (replicas, each, start): (u32, u32, u32),
     budget: u32,
     ready_at_once: bool,
@@ -14,7 +14,7 @@ fn way_of_replicas(
         each: Cores::whole(each),
         start: Cores::whole(start),
     };
-    let actual = certain(&several(&[there]));
+    let actual = certain(&several(&[from]));
     let transition = Transition::new(
         &actual,
         &[target],
@@ -86,7 +86,7 @@ fn starting_replicas_count_in_budget_and_not_in_plan() {
 }
 
 /// Steps for variants a and b, whose replicas have one core each, with a limit of memory.
-fn bounded(there: (u32, u32), desired: (u32, u32), most: u64) -> Vec<String> {
+fn bounded(from: (u32, u32), desired: (u32, u32), most: u64) -> Vec<String> {
     let of = |(a, b): (u32, u32)| several(&[(a, 1), (b, 1)]);
     let limits = ResourceLimits(vec![ResourceLimit {
         name: "memory".to_owned(),
@@ -94,7 +94,7 @@ fn bounded(there: (u32, u32), desired: (u32, u32), most: u64) -> Vec<String> {
         each: vec![2, 3],
     }]);
     let targets = targets(&of(desired));
-    let transition = Transition::new(&certain(&of(there)), &targets, Cores::whole(99), &limits);
+    let transition = Transition::new(&certain(&of(from)), &targets, Cores::whole(99), &limits);
     walk(transition, at_once)
 }
 

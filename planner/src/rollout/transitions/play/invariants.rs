@@ -12,9 +12,9 @@ use crate::rollout::SERVES_AT_ALL;
 impl<B: Backend> Play<'_, B> {
     /// Checks an end that is not the target.
     pub(super) fn check_end(&mut self, phase: &Phase) {
-        let there = self.backend.allocations();
+        let actual = self.backend.allocations();
         let (now, then) = (
-            self.carried(&there, phase),
+            self.carried(&actual, phase),
             self.carried(&phase.desired, phase),
         );
         let min = now.min(1.0) - TOLERANCE;
@@ -23,19 +23,19 @@ impl<B: Backend> Play<'_, B> {
         self.ensure(is_within, "stays above the budget", || {
             format!("{used} cores")
         });
-        let reachable = some_order_does(self.case, &there, &phase.desired, phase.demand, min);
+        let reachable = some_order_does(self.case, &actual, &phase.desired, phase.demand, min);
         let at_all = match now >= phase.arriving {
             true => phase.arriving.max(SERVES_AT_ALL),
             false => now.min(SERVES_AT_ALL),
         } - TOLERANCE;
         let better = now < 1.0 - TOLERANCE
             && then > now + TOLERANCE
-            && some_order_does(self.case, &there, &phase.desired, phase.demand, at_all);
+            && some_order_does(self.case, &actual, &phase.desired, phase.demand, at_all);
         self.ensure(!better, "stays with less", || {
-            format!("{} and not {}", text(&there), text(&phase.desired))
+            format!("{} and not {}", text(&actual), text(&phase.desired))
         });
         self.ensure(!reachable, "missed", || {
-            format!("stays at {}", text(&there))
+            format!("stays at {}", text(&actual))
         });
         self.counts.unreachable += 1;
     }
@@ -44,10 +44,10 @@ impl<B: Backend> Play<'_, B> {
     pub(super) fn check_publication(
         &mut self,
         now: &[Allocation],
-        there: &[Allocation],
+        published: &[Allocation],
         (phase, targets): (&Phase, &[Target]),
     ) {
-        let (before, after) = (self.carried(now, phase), self.carried(there, phase));
+        let (before, after) = (self.carried(now, phase), self.carried(published, phase));
         if after >= before.min(1.0) - TOLERANCE {
             return;
         }
@@ -66,23 +66,23 @@ impl<B: Backend> Play<'_, B> {
             format!(
                 "{before} by {}, {after} by {}, then {then}",
                 text(now),
-                text(there)
+                text(published)
             )
         };
         self.ensure(before < 1.0 - TOLERANCE, "loses what is carried", how);
         let serves = before < phase.arriving - TOLERANCE || after >= phase.arriving - TOLERANCE;
         self.ensure(serves, "loses what arrives", how);
         self.ensure(then > before, "loses for nothing", how);
-        self.counts.made_room += 1;
+        self.counts.freed_capacity += 1;
     }
 
-    pub(super) fn carried(&self, there: &[Allocation], phase: &Phase) -> f64 {
-        self.case.carried(there, phase.demand)
+    pub(super) fn carried(&self, allocations: &[Allocation], phase: &Phase) -> f64 {
+        self.case.carried(allocations, phase.demand)
     }
 
     /// Whether a plan can be made for these allocations.
-    pub(super) fn is_plan(&self, there: &[Allocation]) -> bool {
-        let serves = |index: usize| there[index] != Allocation::NONE;
+    pub(super) fn is_plan(&self, allocations: &[Allocation]) -> bool {
+        let serves = |index: usize| allocations[index] != Allocation::NONE;
         self.case
             .stages
             .iter()
@@ -107,14 +107,16 @@ impl<B: Backend> Play<'_, B> {
         let is_within = used <= self.allowed.0;
         self.ensure(is_within, "above the budget", || format!("{used} cores"));
         let limits = self.case.limits.0.iter().zip(&self.allowed.1);
-        let is_held = limits
+        let resources_fit = limits
             .into_iter()
             .all(|(limit, allowed)| limit.excess(&replicas) <= *allowed);
-        self.ensure(is_held, "too much is held", || format!("by {replicas:?}"));
+        self.ensure(resources_fit, "too much is held", || {
+            format!("by {replicas:?}")
+        });
         for index in 0..self.published.len() {
             let published = self.published[index];
-            let is_there = self.undone[index] || self.backend.serves(index, published);
-            self.ensure(is_there, "published and not there", || {
+            let is_actual = self.undone[index] || self.backend.serves(index, published);
+            self.ensure(is_actual, "published and not there", || {
                 format!("{published} of {index}")
             });
         }

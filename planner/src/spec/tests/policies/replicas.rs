@@ -99,9 +99,9 @@ fn invalid_replicas_are_refused_by_key() {
             &["variants[0].replicas: 1 to 2", "its cores are its replicas"],
         ),
     ];
-    for (text, says) in cases {
+    for (text, expected) in cases {
         let error = Service::from_yaml(&text).expect_err(&text).to_string();
-        for part in says {
+        for part in expected {
             assert!(error.contains(part), "'{error}' does not say '{part}'");
         }
     }

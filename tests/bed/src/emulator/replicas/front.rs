@@ -36,7 +36,7 @@ async fn show(State(shared): State<Arc<Shared>>) -> Json<Resources> {
 }
 
 async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
-    let asked = Change::read(&body).and_then(|change| {
+    let checked = Change::read(&body).and_then(|change| {
         let cores = change.cores.map(check_cores).transpose()?;
         let each = change.each.map(check_cores).transpose()?;
         Ok(Change {
@@ -50,8 +50,8 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         parallelism,
         batch,
         each,
-    } = match asked {
-        Ok(asked) => asked,
+    } = match checked {
+        Ok(checked) => checked,
         Err(message) => {
             return Refused::new(StatusCode::BAD_REQUEST, message).into_response();
         }
@@ -67,24 +67,24 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         return Json(shared.resources()).into_response();
     }
     let mut changed = shared.changed.subscribe();
-    let wanted = {
+    let target = {
         let mut state = shared.state();
         let requested = state.requested();
-        let wanted = Split {
+        let target = Split {
             cores: cores.unwrap_or(requested.cores),
             parallelism: parallelism.unwrap_or(requested.parallelism),
             each,
             ..requested
         };
-        state.ask(Instant::now(), wanted);
-        wanted
+        state.request(Instant::now(), target);
+        target
     };
-    shared.asked.notify_one();
+    shared.requested.notify_one();
     loop {
         let now = Instant::now();
         {
             let state = shared.state();
-            if state.was_replaced(wanted) || state.is_settled(now) {
+            if state.was_replaced(target) || state.is_settled(now) {
                 drop(state);
                 return Json(shared.resources()).into_response();
             }

@@ -157,18 +157,18 @@ impl State {
     }
 
     /// Requests new resources; a change to the same resources already under way goes on.
-    pub(super) fn ask(&mut self, now: Instant, wanted: Split) {
-        if self.requested() != wanted {
+    pub(super) fn request(&mut self, now: Instant, requested: Split) {
+        if self.requested() != requested {
             let [shortest, longest] = self.resize_delay.map(|delay| delay.as_secs_f64());
             let part: f64 = self.random.random();
             let delay = Duration::from_secs_f64(shortest + (longest - shortest) * part);
-            self.pending = (wanted != self.target).then(|| (wanted, now + delay));
+            self.pending = (requested != self.target).then(|| (requested, now + delay));
         }
     }
 
     /// Whether another change has been requested since.
-    pub(super) fn was_replaced(&self, wanted: Split) -> bool {
-        self.requested() != wanted
+    pub(super) fn was_replaced(&self, requested: Split) -> bool {
+        self.requested() != requested
     }
 
     /// The resources requested last.
@@ -225,17 +225,17 @@ impl State {
         };
         let seats: Vec<Seat> = self.target.seats().collect();
         let before = self.replicas.clone();
-        for (replica, wanted) in self.replicas.iter_mut().zip(&seats) {
-            replica.set_lanes(*wanted, ready_at, now);
+        for (replica, target) in self.replicas.iter_mut().zip(&seats) {
+            replica.set_lanes(*target, ready_at, now);
         }
         let loads = self.replicas.iter().any(|one| !one.loading.is_empty());
         let each = self.target.each.filter(|_| loads);
         let before = before.iter().map(|one| (one.lanes, one.cores));
         let lists = self.replicas.iter_mut().zip(seats).zip(before);
-        for (index, ((replica, wanted), (before, cores))) in lists.enumerate() {
-            let even = wanted.cores / f64::from(wanted.lanes.max(1));
+        for (index, ((replica, target), (before, cores))) in lists.enumerate() {
+            let even = target.cores / f64::from(target.lanes.max(1));
             replica.cores = match each {
-                None if replica.lanes == wanted.lanes => wanted.cores,
+                None if replica.lanes == target.lanes => target.cores,
                 each => each.unwrap_or(even) * f64::from(replica.lanes),
             };
             if replica.lanes == 0 && before > 0 {
@@ -325,10 +325,10 @@ impl Replica {
     }
 
     /// Removes lanes at once; new lanes are ready at `ready_at`.
-    fn set_lanes(&mut self, wanted: Seat, ready_at: Instant, now: Instant) {
-        self.lanes = self.lanes.min(wanted.lanes);
+    fn set_lanes(&mut self, target: Seat, ready_at: Instant, now: Instant) {
+        self.lanes = self.lanes.min(target.lanes);
         let loads = |one: &Replica| one.loading.iter().map(|(_, lanes)| lanes).sum::<u32>();
-        let missing = wanted.lanes - self.lanes;
+        let missing = target.lanes - self.lanes;
         while loads(self) > missing {
             let more = loads(self) - missing;
             if let Some((_, lanes)) = self.loading.back_mut() {

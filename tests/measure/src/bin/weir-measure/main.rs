@@ -79,7 +79,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Compares replay with a real Envoy at each load; the exit code says whether they agree.
+/// Compares replay with a real Envoy at each load; the exit code shows whether they agree.
 async fn validated(args: ValidateArgs) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for of_capacity in LOADS {

@@ -84,14 +84,14 @@ struct Crowd {
 pub(crate) async fn measured(args: KubeArgs) -> Result<ExitCode> {
     let steps = steps(args.steps).await?;
     if !args.json {
-        println!("{}", told_steps(&steps));
+        println!("{}", steps_report(&steps));
     }
     let crowd = crowd(&args).await?;
     if args.json {
         let all = serde_json::json!({"steps": steps, "crowd": crowd});
         println!("{}", serde_json::to_string_pretty(&all)?);
     } else {
-        println!("{}", told_crowd(&crowd));
+        println!("{}", crowd_report(&crowd));
     }
     let mut code = ExitCode::SUCCESS;
     for (what, found, most) in [
@@ -111,7 +111,7 @@ pub(crate) async fn measured(args: KubeArgs) -> Result<ExitCode> {
 async fn steps(count: u32) -> Result<Steps> {
     const LOW: f64 = 5.0;
     const HIGH: f64 = 60.0;
-    const WANTED: f64 = 5.0;
+    const REQUIRED: f64 = 5.0;
     let model = |name, accuracy, slope_rps| Model {
         name,
         accuracy,
@@ -126,7 +126,7 @@ async fn steps(count: u32) -> Result<Steps> {
     cluster.plan()?;
     let (mut first, mut all) = (Vec::new(), Vec::new());
     for step in 0..count {
-        let low = || cluster.cores(STEP) < WANTED && cluster.is_in_force(STEP);
+        let low = || cluster.cores(STEP) < REQUIRED && cluster.is_in_force(STEP);
         wait(&cluster, "few cores", CHECK_INTERVAL, low).await?;
         // Each step falls on another phase of the cycle.
         let phase = Duration::from_millis(u64::from(step) * 1000 / u64::from(count));
@@ -148,7 +148,7 @@ async fn steps(count: u32) -> Result<Steps> {
                 (cores, since) = (now, begin.elapsed());
             }
         }
-        ensure!(cores >= WANTED, "only {cores} cores: {}", cluster.log());
+        ensure!(cores >= REQUIRED, "only {cores} cores: {}", cluster.log());
         all.push(since.as_secs_f64());
         cluster.proxies.load(STEP, LOW);
     }
@@ -190,8 +190,8 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
         cluster.proxies.load(&name(service), rate(1.0));
     }
     let pods = (args.services * args.replicas) as usize;
-    let there = || cluster.server.kubelet().pods().len() == pods;
-    wait(&cluster, "the pods", CHECK_INTERVAL, there).await?;
+    let created = || cluster.server.kubelet().pods().len() == pods;
+    wait(&cluster, "the pods", CHECK_INTERVAL, created).await?;
     cluster.plan()?;
     let settled = || (0..args.services).all(|service| cluster.is_in_force(&name(service)));
     wait(
@@ -211,9 +211,9 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     };
     let before = cluster.server.log().latest();
     sleep(span).await;
-    let (still, unasked) = cluster.asked(before);
+    let (still, unrequested) = cluster.requests(before);
     ensure!(
-        unasked.is_empty(),
+        unrequested.is_empty(),
         "pods are patched although nothing changes"
     );
     let before = cluster.server.log().latest();
@@ -232,7 +232,7 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
         }
         sleep(Duration::from_secs_f64(CYCLE_S)).await;
     }
-    let (changing, acted) = cluster.asked(before);
+    let (changing, acted) = cluster.requests(before);
     let in_any = |span: Duration| {
         let within = |from: &Duration| {
             let until = *from + span;
@@ -257,7 +257,12 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     })
 }
 
-async fn wait(cluster: &Cluster, what: &str, look: Duration, is: impl Fn() -> bool) -> Result<()> {
+async fn wait(
+    cluster: &Cluster,
+    what: &str,
+    interval: Duration,
+    is: impl Fn() -> bool,
+) -> Result<()> {
     let begin = Instant::now();
     while !is() {
         ensure!(
@@ -265,12 +270,12 @@ async fn wait(cluster: &Cluster, what: &str, look: Duration, is: impl Fn() -> bo
             "timed out after {PATIENCE:?} waiting for {what}; log of the planner:\n{}",
             cluster.log()
         );
-        sleep(look).await;
+        sleep(interval).await;
     }
     Ok(())
 }
 
-fn told_steps(steps: &Steps) -> String {
+fn steps_report(steps: &Steps) -> String {
     format!(
         "from a step of demand, cycle 1 s, kubelet 0.1 s, {} steps:\n  more cores in force after {:.2} s (p50), {:.2} s \
          (max)\n  all that it wants after {:.2} s (p50), {:.2} s (max)",
@@ -278,7 +283,7 @@ fn told_steps(steps: &Steps) -> String {
     )
 }
 
-fn told_crowd(crowd: &Crowd) -> String {
+fn crowd_report(crowd: &Crowd) -> String {
     let sum = |kinds: &BTreeMap<String, f64>| kinds.values().sum::<f64>();
     let each = |kinds: &BTreeMap<String, f64>| {
         let each = kinds

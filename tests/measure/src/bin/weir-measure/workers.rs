@@ -83,7 +83,7 @@ struct CostArgs {
     requests: u32,
 }
 
-/// Measures and prints; the exit code says whether the targets are met.
+/// Measures and prints; the exit code shows whether the targets are met.
 pub(crate) async fn measured(args: WorkersArgs) -> Result<ExitCode> {
     match args.what {
         None => order(args.order, args.json).await,
@@ -184,13 +184,13 @@ async fn crowd(args: CrowdArgs, json: bool) -> Result<ExitCode> {
         print(&crowds)?;
     } else {
         for crowd in &crowds {
-            println!("{}", told(crowd));
+            println!("{}", crowd_report(crowd));
         }
     }
     Ok(verdict(crowds.iter().map(Crowd::check)))
 }
 
-fn told(crowd: &Crowd) -> String {
+fn crowd_report(crowd: &Crowd) -> String {
     let mb = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
     let each = |during: f64, before: f64| (during - before) / crowd.held as f64 / 1e3;
     let (before, during, after) = (crowd.before, crowd.during, crowd.after);
@@ -247,10 +247,10 @@ fn weighed(cost: &Cost) -> String {
     let each: Vec<String> = cost
         .turns
         .iter()
-        .map(|turn| {
+        .map(|round| {
             format!(
                 "  {:.1}  {:.1}  {:.1}  {:.1}",
-                turn.proxy_us, turn.worker_us, turn.headers_us, turn.bare_us
+                round.proxy_us, round.worker_us, round.headers_us, round.bare_us
             )
         })
         .collect();

@@ -52,7 +52,7 @@ pub(super) fn executed_rps(executions: &[Execution], length: Duration) -> Result
     Ok(begun as f64 * 1e3 / (span.end - span.start))
 }
 
-/// Idle time of the server before each execution but the first; 0 if its request was already there.
+/// Idle time of the server before each execution but the first; 0 if its request was already present.
 fn idle_ms(executions: &[Execution], length: Duration) -> Result<Vec<f64>> {
     let span = counted(executions, length)?;
     let pairs = executions.iter().zip(executions.iter().skip(1));

@@ -82,7 +82,7 @@ impl ClassOrder {
                 }
                 Verdict::Forward(dispatch) => {
                     let deadline = Mono(now) + dispatch.remaining;
-                    self.check_turn(worker, *stream, deadline);
+                    self.check_order(worker, *stream, deadline);
                 }
                 _ => {
                     self.held.remove(&(worker, *stream));
@@ -93,7 +93,7 @@ impl ClassOrder {
 
     /// While the request was queued, no request of its class with a later deadline was sent, and no more
     /// requests of higher priority were sent in a row than `max_skips` allows.
-    fn check_turn(&mut self, worker: usize, stream: StreamId, deadline: Mono) {
+    fn check_order(&mut self, worker: usize, stream: StreamId, deadline: Mono) {
         let class = self.class_of[stream as usize];
         let sent = self.sent.entry(worker).or_default();
         let since = self.held.remove(&(worker, stream)).unwrap_or(sent.len());

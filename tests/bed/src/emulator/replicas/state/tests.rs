@@ -16,10 +16,10 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-fn ask(state: &mut State, now: Instant, cores: f64, parallelism: Parallelism) -> Split {
-    let wanted = split(cores, parallelism, 3);
-    state.ask(now, wanted);
-    wanted
+fn request(state: &mut State, now: Instant, cores: f64, parallelism: Parallelism) -> Split {
+    let requested = split(cores, parallelism, 3);
+    state.request(now, requested);
+    requested
 }
 
 fn actual(state: &State, at: Instant) -> f64 {
@@ -53,13 +53,13 @@ fn lanes_are_spread_evenly() {
 #[test]
 fn new_servers_load_together_even_if_more_are_requested() {
     let (mut state, begin) = state(0.0, PER_CORE);
-    let wanted = ask(&mut state, begin, 2.0, PER_CORE);
+    let requested = request(&mut state, begin, 2.0, PER_CORE);
     assert!(state.advance(begin + seconds(0.9)).begins.is_empty());
     assert!(state.advance(begin + seconds(1.0)).begins.is_empty());
     assert!(!state.is_settled(begin + seconds(1.0)));
     // A request for more does not interrupt the loading.
-    let more = ask(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
-    assert!(state.was_replaced(wanted) && !state.was_replaced(more));
+    let more = request(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
+    assert!(state.was_replaced(requested) && !state.was_replaced(more));
     state.advance(begin + seconds(3.0));
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!((moved.begins, moved.endpoints), (vec![0, 1, 2], true));
@@ -74,12 +74,12 @@ fn new_servers_load_together_even_if_more_are_requested() {
 #[test]
 fn server_without_lanes_leaves_and_returns_loaded() {
     let (mut state, begin) = state(3.0, PER_CORE);
-    ask(&mut state, begin, 2.0, PER_CORE);
+    request(&mut state, begin, 2.0, PER_CORE);
     let moved = state.advance(begin + seconds(1.0));
     assert_eq!((moved.seats.len(), moved.endpoints), (0, true));
     assert_eq!(state.leaving(), [(2, begin + seconds(1.0))]);
     assert_eq!(state.serving(), [0, 1]);
-    ask(&mut state, begin + seconds(1.0), 5.0, PER_CORE);
+    request(&mut state, begin + seconds(1.0), 5.0, PER_CORE);
     let moved = state.advance(begin + seconds(2.0));
     assert_eq!((moved.begins, moved.seats.len()), (vec![2], 3));
     assert!(state.leaving().is_empty());
@@ -89,7 +89,7 @@ fn server_without_lanes_leaves_and_returns_loaded() {
 #[test]
 fn fixed_parallelism_loads_each_further_lane() {
     let (mut state, begin) = state(8.0, fixed(2));
-    ask(&mut state, begin, 6.0, fixed(6));
+    request(&mut state, begin, 6.0, fixed(6));
     let moved = state.advance(begin + seconds(1.0));
     // Two lanes go on with a core each. Four load: one on each of the two ready servers, two on the third.
     let one = Seat {
@@ -97,7 +97,7 @@ fn fixed_parallelism_loads_each_further_lane() {
         cores: 1.0,
     };
     assert_eq!(moved.seats, [(0, one), (1, one)]);
-    ask(&mut state, begin + seconds(2.0), 5.0, fixed(5));
+    request(&mut state, begin + seconds(2.0), 5.0, fixed(5));
     state.advance(begin + seconds(3.0));
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!((moved.seats.len(), moved.begins), (3, vec![2]));
@@ -108,8 +108,8 @@ fn fixed_parallelism_loads_each_further_lane() {
 #[test]
 fn reverted_request_changes_nothing() {
     let (mut state, begin) = state(3.0, PER_CORE);
-    let more = ask(&mut state, begin, 6.0, PER_CORE);
-    let same = ask(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
+    let more = request(&mut state, begin, 6.0, PER_CORE);
+    let same = request(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
     assert!(state.was_replaced(more) && !state.was_replaced(same));
     assert!(state.advance(begin + seconds(2.0)).seats.is_empty());
     assert!(state.is_settled(begin + seconds(2.0)));
@@ -118,11 +118,11 @@ fn reverted_request_changes_nothing() {
 #[test]
 fn ready_servers_keep_their_cores_while_others_load() {
     let (mut state, begin) = state(4.0, fixed(1));
-    let wanted = Split {
+    let requested = Split {
         each: Some(4.0),
         ..split(6.0, fixed(3), 3)
     };
-    state.ask(begin, wanted);
+    state.request(begin, requested);
     assert!(state.advance(begin + seconds(1.0)).seats.is_empty());
     assert_eq!(actual(&state, begin + seconds(1.0)), 4.0);
     let moved = state.advance(begin + seconds(6.0));

@@ -23,7 +23,7 @@ use weir_bed::process::Process;
 const MODELS: &str = "models";
 const WEIR: &str = "weir-system";
 const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
-/// Nodes; each has room for 110 pods.
+/// Nodes; each has capacity for 110 pods.
 const NODES: u32 = 8;
 const NODE_CORES: u32 = 512;
 const NODE_MIB: u32 = 1_048_576;
@@ -194,7 +194,7 @@ impl Cluster {
         own.map(|pod| pod.cores()).sum()
     }
 
-    /// Whether the status says that the target has been reached.
+    /// Whether the status reports that the target has been reached.
     pub(super) fn is_in_force(&self, service: &str) -> bool {
         let key = Key::new(MODELS, service);
         let found = self.server.store().get("sloservices.weir.dev", &key);
@@ -220,7 +220,7 @@ impl Cluster {
     }
 
     /// Requests after an entry of the log: the number of each kind, and the times of those that change pods.
-    pub(super) fn asked(&self, after: u64) -> (BTreeMap<String, usize>, Vec<Duration>) {
+    pub(super) fn requests(&self, after: u64) -> (BTreeMap<String, usize>, Vec<Duration>) {
         let (mut kinds, mut acted) = (BTreeMap::new(), Vec::new());
         for entry in self.server.log().after(after) {
             let What::Request(request) = entry.what else {

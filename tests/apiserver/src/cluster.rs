@@ -26,9 +26,9 @@ const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Maximum grace period, a year: beyond it the clock's arithmetic would overflow.
 const GRACE_MAX_S: i64 = 365 * 86_400;
 
-/// All state that changes together.
+/// State of the emulated cluster: everything that changes together.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Cluster {
     pub(super) options: Options,
     pub(super) store: Store,
     pub(super) kinds: Kinds,
@@ -40,9 +40,9 @@ pub(super) struct World {
     pub(super) controllers: Controllers,
 }
 
-impl World {
-    pub(super) fn new(options: Options, journal: Arc<Journal>, clock: Clock) -> World {
-        let mut world = World {
+impl Cluster {
+    pub(super) fn new(options: Options, journal: Arc<Journal>, clock: Clock) -> Cluster {
+        let mut cluster = Cluster {
             rng: ChaCha8Rng::seed_from_u64(options.seed),
             controllers: Controllers::new(),
             options,
@@ -54,9 +54,9 @@ impl World {
             changes: broadcast::Sender::new(super::CHANGES_MAX),
         };
         for name in ["default", "kube-system"] {
-            world.make_namespace(name);
+            cluster.make_namespace(name);
         }
-        world
+        cluster
     }
 
     /// Creates a namespace, unless it exists.
@@ -118,7 +118,7 @@ impl World {
         self.put_new(kind, object)
     }
 
-    /// Stores a new object that has been [`World::stamp`]ed.
+    /// Stores a new object that has been [`Cluster::stamp`]ed.
     pub(super) fn put_new(&mut self, kind: &Kind, mut object: Value) -> Arc<Value> {
         self.take_definition(kind, &mut object);
         self.store.put(kind, object)
@@ -220,10 +220,10 @@ impl World {
     pub(super) fn remove_now(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
         let last = self.store.take(&kind.shelf, key)?;
         if kind.id == CRDS
-            && let Some(gone) = Kind::custom(&last)
+            && let Some(removed) = Kind::custom(&last)
         {
-            self.empty(&gone, "");
-            self.kinds.withdraw(&gone.id);
+            self.empty(&removed, "");
+            self.kinds.withdraw(&removed.id);
         }
         if kind.id == "namespaces" {
             let kinds: Vec<Arc<Kind>> = self.kinds.all().cloned().collect();
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// A custom resource's definition is served as soon as it is stored, and its conditions say so.
+    /// A custom resource's definition is served as soon as it is stored, and its conditions report it.
     fn take_definition(&mut self, kind: &Kind, object: &mut Value) {
         if kind.id != CRDS {
             return;

@@ -19,25 +19,29 @@ const ROUNDING: f64 = 1e-6;
 /// if demand is unknown.
 pub(in crate::policy) fn batches(
     service: &Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     forecast: Option<Forecast>,
 ) -> Vec<u32> {
     let Some(forecast) = forecast else {
         return vec![1; service.variants.len()];
     };
     let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
-    let each = service.variants.iter().zip(there);
+    let each = service.variants.iter().zip(allocations);
     let carriers: Vec<Option<u32>> = each
-        .map(|(variant, there)| carrier(variant, *there, demand_rps))
+        .map(|(variant, allocation)| carrier(variant, *allocation, demand_rps))
         .collect();
     let one_ms = |index: usize, variant: &Variant, batch: u32| {
-        let there = there.get(index).copied().unwrap_or_default();
-        promised(variant).service_ms(batch, cores_each(variant, there))
+        let allocation = allocations.get(index).copied().unwrap_or_default();
+        promised(variant).service_ms(batch, cores_each(variant, allocation))
     };
     let takes_ms = |index: usize, variant: &Variant, batch: u32| {
         one_ms(index, variant, batch) + waits_ms(variant, batch, demand_rps)
     };
-    let serves = |index: usize| there.get(index).is_some_and(|n| *n != Allocation::NONE);
+    let serves = |index: usize| {
+        allocations
+            .get(index)
+            .is_some_and(|n| *n != Allocation::NONE)
+    };
     // Minimum time of each stage, and whether all its serving variants carry the demand.
     let needs: Vec<(f64, bool)> = service
         .stages
@@ -81,24 +85,34 @@ pub(in crate::policy) fn batches(
 
 /// Whether the allocation carries the demand in its batches. It may take longer than a plan would allow for all stages
 /// together, which is no reason to change variants: others would have to load first.
-pub(super) fn is_carried(service: &Service, there: &[Allocation], forecast: Forecast) -> bool {
+pub(super) fn is_carried(
+    service: &Service,
+    allocations: &[Allocation],
+    forecast: Forecast,
+) -> bool {
     let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
-    let capacities = capacities(service, there, forecast);
+    let capacities = capacities(service, allocations, forecast);
     let carries = |stage: &Stage| of_stage(&capacities, stage) >= demand_rps * (1.0 - ROUNDING);
     service.stages.iter().all(carries)
 }
 
 /// Capacity of each variant in requests/s, in its batch. [`crate::plan::capacities`] itself depends on policies.
-pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Forecast) -> Vec<f64> {
-    let batches = batches(service, there, Some(forecast));
-    let each = service.variants.iter().zip(there).zip(batches);
-    let capacity = |((variant, there), batch): ((&Variant, &Allocation), u32)| {
+pub(super) fn capacities(
+    service: &Service,
+    allocations: &[Allocation],
+    forecast: Forecast,
+) -> Vec<f64> {
+    let batches = batches(service, allocations, Some(forecast));
+    let each = service.variants.iter().zip(allocations).zip(batches);
+    let capacity = |((variant, allocation), batch): ((&Variant, &Allocation), u32)| {
         let profile = Profile {
             batch,
             ..variant.profile
         };
-        let one = profile.capacity(there.each(), service.latency_max_ms).0;
-        f64::from(there.replicas()) * one
+        let one = profile
+            .capacity(allocation.each(), service.latency_max_ms)
+            .0;
+        f64::from(allocation.replicas()) * one
     };
     each.map(capacity).collect()
 }
@@ -110,11 +124,11 @@ pub(super) fn of_stage(capacities: &[f64], stage: &Stage) -> f64 {
 }
 
 /// Smallest batch in which the allocation carries the demand.
-fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32> {
+fn carrier(variant: &Variant, allocation: Allocation, demand_rps: f64) -> Option<u32> {
     let model = promised(variant);
-    let cores = cores_each(variant, there);
-    let each = there.each().as_f64();
-    let at_once = there.replicas() * variant.profile.parallelism.at_once(each);
+    let cores = cores_each(variant, allocation);
+    let each = allocation.each().as_f64();
+    let at_once = allocation.replicas() * variant.profile.parallelism.at_once(each);
     let carries = |batch: &u32| {
         f64::from(at_once) * f64::from(*batch) * 1e3 / model.service_ms(*batch, cores) >= demand_rps
     };
@@ -122,10 +136,10 @@ fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32>
 }
 
 /// Cores per batch; a variant without cores counts with those that it would start with.
-fn cores_each(variant: &Variant, there: Allocation) -> f64 {
-    let each = match there {
+fn cores_each(variant: &Variant, allocation: Allocation) -> f64 {
+    let each = match allocation {
         Allocation::NONE => f64::from(variant.min.max(1)),
-        there => there.each().as_f64(),
+        allocation => allocation.each().as_f64(),
     };
     variant.profile.parallelism.cores_each(each)
 }
@@ -135,13 +149,13 @@ fn cores_each(variant: &Variant, there: Allocation) -> f64 {
 fn chosen<'a>(
     service: &'a Service,
     stage: &Stage,
-    there: &[Allocation],
+    allocations: &[Allocation],
 ) -> Option<(&'a Variant, Allocation)> {
     let each = of(service, stage).iter();
-    let each = each.zip(there.get(stage.variants.clone())?.iter().copied());
-    let serving = each.filter(|(_, there)| *there != Allocation::NONE);
-    let serves_more = |(variant, there): &(&Variant, Allocation)| {
-        replica::count(variant, *there).0 > replica::min(variant)
+    let each = each.zip(allocations.get(stage.variants.clone())?.iter().copied());
+    let serving = each.filter(|(_, allocation)| *allocation != Allocation::NONE);
+    let serves_more = |(variant, allocation): &(&Variant, Allocation)| {
+        replica::count(variant, *allocation).0 > replica::min(variant)
     };
     let mut more = serving.clone().filter(serves_more);
     match (more.next(), more.next()) {
@@ -156,18 +170,24 @@ fn chosen<'a>(
 pub(super) fn running(
     service: &Service,
     rule: Ipa,
-    there: &[Allocation],
+    allocations: &[Allocation],
     demand: Rps,
 ) -> Option<f64> {
-    let each = service.variants.iter().zip(there);
-    if !each.clone().all(|(v, there)| replica::count(v, *there).1) {
+    let each = service.variants.iter().zip(allocations);
+    if !each
+        .clone()
+        .all(|(v, allocation)| replica::count(v, *allocation).1)
+    {
         return None;
     }
-    let batches = carrying(service, there, demand)?;
+    let batches = carrying(service, allocations, demand)?;
     let stages = service.stages.iter();
-    let serving = stages.filter_map(|stage| chosen(service, stage, there));
+    let serving = stages.filter_map(|stage| chosen(service, stage, allocations));
     let accuracy: f64 = serving.map(|(v, _)| v.accuracy / 100.0).product();
-    let cores: Cores = there.iter().map(|there| there.cores()).sum();
+    let cores: Cores = allocations
+        .iter()
+        .map(|allocation| allocation.cores())
+        .sum();
     Some(
         100.0 * rule.alpha * accuracy
             - rule.beta * cores.as_f64()
@@ -179,18 +199,21 @@ pub(super) fn running(
 /// serves.
 pub(in crate::policy) fn carrying(
     service: &Service,
-    there: &[Allocation],
+    allocations: &[Allocation],
     demand: Rps,
 ) -> Option<u32> {
     let (mut latency_ms, mut batches) = (0.0, 0);
     for stage in &service.stages {
-        let (variant, there) = chosen(service, stage, there)?;
-        let batch = carrier(variant, there, demand.0)?;
-        latency_ms += promised(variant).service_ms(batch, cores_each(variant, there));
+        let (variant, allocation) = chosen(service, stage, allocations)?;
+        let batch = carrier(variant, allocation, demand.0)?;
+        latency_ms += promised(variant).service_ms(batch, cores_each(variant, allocation));
         latency_ms += waits_ms(variant, batch, demand.0);
         batches += batch;
     }
-    let cores: Cores = there.iter().map(|there| there.cores()).sum();
+    let cores: Cores = allocations
+        .iter()
+        .map(|allocation| allocation.cores())
+        .sum();
     let holds = cores <= Cores::whole(service.budget) && latency_ms <= service.latency_max_ms;
     holds.then_some(batches)
 }
