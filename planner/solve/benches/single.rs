@@ -50,7 +50,7 @@ fn variants(count: u32, cores: u32, load: f64, curved: bool) -> infadapter::Prob
 
 fn waiting(cores: u32, batches: u32, requests: u32) -> sponge::Problem {
     let waiting: Vec<Value> = (0..requests)
-        .map(|i| json!({"slo_ms": 2000, "communication_ms": 50 + (i * 37) % 200, "waited_ms": (i * 13) % 90}))
+        .map(|i| json!({"slo_ms": 2000, "network_ms": 50 + (i * 37) % 200, "waited_ms": (i * 13) % 90}))
         .collect();
     let input = json!({
         "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},

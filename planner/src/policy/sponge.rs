@@ -217,7 +217,7 @@ fn problem(
         waiting: Vec::new(),
         arriving: Some(Arriving {
             slo_ms,
-            communication_ms: vec![slo_ms - left_ms],
+            network_ms: vec![slo_ms - left_ms],
             percentile: 100.0,
         }),
     };

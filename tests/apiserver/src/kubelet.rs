@@ -137,7 +137,7 @@ pub(super) fn see_node(cluster: &mut Cluster, event: &Event) {
 }
 
 pub(super) fn see_pod(cluster: &mut Cluster, event: &Event) {
-    changes::tell(cluster, event);
+    changes::notify(cluster, event);
     let pod = &event.object;
     let key = Key::of(pod);
     if event.happened == EventKind::Deleted {

@@ -14,7 +14,7 @@ use super::bed::{DEMO, start, stored};
 #[serde(deny_unknown_fields)]
 struct Case {
     what: String,
-    ask: String,
+    request: String,
     on: String,
     #[serde(default = "web_0")]
     pod: String,
@@ -41,7 +41,7 @@ fn web_0() -> String {
 }
 
 async fn send(server: &ApiServer, case: &Case) -> (u16, Value) {
-    let (method, content) = match case.ask.as_str() {
+    let (method, content) = match case.request.as_str() {
         "read" => (Method::GET, "application/json"),
         "strategic" => (Method::PATCH, "application/strategic-merge-patch+json"),
         "json" => (Method::PATCH, "application/json-patch+json"),

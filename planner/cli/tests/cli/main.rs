@@ -8,6 +8,7 @@
 )]
 
 mod check;
+mod console;
 mod golden;
 mod keys;
 mod line;

@@ -5,11 +5,12 @@ use serde_json::Value;
 use crate::InputError;
 
 /// Key of the object around an old key (any, if empty), the old key, and the one that replaces it.
-const RENAMED: [(&str, &str, &str); 4] = [
+const RENAMED: [(&str, &str, &str); 5] = [
     ("latency", "law", "model"),
     ("throughput", "law", "model"),
     ("", "cores_least", "cores_min"),
     ("", "cores_greatest", "cores_max"),
+    ("", "communication_ms", "network_ms"),
 ];
 
 /// Refuses a document with an old key.

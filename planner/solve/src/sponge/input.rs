@@ -55,7 +55,7 @@ pub struct Waiting {
     pub slo_ms: f64,
     /// Network latency from its client to the proxy, in ms.
     #[serde(default)]
-    pub communication_ms: f64,
+    pub network_ms: f64,
     /// Time it has already waited here, in ms.
     #[serde(default)]
     pub waited_ms: f64,
@@ -68,7 +68,7 @@ pub struct Arriving {
     /// SLO, counted from the client's send, in ms.
     pub slo_ms: f64,
     /// Measured network latencies, in ms.
-    pub communication_ms: Vec<f64>,
+    pub network_ms: Vec<f64>,
     /// Percentile of the network latencies to plan for; 100 is the greatest.
     #[serde(default = "max")]
     pub percentile: f64,
@@ -164,16 +164,10 @@ fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, InputError> {
     for (index, request) in waiting.iter().enumerate() {
         let key = |name: &str| format!("waiting[{index}].{name}");
         positive(key("slo_ms"), request.slo_ms, MS_MAX, "ms")?;
-        within(
-            key("communication_ms"),
-            request.communication_ms,
-            0.0,
-            MS_MAX,
-            "ms",
-        )?;
+        within(key("network_ms"), request.network_ms, 0.0, MS_MAX, "ms")?;
         within(key("waited_ms"), request.waited_ms, 0.0, MS_MAX, "ms")?;
     }
-    let network_ms = waiting.iter().map(|request| request.communication_ms);
+    let network_ms = waiting.iter().map(|request| request.network_ms);
     let slowest = network_ms.fold(0.0, f64::max);
     let each = waiting.iter();
     let mut left: Vec<f64> = each.map(|r| r.slo_ms - r.waited_ms - slowest).collect();
@@ -185,14 +179,14 @@ impl Arriving {
     fn left_ms(&self) -> Result<f64, InputError> {
         let slo_ms = positive("arriving.slo_ms", self.slo_ms, MS_MAX, "ms")?;
         let percentile = within("arriving.percentile", self.percentile, 0.0, 100.0, "")?;
-        let count = self.communication_ms.len();
+        let count = self.network_ms.len();
         let right = format!("1 to {WAITING_MAX} latencies");
-        let path = "arriving.communication_ms";
+        let path = "arriving.network_ms";
         rule((1..=WAITING_MAX).contains(&count), path, count, right)?;
-        for (index, ms) in self.communication_ms.iter().enumerate() {
+        for (index, ms) in self.network_ms.iter().enumerate() {
             within(format!("{path}[{index}]"), *ms, 0.0, MS_MAX, "ms")?;
         }
-        let mut sorted = self.communication_ms.clone();
+        let mut sorted = self.network_ms.clone();
         sorted.sort_by(f64::total_cmp);
         // Nearest rank: the smallest value that at least `percentile` percent of the values do not
         // exceed.

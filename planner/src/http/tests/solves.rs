@@ -9,7 +9,7 @@ fn sponge(rate_rps: f64) -> Value {
     json!({
         "formulation": "sponge", "cores": 16, "batches": 16, "rate_rps": rate_rps,
         "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
-        "arriving": {"slo_ms": 1000, "communication_ms": [100, 400]},
+        "arriving": {"slo_ms": 1000, "network_ms": [100, 400]},
     })
 }
 

@@ -71,7 +71,7 @@ pub struct Cost {
     /// Requests to each setup in a round.
     pub requests: u32,
     /// The rounds as measured.
-    pub turns: Vec<Round>,
+    pub rounds: Vec<Round>,
     /// The median of each setup.
     pub median: Round,
     /// The medians of the rounds' ratios.
@@ -90,7 +90,7 @@ pub struct Cost {
 ///
 /// A number is out of its range, a part does not start, or a request is not answered 200.
 pub async fn weigh(rounds: u32, requests: u32) -> Result<Cost> {
-    ensure!(rounds > 0, "turns: 0 must be 1 or more");
+    ensure!(rounds > 0, "rounds: 0 must be 1 or more");
     ensure!(
         requests >= SLICE && requests.is_multiple_of(SLICE),
         "requests: {requests} must be a multiple of {SLICE}"
@@ -166,7 +166,7 @@ pub async fn weigh(rounds: u32, requests: u32) -> Result<Cost> {
         },
         slot_table: in_the_vm().await?,
         slot_table_us: of(|round| round.proxy_us - round.worker_us),
-        turns: measured,
+        rounds: measured,
         rps,
     })
 }

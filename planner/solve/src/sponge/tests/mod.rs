@@ -157,7 +157,7 @@ fn table_1() -> serde_json::Value {
 fn cell(cores: u32, batch: u32, rate_rps: f64, left_ms: f64) -> Outcome<Plan> {
     let problem = json!({
         "latency": table_1(), "cores": [cores], "batches": [batch], "rate_rps": rate_rps,
-        "arriving": {"slo_ms": left_ms, "communication_ms": [0]},
+        "arriving": {"slo_ms": left_ms, "network_ms": [0]},
     });
     solved(&read(problem).unwrap())
 }
@@ -184,7 +184,7 @@ fn paper_example_after_table_1_is_reproduced() {
     let problem = |network_ms: f64, waiting: usize| {
         json!({
             "latency": table_1(), "cores": [1, 2, 4, 8], "batches": [1, 2, 4, 8], "rate_rps": 100, "delta": 0.01,
-            "waiting": vec![json!({"slo_ms": 1000, "communication_ms": network_ms}); waiting],
+            "waiting": vec![json!({"slo_ms": 1000, "network_ms": network_ms}); waiting],
         })
     };
     for (network_ms, waiting) in [(0.0, 20), (600.0, 40)] {
@@ -319,7 +319,7 @@ fn check_refuses_plan_that_breaks_a_constraint() {
         "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
         "cores": 4, "batches": 2, "rate_rps": 30,
         "waiting": [{"slo_ms": 60}, {"slo_ms": 60}, {"slo_ms": 90}],
-        "arriving": {"slo_ms": 100, "communication_ms": [10, 40]},
+        "arriving": {"slo_ms": 100, "network_ms": [10, 40]},
     });
     let problem = read(problem).unwrap();
     let Outcome::Optimal(good) = solved(&problem) else {

@@ -8,8 +8,8 @@ fn good() -> Value {
     json!({
         "latency": {"model": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
         "cores": 16, "batches": 16, "rate_rps": 20,
-        "waiting": [{"slo_ms": 1000, "communication_ms": 300, "waited_ms": 20}],
-        "arriving": {"slo_ms": 1000, "communication_ms": [100, 400], "percentile": 95},
+        "waiting": [{"slo_ms": 1000, "network_ms": 300, "waited_ms": 20}],
+        "arriving": {"slo_ms": 1000, "network_ms": [100, 400], "percentile": 95},
     })
 }
 
@@ -49,9 +49,9 @@ fn invalid_field_is_refused_by_name() {
             "waiting[0].slo_ms: 0 must be above 0",
         ),
         (
-            "/waiting/0/communication_ms",
+            "/waiting/0/network_ms",
             json!(-5),
-            "waiting[0].communication_ms: -5",
+            "waiting[0].network_ms: -5",
         ),
         (
             "/waiting/0/waited_ms",
@@ -64,14 +64,14 @@ fn invalid_field_is_refused_by_name() {
             "arriving.slo_ms: -1 must be above 0",
         ),
         (
-            "/arriving/communication_ms",
+            "/arriving/network_ms",
             json!([]),
-            "arriving.communication_ms: 0 must be 1 to",
+            "arriving.network_ms: 0 must be 1 to",
         ),
         (
-            "/arriving/communication_ms",
+            "/arriving/network_ms",
             json!([1, -1]),
-            "arriving.communication_ms[1]: -1",
+            "arriving.network_ms[1]: -1",
         ),
         (
             "/arriving/percentile",

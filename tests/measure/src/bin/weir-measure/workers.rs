@@ -77,7 +77,7 @@ struct CrowdArgs {
 struct CostArgs {
     /// Number of rounds over the Envoys.
     #[arg(long, default_value_t = 9)]
-    turns: u32,
+    rounds: u32,
     /// Requests to each Envoy in a round, a multiple of 400.
     #[arg(long, default_value_t = 25_200)]
     requests: u32,
@@ -221,7 +221,7 @@ fn crowd_report(crowd: &Crowd) -> String {
 }
 
 async fn cost(args: CostArgs, json: bool) -> Result<ExitCode> {
-    let cost = weigh(args.turns, args.requests).await?;
+    let cost = weigh(args.rounds, args.requests).await?;
     if json {
         print(&cost)?;
     } else {
@@ -245,7 +245,7 @@ async fn cost(args: CostArgs, json: bool) -> Result<ExitCode> {
 
 fn weighed(cost: &Cost) -> String {
     let each: Vec<String> = cost
-        .turns
+        .rounds
         .iter()
         .map(|round| {
             format!(
@@ -256,13 +256,13 @@ fn weighed(cost: &Cost) -> String {
         .collect();
     let median = cost.median;
     format!(
-        "Envoy's processor time per request, µs, {} requests each in {} turns ({:.0} requests/s):\n  \
+        "Envoy's processor time per request, µs, {} requests each in {} rounds ({:.0} requests/s):\n  \
          shared queue  queue per worker  by headers alone  no filter\n{}\nmedians: {:.1}  {:.1}  {:.1}  {:.1}; with the shared queue \
          {:+.1} µs, the filter without it {:+.1} µs\nof what a request costs without the filter, medians: \
          {:.2} with the shared queue, {:.2} with a queue per worker; {:+.3} for hearing the body\nclaim and release in the VM: {:.1} µs alone, {:.1} µs \
          among others",
         cost.requests,
-        cost.turns.len(),
+        cost.rounds.len(),
         cost.rps,
         each.join("\n"),
         median.proxy_us,
