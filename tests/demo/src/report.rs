@@ -1,10 +1,9 @@
 //! The run in figures: a table for people, JSON for programs, and the checks whether the run is
 //! valid.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use weir_bed::fate::Summary;
+use weir_draw::table;
 
 use crate::drive::Results;
 use crate::scenario::{Field, PATIENCE, Policy, Scenario};
@@ -125,13 +124,11 @@ impl Report {
     /// The table for people.
     pub(crate) fn table(&self) -> String {
         let sums = [&self.plain, &self.careful, &self.weir];
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header([""].into_iter().chain(LISTENERS));
+        let mut rows: Vec<Vec<String>> = Vec::new();
         let mut row = |name: &str, value: &dyn Fn(&Summary) -> String| {
             let mut cells = vec![name.to_owned()];
             cells.extend(sums.iter().map(|sum| value(sum)));
-            table.add_row(cells);
+            rows.push(cells);
         };
         row("sent", &|sum| sum.sent.to_string());
         row("answered on time", &|sum| counted(sum.on_time, sum.sent));
@@ -159,10 +156,7 @@ impl Report {
                 .map_or_else(|| "–".to_owned(), |percent| format!("{percent:.2} %"))
         });
         row("core-seconds", &|sum| format!("{:.0}", sum.core_seconds));
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table.to_string()
+        table([""].into_iter().chain(LISTENERS), rows)
     }
 
     /// The remaining figures, in sentences.

@@ -2,40 +2,43 @@
 
 use std::collections::BTreeSet;
 
-use plotters::prelude::*;
+use weir_draw::{Bar, Colour, GREY, INK, Stroke, bars};
 
 use super::ReportError;
-use super::canvas::{self, Canvas, FONT, GREY, INK, Stroke, WIDTH};
 use super::summary::Summary;
 
-const ROW: u32 = 34;
-/// Width of the names on the left.
-const NAMES: i32 = 250;
-/// Maximum length of a name that fits there.
-const NAME_MAX: usize = 36;
-/// Width of the number on the right.
-const FIGURE: i32 = 64;
-const ON_TIME: RGBColor = RGBColor(0, 158, 115);
-const LATE: RGBColor = RGBColor(230, 159, 0);
-const INACCURATE: RGBColor = RGBColor(170, 160, 60);
-const LOST: RGBColor = RGBColor(150, 30, 30);
+const ON_TIME: Colour = Colour(0, 158, 115);
+const LATE: Colour = Colour(230, 159, 0);
+const INACCURATE: Colour = Colour(170, 160, 60);
+const LOST: Colour = Colour(150, 30, 30);
 /// Colours of rejection reasons, in order; reused from the beginning if there are more.
-const REASONS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(213, 94, 0),
-    RGBColor(120, 94, 240),
-    RGBColor(140, 86, 75),
-    RGBColor(148, 190, 100),
-    RGBColor(90, 110, 130),
+const REASONS: [Colour; 8] = [
+    Colour(0, 114, 178),
+    Colour(204, 121, 167),
+    Colour(86, 180, 233),
+    Colour(213, 94, 0),
+    Colour(120, 94, 240),
+    Colour(140, 86, 75),
+    Colour(148, 190, 100),
+    Colour(90, 110, 130),
 ];
 
 /// Returns the SVG and its legend.
 pub(super) fn draw(sums: &[Summary]) -> Result<(String, Vec<(String, Stroke)>), ReportError> {
     let kinds = kinds(sums);
-    let height = ROW * (sums.len() as u32).max(1) + 8;
-    let svg = canvas::draw(height, |canvas| paint(canvas, sums, &kinds))?;
+    let parts = |sum: &Summary| {
+        let part = |(_, colour, count): &Kind| (*colour, count(sum));
+        kinds.iter().map(part).collect()
+    };
+    let bar = |sum: &Summary| Bar {
+        name: sum.contender.clone(),
+        parts: parts(sum),
+        whole: sum.sent,
+        mark: sum.bound.as_ref().map(|yardstick| yardstick.bound.on_time),
+        figure: format!("{:.1} %", sum.on_time_percent),
+    };
+    let all: Vec<Bar> = sums.iter().map(bar).collect();
+    let svg = bars(&all)?;
     let mut key: Vec<(String, Stroke)> = kinds
         .into_iter()
         .map(|(name, colour, _)| (name, Stroke::Area(colour)))
@@ -46,49 +49,21 @@ pub(super) fn draw(sums: &[Summary]) -> Result<(String, Vec<(String, Stroke)>), 
     Ok((svg, key))
 }
 
-fn paint(canvas: &Canvas<'_>, sums: &[Summary], kinds: &[Kind]) -> Result<(), ReportError> {
-    let width = f64::from(WIDTH as i32 - NAMES - FIGURE);
-    let ink = (FONT, 18).into_font().color(&INK);
-    for (row, sum) in sums.iter().enumerate() {
-        let top = 4 + (ROW as i32) * row as i32;
-        let x = |count: u64| NAMES + (width * count as f64 / sum.sent.max(1) as f64).round() as i32;
-        canvas.draw(&Text::new(short(&sum.contender), (0, top + 7), ink.clone()))?;
-        let mut before = 0;
-        for (_, colour, count) in kinds {
-            let after = before + count(sum);
-            if after > before {
-                let corners = [(x(before), top + 5), (x(after), top + 27)];
-                canvas.draw(&Rectangle::new(corners, colour.filled()))?;
-            }
-            before = after;
-        }
-        if let Some(yardstick) = &sum.bound {
-            let at = x(yardstick.bound.on_time);
-            let corners = [(at - 1, top), (at + 2, top + 32)];
-            canvas.draw(&Rectangle::new(corners, INK.filled()))?;
-        }
-        let share = format!("{:.1} %", sum.on_time_percent);
-        let place = (WIDTH as i32 - FIGURE + 8, top + 7);
-        canvas.draw(&Text::new(share, place, ink.clone()))?;
-    }
-    Ok(())
-}
-
 /// Part of a bar: name, colour, and the number of a contender's requests in it.
-type Kind = (String, RGBColor, Count);
+type Kind = (String, Colour, Count);
 type Count = Box<dyn Fn(&Summary) -> u64>;
 
 /// Parts of a bar, without those that are empty for every contender.
 fn kinds(sums: &[Summary]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
-    let mut kind = |name: &str, colour: RGBColor, count: Count| {
+    let mut kind = |name: &str, colour: Colour, count: Count| {
         if sums.iter().any(|sum| count(sum) > 0) {
             kinds.push((name.to_owned(), colour, count));
         }
     };
     kind("on time", ON_TIME, Box::new(|sum| sum.on_time));
     let inaccurate = Box::new(|sum: &Summary| sum.too_inaccurate);
-    kind("less accurate than asked", INACCURATE, inaccurate);
+    kind("less accurate than requested", INACCURATE, inaccurate);
     kind("late", LATE, Box::new(|sum| sum.late));
     let reasons: BTreeSet<&'static str> = sums
         .iter()
@@ -105,12 +80,4 @@ fn kinds(sums: &[Summary]) -> Vec<Kind> {
     );
     kind("lost", LOST, Box::new(|sum| sum.lost));
     kinds
-}
-
-/// Shortens a name to fit.
-fn short(name: &str) -> String {
-    if name.chars().count() <= NAME_MAX {
-        return name.to_owned();
-    }
-    name.chars().take(NAME_MAX - 1).chain(['…']).collect()
 }

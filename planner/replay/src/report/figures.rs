@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::canvas::{GREY, INK, PALETTE, Stroke, nth};
-use super::chart::{self, Axes, Layer, top};
-use super::series::{self, Bins, Points};
+use weir_draw::{Axes, Chart, GREY, INK, Layer, PALETTE, Points, Stroke, nth, top};
+
+use super::series::{self, Bins};
 use super::summary::Summary;
 use super::{ReportError, bars};
 use crate::request::{Play, Request, Second};
@@ -134,20 +134,18 @@ impl FigureData<'_> {
         let sum = |cores: &Vec<f64>| (!cores.is_empty()).then(|| cores.iter().sum());
         let mut named = Vec::new();
         for (index, play) in self.plays.iter().enumerate() {
-            let (Stroke::Solid(colour) | Stroke::Dashed(colour) | Stroke::Area(colour)) =
-                nth(index);
+            let colour = nth(index).colour();
             let target = series::control(play, self.bins, |second| sum(&second.cores_target));
-            let actuated = series::control(play, self.bins, |second| sum(&second.cores_actual));
+            let actual = series::control(play, self.bins, |second| sum(&second.cores_actual));
             let name = &play.contender;
-            if target != actuated {
-                named.push((format!("asked: {name}"), target, Stroke::Dashed(colour)));
+            if target != actual {
+                named.push((format!("target: {name}"), target, Stroke::Dashed(colour)));
             }
-            named.push((name.clone(), actuated, Stroke::Solid(colour)));
+            named.push((name.clone(), actual, Stroke::Solid(colour)));
         }
         let y_end = top(highest(&named));
-        let caption =
-            "Cores in force, all variants together; where other cores were asked for, those too.";
-        self.over_time("Cores asked and actuated", caption, named, 0.0..y_end, "")
+        let caption = "Actual cores of all variants together; where the target differs, that too.";
+        self.over_time("Target and actual cores", caption, named, 0.0..y_end, "")
     }
 
     fn latency(&self) -> Result<Figure, ReportError> {
@@ -292,23 +290,30 @@ fn figure(
     y: std::ops::Range<f64>,
     (x_unit, y_unit): (&'static str, &'static str),
 ) -> Result<Figure, ReportError> {
-    let mut key = Vec::new();
-    let mut layers = Vec::new();
-    for (name, points, stroke) in named {
-        key.push((name, stroke));
-        layers.push(Layer { points, stroke });
-    }
-    let axes = Axes {
-        x,
-        y,
-        x_unit,
-        y_unit,
+    let key = named
+        .iter()
+        .map(|(name, _, stroke)| (name.clone(), *stroke));
+    let key = key.collect();
+    let layer = |(name, points, stroke)| Layer {
+        name,
+        points,
+        stroke,
+    };
+    let chart = Chart {
+        title: title.to_owned(),
+        axes: Axes {
+            x,
+            y,
+            x_unit,
+            y_unit,
+        },
+        layers: named.into_iter().map(layer).collect(),
     };
     Ok(Figure {
-        title: title.to_owned(),
         caption: caption.to_owned(),
         key,
-        svg: chart::draw(&axes, &layers)?,
+        svg: chart.draw()?,
+        title: chart.title,
     })
 }
 

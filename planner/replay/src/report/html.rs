@@ -2,7 +2,7 @@
 //! from the scenario are escaped.
 
 use super::ScenarioInfo;
-use super::canvas::Stroke;
+use weir_draw::Stroke;
 use super::figures::Figure;
 use super::summary::Summary;
 use super::table::{Row, rows};
@@ -114,9 +114,9 @@ fn bounds(sums: &[Summary]) -> String {
 fn figure(figure: &Figure) -> String {
     let entry = |(name, stroke): &(String, Stroke)| {
         let line = match stroke {
-            Stroke::Solid(_) => format!("border-top:3px solid {}", stroke.colour()),
-            Stroke::Dashed(_) => format!("border-top:3px dashed {}", stroke.colour()),
-            Stroke::Area(_) => format!("height:.8rem;background:{}", stroke.colour()),
+            Stroke::Solid(_) => format!("border-top:3px solid {}", stroke.html()),
+            Stroke::Dashed(_) => format!("border-top:3px dashed {}", stroke.html()),
+            Stroke::Area(_) => format!("height:.8rem;background:{}", stroke.html()),
         };
         format!("<li><i style=\"{line}\"></i>{}</li>", escaped(name))
     };

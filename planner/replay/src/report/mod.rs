@@ -4,10 +4,7 @@
 //! have a limited number of points (`series::POINTS_MAX`), however long the replay was. No clock, script
 //! or external resource is used: equal plays give equal bytes.
 
-mod axis;
 mod bars;
-mod canvas;
-mod chart;
 mod figures;
 mod folder;
 mod html;
@@ -17,8 +14,8 @@ mod table;
 
 use std::path::Path;
 
-use plotters::drawing::DrawingAreaErrorKind;
 use serde::Serialize;
+use weir_draw::DrawError;
 
 use super::bound::{self, Bound, MinCoreSeconds};
 use super::request::{Play, Request};
@@ -49,15 +46,9 @@ pub enum ReportError {
     #[error("{plays} plays and {yardsticks} yardsticks; there must be one for each play")]
     Yardsticks { plays: usize, yardsticks: usize },
     #[error("a figure cannot be drawn: {0}")]
-    Drawing(String),
+    Drawing(#[from] DrawError),
     #[error("a number cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-}
-
-impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for ReportError {
-    fn from(error: DrawingAreaErrorKind<E>) -> ReportError {
-        ReportError::Drawing(error.to_string())
-    }
 }
 
 /// Report of a replay.

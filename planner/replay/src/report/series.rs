@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use weir_draw::Points;
+
 use super::summary::{Verdict, accuracy, paired};
 use crate::request::{Fate, Play, Request, Second};
 use crate::scenario::Scenario;
@@ -15,8 +17,6 @@ const BINS_MAX: usize = POINTS_MAX / 2;
 const GRID: usize = 300;
 
 const _: () = assert!(GRID < POINTS_MAX);
-
-pub(super) type Points = Vec<(f64, f64)>;
 
 /// Equal time bins of a replay.
 #[derive(Debug, Clone, Copy)]

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
-
 use super::summary::Summary;
 use crate::bound::Kind;
 
@@ -19,17 +16,10 @@ pub(super) struct Row {
 
 /// Formats the table for a terminal.
 pub(super) fn text(sums: &[Summary]) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
     let names = sums.iter().map(|sum| folded(&sum.contender));
-    table.set_header([String::new()].into_iter().chain(names));
-    for row in rows(sums) {
-        table.add_row([row.name].into_iter().chain(row.cells));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
+    let header = [String::new()].into_iter().chain(names);
+    let row = |row: Row| [row.name].into_iter().chain(row.cells);
+    weir_draw::table(header, rows(sums).into_iter().map(row))
 }
 
 /// Wraps a name at spaces to about the width of a cell.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use weir_draw::table;
 use weir_measure::workers::lane::{Figures, Row, SIGMA, capacity, cases, run};
 
-use crate::workers::{print, table, verdict};
+use crate::workers::{print, verdict};
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneArgs {

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use comfy_table::Table;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
 use serde::Serialize;
+use weir_draw::table;
 use weir_measure::workers::cost::{Cost, RATIO_MAX, SLOT_TABLE_MAX_US, weigh};
 use weir_measure::workers::crowd::{Crowd, hold};
 use weir_measure::workers::{LOADS, Row, SCENARIO, Scope, WORKERS, run};
@@ -162,19 +161,6 @@ fn line(row: &Row) -> [String; 13] {
         format!("{:.2}", row.round_trip_ms),
         format!("{:.1}", row.lag_p99_ms),
     ]
-}
-
-/// A table for people, with a row for each line.
-pub(crate) fn table<const N: usize>(
-    header: [&str; N],
-    lines: impl Iterator<Item = [String; N]>,
-) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
-    for line in lines {
-        table.add_row(line);
-    }
-    table
 }
 
 async fn crowd(args: CrowdArgs, json: bool) -> Result<ExitCode> {

@@ -1,21 +1,28 @@
-//! Common basis of all drawings of a report: SVG without background, whose ink is the page's text colour,
-//! so that it is readable on dark and light pages; width, font and colours.
+//! Common basis of all drawings: width, font and colours. The ink of an SVG is the text colour of its page, black
+//! where it is a file of its own; a drawing without background is readable on dark and light pages.
+
+use std::io;
 
 use plotters::coord::Shift;
+use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 
-use super::ReportError;
+/// A colour, as red, green and blue.
+pub type Colour = RGBColor;
+/// Error of a drawing: it was too small for its parts.
+pub type DrawError = DrawingAreaErrorKind<io::Error>;
 
 /// Width of every drawing, in its own pixels; the page scales them.
 pub(super) const WIDTH: u32 = 960;
 pub(super) const FONT: &str = "sans-serif";
 /// Placeholder for the page's text colour, which [`draw`] replaces.
-pub(super) const INK: RGBColor = RGBColor(1, 2, 3);
+pub const INK: RGBColor = RGBColor(1, 2, 3);
 const INK_SVG: &str = "#010203";
-pub(super) const GREY: RGBColor = RGBColor(140, 140, 140);
+/// Colour of what is not named.
+pub const GREY: Colour = RGBColor(140, 140, 140);
 /// Okabe and Ito's colour-blind safe colours, without black and yellow, which are invisible on one of
 /// the two backgrounds.
-pub(super) const PALETTE: [RGBColor; 7] = [
+pub const PALETTE: [Colour; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -30,16 +37,25 @@ pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Style of a line or area, also shown in the legend.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Stroke {
-    Solid(RGBColor),
-    Dashed(RGBColor),
-    Area(RGBColor),
+pub enum Stroke {
+    /// A line.
+    Solid(Colour),
+    /// A dashed line.
+    Dashed(Colour),
+    /// The area between a line and the horizontal axis.
+    Area(Colour),
 }
 
 impl Stroke {
-    /// Colour in HTML notation.
-    pub(super) fn colour(self) -> String {
+    /// Returns its colour.
+    pub fn colour(self) -> Colour {
         let (Stroke::Solid(colour) | Stroke::Dashed(colour) | Stroke::Area(colour)) = self;
+        colour
+    }
+
+    /// Returns its colour in HTML notation.
+    pub fn html(self) -> String {
+        let colour = self.colour();
         if colour == INK {
             return "currentColor".to_owned();
         }
@@ -47,8 +63,8 @@ impl Stroke {
     }
 }
 
-/// Stroke of the contender with that index: dashed from the eighth on.
-pub(super) fn nth(index: usize) -> Stroke {
+/// Returns the stroke of the line with that index: dashed from the eighth on.
+pub fn nth(index: usize) -> Stroke {
     let colour = PALETTE.get(index % PALETTE.len()).copied().unwrap_or(GREY);
     if index < PALETTE.len() {
         Stroke::Solid(colour)
@@ -60,8 +76,8 @@ pub(super) fn nth(index: usize) -> Stroke {
 /// Returns the SVG that `paint` draws.
 pub(super) fn draw(
     height: u32,
-    paint: impl FnOnce(&Canvas<'_>) -> Result<(), ReportError>,
-) -> Result<String, ReportError> {
+    paint: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
+) -> Result<String, DrawError> {
     let mut svg = String::new();
     {
         let canvas = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();

@@ -1,4 +1,4 @@
-//! Axis labels of a chart.
+//! Ends and labels of axes.
 
 use std::ops::Range;
 
@@ -63,6 +63,23 @@ impl Ranged for Labelled {
     }
 }
 
+/// Returns a round end of an axis: the smallest of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten that is not below `value`; 1 if it is 0.
+pub fn top(value: f64) -> f64 {
+    if !(value > 0.0 && value < 1e12) {
+        return 1.0;
+    }
+    let mut power = 1e-3;
+    while power * 10.0 < value {
+        power *= 10.0;
+    }
+    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    let enough = steps
+        .into_iter()
+        .map(|step| step * power)
+        .find(|top| *top >= value);
+    enough.unwrap_or(power * 10.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +98,19 @@ mod tests {
             assert!(ticks(&nothing, 6).is_empty(), "{nothing:?}");
         }
         assert!(ticks(&(-1e12..1e12), 11).len() <= 11);
+    }
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        for (value, end) in [
+            (0.0, 1.0),
+            (9.5, 10.0),
+            (10.0, 10.0),
+            (10.1, 12.0),
+            (640.0, 800.0),
+        ] {
+            assert!((top(value) - end).abs() < 1e-9, "{value}: {}", top(value));
+        }
+        assert_eq!(top(f64::NAN), 1.0);
     }
 }
