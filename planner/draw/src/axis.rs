@@ -28,13 +28,13 @@ fn ticks(axis: &Range<f64>, most: i64) -> Vec<f64> {
 }
 
 /// Axis with its label positions.
-pub(super) struct Labelled {
+pub(crate) struct Labelled {
     axis: RangedCoordf64,
     ticks: Vec<f64>,
 }
 
 impl Labelled {
-    pub(super) fn new(axis: &Range<f64>, most: i64) -> Labelled {
+    pub(crate) fn new(axis: &Range<f64>, most: i64) -> Labelled {
         Labelled {
             axis: axis.clone().into(),
             ticks: ticks(axis, most),

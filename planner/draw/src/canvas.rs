@@ -8,15 +8,17 @@ use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 
 /// A colour, as red, green and blue.
-pub type Colour = RGBColor;
+pub use plotters::style::RGBColor as Colour;
+
 /// Error of a drawing: it was too small for its parts.
 pub type DrawError = DrawingAreaErrorKind<io::Error>;
 
 /// Width of every drawing, in its own pixels; the page scales them.
-pub(super) const WIDTH: u32 = 960;
-pub(super) const FONT: &str = "sans-serif";
-/// Placeholder for the page's text colour, which [`draw`] replaces.
+pub(crate) const WIDTH: u32 = 960;
+pub(crate) const FONT: &str = "sans-serif";
+/// Text colour of the page.
 pub const INK: RGBColor = RGBColor(1, 2, 3);
+/// [`INK`] in a drawing, for which its page's own colour stands in the end.
 const INK_SVG: &str = "#010203";
 /// Colour of what is not named.
 pub const GREY: Colour = RGBColor(140, 140, 140);
@@ -33,7 +35,7 @@ pub const PALETTE: [Colour; 7] = [
 ];
 
 /// Area to draw on.
-pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Style of a line or area, also shown in the legend.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,7 +76,7 @@ pub fn nth(index: usize) -> Stroke {
 }
 
 /// Returns the SVG that `paint` draws.
-pub(super) fn draw(
+pub(crate) fn draw(
     height: u32,
     paint: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
 ) -> Result<String, DrawError> {

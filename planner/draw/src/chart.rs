@@ -153,7 +153,7 @@ mod tests {
                 x_unit: "s",
                 y_unit: "",
             },
-            layers: vec![layer(&format!("{title}'s line"), stroke)],
+            layers: vec![layer(&format!("{title} line"), stroke)],
         };
         let charts = [
             chart("load", Stroke::Solid(INK)),
@@ -161,7 +161,14 @@ mod tests {
             chart("demand", Stroke::Dashed(GREY)),
         ];
         let svg = page(&charts).unwrap();
-        for text in ["load", "load's line", "cores", "demand's line", "10 s", "4.0"] {
+        for text in [
+            "load",
+            "load line",
+            "cores",
+            "demand line",
+            "10 s",
+            "4.0",
+        ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         assert!(svg.contains("height=\"810\""), "{svg}");

@@ -4,10 +4,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
 /// Formats a table: names on the left, figures on the right of their columns.
-pub fn table<H, R>(
-    header: impl IntoIterator<Item = H>,
-    rows: impl IntoIterator<Item = R>,
-) -> String
+pub fn table<H, R>(header: impl IntoIterator<Item = H>, rows: impl IntoIterator<Item = R>) -> String
 where
     H: Into<String>,
     R: IntoIterator<Item = String>,

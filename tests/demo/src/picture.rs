@@ -21,7 +21,11 @@ const BINS_MAX: usize = 120;
 /// Stroke of each listener.
 const LISTENER_STROKES: [Stroke; 3] = {
     let [blue, orange, ..] = PALETTE;
-    [Stroke::Solid(GREY), Stroke::Solid(orange), Stroke::Solid(blue)]
+    [
+        Stroke::Solid(GREY),
+        Stroke::Solid(orange),
+        Stroke::Solid(blue),
+    ]
 };
 
 /// A panel of the picture.
@@ -71,7 +75,9 @@ pub(crate) fn draw(
         network,
         results,
     };
-    let charts = panels(scenario.policy).iter().map(|panel| run.chart(*panel));
+    let charts = panels(scenario.policy)
+        .iter()
+        .map(|panel| run.chart(*panel));
     let charts: Vec<Chart> = charts.collect();
     Ok(std::fs::write(path, page(&charts)?)?)
 }
@@ -116,7 +122,13 @@ impl Run<'_> {
     }
 
     /// A chart over the run's time, from 0 to `y_max`.
-    fn over_time(&self, title: &str, y_max: f64, y_unit: &'static str, layers: Vec<Layer>) -> Chart {
+    fn over_time(
+        &self,
+        title: &str,
+        y_max: f64,
+        y_unit: &'static str,
+        layers: Vec<Layer>,
+    ) -> Chart {
         Chart {
             title: title.to_owned(),
             axes: Axes {
@@ -131,10 +143,15 @@ impl Run<'_> {
 
     fn load(&self) -> Chart {
         let rates = (0..).zip(self.rates);
-        let offered = steps(rates.map(|(second, rate)| (f64::from(second), *rate)), self.seconds());
+        let offered = steps(
+            rates.map(|(second, rate)| (f64::from(second), *rate)),
+            self.seconds(),
+        );
         let demand = |(second, cycle): &(f64, Cycle)| Some((*second, cycle.demand_rps?));
         let forecast = self.results.cycles.iter().filter_map(demand);
-        let forecast: Points = forecast.filter(|(second, _)| *second <= self.seconds()).collect();
+        let forecast: Points = forecast
+            .filter(|(second, _)| *second <= self.seconds())
+            .collect();
         let capacity = self.scenario.static_capacity_rps();
         let rates = offered.iter().chain(&forecast).map(|(_, rate)| *rate);
         let highest = rates.fold(capacity, f64::max);
@@ -147,14 +164,21 @@ impl Run<'_> {
         let layers = vec![
             layer("offered", offered, Stroke::Solid(INK)),
             layer("planned for", forecast, Stroke::Solid(vermilion)),
-            layer(&format!("capacity of the {started}"), level, Stroke::Dashed(GREY)),
+            layer(
+                &format!("capacity of the {started}"),
+                level,
+                Stroke::Dashed(GREY),
+            ),
         ];
         self.over_time("load, requests/s", top(highest), "", layers)
     }
 
     fn on_time(&self) -> Chart {
         let title = "answered on time, of the requests sent in each second";
-        let listeners = LISTENERS.iter().zip(&self.results.outcomes).zip(LISTENER_STROKES);
+        let listeners = LISTENERS
+            .iter()
+            .zip(&self.results.outcomes)
+            .zip(LISTENER_STROKES);
         let layers = listeners.map(|((name, outcomes), stroke)| {
             let shares = on_time(outcomes, self.scenario.slo(), self.rates.len());
             layer(name, shares, stroke)
@@ -167,7 +191,10 @@ impl Run<'_> {
         let bytes = self.scenario.load().payload_bytes;
         let left = |step: u32| {
             let at = LEFT_INTERVAL * step;
-            let left = self.scenario.slo().saturating_sub(self.network.upload(at, bytes));
+            let left = self
+                .scenario
+                .slo()
+                .saturating_sub(self.network.upload(at, bytes));
             (at.as_secs_f64(), left.as_secs_f64() * 1e3)
         };
         let points = (0..).map(left).take_while(|(at, _)| *at <= self.seconds());
@@ -184,7 +211,11 @@ impl Run<'_> {
         y_unit: &'static str,
         value: impl Fn(&CycleVariant) -> f64,
     ) -> Chart {
-        let names: Vec<&str> = self.scenario.variants().map(|variant| variant.name.as_str()).collect();
+        let names: Vec<&str> = self
+            .scenario
+            .variants()
+            .map(|variant| variant.name.as_str())
+            .collect();
         let area = |(index, colour)| {
             let below = names.get(..=index).unwrap_or_default();
             let sum = |cycle: &Cycle| -> f64 {
@@ -192,7 +223,10 @@ impl Run<'_> {
                 found.map(&value).sum()
             };
             let cycles = self.results.cycles.iter();
-            let tops = steps(cycles.map(|(second, cycle)| (*second, sum(cycle))), self.seconds());
+            let tops = steps(
+                cycles.map(|(second, cycle)| (*second, sum(cycle))),
+                self.seconds(),
+            );
             Some(layer(below.last()?, tops, Stroke::Area(colour)))
         };
         let colours = PALETTE.into_iter().cycle().take(names.len());
@@ -206,11 +240,16 @@ impl Run<'_> {
     fn batches(&self) -> Chart {
         let [blue, .., vermilion, _] = PALETTE;
         let colours = [blue, vermilion].into_iter().cycle();
-        let layers = self.scenario.stages.iter().zip(colours).map(|(stage, colour)| {
-            let mean = |(second, cycle): &(f64, Cycle)| Some((*second, batch(stage, cycle)?));
-            let line = steps(self.results.cycles.iter().filter_map(mean), self.seconds());
-            layer(&stage.name, line, Stroke::Solid(colour))
-        });
+        let layers = self
+            .scenario
+            .stages
+            .iter()
+            .zip(colours)
+            .map(|(stage, colour)| {
+                let mean = |(second, cycle): &(f64, Cycle)| Some((*second, batch(stage, cycle)?));
+                let line = steps(self.results.cycles.iter().filter_map(mean), self.seconds());
+                layer(&stage.name, line, Stroke::Solid(colour))
+            });
         let y_max = top(f64::from(self.scenario.max_batch()));
         let title = "requests in a batch behind weir, as planned";
         self.over_time(title, y_max, "", layers.collect())

@@ -2,10 +2,10 @@
 //! from the scenario are escaped.
 
 use super::ScenarioInfo;
-use weir_draw::Stroke;
 use super::figures::Figure;
 use super::summary::Summary;
 use super::table::{Row, rows};
+use weir_draw::Stroke;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\

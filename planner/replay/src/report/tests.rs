@@ -294,7 +294,7 @@ fn page_is_self_contained_and_names_are_escaped() {
         "Latency",
         "Slack at dispatch",
         "Accuracy",
-        "Cores asked and actuated",
+        "Target and actual cores",
         "Quotas of the variants: weir + planner",
         "refused: infeasible",
         "bound: most on time",
