@@ -10,10 +10,11 @@ use weir_planner::telemetry::metrics;
 use crate::tree::{files_with, read};
 
 /// Crates and the filter's module, whose names look like metrics.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "weir_api",
     "weir_apiserver",
     "weir_bed",
+    "weir_draw",
     "weir_filter",
     "weir_measure",
     "weir_planner",

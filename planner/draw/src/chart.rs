@@ -161,14 +161,7 @@ mod tests {
             chart("demand", Stroke::Dashed(GREY)),
         ];
         let svg = page(&charts).unwrap();
-        for text in [
-            "load",
-            "load line",
-            "cores",
-            "demand line",
-            "10 s",
-            "4.0",
-        ] {
+        for text in ["load", "load line", "cores", "demand line", "10 s", "4.0"] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         assert!(svg.contains("height=\"810\""), "{svg}");
