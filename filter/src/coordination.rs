@@ -74,7 +74,9 @@ pub const TIMEOUTS: Timeouts = Timeouts {
 const _: () = assert!(TIMEOUTS.lease.as_millis() >= 3 * TIMEOUTS.renewal.as_millis());
 const _: () = assert!(TIMEOUTS.quarantine.as_millis() >= TIMEOUTS.lease.as_millis());
 
+// It checks the code in here, which is private, and is no part of it.
 #[cfg(test)]
+#[path = "../tests/slot_table/model.rs"]
 mod model;
 #[cfg(test)]
 mod tests;

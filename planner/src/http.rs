@@ -110,7 +110,7 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(|| async {
             Refusal(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "this path is asked with GET, /v1/solve with POST".to_owned(),
+                "this path takes GET, /v1/solve takes POST".to_owned(),
             )
         })
         .layer(DefaultBodyLimit::max(BODY_MAX))

@@ -4,8 +4,10 @@
 use futures_util::stream;
 use serde_json::json;
 use weir_api::metrics::Metric;
-use weir_bed::oip::{Client, ModelInferRequest, frame};
+use weir_bed::oip::frame;
 use weir_bed::scene::{Scene, Seen, Variant, epoch_ms, see};
+
+use crate::http2::{client, infer_request, scene_http2, url};
 
 const ONE: Variant = Variant {
     name: "small",
@@ -24,24 +26,6 @@ const LONG_STAGE: Variant = Variant {
 };
 /// Enough for one such stage, but not for two.
 const ONE_AND_A_HALF_MS: u64 = 1500;
-
-async fn scene_http2(variant: Variant) -> Scene {
-    Scene::start(&[variant], 1, |bootstrap, _| bootstrap.http2_backends())
-        .await
-        .unwrap()
-}
-
-fn url(scene: &Scene, path: &str) -> String {
-    format!("http://{}{path}", scene.envoy.listener("weir").unwrap())
-}
-
-fn client(scene: &Scene) -> Client {
-    Client::of(scene.envoy.listener("weir").unwrap()).unwrap()
-}
-
-fn infer_request() -> ModelInferRequest {
-    ModelInferRequest::of("model", b"tensor")
-}
 
 /// Sends an inference as raw HTTP/2, so that the answer can be inspected.
 async fn raw_grpc(scene: &Scene, headers: &[(&str, &str)]) -> Seen {

@@ -3,6 +3,7 @@
 mod bodies;
 mod clients;
 mod grpc;
+mod http2;
 mod identity;
 mod protocols;
 mod request;

@@ -12,10 +12,10 @@ use tokio_tungstenite::tungstenite::Message;
 use weir_api::metrics::Metric;
 use weir_bed::clients::curl;
 use weir_bed::emulator::Door;
-use weir_bed::oip::{
-    Client, ModelInferRequest, ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
-};
+use weir_bed::oip::{Client, ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse};
 use weir_bed::scene::{Scene, Variant, see};
+
+use crate::http2::{client, infer_request, scene_http2, url};
 
 const ONE: Variant = Variant {
     name: "small",
@@ -28,25 +28,6 @@ async fn scene(variant: Variant) -> Scene {
     Scene::start(&[variant], 1, |bootstrap, _| bootstrap)
         .await
         .unwrap()
-}
-
-/// Starts a server that speaks HTTP/2, like gRPC servers.
-async fn scene_http2(variant: Variant) -> Scene {
-    Scene::start(&[variant], 1, |bootstrap, _| bootstrap.http2_backends())
-        .await
-        .unwrap()
-}
-
-fn url(scene: &Scene, path: &str) -> String {
-    format!("http://{}{path}", scene.envoy.listener("weir").unwrap())
-}
-
-fn client(scene: &Scene) -> Client {
-    Client::of(scene.envoy.listener("weir").unwrap()).unwrap()
-}
-
-fn infer_request() -> ModelInferRequest {
-    ModelInferRequest::of("model", b"tensor")
 }
 
 fn number(headers: &BTreeMap<String, String>, name: &str) -> u64 {

@@ -13,28 +13,9 @@ use weir_bed::emulator::{
 };
 use weir_bed::wait;
 
+use crate::small::{emulator, infer, status};
+
 const LIMIT: Duration = Duration::from_secs(20);
-
-async fn emulator(change: impl FnOnce(&mut ServerConfig)) -> anyhow::Result<Emulator> {
-    let mut config = ServerConfig::new("small", LatencyModel::constant(1.0));
-    change(&mut config);
-    Emulator::start(config).await
-}
-
-async fn infer(emulator: &Emulator, body: Vec<u8>) -> reqwest::Result<reqwest::Response> {
-    let url = format!("{}/v2/models/small/infer", emulator.url());
-    Client::new()
-        .post(url)
-        .header("x-request-id", "r1")
-        .body(body)
-        .send()
-        .await
-}
-
-async fn status(emulator: &Emulator, path: &str) -> reqwest::Result<u16> {
-    let answer = reqwest::get(format!("{}{path}", emulator.url())).await?;
-    Ok(answer.status().as_u16())
-}
 
 #[tokio::test]
 async fn emulator_speaks_the_open_inference_protocol() {

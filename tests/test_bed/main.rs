@@ -3,3 +3,4 @@
 mod emulator;
 mod load;
 mod protocols;
+mod small;

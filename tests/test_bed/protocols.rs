@@ -6,29 +6,10 @@ use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::{Value, json};
-use weir_bed::emulator::{Door, Emulator, InferAnswer, LatencyModel, ServerConfig};
+use weir_bed::emulator::{Door, InferAnswer};
 use weir_bed::oip::{self, Client as Grpc, ModelInferRequest};
 
-async fn emulator(change: impl FnOnce(&mut ServerConfig)) -> anyhow::Result<Emulator> {
-    let mut config = ServerConfig::new("small", LatencyModel::constant(1.0));
-    change(&mut config);
-    Emulator::start(config).await
-}
-
-async fn infer(emulator: &Emulator, body: Vec<u8>) -> reqwest::Result<reqwest::Response> {
-    let url = format!("{}/v2/models/small/infer", emulator.url());
-    Client::new()
-        .post(url)
-        .header("x-request-id", "r1")
-        .body(body)
-        .send()
-        .await
-}
-
-async fn status(emulator: &Emulator, path: &str) -> reqwest::Result<u16> {
-    let answer = reqwest::get(format!("{}{path}", emulator.url())).await?;
-    Ok(answer.status().as_u16())
-}
+use crate::small::{emulator, infer, status};
 
 #[tokio::test]
 async fn grpc_is_answered_and_refused_with_grpc_statuses() {

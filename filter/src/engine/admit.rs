@@ -159,7 +159,7 @@ impl Engine {
             let queue = &mut variant.slots.queue;
             queue.cancel(request.class, request.place())
         });
-        debug_assert!(was_queued, "a held request that no room knows");
+        debug_assert!(was_queued, "a queued request that no queue knows");
         self.held.leave(request.class);
     }
 

@@ -213,7 +213,7 @@ impl Problem {
         };
         let formulation = match (written, formulation) {
             (Some(written), Some(requested)) if written != requested => {
-                let right = format!("{requested}, which is asked for, or left out");
+                let right = format!("{requested}, which is requested, or left out");
                 return Err(InputError {
                     field: "formulation".to_owned(),
                     value: written.to_string(),

@@ -12,7 +12,7 @@ pub enum ActuateError {
     Unreachable(String),
     #[error("status {0}, not 200: {1}")]
     Status(u16, String),
-    #[error("the answer does not say the cores in force, {{\"cores\": 4}}: {0}")]
+    #[error("the answer does not give the actual cores, {{\"cores\": 4}}: {0}")]
     Answer(String),
     #[error("it has no address where its cores are changed")]
     NoAddress,
@@ -125,7 +125,7 @@ impl Blocker {
     pub fn rollout_blocked() -> Blocker {
         Blocker {
             reason: Reason::Waiting,
-            why: "it waits: what serves can make no room for it, within budget.cores and budget.resources, without carrying \
+            why: "it waits: what serves cannot free capacity for it, within budget.cores and budget.resources, without carrying \
                   less of the demand"
                 .to_owned(),
         }

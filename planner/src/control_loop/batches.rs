@@ -82,7 +82,7 @@ impl Planner {
                 }
                 Some(Err(error)) => {
                     let fallback =
-                        "it is planned as its servers make batches; told again every cycle";
+                        "it is planned as its servers make batches; sent again every cycle";
                     self.troubles.failed(&who, &error, fallback);
                     None
                 }

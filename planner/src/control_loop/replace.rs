@@ -50,7 +50,7 @@ impl Planner {
                 self.rollout.retired = None;
                 Blocker {
                     reason: Reason::Replacing,
-                    why: "a pod that its node has no room for makes way for another one".to_owned(),
+                    why: "a pod that its node has no capacity for is replaced".to_owned(),
                 }
             }
             Err(error) => {

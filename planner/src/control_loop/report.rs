@@ -37,7 +37,7 @@ impl Planner {
         };
         let (desired, actual) = (cores(&desired), cores(&self.rollout.ready()));
         let (status, why) = (decision.status.label(), &decision.why);
-        tracing::info!("{status}: {why}; cores {verb}:{desired}, in force:{actual}");
+        tracing::info!("{status}: {why}; cores {verb}:{desired}, actual:{actual}");
         self.last = Some(new);
     }
 

@@ -262,7 +262,7 @@ async fn invalid_poll_is_refused_with_reason() {
         .unwrap();
     assert_eq!(
         error(post, 405).await,
-        "this path is asked with GET, /v1/solve with POST"
+        "this path takes GET, /v1/solve takes POST"
     );
 }
 

@@ -264,7 +264,7 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
             }
             Reason::Deferred | Reason::Infeasible | Reason::Unschedulable => {
                 let message = format!(
-                    "the nodes have no room for what {name} is to have: add nodes, or lower budget.cores; {}",
+                    "no node has capacity for the target of {name}: add nodes, or lower budget.cores; {}",
                     blocked.why
                 );
                 return condition("NodesFull", message);

@@ -2,7 +2,7 @@
 //!
 //! A replica takes long to start, cores do not. Replicas are removed once the target has been lower for the whole
 //! stabilization window. Until then the target's cores apply to all of them. Kept replicas never cost others anything:
-//! they are removed at once if the budget has no room for them beside the targets.
+//! they are removed at once if the budget has no capacity for them beside the targets.
 //!
 //! Themis is exempt: it has two speeds of its own, and removes replicas to give the others more cores. With IPA one
 //! variant serves a stage: a second one that is kept would receive a share, and its batches would not fill.

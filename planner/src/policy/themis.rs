@@ -4,7 +4,7 @@
 //! - A load has lasted when the minimum over the forecast's window is [`LASTING_PART`] of the planned demand. Then
 //!   additional replicas start with `horizontalCores`, while the serving ones keep the cores of the vertical plan.
 //!   When all are ready, the latter shrink in place.
-//! - If the budget has no room for all of them beside the serving ones, as many start as it allows, and the rest later.
+//! - If the budget does not allow all of them beside the serving ones, as many start as it allows, and the rest later.
 //!   If the serving replicas cannot carry the load on any number of cores, they shrink to make room.
 //! - Until the load has lasted, the serving replicas get the cores with which they carry the most of it, and others
 //!   start in the remaining budget: the predicted load is not there yet, and new replicas have to load.

@@ -7,8 +7,8 @@
 //!   free capacity for more ("loses for nothing"), and not less than arrives while that is served ("loses what
 //!   arrives").
 //! - Requests stay within budget and limits ("above the budget", "too much is held").
-//! - A loading server is not asked anew, nor a growing one for less than twice as much, and neither is ended while it
-//!   is wanted ("what loads is asked anew", "ends what loads").
+//! - A loading server is not requested again, nor a growing one for less than twice as much, and neither is ended while it
+//!   is wanted ("what loads is requested again", "ends what loads").
 //! - If all stages have something that serves, there is a plan ("no plan").
 //! - The target is reached, within four times the loading time of all servers and half a minute after the last fault.
 //!   Otherwise no order of steps may reach it without a loss; then all orders are tried ("missed", "stays with less",
@@ -18,14 +18,14 @@
 //! - `hold` dropped, or one level too few (loses what is carried, no plan);
 //! - an unconfirmed change left out of `Actual::or` (above the budget; published and not there);
 //! - shrinking before publishing (published and not there);
-//! - `UnderWay::keep` without the requested target (asked anew), `see` that never forgets (missed);
+//! - `UnderWay::keep` without the requested target (requested again), `see` that never forgets (missed);
 //! - `given_up` ignored (no end of a cycle);
 //! - no `detour` (missed, stays with less), or one that continues at a loss without a gain (loses for nothing);
 //! - pending writes of which only the last is remembered, or that take an earlier state for the new one (above the
 //!   budget);
 //! - the last replica of a stage freeing capacity (no plan);
 //! - growth that ignores the others' growth (above the budget), takes the budget of starting replicas (ends what
-//!   loads), requests less for them (asked anew), or ignores the limits (too much is held);
+//!   loads), requests less for them (requested again), or ignores the limits (too much is held);
 //! - a plan that counts on shrinking replicas, or that is not renewed after a loss (published and not there);
 //! - pods that get more as others end (above the budget).
 //!
@@ -34,7 +34,7 @@
 //!   arrives is served (stays with less);
 //! - a budget that waits for what arrives (stays above the budget);
 //! - growth into a part of the free budget that requests anew for little more, or by the cores of a new replica (what
-//!   loads is asked anew).
+//!   loads is requested again).
 //!
 //! Four survived: a shrinking remembered as growth (`under_way.rs` tests it), growth that keeps no core for the first
 //! of another variant (a detour has the same effect), capacity that is not freed in `hold` (tried before "stays above

@@ -193,7 +193,7 @@ fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
 }
 
 fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
-    let right = "one or more: all pods there are would be asked";
+    let right = "one or more: without any, all pods would be scraped";
     rule(!raw.labels.is_empty(), "proxies.pods.labels", "none", right)?;
     rule(raw.port > 0, "proxies.pods.port", raw.port, "1 to 65535")?;
     let right = "a path, such as /stats/prometheus";

@@ -250,7 +250,7 @@ impl ServiceMetrics {
             resource_budget: make.by_resource("resource_budget", "The budget of a resource.")?,
             capacity_rps: make.gauges(
                 "capacity_rps",
-                "What a variant sustains with the cores in force.",
+                "What a variant sustains with its actual cores.",
             )?,
             failing: make.gauges(
                 "failing",

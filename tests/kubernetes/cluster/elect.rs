@@ -8,11 +8,10 @@ use tokio::time::Instant;
 use weir_planner::operator::leader::LEASE;
 
 use super::clusters::on_each_cluster;
-use super::fixture::Fixture;
+use super::fixture::{BOTH, Fixture};
 use super::request_log::RequestLog;
 use super::sandbox::{LIMIT, until_within};
 
-const BOTH: [&str; 2] = ["small", "large"];
 /// Longest time from a leader's end to the next leader's first plan.
 const TAKEOVER_MAX: Duration = Duration::from_secs(15);
 
@@ -22,11 +21,8 @@ async fn only_the_leader_writes_and_a_standby_takes_over() {
 }
 
 async fn scenario(fixture: &Fixture<'_>) {
-    if !fixture.has_capacity() {
+    if !fixture.deploy_both().await {
         return;
-    }
-    for name in BOTH {
-        fixture.deploy_cores(name, 1, 1).await;
     }
     let (first, first_requests) = fixture.planner("weir-a").await;
     fixture.proxy.load(2.0);

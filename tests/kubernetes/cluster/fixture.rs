@@ -19,6 +19,8 @@ use super::rights;
 use super::sandbox::Sandbox;
 use super::stand_ins::{self, StandIn};
 
+/// The variants of the test's service, and their workloads.
+pub(crate) const BOTH: [&str; 2] = ["small", "large"];
 /// Core budget of a test's service; also the free cores that a node must have for it.
 pub(crate) const CORES: u32 = 4;
 /// Environment variable with the image of all pods, used where there is a kubelet; any image that runs until
@@ -118,6 +120,18 @@ impl<'a> Fixture<'a> {
         let amounts = json!({"cpu": cores.to_string(), "memory": "32Mi"});
         let resources = json!({"requests": amounts, "limits": amounts});
         self.deploy(name, replicas, resources).await;
+    }
+
+    /// Creates the workloads of [`BOTH`] variants with a core each, if the cluster has capacity for the test; reports
+    /// if it has none.
+    pub(crate) async fn deploy_both(&self) -> bool {
+        if !self.has_capacity() {
+            return false;
+        }
+        for name in BOTH {
+            self.deploy_cores(name, 1, 1).await;
+        }
+        true
     }
 
     /// API of a kind of object in the test's namespace.

@@ -5,10 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::clusters::on_each_cluster;
-use super::fixture::{CORES, Fixture};
+use super::fixture::{BOTH, CORES, Fixture};
 use super::observe::{actual_m, server};
-
-const BOTH: [&str; 2] = ["small", "large"];
 
 #[tokio::test]
 async fn cores_follow_demand_in_place() {
@@ -16,11 +14,8 @@ async fn cores_follow_demand_in_place() {
 }
 
 async fn scenario(fixture: &Fixture<'_>) {
-    if !fixture.has_capacity() {
+    if !fixture.deploy_both().await {
         return;
-    }
-    for name in BOTH {
-        fixture.deploy_cores(name, 1, 1).await;
     }
     let before = fixture.identities(&BOTH).await;
     let (planner, requests) = fixture.planner("weir-a").await;

@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use weir_planner::operator::leader::LEASE;
 
 use super::clusters::on_each_cluster;
-use super::fixture::Fixture;
+use super::fixture::{BOTH, Fixture};
 use super::sandbox::{LIMIT, until_within};
-
-const BOTH: [&str; 2] = ["small", "large"];
 
 #[tokio::test]
 async fn deleted_resource_leaves_pods_unchanged() {
@@ -17,11 +15,8 @@ async fn deleted_resource_leaves_pods_unchanged() {
 }
 
 async fn scenario(fixture: &Fixture<'_>) {
-    if !fixture.has_capacity() {
+    if !fixture.deploy_both().await {
         return;
-    }
-    for name in BOTH {
-        fixture.deploy_cores(name, 1, 1).await;
     }
     let before = (fixture.identities(&BOTH).await, templates(fixture).await);
     let (planner, requests) = fixture.planner("weir-a").await;

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use weir_bed::operate::condition;
 
 use super::clusters::on_each_cluster;
-use super::fixture::Fixture;
-
-const BOTH: [&str; 2] = ["small", "large"];
+use super::fixture::{BOTH, Fixture};
 
 #[tokio::test]
 async fn resource_violating_the_schema_is_refused() {
@@ -67,11 +65,8 @@ async fn invalid_resource_gets_a_condition_and_others_continue() {
 }
 
 async fn conditions(fixture: &Fixture<'_>) {
-    if !fixture.has_capacity() {
+    if !fixture.deploy_both().await {
         return;
-    }
-    for name in BOTH {
-        fixture.deploy_cores(name, 1, 1).await;
     }
     fixture.deploy("bare", 1, json!({})).await;
     let little = json!({"requests": {"cpu": "50m"}});
@@ -163,11 +158,8 @@ async fn running_service_keeps_its_last_valid_spec_and_its_workloads() {
 }
 
 async fn last_valid_spec(fixture: &Fixture<'_>) {
-    if !fixture.has_capacity() {
+    if !fixture.deploy_both().await {
         return;
-    }
-    for name in BOTH {
-        fixture.deploy_cores(name, 1, 1).await;
     }
     let (planner, _) = fixture.planner("weir-a").await;
     fixture.proxy.load(2.0);

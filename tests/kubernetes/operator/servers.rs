@@ -95,7 +95,8 @@ async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
         .until_condition("demo", "Degraded", "True Refused")
         .await;
     assert!(
-        message.contains("its server could not be told") && message.contains("status 503: loading"),
+        message.contains("its server could not be reconfigured")
+            && message.contains("status 503: loading"),
         "{message}"
     );
     *pods.refuses.lock().unwrap() = false;

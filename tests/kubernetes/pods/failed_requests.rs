@@ -71,11 +71,7 @@ async fn too_many_requests_waits_for_retry_after() {
     stage.server.faults().add(rule);
     let error = stage.resize(target(1, 2)).await.unwrap_err();
     assert!(
-        reports(
-            &error,
-            Reason::Waiting,
-            ": the API server has too much to do, "
-        ),
+        reports(&error, Reason::Waiting, ": the API server is overloaded, "),
         "{error}"
     );
     assert!(!error.may_have_applied());

@@ -52,7 +52,7 @@ async fn resize_that_does_not_fit_is_deferred_until_it_fits() {
         reports(
             &error,
             Reason::Deferred,
-            "its node has no room now, and its kubelet tries again by itself: "
+            "its node has no capacity now, and its kubelet tries again by itself: "
         ),
         "{error}"
     );

@@ -72,7 +72,7 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
         });
     }
     if sums.iter().any(|sum| sum.too_inaccurate > 0) {
-        row("less accurate than asked", &|sum| {
+        row("less accurate than requested", &|sum| {
             counted(sum.too_inaccurate, sum.sent)
         });
     }

@@ -30,7 +30,7 @@ fn formulation_comes_from_document_or_argument() {
         (
             sponge(),
             Some(Formulation::Ipa),
-            Some("formulation: sponge must be ipa, which is asked for"),
+            Some("formulation: sponge must be ipa, which is requested"),
         ),
         (
             json!({"formulation": "gurobi"}),

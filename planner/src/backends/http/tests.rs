@@ -62,7 +62,7 @@ async fn invalid_answer_is_an_error_that_reports_whether_change_may_apply() {
     let nobody = format!("http://{port}/");
     let table: &[(&str, &str, bool)] = &[
         ("/refusing", "status 409, not 200: Deferred", false),
-        ("/garbage", "does not say the cores in force", true),
+        ("/garbage", "does not give the actual cores", true),
         ("/negative", "cores must be a number from 0", true),
         ("/vast", "more than 65536 bytes", true),
         ("/silent", "no answer within 200ms", true),

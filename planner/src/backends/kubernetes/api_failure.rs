@@ -29,7 +29,7 @@ pub enum ApiFailure {
     Conflict,
     #[error("the API server finds it invalid: {why}")]
     Invalid { why: String },
-    #[error("the API server has too much to do, and can be asked again in {after:?}")]
+    #[error("the API server is overloaded, and can be called again in {after:?}")]
     Throttled { after: Duration },
     #[error("a PodDisruptionBudget does not let it go now: {why}")]
     Protected { why: String },

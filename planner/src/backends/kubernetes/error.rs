@@ -66,9 +66,9 @@ pub enum KubeError {
     },
     #[error("pod {pod} is to be replaced, and stays: {why}")]
     NotReplaced { pod: String, why: ApiFailure },
-    #[error("pod {pod} has its cores, and its server could not be told: {why}")]
+    #[error("pod {pod} has its cores, and its server could not be reconfigured: {why}")]
     NotReconfigured { pod: String, why: String },
-    #[error("{0}; some of it had been asked for by then")]
+    #[error("{0}; some of it had been requested by then")]
     PartlyApplied(Box<KubeError>),
 }
 

@@ -87,9 +87,9 @@ where
                     Err(error) => {
                         match failing || absent(&error) {
                             true => tracing::debug!("watch: {error}"),
-                            false => tracing::warn!(
-                                "watch: {error}; what it told last holds (said once)"
-                            ),
+                            false => {
+                                tracing::warn!("watch: {error}; its last state holds (logged once)")
+                            }
                         }
                         failing = true;
                         let mut not_observed =

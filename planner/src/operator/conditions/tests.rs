@@ -90,7 +90,7 @@ async fn gravest_blocker_is_reported() {
         (
             &[("small", Reason::Deferred)],
             "False Deferred: small: why",
-            "True NodesFull: the nodes have no room for what small is to have: add nodes, or lower budget.cores; why",
+            "True NodesFull: no node has capacity for the target of small: add nodes, or lower budget.cores; why",
         ),
         (
             &[("small", Reason::Deferred), ("large", Reason::Forbidden)],

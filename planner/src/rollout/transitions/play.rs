@@ -297,7 +297,11 @@ impl<'a, B: Backend> Play<'a, B> {
             }
         }
         let is_requested_anew = self.backend.requested_anew() > 0;
-        self.ensure(!is_requested_anew, "what loads is asked anew", String::new);
+        self.ensure(
+            !is_requested_anew,
+            "what loads is requested again",
+            String::new,
+        );
     }
 
     /// Advances the time and checks on the way.

@@ -189,7 +189,7 @@ fn unparsable_problem_is_refused() {
     refused(
         &other,
         1,
-        &["formulation: ipa must be sponge, which is asked for"],
+        &["formulation: ipa must be sponge, which is requested"],
     );
 }
 

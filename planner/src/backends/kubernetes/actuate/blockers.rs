@@ -27,7 +27,7 @@ pub enum PodBlocker {
     RateLimited,
     #[error("it would be too many cores before other pods have gone or have less")]
     OverBudget,
-    #[error("its node has no room now, and its kubelet tries again by itself: {0}")]
+    #[error("its node has no capacity now, and its kubelet tries again by itself: {0}")]
     Deferred(String),
     #[error("its node can never hold it: {0}")]
     Infeasible(String),
