@@ -25,7 +25,7 @@ mod table;
 mod worker;
 
 pub use acquire_request::{AcquireRequest, AcquireResult, OtherWorkers};
-pub use codec::Unreadable;
+pub use codec::{LAYOUT, Unreadable};
 pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest, RUNS_MAX, Run};
 pub use memory::Memory;
 pub use table::{SlotTable, Usage, VariantColumn, WorkerRow};

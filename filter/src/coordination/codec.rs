@@ -24,9 +24,10 @@ use crate::priority::Urgency;
 use crate::time::{Mono, nanos};
 use crate::variant::VariantKey;
 
-/// "weirbrd" and the version of the layout. Another layout needs another number, and another key in the
-/// store.
-const MAGIC: [u8; 8] = *b"weirbrd\x05";
+/// Version of the layout. Another layout needs another number; it is also part of the key in the store.
+pub const LAYOUT: u8 = 5;
+/// First bytes of a slot table.
+const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
 const UNSUMMED: usize = 16;
 /// Lengths in bytes of the header, a column, a lead, a mean, a row, a usage and a run.

@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use crate::config::{Config, Role};
-use crate::coordination::{Notification, Store};
+use crate::coordination::{LAYOUT, Notification, Store};
 use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;
@@ -21,9 +21,9 @@ pub(super) fn incarnation() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// Key of a service's slot table; the number is the version of the layout.
+/// Key of a service's slot table, with the version of its layout.
 pub(super) fn slot_table_key(service: &str, role: Role) -> String {
-    format!("weir/{service}/{}/board4", role.label())
+    format!("weir/{service}/{}/slots{LAYOUT}", role.label())
 }
 
 /// Slot table in shared data, and the queues.

@@ -27,7 +27,7 @@ static ANSWER_OF: AtomicU32 = AtomicU32::new(0);
 static TICK: AtomicBool = AtomicBool::new(false);
 
 /// Bytes that another program might write.
-const CORRUPTED: &[u8] = b"weirbrd\x03 and then something else";
+const CORRUPTED: &[u8] = b"weirslt\x03 and then something else";
 
 /// Handles the headers of a request; returns whether it is answered here.
 pub(super) fn on_request(stream: u32, config: &Config) -> bool {

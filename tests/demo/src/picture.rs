@@ -155,20 +155,12 @@ impl Run<'_> {
         let capacity = self.scenario.static_capacity_rps();
         let rates = offered.iter().chain(&forecast).map(|(_, rate)| *rate);
         let highest = rates.fold(capacity, f64::max);
-        let started = match self.scenario.policy {
-            Policy::Infadapter | Policy::Ipa | Policy::Themis => "starting split",
-            Policy::Sponge => "starting cores",
-        };
         let level = vec![(0.0, capacity), (self.seconds(), capacity)];
         let [.., vermilion, _] = PALETTE;
         let layers = vec![
             layer("offered", offered, Stroke::Solid(INK)),
             layer("planned for", forecast, Stroke::Solid(vermilion)),
-            layer(
-                &format!("capacity of the {started}"),
-                level,
-                Stroke::Dashed(GREY),
-            ),
+            layer("starting capacity", level, Stroke::Dashed(GREY)),
         ];
         self.over_time("load, requests/s", top(highest), "", layers)
     }

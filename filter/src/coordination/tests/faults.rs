@@ -85,7 +85,7 @@ fn unreadable_table_is_reset_with_quarantine() {
     let mut proxy = Proxy::new(3, 3);
     proxy.wait(0, &[900, 901, 902], 0);
     proxy.wait(1, &[400], 1);
-    proxy.store.overwrite(b"weirbrd".to_vec());
+    proxy.store.overwrite(b"weirslt".to_vec());
     let outcome = proxy.acquire(1, true, 2);
     assert_eq!((outcome.reset, outcome.granted), (true, 0));
     assert_eq!(proxy.table().resets, 1);
