@@ -23,7 +23,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use arrivals::{Arrivals, Observation};
+pub use arrivals::{Arrivals, Observation, Span};
 pub use failing::Failing;
 pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};

@@ -11,7 +11,7 @@ const QUESTIONS: [&str; 9] = [
 /// Percent of the lines of documentation that may begin with one all the same, by how they wrap.
 const QUESTIONS_MAX_PERCENT: usize = 3;
 /// Words that the glossary replaces, as parts of identifiers.
-const REPLACED: [&str; 42] = [
+const REPLACED: [&str; 46] = [
     "overruled",
     "keeper",
     "founder",
@@ -54,6 +54,10 @@ const REPLACED: [&str; 42] = [
     "world",
     "story",
     "communication",
+    "there",
+    "deal",
+    "leg",
+    "standing",
 ];
 
 #[test]

@@ -9,15 +9,12 @@ use weir_api::Share;
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
 use crate::forecast::Demand;
-use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack};
+use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
 use crate::service::{Inputs, Service, Stage};
 
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
 pub(super) struct Observations {
-    /// Arrivals from sample to sample.
-    samples: Arrivals,
-    /// Arrivals from cycle to cycle.
     arrivals: Arrivals,
     /// Routed requests by stage.
     routes: Vec<Routes>,
@@ -35,7 +32,6 @@ impl Observations {
     /// Creates observations of proxies that have not been scraped yet.
     pub(super) fn new(service: &Service) -> Observations {
         Observations {
-            samples: Arrivals::new(),
             arrivals: Arrivals::new(),
             routes: routes(service),
             slack: Slack::new(),
@@ -49,7 +45,7 @@ impl Observations {
     /// Samples the arrivals since the last sample. A rise is extrapolated over `horizon`.
     pub(super) fn sample(&mut self, now: Now, scrapes: &[Scrape], horizon: Duration) {
         self.slack.observe(now.at, scrapes);
-        let seen = self.samples.observe(now.at, scrapes);
+        let seen = self.arrivals.observe(now.at, scrapes, Span::Sample);
         // Zero arrivals before the first request are no forecast.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
             self.demand.observe(now.at, rate);
@@ -71,7 +67,7 @@ impl Observations {
             routes.observe(now.at, scrapes, quotas);
         }
         self.failing.observe(now.at, scrapes);
-        self.arrivals.observe(now.at, scrapes)
+        self.arrivals.observe(now.at, scrapes, Span::Cycle)
     }
 
     /// Inputs of the next decision. Inputs that the policy does not need are left out, so that decisions repeat.

@@ -25,6 +25,15 @@ pub struct Observation {
     pub lost: usize,
 }
 
+/// Time over which a rate is the mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    /// Since the last sample.
+    Sample,
+    /// Since the last cycle.
+    Cycle,
+}
+
 /// Last counters of each proxy.
 #[derive(Debug, Clone, Default)]
 pub struct Arrivals {
@@ -32,8 +41,15 @@ pub struct Arrivals {
     seen: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// Rates of a proxy, over each span.
+#[derive(Debug, Clone, Copy, Default)]
 struct Proxy {
+    sample: Option<Rate>,
+    cycle: Option<Rate>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rate {
     last: Reading,
     rate: Option<f64>,
 }
@@ -50,18 +66,27 @@ impl Arrivals {
         Arrivals::default()
     }
 
-    /// Adds one scrape of all proxies.
-    pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) -> Observation {
+    /// Adds one scrape of all proxies, which ends a span. A cycle's scrape may be that of a sample, too.
+    pub fn observe(&mut self, at: Duration, scrapes: &[Scrape], span: Span) -> Observation {
         let (mut answered, mut seen) = (0, self.seen);
         self.proxies.observe(at, scrapes, |proxy, at, counts| {
             let total = counts.arrivals;
             answered += 1;
             seen |= total > 0.0;
-            Proxy::read(proxy, Reading { at, total })
+            let mut proxy = proxy.copied().unwrap_or_default();
+            let rate = match span {
+                Span::Sample => &mut proxy.sample,
+                Span::Cycle => &mut proxy.cycle,
+            };
+            *rate = Some(Rate::read(*rate, Reading { at, total }));
+            proxy
         });
         self.seen = seen;
-        let proxies = self.proxies.of(scrapes);
-        let rates: Vec<f64> = proxies.filter_map(|proxy| proxy.rate_at(at)).collect();
+        let rates = self.proxies.of(scrapes).filter_map(|proxy| match span {
+            Span::Sample => proxy.sample,
+            Span::Cycle => proxy.cycle,
+        });
+        let rates: Vec<f64> = rates.filter_map(|rate| rate.known_at(at)).collect();
         let known = answered > 0 && !rates.is_empty();
         Observation {
             measured: known.then(|| Rps(rates.iter().sum())),
@@ -72,13 +97,13 @@ impl Arrivals {
     }
 }
 
-impl Proxy {
-    fn read(known: Option<&Proxy>, new: Reading) -> Proxy {
+impl Rate {
+    fn read(known: Option<Rate>, new: Reading) -> Rate {
         let Some(known) = known else {
             // A filter that has seen no request exports nothing: none arrived so far. A count that began before ours
             // says nothing about the rate yet.
             let rate = (new.total == 0.0).then_some(0.0);
-            return Proxy { last: new, rate };
+            return Rate { last: new, rate };
         };
         let last = known.last;
         let arrived = if new.total < last.total {
@@ -88,13 +113,13 @@ impl Proxy {
         };
         let seconds = new.at.saturating_sub(last.at).as_secs_f64();
         if seconds <= 0.0 {
-            return *known;
+            return known;
         }
         let rate = Some(arrived / seconds);
-        Proxy { last: new, rate }
+        Rate { last: new, rate }
     }
 
-    fn rate_at(&self, at: Duration) -> Option<f64> {
+    fn known_at(&self, at: Duration) -> Option<f64> {
         self.rate
             .filter(|_| at.saturating_sub(self.last.at) <= PROXY_DEPARTED_AFTER)
     }
@@ -136,7 +161,7 @@ mod tests {
                 let mut scrapes: Vec<_> = present.map(of).collect();
                 let by = turned.min(scrapes.len());
                 scrapes.rotate_left(by);
-                let seen = arrivals.observe(at, &scrapes);
+                let seen = arrivals.observe(at, &scrapes, Span::Sample);
                 assert_eq!(seen.measured, measured.map(Rps), "second {second}");
                 assert_eq!(seen.answered + seen.lost, scrapes.len());
             }
@@ -160,6 +185,22 @@ mod tests {
             (&[140.0], Some(0.0)),
             (&[150.0], Some(10.0)),
         ]);
+    }
+
+    #[test]
+    fn each_span_has_its_own_rate() {
+        let mut arrivals = Arrivals::new();
+        let mut rate = |second, total, span| {
+            let at = Duration::from_secs(second);
+            arrivals
+                .observe(at, &[scrape("a", at, total)], span)
+                .measured
+        };
+        assert_eq!(rate(0, 0.0, Span::Sample), Some(Rps(0.0)));
+        assert_eq!(rate(0, 0.0, Span::Cycle), Some(Rps(0.0)));
+        assert_eq!(rate(1, 10.0, Span::Sample), Some(Rps(10.0)));
+        assert_eq!(rate(2, 40.0, Span::Sample), Some(Rps(30.0)));
+        assert_eq!(rate(2, 40.0, Span::Cycle), Some(Rps(20.0)));
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn router_and_two_gates_count_each_request_once() {
         let mut scrapes: Vec<Scrape> = named.map(scrape).collect();
         // In any order of answers.
         scrapes.rotate_left(cycle as usize % NAMES.len());
-        seen = arrivals.observe(at, &scrapes);
+        seen = arrivals.observe(at, &scrapes, Span::Sample);
         routes.observe(at, &scrapes, &quotas);
     }
     assert_eq!(
