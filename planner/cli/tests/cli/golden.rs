@@ -61,7 +61,7 @@ fn reports_equal_golden_files() {
         expected == reported,
         "the report is another than in {}; the first line that differs was\n{was}\nand is\n{is}\n\
          If replay is meant to do something else now, renew the file and look at what has changed:\n\
-         WEIR_GOLDEN=renew cargo xtask test -p weir --test cli golden",
+         WEIR_GOLDEN=renew cargo xtask test --test cli golden",
         file.display()
     );
 }

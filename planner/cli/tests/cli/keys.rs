@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use weir_planner::spec::resource::definition;
 
 /// Lines around a table in its page.
@@ -117,7 +117,7 @@ fn default(of: &Value, name: &str, property: &Value) -> String {
         return "required".to_owned();
     }
     match &property["default"] {
-        Value::Null | Value::Object(Map { .. }) => String::new(),
+        Value::Null | Value::Object(_) => String::new(),
         Value::String(text) if text.is_empty() => "empty".to_owned(),
         value => code(value).unwrap_or_default(),
     }

@@ -72,7 +72,7 @@ fn shipped_manifests_equal_command_output() {
         assert!(
             shipped == *text,
             "{path} is not what the command makes. If the command is meant to make something else now, renew the \
-             files and look at what has changed:\nWEIR_GOLDEN=renew cargo xtask test -p weir --test cli manifests"
+             files and look at what has changed:\nWEIR_GOLDEN=renew cargo xtask test --test cli manifests"
         );
     }
     for folder in ["istio", "k8s"] {
