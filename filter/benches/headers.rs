@@ -6,8 +6,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_filter::config::Config;
+use weir_filter::config::{Config, SERVICES_MAX};
 use weir_filter::request::deadline::read;
+use weir_filter::request::matching::{HOSTS_MAX, Host, Match, first};
 use weir_filter::request::protocol::{Bypass, Streams, shape};
 use weir_filter::request::skew::{SOURCES_MAX, Sources};
 use weir_filter::request::wire::Wire;
@@ -47,6 +48,28 @@ fn picked(c: &mut Criterion) {
     let (bypass, streams) = (Bypass::default(), Streams::default());
     c.bench_function("shape", |b| {
         b.iter(|| shape(&bypass, &streams, black_box(&wire)));
+    });
+}
+
+/// Services with as many hosts as allowed, and a request that is the last one's.
+fn chosen(c: &mut Criterion) {
+    let service = |n: usize, hosts: usize| Match {
+        hosts: (0..hosts)
+            .filter_map(|host| Host::new(&format!("{n:06}.{host:07}")))
+            .collect(),
+        paths: Vec::new(),
+    };
+    let mut services: Vec<Match> = (1..SERVICES_MAX).map(|n| service(n, HOSTS_MAX)).collect();
+    services.push(Match {
+        hosts: Host::new("models.example").into_iter().collect(),
+        paths: Vec::new(),
+    });
+    c.bench_function("choice of a service out of the most", |b| {
+        b.iter(|| first(black_box(&services), black_box(HEADERS)));
+    });
+    let two = [service(1, 1), service(2, 1)];
+    c.bench_function("choice of a service out of two", |b| {
+        b.iter(|| first(black_box(&two), black_box(HEADERS)));
     });
 }
 
@@ -96,5 +119,5 @@ fn flooded(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, picked, read_out, flooded);
+criterion_group!(benches, picked, chosen, read_out, flooded);
 criterion_main!(benches);

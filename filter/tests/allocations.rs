@@ -11,6 +11,7 @@ use allocation_counter::measure;
 use weir_filter::config::Config;
 use weir_filter::coordination::{Notification, Store};
 use weir_filter::engine::{Answer, End, Engine, StreamId};
+use weir_filter::request::matching;
 use weir_filter::request::wire::Wire;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
@@ -158,4 +159,32 @@ fn held_request_allocates_at_most_its_place() {
         let allocations = measure(|| run(MANY)).count_total;
         assert!(allocations <= u64::from(MANY), "{allocations} {rest}");
     }
+}
+
+#[test]
+fn choice_among_services_does_not_allocate() {
+    let service = |n: u32| {
+        format!(
+            r#"{{"service":"s{n}","match":{{"hosts":["h{n}.example","*.s{n}.example"],"paths":["/v2/models/*/infer"]}}}}"#
+        )
+    };
+    let services: Vec<String> = (0..64).map(service).collect();
+    let json = format!(
+        r#"{{"planner":{{"cluster":"p","key":"k"}},"services":[{}]}}"#,
+        services.join(",")
+    );
+    let configs = Config::parse_services(json.as_bytes()).unwrap();
+    let choose = |host: &str| {
+        let headers: [(&str, &[u8]); 3] = [
+            (":authority", host.as_bytes()),
+            (":path", b"/v2/models/resnet/infer?a=b"),
+            ("x-slo-ms", b"1000"),
+        ];
+        matching::first(configs.iter().map(|config| &config.matches), headers)
+    };
+    let allocations = measure(|| {
+        assert_eq!(choose("x.S63.example:80"), Some(63));
+        assert_eq!(choose("h64.example"), None);
+    });
+    assert_eq!(allocations.count_total, 0);
 }

@@ -7,3 +7,4 @@ mod labels;
 mod pipeline;
 mod plan;
 mod roles;
+mod services;

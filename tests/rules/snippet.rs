@@ -136,6 +136,16 @@ async fn with_the_filter_a_client_reaches_no_cluster_of_its_choice() {
     assert!(small.abs_diff(large) <= 1, "by quota: {small}, {large}");
 }
 
+#[test]
+fn page_about_several_services_has_a_valid_configuration() {
+    let page = std::fs::read_to_string(root().join("docs/how-to/several-services.md")).unwrap();
+    let (_, from) = page.split_once("```json\n").expect("a JSON block");
+    let (block, _) = from.split_once("```").unwrap();
+    let configs = Config::parse_services(block.as_bytes()).unwrap();
+    let names: Vec<_> = configs.iter().map(|config| &config.service).collect();
+    assert_eq!(names, ["vision", "speech"]);
+}
+
 /// A timeout that ends a hold, or a request that never comes, must not end one that can still be served.
 #[test]
 fn timeouts_exceed_the_largest_budget() {

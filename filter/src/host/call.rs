@@ -161,9 +161,9 @@ pub(super) fn set_shared(key: &str, value: &[u8], version: Option<u32>) -> bool 
     hostcalls::set_shared_data(key, Some(value), version).is_ok()
 }
 
-/// Makes this VM the owner of a queue.
-pub(super) fn register_queue(name: &str) {
-    let _ = hostcalls::register_shared_queue(name);
+/// Makes this VM the owner of a queue, and returns it.
+pub(super) fn register_queue(name: &str) -> Option<u32> {
+    hostcalls::register_shared_queue(name).ok()
 }
 
 /// Finds another VM's queue by its name.

@@ -2,8 +2,8 @@
 //! carries them out; it decides nothing itself.
 //!
 //! There is one [`root::Root`] per plugin configuration and VM, and one [`stream::Stream`] per request.
-//! They share one [`service::Service`] through a `RefCell` that is never borrowed across a hostcall that
-//! can call back.
+//! They share the [`services::Services`] of the configuration. Each [`service::Service`] is in a `RefCell`
+//! that is never borrowed across a hostcall that can call back.
 
 mod body_events;
 mod call;
@@ -14,9 +14,11 @@ mod probe;
 mod response_origin;
 mod root;
 mod service;
+mod services;
 mod shared;
 mod source;
 mod stream;
+mod timer;
 #[cfg(feature = "trap")]
 mod trap;
 

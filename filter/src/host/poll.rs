@@ -102,6 +102,11 @@ impl Poll {
         self.call.is_some()
     }
 
+    /// Whether the answer to this call is the poll's.
+    pub(super) fn expects(&self, token: u32) -> bool {
+        self.call == Some(token)
+    }
+
     /// Handles the answer to call `token`; `None` if it is not a poll.
     pub(super) fn on_answer(&mut self, token: u32, now: Mono) -> Option<PollResult> {
         if self.call != Some(token) {

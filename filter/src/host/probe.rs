@@ -38,6 +38,11 @@ impl Probes {
         call.is_some()
     }
 
+    /// Whether the answer to this call is a probe's.
+    pub(super) fn expects(&self, token: u32) -> bool {
+        self.calls.iter().any(|(call, _)| *call == token)
+    }
+
     /// Handles the answer to a call; `None` if it is not a probe.
     pub(super) fn on_answer(&mut self, token: u32) -> Option<(VariantKey, ProbeResult)> {
         let place = self.calls.iter().position(|(call, _)| *call == token)?;

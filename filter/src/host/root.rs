@@ -1,6 +1,5 @@
 //! Root context: a plugin configuration in one VM.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
@@ -9,34 +8,34 @@ use proxy_wasm::types::ContextType;
 use crate::config::Config;
 
 use super::call;
-use super::service::{self, Handle, Service};
+use super::services::Services;
 use super::stream::Stream;
 
 pub(super) struct Root {
     id: u32,
-    service: Option<Handle>,
+    services: Option<Rc<Services>>,
 }
 
 impl Root {
     pub(super) fn new(id: u32) -> Root {
-        Root { id, service: None }
+        Root { id, services: None }
     }
 }
 
 impl Context for Root {
     fn on_http_call_response(&mut self, token: u32, _: usize, _: usize, _: usize) {
-        if let Some(service) = &self.service {
-            service::on_call_answer(service, token, call::now());
+        if let Some(services) = &self.services {
+            services.on_call_answer(token, call::now());
         }
     }
 }
 
 impl RootContext for Root {
     fn on_configure(&mut self, _: usize) -> bool {
-        match Config::parse(&self.get_plugin_configuration().unwrap_or_default()) {
-            Ok(config) => {
-                let service = Service::new(self.id, config, call::now());
-                self.service = Some(Rc::new(RefCell::new(service)));
+        match Config::parse_services(&self.get_plugin_configuration().unwrap_or_default()) {
+            Ok(configs) => {
+                let services = Services::new(self.id, configs, call::now());
+                self.services = Some(Rc::new(services));
                 true
             }
             Err(error) => {
@@ -47,14 +46,14 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        if let Some(service) = &self.service {
-            service::on_tick(service, call::now());
+        if let Some(services) = &self.services {
+            services.on_tick(call::now());
         }
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
-        if let Some(service) = &self.service {
-            service::on_notification(service, queue, call::now());
+        if let Some(services) = &self.services {
+            services.on_notification(queue, call::now());
         }
     }
 
@@ -63,6 +62,6 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Stream::new(id, self.service.clone())))
+        Some(Box::new(Stream::new(id, self.services.clone())))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use proxy_wasm::types::Bytes;
 use weir_api::Revision;
@@ -23,19 +22,15 @@ use super::call;
 use super::meter::Meter;
 use super::poll::{Poll, PollResult};
 use super::probe::Probes;
-use super::shared::{self, Plans, Shared};
+use super::shared::{self, Plans, Queue, Shared};
 use super::source;
+use super::timer::{TICK_MAX, TICK_MIN, Timer};
 
 mod callbacks;
 
 pub(super) use callbacks::{
     on_call_answer, on_end, on_notification, on_response_exceeds_buffer, on_tick,
 };
-
-/// Minimum time between ticks: Envoy's timers count in ms.
-const TICK_MIN: Duration = Duration::from_millis(1);
-/// Maximum time between ticks, by which leases are renewed and polls retried.
-const TICK_MAX: Duration = TIMEOUTS.renewal;
 
 /// Shared by the root and its streams; never borrowed across a call that can call back.
 pub(super) type Handle = Rc<RefCell<Service>>;
@@ -52,6 +47,9 @@ pub(super) struct Service {
     workers: u32,
     renew_at: Mono,
     tick_at: Mono,
+    timer: Rc<Timer>,
+    /// Queue of notifications by other VMs.
+    queue: Queue,
     samples: Vec<Sample>,
     /// Verdicts on held requests, deferred to the next tick: see [`on_end`].
     deferred: Vec<(StreamId, Verdict)>,
@@ -61,15 +59,13 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(root: u32, config: Config, now: Now) -> Service {
+    pub(super) fn new(root: u32, config: Config, timer: Rc<Timer>, now: Now) -> Service {
         let incarnation = shared::incarnation();
         let planner = config.planner.clone();
         let poll = planner.map(|planner| Poll::new(planner, &config));
-        call::set_tick(TICK_MAX);
-        let store = Box::new(Shared::new(shared::slot_table_key(
-            &config.service,
-            config.role,
-        )));
+        let queue = Queue::default();
+        let key = shared::slot_table_key(&config.service, config.role);
+        let store = Box::new(Shared::new(key, queue.clone()));
         let source_header = config.skew.source_header.clone();
         let mut service = Service {
             root,
@@ -84,6 +80,8 @@ impl Service {
             workers: 0,
             renew_at: Mono(0),
             tick_at: Mono(0),
+            timer,
+            queue,
             samples: Vec::new(),
             deferred: Vec::new(),
             body_events: BodyEvents::default(),
@@ -294,12 +292,31 @@ impl Service {
         let period = wake.since(now).clamp(TICK_MIN, TICK_MAX);
         let late = self.tick_at <= now;
         let sooner = late || now + period + TICK_MIN < self.tick_at;
-        if sooner {
-            self.tick_at = now + period;
-            call::set_context(self.root);
-            call::set_tick(period);
+        if !sooner {
+            return false;
         }
-        sooner
+        self.tick_at = now + period;
+        self.timer.fire_by(self.tick_at, now)
+    }
+
+    /// Whether its tick is due at `now`.
+    pub(super) fn is_due(&self, now: Mono) -> bool {
+        self.tick_at <= now + TICK_MIN
+    }
+
+    /// Makes the root's timer, which has fired for another service, fire for this one too.
+    pub(super) fn rearm(&self, now: Mono) {
+        self.timer.fire_by(self.tick_at, now);
+    }
+
+    /// Whether the answer to this call is for it.
+    pub(super) fn expects_call(&self, token: u32) -> bool {
+        self.probes.expects(token) || self.poll.as_ref().is_some_and(|poll| poll.expects(token))
+    }
+
+    /// Whether messages in this queue are for it.
+    pub(super) fn owns_queue(&self, queue: u32) -> bool {
+        self.queue.get() == Some(queue)
     }
 
     /// Defers refusals of other streams to the next tick: see [`on_end`].

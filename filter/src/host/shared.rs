@@ -4,7 +4,9 @@
 //! Envoy frees neither keys nor queues. So there are two keys per service, and one queue per row of the
 //! slot table: a restarted VM gets an abandoned row, and its queue.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
+use std::rc::Rc;
 
 use crate::config::{Config, Role};
 use crate::coordination::{LAYOUT, Notification, Store};
@@ -26,21 +28,26 @@ pub(super) fn slot_table_key(service: &str, role: Role) -> String {
     format!("weir/{service}/{}/slots{LAYOUT}", role.label())
 }
 
+/// Queue that this VM owns for the row it claimed last, shared with the one who reads it.
+pub(super) type Queue = Rc<Cell<Option<u32>>>;
+
 /// Slot table in shared data, and the queues.
 #[derive(Debug)]
 pub(super) struct Shared {
     vm_id: String,
     key: String,
+    queue: Queue,
     guess: Option<u32>,
     /// Queues of other VMs, by row.
     queues: Vec<Option<u32>>,
 }
 
 impl Shared {
-    pub(super) fn new(key: String) -> Shared {
+    pub(super) fn new(key: String, queue: Queue) -> Shared {
         Shared {
             vm_id: call::text(&["plugin_vm_id"]).unwrap_or_default(),
             key,
+            queue,
             guess: None,
             queues: Vec::new(),
         }
@@ -87,7 +94,8 @@ impl Store for Shared {
 
     fn claim_row(&mut self, entry: usize) {
         // In a stream's callback too, the queue belongs to its root.
-        call::register_queue(&self.queue_name(entry));
+        self.queue
+            .set(call::register_queue(&self.queue_name(entry)));
     }
 
     fn notify(&mut self, entry: usize, why: Notification) {

@@ -1,4 +1,7 @@
-//! Stream context: one request, from its headers to its end.
+//! Stream context: one request, from its headers to its end. A request that is no service's is left as it is,
+//! and so is its response.
+
+use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -16,10 +19,13 @@ use super::response_origin::{
     DROPPED_REASON, ResponseOrigin, end_by_flags, response_origin, retried, served_by,
 };
 use super::service::{self, Handle};
+use super::services::Services;
 use super::source::{peer, source};
 
 pub(super) struct Stream {
     id: u32,
+    services: Option<Rc<Services>>,
+    /// Service of the request, since its headers.
     service: Option<Handle>,
     /// Whether the engine knows it: sent upstream or held, and not yet ended.
     open: bool,
@@ -30,10 +36,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(id: u32, service: Option<Handle>) -> Stream {
+    pub(super) fn new(id: u32, services: Option<Rc<Services>>) -> Stream {
         Stream {
             id,
-            service,
+            services,
+            service: None,
             open: false,
             grpc: false,
             answered: 0,
@@ -93,6 +100,11 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
+        let Some(services) = &self.services else {
+            return Action::Continue;
+        };
+        let headers = call::request_headers();
+        self.service = services.of(&headers);
         let Some(service) = &self.service else {
             return Action::Continue;
         };
@@ -100,7 +112,6 @@ impl HttpContext for Stream {
         if super::trap::on_request(self.id, service.borrow().engine().config()) {
             return Action::Pause;
         }
-        let headers = call::request_headers();
         let verdict = {
             let mut service = service.borrow_mut();
             let claims = &service.engine().config().claim_headers;

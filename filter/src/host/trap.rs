@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::call;
-use super::shared::{Shared, slot_table_key};
+use super::shared::{Queue, Shared, slot_table_key};
 use crate::config::{Config, Role};
 use crate::coordination::{AcquireRequest, Scope, Worker};
 use crate::priority::Urgency;
@@ -82,7 +82,12 @@ pub(super) fn on_tick() {
 fn cost_ns(others_serve: bool) -> u64 {
     const VARIANTS: u64 = 3;
     const ROUNDS: u64 = 20_000;
-    let store = || Box::new(Shared::new(slot_table_key("cost", Role::Both)));
+    let store = || {
+        Box::new(Shared::new(
+            slot_table_key("cost", Role::Both),
+            Queue::default(),
+        ))
+    };
     let mut worker = Worker::new(store(), 1, Scope::Proxy);
     let now = call::now().mono;
     let request = |variant: u64, taken: u32, waiting: Option<Mono>| AcquireRequest {

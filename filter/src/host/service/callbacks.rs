@@ -31,9 +31,8 @@ pub(in crate::host) fn on_tick(service: &Handle, now: Now) {
     carry_out(service, verdicts, now);
 }
 
-/// Handles a notification by another VM: a slot for us, or news for all.
-pub(in crate::host) fn on_notification(service: &Handle, queue: u32, now: Now) {
-    let news = call::drain_queue(queue);
+/// Handles notifications by other VMs: slots for us, or also news for all.
+pub(in crate::host) fn on_notification(service: &Handle, news: bool, now: Now) {
     check(service, news, Vec::new(), now);
 }
 

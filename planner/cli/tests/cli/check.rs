@@ -134,6 +134,8 @@ fn profile_plugin_and_plan_are_recognized() {
     let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 2, "batch": 1,
         "service_ms": 10, "service_min_ms": 5, "accuracy": 70});
     let plugin = json!({"service": "a", "plan": {"variants": [variant.clone()]}});
+    let services = json!({"planner": {"cluster": "p", "key": "k"},
+        "services": [{"service": "a", "match": {"hosts": ["a.example"]}}, {"service": "b"}]});
     let plan = json!({"format": 1, "service": "a", "revision": 1, "max_age_ms": 1000,
         "variants": [variant]});
     let model =
@@ -141,6 +143,7 @@ fn profile_plugin_and_plan_are_recognized() {
     for (kind, file) in [
         ("profile", model.to_owned()),
         ("plugin", plugin.to_string()),
+        ("plugin", services.to_string()),
         ("plan", plan.to_string()),
     ] {
         let output = given(&file, &["--json"]);

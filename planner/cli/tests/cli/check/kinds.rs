@@ -171,6 +171,12 @@ fn all_errors_of_plugin_and_profile_are_reported() {
             ("700", "plan.variants[0].accuracy", "700"),
         ],
     );
+    let services = "{\n  \"services\": [\n    {\"service\": \"a\", \"match\": {\"hosts\": [\"A.example\"]}, \"plan\": {\"variants\": [\n      {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 2, \"service_ms\": 10, \"accuracy\": 70}\n    ]}}\n  ]\n}\n";
+    check(
+        "plugin",
+        services,
+        &[("\"A.example\"", "services[0].match.hosts[0]", "A.example")],
+    );
     let profile = "latency:\n  gammaMs: -1\n  epsilonMs: 0\n  deltaMs: 0\n  etaMs: x\n  parallelism: 0\ncapacity: {slopeRps: -2, interceptRps: 0, util: 1}\n";
     check(
         "profile",
