@@ -9,6 +9,7 @@ use weir_api::{Plan, json};
 use crate::coordination::Scope;
 use crate::request::body::Limits;
 use crate::request::deadline;
+use crate::request::matching::Match;
 use crate::request::protocol::{Bypass, Streams};
 use crate::waiting::class::Classes;
 
@@ -16,13 +17,18 @@ mod body;
 mod classes;
 mod error;
 mod health;
+mod matching;
+mod planner;
 mod protocol;
 mod raw;
 mod renamed;
+mod services;
 mod skew;
 
 pub use error::ConfigError;
 
+/// Maximum number of services behind one filter. A worker compares a request with all of them at worst.
+pub const SERVICES_MAX: usize = 64;
 /// Maximum of the configurable number of requests that a worker holds.
 pub const REQUESTS_MAX: u32 = 100_000;
 /// Maximum length of the shared key.
@@ -34,11 +40,13 @@ pub const BATCH_WAIT_MAX_MS: u64 = 60_000;
 /// Maximum of the configurable number of Envoy's retries: each is another execution, which no slot counts.
 pub const RETRIES_MAX: u8 = 3;
 
-/// Checked configuration of the filter.
+/// Checked configuration of the filter for one service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Service whose plans apply.
     pub service: String,
+    /// Requests that are the service's; all others pass untouched.
+    pub matches: Match,
     /// Role of the filter.
     pub role: Role,
     /// The only variant behind this gate; `None`: all of them.
@@ -118,13 +126,11 @@ pub struct Skew {
 }
 
 /// Source of plans.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planner {
     /// Envoy cluster of the planner.
     pub cluster: String,
     /// `:authority` of the poll.
-    #[serde(default = "raw::authority")]
     pub authority: String,
     /// Shared key.
     pub key: String,
@@ -151,12 +157,25 @@ impl Config {
         self.claim_headers.iter().position(|claim| claim == header)
     }
 
-    /// Parses the plugin configuration, which Envoy passes as JSON.
+    /// Parses the plugin configuration of one service, which Envoy passes as JSON.
     ///
     /// # Errors
     /// The first error, with its path and what would be right.
     pub fn parse(json: &[u8]) -> Result<Config, ConfigError> {
         let raw: raw::RawConfig = json::read(json).map_err(renamed::name_new_key)?;
+        raw.check()
+    }
+
+    /// Parses the plugin configuration of one service or several (`services`). A request belongs to the first
+    /// that matches it.
+    ///
+    /// # Errors
+    /// The first error, with its path and what would be right.
+    pub fn parse_services(json: &[u8]) -> Result<Vec<Config>, ConfigError> {
+        if !services::lists_services(json) {
+            return Ok(vec![Config::parse(json)?]);
+        }
+        let raw: services::RawServices = json::read(json).map_err(renamed::name_new_key)?;
         raw.check()
     }
 }

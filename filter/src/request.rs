@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod deadline;
+pub mod matching;
 mod parse;
 pub mod protocol;
 pub mod sample_limit;

@@ -222,7 +222,10 @@ async fn invalid_plugin_configuration_is_refused_at_start() {
             json!({ "service": "story", "plan": plan, "colour": 1 }),
             "unknown field `colour`, expected one of",
         ),
-        (json!({ "service": "story" }), "it needs a `planner`"),
+        (
+            json!({ "service": "story" }),
+            "planner: (left out) must be given",
+        ),
         (
             json!({ "service": "story", "plan": plan, "queue": { "max_requests": 0 } }),
             "queue.max_requests: 0 must be 1 to 100000",

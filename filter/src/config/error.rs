@@ -17,14 +17,27 @@ pub enum ConfigError {
         value: String,
         right: String,
     },
-    #[error("plugin configuration: plan: {0}")]
-    Plan(#[from] PlanError),
-    #[error(
-        "plugin configuration: it needs a `planner` (cluster, key), a static `plan` (variants), or both"
-    )]
-    NoPlan,
-    #[error("plugin configuration: on_stale: 'static' needs a static `plan`")]
-    NothingStatic,
+    #[error("plugin configuration: {path}: {error}")]
+    Plan { path: String, error: PlanError },
+}
+
+impl ConfigError {
+    /// The same error in the part of a configuration that has this path.
+    pub(super) fn within(self, part: &str) -> ConfigError {
+        match self {
+            ConfigError::Shape(mut misread) => {
+                misread.path = format!("{part}.{}", misread.path);
+                ConfigError::Shape(misread)
+            }
+            ConfigError::Value { path, value, right } => {
+                wrong(format!("{part}.{path}"), value, right)
+            }
+            ConfigError::Plan { path, error } => ConfigError::Plan {
+                path: format!("{part}.{path}"),
+                error,
+            },
+        }
+    }
 }
 
 pub(super) fn wrong(

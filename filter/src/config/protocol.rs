@@ -74,7 +74,8 @@ impl RawStreams {
     }
 }
 
-fn patterns(list: &str, paths: &[String]) -> Result<Vec<Pattern>, ConfigError> {
+/// Checks the patterns of `list`, which is their path in the configuration.
+pub(super) fn patterns(list: &str, paths: &[String]) -> Result<Vec<Pattern>, ConfigError> {
     if paths.len() > PATHS_MAX {
         let right = format!("at most {PATHS_MAX}");
         return Err(wrong(
@@ -96,7 +97,7 @@ fn patterns(list: &str, paths: &[String]) -> Result<Vec<Pattern>, ConfigError> {
 }
 
 /// Shortens a value for an error message.
-fn shown(value: &str) -> String {
+pub(super) fn shown(value: &str) -> String {
     const SHOWN: usize = 64;
     let mut start: String = value.chars().take(SHOWN).collect();
     if start.len() < value.len() {

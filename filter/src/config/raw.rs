@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use weir_api::plan::{FORMAT, HOUR_MS, is_cluster, is_name};
+use weir_api::plan::{FORMAT, HOUR_MS, is_name};
 use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
 use super::error::wrong;
 use super::health::{self, RawHealth};
+use super::matching::RawMatch;
+use super::planner::RawPlanner;
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
-use super::{
-    BATCH_WAIT_MAX_MS, Config, ConfigError, KEY_MAX, OnStale, Planner, REQUESTS_MAX, RETRIES_MAX,
-    Role,
-};
+use super::{BATCH_WAIT_MAX_MS, Config, ConfigError, OnStale, REQUESTS_MAX, RETRIES_MAX, Role};
 use crate::coordination::Scope;
 use crate::request::deadline;
 use crate::request::wire::CLAIMS_MAX;
@@ -29,6 +28,8 @@ const REQUESTS_DEFAULT: u32 = 4096;
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConfig {
     service: String,
+    #[serde(default, rename = "match")]
+    matches: RawMatch,
     #[serde(default)]
     role: Role,
     variant: Option<String>,
@@ -51,7 +52,7 @@ pub(super) struct RawConfig {
     max_retries: u8,
     health: Option<RawHealth>,
     failover: Option<String>,
-    planner: Option<Planner>,
+    planner: Option<RawPlanner>,
     plan: Option<RawPlan>,
     #[serde(default)]
     on_stale: OnStale,
@@ -148,11 +149,15 @@ struct RawVariant {
     accuracy: f64,
 }
 
-pub(super) fn authority() -> String {
-    "weir-planner".to_owned()
-}
-
 impl RawConfig {
+    /// Adds the planner that all services share, whose keys the service's own replace.
+    pub(super) fn with_planner(mut self, shared: Option<&RawPlanner>) -> RawConfig {
+        if let Some(shared) = shared.cloned() {
+            self.planner = Some(self.planner.unwrap_or_default().or(shared));
+        }
+        self
+    }
+
     pub(super) fn check(self) -> Result<Config, ConfigError> {
         if !is_name(&self.service) {
             let right = "1 to 63 of a-z, 0-9 and single dashes inside";
@@ -163,18 +168,18 @@ impl RawConfig {
             let right = format!("0 to {RETRIES_MAX}");
             return Err(wrong("max_retries", self.max_retries, right));
         }
-        if let Some(planner) = &self.planner {
-            planner.check()?;
-        }
+        let planner = self.planner.map(RawPlanner::check).transpose()?;
         let static_plan = self
             .plan
             .map(|plan| plan.check(&self.service))
             .transpose()?;
         if static_plan.is_none() && self.on_stale == OnStale::Static {
-            return Err(ConfigError::NothingStatic);
+            let right = "'keep' or 'refuse' where there is no static `plan`";
+            return Err(wrong("on_stale", "'static'", right));
         }
-        if static_plan.is_none() && self.planner.is_none() {
-            return Err(ConfigError::NoPlan);
+        if static_plan.is_none() && planner.is_none() {
+            let right = "given (cluster, key), unless there is a static `plan` (variants)";
+            return Err(wrong("planner", "(left out)", right));
         }
         check_variant(self.variant.as_deref(), self.role, static_plan.as_ref())?;
         let skew = self.skew.check()?;
@@ -187,6 +192,7 @@ impl RawConfig {
         let claim_headers = claim_headers(&classes, skew.policy.source_header.as_deref())?;
         Ok(Config {
             service: self.service,
+            matches: self.matches.check()?,
             role: self.role,
             variant: self.variant,
             bypass: self.bypass.check()?,
@@ -204,7 +210,7 @@ impl RawConfig {
             health: health::check(self.health, self.role)?,
             failover: health::check_failover(self.failover, self.role)?,
             overlap: self.queue.overlap,
-            planner: self.planner,
+            planner,
             static_plan,
             on_stale: self.on_stale,
         })
@@ -326,26 +332,6 @@ impl RawDeadline {
     }
 }
 
-impl Planner {
-    fn check(&self) -> Result<(), ConfigError> {
-        for (path, value) in [
-            ("planner.cluster", &self.cluster),
-            ("planner.authority", &self.authority),
-        ] {
-            if !is_cluster(value) {
-                let right = "1 to 256 printable ASCII characters without spaces";
-                return Err(wrong(path, format!("'{value}'"), right));
-            }
-        }
-        let printable = self.key.bytes().all(|b| b.is_ascii_graphic());
-        if !printable || !(1..=KEY_MAX).contains(&self.key.len()) {
-            let right = format!("1 to {KEY_MAX} printable ASCII characters without spaces");
-            return Err(wrong("planner.key", "(not shown)", right));
-        }
-        Ok(())
-    }
-}
-
 impl RawPlan {
     fn check(self, service: &str) -> Result<Plan, ConfigError> {
         if let Some(other) = self.service.filter(|other| other != service) {
@@ -366,8 +352,13 @@ impl RawPlan {
                 .map(RawVariant::into_plan)
                 .collect(),
         };
-        plan.check()?;
-        Ok(plan)
+        match plan.check() {
+            Ok(()) => Ok(plan),
+            Err(error) => Err(ConfigError::Plan {
+                path: "plan".to_owned(),
+                error,
+            }),
+        }
     }
 }
 

@@ -20,15 +20,24 @@ pub(super) fn name_new_key(mut error: Misread) -> Misread {
     if !error.what.starts_with("unknown field") {
         return error;
     }
-    let (path, indices) = split_indices(&error.path);
+    let (service, path) = split_service(&error.path);
+    let (path, indices) = split_indices(path);
     if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == path) {
         let mut new = (*new).to_owned();
         for index in indices {
             new = new.replacen("[]", index, 1);
         }
+        let new = format!("{service}{new}");
         error.what = format!("no longer a key; it is {new}");
     }
     error
+}
+
+/// Path of the service in a list of services, if it is in one, and the path within it.
+fn split_service(path: &str) -> (&str, &str) {
+    let end = path.find("].").filter(|_| path.starts_with("services["));
+    let split = end.and_then(|end| path.split_at_checked(end + 2));
+    split.unwrap_or(("", path))
 }
 
 /// Path with `[]` for each index, and the indices.
@@ -76,6 +85,20 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!("plugin configuration: {old_path}: no longer a key; it is {new}")
+            );
+        }
+    }
+
+    #[test]
+    fn old_key_of_a_listed_service_is_refused_with_the_new_one_named() {
+        for (old, new) in RENAMED {
+            let services = json!({ "services": [{ "service": "b" }, with(old)] });
+            let error = Config::parse_services(services.to_string().as_bytes()).unwrap_err();
+            let at = |path: &str| format!("services[1].{}", path.replace("[]", "[0]"));
+            let (old, new) = (at(old), at(new));
+            assert_eq!(
+                error.to_string(),
+                format!("plugin configuration: {old}: no longer a key; it is {new}")
             );
         }
     }

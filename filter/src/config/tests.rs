@@ -200,7 +200,7 @@ fn plan_copied_from_the_planner_is_a_valid_static_plan() {
 fn invalid_configuration_is_refused_with_its_path() {
     refused("", "(top level): EOF");
     refused("{}", "missing field `service`");
-    refused(r#"{"service":"demo"}"#, "needs a `planner`");
+    refused(r#"{"service":"demo"}"#, "planner: (left out) must be given");
     refused(
         r#"{"service":"Demo","planner":{"cluster":"p","key":"k"}}"#,
         "service: 'Demo' must be",
@@ -243,7 +243,7 @@ fn invalid_configuration_is_refused_with_its_path() {
     );
     refused(
         r#"{"service":"demo","on_stale":"static","planner":{"cluster":"p","key":"k"}}"#,
-        "'static' needs",
+        "on_stale: 'static' must be 'keep' or 'refuse'",
     );
     refused(
         r#"{"service":"demo","planner":{"cluster":"p"}}"#,

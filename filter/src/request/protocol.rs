@@ -5,6 +5,8 @@
 //! removes an `upgrade` header without one). Paths are compared as sent, without their query. No body is
 //! read, and an unrecognized request is an ordinary one.
 
+use std::fmt;
+
 use crate::request::wire::{Field, Wire};
 
 /// Maximum number of bypassed methods.
@@ -131,6 +133,16 @@ impl Default for Bypass {
     }
 }
 
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.prefix)?;
+        match &self.suffix {
+            Some(suffix) => write!(f, "*{suffix}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Pattern {
     /// Creates a pattern from a path in which one `*` may stand for anything. `None` if it could match no path
     /// (no `/` at the start, `..`, a query, a second `*`, anything but printable ASCII) or every path (`/*`),
@@ -152,23 +164,43 @@ impl Pattern {
         })
     }
 
+    /// Whether it matches a path that every server resolves alike: the `*` stands for no escape or `..`.
     fn matches(&self, path: &[u8]) -> bool {
+        self.part(path).is_some_and(|(part, rest)| {
+            part.iter().all(is_plain) && !escapes_prefix(&self.prefix, rest)
+        })
+    }
+
+    /// Whether it matches a path as it was sent: the `*` stands for anything.
+    #[must_use]
+    pub fn matches_as_sent(&self, path: &[u8]) -> bool {
+        self.part(path).is_some()
+    }
+
+    /// Whether it is equal to `other`, or a prefix (ending in its `*`) of it.
+    #[must_use]
+    pub fn covers(&self, other: &Pattern) -> bool {
+        let open = self.suffix.as_ref().is_some_and(String::is_empty);
+        self == other || open && other.prefix.starts_with(&self.prefix)
+    }
+
+    /// Returns the part of a path that the `*` stands for, and all after the prefix but the query. `None` if
+    /// the path does not match.
+    fn part<'a>(&self, path: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let prefix = self.prefix.as_bytes();
         // One byte distinguishes most paths without a comparison of slices.
         if path.get(prefix.len().saturating_sub(1)) != prefix.last() {
-            return false;
+            return None;
         }
         // A prefix contains no `?`, so it matches before the query.
-        let Some(rest) = path.strip_prefix(prefix) else {
-            return false;
-        };
+        let rest = path.strip_prefix(prefix)?;
         let Some(suffix) = &self.suffix else {
-            return matches!(rest.first(), None | Some(b'?'));
+            let ends = matches!(rest.first(), None | Some(b'?'));
+            return ends.then_some((&[], &[]));
         };
         let query = rest.iter().position(|byte| *byte == b'?');
         let rest = query.and_then(|at| rest.get(..at)).unwrap_or(rest);
-        rest.strip_suffix(suffix.as_bytes())
-            .is_some_and(|part| part.iter().all(is_plain) && !escapes_prefix(&self.prefix, rest))
+        Some((rest.strip_suffix(suffix.as_bytes())?, rest))
     }
 }
 

@@ -301,11 +301,11 @@ pub(crate) fn invalid_texts() -> Vec<(String, &'static str)> {
         ("{}".to_owned(), "missing field `service`"),
         (
             service(""),
-            "it needs a `planner` (cluster, key), a static `plan` (variants), or both",
+            "planner: (left out) must be given (cluster, key), unless there is a static `plan`",
         ),
         (
             service(&format!(r#"{planner},"on_stale":"static""#)),
-            "on_stale: 'static' needs a static `plan`",
+            "on_stale: 'static' must be 'keep' or 'refuse' where there is no static `plan`",
         ),
         (
             service(&format!(r#"{plan},"role":"gate","variant":"none""#)),

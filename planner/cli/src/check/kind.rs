@@ -192,6 +192,8 @@ impl Kind {
             ],
             Kind::Plugin => &[
                 "service",
+                "services",
+                "match",
                 "role",
                 "variant",
                 "bypass",

@@ -99,19 +99,14 @@ pub(super) fn problem(document: &Node) -> Option<Complaint> {
 }
 
 pub(super) fn plugin(document: &Node) -> Option<Complaint> {
-    let error = Config::parse(document.line().as_bytes()).err()?;
+    let error = Config::parse_services(document.line().as_bytes()).err()?;
     Some(match error {
         PluginError::Shape(misread) => Complaint::new(misread.path, &misread.what),
         PluginError::Value { path, value, right } => {
             Complaint::new(path, &format!("{value}; it must be {right}"))
         }
-        PluginError::Plan(error) => Complaint::of_plan("plan.", &error.to_string()),
-        PluginError::NoPlan => Complaint::new(
-            "planner, plan",
-            "both missing; it must be given: a planner (cluster, key), a static plan (variants), or both",
-        ),
-        PluginError::NothingStatic => {
-            Complaint::new("on_stale", "static; it must be given with a static plan")
+        PluginError::Plan { path, error } => {
+            Complaint::of_plan(&format!("{path}."), &error.to_string())
         }
     })
 }
