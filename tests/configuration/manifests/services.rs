@@ -10,6 +10,7 @@ use weir_bed::emulator::Emulator;
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::path::server;
 use weir_bed::scene::{PATIENCE, Seen, see};
+use weir_bed::wait;
 use weir_planner::manifests::{File, Options, Target, render, service};
 use weir_planner::spec::ServiceSpec;
 
@@ -138,8 +139,14 @@ async fn each_request_goes_by_its_own_services_plan() {
         counts[index] += count;
         for (at, (servers, (name, _, _))) in servers.iter().zip(SERVICES).enumerate() {
             assert_eq!(executions(servers), counts[at], "{name}");
-            let arrived = envoy.metric(Metric::Arrivals, name, "").await.unwrap_or(0);
-            assert_eq!(arrived, counts[at] as u64, "{name}");
+            let count = counts[at];
+            let arrived = async || {
+                let arrivals = envoy.metric(Metric::Arrivals, name, "").await;
+                arrivals.map_or(count == 0, |now| now == count as u64)
+            };
+            wait::until_async("the arrivals", PATIENCE, arrived)
+                .await
+                .unwrap();
         }
     }
     let seen = send(listener, "other.example.com").await;
