@@ -4,23 +4,34 @@
 //!
 //! Each target has its own files: [`envoy`] a bootstrap, [`istio`] the resources that istiod reads,
 //! [`gateway`] those that Envoy Gateway reads, [`kubernetes`] the planner itself. [`plugin`] has the parts
-//! that all targets share, [`backend`] the addresses of the variants. Objects of Kubernetes' own kinds are
-//! checked against its types.
+//! that all targets share, [`backend`] the addresses of the variants, [`calls`] the planner's connections.
+//! Objects of Kubernetes' own kinds are checked against its types.
+//!
+//! Several services share one folder: each has files of its own ([`FileKind`]), and names of its own for
+//! every object.
 
+mod attachment;
 mod backend;
+mod calls;
 mod envoy;
 mod gateway;
 mod istio;
 mod kubernetes;
+mod list;
+mod network;
 mod options;
 mod plugin;
 mod text;
 mod typed;
 
-use crate::service::Service;
-use crate::spec::ServiceSpec;
+use crate::service::rule::refusal;
+use crate::service::{ConfigError, Service};
+use crate::spec::{ServiceFile, ServiceSpec};
 
-pub use options::{FILTER_IMAGE, IMAGE, NAMESPACE, Options};
+pub use options::{
+    API_PORTS, API_PORTS_MAX, CLUSTER_DOMAIN, FILTER_IMAGE, GatewayOptions, HOSTS_MAX, IMAGE,
+    LABELS_MAX, NAMESPACE, Options, PATHS_MAX,
+};
 pub use plugin::KEY;
 pub use text::COMMAND;
 
@@ -37,11 +48,24 @@ pub enum Target {
     Kubernetes,
 }
 
+/// Owner of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// One service: rendered anew, it replaces its own.
+    Service,
+    /// All services: the same whatever the service.
+    Shared,
+    /// All services: a kustomization with a part for each ([`File::merged`]).
+    List,
+}
+
 /// One file of manifests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct File {
     /// Path, relative to the top of the repository.
     pub path: String,
+    /// Owner.
+    pub kind: FileKind,
     /// Documents of the file.
     pub documents: Vec<Document>,
 }
@@ -71,6 +95,21 @@ pub enum ManifestError {
     Form { what: String, error: String },
 }
 
+/// Checks the service of a file. Unlike `weir serve`, manifests take `proxies.pods` too.
+///
+/// # Errors
+/// The first thing that is wrong, with the key's path, the value and what is allowed.
+pub fn service(spec: &ServiceSpec) -> Result<Service, ConfigError> {
+    let mut spec = spec.clone();
+    if spec.proxies.pods.is_none() {
+        return Ok(ServiceFile::try_from(spec)?.service);
+    }
+    let missing = || refusal("service", "missing", "given in a service file");
+    let name = spec.service.take().ok_or_else(missing)?;
+    (spec.listen, spec.key_env, spec.key_file) = (None, None, None);
+    Service::from_resource(&name, spec)
+}
+
 /// Renders the files of a target for a service and the spec it was read from.
 ///
 /// # Errors
@@ -89,9 +128,9 @@ pub fn render(
     }
     match target {
         Target::Envoy => envoy::files(service, options),
-        Target::Istio => istio::files(service, options),
-        Target::Gateway => gateway::files(service, options),
-        Target::Kubernetes => kubernetes::files(service, spec, options),
+        Target::Istio => istio::files(service, spec, options),
+        Target::Gateway => gateway::files(service, spec, options),
+        Target::Kubernetes => kubernetes::files(service, options),
     }
 }
 
@@ -111,7 +150,15 @@ impl File {
     fn new(path: impl Into<String>, documents: Vec<Document>) -> File {
         File {
             path: path.into(),
+            kind: FileKind::Service,
             documents,
+        }
+    }
+
+    fn shared(path: impl Into<String>, documents: Vec<Document>) -> File {
+        File {
+            kind: FileKind::Shared,
+            ..File::new(path, documents)
         }
     }
 }

@@ -7,6 +7,7 @@ mod envoy_gateway;
 mod istiod;
 mod references;
 mod rights;
+mod services;
 mod shapes;
 mod traffic;
 mod typed;

@@ -30,13 +30,13 @@ fn subject(index: usize) -> String {
 }
 
 impl PlannerGroup<'_> {
-    /// Creates an empty group, and binds all accounts to the roles of `k8s/base/rbac.yaml`.
+    /// Creates an empty group, and binds all accounts to the roles of the manifests.
     pub(crate) fn of(cluster: &Cluster) -> PlannerGroup<'_> {
         let of_roles = "rolebindings.rbac.authorization.k8s.io";
         let of_all = "clusterrolebindings.rbac.authorization.k8s.io";
         for (kind, namespace, name) in [
-            (of_roles, MODELS, "weir-planner"),
-            (of_roles, MODELS, "weir-planner-acts"),
+            (of_roles, MODELS, "weir-planner.resnet"),
+            (of_roles, MODELS, "weir-planner-acts.resnet"),
             (of_roles, WEIR, "weir-planner-leads"),
             (of_all, "", "weir-planner-nodes"),
         ] {

@@ -1,14 +1,15 @@
 //! `weir manifests`: writes a service's manifests to standard output or into a folder. Reads nothing else:
 //! no cluster, no registry.
 
-use std::path::{Path, PathBuf};
+mod folder;
+mod options;
+
+use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use weir_planner::manifests::{
-    COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
-};
-use weir_planner::spec::{ServiceFile, ServiceSpec};
+use weir_planner::manifests::{COMMAND, File, FileKind, Target, render, service};
+use weir_planner::spec::ServiceSpec;
 
 use crate::output;
 
@@ -21,18 +22,14 @@ pub(crate) struct Manifests {
     file: PathBuf,
     #[command(flatten)]
     target: Chosen,
-    /// The planner's namespace.
-    #[arg(long, value_name = "NS", default_value = NAMESPACE)]
-    namespace: String,
-    /// The planner's image.
-    #[arg(long, value_name = "REF", default_value = IMAGE)]
-    image: String,
-    /// The filter's image, preferably by digest.
-    #[arg(long, value_name = "REF", default_value = FILTER_IMAGE)]
-    filter_image: String,
-    /// Write files below this folder instead, replacing files of the same names.
+    #[command(flatten)]
+    given: options::Given,
+    /// Write files below this folder instead. A service replaces its own, and adds itself to the lists of all.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// With --out: also replace files of all services that differ, as after an upgrade.
+    #[arg(long, requires = "out")]
+    replace: bool,
     /// Print JSON: each file with its documents, or with --out its path.
     #[arg(long)]
     json: bool,
@@ -55,6 +52,24 @@ struct Chosen {
     kubernetes: bool,
 }
 
+/// Command lines that reproduce files, without `--out`.
+struct Commands {
+    service: String,
+    shared: String,
+    list: String,
+}
+
+impl Commands {
+    /// Returns the command line of a file's header. Files of all services name none.
+    fn of(&self, kind: FileKind) -> &str {
+        match kind {
+            FileKind::Service => &self.service,
+            FileKind::Shared => &self.shared,
+            FileKind::List => &self.list,
+        }
+    }
+}
+
 impl Manifests {
     /// # Errors
     /// An invalid service file, one that does not support that target, or a folder that cannot be written.
@@ -63,19 +78,14 @@ impl Manifests {
         let about = || format!("service file {}", path.display());
         let text = std::fs::read_to_string(path).with_context(about)?;
         let spec = ServiceSpec::from_file(path, &text).with_context(about)?;
-        let file = ServiceFile::try_from(spec.clone()).with_context(about)?;
-        let service = file.service;
+        let service = service(&spec).with_context(about)?;
         let (target, flag) = self.target.chosen();
-        let command = self.command(flag);
-        let options = Options {
-            namespace: self.namespace.clone(),
-            image: self.image.clone(),
-            filter_image: self.filter_image.clone(),
-        };
+        let commands = self.commands(flag);
+        let options = self.given.options()?;
         let files = render(&service, &spec, &options, target).with_context(about)?;
         match &self.out {
             Some(folder) => {
-                write(&files, &command, folder)?;
+                folder::write(&files, &commands, folder, self.replace)?;
                 let written = files.iter().map(|file| json!({ "path": file.path }));
                 print_json(self.json, &written.collect::<Vec<Value>>())
             }
@@ -86,23 +96,18 @@ impl Manifests {
                 });
                 print_json(true, &made.collect::<Vec<Value>>())
             }
-            None => print_documents(&files, &command),
+            None => print_documents(&files, &commands),
         }
     }
 
-    /// Command line that reproduces the manifests, without `--out`.
-    fn command(&self, flag: &str) -> String {
-        let mut command = format!("{COMMAND} --{flag} {}", self.file.display());
-        for (name, value, default) in [
-            ("namespace", &self.namespace, NAMESPACE),
-            ("image", &self.image, IMAGE),
-            ("filter-image", &self.filter_image, FILTER_IMAGE),
-        ] {
-            if value != default {
-                command += &format!(" --{name} {value}");
-            }
+    fn commands(&self, flag: &str) -> Commands {
+        let list = format!("{COMMAND} --{flag}");
+        let (all, own) = (self.given.of_all(), self.given.of_service());
+        Commands {
+            service: format!("{list} {}{all}{own}", self.file.display()),
+            shared: format!("{list}{all}"),
+            list,
         }
-        command
     }
 }
 
@@ -120,19 +125,6 @@ impl Chosen {
     }
 }
 
-/// Writes each file below the folder; kustomizations only work there.
-fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
-    for file in files {
-        let path = folder.join(&file.path);
-        let about = || format!("--out: {}", path.display());
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).with_context(about)?;
-        }
-        std::fs::write(&path, file.text(command)?).with_context(about)?;
-    }
-    Ok(())
-}
-
 /// Prints a list of files, if JSON is requested.
 fn print_json(requested: bool, files: &[Value]) -> anyhow::Result<()> {
     if !requested {
@@ -142,13 +134,13 @@ fn print_json(requested: bool, files: &[Value]) -> anyhow::Result<()> {
 }
 
 /// Prints the documents one after the other, each below a comment with its path.
-fn print_documents(files: &[File], command: &str) -> anyhow::Result<()> {
+fn print_documents(files: &[File], commands: &Commands) -> anyhow::Result<()> {
     let mut text = String::new();
     for (index, file) in files.iter().enumerate() {
         if index > 0 {
             text += "---\n";
         }
-        text += &format!("# {}\n{}", file.path, file.text(command)?);
+        text += &format!("# {}\n{}", file.path, file.text(commands.of(file.kind))?);
     }
     output::print(text)
 }

@@ -1,6 +1,7 @@
 //! `weir operate`: plans for the `SloService`s of a Kubernetes cluster. The cluster is found by the pod's
 //! service account, or the kubeconfig.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -58,13 +59,15 @@ impl Operate {
             !ip.is_unspecified(),
             "--advertise: missing; other planners cannot reach {ip}, where this one listens"
         );
+        // Services of one namespace each add it to the arguments.
+        let namespaces: BTreeSet<String> = self.namespace.into_iter().collect();
         let client = kube::Client::try_default()
             .await
             .context("no cluster: neither a service account nor a kubeconfig (KUBECONFIG)")?;
         let options = Options {
             name,
             namespace,
-            namespaces: self.namespace,
+            namespaces: namespaces.into_iter().collect(),
             address: format!("http://{}", SocketAddr::new(ip, listening.port())),
         };
         let place = match options.namespaces.as_slice() {

@@ -22,7 +22,7 @@ pub mod workload;
 
 pub mod namespace;
 
-mod reconfigure;
+pub(crate) mod reconfigure;
 
 pub mod actuate;
 

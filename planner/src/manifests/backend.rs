@@ -49,6 +49,14 @@ pub(super) fn namespace<'a>(backends: &[Backend<'a>]) -> &'a str {
     backends.first().map_or("default", |first| first.namespace)
 }
 
+/// Returns the ports of the model servers, each once.
+pub(super) fn ports(backends: &[Backend]) -> Vec<u16> {
+    let mut ports: Vec<u16> = backends.iter().map(|backend| backend.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
 fn parse(variant: &Variant) -> Option<Backend<'_>> {
     let mut parts = variant.cluster.split('|');
     let ("outbound", port, subset, host, None) = (

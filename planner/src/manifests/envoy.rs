@@ -26,15 +26,15 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         authority: "planner.local".to_owned(),
     };
     // Without the planner, its cluster would only cause failing lookups.
-    let with = bootstrap(service, Some((&planner, options)))?;
-    let without = bootstrap(service, None)?;
+    let with = bootstrap(service, options, Some(&planner))?;
+    let without = bootstrap(service, options, None)?;
     let mut files = vec![
         File::new("envoy/weir.yaml", vec![Document::new(WEIR, with)]),
         File::new("envoy/static.yaml", vec![Document::new(STATIC, without)]),
     ];
     for variant in &service.variants {
         let path = format!("envoy/gate-{}.yaml", variant.name);
-        let body = gate(service, variant, (&planner, options))?;
+        let body = gate(service, variant, &planner)?;
         files.push(File::new(path, vec![Document::new(GATED, body)]));
     }
     Ok(files)
@@ -48,14 +48,13 @@ const STATIC: &str =
 const GATED: &str = "A gate beside one model server, behind routers (role `router` instead of `both`). Every setting \
     is explained in envoy/gate.yaml of the repository.";
 
-type PlannerCluster<'a> = (&'a PlannerAt, &'a Options);
-
 fn bootstrap(
     service: &Service,
-    planner: Option<PlannerCluster<'_>>,
+    options: &Options,
+    planner: Option<&PlannerAt>,
 ) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/weir.yaml", SHIPPED)?;
-    let config = plugin(service, Role::Both, None, planner.map(|(at, _)| at))?;
+    let config = plugin(service, Role::Both, None, planner, options.matched())?;
     let clusters = service.variants.iter().map(|v| v.cluster.as_str());
     adapt(&mut shipped, service, &config, clusters.collect(), planner)?;
     let last = json!(fallback(service)?.cluster);
@@ -74,13 +73,9 @@ fn bootstrap(
     Ok(shipped)
 }
 
-fn gate(
-    service: &Service,
-    variant: &Variant,
-    planner: PlannerCluster<'_>,
-) -> Result<Value, ManifestError> {
+fn gate(service: &Service, variant: &Variant, planner: &PlannerAt) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/gate.yaml", GATE)?;
-    let config = plugin(service, Role::Gate, Some(variant), Some(planner.0))?;
+    let config = plugin(service, Role::Gate, Some(variant), Some(planner), None)?;
     adapt(
         &mut shipped,
         service,
@@ -104,7 +99,7 @@ fn adapt(
     service: &Service,
     config: &Value,
     clusters: Vec<&str>,
-    planner: Option<PlannerCluster<'_>>,
+    planner: Option<&PlannerAt>,
 ) -> Result<(), ManifestError> {
     let text = serde_json::to_string_pretty(config).map_err(|error| ManifestError::Form {
         what: "the filter's configuration".to_owned(),
@@ -124,7 +119,7 @@ fn adapt(
     for name in clusters {
         made.push(with_address(template.clone(), name, name, PORT)?);
     }
-    if let Some((planner, _)) = planner {
+    if let Some(planner) = planner {
         let shipped = at(shipped, "/static_resources/clusters")?.as_array();
         let named = |cluster: &&Value| cluster.get("name") == Some(&json!(PLANNER));
         let template = shipped.and_then(|clusters| clusters.iter().find(named));

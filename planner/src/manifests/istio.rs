@@ -4,7 +4,8 @@
 //! `istio/gateway` is all that a gateway needs. `istio/sidecar` adds gates, and makes the gateway a router.
 //! `istio/header-routing` has other routes, for users who may not create EnvoyFilters.
 //! `istio/traffic-extension` uses the kind that succeeds WasmPlugin, `istio/from-file` needs no registry,
-//! and `istio/pods` has the patches for pods managed by others.
+//! and `istio/pods` has the patches for pods managed by others. Each has a folder for each service; names of
+//! objects and routes are a service's own, because those of all services meet at one gateway.
 
 mod filters;
 mod insert;
@@ -14,20 +15,23 @@ mod wasm;
 
 use serde_json::{Value, json};
 
+use super::attachment::Attachment;
 use super::backend::{Backend, backends, namespace};
-use super::options::PLANNER_PORT;
+use super::calls;
+use super::options::{Ingress, Mesh, PLANNER_PORT};
 use super::plugin::PlannerAt;
 use super::{Document, File, ManifestError, Options};
 use crate::service::Service;
+use crate::spec::ServiceSpec;
 
-/// Namespace in which `istioctl install` puts its gateway.
-pub(super) const INGRESS_NAMESPACE: &str = "istio-system";
-/// Label that `istioctl install` puts on the gateway's pods.
-pub(super) const INGRESS_LABEL: (&str, &str) = ("istio", "ingressgateway");
 /// Label of a model server's pod: the service.
 const SERVICE_LABEL: &str = "weir.dev/service";
 /// Label of a model server's pod: the variant.
 const VARIANT_LABEL: &str = "weir.dev/variant";
+/// Label of a plugin: at the gateway, or at a model server.
+const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
+/// Value of that label at the gateway. The overlay `sidecar` makes these plugins routers.
+pub(super) const AT_GATEWAY: (&str, &str) = (COMPONENT_LABEL, "gateway");
 
 /// Data shared by the files.
 struct Frame<'a> {
@@ -35,65 +39,88 @@ struct Frame<'a> {
     options: &'a Options,
     backends: Vec<Backend<'a>>,
     planner: PlannerAt,
+    ingress: Ingress,
 }
 
-pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
+pub(super) fn files(
+    service: &Service,
+    spec: &ServiceSpec,
+    options: &Options,
+) -> Result<Vec<File>, ManifestError> {
     let frame = Frame {
         service,
         options,
         backends: backends(service)?,
         planner: planner_at(options),
+        ingress: options.ingress(Mesh::Istio),
     };
-    let gateway = [
-        ("gateway", routes::gateway(&frame)),
+    let attached = Attachment::new(service, spec, options, &frame.ingress)?;
+    let mut gateway = vec![
         ("wasmplugin", wasm::at_gateway(&frame)?),
         ("virtualservice", routes::by_cluster(&frame)?),
         ("destinationrules", routes::destinations(&frame)),
         ("envoyfilter", filters::at_gateway(&frame)),
+        ("rights", attached.rights()?),
+        (
+            "networkpolicy",
+            attached.network(vec![calls::of_sidecar()])?,
+        ),
     ];
-    let sidecar = [
+    if frame.ingress.parent.is_none() && !frame.ingress.delegate {
+        gateway.insert(0, ("gateway", routes::gateway(&frame)));
+    }
+    let sidecar = vec![
         ("wasmplugins", wasm::at_sidecars(&frame)?),
         ("envoyfilter", filters::at_sidecars(&frame)),
         ("networkpolicy", pods::only_routers(&frame)?),
     ];
-    let mut files = folder("istio/gateway", GATEWAY, gateway);
-    files.extend(folder("istio/sidecar", SIDECAR, sidecar));
-    let by_header = routes::by_header(&frame)?;
-    files.push(File::new(
-        "istio/header-routing/virtualservice.yaml",
-        by_header,
-    ));
-    let extension = "istio/traffic-extension";
-    let gates = wasm::extensions(&frame)?;
-    files.push(File::new(
-        format!("{extension}/trafficextensions.yaml"),
-        gates,
-    ));
-    let inserted = insert::filters(&frame)?;
-    files.push(File::new("istio/from-file/envoyfilters.yaml", inserted));
+    let name = &service.name;
+    let mut files = folder("istio/gateway", name, GATEWAY, gateway);
+    files.push(attached.resource_file(&format!("istio/gateway/{name}"))?);
+    files.extend(folder("istio/sidecar", name, SIDECAR, sidecar));
+    for (path, documents) in [
+        (
+            "header-routing",
+            ("virtualservice", routes::by_header(&frame)?),
+        ),
+        (
+            "traffic-extension",
+            ("trafficextensions", wasm::extensions(&frame)?),
+        ),
+        ("from-file", ("envoyfilters", insert::filters(&frame)?)),
+    ] {
+        let (file, documents) = documents;
+        files.push(File::new(
+            format!("istio/{path}/{name}/{file}.yaml"),
+            documents,
+        ));
+    }
     files.extend(pods::patches(&frame));
     Ok(files)
 }
 
-const GATEWAY: &str =
-    "A gateway that reads deadlines, chooses variants, and holds and gives slots (role `both`).";
-const SIDECAR: &str = "Gates in the model servers' sidecars, behind the gateway of ../gateway, which is then a router: \
-    the overlay `sidecar` says so.";
+const GATEWAY: &str = "Gateways that read deadlines, choose variants, and hold and give slots (role `both`): a folder for \
+    each service.";
+const SIDECAR: &str = "Gates in the model servers' sidecars, behind the gateways of ../gateway, which are then routers: \
+    the overlay `sidecar` makes them so. A folder for each service.";
 
-/// Returns the files of a kustomization, and the kustomization.yaml that lists them.
-fn folder<const N: usize>(path: &str, why: &str, files: [(&str, Vec<Document>); N]) -> Vec<File> {
+/// Returns the files of a service's kustomization, and the list of all services'.
+fn folder(path: &str, name: &str, why: &str, files: Vec<(&str, Vec<Document>)>) -> Vec<File> {
     let resources: Vec<String> = files
         .iter()
         .map(|(name, _)| format!("{name}.yaml"))
         .collect();
     let each = files.into_iter();
-    let each = each.map(|(name, documents)| File::new(format!("{path}/{name}.yaml"), documents));
+    let each =
+        each.map(|(file, documents)| File::new(format!("{path}/{name}/{file}.yaml"), documents));
     let mut files: Vec<File> = each.collect();
     let list = json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources });
     files.push(File::new(
-        format!("{path}/kustomization.yaml"),
-        vec![Document::new(why, list)],
+        format!("{path}/{name}/kustomization.yaml"),
+        vec![Document::new(format!("Service {name}."), list)],
     ));
+    let part = [name.to_owned()];
+    files.push(File::list(path, why, "Kustomization", "resources", &part));
     files
 }
 
@@ -113,8 +140,19 @@ impl Frame<'_> {
         format!("weir-{}", self.service.name)
     }
 
+    /// Returns the name of a part of this service. No service has a dot in its name, so that no other
+    /// service's resource is called the same.
+    fn part(&self, part: &str) -> String {
+        format!("weir-{}.{part}", self.service.name)
+    }
+
     fn models(&self) -> &str {
         namespace(&self.backends)
+    }
+
+    /// Returns the selector of the gateway's pods.
+    fn gateway_labels(&self) -> Value {
+        json!(self.ingress.labels)
     }
 
     fn object(&self, api: &str, kind: &str, namespace: &str, name: &str, spec: Value) -> Value {
@@ -126,10 +164,9 @@ impl Frame<'_> {
             "spec": spec,
         })
     }
-}
 
-/// Returns the selector of the gateway's pods.
-fn ingress() -> Value {
-    let (key, value) = INGRESS_LABEL;
-    json!({ key: value })
+    /// Returns an object in the gateway's namespace.
+    fn at_gateway(&self, api: &str, kind: &str, name: &str, spec: Value) -> Value {
+        self.object(api, kind, &self.ingress.namespace, name, spec)
+    }
 }

@@ -1,12 +1,13 @@
-//! The planner on Kubernetes: `k8s/base`, its monitoring (`k8s/monitoring`), and overlays that combine it
-//! with Istio's files.
+//! The planner on Kubernetes: its definition (`k8s/crd`), itself (`k8s/base`), its monitoring
+//! (`k8s/monitoring`), and overlays that combine it with a mesh's files.
 //!
-//! The planner is not in a request's path: two small replicas, with the rights listed in `rbac` and no
-//! others.
+//! None of these depends on a service. What does is `k8s/services`, with the rights to read in its namespace,
+//! and `k8s/acts`, with the rights to write. The planner is not in a request's path: two small replicas, with
+//! the rights listed in `rbac` and no others.
 
 mod access;
 mod overlays;
-mod resource;
+mod parts;
 mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -16,21 +17,14 @@ use super::backend::{backends, namespace};
 use super::typed::typed;
 use super::{Document, File, ManifestError, Options};
 use crate::service::{Fallback, Service};
-use crate::spec::ServiceSpec;
 
 /// Data shared by the files.
 struct Frame<'a> {
     options: &'a Options,
-    /// Namespace of the model servers.
-    models: &'a str,
-    service: &'a str,
-    /// Whether pods may be evicted.
-    replaces: bool,
 }
 
 /// Files of the base, in the order of its kustomization.
-const BASE: [&str; 9] = [
-    "crd",
+const BASE: [&str; 8] = [
     "namespace",
     "serviceaccount",
     "rbac",
@@ -41,28 +35,18 @@ const BASE: [&str; 9] = [
     "poddisruptionbudget",
 ];
 
-const LIST: &str = "The planner, without anything that a proxy needs: see ../overlays.";
+const LIST: &str =
+    "The planner, without anything that a proxy or a service needs: see ../overlays.";
+const CRD_LIST: &str =
+    "The definition, apart from the planner: deleting it deletes every SloService.";
 const CRD_WHY: &str = "The custom resource SloService: its spec is the service file's type, less what belongs to the planner's process.";
 
-pub(super) fn files(
-    service: &Service,
-    spec: &ServiceSpec,
-    options: &Options,
-) -> Result<Vec<File>, ManifestError> {
+pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
     let backends = backends(service)?;
-    let frame = Frame {
-        options,
-        models: namespace(&backends),
-        service: &service.name,
-        replaces: service.fallback == Fallback::Replace,
-    };
+    let frame = Frame { options };
     let mut files = Vec::new();
     for name in BASE {
         let documents = match name {
-            "crd" => vec![Document::new(
-                CRD_WHY,
-                typed::<CustomResourceDefinition>(crate::spec::resource::definition())?,
-            )],
             "namespace" => workload::namespace(&frame)?,
             "serviceaccount" => access::account(&frame)?,
             "rbac" => access::rbac(&frame)?,
@@ -72,16 +56,25 @@ pub(super) fn files(
             "networkpolicy" => access::network(&frame)?,
             _ => workload::budget(&frame)?,
         };
-        files.push(File::new(format!("k8s/base/{name}.yaml"), documents));
+        files.push(File::shared(format!("k8s/base/{name}.yaml"), documents));
     }
     let resources = BASE.map(|name| format!("{name}.yaml"));
-    files.push(kustomization(
-        "k8s/base",
-        LIST,
-        "Kustomization",
-        json!({ "resources": resources }),
+    let list = json!({ "resources": resources });
+    files.push(kustomization("k8s/base", LIST, "Kustomization", list));
+    let definition = typed::<CustomResourceDefinition>(crate::spec::resource::definition())?;
+    files.push(File::shared(
+        "k8s/crd/crd.yaml",
+        vec![Document::new(CRD_WHY, definition)],
     ));
-    files.push(resource::file(service, spec, &frame)?);
+    let list = json!({ "resources": ["crd.yaml"] });
+    files.push(kustomization("k8s/crd", CRD_LIST, "Kustomization", list));
+    let replaces = service.fallback == Fallback::Replace;
+    let part = parts::Part {
+        service,
+        models: namespace(&backends),
+        replaces,
+    };
+    files.extend(parts::files(&frame, &part)?);
     files.extend(overlays::monitoring(&frame)?);
     files.extend(overlays::overlays(&frame)?);
     Ok(files)
@@ -130,7 +123,7 @@ fn kustomization(folder: &str, why: &str, kind: &str, rest: Value) -> File {
     if let (Some(body), Value::Object(rest)) = (body.as_object_mut(), rest) {
         body.extend(rest);
     }
-    File::new(
+    File::shared(
         format!("{folder}/kustomization.yaml"),
         vec![Document::new(why, body)],
     )

@@ -1,9 +1,14 @@
-//! Options of manifests beside the service: names and images. They are validated before anything is
-//! rendered.
+//! Options of manifests beside the service: names, images, and the gateway that the service is attached to.
+//! They are validated before anything is rendered.
 
-use weir_api::plan::is_name;
+mod check;
+mod ingress;
 
-use super::{ManifestError, refused};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+pub(super) use ingress::{Ingress, Mesh};
 
 /// Default namespace of the planner.
 pub const NAMESPACE: &str = "weir-system";
@@ -11,10 +16,20 @@ pub const NAMESPACE: &str = "weir-system";
 pub const IMAGE: &str = "registry.example/weir-planner:0.1.0";
 /// Default image of the filter.
 pub const FILTER_IMAGE: &str = "registry.example/weir-filter:0.1.0";
-/// Maximum length of an image reference: a registry's limit for a name, and a digest.
-const IMAGE_MAX: usize = 255 + 72;
+/// Default DNS domain of the cluster.
+pub const CLUSTER_DOMAIN: &str = "cluster.local";
+/// Default ports of API servers: the Service's, kubeadm's and minikube's.
+pub const API_PORTS: [u16; 3] = [443, 6443, 8443];
+/// Maximum number of hosts: the most that an HTTPRoute has.
+pub const HOSTS_MAX: usize = 16;
+/// Maximum number of paths.
+pub const PATHS_MAX: usize = 16;
+/// Maximum number of labels of the gateway's pods.
+pub const LABELS_MAX: usize = 8;
+/// Maximum number of ports of API servers.
+pub const API_PORTS_MAX: usize = 8;
 
-/// Names and images.
+/// Names, images and the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Namespace of the planner.
@@ -23,6 +38,37 @@ pub struct Options {
     pub image: String,
     /// Image of the filter.
     pub filter_image: String,
+    /// DNS domain of the cluster.
+    pub cluster_domain: String,
+    /// Ports of the API servers, for the planner's network policy.
+    pub api_ports: Vec<u16>,
+    /// Hosts of the service's requests: names or `*.suffix`; empty is every host.
+    pub hosts: Vec<String>,
+    /// Paths of the service's requests: exact, or prefixes that end in `*`; empty is every path.
+    pub paths: Vec<String>,
+    /// Gateway that the service is attached to.
+    pub gateway: GatewayOptions,
+}
+
+/// Gateway that a service is attached to. What is left out is as the mesh installs it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GatewayOptions {
+    /// Namespace of the gateway's pods.
+    pub namespace: Option<String>,
+    /// Labels of the gateway's pods.
+    pub labels: BTreeMap<String, String>,
+    /// Existing Gateway (`NAMESPACE/NAME`) for the routes, instead of a new one.
+    pub parent: Option<String>,
+    /// Whether Istio's routes are a delegate of an existing VirtualService.
+    pub delegate: bool,
+    /// Secret with the certificate; the listener then speaks HTTPS.
+    pub tls_secret: Option<String>,
+    /// Port of the listener.
+    pub port: Option<u16>,
+    /// Port at which the gateway's pods listen for it.
+    pub target_port: Option<u16>,
+    /// Port of the statistics of the gateway's pods.
+    pub stats_port: Option<u16>,
 }
 
 impl Default for Options {
@@ -31,28 +77,43 @@ impl Default for Options {
             namespace: NAMESPACE.to_owned(),
             image: IMAGE.to_owned(),
             filter_image: FILTER_IMAGE.to_owned(),
+            cluster_domain: CLUSTER_DOMAIN.to_owned(),
+            api_ports: API_PORTS.to_vec(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            gateway: GatewayOptions::default(),
         }
     }
 }
 
 impl Options {
-    pub(super) fn check(&self) -> Result<(), ManifestError> {
-        if !is_name(&self.namespace) {
-            let right = "1 to 63 of a-z, 0-9 and single dashes inside";
-            return Err(refused("--namespace", &self.namespace, right));
-        }
-        image("--image", &self.image)?;
-        image("--filter-image", &self.filter_image)
-    }
-
     /// Returns the planner's host name within the cluster.
     pub(super) fn planner_host(&self) -> String {
-        format!("{PLANNER}.{}.svc.cluster.local", self.namespace)
+        format!("{PLANNER}.{}.svc.{}", self.namespace, self.cluster_domain)
     }
 
     /// Returns the digest of the filter's image, if the reference has one.
     pub(super) fn filter_digest(&self) -> Option<&str> {
         Some(self.filter_image.split_once("@sha256:")?.1)
+    }
+
+    /// Returns the `match` of the filter's configuration; `None` matches every request.
+    pub(super) fn matched(&self) -> Option<Value> {
+        let mut matched = Map::new();
+        for (key, list) in [("hosts", &self.hosts), ("paths", &self.paths)] {
+            if !list.is_empty() {
+                matched.insert(key.to_owned(), json!(list));
+            }
+        }
+        (!matched.is_empty()).then_some(Value::Object(matched))
+    }
+
+    /// Returns the hosts of the routes.
+    pub(super) fn route_hosts(&self) -> Vec<String> {
+        if self.hosts.is_empty() {
+            return vec!["*".to_owned()];
+        }
+        self.hosts.clone()
     }
 }
 
@@ -60,23 +121,3 @@ impl Options {
 pub(super) const PLANNER: &str = "weir-planner";
 /// Port of the planner.
 pub(super) const PLANNER_PORT: u16 = 8080;
-
-/// Validates an image reference: no scheme, and a well-formed digest if there is one.
-fn image(path: &str, reference: &str) -> Result<(), ManifestError> {
-    let right =
-        "an image without a scheme, such as registry.example/weir:1.0 or …@sha256:<64 hex digits>";
-    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-:@".contains(c);
-    let whole = |digest: &str| {
-        digest.len() == 64 && digest.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
-    };
-    let digest = reference.split_once('@').map(|(_, digest)| digest);
-    let fits = !reference.is_empty()
-        && reference.len() <= IMAGE_MAX
-        && !reference.contains("://")
-        && reference.chars().all(plain)
-        && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(whole));
-    if fits {
-        return Ok(());
-    }
-    Err(refused(path, reference, right))
-}

@@ -108,12 +108,14 @@ pub(super) fn fallback(service: &Service) -> Result<&Variant, ManifestError> {
         .ok_or_else(|| refused("variants", 0, right))
 }
 
-/// Builds the filter's configuration for that role; a gate's has one variant.
+/// Builds the filter's configuration for that role; a gate's has one variant. `matched` selects the service's
+/// requests where others share the proxy.
 pub(super) fn plugin(
     service: &Service,
     role: Role,
     gated: Option<&Variant>,
     planner: Option<&PlannerAt>,
+    matched: Option<Value>,
 ) -> Result<Value, ManifestError> {
     let times = Times::of(service);
     let mut parts = plan(service)?;
@@ -135,6 +137,9 @@ pub(super) fn plugin(
             object.insert(key.to_owned(), value);
         }
     };
+    if let Some(matched) = matched {
+        set("", "match", matched);
+    }
     if let Some(gated) = gated {
         set("", "variant", json!(gated.name));
     }

@@ -1,8 +1,9 @@
 //! Tests of refusals, and of properties that all targets share.
 
 use super::*;
-use crate::service::Service;
-use crate::spec::ServiceSpec;
+
+mod network;
+mod services;
 
 fn example() -> String {
     include_str!("../../../k8s/service.example.yaml").to_owned()
@@ -10,7 +11,7 @@ fn example() -> String {
 
 fn render(text: &str, options: &Options, target: Target) -> Result<Vec<File>, ManifestError> {
     let spec = ServiceSpec::from_yaml(text).unwrap();
-    super::render(&Service::from_yaml(text).unwrap(), &spec, options, target)
+    super::render(&service(&spec).unwrap(), &spec, options, target)
 }
 
 const ALL: [Target; 4] = [
@@ -97,6 +98,68 @@ fn unattachable_service_is_refused_with_field_and_allowed_values() {
         (
             |options| options.filter_image = "a b".to_owned(),
             ["--filter-image", "a b", "image"],
+        ),
+        (
+            |options| options.cluster_domain = "Cluster".to_owned(),
+            ["--cluster-domain", "Cluster", "cluster.local"],
+        ),
+        (
+            |options| options.api_ports.clear(),
+            ["--api-port", "0 of them", "1 to 8"],
+        ),
+        (
+            |options| options.api_ports = vec![0],
+            ["--api-port", "0", "1 to 65535"],
+        ),
+        (
+            |options| options.hosts = vec!["a.b:80".to_owned()],
+            ["--host", "a.b:80", "without a port"],
+        ),
+        (
+            |options| options.hosts = vec!["a".to_owned(); HOSTS_MAX + 1],
+            ["--host", "17 of them", "0 to 16"],
+        ),
+        (
+            |options| options.paths = vec!["/a*b".to_owned()],
+            ["--path", "/a*b", "may end in *"],
+        ),
+        (
+            |options| options.paths = vec!["/a".to_owned(); PATHS_MAX + 1],
+            ["--path", "17 of them", "0 to 16"],
+        ),
+        (
+            |options| options.gateway.namespace = Some("a.b".to_owned()),
+            ["--gateway-namespace", "a.b", "a-z"],
+        ),
+        (
+            |options| {
+                let labels = (0..=LABELS_MAX).map(|at| (format!("l{at}"), "x".to_owned()));
+                options.gateway.labels = labels.collect();
+            },
+            ["--gateway-label", "9 of them", "0 to 8"],
+        ),
+        (
+            |options| options.gateway.labels = [("a b".to_owned(), "c".to_owned())].into(),
+            ["--gateway-label", "a b=c", "KEY=VALUE"],
+        ),
+        (
+            |options| options.gateway.parent = Some("weir".to_owned()),
+            ["--parent", "weir", "NAMESPACE/NAME"],
+        ),
+        (
+            |options| {
+                options.gateway.parent = Some("a/b".to_owned());
+                options.gateway.delegate = true;
+            },
+            ["--parent", "a/b", "left out with --delegate"],
+        ),
+        (
+            |options| options.gateway.tls_secret = Some("A".to_owned()),
+            ["--tls-secret", "A", "Secret"],
+        ),
+        (
+            |options| options.gateway.stats_port = Some(0),
+            ["--stats-port", "0", "1 to 65535"],
         ),
     ] {
         let mut options = Options::default();
@@ -191,14 +254,14 @@ fn subsets_of_one_host_share_destination_rule() {
         let file = files.iter().find(|file| file.path == path).unwrap();
         file.documents.clone()
     };
-    let rules = documents("istio/gateway/destinationrules.yaml");
+    let rules = documents("istio/gateway/resnet/destinationrules.yaml");
     assert_eq!(rules.len(), 1);
     let rule = &rules[0].body["spec"];
     assert_eq!(rule["host"], "resnet.models.svc.cluster.local");
     let subsets = rule["subsets"].as_array().unwrap();
     let labels = serde_json::json!({ "weir.dev/variant": "resnet18" });
     assert_eq!((subsets.len(), &subsets[0]["labels"]), (3, &labels));
-    let routes = documents("istio/header-routing/virtualservice.yaml");
+    let routes = documents("istio/header-routing/resnet/virtualservice.yaml");
     for (index, name) in ["resnet18", "resnet50", "resnet152"].iter().enumerate() {
         let to = &routes[0].body["spec"]["http"][index]["route"][0]["destination"];
         assert_eq!(to["subset"], *name);
@@ -212,20 +275,20 @@ fn timeouts_follow_from_slo() {
     for (target, path, pointer, time) in [
         (
             Target::Istio,
-            "istio/gateway/virtualservice.yaml",
+            "istio/gateway/resnet/virtualservice.yaml",
             "/spec/http/0/timeout",
             "22.5s",
         ),
         (
             Target::Gateway,
-            "k8s/envoy-gateway/httproute.yaml",
+            "k8s/envoy-gateway/resnet/httproute.yaml",
             "/spec/rules/0/timeouts/request",
             "22500ms",
         ),
         (
             Target::Istio,
-            "istio/gateway/envoyfilter.yaml",
-            "/spec/configPatches/5/patch/value/route/idle_timeout",
+            "istio/gateway/resnet/envoyfilter.yaml",
+            "/spec/configPatches/6/patch/value/route/idle_timeout",
             "16s",
         ),
     ] {
@@ -244,12 +307,12 @@ fn classes_are_part_of_filter_configuration() {
     for (target, path, pointer) in [
         (
             Target::Istio,
-            "istio/gateway/wasmplugin.yaml",
+            "istio/gateway/resnet/wasmplugin.yaml",
             "/spec/pluginConfig",
         ),
         (
             Target::Istio,
-            "istio/sidecar/wasmplugins.yaml",
+            "istio/sidecar/resnet/wasmplugins.yaml",
             "/spec/pluginConfig",
         ),
     ] {

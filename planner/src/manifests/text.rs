@@ -1,7 +1,7 @@
 //! YAML text of manifests: a header with the command that generated them, and each document below its
 //! comment.
 
-use super::{Document, File, ManifestError};
+use super::{Document, File, FileKind, ManifestError};
 
 /// Name of the command in headers.
 pub const COMMAND: &str = "weir manifests";
@@ -14,8 +14,12 @@ impl File {
     /// # Errors
     /// Fails if a document cannot be written as YAML.
     pub fn text(&self, command: &str) -> Result<String, ManifestError> {
-        let mut text =
-            format!("# Made by `{command}`. Change the service file or the command, not this.\n");
+        let advice = match self.kind {
+            FileKind::Service => "Change the service file or the command, not this.",
+            FileKind::Shared => "Change the command, not this: it is the same for all services.",
+            FileKind::List => "It adds services; take them out here.",
+        };
+        let mut text = format!("# Made by `{command}`. {advice}\n");
         text += &self.body()?;
         Ok(text)
     }

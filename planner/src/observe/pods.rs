@@ -73,7 +73,7 @@ impl Drop for ProxyWatch {
 }
 
 /// Returns the address of a running pod, ready or not: an ending pod still serves requests.
-fn target(pod: &Pod, pods: &ProxyPods) -> Option<ScrapeTarget> {
+pub(crate) fn target(pod: &Pod, pods: &ProxyPods) -> Option<ScrapeTarget> {
     let status = pod.status.as_ref()?;
     let runs = status.phase.as_deref() == Some("Running");
     let ip: std::net::IpAddr = status.pod_ip.as_ref().filter(|_| runs)?.parse().ok()?;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::bed::{below, one};
+use super::bed::{Document, below, one};
 use super::istiod::{MANAGER, MANAGER_TYPE, before_the_router, cluster, wasm_filter};
 
-pub(crate) const LISTENER: &str = "models/weir-resnet/http";
+pub(crate) const LISTENER: &str = "weir-system/weir/http";
 const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 
@@ -17,7 +17,7 @@ const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header
 /// that the kustomization would copy.
 pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> Value {
     let all = below("k8s/envoy-gateway");
-    let spec = |kind: &str| one(&all, kind, "weir-resnet").body["spec"].clone();
+    let spec = |kind: &str| of_gateway(kind, &all)["spec"].clone();
     let rules = spec("HTTPRoute")["rules"].as_array().unwrap().clone();
     let mut routes: Vec<(usize, Value)> = Vec::new();
     let mut clusters = Vec::new();
@@ -29,7 +29,11 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
             .find(|(name, _)| *name == service)
             .map(|(_, host)| *host);
         clusters.push(cluster(&name, host));
-        routes.push(route(rule, &name));
+        let (headers, mut route) = route(rule, &name);
+        // A route's own silence comes before the listener's.
+        let backend = spec("BackendTrafficPolicy");
+        route["route"]["idle_timeout"] = backend["timeout"]["http"]["streamIdleTimeout"].clone();
+        routes.push((headers, route));
     }
     // Sorts by precision; the sort is stable, so equal routes keep their order.
     routes.sort_by_key(|(headers, _)| std::cmp::Reverse(*headers));
@@ -44,7 +48,6 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
         .collect();
     let mut manager = json!({
         "@type": MANAGER_TYPE, "stat_prefix": "http", "use_remote_address": true,
-        "stream_idle_timeout": client["timeout"]["http"]["streamIdleTimeout"],
         "request_timeout": client["timeout"]["http"]["requestReceivedTimeout"],
         "early_header_mutation_extensions": [{ "name": EARLY, "typed_config": { "@type": EARLY_TYPE, "mutations": mutations } }],
         "route_config": { "name": LISTENER, "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": routes }] },
@@ -73,7 +76,7 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
     let filters = manager["http_filters"].as_array_mut().unwrap();
     filters.insert(0, buffer);
     let mut config = json!({
-        "node": { "id": "envoy-models-weir-resnet-0", "cluster": "models/weir-resnet" },
+        "node": { "id": "envoy-weir-system-weir-0", "cluster": "weir-system/weir" },
         "static_resources": {
             "listeners": [{
                 "name": LISTENER,
@@ -90,6 +93,15 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
         add(&mut config, patch);
     }
     config
+}
+
+/// Returns the gateway's object of a kind, or the service's.
+fn of_gateway<'a>(kind: &str, all: &'a [Document]) -> &'a Value {
+    let name = match kind {
+        "ClientTrafficPolicy" | "EnvoyProxy" => "weir",
+        _ => "weir-resnet",
+    };
+    &one(all, kind, name).body
 }
 
 /// Returns the number of headers that a rule matches, and its route.

@@ -1,4 +1,4 @@
-//! A partial emulation of istiod: translates a Gateway, a VirtualService, a WasmPlugin and EnvoyFilters for
+//! A partial emulation of istiod: translates VirtualServices, WasmPlugins and EnvoyFilters for
 //! one proxy, with istiod's names for listeners, routes and clusters.
 //!
 //! Routes, clusters and plugins are part of the bootstrap here, instead of being discovered. Mutual TLS and
@@ -29,6 +29,8 @@ pub(crate) struct Proxy {
     pub(crate) labels: Value,
     /// The listener's name.
     pub(crate) listener: &'static str,
+    /// Port that istiod binds the listener or the filter chain to; `config` takes a free one instead.
+    port: u16,
     pub(crate) config: Value,
 }
 
@@ -58,21 +60,23 @@ fn endpoint(host: &str, port: u16) -> Value {
 }
 
 impl Proxy {
-    /// Builds an ingress gateway for one VirtualService.
-    pub(crate) fn gateway(service: &Value, clusters: Vec<Value>) -> Proxy {
-        let routes: Vec<Value> = service["spec"]["http"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(route)
-            .collect();
-        let hosts = json!([{ "name": "*:80", "domains": ["*"], "routes": routes }]);
-        let node =
-            "router~10.0.0.1~istio-ingressgateway-0.istio-system~istio-system.svc.cluster.local";
-        let labels = json!({ "istio": "ingressgateway", "app": "istio-ingressgateway" });
+    /// Builds an ingress gateway for these VirtualServices, each with hosts of its own.
+    pub(crate) fn gateway(services: &[&Value], clusters: Vec<Value>) -> Proxy {
+        let mut hosts = Vec::new();
+        for service in services {
+            accept(service).unwrap();
+            let spec = &service["spec"];
+            let http = spec["http"].as_array().unwrap();
+            let routes: Vec<Value> = http.iter().flat_map(routes).collect();
+            let name = format!("{}:80", spec["hosts"][0].as_str().unwrap());
+            hosts.push(json!({ "name": name, "domains": spec["hosts"], "routes": routes }));
+        }
+        let node = "router~10.0.0.1~istio-ingress-0.istio-ingress~istio-ingress.svc.cluster.local";
+        let labels = json!({ "istio": "ingress", "app": "istio-ingress" });
         Proxy::new(
             ("GATEWAY", node, labels),
-            ("0.0.0.0_8080", "http.8080", hosts),
+            ("0.0.0.0_80", "http.80", json!(hosts)),
+            80,
             clusters,
         )
     }
@@ -86,6 +90,7 @@ impl Proxy {
         Proxy::new(
             ("SIDECAR_INBOUND", node, labels.clone()),
             ("virtualInbound", &name, hosts),
+            port,
             clusters,
         )
     }
@@ -93,6 +98,7 @@ impl Proxy {
     fn new(
         (context, node, labels): (&'static str, &'static str, Value),
         (listener, routes, hosts): (&'static str, &str, Value),
+        port: u16,
         clusters: Vec<Value>,
     ) -> Proxy {
         let config = json!({
@@ -121,6 +127,7 @@ impl Proxy {
             context,
             labels,
             listener,
+            port,
             config,
         }
     }
@@ -192,6 +199,11 @@ impl Proxy {
         if matched["context"] != self.context || name.is_some_and(|name| name != self.listener) {
             return false;
         }
+        // The port that the proxy binds, which is the pod's and not the Service's.
+        let port = &matched["listener"]["portNumber"];
+        if !port.is_null() && *port != self.port {
+            return false;
+        }
         match patch["applyTo"].as_str().unwrap() {
             "LISTENER" => merge(self.at("/static_resources/listeners/0"), value),
             "NETWORK_FILTER" => {
@@ -217,9 +229,6 @@ impl Proxy {
         let before = &matched["filterChain"]["filter"];
         assert_eq!(before["name"], MANAGER);
         let manager = self.manager();
-        if !of_port(manager, &matched["portNumber"]) {
-            return false;
-        }
         let filters = manager["http_filters"].as_array_mut().unwrap();
         let at = filters
             .iter()
@@ -231,25 +240,47 @@ impl Proxy {
     }
 
     fn patch_route(&mut self, matched: &Value, value: &Value) -> bool {
-        if !of_port(self.manager(), &matched["portNumber"]) {
+        if !matched["portNumber"].is_null() && matched["portNumber"] != self.port {
             return false;
         }
-        let routes = &mut self.manager()["route_config"];
         let mut changed = false;
-        for route in routes["virtual_hosts"][0]["routes"].as_array_mut().unwrap() {
-            if route["name"] == matched["vhost"]["route"]["name"] {
-                merge(route, value);
-                changed = true;
+        let hosts = &mut self.manager()["route_config"]["virtual_hosts"];
+        for host in hosts.as_array_mut().unwrap() {
+            for route in host["routes"].as_array_mut().unwrap() {
+                if route["name"] == matched["vhost"]["route"]["name"] {
+                    merge(route, value);
+                    changed = true;
+                }
             }
         }
         changed
     }
 }
 
-/// Whether the routes are of that port; true if the match names no port.
-fn of_port(manager: &Value, port: &Value) -> bool {
-    let name = manager["route_config"]["name"].as_str().unwrap();
-    port.is_null() || name.contains(&port.to_string())
+/// Checks a VirtualService as istiod's webhook and its definition do: a timeout is at least 1 ms.
+pub(crate) fn accept(service: &Value) -> Result<(), String> {
+    for (index, http) in service["spec"]["http"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .enumerate()
+    {
+        let Some(timeout) = http.get("timeout") else {
+            continue;
+        };
+        let text = timeout.as_str().unwrap_or_default();
+        let seconds: f64 = text
+            .strip_suffix('s')
+            .unwrap_or_default()
+            .parse()
+            .unwrap_or(0.0);
+        if seconds < 0.001 {
+            return Err(format!(
+                "spec.http[{index}].timeout: Invalid value: {timeout}: must be a valid duration greater than 1ms"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Builds a plugin's filter, as Istio and Envoy Gateway both configure it.
@@ -277,14 +308,28 @@ pub(crate) fn before_the_router(manager: &mut Value, filter: Value) {
     filters.insert(filters.len() - 1, filter);
 }
 
-/// Translates a route of a VirtualService.
-fn route(http: &Value) -> Value {
+/// Translates a route of a VirtualService: one of Envoy's for each match, all with the same name.
+fn routes(http: &Value) -> Vec<Value> {
+    let every = vec![json!({})];
+    let matches = http["match"].as_array().unwrap_or(&every);
+    let route = |matched: &Value| {
+        json!({
+            "name": http["name"],
+            "match": match_of(matched),
+            // Without a timeout there is none, unlike in Envoy.
+            "route": {
+                "cluster": cluster_of(&http["route"][0]["destination"]),
+                "timeout": http.get("timeout").unwrap_or(&json!("0s")),
+            },
+            "request_headers_to_remove": http["headers"]["request"]["remove"],
+        })
+    };
+    matches.iter().map(route).collect()
+}
+
+fn match_of(matched: &Value) -> Value {
     let mut headers = Vec::new();
-    for (name, matcher) in http["match"][0]["headers"]
-        .as_object()
-        .into_iter()
-        .flatten()
-    {
+    for (name, matcher) in matched["headers"].as_object().into_iter().flatten() {
         headers.push(match (matcher.get("exact"), matcher.get("regex")) {
             (Some(exact), _) => json!({ "name": name, "string_match": { "exact": exact } }),
             (_, Some(regex)) => {
@@ -293,20 +338,12 @@ fn route(http: &Value) -> Value {
             _ => json!({ "name": name, "present_match": true }),
         });
     }
-    let matched = match http["match"][0]["uri"].get("exact") {
-        Some(path) => json!({ "path": path, "headers": headers }),
-        None => json!({ "prefix": "/", "headers": headers }),
-    };
-    assert!(
-        http["match"].as_array().is_none_or(|all| all.len() == 1),
-        "one match is emulated"
-    );
-    json!({
-        "name": http["name"],
-        "match": matched,
-        "route": { "cluster": cluster_of(&http["route"][0]["destination"]), "timeout": http["timeout"] },
-        "request_headers_to_remove": http["headers"]["request"]["remove"],
-    })
+    let uri = &matched["uri"];
+    match (uri.get("exact"), uri.get("prefix")) {
+        (Some(path), _) => json!({ "path": path, "headers": headers }),
+        (_, Some(prefix)) => json!({ "prefix": prefix, "headers": headers }),
+        _ => json!({ "prefix": "/", "headers": headers }),
+    }
 }
 
 /// Merges like protobuf messages, including the one oneof used here.

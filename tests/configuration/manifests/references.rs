@@ -95,7 +95,8 @@ fn planner_ports_account_and_key_exist() {
     assert!(arguments.contains(&Value::String(listens)));
 }
 
-/// Each folder with a kustomization lists exactly the files that exist.
+/// Each folder with a kustomization lists exactly the files that exist, except the SloServices: the definition
+/// and the planner come first.
 #[test]
 fn kustomizations_list_exactly_the_existing_files() {
     let mut seen = 0;
@@ -105,12 +106,10 @@ fn kustomizations_list_exactly_the_existing_files() {
     {
         seen += 1;
         let (folder, _) = found.file.rsplit_once('/').unwrap();
-        let listed: Vec<&str> = found.body["resources"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| it.as_str().unwrap())
-            .collect();
+        let lists = [&found.body["resources"], &found.body["components"]];
+        let listed = lists.into_iter().filter_map(Value::as_array).flatten();
+        let listed: Vec<&str> = listed.map(|it| it.as_str().unwrap()).collect();
+        assert!(!listed.is_empty(), "{}", found.file);
         for resource in &listed {
             let path = root().join(folder).join(resource);
             let exists = if resource.ends_with(".yaml") {
@@ -122,11 +121,13 @@ fn kustomizations_list_exactly_the_existing_files() {
         }
         for other in below(folder) {
             let name = other.file.strip_prefix(&format!("{folder}/")).unwrap();
-            let known = listed.contains(&name) || name.ends_with("kustomization.yaml");
+            let part = name.split_once('/').map_or(name, |(part, _)| part);
+            let known =
+                listed.contains(&part) || ["kustomization.yaml", "sloservice.yaml"].contains(&name);
             assert!(known, "{} does not list {name}", found.file);
         }
     }
-    assert_eq!(seen, 9);
+    assert_eq!(seen, 16);
 }
 
 #[test]
@@ -137,15 +138,22 @@ fn overlay_patches_match_base_resources() {
         for patch in list["patches"].as_array().into_iter().flatten() {
             let text: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
             if let Some(target) = patch.get("target") {
-                let found = one(
-                    &all,
-                    target["kind"].as_str().unwrap(),
-                    target["name"].as_str().unwrap(),
-                );
-                for operation in text.as_array().unwrap() {
-                    assert_eq!(operation["op"], "replace");
-                    let path = operation["path"].as_str().unwrap();
-                    assert!(found.body.pointer(path).is_some(), "{overlay}: {path}");
+                // By label, so that the plugins of all services are found, and no gate's.
+                let (key, value) = target["labelSelector"]
+                    .as_str()
+                    .unwrap()
+                    .split_once('=')
+                    .unwrap();
+                let plugins = of(&all, target["kind"].as_str().unwrap());
+                for found in &plugins {
+                    let chosen = found.body["metadata"]["labels"][key] == value;
+                    let role = &found.body["spec"]["pluginConfig"]["role"];
+                    assert_eq!(chosen, role == "both", "{}", found.name());
+                    for operation in text.as_array().unwrap() {
+                        assert_eq!(operation["op"], "replace");
+                        let path = operation["path"].as_str().unwrap();
+                        assert!(found.body.pointer(path).is_some(), "{overlay}: {path}");
+                    }
                 }
             } else {
                 let (kind, name) = (&text["kind"], &text["metadata"]["name"]);
@@ -246,8 +254,8 @@ fn routes_lead_to_the_plans_clusters() {
         }
     }
     // The routes that the EnvoyFilter patches exist.
-    let routes = document("istio/gateway/virtualservice.yaml")["spec"]["http"].clone();
-    let filter = document("istio/gateway/envoyfilter.yaml");
+    let routes = document("istio/gateway/resnet/virtualservice.yaml")["spec"]["http"].clone();
+    let filter = document("istio/gateway/resnet/envoyfilter.yaml");
     let mut changed = 0;
     for patch in filter["spec"]["configPatches"].as_array().unwrap() {
         if patch["applyTo"] == "HTTP_ROUTE" {
@@ -277,7 +285,7 @@ fn gates_select_the_patched_pods() {
     for gate in gates {
         let config = &gate.body["spec"]["pluginConfig"];
         let variant = config["variant"].as_str().unwrap();
-        let patch = document(&format!("istio/pods/{variant}.yaml"));
+        let patch = document(&format!("istio/pods/resnet/server-{variant}.yaml"));
         let labels = &patch["spec"]["template"]["metadata"]["labels"];
         assert!(
             within(&gate.body["spec"]["selector"]["matchLabels"], labels),
@@ -287,7 +295,8 @@ fn gates_select_the_patched_pods() {
             ("EnvoyFilter", "/spec/workloadSelector/labels"),
             ("NetworkPolicy", "/spec/podSelector/matchLabels"),
         ] {
-            let ours = |it: &&Document| it.namespace() == "models" && it.name() == "weir-resnet";
+            let ours =
+                |it: &&Document| it.namespace() == "models" && it.name() == "weir-resnet.gates";
             let mut found = of(&all, kind).into_iter().filter(ours);
             assert!(
                 within(found.next().unwrap().body.pointer(pointer).unwrap(), labels),
@@ -307,12 +316,12 @@ fn gates_select_the_patched_pods() {
 #[test]
 fn envoy_gateway_policies_target_its_gateway_and_route() {
     let all = below("k8s/envoy-gateway");
-    for policy in [
-        "EnvoyExtensionPolicy",
-        "ClientTrafficPolicy",
-        "BackendTrafficPolicy",
+    for (policy, name) in [
+        ("EnvoyExtensionPolicy", "weir-resnet"),
+        ("BackendTrafficPolicy", "weir-resnet"),
+        ("ClientTrafficPolicy", "weir"),
     ] {
-        let policy = one(&all, policy, "weir-resnet");
+        let policy = one(&all, policy, name);
         let target = &policy.body["spec"]["targetRefs"][0];
         let found = one(
             &all,
@@ -321,9 +330,15 @@ fn envoy_gateway_policies_target_its_gateway_and_route() {
         );
         assert_eq!(found.namespace(), policy.namespace());
     }
-    let gateway = one(&all, "Gateway", "weir-resnet");
+    let gateway = one(&all, "Gateway", "weir");
     let route = one(&all, "HTTPRoute", "weir-resnet");
-    assert_eq!(route.body["spec"]["parentRefs"][0]["name"], gateway.name());
+    let parent = &route.body["spec"]["parentRefs"][0];
+    assert_eq!(parent["name"], gateway.name());
+    assert_eq!(parent["namespace"], gateway.namespace());
+    // The route is in the namespace of the models.
+    assert_ne!(route.namespace(), gateway.namespace());
+    let from = &gateway.body["spec"]["listeners"][0]["allowedRoutes"]["namespaces"]["from"];
+    assert_eq!(from, "All");
     let parameters = &gateway.body["spec"]["infrastructure"]["parametersRef"];
     one(&all, "EnvoyProxy", parameters["name"].as_str().unwrap());
     one(
@@ -331,4 +346,25 @@ fn envoy_gateway_policies_target_its_gateway_and_route() {
         "GatewayClass",
         gateway.body["spec"]["gatewayClassName"].as_str().unwrap(),
     );
+    let resource = one(&all, "SloService", "resnet");
+    let labels = &resource.body["spec"]["proxies"]["pods"]["labels"];
+    let of = |key: &str| &labels[format!("gateway.envoyproxy.io/owning-gateway-{key}")];
+    assert_eq!(of("name"), gateway.name());
+    assert_eq!(of("namespace"), gateway.namespace());
+}
+
+/// The planner finds the pods in the namespace where it has the right to.
+#[test]
+fn planner_has_the_right_to_find_the_proxies() {
+    for folder in ["istio/gateway", "k8s/envoy-gateway"] {
+        let all = below(folder);
+        let resource = one(&all, "SloService", "resnet");
+        let pods = &resource.body["spec"]["proxies"]["pods"];
+        let binding = one(&all, "RoleBinding", "weir-planner-finds.resnet");
+        let role = binding.body["roleRef"]["name"].as_str().unwrap();
+        let role = one(&all, "Role", role);
+        for found in [binding, role] {
+            assert_eq!(pods["namespace"], found.namespace(), "{folder}");
+        }
+    }
 }

@@ -1,17 +1,24 @@
 //! Tests of the planner's RBAC rules: they cover what it does, and no more.
 
 use serde_json::Value;
+use weir_planner::operator::leader;
 
 use super::bed::{Document, below, document, of, one};
 
+/// Returns the documents of the planner with these components.
+fn planner(components: &[&str]) -> Vec<Document> {
+    let mut all = below("k8s/base");
+    for component in components {
+        all.extend(below(&format!("k8s/{component}")));
+    }
+    all
+}
+
 /// Returns (group, resource, verb) of every rule that these bindings grant to the planner.
-fn granted(all: &[Document], except: &[&str]) -> Vec<(String, String, String)> {
+fn granted(all: &[Document]) -> Vec<(String, String, String)> {
     let mut rights = Vec::new();
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
-        for binding in of(all, kind)
-            .iter()
-            .filter(|it| !except.contains(&it.name()))
-        {
+        for binding in of(all, kind) {
             let subject = &binding.body["subjects"][0];
             let account = one(all, "ServiceAccount", subject["name"].as_str().unwrap());
             assert_eq!(subject["kind"], "ServiceAccount");
@@ -61,7 +68,7 @@ const ACTS: [(&str, &str, &str); 3] = [
 
 #[test]
 fn planner_is_granted_all_rights_it_uses() {
-    let rights = granted(&below("k8s/base"), &[]);
+    let rights = granted(&planner(&["services", "acts"]));
     for (group, resource, verb) in ACTS {
         assert!(has(&rights, group, resource, verb), "{verb} {resource}");
     }
@@ -90,7 +97,7 @@ fn planner_is_granted_all_rights_it_uses() {
 #[test]
 fn planner_is_granted_no_other_rights() {
     const VERBS: [&str; 6] = ["get", "list", "watch", "patch", "create", "update"];
-    for (group, resource, verb) in granted(&below("k8s/base"), &[]) {
+    for (group, resource, verb) in granted(&planner(&["services", "acts"])) {
         let named =
             !group.contains('*') && !resource.contains('*') && VERBS.contains(&verb.as_str());
         assert!(named, "{verb} {resource} of '{group}'");
@@ -104,31 +111,40 @@ fn planner_is_granted_no_other_rights() {
     }
 }
 
-/// The advisory overlay removes every right to write to foreign objects.
+/// The advisory overlay grants no right to write to foreign objects; the others do.
 #[test]
 fn advisory_overlay_grants_no_write_rights() {
-    let base = below("k8s/base");
-    let list = document("k8s/overlays/advisory/kustomization.yaml");
-    let mut removed = Vec::new();
-    for patch in list["patches"].as_array().unwrap() {
-        let text: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
-        assert_eq!(text["$patch"], "delete");
-        let (kind, name) = (
-            text["kind"].as_str().unwrap().to_owned(),
-            text["metadata"]["name"].as_str().unwrap().to_owned(),
-        );
-        one(&base, &kind, &name);
-        removed.push((kind, name));
+    for (overlay, writes) in [
+        ("advisory", false),
+        ("gateway", true),
+        ("sidecar", true),
+        ("envoy-gateway", true),
+    ] {
+        let list = document(&format!("k8s/overlays/{overlay}/kustomization.yaml"));
+        let components = strings(&list["components"]);
+        let components: Vec<&str> = components
+            .iter()
+            .map(|it| it.strip_prefix("../../").unwrap())
+            .collect();
+        let rights = granted(&planner(&components));
+        assert!(has(&rights, "", "pods", "list"), "{overlay}");
+        for (group, resource, verb) in ACTS {
+            let may = has(&rights, group, resource, verb);
+            assert_eq!(may, writes, "{overlay}: {verb} {resource}");
+        }
     }
-    let bindings: Vec<&str> = removed
-        .iter()
-        .filter(|(kind, _)| kind == "RoleBinding")
-        .map(|(_, name)| name.as_str())
-        .collect();
-    let rights = granted(&base, &bindings);
-    assert!(!rights.is_empty());
-    for (group, resource, verb) in ACTS {
-        assert!(!has(&rights, group, resource, verb), "{verb} {resource}");
+}
+
+/// The planner may change its own Lease alone. A right to create cannot have a name.
+#[test]
+fn rights_to_leases_name_the_planners_own() {
+    let all = below("k8s/base");
+    let role = one(&all, "Role", "weir-planner-leads");
+    for rule in role.body["rules"].as_array().unwrap() {
+        let names = rule["resourceNames"].as_array().cloned();
+        let own = names.is_some_and(|names| names == [leader::LEASE]);
+        let creates = strings(&rule["verbs"]) == ["create"];
+        assert!(own != creates, "{rule}");
     }
 }
 

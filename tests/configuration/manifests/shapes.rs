@@ -116,8 +116,7 @@ shape!(ClientTimeout {
     http: ClientHttpTimeout
 });
 shape!(ClientHttpTimeout {
-    request_received_timeout: String,
-    stream_idle_timeout: String
+    request_received_timeout: String
 });
 shape!(Connection {
     buffer_limit: String
@@ -156,7 +155,8 @@ shape!(TcpTimeout {
     connect_timeout: String
 });
 shape!(HttpTimeout {
-    connection_idle_timeout: String
+    connection_idle_timeout: String,
+    stream_idle_timeout: String
 });
 
 shape!(PodMonitor { selector: Value, pod_metrics_endpoints: Vec<Endpoint> });
@@ -169,12 +169,13 @@ shape!(Endpoint {
 shape!(Kustomization {
     api_version: String,
     kind: String,
-    resources: Vec<String>,
+    resources: Option<Vec<String>>,
+    components: Option<Vec<String>>,
     patches: Option<Vec<Patch>>,
     replacements: Option<Vec<Replacement>>,
 });
 shape!(Patch { patch: String, target: Option<Select> });
-shape!(Select { kind: String, name: Option<String> });
+shape!(Select { kind: String, name: Option<String>, label_selector: Option<String> });
 shape!(Replacement { source: Source, targets: Vec<Copied> });
 shape!(Source {
     kind: String,

@@ -80,7 +80,7 @@ fn gateway(
     hosts: &[(&str, SocketAddr)],
     planner: SocketAddr,
 ) -> Proxy {
-    let mut plugin = keyed(document("istio/gateway/wasmplugin.yaml"));
+    let mut plugin = keyed(document("istio/gateway/resnet/wasmplugin.yaml"));
     let planner_cluster = plugin["spec"]["pluginConfig"]["planner"]["cluster"]
         .as_str()
         .unwrap()
@@ -91,19 +91,19 @@ fn gateway(
     let clusters = each
         .chain([cluster(&planner_cluster, Some(planner))])
         .collect();
-    let mut proxy = Proxy::gateway(&document(routes), clusters);
+    let mut proxy = Proxy::gateway(&[&document(routes)], clusters);
     if let Some(role) = role {
         plugin["spec"]["pluginConfig"]["role"] = json!(role);
         assert!(proxy.wasm_plugin(&plugin, &module()));
     }
     // Patches of header routing find no routes here; those of limits must apply.
-    assert!(proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml")) >= 2);
+    assert!(proxy.envoy_filter(&document("istio/gateway/resnet/envoyfilter.yaml")) >= 2);
     proxy
 }
 
 /// Starts a gate in the sidecar of one variant's server.
 async fn gate(variant: &str, host: SocketAddr, planner: SocketAddr) -> Envoy {
-    let gates = documents("istio/sidecar/wasmplugins.yaml");
+    let gates = documents("istio/sidecar/resnet/wasmplugins.yaml");
     let of_variant =
         |gate: &&super::bed::Document| gate.body["spec"]["pluginConfig"]["variant"] == variant;
     let gate = keyed(gates.iter().find(of_variant).unwrap().body.clone());
@@ -116,7 +116,7 @@ async fn gate(variant: &str, host: SocketAddr, planner: SocketAddr) -> Envoy {
     ];
     let mut proxy = Proxy::sidecar(&gate["spec"]["selector"]["matchLabels"], 8000, clusters);
     assert!(proxy.wasm_plugin(&gate, &module()));
-    proxy.envoy_filter(&document("istio/sidecar/envoyfilter.yaml"));
+    proxy.envoy_filter(&document("istio/sidecar/resnet/envoyfilter.yaml"));
     start(&proxy.config).await
 }
 
@@ -187,8 +187,8 @@ fn addresses(servers: &[Emulator]) -> Vec<SocketAddr> {
 #[tokio::test]
 async fn gateway_obeys_the_plan_and_ignores_client_headers() {
     for routes in [
-        "istio/gateway/virtualservice.yaml",
-        "istio/header-routing/virtualservice.yaml",
+        "istio/gateway/resnet/virtualservice.yaml",
+        "istio/header-routing/resnet/virtualservice.yaml",
     ] {
         let (servers, planner) = (servers().await, planner().await);
         let proxy = gateway(
@@ -206,9 +206,9 @@ async fn gateway_obeys_the_plan_and_ignores_client_headers() {
 #[tokio::test]
 async fn gateway_with_filter_from_a_file_obeys_the_plan() {
     let (servers, planner) = (servers().await, planner().await);
-    let routes = "istio/gateway/virtualservice.yaml";
+    let routes = "istio/gateway/resnet/virtualservice.yaml";
     let mut proxy = gateway(routes, None, &hosts(&addresses(&servers)), planner.addr());
-    let filter = documents("istio/from-file/envoyfilters.yaml").remove(0);
+    let filter = documents("istio/from-file/resnet/envoyfilters.yaml").remove(0);
     assert_eq!(proxy.envoy_filter(&filter.body), 1);
     let text = proxy.config.to_string();
     let text = text
@@ -222,7 +222,7 @@ async fn gateway_with_filter_from_a_file_obeys_the_plan() {
 #[tokio::test]
 async fn without_the_filter_the_fallback_route_serves() {
     let (servers, planner) = (servers().await, planner().await);
-    let routes = "istio/gateway/virtualservice.yaml";
+    let routes = "istio/gateway/resnet/virtualservice.yaml";
     let proxy = gateway(routes, None, &hosts(&addresses(&servers)), planner.addr());
     let envoy = start(&proxy.config).await;
     let seen = forged(envoy.listener(proxy.listener).unwrap()).await;
@@ -246,7 +246,7 @@ async fn router_at_gateway_and_gates_in_sidecars_work_together() {
         .iter()
         .map(|gate| gate.listener("virtualInbound").unwrap())
         .collect();
-    let routes = "istio/gateway/virtualservice.yaml";
+    let routes = "istio/gateway/resnet/virtualservice.yaml";
     let proxy = gateway(routes, Some("router"), &hosts(&inbound), planner.addr());
     let router = start(&proxy.config).await;
     until_planned(&router).await;

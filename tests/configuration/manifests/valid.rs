@@ -12,7 +12,7 @@ use weir_planner::spec::ServiceSpec;
 
 use super::bed::{document, documents, root};
 use super::envoy_gateway;
-use super::istiod::{Proxy, cluster};
+use super::istiod::{Proxy, accept, cluster};
 
 /// An unused address: only the configuration is validated.
 const NOBODY: &str = "127.0.0.1:9";
@@ -35,7 +35,7 @@ fn nobody() -> SocketAddr {
 
 fn gateway(routes: &str) -> Proxy {
     let service = document(routes);
-    let plugin = document("istio/gateway/wasmplugin.yaml");
+    let plugin = document("istio/gateway/resnet/wasmplugin.yaml");
     let config = &plugin["spec"]["pluginConfig"];
     let variants = config["plan"]["variants"].as_array().unwrap();
     let mut clusters: Vec<Value> = variants
@@ -46,7 +46,7 @@ fn gateway(routes: &str) -> Proxy {
         config["planner"]["cluster"].as_str().unwrap(),
         Some(nobody()),
     ));
-    let mut proxy = Proxy::gateway(&service, clusters);
+    let mut proxy = Proxy::gateway(&[&service], clusters);
     assert!(proxy.wasm_plugin(&plugin, &module()));
     proxy
 }
@@ -67,9 +67,13 @@ fn sidecar(gate: &Value) -> Proxy {
 
 #[test]
 fn gateway_accepts_all_resources() {
-    let mut proxy = gateway("istio/gateway/virtualservice.yaml");
-    let changed = proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml"));
+    let mut proxy = gateway("istio/gateway/resnet/virtualservice.yaml");
+    let changed = proxy.envoy_filter(&document("istio/gateway/resnet/envoyfilter.yaml"));
     assert_eq!(changed, 7, "each patch has its place");
+    // The buffer is off but where a request of the service is decided.
+    let filters = proxy.manager()["http_filters"].clone();
+    assert_eq!(filters[0]["name"], "weir-resnet.buffer");
+    assert_eq!(filters[0]["disabled"], true);
     let routes = proxy.manager()["route_config"]["virtual_hosts"][0]["routes"].clone();
     for (index, by_header) in [true, false, false, false].into_iter().enumerate() {
         let route = &routes[index]["route"];
@@ -80,28 +84,57 @@ fn gateway_accepts_all_resources() {
     accepted(&proxy.config).unwrap();
 }
 
+/// The listeners of other teams on the same pods stay as they are.
+#[test]
+fn other_ports_are_left_alone() {
+    let mut proxy = gateway("istio/gateway/resnet/virtualservice.yaml");
+    let mut filter = document("istio/gateway/resnet/envoyfilter.yaml");
+    let text = filter
+        .to_string()
+        .replace("\"portNumber\":80", "\"portNumber\":8080");
+    filter = serde_json::from_str(&text).unwrap();
+    let before = proxy.config["static_resources"]["listeners"].clone();
+    assert_eq!(proxy.envoy_filter(&filter), 4, "the routes alone");
+    let after = &mut proxy.config["static_resources"]["listeners"];
+    let mut before = before;
+    for listeners in [&mut before, after] {
+        let manager = "/0/filter_chains/0/filters/0/typed_config/route_config";
+        listeners.pointer_mut(manager).unwrap().take();
+    }
+    assert_eq!(before, proxy.config["static_resources"]["listeners"]);
+}
+
+#[test]
+fn timeouts_below_a_millisecond_are_refused() {
+    let mut service = document("istio/gateway/resnet/virtualservice.yaml");
+    assert_eq!(accept(&service), Ok(()));
+    service["spec"]["http"][1]["timeout"] = json!("0s");
+    let error = accept(&service).unwrap_err();
+    assert!(error.contains("spec.http[1].timeout"), "{error}");
+}
+
 #[test]
 fn header_routing_is_valid_without_patches() {
-    accepted(&gateway("istio/header-routing/virtualservice.yaml").config).unwrap();
+    accepted(&gateway("istio/header-routing/resnet/virtualservice.yaml").config).unwrap();
 }
 
 #[test]
 fn sidecar_accepts_all_resources_and_only_its_gate() {
-    let gates = documents("istio/sidecar/wasmplugins.yaml");
+    let gates = documents("istio/sidecar/resnet/wasmplugins.yaml");
     for gate in &gates {
         let mut proxy = sidecar(&gate.body);
         let taken = gates
             .iter()
             .filter(|it| proxy.wasm_plugin(&it.body, &module()));
         assert_eq!(taken.count(), 1, "{}", gate.name());
-        let router = document("istio/gateway/wasmplugin.yaml");
+        let router = document("istio/gateway/resnet/wasmplugin.yaml");
         assert!(!proxy.wasm_plugin(&router, &module()));
         assert_eq!(
-            proxy.envoy_filter(&document("istio/sidecar/envoyfilter.yaml")),
+            proxy.envoy_filter(&document("istio/sidecar/resnet/envoyfilter.yaml")),
             4
         );
         assert_eq!(
-            proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml")),
+            proxy.envoy_filter(&document("istio/gateway/resnet/envoyfilter.yaml")),
             0
         );
         accepted(&proxy.config).unwrap();
@@ -110,8 +143,8 @@ fn sidecar_accepts_all_resources_and_only_its_gate() {
 
 #[test]
 fn traffic_extensions_produce_the_same_filters() {
-    let extensions = documents("istio/traffic-extension/trafficextensions.yaml");
-    let mut proxy = gateway("istio/gateway/virtualservice.yaml");
+    let extensions = documents("istio/traffic-extension/resnet/trafficextensions.yaml");
+    let mut proxy = gateway("istio/gateway/resnet/virtualservice.yaml");
     let plugin = proxy.manager()["http_filters"]
         .as_array_mut()
         .unwrap()
@@ -133,7 +166,7 @@ fn traffic_extensions_produce_the_same_filters() {
     assert_eq!(extension, plugin);
     for (extension, gate) in extensions[1..]
         .iter()
-        .zip(documents("istio/sidecar/wasmplugins.yaml"))
+        .zip(documents("istio/sidecar/resnet/wasmplugins.yaml"))
     {
         let (mut one, mut other) = (sidecar(&gate.body), sidecar(&gate.body));
         assert!(one.wasm_plugin(&extension.body, &module()));
@@ -144,9 +177,9 @@ fn traffic_extensions_produce_the_same_filters() {
 
 #[test]
 fn filters_from_a_file_are_inserted_in_the_right_place() {
-    let filters = documents("istio/from-file/envoyfilters.yaml");
-    let mut proxies = vec![gateway("istio/gateway/virtualservice.yaml")];
-    for gate in documents("istio/sidecar/wasmplugins.yaml") {
+    let filters = documents("istio/from-file/resnet/envoyfilters.yaml");
+    let mut proxies = vec![gateway("istio/gateway/resnet/virtualservice.yaml")];
+    for gate in documents("istio/sidecar/resnet/wasmplugins.yaml") {
         proxies.push(sidecar(&gate.body));
     }
     for (index, mut proxy) in proxies.into_iter().enumerate() {
@@ -231,14 +264,14 @@ fn invalid_envoy_filter_is_rejected() {
             json!("x"),
         ),
     ] {
-        let mut filter = document("istio/gateway/envoyfilter.yaml");
+        let mut filter = document("istio/gateway/resnet/envoyfilter.yaml");
         let object = filter
             .pointer_mut(pointer)
             .unwrap()
             .as_object_mut()
             .unwrap();
         object.insert(key.to_owned(), value);
-        let mut proxy = gateway("istio/gateway/virtualservice.yaml");
+        let mut proxy = gateway("istio/gateway/resnet/virtualservice.yaml");
         proxy.envoy_filter(&filter);
         assert!(
             accepted(&proxy.config).is_err(),
@@ -246,9 +279,9 @@ fn invalid_envoy_filter_is_rejected() {
         );
     }
     // An error in the filter's own configuration is found too.
-    let mut plugin = document("istio/gateway/wasmplugin.yaml");
+    let mut plugin = document("istio/gateway/resnet/wasmplugin.yaml");
     plugin["spec"]["pluginConfig"]["deadline"]["default_ms"] = json!(0);
-    let mut proxy = gateway("istio/gateway/virtualservice.yaml");
+    let mut proxy = gateway("istio/gateway/resnet/virtualservice.yaml");
     proxy.manager()["http_filters"]
         .as_array_mut()
         .unwrap()

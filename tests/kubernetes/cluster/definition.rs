@@ -1,6 +1,6 @@
 //! The custom resource definition. It belongs to the whole cluster, so it is left as it was found.
 //!
-//! If the cluster has none, `k8s/base/crd.yaml` is applied and removed afterwards. A different definition is
+//! If the cluster has none, `k8s/crd/crd.yaml` is applied and removed afterwards. A different definition is
 //! updated only if no resource of that kind exists.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -35,7 +35,7 @@ impl Definition {
 
     async fn applied(client: &kube::Client) -> Definition {
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-        let shipped = manifest("k8s/base/crd.yaml").remove(0);
+        let shipped = manifest("k8s/crd/crd.yaml").remove(0);
         let Some(found) = api.get_opt(NAME).await.unwrap() else {
             apply(&api, &shipped).await;
             return Definition::Absent;
@@ -50,7 +50,7 @@ impl Definition {
         assert_eq!(
             living, 0,
             "the cluster's definition of SloService is another one, and {living} resources live by it: \
-             see to k8s/base/crd.yaml first, or take another cluster"
+             see to k8s/crd/crd.yaml first, or take another cluster"
         );
         eprintln!("definition: another one, without resources; brought up to date, and left so");
         apply(&api, &shipped).await;
@@ -77,7 +77,7 @@ impl Definition {
 async fn apply(api: &Api<CustomResourceDefinition>, shipped: &Value) {
     let params = PatchParams::apply(MANAGER).force();
     let applied = api.patch(NAME, &params, &Patch::Apply(shipped)).await;
-    applied.unwrap_or_else(|error| panic!("k8s/base/crd.yaml is not taken: {error}"));
+    applied.unwrap_or_else(|error| panic!("k8s/crd/crd.yaml is not taken: {error}"));
     let served = async || {
         let read = api.get(NAME).await.unwrap().status.unwrap_or_default();
         let mut conditions = read.conditions.into_iter().flatten();

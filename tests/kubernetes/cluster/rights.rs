@@ -1,4 +1,4 @@
-//! The planner's rights: the rules of `k8s/base/rbac.yaml`, as Roles of the test's namespace, so that nothing
+//! The planner's rights: the rules of `k8s/base/rbac.yaml` and their bindings, as Roles of the test's namespace, so that nothing
 //! cluster-wide changes. Also the test of a planner without the rights to write.
 
 use k8s_openapi::api::core::v1::Pod;
@@ -14,17 +14,20 @@ use super::sandbox::{LIMIT, until_within};
 
 /// Name of the planner's service account.
 pub(crate) const PLANNER: &str = "weir-planner";
-/// Name of the role with all rights to write.
-const ACTS: &str = "weir-planner-acts";
+/// Name of the binding of all rights to write.
+const ACTS: &str = "weir-planner-acts.resnet";
 
 /// Creates the planner's roles and binds them to its account. The optional, cluster-wide right to read nodes
 /// is left out.
 pub(crate) async fn grant(client: &kube::Client, namespace: &str) {
     let mut all: Vec<Value> = manifest("k8s/base/rbac.yaml");
+    for bindings in ["k8s/services/resnet/rights.yaml", "k8s/acts/resnet.yaml"] {
+        all.extend(manifest(bindings));
+    }
     all.retain(|one| one["metadata"]["name"] != "weir-planner-nodes");
     // Roles come before their bindings. The binding that allows reading comes last: once it is effective, all
     // of them are (see `until_in_force`).
-    let reads = |one: &Value| one["kind"] == "RoleBinding" && one["metadata"]["name"] == PLANNER;
+    let reads = |one: &Value| one["kind"] == "RoleBinding" && one["roleRef"]["name"] == PLANNER;
     all.sort_by_key(|one| (one["kind"] == "RoleBinding", reads(one)));
     for mut one in all {
         let kind = match one["kind"].as_str().unwrap() {

@@ -59,7 +59,7 @@ impl Sandbox {
     pub(crate) async fn define(&self) {
         let (found, warned) = Definition::ensure(&self.cluster).await;
         *self.definition.lock().await = Some(found);
-        assert_eq!(warned, Vec::<String>::new(), "of k8s/base/crd.yaml");
+        assert_eq!(warned, Vec::<String>::new(), "of k8s/crd/crd.yaml");
     }
 
     /// Removes the namespace and everything created outside it.

@@ -1,4 +1,4 @@
-//! Shared fixtures: a cluster set up by `k8s/base`, a model's deployments, a proxy that counts, planners.
+//! Shared fixtures: a cluster set up by the manifests in `k8s/`, a model's deployments, a proxy that counts, planners.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use weir_bed::wait;
 
 /// Longest wait for any condition.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-/// Namespace of the model servers, as in `k8s/base/rbac.yaml`.
+/// Namespace of the model servers, as in `k8s/services/resnet/rights.yaml`.
 pub(crate) const MODELS: &str = "models";
 /// Namespace of the planner.
 pub(crate) const WEIR: &str = "weir-system";
@@ -26,7 +26,7 @@ impl Cluster {
         Cluster::of(|_| {}, |_| true).await
     }
 
-    /// Starts a cluster with those documents of `k8s/base` that `keeps` accepts.
+    /// Starts a cluster with those documents of `k8s/` that `keeps` accepts.
     pub(crate) async fn of(
         change: impl FnOnce(&mut weir_apiserver::Options),
         keeps: impl Fn(&Value) -> bool,
@@ -45,7 +45,12 @@ impl Cluster {
             server,
             proxy: Proxy::start().await.unwrap(),
         };
-        for file in ["k8s/base/crd.yaml", "k8s/base/rbac.yaml"] {
+        for file in [
+            "k8s/crd/crd.yaml",
+            "k8s/base/rbac.yaml",
+            "k8s/services/resnet/rights.yaml",
+            "k8s/acts/resnet.yaml",
+        ] {
             cluster.apply(file, &keeps);
         }
         cluster
@@ -63,7 +68,7 @@ impl Cluster {
         }
     }
 
-    /// Grants the right that `weir manifests` adds for a service with `fallback: replace`.
+    /// Adds the rule of the ClusterRole that `weir manifests` binds for a service with `fallback: replace`.
     pub(crate) fn may_evict(&self) {
         let rule = json!({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]});
         let (kind, role) = (

@@ -12,7 +12,7 @@ const BOTH: [&str; 2] = ["small", "large"];
 async fn advisory_mode_changes_nothing_and_reports_the_target() {
     // Without the role that grants writes.
     let acts = |document: &Value| {
-        let named = document["metadata"]["name"] == "weir-planner-acts";
+        let named = document["roleRef"]["name"] == "weir-planner-acts";
         !(named && document["kind"] == "RoleBinding")
     };
     let cluster = Cluster::of(|_| {}, acts).await;

@@ -36,9 +36,7 @@ async fn reconfigured(State(pods): State<Pods>, body: String) -> (StatusCode, &'
 async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
-    cluster.apply("k8s/sloservice.yaml", |document| {
-        document["kind"] != "SloService"
-    });
+    cluster.apply("istio/gateway/resnet/rights.yaml", |_| true);
     for name in ["small", "large"] {
         cluster.deploy(name, 1, 1);
     }
@@ -55,15 +53,15 @@ async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    let labels = json!({"istio": "ingressgateway"});
+    let labels = json!({"istio": "ingress"});
     let gateway = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "gateway-1", "namespace": "istio-system", "labels": labels},
+        "metadata": {"name": "gateway-1", "namespace": "istio-ingress", "labels": labels},
         "spec": {"containers": [{"name": "istio-proxy", "image": "example/none:0"}]},
     });
     cluster.server.store().create(&gateway).unwrap();
     let mut demo = cluster.demo();
-    demo["spec"]["proxies"] = json!({"timeout": "200ms", "pods": {"labels": labels, "namespace": "istio-system", "port": port, "path": "/stats"}});
+    demo["spec"]["proxies"] = json!({"timeout": "200ms", "pods": {"labels": labels, "namespace": "istio-ingress", "port": port, "path": "/stats"}});
     demo["spec"]["variants"][1]["workload"]["reconfigure"] =
         json!({"port": port, "path": "/threads", "body": "{\"threads\": {cores}}"});
     cluster.server.store().create(&demo).unwrap();

@@ -40,7 +40,7 @@ const RESTART: Duration = Duration::from_millis(500);
 /// Revision of the plan in force until the planner's first.
 const FIRST: u64 = 1;
 /// Namespace of Envoy's pod.
-const GATEWAY: &str = "istio-system";
+const GATEWAY: &str = "istio-ingress";
 
 /// The running parts; stopped when dropped.
 pub(crate) struct Mesh {
@@ -271,10 +271,8 @@ async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
 
 /// Creates the resource, and the gateway's pod, by which the planner finds Envoy's statistics at that port.
 fn create_service(cluster: &Cluster, port: u16) {
-    cluster.apply("k8s/sloservice.yaml", |document| {
-        document["kind"] != "SloService"
-    });
-    let labels = json!({"istio": "ingressgateway"});
+    cluster.apply("istio/gateway/resnet/rights.yaml", |_| true);
+    let labels = json!({"istio": "ingress"});
     let gateway = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "gateway-1", "namespace": GATEWAY, "labels": labels},

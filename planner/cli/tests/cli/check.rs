@@ -95,7 +95,10 @@ fn shipped_files_have_no_errors_and_are_recognized() {
     let mut files = vec![
         (SERVICE.to_owned(), "service"),
         ("k8s/service.example.yaml".to_owned(), "service"),
-        ("k8s/sloservice.yaml".to_owned(), "resource"),
+        (
+            "istio/gateway/resnet/sloservice.yaml".to_owned(),
+            "resource",
+        ),
     ];
     for (folder, kind) in [("problems", "problem"), ("scenarios", "scenario")] {
         for entry in fs::read_dir(root().join("planner").join(folder)).unwrap() {

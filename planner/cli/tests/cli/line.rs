@@ -105,7 +105,7 @@ fn json_is_printed_by_every_command_that_ends() {
     let files = made["files"].as_array().unwrap();
     let file = files
         .iter()
-        .find(|file| file["path"] == "istio/gateway/gateway.yaml");
+        .find(|file| file["path"] == "istio/gateway/resnet/gateway.yaml");
     assert_eq!(file.unwrap()["documents"][0]["kind"], "Gateway");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();

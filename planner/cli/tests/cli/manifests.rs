@@ -28,11 +28,17 @@ fn manifests(arguments: &[&str]) -> Output {
 
 fn made(target: &str, service: &str) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().to_str().unwrap();
-    let output = manifests(&[target, service, "--out", out]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
+    made_in(folder.path(), &[target, service]);
     files(folder.path())
+}
+
+/// Writes manifests below the folder, and returns what the command reports.
+fn made_in(folder: &Path, arguments: &[&str]) -> String {
+    let out = folder.to_str().unwrap();
+    let output = manifests(&[arguments, &["--out", out]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    stderr
 }
 
 /// Returns every file below a folder, by relative path.
@@ -172,6 +178,97 @@ fn without_folder_manifests_go_to_standard_output() {
     );
 }
 
+const TARGETS: [&str; 3] = ["--istio", "--gateway", "--kubernetes"];
+
+/// A second service adds to the first: all of the first's files stay byte for byte, except the lists.
+#[test]
+fn second_service_adds_to_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(root().join("k8s/service.example.yaml")).unwrap();
+    let other = folder.path().join("detect.yaml");
+    let text = text
+        .replace("service: resnet", "service: detect")
+        .replace(".models.svc", ".vision.svc");
+    fs::write(&other, text).unwrap();
+    let (other, out) = (other.to_str().unwrap(), folder.path().join("out"));
+    let first = ["k8s/service.example.yaml", "--host", "a.example.com"];
+    let second = [other, "--host", "b.example.com", "--path", "/v2/*"];
+    for target in TARGETS {
+        made_in(&out, &[&[target], &first[..]].concat());
+    }
+    let before = files(&out);
+    for target in TARGETS {
+        let report = made_in(&out, &[&[target], &second[..]].concat());
+        assert!(
+            report.contains("kustomization.yaml: keeps resnet"),
+            "{report}"
+        );
+    }
+    let after = files(&out);
+    let mut lists = 0;
+    for (path, text) in &before {
+        let new = &after[path];
+        if text == new {
+            continue;
+        }
+        lists += 1;
+        let read = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
+        let parts = |list: &Value| -> Vec<String> {
+            let lists = [&list["resources"], &list["components"]];
+            let parts = lists.into_iter().filter_map(Value::as_array).flatten();
+            parts
+                .map(|part| part.as_str().unwrap().to_owned())
+                .collect()
+        };
+        let (old, new) = (parts(&read(text)), parts(&read(new)));
+        assert!(old.iter().all(|part| new.contains(part)), "{path}: {new:?}");
+        assert!(new.is_sorted(), "{path}: {new:?}");
+        let folder = out.join(path).parent().unwrap().to_owned();
+        for part in &new {
+            assert!(folder.join(part).exists(), "{path}: {part}");
+        }
+        assert_eq!(new.len(), old.len() + 1, "{path}");
+    }
+    assert_eq!(
+        lists, 5,
+        "istio/gateway, istio/sidecar, k8s/envoy-gateway, k8s/services, k8s/acts"
+    );
+    assert!(after.len() > before.len() + 20);
+
+    // Either one again, in any order, changes nothing.
+    for arguments in [&first[..], &second[..]] {
+        for target in TARGETS {
+            made_in(&out, &[&[target], arguments].concat());
+        }
+    }
+    assert_eq!(files(&out), after);
+}
+
+/// Files of all services change only if that is requested.
+#[test]
+fn files_of_all_services_stay_without_replace() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    let service = "k8s/service.example.yaml";
+    made_in(out, &["--kubernetes", service, "--image", "mine/weir:1"]);
+    let before = files(out);
+    assert!(
+        before["k8s/base/deployment.yaml"]
+            .contains("`weir manifests --kubernetes --image mine/weir:1`")
+    );
+    let arguments = ["--kubernetes", service, "--out", out.to_str().unwrap()];
+    let output = manifests(&arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        stderr.contains("--image mine/weir:1") && stderr.contains("--replace"),
+        "{stderr}"
+    );
+    assert_eq!(files(out), before, "nothing is written");
+    made_in(out, &["--kubernetes", service, "--replace"]);
+    assert!(!files(out)["k8s/base/deployment.yaml"].contains("mine/weir"));
+}
+
 #[test]
 fn invalid_service_is_refused_with_field() {
     for (arguments, expected) in [
@@ -187,6 +284,15 @@ fn invalid_service_is_refused_with_field() {
             &["k8s/service.example.yaml", "--image", "oci://x"],
             "--image: oci://x; it must be an image without a scheme",
         ),
+        (
+            &["k8s/service.example.yaml", "--gateway-label", "ingress"],
+            "--gateway-label: ingress; it must be KEY=VALUE",
+        ),
+        (
+            &["k8s/service.example.yaml", "--host", "A.example.com"],
+            "--host: A.example.com; it must be a lower-case name or *.suffix",
+        ),
+        (&["k8s/service.example.yaml", "--replace"], "--out <DIR>"),
         (&["k8s/none.yaml"], "service file k8s/none.yaml"),
     ] {
         let output = manifests(arguments);

@@ -9,6 +9,7 @@
 //! `max_batch_size` is `{batch}`.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,6 +41,15 @@ struct Confirmed {
     restarts: i32,
     cores: Cores,
     batch: u32,
+}
+
+/// Returns the address of the reconfigure request to a pod.
+pub(crate) fn url(reconfigure: &Reconfigure, pod: IpAddr, cores: Cores, batch: u32) -> String {
+    let address = SocketAddr::new(pod, reconfigure.port);
+    format!(
+        "http://{address}{}",
+        filled(&reconfigure.path, cores, batch)
+    )
 }
 
 impl ServerHook {
@@ -119,11 +129,7 @@ impl ServerHook {
         let cores = pod.has();
         let batch = self.batch.load(Ordering::Relaxed);
         let address = pod.address.ok_or("it has no address yet")?;
-        let address = std::net::SocketAddr::new(address, self.reconfigure.port);
-        let url = format!(
-            "http://{address}{}",
-            filled(&self.reconfigure.path, cores, batch)
-        );
+        let url = url(&self.reconfigure, address, cores, batch);
         let request = match self.reconfigure.method {
             ReconfigureMethod::Post => self.http.post(&url),
             ReconfigureMethod::Put => self.http.put(&url),

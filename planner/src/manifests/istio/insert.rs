@@ -8,7 +8,7 @@ use super::super::backend::Backend;
 use super::super::plugin::{ROOT_ID, plugin};
 use super::filters::MANAGER;
 use super::wasm::pods;
-use super::{Document, Frame, INGRESS_NAMESPACE, ManifestError, ingress};
+use super::{Document, Frame, ManifestError};
 
 const API: &str = "networking.istio.io/v1alpha3";
 const ROUTER: &str = "envoy.filters.http.router";
@@ -24,29 +24,25 @@ const WHY: &str = "Instead of the WasmPlugins, where no registry may be asked: t
     drain. The key stands inside a text, where no overlay reaches it.";
 
 pub(super) fn filters(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
-    let labels = ingress();
+    let labels = frame.gateway_labels();
     let value = filter(frame, Role::Both, None)?;
-    let spec = spec(&labels, "GATEWAY", None, value);
-    let name = format!("{}-filter", frame.name());
-    let body = frame.object(API, "EnvoyFilter", INGRESS_NAMESPACE, &name, spec);
+    let spec = spec(&labels, "GATEWAY", frame.ingress.target_port, value);
+    let body = frame.at_gateway(API, "EnvoyFilter", &frame.part("from-file"), spec);
     let mut documents = vec![Document::new(WHY, body)];
     for backend in &frame.backends {
         let value = filter(frame, Role::Gate, Some(backend))?;
         let labels = pods(frame, backend);
-        let spec = self::spec(&labels, "SIDECAR_INBOUND", Some(backend.port), value);
-        let name = format!("{}-{}-filter", frame.name(), backend.variant.name);
+        let spec = self::spec(&labels, "SIDECAR_INBOUND", backend.port, value);
+        let name = frame.part(&format!("from-file.{}", backend.variant.name));
         let body = frame.object(API, "EnvoyFilter", frame.models(), &name, spec);
         documents.push(Document::new("", body));
     }
     Ok(documents)
 }
 
-fn spec(labels: &Value, context: &str, port: Option<u16>, value: Value) -> Value {
+fn spec(labels: &Value, context: &str, port: u16, value: Value) -> Value {
     let before = json!({ "filter": { "name": MANAGER, "subFilter": { "name": ROUTER } } });
-    let mut listener = json!({ "filterChain": before });
-    if let (Some(port), Some(listener)) = (port, listener.as_object_mut()) {
-        listener.insert("portNumber".to_owned(), json!(port));
-    }
+    let listener = json!({ "portNumber": port, "filterChain": before });
     json!({
         "workloadSelector": { "labels": labels },
         "configPatches": [{
@@ -59,7 +55,13 @@ fn spec(labels: &Value, context: &str, port: Option<u16>, value: Value) -> Value
 
 fn filter(frame: &Frame, role: Role, gated: Option<&Backend>) -> Result<Value, ManifestError> {
     let gated = gated.map(|backend| backend.variant);
-    let config = plugin(frame.service, role, gated, Some(&frame.planner))?;
+    let config = plugin(
+        frame.service,
+        role,
+        gated,
+        Some(&frame.planner),
+        frame.matched(role),
+    )?;
     let text = serde_json::to_string_pretty(&config).map_err(|error| ManifestError::Form {
         what: "the filter's configuration".to_owned(),
         error: error.to_string(),
@@ -68,8 +70,8 @@ fn filter(frame: &Frame, role: Role, gated: Option<&Backend>) -> Result<Value, M
         "vm_id": ROOT_ID, "runtime": "envoy.wasm.runtime.v8", "code": { "local": { "filename": MODULE } },
     });
     Ok(
-        json!({ "name": "weir", "typed_config": { "@type": WASM, "config": {
-        "name": "weir",
+        json!({ "name": frame.name(), "typed_config": { "@type": WASM, "config": {
+        "name": frame.name(),
         "root_id": ROOT_ID,
         "vm_config": vm,
         "failure_policy": "FAIL_RELOAD",

@@ -5,37 +5,44 @@ use serde_json::{Value, json};
 
 use super::super::plugin::{EDGES, SLACK};
 use super::super::typed::typed;
+use super::super::{backend, calls, network};
 use super::wasm::pods;
-use super::{Document, File, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LABEL, ingress};
+use super::{Document, File, Frame, ManifestError, SERVICE_LABEL};
 
 /// Statistics port of a sidecar; not covered by mutual TLS.
-pub(in super::super) const STATS_PORT: u16 = 15090;
+const STATS_PORT: u16 = 15090;
 
 const ANNOTATED: &str = "statsHistogramBuckets: fine edges for the time that requests have left, by a percentile of which \
     policy `sponge` plans; Envoy's own are too far apart. statsFlushInterval (Istio 1.28 and later): \
     histograms are merged this often, 5 s by default; whole seconds below a minute, because Istio has written others in a form that Envoy refuses. Everything else of the \
     filter's is shown without annotations: Istio lets the prefix `wasm` through.";
 const ROUTERS: &str = "A gate believes the deadline in x-slo-deadline, so only routers may reach the model servers: the gateway. The \
-    planner reads the sidecars' statistics. Add whoever else has a router; kubelets are let through anyway.";
+    planner reads the sidecars' statistics, and calls what the service file names (`reconfigure`, `resize`). Add whoever else has a router; kubelets are let through anyway.";
 
 /// Returns patches for `kubectl patch --patch-file`: one for the gateway and one for each variant's
 /// Deployment.
 pub(super) fn patches(frame: &Frame) -> Vec<File> {
-    let gateway = "kubectl -n istio-system patch deployment istio-ingressgateway --patch-file istio/pods/gateway.yaml";
-    let mut files = vec![patch("gateway", gateway, annotations(), None)];
+    let gateway = format!(
+        "kubectl -n {} patch deployment NAME --patch-file istio/pods/{}/gateway.yaml, NAME being that of the gateway.",
+        frame.ingress.namespace, frame.service.name,
+    );
+    let mut files = vec![patch(frame, "gateway", &gateway, annotations(), None)];
     for backend in &frame.backends {
         let name = &backend.variant.name;
+        let file = format!("server-{name}");
         let how = format!(
-            "kubectl -n {} patch deployment NAME --patch-file istio/pods/{name}.yaml, NAME being that of the \
+            "kubectl -n {} patch deployment NAME --patch-file istio/pods/{}/{file}.yaml, NAME being that of the \
              variant's model server. Its labels are what gates, subsets and the planner find it by.",
-            frame.models()
+            frame.models(),
+            frame.service.name,
         );
-        files.push(patch(name, &how, annotations(), Some(pods(frame, backend))));
+        let labels = pods(frame, backend);
+        files.push(patch(frame, &file, &how, annotations(), Some(labels)));
     }
     files
 }
 
-fn patch(name: &str, how: &str, annotations: Value, labels: Option<Value>) -> File {
+fn patch(frame: &Frame, name: &str, how: &str, annotations: Value, labels: Option<Value>) -> File {
     let mut metadata = json!({ "annotations": annotations });
     if let (Some(labels), Some(metadata)) = (labels, metadata.as_object_mut()) {
         metadata.insert("labels".to_owned(), labels);
@@ -43,7 +50,7 @@ fn patch(name: &str, how: &str, annotations: Value, labels: Option<Value>) -> Fi
     let body = json!({ "spec": { "template": { "metadata": metadata } } });
     let why = format!("{how}\n{ANNOTATED}");
     File::new(
-        format!("istio/pods/{name}.yaml"),
+        format!("istio/pods/{}/{name}.yaml", frame.service.name),
         vec![Document::new(why, body)],
     )
 }
@@ -56,29 +63,26 @@ fn annotations() -> Value {
 }
 
 pub(super) fn only_routers(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
-    let from = |namespace: &str, labels: Value| {
-        json!([{
-            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
-            "podSelector": { "matchLabels": labels },
-        }])
+    let ports = backend::ports(&frame.backends);
+    let open: Vec<Value> = ports.into_iter().map(network::tcp).collect();
+    let ingress = &frame.ingress;
+    let routers = network::pods(&ingress.namespace, &json!(ingress.labels));
+    let mut rules = vec![json!({ "from": [routers], "ports": open })];
+    let planner = &frame.options.namespace;
+    let sidecars = crate::service::ProxyPods {
+        port: STATS_PORT,
+        ..ingress.pods()
     };
-    let mut ports: Vec<u16> = frame.backends.iter().map(|backend| backend.port).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    let open: Vec<Value> = ports
-        .iter()
-        .map(|port| json!({ "port": port, "protocol": "TCP" }))
-        .collect();
-    let planner = json!({ "app.kubernetes.io/name": super::super::options::PLANNER });
+    let mut called = vec![calls::of_proxies(&sidecars, frame.models())];
+    called.extend(calls::of_service(frame.service, frame.models()));
+    rules.extend(network::admitted(planner, &called));
     let spec = json!({
         "podSelector": { "matchLabels": { SERVICE_LABEL: frame.service.name } },
         "policyTypes": ["Ingress"],
-        "ingress": [
-            { "from": from(INGRESS_NAMESPACE, ingress()), "ports": open },
-            { "from": from(&frame.options.namespace, planner), "ports": [{ "port": STATS_PORT, "protocol": "TCP" }] },
-        ],
+        "ingress": rules,
     });
     let api = "networking.k8s.io/v1";
-    let body = frame.object(api, "NetworkPolicy", frame.models(), &frame.name(), spec);
+    let name = frame.part("gates");
+    let body = frame.object(api, "NetworkPolicy", frame.models(), &name, spec);
     Ok(vec![Document::new(ROUTERS, typed::<NetworkPolicy>(body)?)])
 }

@@ -1,126 +1,105 @@
 //! Routes that follow the filter's decision: one for all variants by `x-slo-cluster` (an EnvoyFilter adds
 //! its `cluster_header`), or one for each variant by `x-slo-variant`. The last route is the fallback for
 //! requests without a decision.
+//!
+//! A route without `timeout` has none: Istio refuses one below 1 ms.
 
-use std::collections::BTreeMap;
+mod destinations;
+mod matches;
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_filter::request::protocol::STREAMS;
 
 use super::super::backend::Backend;
-use super::super::plugin::{REQUESTS_MAX, Times, fallback, seconds};
-use super::{Document, Frame, INGRESS_NAMESPACE, ManifestError, VARIANT_LABEL, ingress};
+use super::super::plugin::{Times, fallback, seconds};
+use super::{Document, Frame, ManifestError, VARIANT_LABEL};
+use matches::{matches, of_streams};
+
+pub(super) use destinations::destinations;
 
 const API: &str = "networking.istio.io/v1";
 
-/// Names of the routes, by which [`filters`](super::filters) matches them.
-pub(super) const STREAM: &str = "weir-stream";
-pub(super) const CHOSEN: &str = "weir-variant";
-pub(super) const WEBSOCKET: &str = "weir-websocket";
-pub(super) const FALLBACK: &str = "weir-fallback";
+/// Parts of a service by which its routes are named, and [`filters`](super::filters) matches them.
+pub(super) const STREAM: &str = "stream";
+pub(super) const CHOSEN: &str = "variant";
+pub(super) const WEBSOCKET: &str = "websocket";
+pub(super) const FALLBACK: &str = "fallback";
 
-const GATEWAY: &str = "Where clients come in. Put your hosts and TLS here.";
-const BY_CLUSTER: &str = "The filter sets x-slo-cluster and lets Envoy choose the route anew. weir-variant is for \
+const GATEWAY: &str = "Where clients come in. Options --host, --port and --tls-secret say more; --parent names a Gateway that \
+    there is already.";
+const BY_CLUSTER: &str = "The filter sets x-slo-cluster and lets Envoy choose the route anew. The route `variant` is for \
     what it has chosen: envoyfilter.yaml replaces its destination, which stands here because there must be one, by \
-    the header. weir-stream is for bidirectional streams, whose bodies are not waited for. weir-fallback is for what it has not: bypassed requests, and all of them where the filter is missing \
+    the header. `stream` is for bidirectional streams, whose bodies are not waited for. `fallback` is for what it has not: bypassed requests, and all of them where the filter is missing \
     or failed open. It names what can bear all traffic, the quickest variant. attempts 0: a retry is an \
-    execution that no slot counts; Istio retries by default. x-slo-cluster ends here.";
-const BY_HEADER: &str = "Instead of ../gateway/virtualservice.yaml and its HTTP_ROUTE patches, for whoever may not use EnvoyFilters: a \
+    execution that no slot counts; Istio retries by default. x-slo-cluster ends here. A route without timeout \
+    has none.";
+const DELEGATE: &str = "\n\
+    A delegate: your own VirtualService leads to it, with `delegate: {name: NAME, namespace: NAMESPACE}` in a route that has no `name` of its own \
+    (istiod would put it before the names here, by which envoyfilter.yaml finds the routes).";
+const BY_HEADER: &str = "Instead of ../../gateway's virtualservice.yaml and its HTTP_ROUTE patches, for whoever may not use EnvoyFilters: a \
     route for each variant, by the public name that the filter sets. A variant that is new to the plan needs a route \
     here first. Without the EnvoyFilter nothing takes a client's own x-slo-variant out before the first choice of a \
     route: it then chooses where bypassed requests go. No idle timeout ends a hold whose VM has trapped.";
-const DESTINATIONS: &str = "Limits that are never met because slots limit first: a default below them would fail requests that are \
-    released at once. idleTimeout is shorter than servers keep an idle connection (uvicorn: 5 s): a request sent while \
-    the server closes would fail, and nothing retries it.";
 
 pub(super) fn gateway(frame: &Frame) -> Vec<Document> {
-    let spec = json!({
-        "selector": ingress(),
-        "servers": [{ "port": { "number": 80, "name": "http", "protocol": "HTTP" }, "hosts": ["*"] }],
+    let ingress = &frame.ingress;
+    let mut server = json!({
+        "port": { "number": ingress.port, "name": "http", "protocol": "HTTP" },
+        "hosts": frame.options.route_hosts(),
     });
-    let body = frame.object(API, "Gateway", INGRESS_NAMESPACE, &frame.name(), spec);
+    if let (Some(secret), Some(server)) = (&ingress.tls_secret, server.as_object_mut()) {
+        let port = json!({ "number": ingress.port, "name": "https", "protocol": "HTTPS" });
+        server.insert("port".to_owned(), port);
+        let tls = json!({ "mode": "SIMPLE", "credentialName": secret });
+        server.insert("tls".to_owned(), tls);
+    }
+    let spec = json!({ "selector": frame.gateway_labels(), "servers": [server] });
+    let body = frame.at_gateway(API, "Gateway", &frame.name(), spec);
     vec![Document::new(GATEWAY, body)]
 }
 
 pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let times = Times::of(frame.service);
     let last = fallback_backend(frame)?;
-    let chosen =
-        |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
+    let paths = &frame.options.paths;
+    let route = |part: &str, matched, timeout| route(&frame.part(part), matched, &last, timeout);
     let present = json!({ "x-slo-cluster": {} });
     let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
-    let http = json!([
-        chosen(present, CHOSEN, seconds(times.answer)),
-        chosen(websocket, WEBSOCKET, "0s".to_owned()),
-        stream(&last, &seconds(times.max())),
-        route(FALLBACK, None, &last, &seconds(times.max())),
-    ]);
-    Ok(vec![Document::new(
-        BY_CLUSTER,
-        virtual_service(frame, http),
-    )])
+    let mut http = vec![
+        route(CHOSEN, matches(paths, Some(present)), Some(times.answer)),
+        route(WEBSOCKET, matches(paths, Some(websocket)), None),
+    ];
+    if let Some(matched) = of_streams(paths) {
+        http.push(route(STREAM, matched, Some(times.max())));
+    }
+    http.push(route(FALLBACK, matches(paths, None), Some(times.max())));
+    let why = if frame.ingress.delegate {
+        format!("{BY_CLUSTER}{DELEGATE}")
+    } else {
+        BY_CLUSTER.to_owned()
+    };
+    Ok(vec![Document::new(why, virtual_service(frame, &http))])
 }
 
 pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let times = Times::of(frame.service);
+    let paths = &frame.options.paths;
     let of_variant = |backend: &Backend| {
         let headers = json!({ "x-slo-variant": { "exact": backend.variant.name } });
-        let name = format!("weir-to-{}", backend.variant.name);
-        route(&name, Some(headers), backend, &seconds(times.answer))
+        let name = frame.part(&format!("to-{}", backend.variant.name));
+        let matched = matches(paths, Some(headers));
+        route(&name, matched, backend, Some(times.answer))
     };
     let mut http: Vec<Value> = frame.backends.iter().map(of_variant).collect();
     http.push(route(
-        FALLBACK,
-        None,
+        &frame.part(FALLBACK),
+        matches(paths, None),
         &fallback_backend(frame)?,
-        &seconds(times.max()),
+        Some(times.max()),
     ));
-    let body = virtual_service(frame, Value::Array(http));
+    let body = virtual_service(frame, &http);
     Ok(vec![Document::new(BY_HEADER, body)])
-}
-
-/// Returns one DestinationRule for each host; its subsets are the host's variants.
-pub(super) fn destinations(frame: &Frame) -> Vec<Document> {
-    let mut hosts: BTreeMap<&str, Vec<&Backend>> = BTreeMap::new();
-    for backend in &frame.backends {
-        hosts.entry(backend.host).or_default().push(backend);
-    }
-    let mut documents = Vec::new();
-    for (host, backends) in hosts {
-        let mut subsets = Vec::new();
-        for backend in &backends {
-            if let Some(name) = backend.subset {
-                let labels = json!({ VARIANT_LABEL: backend.variant.name });
-                subsets.push(json!({ "name": name, "labels": labels }));
-            }
-        }
-        let mut spec = json!({
-            "host": host,
-            "trafficPolicy": {
-                "loadBalancer": { "simple": "LEAST_REQUEST" },
-                "connectionPool": {
-                    "tcp": { "connectTimeout": "1s", "maxConnections": REQUESTS_MAX },
-                    "http": {
-                        "http1MaxPendingRequests": REQUESTS_MAX, "http2MaxRequests": REQUESTS_MAX,
-                        "idleTimeout": "4s",
-                    },
-                },
-            },
-        });
-        if let Some(spec) = spec.as_object_mut().filter(|_| !subsets.is_empty()) {
-            spec.insert("subsets".to_owned(), Value::Array(subsets));
-        }
-        let service = backends.first().map_or("", |backend| backend.name);
-        let name = format!("{}-{service}", frame.name());
-        let body = frame.object(API, "DestinationRule", frame.models(), &name, spec);
-        let why = if documents.is_empty() {
-            DESTINATIONS
-        } else {
-            ""
-        };
-        documents.push(Document::new(why, body));
-    }
-    documents
 }
 
 /// Returns the backend of the fallback route.
@@ -132,23 +111,21 @@ fn fallback_backend<'a>(frame: &'a Frame) -> Result<Backend<'a>, ManifestError> 
         .ok_or_else(|| super::super::refused("variants", 0, "1 or more"))
 }
 
-fn virtual_service(frame: &Frame, http: Value) -> Value {
-    let gateway = format!("{INGRESS_NAMESPACE}/{}", frame.name());
-    let spec = json!({ "hosts": ["*"], "gateways": [gateway], "http": http });
+fn virtual_service(frame: &Frame, http: &[Value]) -> Value {
+    let spec = if frame.ingress.delegate {
+        json!({ "http": http })
+    } else {
+        let own = || (frame.ingress.namespace.clone(), frame.name());
+        let (namespace, name) = frame.ingress.parent.clone().unwrap_or_else(own);
+        json!({
+            "hosts": frame.options.route_hosts(), "gateways": [format!("{namespace}/{name}")],
+            "http": http,
+        })
+    };
     frame.object(API, "VirtualService", frame.models(), &frame.name(), spec)
 }
 
-/// Returns the route for streams that the filter recognizes.
-fn stream(to: &Backend, timeout: &str) -> Value {
-    let mut route = route(STREAM, None, to, timeout);
-    let paths = STREAMS.map(|path| json!({ "uri": { "exact": path } }));
-    if let Some(route) = route.as_object_mut() {
-        route.insert("match".to_owned(), json!(paths));
-    }
-    route
-}
-
-fn route(name: &str, headers: Option<Value>, to: &Backend, timeout: &str) -> Value {
+fn route(name: &str, matched: Vec<Value>, to: &Backend, timeout: Option<Duration>) -> Value {
     let mut destination = json!({ "host": to.host, "port": { "number": to.port } });
     if let (Some(subset), Some(destination)) = (to.subset, destination.as_object_mut()) {
         destination.insert("subset".to_owned(), json!(subset));
@@ -156,12 +133,16 @@ fn route(name: &str, headers: Option<Value>, to: &Backend, timeout: &str) -> Val
     let mut route = json!({
         "name": name,
         "route": [{ "destination": destination }],
-        "timeout": timeout,
         "retries": { "attempts": 0 },
         "headers": { "request": { "remove": ["x-slo-cluster"] } },
     });
-    if let (Some(headers), Some(route)) = (headers, route.as_object_mut()) {
-        route.insert("match".to_owned(), json!([{ "headers": headers }]));
+    if let Some(route) = route.as_object_mut() {
+        if !matched.is_empty() {
+            route.insert("match".to_owned(), Value::Array(matched));
+        }
+        if let Some(timeout) = timeout {
+            route.insert("timeout".to_owned(), json!(seconds(timeout)));
+        }
     }
     route
 }

@@ -5,13 +5,11 @@ use weir_filter::config::Role;
 
 use super::super::backend::Backend;
 use super::super::plugin::{ROOT_ID, plugin};
-use super::{
-    Document, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LABEL, VARIANT_LABEL, ingress,
-};
+use super::{Document, Frame, ManifestError, SERVICE_LABEL, VARIANT_LABEL};
 
 const API: &str = "extensions.istio.io/v1alpha1";
 
-const AT_GATEWAY: &str = "The filter at the gateway. Without a phase it comes last, before the router: after \
+const WHY_AT_GATEWAY: &str = "The filter at the gateway. Without a phase it comes last, before the router: after \
     authentication and authorisation, so that who is refused there takes no slot.\n\
     failStrategy: when a VM traps, its worker's requests are lost whatever stands here. FAIL_RELOAD: the next request \
     gets a new VM (from Istio 1.25), unless the last is younger than a second or two: 503 until then. FAIL_OPEN: all go past the filter by the fallback route, without deadlines and \
@@ -21,20 +19,26 @@ const AT_GATEWAY: &str = "The filter at the gateway. Without a phase it comes la
     environment (vmConfig.env) comes from this file or the proxy's own, never from a Secret; so the key stands here, and \
     the overlays in k8s/ copy it from the Secret weir-key, the one place to change. It lets its holder read plans \
     and count as a proxy; it gives no access to Kubernetes.\n\
-    plan: holds until the planner's first.";
-const AT_SIDECARS: &str = "A gate in the sidecar of each server of this variant: SERVER mode is what comes in, and only on \
+    plan: holds until the planner's first.\n\
+    match (--host, --path): whose requests these are; what no service matches passes untouched. Without it, every request of the gateway.";
+const WHY_AT_SIDECARS: &str = "A gate in the sidecar of each server of this variant: SERVER mode is what comes in, and only on \
     the port of the model server (the container's port: the Service's port is taken to be the same). It believes \
     the router's deadline, so nobody else may reach that port: see networkpolicy.yaml. failStrategy and the \
-    key: see ../gateway/wasmplugin.yaml.";
+    key: see ../../gateway.";
 const EXTENSIONS: &str = "Instead of the WasmPlugins, for Istio releases that have TrafficExtension: the same, a level deeper. Delete \
     those first; with both, every request would be filtered twice. The router of a gateway without gates has \
     role `both`.";
 
 pub(super) fn at_gateway(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let mut spec = wasm(frame, Role::Both, None)?;
-    add(&mut spec, "selector", json!({ "matchLabels": ingress() }));
-    let body = frame.object(API, "WasmPlugin", INGRESS_NAMESPACE, &frame.name(), spec);
-    Ok(vec![Document::new(AT_GATEWAY, body)])
+    let selector = json!({ "matchLabels": frame.gateway_labels() });
+    add(&mut spec, "selector", selector);
+    let mut body = frame.at_gateway(API, "WasmPlugin", &frame.name(), spec);
+    let (key, value) = super::AT_GATEWAY;
+    if let Some(labels) = body.pointer_mut("/metadata/labels") {
+        add(labels, key, json!(value));
+    }
+    Ok(vec![Document::new(WHY_AT_GATEWAY, body)])
 }
 
 pub(super) fn at_sidecars(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
@@ -47,10 +51,10 @@ pub(super) fn at_sidecars(frame: &Frame) -> Result<Vec<Document>, ManifestError>
             json!({ "matchLabels": pods(frame, backend) }),
         );
         add(&mut spec, "match", inbound(backend));
-        let name = format!("{}-{}", frame.name(), backend.variant.name);
+        let name = frame.part(&backend.variant.name);
         let body = frame.object(API, "WasmPlugin", frame.models(), &name, spec);
         let why = if documents.is_empty() {
-            AT_SIDECARS
+            WHY_AT_SIDECARS
         } else {
             ""
         };
@@ -60,11 +64,13 @@ pub(super) fn at_sidecars(frame: &Frame) -> Result<Vec<Document>, ManifestError>
 }
 
 pub(super) fn extensions(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
-    let spec = json!({ "selector": { "matchLabels": ingress() }, "wasm": wasm(frame, Role::Router, None)? });
+    let spec = json!({
+        "selector": { "matchLabels": frame.gateway_labels() }, "wasm": wasm(frame, Role::Router, None)?,
+    });
     let object = |namespace: &str, name: &str, spec| {
         frame.object(API, "TrafficExtension", namespace, name, spec)
     };
-    let router = object(INGRESS_NAMESPACE, &frame.name(), spec);
+    let router = object(&frame.ingress.namespace, &frame.name(), spec);
     let mut documents = vec![Document::new(EXTENSIONS, router)];
     for backend in &frame.backends {
         let spec = json!({
@@ -72,7 +78,7 @@ pub(super) fn extensions(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
             "match": inbound(backend),
             "wasm": wasm(frame, Role::Gate, Some(backend))?,
         });
-        let name = format!("{}-{}", frame.name(), backend.variant.name);
+        let name = frame.part(&backend.variant.name);
         documents.push(Document::new("", object(frame.models(), &name, spec)));
     }
     Ok(documents)
@@ -83,13 +89,26 @@ pub(super) fn pods(frame: &Frame, backend: &Backend) -> Value {
     json!({ SERVICE_LABEL: frame.service.name, VARIANT_LABEL: backend.variant.name })
 }
 
+impl Frame<'_> {
+    /// Returns the `match` of a filter. A gate's pods belong to one service.
+    pub(super) fn matched(&self, role: Role) -> Option<Value> {
+        self.options.matched().filter(|_| role != Role::Gate)
+    }
+}
+
 fn inbound(backend: &Backend) -> Value {
     json!([{ "mode": "SERVER", "ports": [{ "number": backend.port }] }])
 }
 
 fn wasm(frame: &Frame, role: Role, gated: Option<&Backend>) -> Result<Value, ManifestError> {
     let gated = gated.map(|backend| backend.variant);
-    let config = plugin(frame.service, role, gated, Some(&frame.planner))?;
+    let config = plugin(
+        frame.service,
+        role,
+        gated,
+        Some(&frame.planner),
+        frame.matched(role),
+    )?;
     let mut spec = json!({
         "url": format!("oci://{}", frame.options.filter_image),
         "imagePullPolicy": "IfNotPresent",

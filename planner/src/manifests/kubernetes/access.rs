@@ -1,37 +1,41 @@
-//! Rights of the planner, and network policies.
+//! Rights of the planner, and its network policy.
 //!
-//! Two ClusterRoles are bound only in the model servers' namespace: one reads, one writes. Without the
-//! second the planner can only advise; the overlay `advisory` removes it.
+//! ClusterRoles read, write and evict; each service binds them in the namespace of its model servers alone.
+//! Without the second the planner can only advise.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
 
-use super::super::istio::INGRESS_NAMESPACE;
 use super::super::options::{PLANNER, PLANNER_PORT};
 use super::super::typed::typed;
+use super::super::{calls, network};
+use super::parts::Part;
 use super::{Document, Frame, ManifestError, selector};
 
 /// ClusterRole with write access.
 pub(super) const WRITE_ROLE: &str = "weir-planner-acts";
 /// ClusterRole with read access.
-const READ_ROLE: &str = "weir-planner";
+pub(super) const READ_ROLE: &str = "weir-planner";
+/// ClusterRole for evictions.
+pub(super) const EVICT_ROLE: &str = "weir-planner-evicts";
 const LEADS: &str = "weir-planner-leads";
 const NODES: &str = "weir-planner-nodes";
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Statistics ports of proxies: Istio's and Envoy Gateway's.
-const STATS_PORTS: [u16; 2] = [15090, 19001];
 
-const READS_WHY: &str = "What it reads, and what it writes about itself: events, and the status of its own resources. Bound in the \
-    namespace of the model servers; bind it (and weir-planner-acts) in each further one. The autoscalers are read so \
-    that it never works against one, the budgets so that it never takes more pods away than they allow.";
-const ACTS_WHY: &str = "What it changes: resources of pods in place, and numbers of replicas; never a pod template, never a deletion. \
-    With `resize.fallback: replace` it also evicts (`create` of `pods/eviction`). The overlay advisory leaves this out.";
-const LEADS_WHY: &str = "Which replica plans.";
+const READS_WHY: &str = "What it reads, and what it writes about itself: events, and the status of its own resources. Each service \
+    binds it (and weir-planner-acts) in the namespace of its model servers (k8s/services, k8s/acts). The autoscalers are read so \
+    that it never works against one, the budgets so that it never takes more pods away than they allow. ConfigMaps are read by name alone: \
+    the profiles that resources of the same namespace refer to.";
+const ACTS_WHY: &str = "What it changes: resources of pods in place, and numbers of replicas; never a pod template, never a deletion.";
+const EVICTS_WHY: &str = "Bound for services with `resize.fallback: replace` alone.";
+const LEADS_WHY: &str =
+    "Which replica plans: one Lease. A right to create cannot name what is created.";
 const NODES_WHY: &str = "Optional: how much room nodes have. Without it a resize that does not fit is learnt of from the kubelet.";
-const NETWORK_WHY: &str = "Polls and REST from where proxies are, and from the planner that does not lead; the key is asked for as well. Out: names, the API server (any \
-    address: it has many), the proxies' statistics, istiod where there is a sidecar, and the planner that leads.";
+const NETWORK_WHY: &str = "Polls, REST and forwarded polls come from the planner that does not lead; the key is asked for as well. Out: names (any \
+    address: resolvers are in other namespaces, or on the node), the API server (any address: it has many), and the planner that leads. \
+    k8s/services and the mesh's folders add policies of their own for what each service needs.";
 
 pub(super) fn account(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let body = frame.object("v1", "ServiceAccount", PLANNER, json!({}));
@@ -40,49 +44,42 @@ pub(super) fn account(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
 
 pub(super) fn rbac(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let api = format!("{RBAC}/v1");
-    let rules = |rules: Value| json!({ "rules": rules });
-    let cluster_role = |name, list| frame.object_in("", &api, "ClusterRole", name, rules(list));
-    let bound = |kind: &str, name: &str| {
-        json!({
-            "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name },
-            "subjects": [{ "kind": "ServiceAccount", "name": PLANNER, "namespace": frame.options.namespace }],
-        })
-    };
-    let in_models = |name: &str| {
-        let rest = bound("ClusterRole", name);
-        let body = frame.object_in(frame.models, &api, "RoleBinding", name, rest);
-        typed::<RoleBinding>(body)
+    let cluster_role = |name, list: Value| {
+        let rest = json!({ "rules": list });
+        typed::<ClusterRole>(frame.object_in("", &api, "ClusterRole", name, rest))
     };
     let own = |kind, rest| frame.object(&api, kind, LEADS, rest);
-    let nodes = frame.object_in(
-        "",
-        &api,
-        "ClusterRoleBinding",
-        NODES,
-        bound("ClusterRole", NODES),
-    );
+    let nodes = bound(frame, "ClusterRole", NODES);
+    let nodes = frame.object_in("", &api, "ClusterRoleBinding", NODES, nodes);
+    let leads = own("Role", json!({ "rules": leader_role() }));
+    let leader = own("RoleBinding", bound(frame, "Role", LEADS));
+    let evicts = json!([rule("", &["pods/eviction"], &["create"])]);
+    let nodes_read = read(&[("", &["nodes"])]);
     Ok(vec![
-        Document::new(
-            READS_WHY,
-            typed::<ClusterRole>(cluster_role(READ_ROLE, read_role()))?,
-        ),
-        Document::new("", in_models(READ_ROLE)?),
-        Document::new(
-            ACTS_WHY,
-            typed::<ClusterRole>(cluster_role(WRITE_ROLE, write_role(frame.replaces)))?,
-        ),
-        Document::new("", in_models(WRITE_ROLE)?),
-        Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leader_role())))?),
-        Document::new(
-            "",
-            typed::<RoleBinding>(own("RoleBinding", bound("Role", LEADS)))?,
-        ),
-        Document::new(
-            NODES_WHY,
-            typed::<ClusterRole>(cluster_role(NODES, read(&[("", &["nodes"])])))?,
-        ),
+        Document::new(READS_WHY, cluster_role(READ_ROLE, read_role())?),
+        Document::new(ACTS_WHY, cluster_role(WRITE_ROLE, write_role())?),
+        Document::new(EVICTS_WHY, cluster_role(EVICT_ROLE, evicts)?),
+        Document::new(LEADS_WHY, typed::<Role>(leads)?),
+        Document::new("", typed::<RoleBinding>(leader)?),
+        Document::new(NODES_WHY, cluster_role(NODES, nodes_read)?),
         Document::new("", typed::<ClusterRoleBinding>(nodes)?),
     ])
+}
+
+/// Returns the binding of a ClusterRole in the namespace of a service's model servers.
+pub(super) fn binding(frame: &Frame, part: &Part, role: &str) -> Result<Value, ManifestError> {
+    let api = format!("{RBAC}/v1");
+    let name = format!("{role}.{}", part.service.name);
+    let rest = bound(frame, "ClusterRole", role);
+    let body = frame.object_in(part.models, &api, "RoleBinding", &name, rest);
+    typed::<RoleBinding>(body)
+}
+
+fn bound(frame: &Frame, kind: &str, name: &str) -> Value {
+    json!({
+        "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "name": PLANNER, "namespace": frame.options.namespace }],
+    })
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
@@ -127,47 +124,31 @@ fn read_role() -> Value {
     ])
 }
 
-fn write_role(replaces: bool) -> Value {
+fn write_role() -> Value {
     let scale = &["deployments/scale", "statefulsets/scale"];
-    let mut rules = vec![
+    json!([
         rule("", &["pods/resize"], &["patch"]),
         rule("apps", scale, &["patch"]),
-    ];
-    if replaces {
-        rules.push(rule("", &["pods/eviction"], &["create"]));
-    }
-    rules.into()
+    ])
 }
 
 fn leader_role() -> Value {
-    json!([rule(
-        "coordination.k8s.io",
-        &["leases"],
-        &["get", "create", "update", "patch"]
-    )])
+    let group = "coordination.k8s.io";
+    let mut lease = rule(group, &["leases"], &["get", "update", "patch"]);
+    if let Some(lease) = lease.as_object_mut() {
+        let name = crate::operator::leader::LEASE;
+        lease.insert("resourceNames".to_owned(), json!([name]));
+    }
+    json!([lease, rule(group, &["leases"], &["create"])])
 }
 
 pub(super) fn network(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
-    let tcp = |port: u16| json!({ "port": port, "protocol": "TCP" });
-    let of = |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
-    let names = json!([tcp(53), { "port": 53, "protocol": "UDP" }]);
-    let servers = json!([tcp(443), tcp(6443)]);
-    let stats = STATS_PORTS.map(tcp);
     let planners = json!({ "podSelector": { "matchLabels": selector() } });
     let rest = json!({ "spec": {
         "podSelector": { "matchLabels": selector() },
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{
-            "from": [of(INGRESS_NAMESPACE), of(frame.models), of("envoy-gateway-system"), planners],
-            "ports": [tcp(PLANNER_PORT)],
-        }],
-        "egress": [
-            { "to": [of("kube-system")], "ports": names },
-            { "ports": servers },
-            { "to": [{ "namespaceSelector": {} }], "ports": stats },
-            { "to": [of(INGRESS_NAMESPACE)], "ports": [tcp(15012)] },
-            { "to": [planners], "ports": [tcp(PLANNER_PORT)] },
-        ],
+        "ingress": [{ "from": [planners], "ports": [network::tcp(PLANNER_PORT)] }],
+        "egress": network::egress(&calls::of_planner(frame.options)),
     } });
     let body = frame.object("networking.k8s.io/v1", "NetworkPolicy", PLANNER, rest);
     Ok(vec![Document::new(

@@ -1,13 +1,13 @@
 //! Overlays that combine the base, Istio's files and a mode; and the resources for Prometheus Operator.
 //!
-//! An overlay adds nothing of its own: it selects, and copies the key.
+//! An overlay adds nothing of its own: it selects, and copies the key. None names a service.
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 
+use super::super::istio::AT_GATEWAY;
 use super::super::options::{PLANNER, PLANNER_PORT};
 use super::super::typed::typed;
-use super::access::WRITE_ROLE;
 use super::workload::KEY_SECRET;
 use super::{Document, File, Frame, ManifestError, kustomization, selector};
 
@@ -15,7 +15,7 @@ const GATEWAY: &str = "Istio, Weir at the ingress gateway alone: it holds reques
     pods; the planner shares the slots out, as long as there are no fewer slots than pods.";
 const SIDECAR: &str = "Istio, a router at the ingress gateway and a gate in each model server's sidecar, which holds and gives \
     slots. For several gateways, or fewer slots than gateway pods.";
-const ADVISORY: &str = "As the overlay gateway, but the planner may change nothing: what it would do is in its status, API and log. \
+const ADVISORY: &str = "As the overlay gateway, without ../../acts: the planner may change nothing; what it would do is in its status, API and log. \
     Start with this.";
 const ENVOY_GATEWAY: &str =
     "Envoy Gateway, Weir at its gateway alone. `manifests --gateway` makes what it refers to.";
@@ -24,6 +24,8 @@ const MONITORING: &str = "For Prometheus Operator: add `components: [../../monit
 const MONITORS: &str = "The planner's own metrics; the filters' are in the proxies' (15090), which Istio's own monitors read.";
 const PROMETHEUS: &str = "Prometheus may ask; change the namespace to yours.";
 
+/// Ports of proxies' statistics: Istio's own, and those merged with the application's.
+const STATS_PORTS: &str = "15090,15020";
 /// Path of the key in a WasmPlugin, in kustomize's notation.
 const ISTIO_KEY: &str = "spec.pluginConfig.planner.key";
 /// Path of the key in an EnvoyExtensionPolicy.
@@ -31,36 +33,35 @@ const ENVOY_GATEWAY_KEY: &str = "spec.wasm.0.config.planner.key";
 
 pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
     let router = json!([{ "op": "replace", "path": "/spec/pluginConfig/role", "value": "router" }]);
+    let (key, value) = AT_GATEWAY;
+    let to_router = json!({
+        "target": { "kind": "WasmPlugin", "labelSelector": format!("{key}={value}") },
+        "patch": text(&router)?,
+    });
+    let (base, istio) = ("../../base", "../../../istio");
+    let (services, acts) = ("../../services", "../../acts");
     let gateway = json!({
-        "resources": ["../../base", "../../../istio/gateway"],
+        "resources": [base, format!("{istio}/gateway")],
+        "components": [services, acts],
         "patches": [in_the_mesh(frame)?],
-        "replacements": [key(frame, "WasmPlugin", ISTIO_KEY)],
+        "replacements": [self::key(frame, "WasmPlugin", ISTIO_KEY)],
     });
     let sidecar = json!({
-        "resources": ["../../base", "../../../istio/gateway", "../../../istio/sidecar"],
-        "patches": [in_the_mesh(frame)?, {
-            "target": { "kind": "WasmPlugin", "name": format!("weir-{}", frame.service) },
-            "patch": text(&router)?,
-        }],
-        "replacements": [key(frame, "WasmPlugin", ISTIO_KEY)],
+        "resources": [base, format!("{istio}/gateway"), format!("{istio}/sidecar")],
+        "components": [services, acts],
+        "patches": [in_the_mesh(frame)?, to_router],
+        "replacements": [self::key(frame, "WasmPlugin", ISTIO_KEY)],
+    });
+    let advisory = json!({
+        "resources": [base, format!("{istio}/gateway")],
+        "components": [services],
+        "patches": [in_the_mesh(frame)?],
+        "replacements": [self::key(frame, "WasmPlugin", ISTIO_KEY)],
     });
     let envoy_gateway = json!({
-        "resources": ["../../base", "../../envoy-gateway"],
-        "replacements": [key(frame, "EnvoyExtensionPolicy", ENVOY_GATEWAY_KEY)],
-    });
-    let without = |kind: &str, namespace: Option<&str>| {
-        let mut metadata = json!({ "name": WRITE_ROLE });
-        if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
-            metadata.insert("namespace".to_owned(), json!(namespace));
-        }
-        let api = "rbac.authorization.k8s.io/v1";
-        let deleted =
-            json!({ "$patch": "delete", "apiVersion": api, "kind": kind, "metadata": metadata });
-        Ok::<_, ManifestError>(json!({ "patch": text(&deleted)? }))
-    };
-    let advisory = json!({
-        "resources": ["../gateway"],
-        "patches": [without("ClusterRole", None)?, without("RoleBinding", Some(frame.models))?],
+        "resources": [base, "../../envoy-gateway"],
+        "components": [services, acts],
+        "replacements": [self::key(frame, "EnvoyExtensionPolicy", ENVOY_GATEWAY_KEY)],
     });
     let overlay = |name: &str, why: &str, rest: Value| {
         kustomization(&format!("k8s/overlays/{name}"), why, "Kustomization", rest)
@@ -73,11 +74,15 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
     ])
 }
 
-/// Gives the planner a sidecar, so that polls use mutual TLS.
+/// Gives the planner a sidecar, so that polls use mutual TLS. Statistics go past it: proxies serve them without, and
+/// a mesh of registered hosts alone would refuse a pod's address.
 fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
     let metadata = json!({
         "labels": { "sidecar.istio.io/inject": "true" },
-        "annotations": { "proxy.istio.io/config": "{\"holdApplicationUntilProxyStarts\": true}" },
+        "annotations": {
+            "proxy.istio.io/config": "{\"holdApplicationUntilProxyStarts\": true}",
+            "traffic.sidecar.istio.io/excludeOutboundPorts": STATS_PORTS,
+        },
     });
     let patch = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -99,7 +104,7 @@ fn key(frame: &Frame, kind: &str, path: &str) -> Value {
 }
 
 /// Formats a patch as a string, as kustomize requires.
-fn text(patch: &Value) -> Result<String, ManifestError> {
+pub(super) fn text(patch: &Value) -> Result<String, ManifestError> {
     serde_saphyr::to_string(patch).map_err(|error| ManifestError::Form {
         what: "a patch".to_owned(),
         error: error.to_string(),
@@ -126,7 +131,7 @@ pub(super) fn monitoring(frame: &Frame) -> Result<Vec<File>, ManifestError> {
     ];
     let list = json!({ "resources": ["podmonitor.yaml"] });
     Ok(vec![
-        File::new("k8s/monitoring/podmonitor.yaml", documents),
+        File::shared("k8s/monitoring/podmonitor.yaml", documents),
         kustomization("k8s/monitoring", MONITORING, "Component", list),
     ])
 }

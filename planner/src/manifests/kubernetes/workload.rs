@@ -12,6 +12,8 @@ use super::{Document, Frame, ManifestError, labels, selector};
 
 /// Secret with the key shared with the proxies.
 pub(super) const KEY_SECRET: &str = "weir-key";
+/// Headless Service of all planners.
+const PEERS: &str = "weir-planner-peers";
 /// Two replicas: one plans, the other takes over if it fails.
 const REPLICAS: u32 = 2;
 /// User id for images that set none.
@@ -22,8 +24,11 @@ const KEY_FOLDER: &str = "/etc/weir";
 const KEY_WHY: &str = "The key by which proxies and planner know each other, 8 to 256 printable characters: change it here, and \
     nowhere else. The overlays copy it to where filters read it. Better still, have your secrets' operator make this \
     Secret, and the copy with it: the planner reads it from the mounted file.";
+const PEERS_WHY: &str = "By it Istio knows the planners' own addresses, ready or not: polls that one planner forwards to another use mutual TLS \
+    then, also where STRICT demands it or only registered hosts may be called.";
 const DEPLOYMENT: &str = "Nothing of it is in a request's path: while it is gone, proxies go by the last plan. No limit of \
-    CPU: a solve that is throttled misses its cycle. Root's file system is read-only and nothing is written.";
+    CPU: a solve that is throttled misses its cycle. Root's file system is read-only and nothing is written. k8s/services adds a \
+    --namespace for each service: without any, it would plan for all namespaces.";
 
 pub(super) fn namespace(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let mut body = frame.object_in("", "v1", "Namespace", &frame.options.namespace, json!({}));
@@ -83,7 +88,7 @@ fn container(frame: &Frame) -> Value {
         "image": frame.options.image,
         "args": [
             "operate", "--listen", format!("0.0.0.0:{PLANNER_PORT}"),
-            "--key-file", format!("{KEY_FOLDER}/key"), "--namespace", frame.models,
+            "--key-file", format!("{KEY_FOLDER}/key"),
         ],
         "env": [
             field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
@@ -110,7 +115,21 @@ pub(super) fn service(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     });
     let rest = json!({ "spec": { "selector": selector(), "ports": [port] } });
     let body = frame.object("v1", "Service", PLANNER, rest);
-    Ok(vec![Document::new("", typed::<Service>(body)?)])
+    // As TCP: istiod then makes a listener for each pod's address.
+    let port = json!({
+        "name": "tcp-peers", "port": PLANNER_PORT, "targetPort": "http", "protocol": "TCP", "appProtocol": "tcp",
+    });
+    let rest = json!({ "spec": {
+        "clusterIP": "None", "publishNotReadyAddresses": true, "selector": selector(), "ports": [port],
+    } });
+    let peers = frame.object("v1", "Service", PEERS, rest);
+    Ok(vec![
+        Document::new(
+            "Polls of the proxies go to a planner that is ready.",
+            typed::<Service>(body)?,
+        ),
+        Document::new(PEERS_WHY, typed::<Service>(peers)?),
+    ])
 }
 
 pub(super) fn budget(frame: &Frame) -> Result<Vec<Document>, ManifestError> {

@@ -1,4 +1,4 @@
-//! An emulated cluster with the manifests of `k8s/base`, fake proxies with counters, and the real planner as a child
+//! An emulated cluster with the manifests of `k8s/`, fake proxies with counters, and the real planner as a child
 //! process.
 
 use std::collections::BTreeMap;
@@ -112,9 +112,14 @@ impl Cluster {
             let name = format!("node-{node}");
             server.store().node(&name, NODE_CORES, NODE_MIB)?;
         }
-        for file in ["crd", "rbac"] {
+        for file in [
+            "crd/crd",
+            "base/rbac",
+            "services/resnet/rights",
+            "acts/resnet",
+        ] {
             let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-            let text = fs::read_to_string(format!("{root}/k8s/base/{file}.yaml"))?;
+            let text = fs::read_to_string(format!("{root}/k8s/{file}.yaml"))?;
             let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
             for document in documents.iter().filter(|document| !document.is_null()) {
                 server.store().create(document)?;

@@ -1,0 +1,57 @@
+//! DestinationRules: connection limits above the slots, and subsets.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::super::backend::Backend;
+use super::super::super::plugin::REQUESTS_MAX;
+use super::{API, Document, Frame, VARIANT_LABEL};
+
+const DESTINATIONS: &str = "Limits that are never met because slots limit first: a default below them would fail requests that are \
+    released at once. idleTimeout is shorter than servers keep an idle connection (uvicorn: 5 s): a request sent while \
+    the server closes would fail, and nothing retries it.";
+
+/// Returns one DestinationRule for each host; its subsets are the host's variants.
+pub(in super::super) fn destinations(frame: &Frame) -> Vec<Document> {
+    let mut hosts: BTreeMap<&str, Vec<&Backend>> = BTreeMap::new();
+    for backend in &frame.backends {
+        hosts.entry(backend.host).or_default().push(backend);
+    }
+    let mut documents = Vec::new();
+    for (host, backends) in hosts {
+        let mut subsets = Vec::new();
+        for backend in &backends {
+            if let Some(name) = backend.subset {
+                let labels = json!({ VARIANT_LABEL: backend.variant.name });
+                subsets.push(json!({ "name": name, "labels": labels }));
+            }
+        }
+        let mut spec = json!({
+            "host": host,
+            "trafficPolicy": {
+                "loadBalancer": { "simple": "LEAST_REQUEST" },
+                "connectionPool": {
+                    "tcp": { "connectTimeout": "1s", "maxConnections": REQUESTS_MAX },
+                    "http": {
+                        "http1MaxPendingRequests": REQUESTS_MAX, "http2MaxRequests": REQUESTS_MAX,
+                        "idleTimeout": "4s",
+                    },
+                },
+            },
+        });
+        if let Some(spec) = spec.as_object_mut().filter(|_| !subsets.is_empty()) {
+            spec.insert("subsets".to_owned(), Value::Array(subsets));
+        }
+        let service = backends.first().map_or("", |backend| backend.name);
+        let name = frame.part(service);
+        let body = frame.object(API, "DestinationRule", frame.models(), &name, spec);
+        let why = if documents.is_empty() {
+            DESTINATIONS
+        } else {
+            ""
+        };
+        documents.push(Document::new(why, body));
+    }
+    documents
+}
