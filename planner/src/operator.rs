@@ -14,6 +14,7 @@ pub mod ownership;
 mod profiles;
 mod reconcile;
 pub mod standby;
+mod supervise;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::controller::{Config, Controller};
 use kube::runtime::events::{Recorder, Reporter};
@@ -28,10 +30,13 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::app::client;
+use crate::backends::kubernetes::actuate::NamespaceMemory;
 use crate::backends::kubernetes::namespace::Namespace;
 use crate::backends::kubernetes::rate_limit::PatchLimiter;
+use crate::backends::kubernetes::watch::ApiOutage;
 use crate::clock::Clock;
 use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
@@ -40,9 +45,10 @@ use crate::spec::resource::SloService;
 use controller::ServiceController;
 use leader::Candidate;
 use ownership::Name;
-pub use profiles::PROFILES_AGAIN;
-use profiles::Profiles;
-pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
+pub use profiles::{PROFILE_TIMEOUT, PROFILES_AGAIN, PROFILES_BYTES_MAX};
+use profiles::{ParsedServices, Profiles};
+pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, REFUSED_AGAIN, RESYNC};
+pub use supervise::{RESTART_AFTER, RESTART_AFTER_MAX, RESTARTS_MAX, RESTARTS_WINDOW};
 pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
 
 /// Maximum number of resources reconciled at the same time.
@@ -51,6 +57,9 @@ pub const RECONCILED_AT_ONCE: u16 = 8;
 pub const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Time in which running cycles may finish on shutdown.
 pub const END_MAX: Duration = Duration::from_secs(10);
+
+/// Interval at which controllers end whose resources do not exist any more.
+pub const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options of the operator.
 #[derive(Debug, Clone)]
@@ -65,7 +74,7 @@ pub struct Options {
     pub address: String,
 }
 
-/// Reason why the operator cannot start.
+/// Reason why the operator cannot start, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum OperateError {
@@ -73,6 +82,8 @@ pub enum OperateError {
     Client(#[from] reqwest::Error),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    #[error("{0}")]
+    ControllerEnds(String),
 }
 
 /// State shared by reconciliations and controllers.
@@ -86,6 +97,13 @@ struct Shared {
     limiter: Arc<Mutex<PatchLimiter>>,
     recorder: Recorder,
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
+    /// Memory of what was written, by namespace; it outlives watches and controllers.
+    memories: Mutex<BTreeMap<String, Arc<NamespaceMemory>>>,
+    /// Shared by all watches.
+    outage: Arc<ApiOutage>,
+    parsed: ParsedServices<reconcile::Parsed>,
+    /// Reason why the process must end.
+    fatal: watch::Sender<Option<String>>,
     stores: Vec<Store<SloService>>,
     controllers: tokio::sync::Mutex<BTreeMap<Name, ServiceController>>,
     profiles: Profiles,
@@ -96,8 +114,8 @@ struct Shared {
 /// Runs the controllers of all services and serves `listener` until `stop` is set.
 ///
 /// # Errors
-/// Fails if something cannot be set up. Nothing that the API server, proxies or clients do later ends the
-/// planner.
+/// Fails if something cannot be set up, or if a controller ends unexpectedly again and again. Nothing that the API
+/// server, proxies or clients do later ends the planner.
 pub async fn operate(
     client: kube::Client,
     options: Options,
@@ -131,19 +149,26 @@ pub async fn operate(
         CONNECTIONS_MAX,
         stop.clone(),
     );
-    let controllers = run_controllers(client, http, clock, &options, services, candidate, stop);
-    tokio::join!(endpoints, controllers);
-    Ok(())
+    let (fatal, mut ends) = watch::channel(None);
+    let adapters = (client, http, clock);
+    let controllers = run_controllers(adapters, &options, services, candidate, fatal, stop);
+    let all = async { tokio::join!(endpoints, controllers) };
+    tokio::select! {
+        _ = all => Ok(()),
+        // The Lease is not released: what this process has sent may still be under way.
+        Ok(why) = ends.wait_for(Option::is_some) => {
+            Err(OperateError::ControllerEnds(why.clone().unwrap_or_default()))
+        }
+    }
 }
 
 /// Runs the controllers without the endpoints.
 async fn run_controllers(
-    client: kube::Client,
-    http: reqwest::Client,
-    clock: Clock,
+    (client, http, clock): (kube::Client, reqwest::Client, Clock),
     options: &Options,
     services: Arc<ServiceRegistry>,
     candidate: Arc<Candidate>,
+    fatal: watch::Sender<Option<String>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let apis: Vec<Api<SloService>> = match options.namespaces.as_slice() {
@@ -173,6 +198,10 @@ async fn run_controllers(
         services,
         limiter: Arc::default(),
         followed: Mutex::default(),
+        memories: Mutex::default(),
+        outage: Arc::default(),
+        parsed: ParsedServices::default(),
+        fatal,
         stores: reconcilers.iter().map(Controller::store).collect(),
         controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
@@ -192,6 +221,7 @@ async fn run_controllers(
         results.for_each(|_| std::future::ready(()))
     });
     let election = candidate.run(stop.clone());
+    let sweep = shared.sweep(stop.clone());
     let controllers = async {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
@@ -207,7 +237,7 @@ async fn run_controllers(
             tracing::warn!("cycles were still running after {END_MAX:?}");
         }
     };
-    tokio::join!(election, controllers);
+    tokio::join!(election, controllers, sweep);
     candidate.release().await;
 }
 
@@ -234,9 +264,47 @@ impl Shared {
         if let Some(namespace) = followed.get(name).and_then(Weak::upgrade) {
             return namespace;
         }
-        let namespace = Namespace::follow(&self.client, name);
+        let memory = self.memory(name);
+        let namespace = Namespace::follow(&self.client, name, memory, &self.outage);
         followed.insert(name.to_owned(), Arc::downgrade(&namespace));
         namespace
+    }
+
+    /// Returns the memory of a namespace. That of namespaces without services is dropped once nothing written there may
+    /// still take effect.
+    fn memory(&self, name: &str) -> Arc<NamespaceMemory> {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.retain(|_, memory| Arc::strong_count(memory) > 1 || !memory.is_idle());
+        Arc::clone(memories.entry(name.to_owned()).or_default())
+    }
+
+    /// Returns the current time as statuses have it.
+    fn timestamp(&self) -> Timestamp {
+        let now = i64::try_from(self.clock.now().unix_ms).unwrap_or(0);
+        Timestamp::from_millisecond(now).unwrap_or_default()
+    }
+
+    /// Ends the controllers whose resources do not exist any more, and forgets what is remembered of these,
+    /// until `stop` is set.
+    async fn sweep(&self, mut stop: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = sleep(SWEEP_INTERVAL) => {}
+            }
+            let names: Vec<Name> = self.controllers.lock().await.keys().cloned().collect();
+            for name in names {
+                // A store keeps its content while a watch lists anew.
+                if self.resource(&name).is_none() {
+                    self.stop_controller(&name).await;
+                }
+            }
+            let exists = |name: &Name| self.resource(name).is_some();
+            self.parsed.retain(exists);
+            self.failures().retain(|name, _| exists(name));
+            self.profiles.retain(&self.resources());
+        }
     }
 
     /// Stops the controller of a service.

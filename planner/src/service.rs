@@ -168,6 +168,16 @@ pub enum Mode {
     Active,
 }
 
+impl Mode {
+    /// Returns the value of the key `mode`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Mode::Advisory => "advisory",
+            Mode::Active => "active",
+        }
+    }
+}
+
 /// InfAdapter's objective, α·AA − (β·RC + γ·LC); each term is between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {

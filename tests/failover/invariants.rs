@@ -132,18 +132,19 @@ pub(crate) fn nothing_is_resized_twice(log: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that cores are changed only by the planner that wrote the Lease last, and within its duration: two
-/// planners never act at once.
+/// Checks that changes of cores are sent only by the planner that wrote the Lease last, and within its duration: two
+/// planners never act at once. A change may take effect later than it arrives.
 pub(crate) fn only_the_holder_acts(log: &[Entry]) -> Result<(), String> {
-    let mut holder: Option<(&str, Duration)> = None;
-    for entry in log {
-        let Some(request) = taken(entry) else {
-            continue;
-        };
-        let (who, at) = (request.subject.as_str(), entry.at);
-        if claims(request) {
-            holder = Some((who, at));
-        }
+    let requests = log.iter().filter_map(taken);
+    let claims: Vec<(&str, Duration)> = log
+        .iter()
+        .filter_map(|entry| Some((taken(entry).filter(|one| claims(one))?, entry.at)))
+        .map(|(request, at)| (request.subject.as_str(), at))
+        .collect();
+    for request in requests {
+        let (who, at) = (request.subject.as_str(), request.arrived);
+        let before = claims.partition_point(|(_, since)| *since <= at);
+        let holder = before.checked_sub(1).map(|latest| claims[latest]);
         let leads = |(holder, since): (&str, Duration)| holder == who && at <= since + DURATION;
         if acts(request) && !holder.is_some_and(leads) {
             let (resource, key) = (&request.resource, &request.key);
@@ -216,6 +217,7 @@ mod tests {
             body: json!({"spec": {"cpu": cpu}}),
             dry_run: false,
             lost: false,
+            arrived: Duration::from_secs(s),
         });
         let at = Duration::from_secs(s);
         Entry { order: s, at, what }

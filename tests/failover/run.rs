@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use weir_apiserver::{Fault, Resizing};
+use weir_apiserver::{Fault, Key, Resizing, Rule};
 use weir_bed::wait;
 use weir_planner::backends::kubernetes::actuate::PENDING_WRITE_TTL;
+use weir_planner::backends::kubernetes::watch::REFUSED_AGAIN_MAX;
 
 use super::bed::Cluster;
 use super::invariants::{self, Meter};
 use super::planners::PlannerGroup;
-use super::schedule::{FailureTime, LeaderFailure, Schedule};
+use super::schedule::{Edit, FailureTime, LeaderFailure, Schedule};
 use super::summary::Outcome;
 
 /// Core budget.
@@ -24,9 +25,10 @@ pub(crate) const PODS: usize = 4;
 const TAKEOVER_MAX: Duration = Duration::from_secs(15);
 /// Longest wait for a first leader, and for a resize to fail the leader in.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Longest time from the last fault until the actual state is the target; pending writes are uncertain for
-/// `PENDING_WRITE_TTL`.
-const CONVERGE_MAX: Duration = Duration::from_secs(PENDING_WRITE_TTL.as_secs() + 30);
+/// Longest time from the last fault until the actual state is the target: pending writes are uncertain for
+/// `PENDING_WRITE_TTL`, and a forbidden watch pauses for `REFUSED_AGAIN_MAX`.
+const CONVERGE_MAX: Duration =
+    Duration::from_secs(PENDING_WRITE_TTL.as_secs() + REFUSED_AGAIN_MAX.as_secs() + 30);
 /// Interval between two steps.
 const STEP: Duration = Duration::from_millis(20);
 /// Time for which the final state must stay correct.
@@ -41,7 +43,11 @@ struct Run<'a> {
     failed_at: Option<Duration>,
     failed_leader: Option<usize>,
     restored: bool,
-    faults: (bool, bool),
+    /// Faults in force: general ones, those of the Lease, and those of a re-election.
+    faults: (bool, bool, bool),
+    /// Edits that have been made, and when the latest is to be taken back.
+    edits: usize,
+    takes_back: Option<Duration>,
     watches_ended: Duration,
 }
 
@@ -61,7 +67,9 @@ pub(crate) async fn run_schedule(schedule: &Schedule) -> Result<Outcome, String>
         failed_at: None,
         failed_leader: None,
         restored: false,
-        faults: (false, false),
+        faults: (false, false, false),
+        edits: 0,
+        takes_back: None,
         watches_ended: Duration::ZERO,
     };
     let mut result = run.execute().await;
@@ -136,6 +144,10 @@ impl Run<'_> {
         while self.now() < ends {
             self.step().await;
         }
+        // All edits have been made and taken back.
+        while self.edits < self.schedule.edits.len() || self.takes_back.is_some() {
+            self.step().await;
+        }
         self.planners.faults([]);
         self.converge().await
     }
@@ -194,10 +206,14 @@ impl Run<'_> {
         };
         let general = now >= self.schedule.faults_from && after(self.schedule.faults_last);
         let of_lease = now >= self.schedule.faults_from && after(self.schedule.lease_faults_last);
-        if (general, of_lease) != self.faults {
-            self.faults = (general, of_lease);
+        let reelection = self.schedule.reelection.as_ref();
+        let no_lease = self.failed_at.is_none()
+            && reelection.is_some_and(|one| now >= one.from && now < one.from + one.lasts);
+        if (general, of_lease, no_lease) != self.faults {
+            self.faults = (general, of_lease, no_lease);
             self.renew_faults();
         }
+        self.edit(now);
         let every = self.schedule.watches_end_every;
         if general && every.is_some_and(|every| now >= self.watches_ended + every) {
             self.watches_ended = now;
@@ -208,10 +224,52 @@ impl Run<'_> {
     }
 
     fn renew_faults(&self) {
-        let (general, of_lease) = self.faults;
+        let (general, of_lease, no_lease) = self.faults;
+        let none = Rule::always(Fault::HangUp).resource("leases");
+        let none = no_lease.then_some(none);
         let own = self.schedule.faults.iter().filter(|_| general);
         let lease = self.schedule.lease_faults.iter().filter(|_| of_lease);
-        self.planners.faults(lease.chain(own).cloned());
+        let rules = lease.chain(own).cloned();
+        self.planners.faults(none.into_iter().chain(rules));
+    }
+
+    /// Makes the edits that are due, and takes refused ones back.
+    fn edit(&mut self, now: Duration) {
+        let store = self.cluster.server.store();
+        let set = |spec: &Value| {
+            let key = Key::new(super::bed::MODELS, "demo");
+            store.amend("sloservices.weir.dev", &key, |resource| {
+                resource["spec"] = spec.clone();
+            });
+        };
+        let mut valid = self.resource()["spec"].clone();
+        // A valid edit changes a value of which no decision depends.
+        let of = |edits: usize| json!(format!("{}ms", 100 + edits));
+        valid["solver"]["timeLimit"] = of(self.edits);
+        if self.takes_back.is_some_and(|at| now >= at) {
+            self.takes_back = None;
+            set(&valid);
+        }
+        let next = self.schedule.edits.get(self.edits);
+        let Some((_, edit)) = next.filter(|(at, _)| now >= *at && self.takes_back.is_none()) else {
+            return;
+        };
+        self.edits += 1;
+        valid["solver"]["timeLimit"] = of(self.edits);
+        let mut refused = valid.clone();
+        refused["planMaxAge"] = json!("1ms");
+        match edit {
+            Edit::Valid => set(&valid),
+            Edit::Refused(lasts) => {
+                set(&refused);
+                self.takes_back = Some(now + *lasts);
+            }
+            Edit::RefusedAdvisory(lasts) => {
+                refused["mode"] = json!("advisory");
+                set(&refused);
+                self.takes_back = Some(now + *lasts);
+            }
+        }
     }
 
     fn load(&self, now: Duration) -> f64 {

@@ -22,6 +22,24 @@ pub(crate) enum LeaderFailure {
     },
 }
 
+/// Edit of the resource while it is planned for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Edit {
+    /// A valid edit, which starts the controller anew.
+    Valid,
+    /// An edit that is refused: the generation before it acts on. It is taken back after this time.
+    Refused(Duration),
+    /// A refused edit that says mode advisory, taken back after this time.
+    RefusedAdvisory(Duration),
+}
+
+/// Time in which no planner can renew the Lease: the leader may act no more, and leads again afterwards.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reelection {
+    pub(crate) from: Duration,
+    pub(crate) lasts: Duration,
+}
+
 /// Time of the leader's failure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FailureTime {
@@ -30,6 +48,9 @@ pub(crate) enum FailureTime {
     /// `then` after the first resize accepted after `from`.
     InResize { from: Duration, then: Duration },
 }
+
+/// Longest time after which a patch takes effect that was sent.
+const OVERDUE_MAX_MS: u64 = 5_000;
 
 /// Everything that happens in a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +84,10 @@ pub(crate) struct Schedule {
     /// Faults of requests for the Lease.
     pub(crate) lease_faults: Vec<Rule>,
     pub(crate) lease_faults_last: Duration,
+    /// Edits of the resource, each at its time since the start; all before the end of the faults.
+    pub(crate) edits: Vec<(Duration, Edit)>,
+    /// Loss of the leadership that the same process may regain, before the leader's failure.
+    pub(crate) reelection: Option<Reelection>,
     /// Interval at which all watches are closed during the faults.
     pub(crate) watches_end_every: Option<Duration>,
 }
@@ -130,6 +155,27 @@ impl Schedule {
             let few = random.0.random_range(0..20);
             faults.push(Rule::always(Fault::CloseWatch(few)).probability(0.5));
         }
+        // A patch that takes effect late, whatever has become of its sender.
+        for resource in ["pods/resize", "deployments/scale"] {
+            if random.chance(0.5) {
+                let rule = Rule::always(Fault::Overdue(random.ms(300, OVERDUE_MAX_MS)));
+                let rule = rule.verbs(&[Verb::Patch]).resource(resource);
+                faults.push(rule.probability(random.0.random_range(0.02..0.3)));
+            }
+        }
+        // Lists that are forbidden for a while; closed watches list anew.
+        for resource in [
+            "horizontalpodautoscalers",
+            "poddisruptionbudgets",
+            "pods",
+            "deployments",
+        ] {
+            if random.chance(0.15) {
+                let rule = Rule::always(Fault::Forbidden).verbs(&[Verb::List, Verb::Watch]);
+                let rule = rule.resource(resource);
+                faults.push(rule.probability(random.0.random_range(0.3..1.0)));
+            }
+        }
         let lease_faults = match random.chance(0.5) {
             true => random.rules(3, 0.4, |rule| rule.resource("leases")),
             false => Vec::new(),
@@ -152,6 +198,20 @@ impl Schedule {
                 lasts: random.chance(0.7).then(|| random.ms(500, 25_000)),
             },
         };
+        let mut edits = Vec::new();
+        for _ in 0..random.0.random_range(0..4) {
+            let edit = match random.0.random_range(0..4) {
+                0 => Edit::Refused(random.ms(300, 4_000)),
+                1 => Edit::RefusedAdvisory(random.ms(300, 4_000)),
+                _ => Edit::Valid,
+            };
+            edits.push((random.ms(2_000, 16_000), edit));
+        }
+        edits.sort_by_key(|(at, _)| *at);
+        let reelection = random.chance(0.3).then(|| Reelection {
+            from: random.ms(1_000, 6_000),
+            lasts: random.ms(5_000, 9_000),
+        });
         let mut loads = Vec::new();
         for _ in 0..12 {
             loads.push((random.ms(800, 3_500), random.0.random_range(2.0..70.0)));
@@ -185,6 +245,8 @@ impl Schedule {
             faults_last: random.ms(2_000, 18_000),
             lease_faults,
             lease_faults_last: random.ms(0, 8_000),
+            edits,
+            reelection,
             watches_end_every: random.chance(0.3).then(|| random.ms(500, 5_000)),
         }
     }

@@ -3,9 +3,12 @@
 //! `k8s/base/rbac.yaml`. The proxy is a stand-in that counts requests.
 
 mod bed;
+mod deletion;
 mod elect;
 mod follow;
 mod memory;
 mod profile;
+mod refusal;
 mod replace;
 mod servers;
+mod watches;

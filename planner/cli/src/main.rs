@@ -76,7 +76,9 @@ fn run() -> anyhow::Result<Exit> {
         Command::Operate(_) => "info",
         _ => "warn",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // kube logs every request that fails, without saying which; the planner logs an outage once.
+    let usual = || EnvFilter::new(format!("{level},kube_client::client::builder=off"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

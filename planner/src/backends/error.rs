@@ -90,6 +90,8 @@ pub enum Reason {
     ConflictingWriter,
     /// The planner lacks permissions.
     Forbidden,
+    /// It is not known whether another controller changes the workload.
+    NotObserved,
     /// The workload does not exist.
     NoWorkload,
     /// The pods cannot be resized as they are.
@@ -102,6 +104,8 @@ pub enum Reason {
     Deferred,
     /// The change was sent and refused.
     Refused,
+    /// A server has not confirmed its cores.
+    NotReconfigured,
     /// A disruption budget does not let replicas go.
     Protected,
     /// A pod is being replaced because its node has no capacity for the target.
@@ -138,12 +142,14 @@ impl Reason {
         match self {
             Reason::ConflictingWriter => "ConflictingWriter",
             Reason::Forbidden => "Forbidden",
+            Reason::NotObserved => "NotObserved",
             Reason::NoWorkload => "NoWorkload",
             Reason::NotResizable => "NotResizable",
             Reason::Infeasible => "Infeasible",
             Reason::Unschedulable => "Unschedulable",
             Reason::Deferred => "Deferred",
             Reason::Refused => "Refused",
+            Reason::NotReconfigured => "NotReconfigured",
             Reason::Protected => "Protected",
             Reason::Replacing => "Replacing",
             Reason::Waiting => "Waiting",

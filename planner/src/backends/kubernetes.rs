@@ -2,8 +2,8 @@
 //! kubelets have actuated; it is changed by in-place resize and by scaling.
 //!
 //! [`pod`], [`patch`], [`api_failure`], [`rate_limit`], [`distribute`] and [`replace`] take values and return values;
-//! [`workload`] watches and [`actuate`] acts. Memory, QoS classes, nodes and everything else about a pod stay
-//! unchanged. A pod ends only by its workload's number of replicas, or by an eviction if the service says
+//! [`watch`], [`workload`] and [`namespace`] watch, [`actuate`] acts. Memory, QoS classes, nodes and everything else
+//! about a pod stay unchanged. A pod ends only by its workload's number of replicas, or by an eviction if the service says
 //! `fallback: replace`.
 
 pub mod pod;
@@ -17,6 +17,8 @@ pub mod rate_limit;
 mod disruption;
 pub mod distribute;
 pub mod replace;
+
+pub mod watch;
 
 pub mod workload;
 

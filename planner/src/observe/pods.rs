@@ -10,19 +10,25 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::backends::kubernetes::namespace::slim_pod;
-use crate::backends::kubernetes::workload::{ChangeNotifier, ObjectWatch};
+use crate::backends::kubernetes::watch::{ApiOutage, ChangeNotifier, ObjectWatch};
 use crate::observe::ScrapeTarget;
 use crate::service::ProxyPods;
 
 /// Addresses of the running proxies, watched until dropped.
 pub struct ProxyWatch {
     targets: watch::Receiver<Arc<[ScrapeTarget]>>,
+    pods: Arc<ObjectWatch<Pod>>,
     task: AbortHandle,
 }
 
 impl ProxyWatch {
-    /// Watches the pods with these labels.
-    pub fn new(client: &kube::Client, namespace: &str, pods: &ProxyPods) -> ProxyWatch {
+    /// Watches the pods with these labels. `outage` is shared by all watches of the API server.
+    pub fn new(
+        client: &kube::Client,
+        namespace: &str,
+        pods: &ProxyPods,
+        outage: &Arc<ApiOutage>,
+    ) -> ProxyWatch {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let labels: Vec<String> = pods
             .labels
@@ -32,13 +38,17 @@ impl ProxyWatch {
         let (sender, mut changed) = watch::channel(());
         let notifier: ChangeNotifier = Arc::new(sender);
         let chosen = watcher::Config::default().labels(&labels.join(","));
-        let watch: ObjectWatch<Pod> = ObjectWatch::new(api, chosen, (), slim_pod, notifier);
+        let name = format!("the proxies' pods of namespace {namespace}");
+        let watch: ObjectWatch<Pod> =
+            ObjectWatch::new(name, api, chosen, (), slim_pod, notifier, outage);
+        let watch = Arc::new(watch);
+        let listed = Arc::clone(&watch);
         let none: Arc<[ScrapeTarget]> = Arc::default();
         let (publisher, targets) = watch::channel(none);
         let pods = pods.clone();
         let task = tokio::spawn(async move {
             while changed.changed().await.is_ok() {
-                let Ok(store) = watch.store() else {
+                let Ok(store) = listed.store() else {
                     continue;
                 };
                 let all = store.state();
@@ -56,8 +66,19 @@ impl ProxyWatch {
         });
         ProxyWatch {
             targets,
+            pods: watch,
             task: task.abort_handle(),
         }
+    }
+
+    /// Returns why the proxies are not known, if their pods have never been listed.
+    pub fn failure(&self) -> Option<String> {
+        self.pods.failure()
+    }
+
+    /// Returns why the proxies may be outdated, if their watch has failed for long.
+    pub fn stale(&self) -> Option<String> {
+        self.pods.stale()
     }
 
     /// Returns the addresses of the proxies' statistics.

@@ -2,6 +2,7 @@
 //! the proxies that are scraped.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_api::Cores;
 
@@ -15,11 +16,14 @@ use crate::capacity::{Actual, Resize};
 use crate::observe::pods::ProxyWatch;
 use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
 use crate::service::{Mode, Service, Variant};
+use crate::telemetry::status::CycleReport;
 
 /// Backends of a service's variants.
 pub(super) struct Backends {
     mode: Mode,
     candidate: Arc<Candidate>,
+    /// False once nothing may be changed any more, even within a cycle.
+    may_write: Arc<AtomicBool>,
     local: HttpBackends,
     pods: KubeBackends,
     /// Index of each variant among those with pods.
@@ -29,11 +33,16 @@ pub(super) struct Backends {
 /// Proxies of a service.
 pub(super) struct Proxies {
     scraper: Scraper,
-    _watch: Option<ProxyWatch>,
+    watch: Option<ProxyWatch>,
 }
 
 impl Shared {
-    pub(super) fn backends(&self, name: &Name, service: &Service) -> Backends {
+    pub(super) fn backends(
+        &self,
+        name: &Name,
+        service: &Service,
+        may_write: Arc<AtomicBool>,
+    ) -> Backends {
         let mut workloads = Vec::new();
         let mut place = |variant: &Variant| {
             let workload = variant.workload.as_ref()?;
@@ -43,15 +52,17 @@ impl Shared {
         let places = service.variants.iter().map(&mut place).collect();
         let candidate = Arc::clone(&self.candidate);
         let active = service.mode == Mode::Active;
+        let permitted = Arc::clone(&may_write);
         Backends {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
+            may_write,
             local: http_backends(service, &self.http),
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,
                 Arc::clone(&self.limiter),
-                Arc::new(move || active && candidate.leads()),
+                Arc::new(move || active && permitted.load(Ordering::Relaxed) && candidate.leads()),
                 &self.http,
                 service.resize_timeout,
             ),
@@ -62,7 +73,7 @@ impl Shared {
     pub(super) fn proxies(&self, name: &Name, service: &Service) -> Proxies {
         let watch = service.proxy_pods.as_ref().map(|pods| {
             let namespace = pods.namespace.as_ref().unwrap_or(&name.namespace);
-            ProxyWatch::new(&self.client, namespace, pods)
+            ProxyWatch::new(&self.client, namespace, pods, &self.outage)
         });
         let targets = match &watch {
             Some(watch) => ScrapeTargets::Moving(watch.targets()),
@@ -70,8 +81,20 @@ impl Shared {
         };
         Proxies {
             scraper: scraper(service, &self.http, self.clock, targets),
-            _watch: watch,
+            watch,
         }
+    }
+}
+
+impl Proxies {
+    /// Returns why the proxies' pods are not known, if they have never been listed.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.watch.as_ref().and_then(ProxyWatch::failure)
+    }
+
+    /// Returns why the proxies' pods may be outdated, if their watch has failed for long.
+    pub(super) fn stale(&self) -> Option<String> {
+        self.watch.as_ref().and_then(ProxyWatch::stale)
     }
 }
 
@@ -82,12 +105,50 @@ impl Observe for Proxies {
 }
 
 impl Backends {
-    /// Whether all pods have been listed once.
-    pub(super) async fn are_known(&self) -> bool {
-        let unseen = |answer: &Option<Result<Actual, ActuateError>>| {
-            matches!(answer, Some(Err(ActuateError::NotObserved(_))))
-        };
-        !self.pods.actual().await.iter().any(unseen)
+    /// Checks that all pods have been listed once, and that the other lists have been tried.
+    ///
+    /// # Errors
+    /// Fails with the reason why they are not known.
+    pub(super) async fn are_known(&self) -> Result<(), String> {
+        for answer in self.pods.actual().await.into_iter().flatten() {
+            if let Err(error @ ActuateError::NotObserved(_)) = answer {
+                return Err(error.to_string());
+            }
+        }
+        match self.pods.has_tried() {
+            true => Ok(()),
+            false => Err("autoscalers and disruption budgets are not known yet".to_owned()),
+        }
+    }
+
+    /// Returns why the pods or workloads may be outdated, if a watch has failed for long.
+    pub(super) fn stale(&self) -> Option<String> {
+        self.pods.stale()
+    }
+
+    /// Returns the report with the reasons why workloads are left alone, also where nothing is to be changed now.
+    pub(super) fn with_standing_blockers(
+        &self,
+        service: &Service,
+        report: &CycleReport,
+    ) -> CycleReport {
+        let mut report = report.clone();
+        if self.mode == Mode::Advisory {
+            return report;
+        }
+        let standing = self.pods.standing_blockers();
+        for (variant, place) in service.variants.iter().zip(&self.places) {
+            let blocker = place.and_then(|place| standing.get(place).cloned().flatten());
+            let reported = report.variants.get_mut(&variant.name);
+            if let (Some(blocker), Some(reported)) = (blocker, reported) {
+                reported.blocker = Some(blocker);
+            }
+        }
+        report
+    }
+
+    fn acts(&self) -> bool {
+        self.mode == Mode::Active && self.may_write.load(Ordering::Relaxed)
     }
 
     fn place(&self, variant: usize) -> Option<usize> {
@@ -108,7 +169,7 @@ impl Actuate for Backends {
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
-        if self.mode == Mode::Advisory {
+        if !self.acts() {
             return changes
                 .iter()
                 .map(|_| Err(ActuateError::Advisory))
@@ -140,7 +201,7 @@ impl Actuate for Backends {
     }
 
     async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
-        if self.mode == Mode::Advisory || !self.candidate.leads() {
+        if !self.acts() || !self.candidate.leads() {
             return Vec::new();
         }
         let of_pods: Vec<Option<u32>> = batches
@@ -161,13 +222,14 @@ impl Actuate for Backends {
     }
 
     fn retire(&self, variant: usize, spare: Cores) -> Option<Result<Actual, NotReplaced>> {
-        let acts = self.mode == Mode::Active && self.candidate.leads();
+        let acts = self.acts() && self.candidate.leads();
         let pods = self.place(variant).filter(|_| acts)?;
         self.pods.retire(pods, spare)
     }
 
     async fn replace(&self, variant: usize) -> Result<Actual, ActuateError> {
         match self.place(variant) {
+            Some(_) if !self.acts() => Err(ActuateError::Advisory),
             Some(pods) => self.pods.replace(pods).await,
             None => Err(ActuateError::NoAddress),
         }

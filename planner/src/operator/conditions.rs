@@ -17,6 +17,39 @@ pub const MESSAGE_MAX: usize = 1024;
 
 /// Reason of a refused resource: a variant's profile is missing or invalid.
 pub const NO_PROFILE: &str = "NoProfile";
+/// Reason of the conditions of a refused resource of which no generation acts.
+pub const NOT_ACTING: &str = "NotActing";
+
+/// Status of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It is not known whether it holds.
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// Returns the value of the field `status`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> ConditionStatus {
+        match holds {
+            true => ConditionStatus::True,
+            false => ConditionStatus::False,
+        }
+    }
+}
 
 /// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +57,7 @@ pub struct ConditionValue {
     /// Type of the condition.
     pub about: ConditionType,
     /// Whether it holds.
-    pub holds: bool,
+    pub status: ConditionStatus,
     /// Reason, one word of a closed list.
     pub reason: &'static str,
     /// Message, one sentence.
@@ -34,18 +67,42 @@ pub struct ConditionValue {
 impl ConditionValue {
     fn new(
         about: ConditionType,
-        holds: bool,
+        status: impl Into<ConditionStatus>,
         reason: &'static str,
         message: impl Into<String>,
     ) -> ConditionValue {
         let message = message.into();
         ConditionValue {
             about,
-            holds,
+            status: status.into(),
             reason,
             message: message.chars().take(MESSAGE_MAX).collect(),
         }
     }
+
+    fn holds(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+}
+
+/// Generation of a resource that is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The refused generation.
+    pub generation: i64,
+    /// Reason in one word, from the closed list of condition `Accepted`.
+    pub reason: &'static str,
+    /// Reason in a sentence: field, value and what would be right.
+    pub why: String,
+}
+
+/// State of the watches, as far as a person must know of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WatchNotes {
+    /// Reason why the proxies' pods are not known.
+    pub proxies: Option<String>,
+    /// Reason why the state of pods or workloads may be outdated.
+    pub stale: Option<String>,
 }
 
 /// Returns the status of a service after a cycle.
@@ -54,23 +111,19 @@ pub fn planned_status(
     report: &CycleReport,
     plans: &[Plan],
     generation: i64,
+    notes: &WatchNotes,
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
     let plan = plan_condition(report);
     let cores = cores_condition(service, report);
     let values = [
-        ConditionValue::new(
-            ConditionType::Accepted,
-            true,
-            "Valid",
-            "the resource is gone by",
-        ),
+        accepted_condition(),
         profile_condition(service),
         ready_condition(service, report, &plan, &cores),
         plan,
         cores,
-        health_condition(report),
+        health_condition(report, notes),
     ];
     let cores = report.variants.values().map(|one| one.cores_actual);
     SloServiceStatus {
@@ -84,38 +137,130 @@ pub fn planned_status(
     }
 }
 
-/// Returns the status of a refused resource; its plans stay in the status.
+fn accepted_condition() -> ConditionValue {
+    let message = "the resource is gone by";
+    ConditionValue::new(ConditionType::Accepted, true, "Valid", message)
+}
+
+/// Returns the status of a resource whose current generation is refused while an earlier one acts: `Accepted` says so,
+/// everything else is about the generation that acts. `before` is the status as last written.
+pub fn refused_edit_status(
+    refusal: &Refusal,
+    acting: i64,
+    mode: Mode,
+    status: &SloServiceStatus,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> SloServiceStatus {
+    let (refused, mode) = (refusal.generation, mode.label());
+    let message = format!(
+        "generation {refused} is refused: {}; generation {acting} acts, in mode {mode}",
+        refusal.why
+    );
+    let about = |about| ConditionValue::new(about, false, refusal.reason, message.as_str());
+    let mut status = status.clone();
+    for (value, generation) in [
+        (about(ConditionType::Accepted), refused),
+        (about(ConditionType::Ready), acting),
+    ] {
+        let condition = condition(&value, generation, before, now);
+        status.conditions.retain(|one| one.type_ != condition.type_);
+        status.conditions.push(condition);
+    }
+    let order = |one: &Condition| {
+        let mut all = ConditionType::ALL.iter();
+        all.position(|about| about.label() == one.type_)
+    };
+    status.conditions.sort_by_key(order);
+    status.observed_generation = Some(refused);
+    status
+}
+
+/// Returns the status of a refused resource of which no generation acts. Its last plans stay, for a planner that takes
+/// it up again; `why` says that nobody works by them.
 pub fn refused_status(
-    reason: &'static str,
+    refusal: &Refusal,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> SloServiceStatus {
+    let Refusal {
+        generation,
+        reason,
+        why,
+    } = refusal;
+    let message = format!("generation {generation} is refused: {why}; no generation acts");
+    let is = |about, status| ConditionValue::new(about, status, reason, message.as_str());
+    let unknown = |about| {
+        let status = ConditionStatus::Unknown;
+        ConditionValue::new(about, status, NOT_ACTING, message.as_str())
+    };
+    let mut values = vec![is(ConditionType::Accepted, ConditionStatus::False)];
+    if *reason == NO_PROFILE {
+        values.push(is(ConditionType::ProfileReady, ConditionStatus::False));
+    }
+    values.extend([
+        unknown(ConditionType::Planned),
+        unknown(ConditionType::Actuated),
+        unknown(ConditionType::Degraded),
+        is(ConditionType::Ready, ConditionStatus::False),
+    ]);
+    SloServiceStatus {
+        observed_generation: Some(*generation),
+        conditions: conditions(&values, *generation, before, now),
+        why: format!("no generation acts: generation {generation} is refused"),
+        demand_rps: None,
+        cores: None,
+        plans: before.plans.clone(),
+        planned_at: before.planned_at.clone(),
+    }
+}
+
+/// Returns the status of a service whose pods are not known, so that nothing is planned; its last plans stay in force.
+pub fn unobserved_status(
     why: &str,
     generation: i64,
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
-    let mut values = vec![ConditionValue::new(
-        ConditionType::Accepted,
-        false,
-        reason,
-        why,
-    )];
-    if reason == NO_PROFILE {
-        values.push(ConditionValue::new(
-            ConditionType::ProfileReady,
-            false,
-            reason,
-            why,
-        ));
+    let about = |about, status| ConditionValue::new(about, status, "NotObserved", why);
+    let values = [
+        accepted_condition(),
+        about(ConditionType::Actuated, ConditionStatus::Unknown),
+        about(ConditionType::Degraded, ConditionStatus::True),
+        about(ConditionType::Ready, ConditionStatus::False),
+    ];
+    partial(&values, generation, before, now)
+}
+
+/// Returns the status of a service whose controller has ended unexpectedly.
+pub fn controller_failed_status(
+    why: &str,
+    generation: i64,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> SloServiceStatus {
+    let about = |about, status| ConditionValue::new(about, status, "ControllerFailed", why);
+    let values = [
+        about(ConditionType::Planned, ConditionStatus::Unknown),
+        about(ConditionType::Actuated, ConditionStatus::Unknown),
+        about(ConditionType::Degraded, ConditionStatus::True),
+        about(ConditionType::Ready, ConditionStatus::False),
+    ];
+    partial(&values, generation, before, now)
+}
+
+/// Returns the status with these conditions; the rest stays.
+fn partial(
+    values: &[ConditionValue],
+    generation: i64,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> SloServiceStatus {
+    SloServiceStatus {
+        observed_generation: Some(generation),
+        conditions: conditions(values, generation, before, now),
+        ..before.clone()
     }
-    values.push(ConditionValue::new(
-        ConditionType::Ready,
-        false,
-        reason,
-        why,
-    ));
-    let mut status = before.clone();
-    status.conditions = conditions(&values, generation, before, now);
-    status.observed_generation = Some(generation);
-    status
 }
 
 /// Returns the new conditions; those not in `values` keep their previous value.
@@ -125,28 +270,37 @@ fn conditions(
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let old = |about: ConditionType| {
-        let mut all = before.conditions.iter();
-        all.find(|condition| condition.type_ == about.label())
-    };
-    let new = |about: ConditionType| {
-        let Some(value) = values.iter().find(|value| value.about == about) else {
-            return old(about).cloned();
-        };
-        let status = if value.holds { "True" } else { "False" };
-        let since = old(about).filter(|condition| condition.status == status);
-        Some(Condition {
-            type_: about.label().to_owned(),
-            status: status.to_owned(),
-            reason: value.reason.to_owned(),
-            message: value.message.clone(),
-            observed_generation: Some(generation),
-            last_transition_time: since.map_or(Time(now), |condition| {
-                condition.last_transition_time.clone()
-            }),
-        })
+    let new = |about: ConditionType| match values.iter().find(|value| value.about == about) {
+        Some(value) => Some(condition(value, generation, before, now)),
+        None => find(before, about).cloned(),
     };
     ConditionType::ALL.into_iter().filter_map(new).collect()
+}
+
+/// Returns a condition; its transition time is the previous one unless its status has changed.
+fn condition(
+    value: &ConditionValue,
+    generation: i64,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> Condition {
+    let status = value.status.label();
+    let since = find(before, value.about).filter(|condition| condition.status == status);
+    Condition {
+        type_: value.about.label().to_owned(),
+        status: status.to_owned(),
+        reason: value.reason.to_owned(),
+        message: value.message.clone(),
+        observed_generation: Some(generation),
+        last_transition_time: since.map_or(Time(now), |condition| {
+            condition.last_transition_time.clone()
+        }),
+    }
+}
+
+fn find(status: &SloServiceStatus, about: ConditionType) -> Option<&Condition> {
+    let mut all = status.conditions.iter();
+    all.find(|condition| condition.type_ == about.label())
 }
 
 fn profile_condition(service: &Service) -> ConditionValue {
@@ -180,7 +334,7 @@ fn plan_condition(report: &CycleReport) -> ConditionValue {
 }
 
 fn cores_condition(service: &Service, report: &CycleReport) -> ConditionValue {
-    let condition = |holds, reason, message: String| {
+    let condition = |holds: bool, reason, message: String| {
         ConditionValue::new(ConditionType::Actuated, holds, reason, message)
     };
     let have = |desired: fn(&VariantReport) -> String| -> String {
@@ -228,8 +382,8 @@ fn ready_condition(
     let is_blocked =
         gravest_blocker(report).is_some_and(|(_, blocked)| !is_under_way(blocked.reason));
     let unheld = match service.mode {
-        _ if !plan.holds => Some(plan),
-        Mode::Active if !cores.holds && is_blocked => Some(cores),
+        _ if !plan.holds() => Some(plan),
+        Mode::Active if !cores.holds() && is_blocked => Some(cores),
         Mode::Active | Mode::Advisory => None,
     };
     let (reason, message) = unheld.map_or(("Serving", "a plan is in force"), |one| {
@@ -248,12 +402,14 @@ fn is_under_way(reason: Reason) -> bool {
         | Reason::Unschedulable
         | Reason::Forbidden
         | Reason::NoWorkload
+        | Reason::NotObserved
         | Reason::NotResizable
+        | Reason::NotReconfigured
         | Reason::Refused => false,
     }
 }
 
-fn health_condition(report: &CycleReport) -> ConditionValue {
+fn health_condition(report: &CycleReport, notes: &WatchNotes) -> ConditionValue {
     let condition = |reason, message: String| {
         ConditionValue::new(ConditionType::Degraded, true, reason, message)
     };
@@ -269,7 +425,12 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
                 );
                 return condition("NodesFull", message);
             }
-            Reason::Forbidden | Reason::NoWorkload | Reason::NotResizable | Reason::Refused => {
+            Reason::Forbidden
+            | Reason::NotObserved
+            | Reason::NoWorkload
+            | Reason::NotResizable
+            | Reason::NotReconfigured
+            | Reason::Refused => {
                 return condition(blocked.reason.label(), format!("{name}: {}", blocked.why));
             }
             Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => {}
@@ -278,16 +439,18 @@ fn health_condition(report: &CycleReport) -> ConditionValue {
     let (answered, lost) = (report.scrapes_answered, report.scrapes_failed);
     match (answered, lost) {
         (0, 0) => {
-            return condition(
-                "NoProxies",
-                "there is no proxy to ask what arrives".to_owned(),
-            );
+            let why = "there is no proxy whose statistics could be scraped: check proxies.pods";
+            let why = notes.proxies.clone().unwrap_or_else(|| why.to_owned());
+            return condition("NoProxies", why);
         }
         (_, 0) => {}
         _ => {
             let message = format!("{lost} of {} proxies did not answer", answered + lost);
             return condition("ProxiesLost", message);
         }
+    }
+    if let Some(stale) = &notes.stale {
+        return condition("NotObserved", stale.clone());
     }
     match report.outcome {
         SolveStatus::Infeasible => condition("DemandAboveCapacity", report.why.clone()),

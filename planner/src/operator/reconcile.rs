@@ -5,23 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-use kube::api::Api;
 use kube::runtime::controller::Action;
-use kube::runtime::finalizer::{self, finalizer};
 use kube::{Resource, ResourceExt};
 
-use super::conditions::NO_PROFILE;
+use super::Shared;
+use super::conditions::{self, NO_PROFILE, Refusal};
 use super::controller::ServiceController;
 use super::ownership::{Claim, Name, conflicts};
 use super::profiles::{PROFILES_AGAIN, Profiles};
 use super::writer::Writer;
-use super::{Shared, conditions};
 use crate::service::{ConfigError, Service};
 use crate::spec::resource::SloService;
 
-/// Finalizer that holds a resource until its last cycle has finished.
-pub const FINALIZER: &str = "weir.dev/planner";
 /// Interval after which every resource is reconciled again, whatever the watches report.
 pub const RESYNC: Duration = Duration::from_secs(300);
 /// Interval after which a refused resource is reconciled again: what it claims may have become free.
@@ -36,16 +31,10 @@ pub const FAILED_AGAIN_MAX: Duration = Duration::from_secs(128);
 pub(super) enum ReconcileError {
     #[error("{0}")]
     Metrics(#[from] prometheus::Error),
-    #[error("{0}")]
-    Finalizer(#[from] Box<finalizer::Error<ReconcileError>>),
 }
 
-/// Reason why a resource is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Refusal {
-    reason: &'static str,
-    why: String,
-}
+/// Service that a resource describes, or the reason in one word and in a sentence why it is refused.
+pub(super) type Parsed = Result<Arc<Service>, (&'static str, String)>;
 
 pub(super) async fn reconcile(
     resource: Arc<SloService>,
@@ -64,27 +53,12 @@ async fn apply(
     shared: &Arc<Shared>,
     name: Name,
 ) -> Result<Action, ReconcileError> {
-    if !shared.candidate.leads() {
-        // Without a finalizer of this planner: the leader manages it.
-        if resource.meta().deletion_timestamp.is_some() {
-            shared.stop_controller(&name).await;
-            return Ok(Action::await_change());
-        }
-        return ensure_controller(&resource, shared, &name).await;
+    // Another program's finalizer may hold a resource that is to go; nothing is planned for it any more.
+    if resource.meta().deletion_timestamp.is_some() {
+        shared.stop_controller(&name).await;
+        return Ok(Action::await_change());
     }
-    let api: Api<SloService> = Api::namespaced(shared.client.clone(), &name.namespace);
-    let (context, of) = (Arc::clone(shared), name);
-    let done = finalizer(&api, FINALIZER, resource, |event| async move {
-        match event {
-            finalizer::Event::Apply(resource) => ensure_controller(&resource, &context, &of).await,
-            finalizer::Event::Cleanup(_) => {
-                context.stop_controller(&of).await;
-                Ok(Action::await_change())
-            }
-        }
-    });
-    done.await
-        .map_err(|error| ReconcileError::Finalizer(Box::new(error)))
+    ensure_controller(&resource, shared, &name).await
 }
 
 pub(super) fn on_error(
@@ -117,30 +91,82 @@ async fn ensure_controller(
     profiles.read(client, &name.namespace, &resource.spec).await;
     // Ownership is decided for one resource at a time.
     let mut controllers = shared.controllers.lock().await;
-    let service = match accept(resource, &shared.resources(), profiles, &controllers, name) {
+    let uid = resource.uid().unwrap_or_default();
+    // Another resource of the same name.
+    if controllers.get(name).is_some_and(|one| one.uid != uid)
+        && let Some(before) = controllers.remove(name)
+    {
+        before.end().await;
+    }
+    let generation = resource.metadata.generation.unwrap_or(0);
+    let service = match accept(resource, shared, &controllers, name) {
         Ok(service) => service,
-        Err(refusal) => {
+        Err((reason, why)) => {
+            let refusal = Refusal {
+                generation,
+                reason,
+                why,
+            };
+            let acts = keep_acting(resource, shared, &mut controllers, name, &refusal).await?;
             drop(controllers);
-            if shared.candidate.leads() {
+            if !acts && shared.candidate.leads() {
                 refuse(resource, shared, name, &refusal).await;
             }
             return Ok(Action::requeue(REFUSED_AGAIN));
         }
     };
-    let generation = resource.metadata.generation.unwrap_or(0);
     let running = controllers.get(name);
-    if running.is_some_and(|running| running.generation == generation && running.service == service)
-    {
+    if let Some(running) = running.filter(|one| one.acts_for(generation, &service)) {
+        running.set_refusal(None);
         return Ok(Action::requeue(interval));
     }
     if let Some(before) = controllers.remove(name) {
         before.end().await;
     }
-    controllers.insert(
-        name.clone(),
-        ServiceController::start(shared, name, resource, service)?,
-    );
+    let service = Service::clone(&service);
+    let started = ServiceController::start(shared, name, resource, service, generation, None)?;
+    controllers.insert(name.clone(), started);
     Ok(Action::requeue(interval))
+}
+
+/// Lets the running controller act on, by the generation that was accepted last, but in the mode that the refused one
+/// says. Returns whether there is one.
+async fn keep_acting(
+    resource: &SloService,
+    shared: &Arc<Shared>,
+    controllers: &mut BTreeMap<Name, ServiceController>,
+    name: &Name,
+    refusal: &Refusal,
+) -> Result<bool, ReconcileError> {
+    let Some(running) = controllers.get(name) else {
+        return Ok(false);
+    };
+    if running.set_refusal(Some(refusal)) {
+        tracing::warn!(
+            "{name}: generation {} is refused: {}; generation {} acts",
+            refusal.generation,
+            refusal.why,
+            running.generation
+        );
+    }
+    let mode = resource.spec.mode;
+    if running.service.mode == mode {
+        return Ok(true);
+    }
+    running.forbid_writes();
+    let Some(before) = controllers.remove(name) else {
+        return Ok(false);
+    };
+    let service = Service {
+        mode,
+        ..before.service.clone()
+    };
+    let generation = before.generation;
+    before.end().await;
+    let refusal = Some(refusal.clone());
+    let started = ServiceController::start(shared, name, resource, service, generation, refusal)?;
+    controllers.insert(name.clone(), started);
+    Ok(true)
 }
 
 /// Returns the interval until the next reconciliation without an event.
@@ -153,18 +179,27 @@ fn requeue_interval(resource: &SloService) -> Duration {
 
 fn accept(
     resource: &SloService,
-    all: &[Arc<SloService>],
-    profiles: &Profiles,
+    shared: &Shared,
     controllers: &BTreeMap<Name, ServiceController>,
     own: &Name,
-) -> Result<Service, Refusal> {
-    let service = parse_service(resource, profiles)?;
+) -> Parsed {
+    let parse = |one: &SloService| {
+        let profiles = &shared.profiles;
+        let parsed = &shared.parsed;
+        parsed.get(&name(one), one, profiles, || parse_service(one, profiles))
+    };
+    let service = parse(resource)?;
     let created = |one: &SloService| {
         let time = one.creation_timestamp();
         time.map_or(0, |time| time.0.as_second())
     };
+    let all = shared.resources();
     let claimed = all.iter().filter_map(|one| {
-        let service = parse_service(one, profiles).ok()?;
+        // The one to be reconciled may be newer than the one in the store.
+        let service = match name(one) == *own {
+            true => Arc::clone(&service),
+            false => parse(one).ok()?,
+        };
         Some(Claim::new(false, created(one), name(one), &service))
     });
     let running = controllers
@@ -172,33 +207,24 @@ fn accept(
         .map(|(name, controller)| Claim::new(true, 0, name.clone(), &controller.service));
     match conflicts(claimed.chain(running).collect()).remove(own) {
         None => Ok(service),
-        Some(conflict) => Err(Refusal {
-            reason: "Taken",
-            why: conflict.to_string(),
-        }),
+        Some(conflict) => Err(("Taken", conflict.to_string())),
     }
 }
 
 /// Returns the service that a resource describes.
-fn parse_service(resource: &SloService, profiles: &Profiles) -> Result<Service, Refusal> {
-    let refusal = |reason| {
-        move |error: ConfigError| Refusal {
-            reason,
-            why: error.to_string(),
-        }
-    };
+fn parse_service(resource: &SloService, profiles: &Profiles) -> Parsed {
+    let refusal = |reason| move |error: ConfigError| (reason, error.to_string());
     let namespace = resource.namespace().unwrap_or_default();
     let spec = profiles.resolve(&namespace, &resource.spec);
     let spec = spec.map_err(refusal(NO_PROFILE))?;
-    Service::from_resource(&resource.name_any(), spec).map_err(refusal("Invalid"))
+    let service = Service::from_resource(&resource.name_any(), spec);
+    service.map(Arc::new).map_err(refusal("Invalid"))
 }
 
+/// Writes the status of a refused resource of which no generation acts.
 async fn refuse(resource: &SloService, shared: &Shared, name: &Name, refusal: &Refusal) {
     let before = resource.status.clone().unwrap_or_default();
-    let generation = resource.metadata.generation.unwrap_or(0);
-    let now = i64::try_from(shared.clock.now().unix_ms).unwrap_or(0);
-    let now = Timestamp::from_millisecond(now).unwrap_or_default();
-    let status = conditions::refused_status(refusal.reason, &refusal.why, generation, &before, now);
+    let status = conditions::refused_status(refusal, &before, shared.timestamp());
     if status == before {
         return;
     }

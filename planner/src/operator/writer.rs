@@ -7,8 +7,9 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder};
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::conditions::Refusal;
 use super::ownership::Name;
 use crate::spec::resource::{ConditionType, SloService, SloServiceStatus};
 
@@ -44,24 +45,36 @@ impl Writer {
         }
     }
 
-    /// Writes each received status that differs from `written`; never returns.
+    /// Writes each received status that differs from `written`, at most every [`WRITE_EVERY`]; never returns. A change
+    /// of `refusals` is written at once. `overlay` adds the refusal to a status, given the status as last written.
     pub(super) async fn follow(
         &self,
         mut statuses: watch::Receiver<SloServiceStatus>,
+        mut refusals: watch::Receiver<Option<Refusal>>,
         mut written: SloServiceStatus,
+        overlay: impl Fn(&Refusal, &SloServiceStatus, &SloServiceStatus) -> SloServiceStatus,
     ) {
-        let mut since = RENEW_EVERY;
+        let mut renewed = Instant::now() - RENEW_EVERY;
         loop {
-            let new = statuses.borrow_and_update().clone();
-            let due = is_urgent(&written, &new) || since >= RENEW_EVERY;
+            let mut new = statuses.borrow_and_update().clone();
+            if let Some(refusal) = &*refusals.borrow_and_update() {
+                new = overlay(refusal, &new, &written);
+            }
+            let due = is_urgent(&written, &new) || renewed.elapsed() >= RENEW_EVERY;
             if due && new.observed_generation.is_some() && self.write(&written, &new).await {
                 written = new;
-                since = Duration::ZERO;
+                renewed = Instant::now();
             }
-            sleep(WRITE_EVERY).await;
-            since += WRITE_EVERY;
-            if statuses.changed().await.is_err() {
-                return;
+            let mut refused = refusals.clone();
+            tokio::select! {
+                Ok(()) = refused.changed() => continue,
+                () = sleep(WRITE_EVERY) => {}
+            }
+            tokio::select! {
+                Ok(()) = refused.changed() => {}
+                changed = statuses.changed() => if changed.is_err() {
+                    return;
+                },
             }
         }
     }
@@ -120,7 +133,7 @@ fn is_urgent(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
 fn events(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
     let find = |status: &SloServiceStatus, about: ConditionType| {
         let mut all = status.conditions.iter();
-        all.find(|condition| condition.type_ == about.label())
+        all.find(|condition| condition.type_ == about.label() && condition.status != "Unknown")
             .map(|c| (c.status == "True", c.reason.clone(), c.message.clone()))
     };
     let mut events = Vec::new();
@@ -129,6 +142,7 @@ fn events(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
         ConditionType::Planned,
         ConditionType::Degraded,
     ] {
+        // What is unknown is no news: `Accepted` says why.
         let Some((holds, reason, message)) = find(new, about) else {
             continue;
         };

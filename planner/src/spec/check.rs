@@ -172,10 +172,14 @@ fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
 
 fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
     let texts = &raw.stats;
-    let min = usize::from(raw.pods.is_none());
-    let most = if raw.pods.is_none() { STATS_MAX } else { 0 };
-    let unit = "addresses: these, or pods";
-    within("proxies.stats", texts.len(), min..=most, unit)?;
+    if raw.pods.is_some() {
+        let right = "one of the two: stats (addresses) or pods (labels of the proxies' pods)";
+        let path = "proxies.stats, proxies.pods";
+        rule(texts.is_empty(), path, "both given", right)?;
+    } else {
+        let unit = "addresses of proxies' statistics; or give proxies.pods instead";
+        within("proxies.stats", texts.len(), 1..=STATS_MAX, unit)?;
+    }
     let mut urls = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         let path = format!("proxies.stats[{index}]");
@@ -195,6 +199,18 @@ fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
 fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
     let right = "one or more: without any, all pods would be scraped";
     rule(!raw.labels.is_empty(), "proxies.pods.labels", "none", right)?;
+    for (key, value) in &raw.labels {
+        let right = "labels as Kubernetes has them: a key such as app or example.com/app, and a value, each of at most \
+             63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
+        let holds = is_label_key(key) && (value.is_empty() || is_label_name(value));
+        let shown = format!("{key}={value}");
+        rule(holds, "proxies.pods.labels", shown, right)?;
+    }
+    if let Some(namespace) = &raw.namespace {
+        let right = "a namespace: at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends";
+        let holds = is_dns_label(namespace);
+        rule(holds, "proxies.pods.namespace", namespace, right)?;
+    }
     rule(raw.port > 0, "proxies.pods.port", raw.port, "1 to 65535")?;
     let right = "a path, such as /stats/prometheus";
     rule(
@@ -209,6 +225,41 @@ fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
         port: raw.port,
         path: raw.path,
     })
+}
+
+/// Maximum length of a label's name or value, and of a namespace.
+const LABEL_MAX: usize = 63;
+/// Maximum length of the prefix of a label's key.
+const LABEL_PREFIX_MAX: usize = 253;
+
+/// Whether the text is the key of a label, with or without a prefix.
+fn is_label_key(key: &str) -> bool {
+    match key.split_once('/') {
+        None => is_label_name(key),
+        Some((prefix, name)) => {
+            let dns = prefix.len() <= LABEL_PREFIX_MAX && prefix.split('.').all(is_dns_label);
+            dns && is_label_name(name)
+        }
+    }
+}
+
+/// Whether the text is the name or a value, not empty, of a label.
+fn is_label_name(text: &str) -> bool {
+    let inside = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    has_form(text, u8::is_ascii_alphanumeric, inside)
+}
+
+/// Whether the text is a DNS label, such as the name of a namespace.
+fn is_dns_label(text: &str) -> bool {
+    let plain = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    has_form(text, plain, |c| plain(&c) || c == b'-')
+}
+
+/// Whether the text has 1 to [`LABEL_MAX`] characters, with these at both ends and those inside.
+fn has_form(text: &str, ends: impl Fn(&u8) -> bool, inside: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    let both = bytes.first().is_some_and(&ends) && bytes.last().is_some_and(&ends);
+    both && bytes.len() <= LABEL_MAX && bytes.iter().copied().all(inside)
 }
 
 /// Returns the scrape interval of a service that sets none, in whole ms.

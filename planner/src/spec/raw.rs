@@ -75,6 +75,11 @@ pub use yaml::from_yaml;
             json_path = ".status.cores"
         ),
         printcolumn(
+            name = "Accepted",
+            type_ = "string",
+            json_path = ".status.conditions[?(@.type=='Accepted')].status"
+        ),
+        printcolumn(
             name = "Ready",
             type_ = "string",
             json_path = ".status.conditions[?(@.type=='Ready')].status"

@@ -74,6 +74,7 @@ pub struct ServiceMetrics {
     plans_rejected: IntCounter,
     plan_revision: IntGauge,
     polls_refused: IntCounter,
+    controller_restarts: IntCounter,
     proxies: ProxyMetrics,
     cores_target: GaugeVec,
     cores_actual: GaugeVec,
@@ -231,6 +232,10 @@ impl ServiceMetrics {
                 "polls_refused_total",
                 "Polls of proxies for which there is no slot.",
             )?,
+            controller_restarts: make.counter(
+                "controller_restarts_total",
+                "Unexpected ends of the controller, which then started anew.",
+            )?,
             proxies: ProxyMetrics::new(make)?,
             cores_target: make
                 .gauges("cores_target", "Cores the decision wants a variant to have.")?,
@@ -333,6 +338,12 @@ impl ServiceMetrics {
     /// Counts a poll of a proxy that gets no slot.
     pub fn count_refusal(&self) {
         self.polls_refused.inc();
+    }
+
+    /// Counts an unexpected end of the controller.
+    #[cfg(feature = "kubernetes")]
+    pub fn record_controller_restart(&self) {
+        self.controller_restarts.inc();
     }
 
     /// Returns the totals since the start.

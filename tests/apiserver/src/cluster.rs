@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::controllers::Controllers;
 use super::journal::Journal;
 use super::kinds::{Kind, Kinds};
+use super::namespaces;
 use super::object::{Key, at, list, number, remove, set, text};
 use super::rules::Rules;
 use super::store::Store;
@@ -165,6 +166,9 @@ impl Cluster {
         propagation: &str,
     ) -> Option<Arc<Value>> {
         let old = self.store.get(&kind.shelf, key)?;
+        if kind.id == namespaces::NAMESPACES {
+            return namespaces::delete(self, &key.name);
+        }
         let mut object = Value::clone(&old);
         let mut finalizers = list(&object, "/metadata/finalizers").to_vec();
         if propagation == "Foreground"

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::cluster::{Cluster, FOREGROUND};
 use super::eviction;
 use super::kubelet::{self, Kubelet};
+use super::namespaces;
 use super::object::{Key, at, controller, holds, list, text};
 use super::scheduler;
 use super::stateful;
@@ -160,21 +161,33 @@ fn see(cluster: &mut Cluster, event: &Event) {
                     .dirty
                     .insert((workloads::DEPLOYMENTS, owner));
             }
-            cluster.controllers.dirty.insert((workloads::SETS, key));
+            cluster
+                .controllers
+                .dirty
+                .insert((workloads::SETS, key.clone()));
         }
         workloads::DEPLOYMENTS => drop(
             cluster
                 .controllers
                 .dirty
-                .insert((workloads::DEPLOYMENTS, key)),
+                .insert((workloads::DEPLOYMENTS, key.clone())),
         ),
         stateful::STATEFUL => {
-            cluster.controllers.dirty.insert((stateful::STATEFUL, key));
+            cluster
+                .controllers
+                .dirty
+                .insert((stateful::STATEFUL, key.clone()));
         }
-        eviction::BUDGETS => drop(cluster.controllers.budgets.insert(key.namespace)),
+        eviction::BUDGETS => {
+            let namespace = key.namespace.clone();
+            cluster.controllers.budgets.insert(namespace);
+        }
         _ => {}
     }
     collect(cluster, event);
+    if event.happened == EventKind::Deleted && !key.namespace.is_empty() {
+        namespaces::finish(cluster, &key.namespace);
+    }
 }
 
 fn owner_name(object: &Value) -> &str {

@@ -21,8 +21,15 @@ pub enum Fault {
     Slow(Duration),
     /// The request is delayed: it takes effect, and is answered, only after this time.
     Late(Duration),
+    /// The request takes effect only after this time, even if its client has given up by then: a real server finishes
+    /// what it has begun.
+    Overdue(Duration),
     /// The response has this status (500 to 599); the request takes no effect.
     Error(u16),
+    /// The response is 404, as for a kind that the server does not know; the request takes no effect.
+    NotFound,
+    /// The response is 403, as without the right; the request takes no effect.
+    Forbidden,
     /// The response is 429 with `Retry-After`, in seconds; the request takes no effect.
     TooMany(u64),
     /// The connection is closed without a response; the request takes no effect.

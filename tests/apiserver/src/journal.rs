@@ -41,6 +41,8 @@ pub struct Request {
     pub dry_run: bool,
     /// Whether a fault kept the response from the client.
     pub lost: bool,
+    /// Time since the start at which it arrived; it took effect at the entry's time.
+    pub arrived: Duration,
 }
 
 /// A resize carried out by the kubelet.

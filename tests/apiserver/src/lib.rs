@@ -5,7 +5,7 @@
 //!
 //! Real here: objects with versions, generations and uids; lists, pages, watches with bookmarks and 410; JSON, merge
 //! and strategic patches, server-side apply; custom resources with schemas and CEL rules; RBAC; `pods/resize`,
-//! `/status`, `/scale`, `/eviction`, `/token`; tables; discovery. Emulated by [`Kubelets`]: pods that start, become
+//! `/status`, `/scale`, `/eviction`, `/token`; tables; discovery; deletion of namespaces. Emulated by [`Kubelets`]: pods that start, become
 //! ready, are resized and end. Simplified, as the files say: field managers of the controllers' writes, pages of a
 //! list, conversion between versions, rollouts, and admission. Missing: quotas, priorities, taints, services'
 //! addresses, autoscalers' controllers.
@@ -30,6 +30,7 @@ mod journal;
 mod kinds;
 mod kubelet;
 mod ledger;
+mod namespaces;
 mod object;
 mod patch;
 mod pods;

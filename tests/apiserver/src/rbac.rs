@@ -100,7 +100,8 @@ fn rule_allows(rule: &Value, request: &ApiRequest) -> bool {
         && named
 }
 
-fn refused(request: &ApiRequest) -> Refusal {
+/// Returns the refusal of a request that no rule allows.
+pub(super) fn refused(request: &ApiRequest) -> Refusal {
     let kind = &request.kind;
     let place = match request.key.namespace.as_str() {
         "" => "at the cluster scope".to_owned(),

@@ -140,6 +140,8 @@ pub(super) struct ApiRequest {
     pub(super) accept: String,
     pub(super) agent: String,
     pub(super) body: Bytes,
+    /// Time of its arrival since the start.
+    pub(super) arrived: std::time::Duration,
 }
 
 impl ApiRequest {
@@ -188,6 +190,7 @@ impl ApiRequest {
             accept: header("accept"),
             agent: header("user-agent"),
             body,
+            arrived: std::time::Duration::ZERO,
         })
     }
 

@@ -190,22 +190,38 @@ async fn answer(server: &Arc<Server>, request: Request) -> Result<Response, Conn
             None => refused(&Refusal::no_path()),
         });
     };
-    let api_request = match ApiRequest::read(&server.cluster().kinds, target, &parts, subject, body)
-    {
+    let read = ApiRequest::read(&server.cluster().kinds, target, &parts, subject, body);
+    let mut api_request = match read {
         Ok(api_request) => api_request,
         Err(refusal) => return Ok(refused(&refusal)),
     };
+    api_request.arrived = server.cluster().clock.elapsed();
     served(server, &api_request).await
 }
 
 async fn served(server: &Arc<Server>, request: &ApiRequest) -> Result<Response, ConnectionClosed> {
     let fault = server.faults.of(request);
     match fault {
+        Some(Fault::Overdue(wait)) => {
+            let (server, request) = (Arc::clone(server), request.clone());
+            // Not part of the connection, which may be closed first.
+            let carried_out = tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                carried_out(&server, &request, false)
+            });
+            return carried_out.await.map_err(|_| ConnectionClosed);
+        }
         Some(Fault::Late(wait)) => tokio::time::sleep(wait).await,
         Some(Fault::Error(code)) => {
             let message = "an emulated fault";
             let refusal = Refusal::new(code, "InternalError", message);
             return Ok(log_refused(server, request, &refusal, false));
+        }
+        Some(Fault::NotFound) => {
+            return Ok(log_refused(server, request, &Refusal::no_path(), false));
+        }
+        Some(Fault::Forbidden) => {
+            return Ok(log_refused(server, request, &rbac::refused(request), false));
         }
         Some(Fault::TooMany(seconds)) => {
             let message =
@@ -317,6 +333,7 @@ fn log(cluster: &Cluster, request: &ApiRequest, status: u16, reason: &str, lost:
         body,
         dry_run: request.is_dry(),
         lost,
+        arrived: request.arrived,
     };
     cluster
         .journal

@@ -14,7 +14,7 @@ use super::patch::{self, Patch};
 use super::pods;
 use super::request::{ApiRequest, Verb};
 use super::status::{Cause, Refusal};
-use super::{eviction, scale, views};
+use super::{eviction, namespaces, scale, views};
 
 /// A response: status and body.
 pub(super) type Answer = (u16, Value);
@@ -86,6 +86,7 @@ fn create_from(
     {
         return Err(Refusal::not_found(&namespaces, &key.namespace));
     }
+    namespaces::check_new(cluster, request, &key)?;
     if cluster.store.get(&kind.shelf, &key).is_some() {
         return Err(Refusal::exists(kind, &key.name));
     }

@@ -83,7 +83,7 @@ fn planner_is_granted_all_rights_it_uses() {
         ("policy", "poddisruptionbudgets", "list watch"),
         ("autoscaling", "horizontalpodautoscalers", "list watch"),
         ("autoscaling.k8s.io", "verticalpodautoscalers", "list watch"),
-        ("weir.dev", "sloservices", "get list watch patch"),
+        ("weir.dev", "sloservices", "get list watch"),
         ("weir.dev", "sloservices/status", "patch"),
         ("events.k8s.io", "events", "create patch"),
         ("coordination.k8s.io", "leases", "get create update patch"),

@@ -1,13 +1,11 @@
-//! Deletion of a test's namespace: finalizers are removed first. On a cluster without a namespace controller,
+//! Deletion of a test's namespace. On a cluster without a namespace controller,
 //! this program empties the namespace and finalizes it.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use serde_json::json;
-use weir_planner::spec::resource::SloService;
 
 /// Time that a namespace controller gets to start.
 pub(crate) const NOTICED: Duration = Duration::from_secs(10);
@@ -24,23 +22,6 @@ const KINDS: [(&str, &str, &str); 9] = [
     ("rbac.authorization.k8s.io", "v1", "Role"),
     ("", "v1", "ServiceAccount"),
 ];
-
-/// Removes the planner's finalizer, since no planner is left to do so.
-pub(crate) async fn remove_finalizers(client: &kube::Client, namespace: &str) {
-    let api: Api<SloService> = Api::namespaced(client.clone(), namespace);
-    let Ok(all) = api.list(&ListParams::default()).await else {
-        // The kind is not defined.
-        return;
-    };
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    for one in all {
-        let name = one.metadata.name.unwrap_or_default();
-        let freed = api.patch(&name, &PatchParams::default(), &free).await;
-        if let Err(error) = freed {
-            eprintln!("{name} is not let go: {error}");
-        }
-    }
-}
 
 /// Deletes a namespace as its controller would, unless a controller has started to.
 pub(crate) async fn finalize_unless_controlled(client: &kube::Client, namespace: &str) {

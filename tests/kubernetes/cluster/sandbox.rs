@@ -65,7 +65,6 @@ impl Sandbox {
     /// Removes the namespace and everything created outside it.
     pub(crate) async fn clear(&self) {
         let api: Api<Namespace> = Api::all(self.client.clone());
-        deletion::remove_finalizers(&self.client, &self.namespace).await;
         let params = DeleteParams::background();
         api.delete(&self.namespace, &params).await.unwrap();
         let deleted = async || api.get_opt(&self.namespace).await.unwrap().is_none();

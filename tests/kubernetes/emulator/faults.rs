@@ -202,3 +202,51 @@ async fn fault_probability_is_seeded() {
     assert_eq!(runs[0], runs[1]);
     assert_ne!(runs[0], runs[2]);
 }
+
+#[tokio::test]
+async fn absent_kind_and_missing_right_are_answered_as_by_a_real_server() {
+    let server = start(|_| {}).await;
+    let pods = pods(&server).await;
+    for (fault, code, reason) in [
+        (Fault::NotFound, 404, "NotFound"),
+        (Fault::Forbidden, 403, "Forbidden"),
+    ] {
+        server
+            .faults()
+            .add(Rule::always(fault).resource("pods").times(1));
+        let refused = refusal(pods.list(&ListParams::default()).await);
+        assert_eq!((refused.code, refused.reason.as_str()), (code, reason));
+    }
+    assert!(pods.list(&ListParams::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn overdue_request_takes_effect_without_its_client() {
+    let server = start(|_| {}).await;
+    server.store().create(&config_in_demo("a")).unwrap();
+    let overdue = Rule::always(Fault::Overdue(Duration::from_millis(300)));
+    server.faults().add(overdue.verbs(&[Verb::Patch]));
+    let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
+    let patch = Patch::Merge(json!({"data": {"key": "late"}}));
+    let params = PatchParams::default();
+    let gives_up = Duration::from_millis(100);
+    let answer = tokio::time::timeout(gives_up, api.patch("a", &params, &patch)).await;
+    assert!(answer.is_err());
+    let value = || {
+        let found = server.store().get("configmaps", &Key::new(DEMO, "a"));
+        found.unwrap()["data"]["key"].clone()
+    };
+    assert_eq!(value(), json!(null));
+    weir_bed::wait::until("the late patch", LIMIT, || value() == json!("late"))
+        .await
+        .unwrap();
+    let logged = server.log().after(0).pop().unwrap();
+    let weir_apiserver::What::Request(request) = logged.what else {
+        panic!("no request: {logged:?}");
+    };
+    assert!(logged.at >= request.arrived + gives_up, "{logged:?}");
+}
+
+fn config_in_demo(name: &str) -> serde_json::Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": DEMO}})
+}

@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
+use weir_apiserver::Key;
 
-use super::bed::{DEMO, admin, config, deployment, pod, pods, read, refusal, start};
+use super::bed::{DEMO, LIMIT, admin, config, deployment, pod, pods, read, refusal, start};
 
 #[tokio::test]
 async fn object_versions_follow_create_update_and_delete() {
@@ -166,6 +167,56 @@ async fn finalizer_delays_deletion() {
         .await
         .unwrap();
     assert!(api.get_opt("a").await.unwrap().is_none());
+}
+
+/// As on Kubernetes 1.36: rights go before resources with finalizers, and the namespace takes nothing new.
+#[tokio::test]
+async fn namespace_stays_while_a_finalizer_holds_an_object() {
+    let server = start(|_| {}).await;
+    let client = admin(&server).await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), DEMO);
+    let mut held = config("a", "1");
+    held.metadata.finalizers = Some(vec!["example.com/held".to_owned()]);
+    api.create(&PostParams::default(), &held).await.unwrap();
+    api.create(&PostParams::default(), &config("b", "1"))
+        .await
+        .unwrap();
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "weir", "namespace": DEMO}, "subjects": [],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "weir"}});
+    server.store().create(&binding).unwrap();
+    let namespaces: Api<Namespace> = Api::all(client);
+    let deleted = namespaces.delete(DEMO, &DeleteParams::default()).await;
+    let ending = deleted.unwrap().left().unwrap();
+    assert_eq!(ending.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let shown = namespaces.get(DEMO).await.unwrap().status.unwrap();
+    let message = shown.conditions.unwrap()[0].message.clone();
+    assert_eq!(
+        message.as_deref(),
+        Some("Some resources are remaining: configmaps has 1 resource instances")
+    );
+    let of_rights = "rolebindings.rbac.authorization.k8s.io";
+    assert!(
+        server
+            .store()
+            .get(of_rights, &Key::new(DEMO, "weir"))
+            .is_none()
+    );
+    let refused = refusal(api.create(&PostParams::default(), &config("c", "1")).await);
+    assert_eq!(refused.code, 403);
+    assert_eq!(
+        refused.message,
+        "configmaps \"c\" is forbidden: unable to create new content in namespace demo because it is being terminated"
+    );
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    api.patch("a", &PatchParams::default(), &free)
+        .await
+        .unwrap();
+    let key = Key::new("", DEMO);
+    let gone = || server.store().get("namespaces", &key).is_none();
+    weir_bed::wait::until("the namespace's end", LIMIT, gone)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn referenced_profile_is_read_once_it_exists() {
     wait::until("the missing key", LIMIT, || {
         cluster
             .condition("demo", "ProfileReady")
-            .contains("a key of ConfigMap large-profile: other")
+            .contains("profile.key: profile.yaml; it must be a key of ConfigMap large-profile, which has none")
     })
     .await
     .unwrap();

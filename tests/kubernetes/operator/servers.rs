@@ -90,7 +90,7 @@ async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
     *pods.refuses.lock().unwrap() = true;
     cluster.proxy.load(45.0);
     let message = cluster
-        .until_condition("demo", "Degraded", "True Refused")
+        .until_condition("demo", "Degraded", "True NotReconfigured")
         .await;
     assert!(
         message.contains("its server could not be reconfigured")
@@ -104,5 +104,48 @@ async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
     cluster
         .until_condition("demo", "Actuated", "True InForce")
         .await;
+    planner.end().await.unwrap();
+}
+
+/// On a real cluster a server that could never be told its threads was planned with all its cores.
+#[tokio::test]
+async fn server_that_was_never_told_counts_with_its_first_cores() {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
+    for name in ["small", "large"] {
+        cluster.deploy(name, 1, 1);
+    }
+    // A port at which nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let mut demo = cluster.demo();
+    demo["spec"]["variants"][1]["workload"]["reconfigure"] =
+        json!({"port": port, "path": "/threads", "body": "{\"threads\": {cores}}"});
+    cluster.server.store().create(&demo).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    for about in ["Degraded", "Actuated"] {
+        let begins = match about {
+            "Degraded" => "True NotReconfigured",
+            _ => "False NotReconfigured",
+        };
+        let message = cluster.until_condition("demo", about, begins).await;
+        let url = format!("http://127.0.0.1:{port}/threads");
+        assert!(
+            message.contains("pod large-") && message.contains(&url),
+            "{message}"
+        );
+    }
+    cluster
+        .until_cores(&["large"], |cores| cores[0] > 1.0)
+        .await;
+    let plan = planner.plan().await.unwrap();
+    let large = &plan["variants"][1];
+    assert_eq!(
+        (&large["name"], &large["slots"]),
+        (&json!("large"), &json!(1)),
+        "{plan}"
+    );
     planner.end().await.unwrap();
 }

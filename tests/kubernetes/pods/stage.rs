@@ -141,7 +141,7 @@ pub(crate) fn backends_of(
     };
     let workloads = names.iter().map(workload).collect();
     KubeBackends::new(
-        Namespace::follow(client, DEMO),
+        Namespace::follow(client, DEMO, Arc::default(), &Arc::default()),
         workloads,
         Arc::default(),
         Arc::new(|| true),

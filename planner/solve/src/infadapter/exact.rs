@@ -302,9 +302,13 @@ pub(super) fn overloaded(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outco
     let why = match &best_effort {
         Some(allocation) => {
             let capacity: f64 = problem.capacities(&allocation.cores).iter().sum();
-            format!(
-                "a demand of {demand:.1} requests/s exceeds the {capacity:.1} that {budget} cores can carry"
-            )
+            let used: u64 = allocation.cores.iter().map(|cores| u64::from(*cores)).sum();
+            // The allocation has the fewest cores of those with that capacity.
+            let bound = match used < u64::from(budget) {
+                true => format!("{used} cores can carry, the most that the variants can use of {budget}"),
+                false => format!("{budget} cores can carry"),
+            };
+            format!("a demand of {demand:.1} requests/s exceeds the {capacity:.1} that {bound}")
         }
         None if time_limit.is_over() => format!(
             "a demand of {demand:.1} requests/s exceeds what {budget} cores can carry; how much that is was \

@@ -7,6 +7,7 @@
 mod attempts;
 mod blockers;
 mod conflicting_writer;
+mod memory;
 mod pending_writes;
 mod reconfigure;
 mod replace;
@@ -25,6 +26,8 @@ use weir_api::Cores;
 
 pub use blockers::PodBlocker;
 pub use conflicting_writer::{LEFT_ALONE, REVERTS_MAX, WINDOW};
+pub(crate) use memory::WorkloadKey;
+pub use memory::NamespaceMemory;
 pub use pending_writes::PENDING_WRITE_TTL;
 
 use self::conflicting_writer::ConflictingWriters;
@@ -35,7 +38,7 @@ use super::namespace::Namespace;
 use super::pod::PodState;
 use super::rate_limit::PatchLimiter;
 use super::workload::{WorkloadSpec, WorkloadWatch};
-use crate::backends::{Actuate, ActuateError, NotReplaced};
+use crate::backends::{Actuate, ActuateError, Blocker, NotReplaced};
 use crate::capacity::{Actual, Resize};
 use crate::service::Workload;
 
@@ -50,7 +53,6 @@ pub struct KubeBackends {
     workloads: Vec<WorkloadWatch>,
     /// Rate limit, shared by all services.
     limiter: Arc<Mutex<PatchLimiter>>,
-    writes: Mutex<UnobservedWrites>,
     conflicts: Mutex<ConflictingWriters>,
     fence: Fence,
     timeout: Duration,
@@ -72,12 +74,16 @@ impl KubeBackends {
         timeout: Duration,
     ) -> KubeBackends {
         let watched = |workload| WorkloadWatch::new(&namespace, workload, http);
+        for workload in &workloads {
+            // Whoever chose a pod to replace is gone; plans count on it unless it ends.
+            let mut writes = namespace.memory.writes();
+            writes.replacements.restart(&WorkloadKey::of(workload));
+        }
         KubeBackends {
             pods: Api::namespaced(namespace.client.clone(), &namespace.name),
             workloads: workloads.into_iter().map(watched).collect(),
             namespace,
             limiter,
-            writes: Mutex::default(),
             conflicts: Mutex::default(),
             fence,
             timeout,
@@ -85,13 +91,17 @@ impl KubeBackends {
     }
 
     fn writes(&self) -> MutexGuard<'_, UnobservedWrites> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.namespace.memory.writes()
     }
 
     fn conflicts(&self) -> MutexGuard<'_, ConflictingWriters> {
         self.conflicts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self, variant: usize) -> Result<&WorkloadKey, KubeError> {
+        Ok(&self.watched(variant)?.key)
     }
 
     fn limiter(&self) -> MutexGuard<'_, PatchLimiter> {
@@ -108,7 +118,8 @@ impl KubeBackends {
     fn state(&self, variant: usize) -> Result<WorkloadState, KubeError> {
         let store = self.namespace.pods()?;
         let spec = self.spec(variant)?;
-        let hook = self.watched(variant)?.hook.as_ref();
+        let watched = self.watched(variant)?;
+        let hook = watched.hook.as_ref();
         let (writes, now) = (self.writes(), Instant::now());
         let mut pods = Vec::new();
         for observed in spec.pods(store) {
@@ -117,7 +128,7 @@ impl KubeBackends {
             let name = || pod.name_any();
             let state = state.map_err(|why| KubeError::NotResizable { pod: name(), why })?;
             let pending_request = writes.pending_request(&state, now);
-            let configured_cores = hook.and_then(|hook| hook.configured_cores(&state));
+            let configured_cores = hook.and_then(|hook| hook.configured_cores(&state, spec.template));
             pods.push(PodState {
                 pending_request,
                 configured_cores,
@@ -126,7 +137,7 @@ impl KubeBackends {
             });
         }
         let staying = |uid: &str| pods.iter().any(|pod| pod.uid == uid && pod.stays());
-        let leaving = writes.leaving(variant, staying, now);
+        let leaving = writes.leaving(&watched.key, staying, now);
         Ok(WorkloadState {
             replicas: spec.replicas,
             pending_replicas: spec.pending_replicas,
@@ -138,8 +149,10 @@ impl KubeBackends {
 
     /// Returns the latest known spec of a variant's workload.
     fn spec(&self, variant: usize) -> Result<WorkloadSpec, KubeError> {
-        let observed = self.watched(variant)?.spec()?;
-        Ok(self.writes().spec(variant, observed, Instant::now()))
+        let watched = self.watched(variant)?;
+        let observed = watched.spec()?;
+        let writes = self.writes();
+        Ok(writes.spec(&watched.key, observed, Instant::now()))
     }
 
     /// Waits until `holds` is true of what the watches report; returns false after the deadline.
@@ -167,8 +180,10 @@ impl KubeBackends {
             .iter()
             .map(|pod| (pod.uid().unwrap_or_default(), pod.metadata.generation))
             .collect();
-        self.writes().prune(&existing, Instant::now());
-        self.conflicts().retain(|uid| existing.contains_key(uid));
+        let now = Instant::now();
+        self.writes().prune(&existing, now);
+        self.conflicts()
+            .retain(|uid| existing.contains_key(uid), now);
         for hook in self
             .workloads
             .iter()
@@ -178,20 +193,57 @@ impl KubeBackends {
         }
     }
 
-    /// Fails if another controller changes this variant's workload.
+    /// Fails if another controller changes this variant's workload, or if that is not known.
     fn check_sole_writer(&self, variant: usize) -> Result<(), KubeError> {
+        self.check_autoscalers(variant)?;
         let watched = self.watched(variant)?;
         let pods = self.state(variant)?.pods;
         let mut conflicts = self.conflicts();
-        let who = self.namespace.other_writer(&watched.workload);
-        let who = who.map(|who| format!("{who} changes it"));
-        match who.or_else(|| conflicts.check(variant, &pods, Instant::now())) {
+        match conflicts.check(&watched.key, &pods, Instant::now()) {
             None => Ok(()),
-            Some(who) => Err(KubeError::ConflictingWriter {
-                workload: watched.label(),
-                who,
-            }),
+            Some(who) => Err(conflicting(watched, who)),
         }
+    }
+
+    fn check_autoscalers(&self, variant: usize) -> Result<(), KubeError> {
+        let watched = self.watched(variant)?;
+        match self.namespace.other_writer(&watched.workload)? {
+            None => Ok(()),
+            Some(who) => Err(conflicting(watched, format!("{who} changes it"))),
+        }
+    }
+
+    /// Returns the reason why each variant's workload is left alone, also while nothing is to be changed.
+    pub fn standing_blockers(&self) -> Vec<Option<Blocker>> {
+        let standing = |(variant, watched): (usize, &WorkloadWatch)| {
+            let error = match self.check_autoscalers(variant) {
+                Err(error) => error,
+                Ok(()) => {
+                    let who = self.conflicts().left_alone(&watched.key, Instant::now());
+                    conflicting(watched, who?)
+                }
+            };
+            Some(Blocker::of(&ActuateError::from(error)))
+        };
+        self.workloads.iter().enumerate().map(standing).collect()
+    }
+
+    /// Returns why the pods or workloads may be outdated, if a watch has failed for long.
+    pub fn stale(&self) -> Option<String> {
+        let workloads = || self.workloads.iter().find_map(WorkloadWatch::stale);
+        self.namespace.stale().or_else(workloads)
+    }
+
+    /// Whether each watch that all services of the namespace share has listed its objects, or has failed to.
+    pub fn has_tried(&self) -> bool {
+        self.namespace.has_tried()
+    }
+}
+
+fn conflicting(watched: &WorkloadWatch, who: String) -> KubeError {
+    KubeError::ConflictingWriter {
+        workload: watched.key.to_string(),
+        who,
     }
 }
 

@@ -5,6 +5,7 @@ use weir_api::Cores;
 use super::actuate::PodBlocker;
 use super::api_failure::ApiFailure;
 use super::pod::NotResizable;
+use super::watch::WatchFailure;
 use crate::backends::{ActuateError, BackendError, Reason};
 
 /// Reasons why a variant's pods could not be read or changed.
@@ -13,6 +14,13 @@ use crate::backends::{ActuateError, BackendError, Reason};
 pub enum KubeError {
     #[error(transparent)]
     Port(#[from] ActuateError),
+    #[error(
+        "{kinds} cannot be listed: {why}; until they are known, nothing is scaled or resized"
+    )]
+    Unlisted {
+        kinds: &'static str,
+        why: WatchFailure,
+    },
     #[error("there is no {0}")]
     NoWorkload(String),
     #[error(
@@ -76,6 +84,7 @@ impl KubeError {
     fn reason(&self) -> Reason {
         match self {
             KubeError::Port(error) => error.reason(),
+            KubeError::Unlisted { .. } => Reason::NotObserved,
             KubeError::NoWorkload(_) => Reason::NoWorkload,
             KubeError::Unnamed { .. }
             | KubeError::NotResizable { .. }
@@ -87,7 +96,7 @@ impl KubeError {
             }
             KubeError::OverBudget { .. } => Reason::Waiting,
             KubeError::Protected { .. } => Reason::Protected,
-            KubeError::NotReconfigured { .. } => Reason::Refused,
+            KubeError::NotReconfigured { .. } => Reason::NotReconfigured,
             KubeError::PartlyApplied(why) => why.reason(),
         }
     }
@@ -104,6 +113,7 @@ impl KubeError {
             | KubeError::NoTemplateRequest { partly, .. }
             | KubeError::Protected { partly, .. } => *partly,
             KubeError::NoWorkload(_)
+            | KubeError::Unlisted { .. }
             | KubeError::ConflictingWriter { .. }
             | KubeError::Unnamed { .. }
             | KubeError::NotResizable { .. } => false,

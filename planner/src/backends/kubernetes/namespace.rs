@@ -16,7 +16,9 @@ use kube::runtime::watcher;
 use tokio::sync::watch;
 
 use super::disruption::{DisruptionAllowance, allowed};
-use super::workload::{ChangeNotifier, ObjectWatch, slim};
+use super::actuate::NamespaceMemory;
+use super::error::KubeError;
+use super::watch::{ApiOutage, ChangeNotifier, ObjectWatch, WatchFailure, slim};
 use crate::backends::ActuateError;
 use crate::service::Workload;
 
@@ -26,6 +28,9 @@ pub struct Namespace {
     pub(super) name: String,
     pub(super) notifier: ChangeNotifier,
     pub(super) changed: watch::Receiver<()>,
+    pub(super) outage: Arc<ApiOutage>,
+    /// Memory of what was written; it outlives this value.
+    pub(super) memory: Arc<NamespaceMemory>,
     pods: ObjectWatch<Pod>,
     horizontal: ObjectWatch<HorizontalPodAutoscaler>,
     vertical: ObjectWatch<DynamicObject>,
@@ -33,8 +38,14 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Starts the watches. Must be called within a tokio runtime: the watches are its tasks.
-    pub fn follow(client: &kube::Client, name: &str) -> Arc<Namespace> {
+    /// Starts the watches. Must be called within a tokio runtime: the watches are its tasks. `memory` is that of
+    /// earlier watches of the same namespace, `outage` is shared by all watches of the API server.
+    pub fn follow(
+        client: &kube::Client,
+        name: &str,
+        memory: Arc<NamespaceMemory>,
+        outage: &Arc<ApiOutage>,
+    ) -> Arc<Namespace> {
         let (sender, changed) = watch::channel(());
         let notifier: ChangeNotifier = Arc::new(sender);
         let pods: Api<Pod> = Api::namespaced(client.clone(), name);
@@ -44,17 +55,36 @@ impl Namespace {
         let budgets = Api::namespaced(client.clone(), name);
         let vertical = Api::namespaced_with(client.clone(), name, &kind);
         let all = watcher::Config::default;
+        let of = |kinds: &str| format!("{kinds} of namespace {name}");
+        let changes = || Arc::clone(&notifier);
         Arc::new(Namespace {
             client: client.clone(),
             name: name.to_owned(),
-            pods: ObjectWatch::new(pods, all(), (), slim_pod, Arc::clone(&notifier)),
-            horizontal: ObjectWatch::new(horizontal, all(), (), slim, Arc::clone(&notifier)),
+            pods: ObjectWatch::new(of("pods"), pods, all(), (), slim_pod, changes(), outage),
+            horizontal: ObjectWatch::new(of(HPAS), horizontal, all(), (), slim, changes(), outage),
             // Most clusters do not have this kind; then there are no objects.
-            vertical: ObjectWatch::new(vertical, all(), kind, slim, Arc::clone(&notifier)),
-            budgets: ObjectWatch::new(budgets, all(), (), slim, Arc::clone(&notifier)),
+            vertical: ObjectWatch::new(of(VPAS), vertical, all(), kind, slim, changes(), outage),
+            budgets: ObjectWatch::new(of(PDBS), budgets, all(), (), slim, changes(), outage),
+            outage: Arc::clone(outage),
+            memory,
             notifier,
             changed,
         })
+    }
+
+    /// Whether each watch has listed its objects, or has failed to.
+    pub(super) fn has_tried(&self) -> bool {
+        self.pods.has_tried()
+            && self.horizontal.has_tried()
+            && self.vertical.has_tried()
+            && self.budgets.has_tried()
+    }
+
+    /// Returns why the last state of some objects may be outdated, if a watch has failed for long.
+    pub(super) fn stale(&self) -> Option<String> {
+        let pods = self.pods.stale();
+        let autoscalers = || self.horizontal.stale().or_else(|| self.vertical.stale());
+        pods.or_else(autoscalers).or_else(|| self.budgets.stale())
     }
 
     /// Returns the pods.
@@ -72,20 +102,34 @@ impl Namespace {
     pub(super) fn disruption(
         &self,
         pods: &[Arc<Pod>],
-    ) -> Result<Option<DisruptionAllowance>, ActuateError> {
-        Ok(allowed(&self.budgets.store()?.state(), pods))
+    ) -> Result<Option<DisruptionAllowance>, KubeError> {
+        let store = self.budgets.listed().map_err(|why| unlisted(PDBS, why))?;
+        Ok(allowed(&store.state(), pods))
     }
 
     /// Returns the autoscaler that targets this workload, if there is one.
-    pub(super) fn other_writer(&self, workload: &Workload) -> Option<String> {
-        let horizontal = self.horizontal.store().ok();
-        let horizontal = horizontal.and_then(|all| all.find(|one| scales(one, workload)));
-        let vertical = self.vertical.store().ok();
-        let vertical = vertical.and_then(|all| all.find(|one| resizes(one, workload)));
-        let horizontal =
-            horizontal.map(|one| format!("HorizontalPodAutoscaler {}", one.name_any()));
-        horizontal.or_else(|| Some(format!("VerticalPodAutoscaler {}", vertical?.name_any())))
+    ///
+    /// # Errors
+    /// Autoscalers have not been listed yet: there may be one. A cluster without the kind has none.
+    pub(super) fn other_writer(&self, workload: &Workload) -> Result<Option<String>, KubeError> {
+        let horizontal = self.horizontal.listed();
+        let horizontal = horizontal.map_err(|why| unlisted(HPAS, why))?;
+        if let Some(one) = horizontal.find(|one| scales(one, workload)) {
+            return Ok(Some(format!("HorizontalPodAutoscaler {}", one.name_any())));
+        }
+        let vertical = self.vertical.listed_or_absent();
+        let vertical = vertical.map_err(|why| unlisted(VPAS, why))?;
+        let found = vertical.and_then(|all| all.find(|one| resizes(one, workload)));
+        Ok(found.map(|one| format!("VerticalPodAutoscaler {}", one.name_any())))
     }
+}
+
+const HPAS: &str = "HorizontalPodAutoscalers";
+const VPAS: &str = "VerticalPodAutoscalers";
+const PDBS: &str = "PodDisruptionBudgets";
+
+fn unlisted(kinds: &'static str, why: WatchFailure) -> KubeError {
+    KubeError::Unlisted { kinds, why }
 }
 
 fn scales(scaler: &HorizontalPodAutoscaler, workload: &Workload) -> bool {

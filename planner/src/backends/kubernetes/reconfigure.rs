@@ -1,8 +1,9 @@
 //! Tells servers their cores and batch size: a server with a fixed number of threads gains nothing from more cores,
 //! and one that builds larger batches than planned leaves lanes idle. Sends one HTTP request to each pod whose cores
 //! or batch size have changed since the last one, or which has restarted. Until it is answered, plans count on the
-//! smaller of the pod's cores and the cores its server was configured with, and on the batch size that servers use by
-//! default.
+//! smaller of the pod's cores and the cores its server has confirmed, and on the batch size that servers use by
+//! default. A server that has never confirmed any counts with the cores of the workload's template at most, because it
+//! started with those.
 //!
 //! The service defines path and body of the request, in which `{cores}`, `{millicores}` and `{batch}` are replaced.
 //! Triton takes `POST /v2/repository/models/MODEL/load` with a config whose instance count is `{cores}` and whose
@@ -21,6 +22,9 @@ use crate::service::{BATCH, Reconfigure, ReconfigureMethod};
 
 /// Maximum length of a server's error that is repeated in messages, in characters.
 const SHOWN_MAX: usize = 200;
+
+/// Maximum number of bytes read of the answer of a server that refuses.
+pub(super) const ANSWER_BYTES_MAX: usize = 4_096;
 
 /// Client of the servers of one variant.
 pub(super) struct ServerHook {
@@ -75,12 +79,18 @@ impl ServerHook {
         confirmed.filter(|confirmed| confirmed.restarts == pod.restarts)
     }
 
-    /// Returns the cores sent to this pod's server, if servers are sent cores.
-    pub(super) fn configured_cores(&self, pod: &PodState) -> Option<Cores> {
-        let confirmed = self
-            .confirmed_by(pod)
-            .filter(|_| self.reconfigure.contains_cores());
-        confirmed.map(|confirmed| confirmed.cores)
+    /// Returns the cores that this pod's server works with, if servers are sent cores. A server that has confirmed
+    /// none works with those it started with: at most the workload's `template`, and one core if that has no request.
+    pub(super) fn configured_cores(&self, pod: &PodState, template: Cores) -> Option<Cores> {
+        if !self.reconfigure.contains_cores() {
+            return None;
+        }
+        let initial = match template {
+            Cores::ZERO => Cores::whole(1),
+            template => template,
+        };
+        let confirmed = self.confirmed_by(pod);
+        Some(confirmed.map_or(initial, |confirmed| confirmed.cores))
     }
 
     /// Returns the batch size sent to this pod's server, if servers are sent it.
@@ -116,7 +126,7 @@ impl ServerHook {
         let failed = self.failing.swap(confirmed.is_err(), Ordering::Relaxed);
         match (&confirmed, failed) {
             (Err(why), false) => tracing::warn!(
-                "reconfiguring pod {}: {why}; tried again every cycle (said once)",
+                "reconfiguring pod {}: {why}; tried again every cycle (logged once)",
                 pod.name
             ),
             (Ok(()), true) => tracing::info!("reconfiguring pod {}: well again", pod.name),
@@ -142,8 +152,8 @@ impl ServerHook {
         let answer = answer.map_err(|error| format!("{url}: {}", error.without_url()))?;
         let status = answer.status();
         if !status.is_success() {
-            let text = timeout_at(deadline, answer.text()).await;
-            let text = text.ok().and_then(Result::ok).unwrap_or_default();
+            let text = timeout_at(deadline, beginning(answer)).await;
+            let text = text.unwrap_or_default();
             let shown: String = text.chars().take(SHOWN_MAX).collect();
             return Err(format!("{url}: status {}: {shown}", status.as_u16()));
         }
@@ -160,6 +170,19 @@ impl ServerHook {
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.confirmed().retain(|uid, _| exists(uid));
     }
+}
+
+/// Returns the beginning of an answer's body, at most [`ANSWER_BYTES_MAX`].
+async fn beginning(mut answer: reqwest::Response) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < ANSWER_BYTES_MAX {
+        match answer.chunk().await {
+            Ok(Some(piece)) => bytes.extend_from_slice(&piece),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    bytes.truncate(ANSWER_BYTES_MAX);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Fills in the placeholders. Whole cores are rounded up: a server has at least one thread.
@@ -188,5 +211,46 @@ mod tests {
             );
             assert_eq!(text, expected);
         }
+    }
+
+    #[test]
+    fn server_that_never_confirmed_counts_with_its_template() {
+        let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "web-1", "uid": "u"},
+            "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "4"}}}]},
+        }))
+        .unwrap();
+        let pod = PodState::of(&pod, "app").unwrap();
+        let hook = |body: &str| {
+            let reconfigure = Reconfigure {
+                port: 1,
+                path: "/".to_owned(),
+                method: ReconfigureMethod::Post,
+                body: body.to_owned(),
+                batch: 1,
+            };
+            ServerHook::new(reqwest::Client::new(), reconfigure)
+        };
+        let cores = |hook: &ServerHook, template| {
+            let configured_cores = hook.configured_cores(&pod, Cores::whole(template));
+            PodState {
+                configured_cores,
+                ..pod.clone()
+            }
+            .cores()
+        };
+        let untold = hook("{cores}");
+        for (template, counted) in [(1, 1), (2, 2), (6, 4), (0, 1)] {
+            assert_eq!(cores(&untold, template), Cores::whole(counted), "{template}");
+        }
+        let confirmed = Confirmed {
+            restarts: 0,
+            cores: Cores::whole(3),
+            batch: 1,
+        };
+        untold.confirmed().insert("u".to_owned(), confirmed);
+        assert_eq!(cores(&untold, 1), Cores::whole(3));
+        // Servers that are told only their batch use all cores.
+        assert_eq!(cores(&hook("{batch}"), 1), Cores::whole(4));
     }
 }

@@ -16,7 +16,7 @@ use super::api_failure::ApiFailure;
 use super::disruption::DisruptionAllowance;
 use super::distribute::WorkloadState;
 use super::pod::PodState;
-use crate::backends::kubernetes::actuate::PodBlocker;
+use crate::backends::kubernetes::actuate::{PodBlocker, WorkloadKey};
 
 /// Maximum time a kubelet may defer a resize (the vertical pod autoscaler's `DeferredResizeUpdateTimeout`).
 pub const DEFERRED_MAX: Duration = Duration::from_secs(300);
@@ -97,10 +97,10 @@ impl BlockedResize {
 pub(super) struct Replacements {
     /// State of each blocked pod and when it began, by uid.
     blocked: BTreeMap<String, (BlockedResize, Instant)>,
-    /// Pods that plans no longer count on, by uid.
-    retired: BTreeMap<String, Instant>,
-    /// Backoff by variant.
-    backoffs: BTreeMap<usize, Backoff>,
+    /// Pods that plans no longer count on, by uid, with their workload.
+    retired: BTreeMap<String, WorkloadKey>,
+    /// Backoff by workload.
+    backoffs: BTreeMap<WorkloadKey, Backoff>,
 }
 
 /// Result of the last replacement.
@@ -137,9 +137,14 @@ impl Replacements {
         }
     }
 
-    /// Records that all pods of a variant have their targets: the replacement has helped.
-    pub(super) fn reset_backoff(&mut self, variant: usize) {
-        self.backoffs.remove(&variant);
+    /// Records that all pods of a workload have their targets: the replacement has helped.
+    pub(super) fn reset_backoff(&mut self, workload: &WorkloadKey) {
+        self.backoffs.remove(workload);
+    }
+
+    /// Forgets which pods of a workload were to be replaced; the backoff stays.
+    pub(super) fn restart(&mut self, workload: &WorkloadKey) {
+        self.retired.retain(|_, of| of != workload);
     }
 
     /// Whether plans no longer count on this pod.
@@ -150,7 +155,7 @@ impl Replacements {
     /// Records that a pod's eviction was refused: plans count on it again.
     pub(super) fn record_refused_eviction(
         &mut self,
-        variant: usize,
+        workload: &WorkloadKey,
         uid: &str,
         why: ApiFailure,
         now: Instant,
@@ -161,15 +166,14 @@ impl Replacements {
             wait: REFUSED_AGAIN,
             refused: Some(why),
         };
-        self.backoffs.insert(variant, backoff);
+        self.backoffs.insert(workload.clone(), backoff);
     }
 
-    /// Chooses the pod of a variant to replace; plans no longer count on it. Returns the same pod until it ends.
-    /// `None` if no pod is blocked. `label` names the workload in messages.
+    /// Chooses the pod of a workload to replace; plans no longer count on it. Returns the same pod until it ends.
+    /// `None` if no pod is blocked.
     pub(super) fn retire(
         &mut self,
-        variant: usize,
-        label: &str,
+        key: &WorkloadKey,
         workload: &WorkloadState,
         spare: Cores,
         allowed: Option<&DisruptionAllowance>,
@@ -192,13 +196,13 @@ impl Replacements {
                 return Err(ReplacementBlocker::NotYet(left));
             }
             if !staying().any(|other| other.ready && other.uid != pod.uid) {
-                return Err(ReplacementBlocker::Alone(label.to_owned()));
+                return Err(ReplacementBlocker::Alone(key.to_string()));
             }
             let all = workload.pods.len() == workload.replicas as usize
                 && workload.pending_replicas.is_none()
                 && workload.leaving == 0;
             if !all || staying().any(|other| !other.ready && other.uid != pod.uid) {
-                return Err(ReplacementBlocker::Busy(label.to_owned()));
+                return Err(ReplacementBlocker::Busy(key.to_string()));
             }
             if workload.template == Cores::ZERO {
                 return Err(ReplacementBlocker::NoTemplateRequest);
@@ -214,7 +218,7 @@ impl Replacements {
             if let Some(allowed) = allowed.filter(|allowed| allowed.pods == 0) {
                 return Err(ReplacementBlocker::Protected(allowed.budget.clone()));
             }
-            let backoff = self.backoffs.get(&variant);
+            let backoff = self.backoffs.get(key);
             match backoff.and_then(|backoff| backoff.blocker(now)) {
                 Some(blocker) => Err(blocker),
                 None => Ok(pod.clone()),
@@ -222,16 +226,16 @@ impl Replacements {
         };
         let chosen = may();
         if chosen.is_ok() {
-            self.retired.insert(pod.uid.clone(), now);
+            self.retired.insert(pod.uid.clone(), key.clone());
             let done = |backoff: &&Backoff| backoff.refused.is_none();
-            let before = self.backoffs.get(&variant).filter(done);
+            let before = self.backoffs.get(key).filter(done);
             let wait = before.map_or(AGAIN_AFTER, |backoff| backoff.wait * 2);
             let backoff = Backoff {
                 last: now,
                 wait: wait.min(AGAIN_MAX),
                 refused: None,
             };
-            self.backoffs.insert(variant, backoff);
+            self.backoffs.insert(key.clone(), backoff);
         }
         Some(chosen)
     }

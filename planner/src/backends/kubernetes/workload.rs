@@ -1,147 +1,30 @@
 //! Workloads and pods as reported by watches: followed in the background, read without a request.
 //!
-//! Each watch lists, then watches, and retries with growing pauses after a failure; meanwhile the last reported state
-//! holds. It does not use streaming lists, which fail with old versions of etcd. Nothing is written here.
+//! Nothing is written here.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use futures_util::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::Selector;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::reflector::{self, Store};
-use kube::runtime::watcher::{self, Event};
-use kube::{Resource, ResourceExt};
-use serde::de::DeserializeOwned;
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use kube::ResourceExt;
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
 use weir_api::Cores;
 
+use super::actuate::WorkloadKey;
 use super::error::KubeError;
 use super::namespace::Namespace;
 use super::pod;
 use super::reconfigure::ServerHook;
-use crate::backends::ActuateError;
+use super::watch::{ObjectWatch, slim};
 use crate::service::{Workload, WorkloadKind};
-
-/// Notified whenever any watch reports something.
-pub(crate) type ChangeNotifier = Arc<watch::Sender<()>>;
-
-/// Objects as reported by a watch.
-pub(crate) struct ObjectWatch<K>
-where
-    K: Resource + Clone + 'static,
-    K::DynamicType: Hash + Eq + Clone,
-{
-    store: Store<K>,
-    /// Reason why nothing is known yet; `None` after the first list.
-    not_observed: Arc<Mutex<Option<String>>>,
-    task: AbortHandle,
-}
-
-/// Drops `managedFields`: half of the object, and nothing here reads it.
-pub(super) fn slim<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
-}
-
-impl<K> ObjectWatch<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Hash + Eq + Clone + Send + Sync,
-{
-    /// Watches the objects that `config` selects, without the fields that `slim` drops.
-    pub(crate) fn new(
-        api: Api<K>,
-        config: watcher::Config,
-        kind: K::DynamicType,
-        slim: fn(&mut K),
-        notifier: ChangeNotifier,
-    ) -> ObjectWatch<K> {
-        let writer = reflector::store::Writer::new(kind);
-        let store = writer.as_reader();
-        let not_observed = Some("the API server has not answered yet".to_owned());
-        let not_observed = Arc::new(Mutex::new(not_observed));
-        let shared = Arc::clone(&not_observed);
-        let stream = watcher::watcher(api, config)
-            .default_backoff()
-            .modify(slim)
-            .reflect(writer);
-        let task = tokio::spawn(async move {
-            let mut stream = pin!(stream);
-            let mut failing = false;
-            while let Some(event) = stream.next().await {
-                match event {
-                    Ok(event) => {
-                        failing = false;
-                        if matches!(event, Event::InitDone) {
-                            *shared.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                        }
-                        notifier.send_replace(());
-                    }
-                    Err(error) => {
-                        match failing || absent(&error) {
-                            true => tracing::debug!("watch: {error}"),
-                            false => {
-                                tracing::warn!("watch: {error}; its last state holds (logged once)")
-                            }
-                        }
-                        failing = true;
-                        let mut not_observed =
-                            shared.lock().unwrap_or_else(PoisonError::into_inner);
-                        *not_observed = not_observed.take().map(|_| error.to_string());
-                    }
-                }
-            }
-        });
-        ObjectWatch {
-            store,
-            not_observed,
-            task: task.abort_handle(),
-        }
-    }
-
-    /// Returns the objects.
-    ///
-    /// # Errors
-    /// The first list has not arrived.
-    pub(crate) fn store(&self) -> Result<&Store<K>, ActuateError> {
-        let not_observed = self
-            .not_observed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match not_observed.clone() {
-            None => Ok(&self.store),
-            Some(why) => Err(ActuateError::NotObserved(why)),
-        }
-    }
-}
-
-/// Whether the API server does not know the kind.
-fn absent(error: &watcher::Error) -> bool {
-    let watcher::Error::InitialListFailed(error) = error else {
-        return false;
-    };
-    matches!(error, kube::Error::Api(status) if status.code == 404)
-}
-
-impl<K> Drop for ObjectWatch<K>
-where
-    K: Resource + Clone + 'static,
-    K::DynamicType: Hash + Eq + Clone,
-{
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// Watch of one workload.
 pub(super) struct WorkloadWatch {
+    pub(super) key: WorkloadKey,
     pub(super) workload: Workload,
     pub(super) api: Api<DynamicObject>,
     pub(super) hook: Option<ServerHook>,
@@ -172,25 +55,29 @@ impl WorkloadWatch {
         let resource = resource(workload.kind);
         let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace.name, &resource);
         let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
+        let name = format!("{} {}", workload.kind.label(), workload.name);
         let object = ObjectWatch::new(
+            name,
             api.clone(),
             named,
             resource,
             slim,
             Arc::clone(&namespace.notifier),
+            &namespace.outage,
         );
         let reconfigure = workload.reconfigure.clone();
         WorkloadWatch {
             hook: reconfigure.map(|reconfigure| ServerHook::new(http.clone(), reconfigure)),
+            key: WorkloadKey::of(&workload),
             workload,
             api,
             object,
         }
     }
 
-    /// Returns kind and name, such as `Deployment web`.
-    pub(super) fn label(&self) -> String {
-        format!("{} {}", self.workload.kind.label(), self.workload.name)
+    /// Returns why its last state may be outdated, if its watch has failed for long.
+    pub(super) fn stale(&self) -> Option<String> {
+        self.object.stale()
     }
 
     /// Returns the spec of the workload.
@@ -200,12 +87,12 @@ impl WorkloadWatch {
     pub(super) fn spec(&self) -> Result<WorkloadSpec, KubeError> {
         let store = self.object.store()?;
         let object = store.find(|object| object.name_any() == self.workload.name);
-        let object = object.ok_or_else(|| KubeError::NoWorkload(self.label()))?;
+        let object = object.ok_or_else(|| KubeError::NoWorkload(self.key.to_string()))?;
         let at = |path: &str| object.data.pointer(path);
         let replicas = at("/spec/replicas").and_then(serde_json::Value::as_u64);
         let selector = at("/spec/selector").cloned().unwrap_or_default();
         let selector = selector_of(selector)
-            .ok_or_else(|| KubeError::NoWorkload(format!("{} with a selector", self.label())))?;
+            .ok_or_else(|| KubeError::NoWorkload(format!("{} with a selector", self.key)))?;
         let containers = at("/spec/template/spec/containers").cloned();
         let containers: Vec<Container> = containers
             .and_then(|all| serde_json::from_value(all).ok())
@@ -235,7 +122,7 @@ impl WorkloadWatch {
             (None, several) => {
                 let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
                 Err(KubeError::Unnamed {
-                    workload: self.label(),
+                    workload: self.key.to_string(),
                     containers: names.join(", "),
                 })
             }

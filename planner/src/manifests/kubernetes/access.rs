@@ -119,7 +119,6 @@ fn read_role() -> Value {
         ),
         rule("weir.dev", &["sloservices"], &["get", "list", "watch"]),
         rule("weir.dev", &["sloservices/status"], &["patch"]),
-        rule("weir.dev", &["sloservices"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ])
 }

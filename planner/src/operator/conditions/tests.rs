@@ -59,6 +59,7 @@ async fn cycle_without_problems_sets_healthy_conditions() {
         &report().await,
         &[],
         3,
+        &WatchNotes::default(),
         &SloServiceStatus::default(),
         at(0),
     );
@@ -116,6 +117,7 @@ async fn gravest_blocker_is_reported() {
             &report,
             &[],
             1,
+            &WatchNotes::default(),
             &SloServiceStatus::default(),
             at(0),
         );
@@ -129,7 +131,7 @@ async fn gravest_blocker_is_reported() {
 async fn service_is_ready_unless_a_person_must_act() {
     let none = SloServiceStatus::default();
     let ready = |service: &Service, report: &CycleReport| {
-        let status = planned_status(service, report, &[], 1, &none, at(0));
+        let status = planned_status(service, report, &[], 1, &WatchNotes::default(), &none, at(0));
         shown(&status).pop().unwrap()
     };
     for (reason, expected) in [
@@ -154,10 +156,10 @@ async fn service_is_ready_unless_a_person_must_act() {
             "Ready=False NoPlan: no variant has a core that serves: optimal for 12 requests/s";
         assert_eq!(ready(&active(), &report), unplanned);
     }
-    let refused = refused_status("Taken", "it is taken", 2, &none, at(0));
+    let refused = refused_status(&refusal(2, "Taken", "it is taken"), &none, at(0));
     assert_eq!(
         shown(&refused).pop().unwrap(),
-        "Ready=False Taken: it is taken"
+        "Ready=False Taken: generation 2 is refused: it is taken; no generation acts"
     );
 }
 
@@ -167,7 +169,7 @@ async fn degradation_is_reported_with_reason() {
     report.variants.get_mut("large").unwrap().cores_actual = Cores::whole(1);
     (report.scrapes_answered, report.scrapes_failed) = (2, 1);
     let none = SloServiceStatus::default();
-    let conditions = shown(&planned_status(&active(), &report, &[], 1, &none, at(0)));
+    let conditions = shown(&planned_status(&active(), &report, &[], 1, &WatchNotes::default(), &none, at(0)));
     assert_eq!(
         conditions[3..],
         [
@@ -181,7 +183,7 @@ async fn degradation_is_reported_with_reason() {
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
-    let conditions = shown(&planned_status(&advisory, &report, &[], 1, &none, at(0)));
+    let conditions = shown(&planned_status(&advisory, &report, &[], 1, &WatchNotes::default(), &none, at(0)));
     assert_eq!(
         conditions[2..],
         [
@@ -201,26 +203,128 @@ async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
         &good,
         &[],
         1,
+        &WatchNotes::default(),
         &SloServiceStatus::default(),
         at(0),
     );
     let mut bad = good.clone();
     blocker(&mut bad, "small", Reason::Deferred, "full");
-    let second = planned_status(&active(), &bad, &[], 1, &first, at(5));
+    let second = planned_status(&active(), &bad, &[], 1, &WatchNotes::default(), &first, at(5));
     let since =
         |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;
     assert_eq!((since(&second, 2), since(&second, 3)), (at(0), at(5)));
-    let third = refused_status("Invalid", &"slo: 0s  ".repeat(500), 2, &second, at(9));
+    let long = "slo: 0s  ".repeat(500);
+    let third = refused_status(&refusal(2, "Invalid", &long), &second, at(9));
     assert_eq!(third.conditions.len(), 6);
     assert_eq!(third.conditions[0].message.chars().count(), MESSAGE_MAX);
-    assert_eq!((since(&third, 0), since(&third, 3)), (at(9), at(5)));
+    assert_eq!((since(&third, 0), since(&third, 3)), (at(9), at(9)));
+    assert_eq!(third.conditions[1], second.conditions[1]);
+    assert_eq!(third.plans, second.plans);
+}
+
+fn refusal(generation: i64, reason: &'static str, why: &str) -> Refusal {
+    Refusal {
+        generation,
+        reason,
+        why: why.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn refused_edit_names_generation_that_acts() {
+    let (none, notes) = (SloServiceStatus::default(), WatchNotes::default());
+    let first = planned_status(&active(), &report().await, &[], 2, &notes, &none, at(0));
+    let refused = refusal(3, "Invalid", "slo: 0s; it must be 1ms to 1h");
+    let status = refused_edit_status(&refused, 2, Mode::Advisory, &first, &first, at(5));
+    let message = "generation 3 is refused: slo: 0s; it must be 1ms to 1h; generation 2 acts, in mode advisory";
     assert_eq!(
-        third.conditions[3].observed_generation,
-        Some(1),
-        "that is of before"
+        shown(&status),
+        [
+            format!("Accepted=False Invalid: {message}"),
+            "ProfileReady=True Given: every variant's latency is given in the resource".to_owned(),
+            "Planned=True Optimal: optimal for 12 requests/s".to_owned(),
+            "Actuated=True InForce: cores: large 4, small 2".to_owned(),
+            "Degraded=False AsExpected: ".to_owned(),
+            format!("Ready=False Invalid: {message}"),
+        ]
+    );
+    let of: Vec<i64> = status
+        .conditions
+        .iter()
+        .map(|one| one.observed_generation.unwrap())
+        .collect();
+    assert_eq!(of, [3, 2, 2, 2, 2, 2]);
+    assert_eq!(status.observed_generation, Some(3));
+    assert_eq!(status.cores, first.cores);
+    // The next cycle's status, with the same refusal, keeps the time.
+    let next = planned_status(&active(), &report().await, &[], 2, &notes, &first, at(7));
+    let next = refused_edit_status(&refused, 2, Mode::Advisory, &next, &status, at(7));
+    assert_eq!(next.conditions, status.conditions);
+}
+
+#[tokio::test]
+async fn refused_resource_of_which_nothing_acts_is_unknown() {
+    let (none, notes) = (SloServiceStatus::default(), WatchNotes::default());
+    let first = planned_status(&active(), &report().await, &[], 2, &notes, &none, at(0));
+    let status = refused_status(&refusal(3, "Invalid", "why"), &first, at(5));
+    let message = "generation 3 is refused: why; no generation acts";
+    assert_eq!(
+        shown(&status),
+        [
+            format!("Accepted=False Invalid: {message}"),
+            "ProfileReady=True Given: every variant's latency is given in the resource".to_owned(),
+            format!("Planned=Unknown NotActing: {message}"),
+            format!("Actuated=Unknown NotActing: {message}"),
+            format!("Degraded=Unknown NotActing: {message}"),
+            format!("Ready=False Invalid: {message}"),
+        ]
+    );
+    assert_eq!(status.why, "no generation acts: generation 3 is refused");
+    assert_eq!((status.demand_rps, status.cores), (None, None));
+}
+
+#[tokio::test]
+async fn watches_that_fail_are_reported() {
+    let mut report = report().await;
+    let none = SloServiceStatus::default();
+    let degraded = |report: &CycleReport, notes: &WatchNotes| {
+        let status = planned_status(&active(), report, &[], 1, notes, &none, at(0));
+        shown(&status).swap_remove(4)
+    };
+    let notes = WatchNotes {
+        proxies: Some("pods cannot be listed: forbidden: no right".to_owned()),
+        stale: Some("pods are known as of 61 s ago".to_owned()),
+    };
+    assert_eq!(
+        degraded(&report, &notes),
+        "Degraded=True NotObserved: pods are known as of 61 s ago"
+    );
+    (report.scrapes_answered, report.scrapes_failed) = (0, 0);
+    assert_eq!(
+        degraded(&report, &notes),
+        "Degraded=True NoProxies: pods cannot be listed: forbidden: no right"
     );
     assert_eq!(
-        (third.why, third.observed_generation),
-        (second.why, Some(2))
+        degraded(&report, &WatchNotes::default()),
+        "Degraded=True NoProxies: there is no proxy whose statistics could be scraped: check proxies.pods"
+    );
+    let shown_of = |status: SloServiceStatus| shown(&status);
+    assert_eq!(
+        shown_of(unobserved_status("forbidden", 1, &none, at(0))),
+        [
+            "Accepted=True Valid: the resource is gone by",
+            "Actuated=Unknown NotObserved: forbidden",
+            "Degraded=True NotObserved: forbidden",
+            "Ready=False NotObserved: forbidden",
+        ]
+    );
+    assert_eq!(
+        shown_of(controller_failed_status("it panicked", 1, &none, at(0))),
+        [
+            "Planned=Unknown ControllerFailed: it panicked",
+            "Actuated=Unknown ControllerFailed: it panicked",
+            "Degraded=True ControllerFailed: it panicked",
+            "Ready=False ControllerFailed: it panicked",
+        ]
     );
 }

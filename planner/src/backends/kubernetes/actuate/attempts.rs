@@ -166,7 +166,7 @@ impl KubeBackends {
         let blocker = self.first_blocker(&attempt, &state);
         let partly = attempt.sent;
         if let Some(why) = attempt.scaling_failure {
-            let workload = self.watched(attempt.variant)?.label();
+            let workload = self.watched(attempt.variant)?.key.to_string();
             return Err(KubeError::NotScaled {
                 workload,
                 why,
@@ -175,7 +175,7 @@ impl KubeBackends {
         }
         if let Some(DisruptionAllowance { budget, .. }) = attempt.pdb_limit {
             return Err(KubeError::Protected {
-                workload: self.watched(attempt.variant)?.label(),
+                workload: self.watched(attempt.variant)?.key.to_string(),
                 budget,
                 partly,
             });
@@ -185,7 +185,7 @@ impl KubeBackends {
         }
         if attempt.changes.unaffordable > 0 && state.template == Cores::ZERO {
             return Err(KubeError::NoTemplateRequest {
-                workload: self.watched(attempt.variant)?.label(),
+                workload: self.watched(attempt.variant)?.key.to_string(),
                 container: self.spec(attempt.variant)?.container,
                 partly,
             });
@@ -210,6 +210,7 @@ impl KubeBackends {
         state: &WorkloadState,
     ) -> Option<(String, PodBlocker)> {
         let (writes, now) = (&mut *self.writes(), Instant::now());
+        let key = self.key(attempt.variant).ok()?;
         let mut all = Vec::new();
         for pod in state.pods.iter().filter(|pod| pod.stays()) {
             let blocker = attempt.blocker(pod, &writes.refusals, self.timeout);
@@ -217,7 +218,7 @@ impl KubeBackends {
             all.extend(blocker.map(|blocker| (pod.name.clone(), blocker)));
         }
         if all.is_empty() {
-            writes.replacements.reset_backoff(attempt.variant);
+            writes.replacements.reset_backoff(key);
         }
         // Blockers that may still resolve come first: they decide what is counted.
         all.sort_by_key(|(_, why)| !why.may_have_applied());

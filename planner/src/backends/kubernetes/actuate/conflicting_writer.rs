@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_api::Cores;
 
+use super::memory::WorkloadKey;
 use crate::backends::kubernetes::pod::PodState;
 
 /// Number of reverts within [`WINDOW`] that mark a conflicting writer.
@@ -21,10 +22,10 @@ pub const LEFT_ALONE: Duration = Duration::from_secs(300);
 pub(super) struct ConflictingWriters {
     /// Requests by pod uid.
     requests: BTreeMap<String, SentRequests>,
-    /// Times of reverts by variant.
-    reverts: BTreeMap<usize, VecDeque<Instant>>,
-    /// Variants left alone: until when, and why.
-    left_alone: BTreeMap<usize, (Instant, String)>,
+    /// Times of reverts by workload.
+    reverts: BTreeMap<WorkloadKey, VecDeque<Instant>>,
+    /// Workloads left alone: until when, and why.
+    left_alone: BTreeMap<WorkloadKey, (Instant, String)>,
 }
 
 /// Requests to one pod.
@@ -50,10 +51,10 @@ impl ConflictingWriters {
         requests.sent.clear();
     }
 
-    /// Checks a variant's pods for reverts; returns why the variant is to be left alone now, if it is.
+    /// Checks a workload's pods for reverts; returns why the workload is to be left alone now, if it is.
     pub(super) fn check(
         &mut self,
-        variant: usize,
+        workload: &WorkloadKey,
         pods: &[PodState],
         now: Instant,
     ) -> Option<String> {
@@ -72,7 +73,7 @@ impl ConflictingWriters {
                 continue;
             }
             self.requests.remove(&pod.uid);
-            let reverts = self.reverts.entry(variant).or_default();
+            let reverts = self.reverts.entry(workload.clone()).or_default();
             reverts.push_back(now);
             reverts.retain(|at| now.duration_since(*at) < WINDOW);
             if reverts.len() >= REVERTS_MAX {
@@ -81,16 +82,27 @@ impl ConflictingWriters {
                     "something set the CPU of pod {} to {} after it was set to {request} here",
                     pod.name, pod.desired.request
                 );
-                self.left_alone.insert(variant, (now + LEFT_ALONE, why));
+                self.left_alone
+                    .insert(workload.clone(), (now + LEFT_ALONE, why));
             }
         }
-        let (until, why) = self.left_alone.get(&variant)?;
+        self.left_alone(workload, now)
+    }
+
+    /// Returns why the workload is left alone now, if it is.
+    pub(super) fn left_alone(&self, workload: &WorkloadKey, now: Instant) -> Option<String> {
+        let (until, why) = self.left_alone.get(workload)?;
         (now < *until).then(|| why.clone())
     }
 
-    /// Forgets deleted pods.
-    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+    /// Forgets deleted pods, and workloads that are left alone no longer.
+    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool, now: Instant) {
         self.requests.retain(|uid, _| exists(uid));
+        self.left_alone.retain(|_, (until, _)| now < *until);
+        self.reverts.retain(|_, times| {
+            let latest = times.back();
+            latest.is_some_and(|at| now.duration_since(*at) < WINDOW)
+        });
     }
 }
 
@@ -100,6 +112,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::service::WorkloadKind;
+
+    fn key(name: &str) -> WorkloadKey {
+        WorkloadKey {
+            kind: WorkloadKind::Deployment,
+            name: name.to_owned(),
+        }
+    }
 
     fn pod(cores: u32, generation: i64) -> PodState {
         let amounts = json!({"cpu": cores.to_string()});
@@ -120,9 +140,9 @@ mod tests {
         let mut round = |conflicts: &mut ConflictingWriters, seconds: u64| {
             generation += 2;
             conflicts.record_confirmed(&pod(4, generation - 1));
-            assert_eq!(conflicts.check(1, &[pod(4, generation - 1)], now), None);
+            assert_eq!(conflicts.check(&key("b"), &[pod(4, generation - 1)], now), None);
             now += Duration::from_secs(seconds);
-            (conflicts.check(1, &[pod(2, generation)], now), now)
+            (conflicts.check(&key("b"), &[pod(2, generation)], now), now)
         };
         // Rare changes are a person's.
         for _ in 0..5 {
@@ -139,12 +159,12 @@ mod tests {
             left_alone + LEFT_ALONE - Duration::from_secs(1),
             left_alone + LEFT_ALONE,
         );
-        assert_eq!(conflicts.check(1, &[], later), Some(why));
-        assert_eq!(conflicts.check(0, &[], later), None, "another variant");
-        assert_eq!(conflicts.check(1, &[], after), None);
+        assert_eq!(conflicts.check(&key("b"), &[], later), Some(why));
+        assert_eq!(conflicts.check(&key("a"), &[], later), None, "another variant");
+        assert_eq!(conflicts.check(&key("b"), &[], after), None);
         conflicts.record_confirmed(&pod(4, 100));
-        conflicts.retain(|_| false);
-        assert!(conflicts.requests.is_empty());
+        conflicts.retain(|_| false, after);
+        assert!(conflicts.requests.is_empty() && conflicts.left_alone.is_empty());
     }
 
     #[test]
@@ -153,8 +173,8 @@ mod tests {
         for generation in 1..10 {
             conflicts.record_confirmed(&pod(4, generation + 1));
             // A watch that lags, and the same change by someone else.
-            assert_eq!(conflicts.check(0, &[pod(2, generation)], now), None);
-            assert_eq!(conflicts.check(0, &[pod(4, generation + 2)], now), None);
+            assert_eq!(conflicts.check(&key("a"), &[pod(2, generation)], now), None);
+            assert_eq!(conflicts.check(&key("a"), &[pod(4, generation + 2)], now), None);
         }
     }
 
@@ -163,17 +183,17 @@ mod tests {
         let (mut conflicts, now) = (ConflictingWriters::default(), Instant::now());
         conflicts.record_confirmed(&pod(8, 1));
         for (cores, generation) in [(4, 2), (2, 3), (3, 4), (1, 5)] {
-            let before = conflicts.check(0, &[], now);
+            let before = conflicts.check(&key("a"), &[], now);
             assert_eq!(before, None);
             conflicts.record_sent(&pod(8, 1), Cores::whole(9));
             conflicts.record_sent(&pod(8, 1), Cores::whole(cores));
-            assert_eq!(conflicts.check(0, &[pod(cores, generation)], now), None);
+            assert_eq!(conflicts.check(&key("a"), &[pod(cores, generation)], now), None);
         }
         // Earlier sends no longer count once a later one is confirmed.
         for generation in 1..=REVERTS_MAX {
             conflicts.record_confirmed(&pod(8, 10 * generation as i64));
             let other = pod(9, 10 * generation as i64 + 1);
-            let left_alone = conflicts.check(0, &[other], now);
+            let left_alone = conflicts.check(&key("a"), &[other], now);
             assert_eq!(left_alone.is_some(), generation == REVERTS_MAX);
         }
     }

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 use weir_api::Cores;
 
+use super::memory::WorkloadKey;
 use crate::backends::kubernetes::distribute::Refusals;
 use crate::backends::kubernetes::pod::PodState;
 use crate::backends::kubernetes::replace::Replacements;
@@ -33,10 +34,10 @@ pub(super) struct UnobservedWrites {
     ahead: BTreeMap<String, Arc<Pod>>,
     /// Pending patches by pod uid.
     pending_patches: BTreeMap<String, PendingPatch>,
-    /// Latest scaling by variant, answered or pending.
-    scalings: BTreeMap<usize, LatestScaling>,
-    /// Scale-downs by variant, latest last; earlier ones are kept until they expire.
-    scale_downs: BTreeMap<usize, Vec<ScaleDown>>,
+    /// Latest scaling by workload, answered or pending.
+    scalings: BTreeMap<WorkloadKey, LatestScaling>,
+    /// Scale-downs by workload, latest last; earlier ones are kept until they expire.
+    scale_downs: BTreeMap<WorkloadKey, Vec<ScaleDown>>,
 }
 
 /// Scale-down after which at most `stay` of the pods in `of` stay, whatever the watches report yet.
@@ -46,7 +47,7 @@ struct ScaleDown {
     until: Instant,
 }
 
-/// Maximum number of scale-downs remembered per variant.
+/// Maximum number of scale-downs remembered per workload.
 const SCALE_DOWNS_MAX: usize = 8;
 
 struct PendingPatch {
@@ -112,7 +113,7 @@ impl UnobservedWrites {
     /// Records that a workload with this `spec` was scaled.
     pub(super) fn record_scaling(
         &mut self,
-        variant: usize,
+        workload: &WorkloadKey,
         spec: &WorkloadSpec,
         replicas: u32,
         now: Instant,
@@ -124,13 +125,13 @@ impl UnobservedWrites {
             pending_replicas: None,
             until: now + PENDING_WRITE_TTL,
         };
-        self.scalings.insert(variant, scaled);
+        self.scalings.insert(workload.clone(), scaled);
     }
 
     /// Records a pending scaling.
     pub(super) fn record_pending_scaling(
         &mut self,
-        variant: usize,
+        workload: &WorkloadKey,
         spec: &WorkloadSpec,
         replicas: u32,
         now: Instant,
@@ -142,18 +143,18 @@ impl UnobservedWrites {
             pending_replicas: Some(replicas),
             until: now + PENDING_WRITE_TTL,
         };
-        self.scalings.insert(variant, scaled);
+        self.scalings.insert(workload.clone(), scaled);
     }
 
     /// Records a scale-down, answered or pending, of a workload with these pods.
     pub(super) fn record_scale_down(
         &mut self,
-        variant: usize,
+        workload: &WorkloadKey,
         of: BTreeSet<String>,
         stay: u32,
         now: Instant,
     ) {
-        let all = self.scale_downs.entry(variant).or_default();
+        let all = self.scale_downs.entry(workload.clone()).or_default();
         if all.len() >= SCALE_DOWNS_MAX {
             all.remove(0);
         }
@@ -161,14 +162,14 @@ impl UnobservedWrites {
         all.push(ScaleDown { of, stay, until });
     }
 
-    /// Returns how many of a variant's pods end although none of them is reported as ending.
+    /// Returns how many of a workload's pods end although none of them is reported as ending.
     pub(super) fn leaving(
         &self,
-        variant: usize,
+        workload: &WorkloadKey,
         staying: impl Fn(&str) -> bool,
         now: Instant,
     ) -> u32 {
-        let all = self.scale_downs.get(&variant).into_iter().flatten();
+        let all = self.scale_downs.get(workload).into_iter().flatten();
         let current = all.filter(|scale_down| now < scale_down.until);
         let leaving = current.map(|scale_down| {
             let remaining = scale_down.of.iter().filter(|uid| staying(uid)).count();
@@ -182,11 +183,11 @@ impl UnobservedWrites {
     /// Returns the newest known spec of a workload.
     pub(super) fn spec(
         &self,
-        variant: usize,
+        workload: &WorkloadKey,
         observed: WorkloadSpec,
         now: Instant,
     ) -> WorkloadSpec {
-        let scaled = self.scalings.get(&variant);
+        let scaled = self.scalings.get(workload);
         let newer = |scaled: &&LatestScaling| {
             scaled.uid == observed.uid && scaled.generation >= observed.generation
         };
@@ -213,8 +214,22 @@ impl UnobservedWrites {
         for all in self.scale_downs.values_mut() {
             all.retain(|scale_down| now < scale_down.until);
         }
+        self.scale_downs.retain(|_, all| !all.is_empty());
+        self.scalings.retain(|_, scaled| now < scaled.until);
         self.pending_patches
             .retain(|uid, patch| existing.contains_key(uid) && now < patch.until);
+    }
+}
+
+impl UnobservedWrites {
+    /// Whether no write is pending any more, nor answered and not yet reported.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let scaled = self.scalings.values().any(|scaled| now < scaled.until);
+        let mut scale_downs = self.scale_downs.values().flatten();
+        let mut patches = self.pending_patches.values();
+        !scaled
+            && !scale_downs.any(|scale_down| now < scale_down.until)
+            && !patches.any(|patch| now < patch.until)
     }
 }
 

@@ -32,10 +32,10 @@ impl KubeBackends {
         let pods = self.spec(variant).ok()?.pods(store);
         // Until the budgets have been listed, the allowed disruptions are unknown.
         let allowed = self.namespace.disruption(&pods).ok()?;
-        let label = self.watched(variant).ok()?.label();
+        let key = self.key(variant).ok()?.clone();
         let chosen = {
             let (replacements, now) = (&mut self.writes().replacements, Instant::now());
-            replacements.retire(variant, &label, &state, spare, allowed.as_ref(), now)?
+            replacements.retire(&key, &state, spare, allowed.as_ref(), now)?
         };
         match chosen {
             Ok(_) => Some(Ok(self.state(variant).ok()?.actual())),
@@ -52,9 +52,10 @@ impl KubeBackends {
             if let Err(why) = evicted {
                 let partly = why.may_have_applied();
                 if !partly {
+                    let key = self.key(variant)?;
                     let (mut writes, now) = (self.writes(), Instant::now());
                     writes.replacements.record_refused_eviction(
-                        variant,
+                        key,
                         &pod.uid,
                         why.clone(),
                         now,

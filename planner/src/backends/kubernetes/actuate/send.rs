@@ -106,7 +106,7 @@ impl KubeBackends {
             if replicas < spec.replicas {
                 let before = before.clone();
                 self.writes()
-                    .record_scale_down(variant, before, replicas, now);
+                    .record_scale_down(&watched.key, before, replicas, now);
             }
         };
         loop {
@@ -118,7 +118,7 @@ impl KubeBackends {
                 Ok(_) => {
                     let now = Instant::now();
                     down(now);
-                    self.writes().record_scaling(variant, &spec, replicas, now);
+                    self.writes().record_scaling(&watched.key, &spec, replicas, now);
                     return Ok(());
                 }
                 Err(failure) => {
@@ -126,7 +126,7 @@ impl KubeBackends {
                         let now = Instant::now();
                         down(now);
                         self.writes()
-                            .record_pending_scaling(variant, &spec, replicas, now);
+                            .record_pending_scaling(&watched.key, &spec, replicas, now);
                     }
                     wait(failure, deadline).await?;
                 }

@@ -6,6 +6,14 @@ use crate::backends::kubernetes::pod::Resizing;
 
 const WEB: &str = "Deployment web";
 
+/// Key of the Deployment `web`.
+fn web() -> WorkloadKey {
+    WorkloadKey {
+        kind: crate::service::WorkloadKind::Deployment,
+        name: "web".to_owned(),
+    }
+}
+
 fn never() -> PodBlocker {
     PodBlocker::Infeasible("too large".to_owned())
 }
@@ -33,7 +41,7 @@ fn choose(
     spare: u32,
     now: Instant,
 ) -> Option<Result<String, ReplacementBlocker>> {
-    let chosen = replacements.retire(0, WEB, workload, Cores::whole(spare), None, now)?;
+    let chosen = replacements.retire(&web(), workload, Cores::whole(spare), None, now)?;
     Some(chosen.map(|pod| pod.name))
 }
 
@@ -98,7 +106,7 @@ fn pod_is_not_replaced_at_cost_of_others() {
             budget: "calm".to_owned(),
             pods,
         });
-        let chosen = replacements.retire(0, WEB, &pods, Cores::whole(spare), allowed.as_ref(), now);
+        let chosen = replacements.retire(&web(), &pods, Cores::whole(spare), allowed.as_ref(), now);
         let chosen = chosen.unwrap().map(|pod| pod.name);
         assert_eq!(
             chosen,
@@ -202,13 +210,13 @@ fn one_pod_is_replaced_at_a_time_with_growing_backoff() {
         replacements.retain(|uid| uid == "uid-b");
         now += Duration::from_secs(wait);
     }
-    replacements.reset_backoff(0);
+    replacements.reset_backoff(&web());
     let pods = workload(2, vec![wishing("h"), pod("b", 2)]);
     replacements.record(&pods.pods[0], Some(&never()), now);
     assert_eq!(choose(&mut replacements, &pods, 9, now), chosen("h"));
     // After a refusal plans count on it again, and it is retried sooner.
     let why = ApiFailure::NotFound;
-    replacements.record_refused_eviction(0, "uid-h", why.clone(), now);
+    replacements.record_refused_eviction(&web(), "uid-h", why.clone(), now);
     assert!(!replacements.is_retired("uid-h"));
     let again = REFUSED_AGAIN;
     let refused = Some(Err(ReplacementBlocker::Refused { why, again }));

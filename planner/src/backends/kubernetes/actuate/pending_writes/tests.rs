@@ -5,6 +5,14 @@ use serde_json::json;
 
 use super::*;
 
+/// Key of the Deployment `web`.
+fn web() -> WorkloadKey {
+    WorkloadKey {
+        kind: crate::service::WorkloadKind::Deployment,
+        name: "web".to_owned(),
+    }
+}
+
 fn pod(generation: i64, version: &str) -> Pod {
     let resources = json!({"requests": {"cpu": "1"}});
     serde_json::from_value(json!({
@@ -72,11 +80,11 @@ fn scaling_holds_until_watch_reports_it() {
     let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
     // Known state when the watch reports `observed`: replicas, and replicas of a pending write.
     let known = |writes: &UnobservedWrites, observed: WorkloadSpec, now| {
-        let spec = writes.spec(0, observed, now);
+        let spec = writes.spec(&web(), observed, now);
         (spec.replicas, spec.pending_replicas)
     };
     assert_eq!(known(&writes, spec("d", 3, 2), now), (2, None));
-    writes.record_scaling(0, &spec("d", 3, 2), 4, now);
+    writes.record_scaling(&web(), &spec("d", 3, 2), 4, now);
     assert_eq!(known(&writes, spec("d", 3, 2), now), (4, None));
     assert_eq!(known(&writes, spec("d", 5, 1), now), (1, None));
     assert_eq!(
@@ -85,8 +93,8 @@ fn scaling_holds_until_watch_reports_it() {
         "another of its name"
     );
     // A pending scaling, while the watch still lags behind the first.
-    let latest = writes.spec(0, spec("d", 3, 2), now);
-    writes.record_pending_scaling(0, &latest, 6, now);
+    let latest = writes.spec(&web(), spec("d", 3, 2), now);
+    writes.record_pending_scaling(&web(), &latest, 6, now);
     for observed in [spec("d", 3, 2), spec("d", 4, 4)] {
         assert_eq!(known(&writes, observed, now), (4, Some(6)));
     }
@@ -102,9 +110,9 @@ fn ended_pod_counts_until_reported_or_for_a_minute() {
     let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
     let uids = |text: &str| -> BTreeSet<String> { text.chars().map(String::from).collect() };
     let leaving = |writes: &UnobservedWrites, staying: &str, after: Duration| {
-        writes.leaving(0, |uid| staying.contains(uid), now + after)
+        writes.leaving(&web(), |uid| staying.contains(uid), now + after)
     };
-    writes.record_scale_down(0, uids("abc"), 2, now);
+    writes.record_scale_down(&web(), uids("abc"), 2, now);
     for (staying, expected) in [("abc", 1), ("abcd", 1), ("ac", 0), ("acd", 0), ("", 0)] {
         assert_eq!(
             leaving(&writes, staying, Duration::ZERO),
@@ -112,14 +120,18 @@ fn ended_pod_counts_until_reported_or_for_a_minute() {
             "{staying}"
         );
     }
-    assert_eq!(writes.leaving(1, |_| true, now), 0, "another variant");
+    let other = WorkloadKey {
+        name: "other".to_owned(),
+        ..web()
+    };
+    assert_eq!(writes.leaving(&other, |_| true, now), 0, "another workload");
     // Scaled down again: counted against all pods, and against each scaling.
-    writes.record_scale_down(0, uids("abcd"), 1, now);
+    writes.record_scale_down(&web(), uids("abcd"), 1, now);
     assert_eq!(leaving(&writes, "abcd", Duration::ZERO), 3);
     assert_eq!(leaving(&writes, "ab", Duration::ZERO), 1);
     assert_eq!(leaving(&writes, "abcd", PENDING_WRITE_TTL), 0);
     for _ in 0..2 * SCALE_DOWNS_MAX {
-        writes.record_scale_down(0, uids("ab"), 1, now);
+        writes.record_scale_down(&web(), uids("ab"), 1, now);
     }
     assert_eq!(writes.scale_downs[&0].len(), SCALE_DOWNS_MAX);
     writes.prune(&BTreeMap::new(), now + PENDING_WRITE_TTL);
