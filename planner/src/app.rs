@@ -60,6 +60,7 @@ pub(crate) async fn run_cycles(
     mut stop: watch::Receiver<bool>,
     mut on_report: impl FnMut(&CycleReport),
 ) {
+    let running = handle.heartbeat.start(clock.now().at);
     let mut planner = Planner::new(Arc::clone(&handle.service));
     let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -76,7 +77,10 @@ pub(crate) async fn run_cycles(
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => {}
         }
-        let Some(report) = planner.tick(&ports, clock.now()).await else {
+        running.beat(clock.now().at);
+        let report = planner.tick(&ports, clock.now()).await;
+        running.beat(clock.now().at);
+        let Some(report) = report else {
             continue;
         };
         handle.metrics.record(&report);

@@ -1,38 +1,64 @@
-//! HTTP endpoints: plans for the proxies and the status for people, both with the key; health and metrics
+//! HTTP endpoints: plans for the proxies and the status for people, both with a key; health and metrics
 //! without. No decisions are made here. Every error is JSON, `{"error": "…"}`.
 //!
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
-//! - `GET /healthz` the process responds · `GET /readyz` a plan is published · `GET /metrics`
+//! - `GET /healthz` cycles come back in time · `GET /readyz` polls are answered · `GET /metrics` ([`health`])
+//!
+//! The [`server`] accepts every connection and gives it one of the [`places`]; [`authentication`] comes before
+//! any body is read. [`leadership`] says whether polls are answered here, and [`probe`] whether the leader is
+//! reached.
 
-mod forward;
+mod server;
+
+mod places;
+mod tls;
+mod write_limit;
+
+mod authentication;
+mod health;
 pub mod openapi;
 mod plans;
 mod poll_query;
-mod server;
 mod services;
 pub mod solve;
+
+mod forward;
+mod leader_client;
+mod leadership;
+mod probe;
+
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::sync::{Semaphore, watch};
 
-pub use forward::CONNECT_MAX;
-pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
+pub use health::{METRICS_TEXTS_MAX, MetricsTexts};
+pub use leader_client::{CONNECT_MAX, LeaderClient};
+pub use leadership::{Leader, LeaderLink, Leadership, Term};
+pub use places::{KEYED_MAX, KEYLESS_MAX, KEYLESS_TIME, PlaceLimits};
+pub use probe::{PROBE_EVERY, PROBE_FAILURES, PROBE_TIMEOUT, run_probes};
+pub use server::{
+    Endpoint, GRACE, HEAD_BYTES_MAX, HEAD_MAX, REQUEST_MAX, ServerLimits,
+};
 pub use services::CYCLES_SHOWN;
+pub use tls::{HANDSHAKE_MAX, TLS_BYTES_MAX, TlsError, TlsFiles, TlsState};
+pub use write_limit::ANSWER_MAX;
 
 use crate::clock::Clock;
-use crate::key::Key;
+use crate::file_reload::Reloaded;
+use crate::key::Keys;
 use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::telemetry::metrics::Metrics;
 
@@ -49,14 +75,16 @@ pub const BODY_MAX: usize = 1024;
 pub struct App {
     /// Services that are planned for.
     pub services: Arc<ServiceRegistry>,
-    /// Key that polls must carry.
-    pub key: Key,
+    /// Keys that polls, status requests and solves must carry.
+    pub keys: Arc<Reloaded<Keys>>,
     /// Metrics of the endpoints.
     pub metrics: Metrics,
     /// Planner that leads.
-    pub leader: watch::Receiver<Leader>,
-    /// Client for forwarding polls to the leader.
-    pub http: reqwest::Client,
+    pub leadership: Leadership,
+    /// Connection to the leader, if another planner leads.
+    pub link: watch::Sender<LeaderLink>,
+    /// Client for the leader.
+    pub leader_client: LeaderClient,
     /// Clock of the process.
     pub clock: Clock,
     /// Time for which a poll is held; [`HOLD`] except in tests.
@@ -67,20 +95,12 @@ pub struct App {
     pub polls_max: usize,
     /// Permits of the solves that may run at once.
     pub solves: Arc<Semaphore>,
+    /// Permits of the problems that may be received at once.
+    pub bodies: Semaphore,
+    /// Texts of metrics that are being read.
+    pub texts: MetricsTexts,
     /// True once the planner is shutting down.
     pub stop: watch::Receiver<bool>,
-}
-
-/// The leader among several planners for the same services.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leader {
-    /// This planner leads.
-    Us,
-    /// Another planner leads and is reachable at this address. It allocates the slots, so it must get the
-    /// proxies' polls.
-    At(String),
-    /// No leader is known: the last plan stays in use, and this planner allocates its slots.
-    Nobody,
 }
 
 /// A refused request: status and message.
@@ -95,17 +115,19 @@ impl IntoResponse for Refusal {
 
 /// Builds the routes.
 pub fn router(app: Arc<App>) -> Router {
+    let polls = get(plans::poll).layer(from_fn_with_state(Arc::clone(&app), authentication::stage_key));
+    let status =
+        get(services::status).layer(from_fn_with_state(Arc::clone(&app), authentication::service_key));
+    let solves =
+        post(solve::solve).layer(from_fn_with_state(Arc::clone(&app), authentication::any_key));
     Router::new()
-        .route("/v1/plans/{service}", get(plans::poll))
-        .route("/v1/services/{service}", get(services::status))
-        .route(
-            "/v1/solve",
-            post(solve::solve).layer(DefaultBodyLimit::max(solve::BODY_MAX)),
-        )
+        .route("/v1/plans/{service}", polls)
+        .route("/v1/services/{service}", status)
+        .route("/v1/solve", solves)
         .route("/v1/openapi.json", get(openapi::openapi))
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
         .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "no such path".to_owned()) })
         .method_not_allowed_fallback(|| async {
             Refusal(
@@ -124,22 +146,24 @@ impl App {
     /// Fails if the metrics registry refuses a name, which would be a bug.
     pub fn new(
         services: Arc<ServiceRegistry>,
-        key: Key,
+        keys: Arc<Reloaded<Keys>>,
         clock: Clock,
-        http: reqwest::Client,
         stop: watch::Receiver<bool>,
     ) -> prometheus::Result<App> {
         Ok(App {
             services,
-            key,
+            keys,
             metrics: Metrics::new()?,
-            leader: watch::channel(Leader::Us).1,
-            http,
+            leadership: Leadership::alone(),
+            link: watch::Sender::default(),
+            leader_client: LeaderClient::new(None),
             clock,
             hold: HOLD,
             polls: Semaphore::new(POLLS_MAX),
             polls_max: POLLS_MAX,
             solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
+            bodies: Semaphore::new(solve::BODIES_MAX),
+            texts: MetricsTexts::default(),
             stop,
         })
     }
@@ -156,6 +180,12 @@ impl App {
             .ok_or_else(|| unknown(name))
     }
 
+    /// Returns the way of a poll.
+    fn route(&self) -> leadership::Route {
+        let link = self.link.borrow();
+        self.leadership.route(&link, self.clock.now().at)
+    }
+
     fn waiting(&self) -> usize {
         self.polls_max
             .saturating_sub(self.polls.available_permits())
@@ -166,50 +196,4 @@ fn unknown(name: &str) -> Refusal {
     let shown: String = name.chars().take(weir_api::plan::NAME_MAX).collect();
     let message = format!("service: '{shown}' is not planned for here");
     Refusal(StatusCode::NOT_FOUND, message)
-}
-
-/// Refuses requests without the key.
-fn check_key(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
-    if carries_key(app, headers) {
-        return Ok(());
-    }
-    let right = "authorization: Bearer <key> is missing or wrong";
-    Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()))
-}
-
-fn carries_key(app: &App, headers: &HeaderMap) -> bool {
-    let value = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let bearer = value
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    bearer.is_some_and(|(_, key)| app.key.matches(key.trim()))
-}
-
-async fn healthz() -> &'static str {
-    "ok\n"
-}
-
-/// Succeeds once any service has a plan. A planner without services is ready: it waits for some.
-async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
-    // A cycle publishes plans for all stages or for none.
-    let services = app.services.all();
-    let published = |handle: &Arc<ServiceHandle>| handle.publishers.entry().newest().is_some();
-    match services.is_empty() || services.iter().any(published) {
-        true => Ok("ready\n"),
-        false => Err(Refusal(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "no plan is published yet".to_owned(),
-        )),
-    }
-}
-
-async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
-    let services = app.services.all();
-    let each = services.iter().map(|handle| handle.gather(app.clock));
-    let text = app.metrics.text(app.waiting(), each);
-    let text =
-        text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())
 }

@@ -1,30 +1,39 @@
-//! The key that the proxies' polls carry: its source and its comparison. It is never part of the service
-//! file, never printed, and compared in constant time.
+//! Keys that polls, status requests and solves carry: their source and their comparison. They are never part of
+//! the service file, never printed, and compared in constant time. [`keys`] reads the text that holds them.
+
+mod keys;
 
 use std::fmt;
 use std::path::PathBuf;
 
 use subtle::ConstantTimeEq;
 
+use crate::file_reload::{FileError, Reloaded};
+pub use keys::{KEYS_MAX, Keys, LineError};
+
 /// Minimum length. A longer, random key is better.
 pub const KEY_MIN: usize = 8;
 /// Maximum length.
 pub const KEY_MAX: usize = 256;
+/// Maximum size of a key file, or of the variable, in bytes.
+pub const KEYS_BYTES_MAX: u64 = 64 * 1024;
+/// Placeholder in shipped manifests, which is no key.
+pub const PLACEHOLDER: &str = "change-me";
 
-/// Source of the key.
+/// Source of the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// Environment variable of this name.
+    /// Environment variable of this name, read once.
     Env(String),
-    /// File of this path; surrounding white space is ignored.
+    /// File of this path, read again when it changes.
     File(PathBuf),
 }
 
-/// The shared key.
+/// One key.
 #[derive(Clone)]
 pub struct Key(String);
 
-/// Reason why there is no key.
+/// Reason why there are no keys.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum KeyError {
@@ -32,40 +41,53 @@ pub enum KeyError {
         "keyEnv: the environment variable {0} is not set (or not Unicode); set it to the proxies' shared key"
     )]
     NotSet(String),
-    #[error("keyFile: {path}: {error}")]
-    NotRead {
-        path: PathBuf,
-        error: std::io::Error,
-    },
-    #[error(
-        "{source_name}: the key has {length} characters; it must be {KEY_MIN} to {KEY_MAX} printable ASCII characters without spaces"
-    )]
-    Unfit { source_name: String, length: usize },
+    #[error("keyFile: {0}")]
+    NotRead(#[from] FileError),
+    #[error("keyEnv {name}: {why}")]
+    Variable { name: String, why: String },
+    #[error("keyFile: {0}")]
+    Content(String),
+}
+
+impl From<String> for KeyError {
+    fn from(why: String) -> KeyError {
+        KeyError::Content(why)
+    }
 }
 
 impl KeySource {
-    /// Reads the key.
+    /// Reads the keys.
     ///
     /// # Errors
-    /// Fails if the variable or file is missing, or if its content is no valid key.
-    pub fn read(&self) -> Result<Key, KeyError> {
-        let (text, source_name) = match self {
+    /// Fails if the variable or file is missing, or if a line of its content is not valid.
+    pub fn read(&self) -> Result<Reloaded<Keys>, KeyError> {
+        match self {
             KeySource::Env(name) => {
                 let text = std::env::var(name).map_err(|_| KeyError::NotSet(name.clone()))?;
-                (text, format!("keyEnv {name}"))
+                let refused = |why: String| KeyError::Variable {
+                    name: name.clone(),
+                    why,
+                };
+                if text.len() as u64 > KEYS_BYTES_MAX {
+                    let why = format!("too large; it must have at most {KEYS_BYTES_MAX} bytes");
+                    return Err(refused(why));
+                }
+                let keys = Keys::parse(&text).map_err(|error| refused(error.to_string()))?;
+                Ok(Reloaded::fixed(keys))
             }
             KeySource::File(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| KeyError::NotRead {
-                    path: path.clone(),
-                    error,
-                })?;
-                (text, format!("keyFile {}", path.display()))
+                let (name, shown) = (format!("keyFile {}", path.display()), path.clone());
+                let make = move |contents: &[Vec<u8>]| {
+                    let content = contents.first().map(Vec::as_slice).unwrap_or_default();
+                    let text = std::str::from_utf8(content).map_err(|_| "not UTF-8".to_owned());
+                    let keys = text.and_then(|text| {
+                        Keys::parse(text).map_err(|error| error.to_string())
+                    });
+                    keys.map_err(|why| format!("{}: {why}", shown.display()))
+                };
+                Reloaded::read(&name, vec![path.clone()], KEYS_BYTES_MAX, make)
             }
-        };
-        Key::new(text.trim()).ok_or(KeyError::Unfit {
-            source_name,
-            length: text.trim().chars().count(),
-        })
+        }
     }
 }
 
@@ -112,28 +134,25 @@ mod tests {
     }
 
     #[test]
-    fn key_file_may_end_in_newline() {
+    fn missing_and_invalid_files_are_refused_with_path_and_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
+        let source = KeySource::File(file.path().into());
         std::fs::write(file.path(), "secret-key\n").unwrap();
-        assert!(
-            KeySource::File(file.path().into())
-                .read()
-                .unwrap()
-                .matches("secret-key")
-        );
-        std::fs::write(file.path(), "short\n").unwrap();
-        let error = KeySource::File(file.path().into())
-            .read()
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("5 characters") && error.contains("8 to 256"),
-            "{error}"
-        );
-        let error = KeySource::File("/no/such/key".into())
-            .read()
-            .unwrap_err()
-            .to_string();
-        assert!(error.starts_with("keyFile: /no/such/key"), "{error}");
+        let keys = source.read().unwrap().current();
+        assert!(keys.open_any("secret-key"));
+        let large = vec![b'#'; usize::try_from(KEYS_BYTES_MAX).unwrap() + 1];
+        for (content, expected) in [
+            (&b"short\n"[..], "line 1: the key has 5 characters; it must be 8 to 256"),
+            (&b"\xff\xfe"[..], "not UTF-8"),
+            (&large[..], "too large; it must have at most 65536 bytes"),
+        ] {
+            std::fs::write(file.path(), content).unwrap();
+            let error = source.read().unwrap_err().to_string();
+            let begins = format!("keyFile: {}: ", file.path().display());
+            assert!(error.starts_with(&begins) && error.contains(expected), "{error}");
+        }
+        let missing = KeySource::File("/no/such/key".into()).read();
+        let error = missing.unwrap_err().to_string();
+        assert!(error.starts_with("keyFile: /no/such/key: "), "{error}");
     }
 }

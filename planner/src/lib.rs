@@ -43,6 +43,7 @@ pub mod serve;
 
 pub mod clock;
 pub mod error_log;
+pub mod file_reload;
 pub mod key;
 #[cfg(feature = "kubernetes")]
 pub mod manifests;

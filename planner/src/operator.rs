@@ -1,6 +1,6 @@
 //! The planner on Kubernetes: every `SloService` resource has a controller. One of several planners leads:
-//! it plans, resizes, scales and writes statuses. The others forward proxies' polls to it. If it does not
-//! respond, they serve the plans of the resources' statuses.
+//! it plans, resizes, scales, allocates slots and writes statuses. The others forward proxies' polls to it. If it
+//! does not respond, they refuse polls, and proxies keep their plans.
 //!
 //! [`lease`], [`ownership`], [`conditions`] and [`standby`] are pure; [`leader`] holds the Lease, and the
 //! other modules watch, run cycles and write. Nothing here knows a policy.
@@ -28,7 +28,6 @@ use kube::runtime::controller::{Config, Controller};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -38,8 +37,7 @@ use crate::backends::kubernetes::namespace::Namespace;
 use crate::backends::kubernetes::rate_limit::PatchLimiter;
 use crate::backends::kubernetes::watch::ApiOutage;
 use crate::clock::Clock;
-use crate::http::{App, CONNECTIONS_MAX, answer, router};
-use crate::key::Key;
+use crate::http::{App, Endpoint, LeaderClient, ServerLimits, run_probes};
 use crate::registry::ServiceRegistry;
 use crate::spec::resource::SloService;
 use controller::ServiceController;
@@ -70,7 +68,8 @@ pub struct Options {
     pub namespace: String,
     /// Namespaces whose resources are planned for; empty for all.
     pub namespaces: Vec<String>,
-    /// Address at which other planners reach this one's endpoints, such as `http://10.0.0.7:8080`.
+    /// Address at which other planners reach this one's endpoints, such as `http://10.0.0.7:8080`; with a
+    /// certificate, `https://…`.
     pub address: String,
 }
 
@@ -111,7 +110,7 @@ struct Shared {
     failures: Mutex<BTreeMap<Name, u32>>,
 }
 
-/// Runs the controllers of all services and serves `listener` until `stop` is set.
+/// Runs the controllers of all services and answers at `endpoint` until `stop` is set.
 ///
 /// # Errors
 /// Fails if something cannot be set up, or if a controller ends unexpectedly again and again. Nothing that the API
@@ -119,8 +118,7 @@ struct Shared {
 pub async fn operate(
     client: kube::Client,
     options: Options,
-    key: Key,
-    listener: TcpListener,
+    endpoint: Endpoint,
     stop: watch::Receiver<bool>,
 ) -> Result<(), OperateError> {
     let http = self::client()?;
@@ -134,21 +132,23 @@ pub async fn operate(
         clock,
     );
     let app = App {
-        leader: candidate.leader(),
+        leadership: candidate.leadership(),
+        leader_client: LeaderClient::new(endpoint.tls.as_ref()),
         ..App::new(
             Arc::clone(&services),
-            key,
+            Arc::clone(&endpoint.keys),
             clock,
-            http.clone(),
             stop.clone(),
         )?
     };
-    let endpoints = answer(
-        listener,
-        router(Arc::new(app)),
-        CONNECTIONS_MAX,
-        stop.clone(),
-    );
+    let app = Arc::new(app);
+    let answering = endpoint.answer(Arc::clone(&app), ServerLimits::default(), stop.clone());
+    let endpoints = async {
+        tokio::select! {
+            () = answering => {}
+            () = run_probes(Arc::clone(&app)) => {}
+        }
+    };
     let (fatal, mut ends) = watch::channel(None);
     let adapters = (client, http, clock);
     let controllers = run_controllers(adapters, &options, services, candidate, fatal, stop);

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::distribution::Publishers;
 use crate::distribution::slot_allocation::{Counts, LISTEN_TIME};
 use crate::service::Service;
+use crate::telemetry::heartbeat::Heartbeat;
 use crate::telemetry::metrics::{ServiceMetrics, Shown};
 use crate::telemetry::status::Status;
 use weir_api::Revision;
@@ -25,6 +26,8 @@ pub struct ServiceHandle {
     pub status: Arc<Status>,
     /// Its metrics.
     pub metrics: Arc<ServiceMetrics>,
+    /// Heartbeat of its control loop.
+    pub heartbeat: Heartbeat,
     /// True once this handle has been replaced or removed.
     replaced: watch::Sender<bool>,
 }
@@ -57,6 +60,7 @@ impl ServiceHandle {
             service: Arc::new(service),
             publishers,
             status: Arc::default(),
+            heartbeat: Heartbeat::default(),
             replaced: watch::Sender::new(false),
         })
     }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::{client, http_backends, run_cycles, scraper};
 use crate::clock::Clock;
-use crate::http::{App, CONNECTIONS_MAX, answer, router};
-use crate::key::Key;
+use crate::http::{App, Endpoint, ServerLimits};
 use crate::observe::ScrapeTargets;
 use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::{Mode, Service};
@@ -25,22 +23,21 @@ pub enum ServeError {
     Cycle(Option<tokio::task::JoinError>),
 }
 
-/// Plans for `service` and serves `listener` until `stop` is set.
+/// Plans for `service` and answers at `endpoint` until `stop` is set.
 ///
 /// # Errors
 /// Fails if something cannot be set up, or if a cycle panicked, which would be a bug. Nothing that proxies,
 /// backends or clients do ends the planner.
 pub async fn serve(
     service: Service,
-    key: Key,
-    listener: TcpListener,
+    endpoint: Endpoint,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
     let handle = Arc::new(ServiceHandle::new(service, clock)?);
     let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
     let http = client()?;
-    let app = App::new(services, key, clock, http.clone(), stop.clone())?;
+    let app = App::new(services, Arc::clone(&endpoint.keys), clock, stop.clone())?;
     let service = Arc::clone(&handle.service);
     let targets = ScrapeTargets::Fixed(service.stats.clone());
     let scraper = scraper(&service, &http, clock, targets);
@@ -57,7 +54,7 @@ pub async fn serve(
             }
         }
     });
-    let answering = answer(listener, router(Arc::new(app)), CONNECTIONS_MAX, stop);
+    let answering = endpoint.answer(Arc::new(app), ServerLimits::default(), stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
         () = handle.publishers.run_ticks(clock) => Ok(()),

@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod endpoint;
 mod exit;
 mod input;
 #[cfg(feature = "kubernetes")]

@@ -6,10 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
+use weir_planner::http::Endpoint;
 use weir_planner::key::KeySource;
 use weir_planner::operator::{Options, operate};
+
+use crate::endpoint::{TlsArguments, listen, scheme};
 
 /// Arguments of `weir operate`.
 #[derive(Debug, clap::Args)]
@@ -18,7 +20,7 @@ pub(crate) struct Operate {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
-    /// File with the proxies' shared key.
+    /// File with the proxies' keys, one in each line, as KEY or as NAME KEY; read again when it changes.
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
     /// Plan only for the resources of this namespace; may be repeated. Default: all namespaces.
@@ -33,18 +35,29 @@ pub(crate) struct Operate {
     /// Address at which other planners reach this one. Default: POD_IP, or else the address of --listen.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
+    #[command(flatten)]
+    tls: TlsArguments,
+    /// Certificates by which that of another planner is trusted (PEM). Default: the file of --tls-cert.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// Name that the certificate of another planner must carry. Default: weir-planner.NS.svc, NS as of the Lease.
+    #[arg(long, value_name = "NAME", requires = "tls_cert")]
+    tls_name: Option<String>,
 }
 
 impl Operate {
     /// # Errors
     /// A missing or invalid flag or variable, a port in use, or an unreachable cluster.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let key = KeySource::File(self.key_file.clone())
+        let keys = KeySource::File(self.key_file.clone())
             .read()
             .with_context(|| format!("--key-file {}", self.key_file.display()))?;
         let name = given(self.name, "name", "POD_NAME")?;
         let namespace = given(self.lease_namespace, "lease-namespace", "POD_NAMESPACE")?;
-        let listener = TcpListener::bind(self.listen)
+        let tls_name = self.tls_name;
+        let tls_name = tls_name.unwrap_or_else(|| format!("weir-planner.{namespace}.svc"));
+        let tls = self.tls.read(self.tls_ca, tls_name)?;
+        let listener = listen(self.listen)
             .await
             .with_context(|| format!("--listen {}: cannot be had; name a free one", self.listen))?;
         let listening = listener.local_addr()?;
@@ -68,7 +81,16 @@ impl Operate {
             name,
             namespace,
             namespaces: namespaces.into_iter().collect(),
-            address: format!("http://{}", SocketAddr::new(ip, listening.port())),
+            address: format!(
+                "{}://{}",
+                scheme(tls.as_ref()),
+                SocketAddr::new(ip, listening.port())
+            ),
+        };
+        let endpoint = Endpoint {
+            listener,
+            keys: keys.into(),
+            tls,
         };
         let place = match options.namespaces.as_slice() {
             [] => "all namespaces".to_owned(),
@@ -79,7 +101,7 @@ impl Operate {
             options.name,
             options.address
         );
-        operate(client, options, key, listener, stop).await?;
+        operate(client, options, endpoint, stop).await?;
         tracing::info!("ended");
         Ok(())
     }

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
+use weir_planner::http::Endpoint;
 use weir_planner::serve::serve;
 use weir_planner::spec::{ServiceFile, ServiceSpec};
+
+use crate::endpoint::{TlsArguments, listen, scheme};
 
 /// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
@@ -22,23 +24,27 @@ pub(crate) struct Serve {
     /// Write the listening address into this file once it accepts connections.
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 impl Serve {
     /// # Errors
-    /// An invalid service file or key, or a port in use.
+    /// An invalid service file, key or certificate, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let path = &self.file;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("service file {}", path.display()))?;
         let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);
         let file = file.with_context(|| format!("service file {}", path.display()))?;
-        let key = file
+        let keys = file
             .key
             .read()
             .with_context(|| format!("service file {}", path.display()))?;
+        // Nobody forwards to it, so that no name is verified.
+        let tls = self.tls.read(None, file.service.name.clone())?;
         let address = self.listen.unwrap_or(file.listen);
-        let listener = TcpListener::bind(address).await;
+        let listener = listen(address).await;
         let listener = listener.with_context(|| {
             format!("listen: {address} cannot be had; name a free one with --listen")
         })?;
@@ -48,11 +54,17 @@ impl Serve {
                 .with_context(|| format!("--address-file {}", file.display()))?;
         }
         tracing::info!(
-            "planning for {} on http://{address}, mode {:?}",
+            "planning for {} on {}://{address}, mode {:?}",
             file.service.name,
+            scheme(tls.as_ref()),
             file.service.mode
         );
-        serve(file.service, key, listener, stop).await?;
+        let endpoint = Endpoint {
+            listener,
+            keys: keys.into(),
+            tls,
+        };
+        serve(file.service, endpoint, stop).await?;
         tracing::info!("ended");
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_api::{PlanError, Revision};
 
+use super::slot_allocation::LISTEN_TIME;
 use super::{Publish, Publisher, Receipt};
 use crate::clock::{Clock, Now};
 use crate::plan::Draft;
@@ -14,6 +15,7 @@ use crate::service::Service;
 pub struct Publishers {
     entry: Publisher,
     others: Vec<Publisher>,
+    began_at: Duration,
 }
 
 impl Publishers {
@@ -25,6 +27,7 @@ impl Publishers {
     /// Creates publishers for proxies that may have plans of a previous planner: nothing is sent before
     /// [`Now::at`] reaches `until`.
     pub fn listening(service: &Service, until: Duration) -> Publishers {
+        let began_at = until.saturating_sub(LISTEN_TIME);
         let max_age = service.plan_max_age;
         let publisher = |name: &str| Publisher::listening(name, max_age, until);
         let names: Vec<&str> = service
@@ -36,7 +39,13 @@ impl Publishers {
         Publishers {
             entry: publisher(entry),
             others: others.iter().map(|name| publisher(name)).collect(),
+            began_at,
         }
+    }
+
+    /// Returns the time at which their slot allocations began, by [`Now::at`].
+    pub fn began_at(&self) -> Duration {
+        self.began_at
     }
 
     /// Returns the publisher of the first stage, through which requests enter.

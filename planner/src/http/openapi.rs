@@ -1,7 +1,10 @@
 //! `GET /v1/openapi.json`: description of this API (OpenAPI 3.1). The paths are in `openapi.json` beside
 //! this file; the schemas of problems and answers are generated from their types.
 
-use axum::Json;
+use std::sync::LazyLock;
+
+use axum::body::Bytes;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -34,12 +37,21 @@ pub fn document() -> Result<Value, serde_json::Error> {
     Ok(document)
 }
 
+/// The document as sent, built once.
+static DOCUMENT: LazyLock<Result<Bytes, String>> = LazyLock::new(|| {
+    let text = document().and_then(|document| serde_json::to_vec(&document));
+    text.map(Bytes::from).map_err(|error| error.to_string())
+});
+
 pub(super) async fn openapi() -> Response {
-    match document() {
-        Ok(document) => Json(document).into_response(),
+    match &*DOCUMENT {
+        Ok(document) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            (json, document.clone()).into_response()
+        }
         Err(error) => {
-            let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-            super::Refusal(status, error.to_string()).into_response()
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            super::Refusal(status, error.clone()).into_response()
         }
     }
 }

@@ -4,9 +4,10 @@
 //! 200 and the plan, with this proxy's slots · 204 nothing newer within the hold time, or the planner is
 //! shutting down · 400 invalid query · 401 wrong or no key · 404 unknown service · 409 fewer slots than
 //! proxies and none for this one, or no such variant as the proxy gates · 503 with retry-after if too many
-//! polls wait or too many proxies share.
+//! polls wait, too many proxies share, or no planner that leads is reached.
 //!
-//! If another planner leads, it also allocates the slots, and the poll is forwarded to it ([`forward`]).
+//! If another planner leads, it also allocates the slots, and the poll is forwarded to it ([`forward`]). A planner
+//! that does not lead never answers by a plan of its own: the leader's proxies may have the same slots.
 //!
 //! A poll that does not identify its proxy (`proxy`) gets the whole plan and takes no part in the slot
 //! allocation.
@@ -21,7 +22,8 @@ use tokio::sync::SemaphorePermit;
 use weir_api::Revision;
 
 use super::poll_query::PollQuery;
-use super::{App, Refusal, check_key, forward, unknown};
+use super::leadership::{Route, Term};
+use super::{App, Refusal, forward, unknown};
 use crate::distribution::slot_allocation::Poll;
 use crate::distribution::{PollResponse, Published, Publisher};
 use crate::registry::ServiceHandle;
@@ -29,6 +31,45 @@ use crate::telemetry::metrics::PollAnswer;
 
 /// Seconds after which a proxy retries when too many polls wait.
 const RETRY_AFTER_S: &str = "1";
+
+/// A poll without a plan, with the label of its answer.
+struct PollRefusal(PollAnswer, Refusal);
+
+impl From<Refusal> for PollRefusal {
+    fn from(refusal: Refusal) -> PollRefusal {
+        let answer = match refusal.0 {
+            StatusCode::CONFLICT => PollAnswer::Refused,
+            StatusCode::SERVICE_UNAVAILABLE => PollAnswer::Full,
+            _ => PollAnswer::Bad,
+        };
+        PollRefusal(answer, refusal)
+    }
+}
+
+impl PollRefusal {
+    fn no_leader(why: String) -> PollRefusal {
+        let refusal = Refusal(StatusCode::SERVICE_UNAVAILABLE, why);
+        PollRefusal(PollAnswer::NoLeader, refusal)
+    }
+}
+
+impl IntoResponse for PollRefusal {
+    fn into_response(self) -> Response {
+        let PollRefusal(answer, refusal) = self;
+        let mut response = refusal.into_response();
+        let headers = response.headers_mut();
+        if matches!(answer, PollAnswer::Full | PollAnswer::NoLeader) {
+            let retry_after = header::HeaderValue::from_static(RETRY_AFTER_S);
+            headers.insert(header::RETRY_AFTER, retry_after);
+        }
+        if answer == PollAnswer::NoLeader {
+            // The next connection may reach the leader.
+            let close = header::HeaderValue::from_static("close");
+            headers.insert(header::CONNECTION, close);
+        }
+        response
+    }
+}
 
 pub(super) async fn poll(
     State(app): State<Arc<App>>,
@@ -38,12 +79,18 @@ pub(super) async fn poll(
     headers: HeaderMap,
 ) -> Response {
     let mut handle = None;
-    let result = match accept(&app, &stage, query, &headers, &mut handle) {
-        Ok(accepted) => match forward::to_leader(&app, &uri, &headers).await {
-            Some(forwarded) => return forwarded,
-            None => answer(&app, &stage, accepted).await,
+    let result = match accept(&app, &stage, query, &mut handle) {
+        Ok(accepted) => match app.route() {
+            Route::Local(term) => answer(&app, &stage, accepted, term).await,
+            Route::Forward { address, .. } => {
+                match forward::to_leader(&app, &address, &uri, &headers).await {
+                    Ok(forwarded) => return forwarded,
+                    Err(why) => Err(PollRefusal::no_leader(why)),
+                }
+            }
+            Route::Refuse(why) => Err(PollRefusal::no_leader(why)),
         },
-        Err(refusal) => Err(refusal),
+        Err(refusal) => Err(refusal.into()),
     };
     let (answer, response) = match result {
         Ok(Some(plan)) => {
@@ -51,22 +98,7 @@ pub(super) async fn poll(
             (PollAnswer::Plan, (json, plan).into_response())
         }
         Ok(None) => (PollAnswer::None, StatusCode::NO_CONTENT.into_response()),
-        Err(refusal) => {
-            let answer = match refusal.0 {
-                StatusCode::UNAUTHORIZED => PollAnswer::Unauthorised,
-                StatusCode::CONFLICT => PollAnswer::Refused,
-                StatusCode::SERVICE_UNAVAILABLE => PollAnswer::Full,
-                _ => PollAnswer::Bad,
-            };
-            let mut response = refusal.into_response();
-            if answer == PollAnswer::Full {
-                response.headers_mut().insert(
-                    header::RETRY_AFTER,
-                    header::HeaderValue::from_static(RETRY_AFTER_S),
-                );
-            }
-            (answer, response)
-        }
+        Err(refusal) => (refusal.0, refusal.into_response()),
     };
     let service = handle.as_ref().map(|handle| handle.service.name.as_str());
     app.metrics.count_poll(service, answer);
@@ -84,15 +116,12 @@ struct AcceptedPoll<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// Checks the key first: a caller without it learns nothing.
 fn accept<'a>(
     app: &'a App,
     stage: &str,
     query: Result<Query<PollQuery>, QueryRejection>,
-    headers: &HeaderMap,
     stage_service: &mut Option<Arc<ServiceHandle>>,
 ) -> Result<AcceptedPoll<'a>, Refusal> {
-    check_key(app, headers)?;
     let handle = app.stage(stage)?;
     *stage_service = Some(Arc::clone(&handle));
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
@@ -113,24 +142,38 @@ fn accept<'a>(
     })
 }
 
+/// Answers in `term`: not with slots that were allocated in an earlier one, and not once it has ended.
 async fn answer(
     app: &App,
     stage: &str,
     accepted: AcceptedPoll<'_>,
-) -> Result<Option<Vec<u8>>, Refusal> {
-    let Some(publisher) = accepted.handle.publishers.of(stage) else {
-        return Err(unknown(stage));
+    term: Term,
+) -> Result<Option<Vec<u8>>, PollRefusal> {
+    let publishers = &accepted.handle.publishers;
+    let Some(publisher) = publishers.of(stage) else {
+        return Err(unknown(stage).into());
     };
+    if publishers.began_at() < term.since {
+        // A new allocation is about to begin.
+        return Ok(None);
+    }
     let ended = async {
         let mut stop = app.stop.clone();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
             () = accepted.handle.wait_replaced() => {}
+            () = app.leadership.wait_changed() => {}
         }
     };
-    match &accepted.poll {
-        Some(poll) => proxy_plan(app, publisher, poll, ended).await,
-        None => Ok(whole_plan(app, publisher, accepted.after, ended).await),
+    let plan = match &accepted.poll {
+        Some(poll) => proxy_plan(app, publisher, poll, ended).await?,
+        None => whole_plan(app, publisher, accepted.after, ended).await,
+    };
+    match app.leadership.is_in(term, app.clock.now().at) {
+        true => Ok(plan),
+        false => Err(PollRefusal::no_leader(
+            "this planner no longer leads".to_owned(),
+        )),
     }
 }
 

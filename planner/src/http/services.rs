@@ -9,13 +9,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
 use super::poll_query::number;
-use super::{App, Refusal, check_key};
+use super::leadership::LeaderView;
+use super::{App, Refusal};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
 use crate::registry::ServiceHandle;
@@ -54,6 +55,7 @@ struct View<'a> {
     revision: Option<Revision>,
     plan: Option<&'a Plan>,
     counters: Counters,
+    leader: LeaderView,
     proxies: BTreeMap<String, ProxyView>,
     /// Empty for a service without stages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -72,9 +74,7 @@ pub(super) async fn status(
     State(app): State<Arc<App>>,
     Path(service): Path<String>,
     query: Result<Query<StatusQuery>, QueryRejection>,
-    headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    check_key(&app, &headers)?;
     let handle = app.service(&service)?;
     let service = &handle.service;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
@@ -94,6 +94,7 @@ pub(super) async fn status(
         revision: plan.map(|plan| plan.revision),
         plan,
         counters: handle.metrics.counters(),
+        leader: app.route().view(),
         proxies,
         stages: stages(&app, &handle),
         latest: cycles.last().map(AsRef::as_ref),

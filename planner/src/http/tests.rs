@@ -1,9 +1,13 @@
 //! Tests of the endpoints over real HTTP on free ports.
 
+mod authentication;
+mod health;
+mod leaders;
 mod proxies;
 mod server;
 mod solves;
 mod status;
+mod tls;
 
 use std::net::SocketAddr;
 
@@ -22,6 +26,27 @@ const KEY: &str = "secret-key";
 /// Hold time of polls that must not end by themselves.
 const LONG: Duration = Duration::from_secs(60);
 
+/// Settings of the endpoints in a test.
+struct Setup {
+    hold: Duration,
+    polls_max: usize,
+    keys: String,
+    limits: ServerLimits,
+    leadership: Leadership,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            hold: LONG,
+            polls_max: 64,
+            keys: KEY.to_owned(),
+            limits: ServerLimits::default(),
+            leadership: Leadership::alone(),
+        }
+    }
+}
+
 struct Endpoints {
     app: Arc<App>,
     handle: Arc<ServiceHandle>,
@@ -32,24 +57,38 @@ struct Endpoints {
 }
 
 impl Endpoints {
-    async fn open(hold: Duration, polls_max: usize, connections_max: usize) -> Endpoints {
+    async fn open(hold: Duration, polls_max: usize) -> Endpoints {
+        Endpoints::with(Setup {
+            hold,
+            polls_max,
+            ..Setup::default()
+        })
+        .await
+    }
+
+    async fn with(setup: Setup) -> Endpoints {
+        let (hold, polls_max) = (setup.hold, setup.polls_max);
         let (stop, stopped) = watch::channel(false);
         let clock = Clock::start();
         let publishers = Arc::new(Publishers::new(&service(8)));
         let handle = Arc::new(ServiceHandle::with_publishers(service(8), publishers).unwrap());
         let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
-        let key = Key::new(KEY).unwrap();
-        let http = crate::app::client().unwrap();
+        let keys = Arc::new(Reloaded::fixed(Keys::parse(&setup.keys).unwrap()));
         let app = Arc::new(App {
             hold,
             polls: Semaphore::new(polls_max),
             polls_max,
-            ..App::new(services, key, clock, http, stopped.clone()).unwrap()
+            leadership: setup.leadership,
+            ..App::new(services, Arc::clone(&keys), clock, stopped.clone()).unwrap()
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = router(Arc::clone(&app));
-        let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
+        let endpoint = Endpoint {
+            listener,
+            keys,
+            tls: None,
+        };
+        let serving = tokio::spawn(endpoint.answer(Arc::clone(&app), setup.limits, stopped));
         let timed = Arc::clone(&handle.publishers);
         tokio::spawn(async move { timed.run_ticks(clock).await });
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
@@ -125,7 +164,7 @@ async fn error(response: Response, status: u16) -> String {
 
 #[tokio::test]
 async fn existing_plan_is_returned_at_once_and_newer_plan_wakes_all_polls() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let first = endpoints.publish(1);
     for query in [
         "",
@@ -152,7 +191,7 @@ async fn existing_plan_is_returned_at_once_and_newer_plan_wakes_all_polls() {
 
 #[tokio::test]
 async fn first_plan_answers_earlier_polls() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     assert_eq!(
         error(endpoints.get("/readyz").await, 503).await,
         "no plan is published yet"
@@ -170,7 +209,7 @@ async fn first_plan_answers_earlier_polls() {
 
 #[tokio::test]
 async fn poll_without_newer_plan_returns_204_after_hold() {
-    let endpoints = Endpoints::open(Duration::from_millis(50), 64, 128).await;
+    let endpoints = Endpoints::open(Duration::from_millis(50), 64).await;
     let first = endpoints.publish(1);
     let begin = tokio::time::Instant::now();
     assert_eq!(
@@ -182,7 +221,7 @@ async fn poll_without_newer_plan_returns_204_after_hold() {
 
 #[tokio::test]
 async fn requests_without_key_are_refused() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     endpoints.publish(1);
     let url = |path: &str| format!("http://{}{path}", endpoints.address);
     for path in [
@@ -224,7 +263,7 @@ async fn requests_without_key_are_refused() {
 
 #[tokio::test]
 async fn invalid_poll_is_refused_with_reason() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     endpoints.publish(1);
     let long = format!("?proxy={}", "p".repeat(257));
     let beyond = format!("?after={}", AFTER_MAX.0 + 1);
@@ -268,7 +307,7 @@ async fn invalid_poll_is_refused_with_reason() {
 
 #[tokio::test]
 async fn proxy_with_higher_revision_gets_plan_above_it_at_once() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let first = endpoints.publish(1);
     let level = endpoints.poll_beside(format!("?after={first}"));
     endpoints.until_held(1).await;
@@ -287,7 +326,7 @@ async fn proxy_with_higher_revision_gets_plan_above_it_at_once() {
 
 #[tokio::test]
 async fn polls_beyond_limit_get_retry_after() {
-    let endpoints = Endpoints::open(LONG, 2, 128).await;
+    let endpoints = Endpoints::open(LONG, 2).await;
     let first = endpoints.publish(1);
     let held: Vec<_> = (0..2)
         .map(|_| endpoints.poll_beside(format!("?after={first}")))

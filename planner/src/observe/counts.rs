@@ -23,13 +23,15 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
         let (Untyped(value) | Counter(value)) = sample.value else {
             continue;
         };
+        if !value.is_finite() || value < 0.0 {
+            continue;
+        }
         if let Some(bucket) = slack(&sample, entry) {
             counts.slack.push((bucket, value));
             continue;
         }
         let series = decode(&sample.metric, |label| sample.labels.get(label));
-        let ours = series.filter(|series| is_ours(&series.service));
-        let Some(series) = ours.filter(|_| value.is_finite() && value >= 0.0) else {
+        let Some(series) = series.filter(|series| is_ours(&series.service)) else {
             continue;
         };
         let routes = &mut counts.routes;
@@ -191,6 +193,15 @@ mod tests {
         );
         let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
         assert_eq!(counts(&text, &["demo-two"]).slack, expected);
+    }
+
+    #[test]
+    fn bucket_that_counts_nothing_real_is_left_out() {
+        let name = "weir_demand_slack_milliseconds__service__demo_bucket";
+        for value in ["NaN", "+Inf", "-Inf", "-1", "1e999"] {
+            let text = format!("{name}{{le=\"100\"}} {value}\n{name}{{le=\"250\"}} 7\n");
+            assert_eq!(counts(&text, &["demo"]).slack, [(250.0, 7.0)], "{value}");
+        }
     }
 
     #[test]

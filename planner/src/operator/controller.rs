@@ -170,6 +170,9 @@ impl ServiceTask {
         let mut leader = self.shared.candidate.leader();
         let mut before = leader.borrow_and_update().clone();
         loop {
+            if before == Leader::Us {
+                self.renew_slot_allocation();
+            }
             let mut stop = self.stop.clone();
             let now = tokio::select! {
                 biased;
@@ -178,17 +181,18 @@ impl ServiceTask {
                 () = self.run_as(&before) => return,
                 _ = stop.wait_for(|stop| *stop), if before != Leader::Us => return,
             };
-            let allocates_slots = |leader: &Leader| !matches!(leader, Leader::At(_));
-            if allocates_slots(&before) != allocates_slots(&now) {
-                self.reset_slot_allocation();
-            }
             before = now;
         }
     }
 
-    /// Leadership moved: slot allocation restarts, because proxies now poll (or stop polling) this planner.
-    fn reset_slot_allocation(&self) {
+    /// Restarts the slot allocation if it began before this planner's term: another planner may have allocated
+    /// slots since.
+    fn renew_slot_allocation(&self) {
         let Some(handle) = self.handle() else { return };
+        let since = self.shared.candidate.term_since();
+        if since.is_none_or(|since| handle.publishers.began_at() >= since) {
+            return;
+        }
         let new = ServiceHandle::new(self.service.clone(), self.shared.clock);
         if let Ok(new) = new {
             self.shared

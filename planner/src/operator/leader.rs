@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::lease::{DURATION, Election, REQUEST_TIMEOUT, RETRY_PERIOD, Record};
 use crate::clock::Clock;
-use crate::http::Leader;
+use crate::http::{Leader, Leadership, Term};
 
 /// Name of the Lease.
 pub const LEASE: &str = "weir-planner";
@@ -30,6 +30,7 @@ pub struct Candidate {
     clock: Clock,
     election: Mutex<Election>,
     leader: watch::Sender<Leader>,
+    term: watch::Sender<Option<Term>>,
 }
 
 impl Candidate {
@@ -48,12 +49,28 @@ impl Candidate {
             clock,
             election: Mutex::new(Election::new(me)),
             leader: watch::Sender::new(Leader::Nobody),
+            term: watch::Sender::default(),
         })
     }
 
     /// Returns a receiver of the current leader and of each change.
     pub fn leader(&self) -> watch::Receiver<Leader> {
         self.leader.subscribe()
+    }
+
+    /// Returns receivers of the leader and of this planner's term.
+    pub fn leadership(&self) -> Leadership {
+        Leadership {
+            leader: self.leader(),
+            term: self.term.subscribe(),
+        }
+    }
+
+    /// Returns the begin of this planner's current term; `None` while it does not lead.
+    pub fn term_since(&self) -> Option<Duration> {
+        let now = self.clock.now().at;
+        let term = self.term.borrow().filter(|term| term.covers(now));
+        term.map(|term| term.since)
     }
 
     /// Whether this planner may act now.
@@ -134,6 +151,8 @@ impl Candidate {
                 return Ok(());
             }
         }
+        // A Lease that another planner has taken ends the term now, not after the claim.
+        self.announce();
         let (version, transitions) = {
             let election = self.election();
             (
@@ -179,16 +198,26 @@ impl Candidate {
 
     fn announce(&self) {
         let now = self.clock.now().at;
-        let leader = {
+        let (leader, until) = {
             let election = self.election();
-            match (election.leads(now), election.other(now)) {
+            let leader = match (election.leads(now), election.other(now)) {
                 (true, _) => Leader::Us,
                 (false, Some(address)) => Leader::At(address.to_owned()),
                 (false, None) => Leader::Nobody,
-            }
+            };
+            (leader, election.until())
         };
+        let before = *self.term.borrow();
+        let term = Term::prolonged(before, until, now);
+        self.term.send_if_modified(|announced| {
+            let new = *announced != term;
+            *announced = term;
+            new
+        });
+        // A term that begins is announced even where the end of the one before was missed.
+        let begins = before.map(|term| term.since) != term.map(|term| term.since);
         self.leader.send_if_modified(|announced| {
-            let new = *announced != leader;
+            let new = *announced != leader || begins;
             if new {
                 match &leader {
                     Leader::Us => tracing::info!("this planner leads"),

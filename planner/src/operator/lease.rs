@@ -135,6 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http::Term;
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -235,6 +236,48 @@ mod tests {
                 }
                 let leading: Vec<usize> = (0..3).filter(|one| planners[*one].leads(local(*one, now))).collect();
                 prop_assert!(leading.len() < 2, "{leading:?} at {now}");
+            }
+        }
+
+        /// The same, with the terms in which they allocate slots. A term is announced late or not at all; whoever
+        /// allocates does so by an allocation that began after all others had stopped.
+        #[test]
+        fn two_planners_never_allocate_slots(steps in prop::collection::vec((0usize..3, 0u64..6_000, 0u64..2_000, 0u8..8), 1..200)) {
+            let offsets = [0, 1_000_000, 77];
+            let local = |who: usize, now: u64| Duration::from_millis(now + offsets[who]);
+            let mut planners = ["a", "b", "c"].map(Election::new);
+            let mut terms: [Option<Term>; 3] = [None; 3];
+            let mut allocated = [None; 3];
+            let mut server = Server::default();
+            let mut now = 0;
+            for (who, pause, way, luck) in steps {
+                // Proxies poll all planners meanwhile.
+                for now in (now..=now + pause + way).step_by(100) {
+                    let allocates = |one: &usize| terms[*one].filter(|term| term.covers(local(*one, now)));
+                    let all: Vec<_> = (0..3).filter_map(|one| Some((one, allocates(&one)?))).collect();
+                    prop_assert!(all.len() < 2, "{all:?} at {now}");
+                    for (one, term) in all {
+                        let others = (0..3).filter(|other| *other != one);
+                        let latest = others.filter_map(|other| allocated[other]).max();
+                        let began = term.since - Duration::from_millis(offsets[one]);
+                        prop_assert!(latest.is_none_or(|latest| latest <= began), "{term:?} at {now}: {allocated:?}");
+                        allocated[one] = Some(Duration::from_millis(now));
+                    }
+                }
+                now += pause;
+                if luck != 0 {
+                    planners[who].observe(server.record.clone(), local(who, now));
+                }
+                now += way;
+                if planners[who].should_claim(local(who, now)) {
+                    let began = local(who, now);
+                    if let Some(record) = server.replace(&planners[who]).filter(|_| luck != 2) {
+                        planners[who].record_claim(record, began, local(who, now));
+                    }
+                }
+                if luck != 3 {
+                    terms[who] = Term::prolonged(terms[who], planners[who].until(), local(who, now));
+                }
             }
         }
     }

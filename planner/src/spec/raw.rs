@@ -128,11 +128,11 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub listen: Option<String>,
-    /// Environment variable that holds the key shared with the proxies. Service file only.
+    /// Environment variable that holds the keys of the proxies, one in each line. Service file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub key_env: Option<String>,
-    /// File that holds the key shared with the proxies. Service file only.
+    /// File that holds the keys of the proxies, one in each line. Service file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub key_file: Option<String>,

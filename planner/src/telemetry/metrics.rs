@@ -32,6 +32,8 @@ pub enum PollAnswer {
     Unauthorised,
     /// Too many waiting polls.
     Full,
+    /// No planner that leads is reached.
+    NoLeader,
     /// Invalid query.
     Bad,
 }
@@ -45,6 +47,7 @@ impl PollAnswer {
             PollAnswer::Refused => "refused",
             PollAnswer::Unauthorised => "unauthorised",
             PollAnswer::Full => "full",
+            PollAnswer::NoLeader => "no-leader",
             PollAnswer::Bad => "bad",
         }
     }
@@ -56,6 +59,8 @@ pub struct Metrics {
     registry: Registry,
     polls: IntCounterVec,
     polls_waiting: IntGauge,
+    leader_reached: IntGauge,
+    probes_failed: IntCounter,
 }
 
 /// Metrics of one service.
@@ -145,6 +150,14 @@ impl Metrics {
             polls: make.counters("polls_total", "Polls of proxies, by answer.", &labels)?,
             polls_waiting: make
                 .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
+            leader_reached: make.int_gauge(
+                "leader_reached",
+                "1 while this planner leads, or reaches the planner that leads; otherwise it refuses polls.",
+            )?,
+            probes_failed: make.counter(
+                "leader_probes_failed_total",
+                "Probes that the planner that leads did not answer.",
+            )?,
             registry: make.registry.clone(),
         })
     }
@@ -155,16 +168,23 @@ impl Metrics {
         self.polls.with_label_values(&labels).inc();
     }
 
-    /// Returns all metrics in Prometheus' text format; `polls` are held at the moment.
+    /// Counts a probe that the leader did not answer.
+    pub fn count_failed_probe(&self) {
+        self.probes_failed.inc();
+    }
+
+    /// Returns all metrics in Prometheus' text format; `waiting` polls are held at the moment.
     ///
     /// # Errors
     /// Fails if the encoder does.
     pub fn text(
         &self,
         waiting: usize,
+        leader_reached: bool,
         services: impl Iterator<Item = Vec<MetricFamily>>,
     ) -> prometheus::Result<Vec<u8>> {
         self.polls_waiting.set(whole(waiting as u64));
+        self.leader_reached.set(leader_reached.into());
         let mut all: BTreeMap<String, MetricFamily> = BTreeMap::new();
         for mut family in services.flatten().chain(self.registry.gather()) {
             let same = all.entry(family.name().to_owned());

@@ -125,6 +125,11 @@ impl Cluster {
         self.planner_as(name, SUBJECT).await
     }
 
+    /// Client of the planners' service account.
+    pub(crate) async fn client(&self) -> kube::Client {
+        self.server.client(SUBJECT).await.unwrap()
+    }
+
     /// Starts a planner that authenticates as `subject`.
     pub(crate) async fn planner_as(&self, name: &str, subject: &str) -> Planner {
         let client = self.server.client(subject).await.unwrap();

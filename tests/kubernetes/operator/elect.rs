@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_apiserver::{Fault, Key, Rule, Verb, What};
+use weir_bed::operate::Planner;
 use weir_bed::wait;
 use weir_planner::operator::lease::TAKE_OVER_MAX;
 
-use super::bed::{Cluster, LIMIT, WEIR};
+use super::bed::{Cluster, LIMIT, MODELS, WEIR};
 
 fn holder(cluster: &Cluster) -> String {
     let lease = cluster.server.store().get(
@@ -49,10 +50,13 @@ async fn new_leader_repeats_no_completed_resize() {
     let killed = cluster.server.elapsed();
     let before = cluster.server.log().latest();
     first.kill().await;
-    // Without a leader, the plan is built from the resource's status.
-    let stood = second.plan().await.unwrap();
-    assert_eq!(stood["service"], plan["service"]);
+    // Without a leader, nobody gives plans out: proxies keep theirs.
+    assert_eq!(second.plan().await, Err(503));
     assert_eq!(holder(&cluster), "weir-a");
+    let not_ready = async || second.ready().await.is_err();
+    wait::until_async("the end of readiness", Duration::from_secs(4), not_ready)
+        .await
+        .unwrap();
     let leads = || holder(&cluster) == "weir-b";
     wait::until("another holder", TAKE_OVER_MAX * 2, leads)
         .await
@@ -64,7 +68,9 @@ async fn new_leader_repeats_no_completed_resize() {
             cores.iter().sum::<f64>() >= 5.0
         })
         .await;
-    assert!(second.plan().await.is_ok());
+    let revision = |plan: &Value| plan["revision"].as_u64().unwrap();
+    assert!(revision(&second.plan().await.unwrap()) > revision(&plan));
+    assert_eq!(second.ready().await, Ok(()));
 
     // The new leader repeats no resize that its predecessor had completed.
     let patched = cluster
@@ -105,4 +111,39 @@ async fn planner_that_ends_during_its_claim_releases_the_lease() {
         .unwrap();
     planner.end().await.unwrap();
     assert_eq!(holder(&cluster), "");
+}
+
+#[tokio::test]
+async fn standby_cut_off_from_its_leader_gives_no_slots() {
+    let cluster = Cluster::start().await;
+    for name in ["small", "large"] {
+        cluster.deploy(name, 1, 1);
+    }
+    cluster.server.store().create(&cluster.demo()).unwrap();
+    // Nobody answers at the leader's address, as in a mesh that refuses plain text.
+    let (client, nowhere) = (cluster.client().await, "http://127.0.0.1:1");
+    let first = Planner::start_advertising(client, "weir-a", WEIR, MODELS, nowhere).await.unwrap();
+    cluster.until_condition("demo", "Actuated", "True").await;
+    let second = cluster.planner("weir-b").await;
+    let reported = async || {
+        let why = second.ready().await.err().unwrap_or_default();
+        why.contains(nowhere) && why.contains("is not reached")
+    };
+    wait::until_async("the lost leader", Duration::from_secs(6), reported)
+        .await
+        .unwrap();
+    let has_slots = async || first.plan_of("proxy-a").await.is_ok();
+    wait::until_async("the slots of a", LIMIT, has_slots).await.unwrap();
+    for proxy in ["proxy-b", "proxy-c"] {
+        assert_eq!(second.plan_of(proxy).await, Err(503), "{proxy}");
+    }
+    let metrics = second.metrics().await.unwrap();
+    assert!(metrics.contains("weir_planner_leader_reached 0"), "{metrics}");
+    assert_eq!(first.ready().await, Ok(()));
+    first.end().await.unwrap();
+    // It leads now, and gives all slots out.
+    let leads = async || second.plan_of("proxy-b").await.is_ok();
+    wait::until_async("the slots of b", TAKE_OVER_MAX, leads).await.unwrap();
+    assert_eq!(second.ready().await, Ok(()));
+    second.end().await.unwrap();
 }

@@ -1,7 +1,9 @@
 //! `weir serve` as a separate process over real HTTP, with an in-memory fake of the proxy and the
 //! backends.
 
+mod attack;
 mod bed;
+mod keys;
 mod pipeline;
 
 use std::net::SocketAddr;
@@ -148,7 +150,7 @@ async fn startup_errors_name_the_remedy() {
         .refused(|command| command.env("WEIR_TEST_KEY", "xyzzy"))
         .await;
     assert!(
-        short.contains("5 characters; it must be 8 to 256") && !short.contains("xyzzy"),
+        short.contains("keyEnv WEIR_TEST_KEY: line 1: the key has 5 characters; it must be 8 to 256") && !short.contains("xyzzy"),
         "{short}"
     );
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

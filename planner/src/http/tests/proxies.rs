@@ -70,7 +70,7 @@ async fn until_slots(seen: &mut watch::Receiver<u32>, slots: u32) {
 
 #[tokio::test]
 async fn slots_move_when_proxy_comes_and_goes() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     endpoints.publish_slots([5, 1]);
     let whole = 6;
     let (mut a, _a) = endpoints.live("a");
@@ -113,7 +113,7 @@ async fn slots_move_when_proxy_comes_and_goes() {
 
 #[tokio::test]
 async fn polls_are_held_briefly_while_slots_are_shared() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let first = endpoints.publish_slots([5, 1]).0;
     plan(endpoints.poll_of("a", 0, "both").await.unwrap()).await;
     let alone = endpoints.poll_of("a", first, "both");
@@ -137,7 +137,7 @@ async fn polls_are_held_briefly_while_slots_are_shared() {
 
 #[tokio::test]
 async fn proxy_without_slots_is_refused_with_remedy() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let first = endpoints.publish_slots([1, 1]);
     let (mut a, _a) = endpoints.live("a");
     let (mut b, _b) = endpoints.live("b");
@@ -175,7 +175,7 @@ async fn proxy_without_slots_is_refused_with_remedy() {
 
 #[tokio::test]
 async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let first = endpoints.publish_slots([1, 4]).0;
     let slots = |plan: &Plan| [plan.variants[0].slots, plan.variants[1].slots];
     let gate = |name: &str, variant: &str, after: u64| {
@@ -232,7 +232,7 @@ async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
 
 #[tokio::test]
 async fn proxies_beyond_limit_get_retry_after() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     endpoints.publish_slots([1, 1]);
     // The polls are held to the end: however slow the machine, no proxy expires.
     let poll = |index| {

@@ -27,7 +27,7 @@ async fn post(endpoints: &Endpoints, query: &str, body: impl Into<reqwest::Body>
 
 #[tokio::test]
 async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let solved = post(&endpoints, "", sponge(60.0).to_string()).await;
     assert_eq!(solved.status(), 200);
     let answer: Value = solved.json().await.unwrap();
@@ -53,7 +53,7 @@ async fn feasible_problem_yields_plan_and_infeasible_one_reason() {
 
 #[tokio::test]
 async fn invalid_problem_is_refused_by_field() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let bad = |value: f64| sponge(value).to_string();
     for (query, body, message) in [
         ("", bad(-1.0), "rate_rps: -1 must be 0 to"),
@@ -116,7 +116,7 @@ async fn invalid_problem_is_refused_by_field() {
 
 #[tokio::test]
 async fn second_concurrent_solve_is_refused() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let taken = Arc::clone(&endpoints.app.solves)
         .acquire_owned()
         .await
@@ -133,7 +133,7 @@ async fn second_concurrent_solve_is_refused() {
 
 #[tokio::test]
 async fn described_paths_exist_and_references_resolve() {
-    let endpoints = Endpoints::open(Duration::from_millis(1), 64, 128).await;
+    let endpoints = Endpoints::open(Duration::from_millis(1), 64).await;
     let text = endpoints
         .get("/v1/openapi.json")
         .await

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn status_shows_plan_proxies_counters_and_cycles() {
-    let endpoints = Endpoints::open(Duration::from_millis(1), 64, 128).await;
+    let endpoints = Endpoints::open(Duration::from_millis(1), 64).await;
     let empty: Value = endpoints.status("").await.json().await.unwrap();
     assert_eq!(
         (&empty["revision"], &empty["latest"]),
@@ -70,7 +70,7 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
 
 #[tokio::test]
 async fn status_shows_ten_cycles_by_default() {
-    let endpoints = Endpoints::open(LONG, 64, 128).await;
+    let endpoints = Endpoints::open(LONG, 64).await;
     let report = crate::control_loop::tests::reports(3).await.remove(2);
     for at_ms in 0..CYCLES_MAX as u64 + 10 {
         endpoints

@@ -9,7 +9,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weir_planner::key::Key;
+use weir_planner::file_reload::Reloaded;
+use weir_planner::http::Endpoint;
+use weir_planner::key::{Key, Keys};
 use weir_planner::operator::{Options, operate};
 
 /// The key that proxies present.
@@ -38,7 +40,23 @@ impl Planner {
         namespace: &str,
         planned: &str,
     ) -> anyhow::Result<Planner> {
-        Planner::on(None, client, name, namespace, planned).await
+        Planner::on(None, client, [name, namespace, planned], None).await
+    }
+
+    /// Starts it with `advertised` as the address at which other planners reach it.
+    ///
+    /// # Errors
+    ///
+    /// There is no free port.
+    pub async fn start_advertising(
+        client: kube::Client,
+        name: &str,
+        namespace: &str,
+        planned: &str,
+        advertised: &str,
+    ) -> anyhow::Result<Planner> {
+        let names = [name, namespace, planned];
+        Planner::on(None, client, names, Some(advertised)).await
     }
 
     /// Starts it on a runtime of its own.
@@ -56,15 +74,14 @@ impl Planner {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        Planner::on(Some(runtime), client, name, namespace, planned).await
+        Planner::on(Some(runtime), client, [name, namespace, planned], None).await
     }
 
     async fn on(
         runtime: Option<Runtime>,
         client: kube::Client,
-        name: &str,
-        namespace: &str,
-        planned: &str,
+        [name, namespace, planned]: [&str; 3],
+        advertised: Option<&str>,
     ) -> anyhow::Result<Planner> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -73,11 +90,16 @@ impl Planner {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             namespaces: vec![planned.to_owned()],
-            address: url.clone(),
+            address: advertised.unwrap_or(&url).to_owned(),
         };
         let key = Key::new(KEY).context("the key is too short")?;
+        let endpoint = Endpoint {
+            listener,
+            keys: Reloaded::fixed(Keys::of(key)).into(),
+            tls: None,
+        };
         let operates = async move {
-            operate(client, options, key, listener, stopped).await?;
+            operate(client, options, endpoint, stopped).await?;
             Ok(())
         };
         let task = match &runtime {
@@ -98,12 +120,40 @@ impl Planner {
     ///
     /// The status of another response; 0 if there was none.
     pub async fn plan(&self) -> Result<Value, u16> {
+        self.poll("").await
+    }
+
+    /// The plan of the service `demo` with the slots of a proxy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Planner::plan`].
+    pub async fn plan_of(&self, proxy: &str) -> Result<Value, u16> {
+        self.poll(&format!("?proxy={proxy}&incarnation=1&role=both")).await
+    }
+
+    async fn poll(&self, query: &str) -> Result<Value, u16> {
         let client = client().map_err(|_| 0u16)?;
-        let request = client.get(format!("{}/v1/plans/demo", self.url));
+        let request = client.get(format!("{}/v1/plans/demo{query}", self.url));
         let answer = request.bearer_auth(KEY).send().await.map_err(|_| 0u16)?;
         match answer.status().as_u16() {
             200 => answer.json().await.map_err(|_| 0),
             other => Err(other),
+        }
+    }
+
+    /// Checks that it is ready.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it is not.
+    pub async fn ready(&self) -> Result<(), String> {
+        let request = client().map_err(|error| error.to_string())?;
+        let request = request.get(format!("{}/readyz", self.url));
+        let answer = request.send().await.map_err(|error| error.to_string())?;
+        match answer.status().is_success() {
+            true => Ok(()),
+            false => Err(answer.text().await.unwrap_or_default()),
         }
     }
 

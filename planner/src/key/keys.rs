@@ -1,0 +1,212 @@
+//! Text that holds keys, one in each line, and the keys as read. Pure.
+//!
+//! A line is `KEY`, valid for every service without keys of its own, or `NAME KEY`, valid for the service or
+//! stage of that name alone. Lines that begin with `#` and empty lines are ignored. Several keys at once let
+//! proxies change from one to another.
+
+use std::collections::BTreeMap;
+
+use weir_api::plan::{NAME_MAX, is_name};
+
+use super::{KEY_MAX, KEY_MIN, Key, PLACEHOLDER};
+
+/// Maximum number of keys.
+pub const KEYS_MAX: usize = 1024;
+
+/// Keys of all services.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    shared: Vec<Key>,
+    own: BTreeMap<String, Vec<Key>>,
+}
+
+/// Reason why a text holds no valid keys. It never contains a part of the line, which may be a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum LineError {
+    #[error("no key; write one in each line, as KEY or as NAME KEY")]
+    Empty,
+    #[error("line {0}: more than {KEYS_MAX} keys; remove those that no proxy uses")]
+    TooMany(usize),
+    #[error(
+        "line {0}: '{PLACEHOLDER}' is the manifests' placeholder; replace it by a random key, such as the output of \
+         `openssl rand -hex 32`, here and in the proxies' configuration"
+    )]
+    Placeholder(usize),
+    #[error(
+        "line {line}: the key has {length} characters; it must be {KEY_MIN} to {KEY_MAX} printable ASCII \
+         characters without spaces"
+    )]
+    Length { line: usize, length: usize },
+    #[error("line {0}: the key has characters other than printable ASCII; use letters and digits")]
+    Characters(usize),
+    #[error(
+        "line {0}: the name before the key is no service's; it must be 1 to {NAME_MAX} characters, a-z, 0-9 and \
+         single dashes"
+    )]
+    Name(usize),
+    #[error("line {line}: {words} words; it must be KEY or NAME KEY, and a comment a line of its own")]
+    Words { line: usize, words: usize },
+    #[error("line {line}: the same as line {first}; remove one")]
+    Repeated { line: usize, first: usize },
+}
+
+impl Keys {
+    /// Reads the keys of a text.
+    ///
+    /// # Errors
+    /// Fails at the first line that is not valid, or if there is no key.
+    pub fn parse(text: &str) -> Result<Keys, LineError> {
+        let mut keys = Keys::default();
+        let mut lines: BTreeMap<(Option<&str>, &str), usize> = BTreeMap::new();
+        for (line, content) in (1..).zip(text.lines()) {
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let (name, key) = split(line, content)?;
+            if let Some(first) = lines.insert((name, key), line) {
+                return Err(LineError::Repeated { line, first });
+            }
+            if lines.len() > KEYS_MAX {
+                return Err(LineError::TooMany(line));
+            }
+            let key = parse_key(line, key)?;
+            match name {
+                None => keys.shared.push(key),
+                Some(name) => keys.own.entry(name.to_owned()).or_default().push(key),
+            }
+        }
+        match lines.is_empty() {
+            true => Err(LineError::Empty),
+            false => Ok(keys),
+        }
+    }
+
+    /// Returns the keys of a planner with a single key for all services.
+    pub fn of(key: Key) -> Keys {
+        Keys {
+            shared: vec![key],
+            own: BTreeMap::new(),
+        }
+    }
+
+    /// Whether `offered` is a key of what has these names: a service, or a stage and its service. Keys for all
+    /// services count only where none of the names has keys of its own.
+    pub fn open(&self, names: &[&str], offered: &str) -> bool {
+        let own = names.iter().filter_map(|name| self.own.get(*name));
+        let own: Vec<&Key> = own.flatten().collect();
+        match own.is_empty() {
+            true => is_among(&self.shared, offered),
+            false => is_among(own, offered),
+        }
+    }
+
+    /// Whether `offered` is any of the keys.
+    pub fn open_any(&self, offered: &str) -> bool {
+        is_among(self.shared.iter().chain(self.own.values().flatten()), offered)
+    }
+}
+
+/// Compares with every key, so that the time does not depend on which one matches.
+fn is_among<'a>(keys: impl IntoIterator<Item = &'a Key>, offered: &str) -> bool {
+    let matches = |found: bool, key: &Key| key.matches(offered) | found;
+    keys.into_iter().fold(false, matches)
+}
+
+/// Returns the name, if there is one, and the key.
+fn split(line: usize, content: &str) -> Result<(Option<&str>, &str), LineError> {
+    let words: Vec<&str> = content.split_whitespace().collect();
+    match words.as_slice() {
+        [key] => Ok((None, key)),
+        [name, key] if is_name(name) => Ok((Some(name), key)),
+        [_, _] => Err(LineError::Name(line)),
+        words => Err(LineError::Words {
+            line,
+            words: words.len(),
+        }),
+    }
+}
+
+fn parse_key(line: usize, text: &str) -> Result<Key, LineError> {
+    if text == PLACEHOLDER {
+        return Err(LineError::Placeholder(line));
+    }
+    let length = text.chars().count();
+    match Key::new(text) {
+        Some(key) => Ok(key),
+        None if (KEY_MIN..=KEY_MAX).contains(&length) => Err(LineError::Characters(line)),
+        None => Err(LineError::Length { line, length }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_with_keys_of_its_own_accepts_only_these() {
+        let text = "# shared\nshared-key-1\n\n  shared-key-2  \na key-of-a-1\na key-of-a-2\r\nstage-1 key-of-stage\n";
+        let keys = Keys::parse(text).unwrap();
+        for (names, offered, opens) in [
+            (&["b"][..], "shared-key-1", true),
+            (&["b"], "shared-key-2", true),
+            (&["b"], "key-of-a-1", false),
+            (&["a"], "key-of-a-1", true),
+            (&["a"], "key-of-a-2", true),
+            (&["a"], "shared-key-1", false),
+            // A stage and its service.
+            (&["stage-1", "a"], "key-of-stage", true),
+            (&["stage-1", "a"], "key-of-a-1", true),
+            (&["stage-2", "a"], "key-of-stage", false),
+            (&["stage-1", "b"], "shared-key-1", false),
+            (&["stage-2", "b"], "shared-key-1", true),
+            (&["b"], "", false),
+            (&["b"], "b shared-key-1", false),
+        ] {
+            assert_eq!(keys.open(names, offered), opens, "{names:?} {offered}");
+        }
+        for any in ["shared-key-1", "key-of-a-2", "key-of-stage"] {
+            assert!(keys.open_any(any), "{any}");
+        }
+        assert!(!keys.open_any("key-of-b") && !keys.open_any(""));
+        assert!(!format!("{keys:?}").contains("shared-key"), "{keys:?}");
+    }
+
+    #[test]
+    fn bad_text_is_refused_by_line_and_never_printed() {
+        let long = "k".repeat(KEY_MAX + 1);
+        let many: String = (0..=KEYS_MAX).map(|n| format!("secret-{n:04}\n")).collect();
+        let name = format!("{} secret-key", "n".repeat(NAME_MAX + 1));
+        for (text, expected) in [
+            ("", "no key; write one in each line"),
+            ("# only\n\n   \n# comments\n", "no key; write one in each line"),
+            ("change-me", "line 1: 'change-me' is the manifests' placeholder; replace it"),
+            ("secret-key\na change-me\n", "line 2: 'change-me' is"),
+            ("secret\n", "line 1: the key has 6 characters; it must be 8 to 256"),
+            ("\n\na secret\n", "line 3: the key has 6 characters"),
+            (&long, "line 1: the key has 257 characters"),
+            ("secret-kéy\n", "line 1: the key has characters other than printable ASCII"),
+            ("secret\u{7f}key\n", "line 1: the key has characters other"),
+            ("secret-key # why\n", "line 1: 3 words; it must be KEY or NAME KEY"),
+            ("secret-key secret key\n", "line 1: 3 words"),
+            ("Secret secret-key\n", "line 1: the name before the key is no service's"),
+            ("secret_a secret-key\n", "line 1: the name before"),
+            ("-secret secret-key\n", "line 1: the name before"),
+            ("secret--a secret-key\n", "line 1: the name before"),
+            (&name, "line 1: the name before"),
+            ("secret-key\n# again\nsecret-key\n", "line 3: the same as line 1; remove one"),
+            ("a secret-key\na  secret-key\n", "line 2: the same as line 1"),
+            (&many, "line 1025: more than 1024 keys"),
+        ] {
+            let refused = Keys::parse(text).unwrap_err().to_string();
+            assert!(refused.starts_with(expected), "{refused}");
+            assert!(!refused.contains("secret"), "{refused}");
+        }
+        // The same key for two services, and as many as are allowed.
+        let fits = many.trim_end().rsplit_once('\n').unwrap().0;
+        for good in ["a secret-key\nb secret-key\nsecret-key", fits, "secret#key"] {
+            assert!(Keys::parse(good).is_ok());
+        }
+    }
+}
