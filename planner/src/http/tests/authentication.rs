@@ -44,7 +44,11 @@ async fn key_of_another_service_opens_neither_plans_nor_status() {
     use reqwest::Method;
     for (path, key, status) in [
         ("/v1/plans/demo?proxy=a&incarnation=1", "secret-key", 200),
-        ("/v1/plans/demo?proxy=b&incarnation=1", "key-of-service-b", 401),
+        (
+            "/v1/plans/demo?proxy=b&incarnation=1",
+            "key-of-service-b",
+            401,
+        ),
         ("/v1/plans/demo?proxy=b&incarnation=1", "other-key", 401),
         ("/v1/services/demo", "secret-key", 200),
         ("/v1/services/demo", "key-of-service-b", 401),

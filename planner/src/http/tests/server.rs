@@ -81,7 +81,9 @@ async fn connection_without_key_is_closed_in_time() {
     let endpoints = Endpoints::with(limits(8, 8, Duration::from_millis(300))).await;
     let first = endpoints.publish(1);
     let mut half = TcpStream::connect(endpoints.address).await.unwrap();
-    half.write_all(b"GET /healthz HTTP/1.1\r\nho").await.unwrap();
+    half.write_all(b"GET /healthz HTTP/1.1\r\nho")
+        .await
+        .unwrap();
     let held = endpoints.poll_beside(format!("?after={first}"));
     endpoints.until_held(1).await;
     until_closed(&mut half).await;
@@ -95,11 +97,23 @@ async fn connection_without_key_is_closed_in_time() {
 async fn answer_without_key_closes_connection_and_answer_with_key_does_not() {
     let endpoints = Endpoints::with(Setup::default()).await;
     endpoints.publish(1);
-    for path in ["/healthz", "/metrics", "/v1/openapi.json", "/v1/plans/demo", "/none"] {
+    for path in [
+        "/healthz",
+        "/metrics",
+        "/v1/openapi.json",
+        "/v1/plans/demo",
+        "/none",
+    ] {
         let answer = endpoints.get(path).await;
         assert_eq!(answer.headers()["connection"], "close", "{path}");
     }
-    assert!(!endpoints.poll("").await.headers().contains_key("connection"));
+    assert!(
+        !endpoints
+            .poll("")
+            .await
+            .headers()
+            .contains_key("connection")
+    );
 }
 
 #[tokio::test]
