@@ -49,9 +49,7 @@ pub use leader_client::{CONNECT_MAX, LeaderClient};
 pub use leadership::{Leader, LeaderLink, Leadership, Term};
 pub use places::{KEYED_MAX, KEYLESS_MAX, KEYLESS_TIME, PlaceLimits};
 pub use probe::{PROBE_EVERY, PROBE_FAILURES, PROBE_TIMEOUT, run_probes};
-pub use server::{
-    Endpoint, GRACE, HEAD_BYTES_MAX, HEAD_MAX, REQUEST_MAX, ServerLimits,
-};
+pub use server::{Endpoint, GRACE, HEAD_BYTES_MAX, HEAD_MAX, REQUEST_MAX, ServerLimits};
 pub use services::CYCLES_SHOWN;
 pub use tls::{HANDSHAKE_MAX, TLS_BYTES_MAX, TlsError, TlsFiles, TlsState};
 pub use write_limit::ANSWER_MAX;
@@ -115,11 +113,18 @@ impl IntoResponse for Refusal {
 
 /// Builds the routes.
 pub fn router(app: Arc<App>) -> Router {
-    let polls = get(plans::poll).layer(from_fn_with_state(Arc::clone(&app), authentication::stage_key));
-    let status =
-        get(services::status).layer(from_fn_with_state(Arc::clone(&app), authentication::service_key));
-    let solves =
-        post(solve::solve).layer(from_fn_with_state(Arc::clone(&app), authentication::any_key));
+    let polls = get(plans::poll).layer(from_fn_with_state(
+        Arc::clone(&app),
+        authentication::stage_key,
+    ));
+    let status = get(services::status).layer(from_fn_with_state(
+        Arc::clone(&app),
+        authentication::service_key,
+    ));
+    let solves = post(solve::solve).layer(from_fn_with_state(
+        Arc::clone(&app),
+        authentication::any_key,
+    ));
     Router::new()
         .route("/v1/plans/{service}", polls)
         .route("/v1/services/{service}", status)

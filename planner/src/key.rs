@@ -80,9 +80,8 @@ impl KeySource {
                 let make = move |contents: &[Vec<u8>]| {
                     let content = contents.first().map(Vec::as_slice).unwrap_or_default();
                     let text = std::str::from_utf8(content).map_err(|_| "not UTF-8".to_owned());
-                    let keys = text.and_then(|text| {
-                        Keys::parse(text).map_err(|error| error.to_string())
-                    });
+                    let keys =
+                        text.and_then(|text| Keys::parse(text).map_err(|error| error.to_string()));
                     keys.map_err(|why| format!("{}: {why}", shown.display()))
                 };
                 Reloaded::read(&name, vec![path.clone()], KEYS_BYTES_MAX, make)
@@ -142,14 +141,20 @@ mod tests {
         assert!(keys.open_any("secret-key"));
         let large = vec![b'#'; usize::try_from(KEYS_BYTES_MAX).unwrap() + 1];
         for (content, expected) in [
-            (&b"short\n"[..], "line 1: the key has 5 characters; it must be 8 to 256"),
+            (
+                &b"short\n"[..],
+                "line 1: the key has 5 characters; it must be 8 to 256",
+            ),
             (&b"\xff\xfe"[..], "not UTF-8"),
             (&large[..], "too large; it must have at most 65536 bytes"),
         ] {
             std::fs::write(file.path(), content).unwrap();
             let error = source.read().unwrap_err().to_string();
             let begins = format!("keyFile: {}: ", file.path().display());
-            assert!(error.starts_with(&begins) && error.contains(expected), "{error}");
+            assert!(
+                error.starts_with(&begins) && error.contains(expected),
+                "{error}"
+            );
         }
         let missing = KeySource::File("/no/such/key".into()).read();
         let error = missing.unwrap_err().to_string();

@@ -45,11 +45,7 @@ pub(super) async fn service_key(
 }
 
 /// Requires any key.
-pub(super) async fn any_key(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn any_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = app.keys.current();
     let opens = bearer(request.headers()).is_some_and(|key| keys.open_any(key));
     admit(opens, request, next).await

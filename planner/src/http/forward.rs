@@ -58,7 +58,11 @@ async fn forward(
     }
     let url = format!("{base}{path}");
     let limit = app.hold + ANSWER_GRACE;
-    let (head, body) = app.leader_client.get(&url, passed, limit).await?.into_parts();
+    let (head, body) = app
+        .leader_client
+        .get(&url, passed, limit)
+        .await?
+        .into_parts();
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = head.status;
     for name in KEPT {

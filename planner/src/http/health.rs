@@ -106,7 +106,9 @@ mod tests {
                 Ok::<_, ()>(format!("{made}").into_bytes())
             })
         };
-        let mut reading: Vec<_> = (0..METRICS_TEXTS_MAX + 3).map(|_| read().unwrap()).collect();
+        let mut reading: Vec<_> = (0..METRICS_TEXTS_MAX + 3)
+            .map(|_| read().unwrap())
+            .collect();
         let latest = format!("{METRICS_TEXTS_MAX}");
         assert_eq!(reading.pop().unwrap(), latest);
         assert_eq!(reading.remove(0), "1");

@@ -54,7 +54,9 @@ impl LeaderClient {
         headers: HeaderMap,
         limit: Duration,
     ) -> Result<Response<Bytes>, String> {
-        let mut request = Request::get(url).body(Body::empty()).map_err(|e| reason(&e))?;
+        let mut request = Request::get(url)
+            .body(Body::empty())
+            .map_err(|e| reason(&e))?;
         *request.headers_mut() = headers;
         let answer = async {
             let response = match self {
@@ -63,7 +65,10 @@ impl LeaderClient {
             };
             let (head, body) = response.map_err(|error| reason(&error))?.into_parts();
             let body = to_bytes(Body::new(body), ANSWER_BYTES_MAX).await;
-            Ok(Response::from_parts(head, body.map_err(|error| reason(&error))?))
+            Ok(Response::from_parts(
+                head,
+                body.map_err(|error| reason(&error))?,
+            ))
         };
         match timeout(limit, answer).await {
             Ok(answer) => answer,

@@ -42,7 +42,9 @@ impl Term {
     /// that had ended is not continued: another planner may have led since.
     pub fn prolonged(before: Option<Term>, until: Option<Duration>, now: Duration) -> Option<Term> {
         let until = until.filter(|until| now < *until)?;
-        let since = before.filter(|term| term.covers(now)).map(|term| term.since);
+        let since = before
+            .filter(|term| term.covers(now))
+            .map(|term| term.since);
         Some(Term {
             since: since.unwrap_or(now),
             until,
@@ -82,10 +84,7 @@ pub(super) enum Route {
     /// This planner allocates the slots, in this term.
     Local(Term),
     /// The planner at this address does; whether it answers may not be known.
-    Forward {
-        address: String,
-        reached: bool,
-    },
+    Forward { address: String, reached: bool },
     /// Nobody who can be reached; the reason.
     Refuse(String),
 }
@@ -216,7 +215,13 @@ mod tests {
         let unreached = "the planner at http://b leads and is not reached: refused";
         let reached = |address: &str| LeaderLink::Reached(address.to_owned());
         for (leader, term, link, now, expected) in [
-            (Leader::Us, term, LeaderLink::Unknown, 5, Route::Local(term.unwrap())),
+            (
+                Leader::Us,
+                term,
+                LeaderLink::Unknown,
+                5,
+                Route::Local(term.unwrap()),
+            ),
             // The term is over, and the announcement late.
             (Leader::Us, term, LeaderLink::Unknown, 6, refuse(nobody)),
             (Leader::Us, None, LeaderLink::Unknown, 5, refuse(nobody)),

@@ -196,7 +196,10 @@ mod tests {
         let fourth = places.enter();
         assert!(!first.iter().any(has_ended));
         let fifth = places.enter();
-        assert_eq!(first.iter().map(has_ended).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!(
+            first.iter().map(has_ended).collect::<Vec<_>>(),
+            [false, true, false]
+        );
         drop(fourth);
         let sixth = places.enter();
         assert!(!has_ended(&first[2]) && !has_ended(&fifth) && !has_ended(&sixth));

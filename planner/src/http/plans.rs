@@ -21,8 +21,8 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::SemaphorePermit;
 use weir_api::Revision;
 
-use super::poll_query::PollQuery;
 use super::leadership::{Route, Term};
+use super::poll_query::PollQuery;
 use super::{App, Refusal, forward, unknown};
 use crate::distribution::slot_allocation::Poll;
 use crate::distribution::{PollResponse, Published, Publisher};

@@ -18,9 +18,8 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_millis(750);
 pub const PROBE_FAILURES: u32 = 2;
 
 // A lost leader is reported within 3 s.
-const _: () = assert!(
-    PROBE_FAILURES as u128 * PROBE_EVERY.as_millis() + PROBE_TIMEOUT.as_millis() < 3000
-);
+const _: () =
+    assert!(PROBE_FAILURES as u128 * PROBE_EVERY.as_millis() + PROBE_TIMEOUT.as_millis() < 3000);
 
 /// Name of the leader in the log.
 const LEADER: &str = "the planner that leads";

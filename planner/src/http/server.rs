@@ -150,7 +150,10 @@ impl Server {
         occupied: Occupied,
         watcher: Watcher,
     ) -> impl Future<Output = ()> + 'static {
-        let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.current().server));
+        let tls = self
+            .tls
+            .as_ref()
+            .map(|tls| Arc::clone(&tls.current().server));
         let answer_max = self.limits.answer_max;
         let service = ConnectionService {
             router: self.router.clone(),

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
-use super::poll_query::number;
 use super::leadership::LeaderView;
+use super::poll_query::number;
 use super::{App, Refusal};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;

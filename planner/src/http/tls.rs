@@ -60,8 +60,12 @@ impl TlsFiles {
     /// # Errors
     /// Fails if a file cannot be read, or does not fit.
     pub fn read(self) -> Result<Reloaded<TlsState>, TlsError> {
-        let server = ServerName::try_from(self.name.clone())
-            .map_err(|_| format!("--tls-name: '{}' must be a DNS name or an address", self.name))?;
+        let server = ServerName::try_from(self.name.clone()).map_err(|_| {
+            format!(
+                "--tls-name: '{}' must be a DNS name or an address",
+                self.name
+            )
+        })?;
         let mut paths = vec![self.cert.clone(), self.key.clone()];
         paths.extend(self.ca.clone());
         let make = move |contents: &[Vec<u8>]| match contents {

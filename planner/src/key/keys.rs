@@ -45,7 +45,9 @@ pub enum LineError {
          single dashes"
     )]
     Name(usize),
-    #[error("line {line}: {words} words; it must be KEY or NAME KEY, and a comment a line of its own")]
+    #[error(
+        "line {line}: {words} words; it must be KEY or NAME KEY, and a comment a line of its own"
+    )]
     Words { line: usize, words: usize },
     #[error("line {line}: the same as line {first}; remove one")]
     Repeated { line: usize, first: usize },
@@ -104,7 +106,10 @@ impl Keys {
 
     /// Whether `offered` is any of the keys.
     pub fn open_any(&self, offered: &str) -> bool {
-        is_among(self.shared.iter().chain(self.own.values().flatten()), offered)
+        is_among(
+            self.shared.iter().chain(self.own.values().flatten()),
+            offered,
+        )
     }
 }
 
@@ -180,23 +185,47 @@ mod tests {
         let name = format!("{} secret-key", "n".repeat(NAME_MAX + 1));
         for (text, expected) in [
             ("", "no key; write one in each line"),
-            ("# only\n\n   \n# comments\n", "no key; write one in each line"),
-            ("change-me", "line 1: 'change-me' is the manifests' placeholder; replace it"),
+            (
+                "# only\n\n   \n# comments\n",
+                "no key; write one in each line",
+            ),
+            (
+                "change-me",
+                "line 1: 'change-me' is the manifests' placeholder; replace it",
+            ),
             ("secret-key\na change-me\n", "line 2: 'change-me' is"),
-            ("secret\n", "line 1: the key has 6 characters; it must be 8 to 256"),
+            (
+                "secret\n",
+                "line 1: the key has 6 characters; it must be 8 to 256",
+            ),
             ("\n\na secret\n", "line 3: the key has 6 characters"),
             (&long, "line 1: the key has 257 characters"),
-            ("secret-kéy\n", "line 1: the key has characters other than printable ASCII"),
+            (
+                "secret-kéy\n",
+                "line 1: the key has characters other than printable ASCII",
+            ),
             ("secret\u{7f}key\n", "line 1: the key has characters other"),
-            ("secret-key # why\n", "line 1: 3 words; it must be KEY or NAME KEY"),
+            (
+                "secret-key # why\n",
+                "line 1: 3 words; it must be KEY or NAME KEY",
+            ),
             ("secret-key secret key\n", "line 1: 3 words"),
-            ("Secret secret-key\n", "line 1: the name before the key is no service's"),
+            (
+                "Secret secret-key\n",
+                "line 1: the name before the key is no service's",
+            ),
             ("secret_a secret-key\n", "line 1: the name before"),
             ("-secret secret-key\n", "line 1: the name before"),
             ("secret--a secret-key\n", "line 1: the name before"),
             (&name, "line 1: the name before"),
-            ("secret-key\n# again\nsecret-key\n", "line 3: the same as line 1; remove one"),
-            ("a secret-key\na  secret-key\n", "line 2: the same as line 1"),
+            (
+                "secret-key\n# again\nsecret-key\n",
+                "line 3: the same as line 1; remove one",
+            ),
+            (
+                "a secret-key\na  secret-key\n",
+                "line 2: the same as line 1",
+            ),
             (&many, "line 1025: more than 1024 keys"),
         ] {
             let refused = Keys::parse(text).unwrap_err().to_string();

@@ -80,7 +80,11 @@ mod tests {
     #[test]
     fn control_loop_is_late_beyond_limit_until_it_beats_or_ends() {
         let heartbeat = Heartbeat::default();
-        let late = |cycle, now| heartbeat.late(s(cycle), s(now)).map(|late| late.limit.as_secs());
+        let late = |cycle, now| {
+            heartbeat
+                .late(s(cycle), s(now))
+                .map(|late| late.limit.as_secs())
+        };
         assert_eq!(late(1, 1000), None, "no cycles run");
         let running = heartbeat.start(s(100));
         for (cycle, now, limit) in [
@@ -95,7 +99,10 @@ mod tests {
         running.beat(s(200));
         assert_eq!(late(1, 260), None);
         let shown = heartbeat.late(s(1), s(275)).unwrap().to_string();
-        assert_eq!(shown, "a cycle has not come back for 75 s, more than the 60 s that it may take");
+        assert_eq!(
+            shown,
+            "a cycle has not come back for 75 s, more than the 60 s that it may take"
+        );
         drop(running);
         assert_eq!(late(1, 1000), None);
     }

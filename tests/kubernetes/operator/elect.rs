@@ -122,7 +122,9 @@ async fn standby_cut_off_from_its_leader_gives_no_slots() {
     cluster.server.store().create(&cluster.demo()).unwrap();
     // Nobody answers at the leader's address, as in a mesh that refuses plain text.
     let (client, nowhere) = (cluster.client().await, "http://127.0.0.1:1");
-    let first = Planner::start_advertising(client, "weir-a", WEIR, MODELS, nowhere).await.unwrap();
+    let first = Planner::start_advertising(client, "weir-a", WEIR, MODELS, nowhere)
+        .await
+        .unwrap();
     cluster.until_condition("demo", "Actuated", "True").await;
     let second = cluster.planner("weir-b").await;
     let reported = async || {
@@ -133,17 +135,24 @@ async fn standby_cut_off_from_its_leader_gives_no_slots() {
         .await
         .unwrap();
     let has_slots = async || first.plan_of("proxy-a").await.is_ok();
-    wait::until_async("the slots of a", LIMIT, has_slots).await.unwrap();
+    wait::until_async("the slots of a", LIMIT, has_slots)
+        .await
+        .unwrap();
     for proxy in ["proxy-b", "proxy-c"] {
         assert_eq!(second.plan_of(proxy).await, Err(503), "{proxy}");
     }
     let metrics = second.metrics().await.unwrap();
-    assert!(metrics.contains("weir_planner_leader_reached 0"), "{metrics}");
+    assert!(
+        metrics.contains("weir_planner_leader_reached 0"),
+        "{metrics}"
+    );
     assert_eq!(first.ready().await, Ok(()));
     first.end().await.unwrap();
     // It leads now, and gives all slots out.
     let leads = async || second.plan_of("proxy-b").await.is_ok();
-    wait::until_async("the slots of b", TAKE_OVER_MAX, leads).await.unwrap();
+    wait::until_async("the slots of b", TAKE_OVER_MAX, leads)
+        .await
+        .unwrap();
     assert_eq!(second.ready().await, Ok(()));
     second.end().await.unwrap();
 }

@@ -150,7 +150,9 @@ async fn startup_errors_name_the_remedy() {
         .refused(|command| command.env("WEIR_TEST_KEY", "xyzzy"))
         .await;
     assert!(
-        short.contains("keyEnv WEIR_TEST_KEY: line 1: the key has 5 characters; it must be 8 to 256") && !short.contains("xyzzy"),
+        short.contains(
+            "keyEnv WEIR_TEST_KEY: line 1: the key has 5 characters; it must be 8 to 256"
+        ) && !short.contains("xyzzy"),
         "{short}"
     );
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,15 +8,15 @@ use super::*;
 #[tokio::test]
 async fn request_without_key_is_refused_before_its_body() {
     let endpoints = Endpoints::with(Setup::default()).await;
-    for (path, key) in [
-        ("/v1/solve", ""),
-        ("/v1/solve", "authorization: Bearer wrong-key\r\n"),
-        ("/v1/plans/demo", ""),
-        ("/v1/services/demo", ""),
+    for (request, key) in [
+        ("POST /v1/solve", ""),
+        ("POST /v1/solve", "authorization: Bearer wrong-key\r\n"),
+        ("GET /v1/plans/demo", ""),
+        ("GET /v1/services/demo", ""),
     ] {
         let mut stream = TcpStream::connect(endpoints.address).await.unwrap();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\n{key}content-length: {}\r\n\r\n",
+            "{request} HTTP/1.1\r\nhost: x\r\n{key}content-length: {}\r\n\r\n",
             solve::BODY_MAX
         );
         // The body never comes.
@@ -24,7 +24,7 @@ async fn request_without_key_is_refused_before_its_body() {
         let mut answer = String::new();
         let read = tokio::time::timeout(Duration::from_secs(5), stream.read_to_string(&mut answer));
         read.await.expect("no answer").unwrap();
-        assert!(answer.starts_with("HTTP/1.1 401"), "{path}: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 401"), "{request}: {answer}");
     }
 }
 
@@ -44,7 +44,11 @@ async fn key_of_another_service_opens_neither_plans_nor_status() {
     use reqwest::Method;
     for (path, key, status) in [
         ("/v1/plans/demo?proxy=a&incarnation=1", "secret-key", 200),
-        ("/v1/plans/demo?proxy=b&incarnation=1", "key-of-service-b", 401),
+        (
+            "/v1/plans/demo?proxy=b&incarnation=1",
+            "key-of-service-b",
+            401,
+        ),
         ("/v1/plans/demo?proxy=b&incarnation=1", "other-key", 401),
         ("/v1/services/demo", "secret-key", 200),
         ("/v1/services/demo", "key-of-service-b", 401),

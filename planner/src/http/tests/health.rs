@@ -29,7 +29,11 @@ async fn cycle_that_does_not_come_back_fails_health() {
     let clock = Clock::start();
     let handle = Arc::new(ServiceHandle::new(service(8), clock).unwrap());
     let app = app(&handle, clock);
-    let healthy = async || healthz(State(Arc::clone(&app))).await.map_err(|refusal| refusal.1);
+    let healthy = async || {
+        healthz(State(Arc::clone(&app)))
+            .await
+            .map_err(|refusal| refusal.1)
+    };
     // No cycles run, as in a standby, or in a leader that waits for the API server.
     tokio::time::sleep(10 * LATE_MAX).await;
     assert!(healthy().await.is_ok());
@@ -43,7 +47,10 @@ async fn cycle_that_does_not_come_back_fails_health() {
     assert!(healthy().await.is_ok());
     tokio::time::sleep(Duration::from_secs(2)).await;
     let why = healthy().await.unwrap_err();
-    assert!(why.starts_with("service 'demo': a cycle has not come back for 61 s"), "{why}");
+    assert!(
+        why.starts_with("service 'demo': a cycle has not come back for 61 s"),
+        "{why}"
+    );
     // A control loop that is ended has no cycle to wait for.
     drop(stop);
     cycles.abort();

@@ -55,7 +55,9 @@ impl Planner {
     }
 
     async fn poll(&self, proxy: &str) -> Response {
-        self.endpoints.poll(&format!("?proxy={proxy}&incarnation=1")).await
+        self.endpoints
+            .poll(&format!("?proxy={proxy}&incarnation=1"))
+            .await
     }
 
     /// Waits until it is ready, or says why not in these words.
@@ -65,9 +67,7 @@ impl Planner {
             let answer = self.endpoints.get("/readyz").await;
             let reached = match expected {
                 Ok(()) => answer.status() == 200,
-                Err(why) => {
-                    answer.status() == 503 && answer.text().await.unwrap().contains(why)
-                }
+                Err(why) => answer.status() == 503 && answer.text().await.unwrap().contains(why),
             };
             if reached {
                 return;
@@ -93,11 +93,19 @@ async fn planner_without_lease_answers_no_poll_and_is_not_ready() {
         assert_eq!(refused.headers()["connection"], "close");
         assert_eq!(error(refused, 503).await, "no planner is known to lead");
     }
-    planner.until_ready(Err("no planner is known to lead")).await;
+    planner
+        .until_ready(Err("no planner is known to lead"))
+        .await;
     let shown: Value = planner.endpoints.status("").await.json().await.unwrap();
     assert_eq!(shown["leader"]["leads"], false);
     assert_eq!(shown["leader"]["refuses"], "no planner is known to lead");
-    let text = planner.endpoints.get("/metrics").await.text().await.unwrap();
+    let text = planner
+        .endpoints
+        .get("/metrics")
+        .await
+        .text()
+        .await
+        .unwrap();
     for line in [
         "weir_planner_leader_reached 0",
         "weir_planner_polls_total{answer=\"no-leader\",service=\"demo\"} 2",
@@ -120,7 +128,12 @@ async fn standby_forwards_to_leader_and_refuses_when_it_is_lost() {
     assert_eq!(slots(&shared), 5);
     let proxies = async |planner: &Planner| -> Vec<String> {
         let shown: Value = planner.endpoints.status("").await.json().await.unwrap();
-        shown["proxies"].as_object().unwrap().keys().cloned().collect()
+        shown["proxies"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
     };
     assert_eq!(proxies(&first).await, ["a"]);
     assert!(proxies(&second).await.is_empty());
@@ -130,12 +143,19 @@ async fn standby_forwards_to_leader_and_refuses_when_it_is_lost() {
     stop.send_replace(true);
     serving.await.unwrap();
     second.until_ready(Err("leads and is not reached")).await;
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begin.elapsed()
+    );
     let refused = error(second.poll("b").await, 503).await;
     assert!(refused.contains("leads and is not reached"), "{refused}");
     let text = second.endpoints.get("/metrics").await.text().await.unwrap();
     assert!(text.contains("weir_planner_leader_reached 0"), "{text}");
-    assert!(!text.contains("weir_planner_leader_probes_failed_total 0"), "{text}");
+    assert!(
+        !text.contains("weir_planner_leader_probes_failed_total 0"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -143,7 +163,9 @@ async fn poll_held_when_term_ends_is_refused() {
     let planner = Planner::start().await;
     planner.lead();
     let first = plan(planner.poll("a").await).await.revision;
-    let held = planner.endpoints.poll_beside(format!("?proxy=a&incarnation=1&after={first}"));
+    let held = planner
+        .endpoints
+        .poll_beside(format!("?proxy=a&incarnation=1&after={first}"));
     planner.endpoints.until_held(1).await;
     planner.follow("http://127.0.0.1:1");
     let refused = error(held.await.unwrap(), 503).await;

@@ -78,7 +78,10 @@ async fn changed_certificate_is_taken_over() {
     assert_ne!(first, second);
     let begin = tokio::time::Instant::now();
     while poll(files(folder.path()), &url).await != Ok(200) {
-        assert!(begin.elapsed() < Duration::from_secs(20), "never taken over");
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "never taken over"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -92,12 +95,48 @@ fn files_that_do_not_fit_are_refused_with_path() {
     std::fs::write(path("empty"), "").unwrap();
     let good = || files(folder.path());
     for (bad, expected) in [
-        (TlsFiles { cert: path("none"), ..good() }, "none: No such file"),
-        (TlsFiles { cert: path("empty"), ..good() }, "empty: no certificate in PEM form"),
-        (TlsFiles { key: path("tls.crt"), ..good() }, "tls.crt: no private key in PEM form"),
-        (TlsFiles { key: other.path().join("tls.key"), ..good() }, "tls.crt, "),
-        (TlsFiles { ca: Some(path("tls.key")), ..good() }, "tls.key: no certificate"),
-        (TlsFiles { name: "no name".to_owned(), ..good() }, "--tls-name: 'no name' must be"),
+        (
+            TlsFiles {
+                cert: path("none"),
+                ..good()
+            },
+            "none: No such file",
+        ),
+        (
+            TlsFiles {
+                cert: path("empty"),
+                ..good()
+            },
+            "empty: no certificate in PEM form",
+        ),
+        (
+            TlsFiles {
+                key: path("tls.crt"),
+                ..good()
+            },
+            "tls.crt: no private key in PEM form",
+        ),
+        (
+            TlsFiles {
+                key: other.path().join("tls.key"),
+                ..good()
+            },
+            "tls.crt, ",
+        ),
+        (
+            TlsFiles {
+                ca: Some(path("tls.key")),
+                ..good()
+            },
+            "tls.key: no certificate",
+        ),
+        (
+            TlsFiles {
+                name: "no name".to_owned(),
+                ..good()
+            },
+            "--tls-name: 'no name' must be",
+        ),
     ] {
         let refused = bad.read().unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");

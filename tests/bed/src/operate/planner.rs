@@ -129,7 +129,8 @@ impl Planner {
     ///
     /// As [`Planner::plan`].
     pub async fn plan_of(&self, proxy: &str) -> Result<Value, u16> {
-        self.poll(&format!("?proxy={proxy}&incarnation=1&role=both")).await
+        self.poll(&format!("?proxy={proxy}&incarnation=1&role=both"))
+            .await
     }
 
     async fn poll(&self, query: &str) -> Result<Value, u16> {

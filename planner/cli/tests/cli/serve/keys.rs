@@ -6,7 +6,9 @@ use super::bed::*;
 
 async fn poll(planner: &str, key: &str) -> u16 {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let request = client.get(format!("{planner}/v1/plans/demo")).bearer_auth(key);
+    let request = client
+        .get(format!("{planner}/v1/plans/demo"))
+        .bearer_auth(key);
     request.send().await.unwrap().status().as_u16()
 }
 
@@ -21,7 +23,10 @@ async fn keys_change_without_restart_and_bad_ones_are_not_taken_over() {
     std::fs::write(folder.path("service.yaml"), service).unwrap();
     std::fs::write(&file, "change-me\n").unwrap();
     let refused = folder.refused(|command| command).await;
-    let expected = format!("{}: line 1: 'change-me' is the manifests' placeholder", file.display());
+    let expected = format!(
+        "{}: line 1: 'change-me' is the manifests' placeholder",
+        file.display()
+    );
     assert!(refused.contains(&expected), "{refused}");
 
     std::fs::write(&file, "first-secret\n").unwrap();
@@ -46,6 +51,14 @@ async fn keys_change_without_restart_and_bad_ones_are_not_taken_over() {
         assert_eq!(poll(&planner, "third-secret").await, 401, "{bad}");
     }
     let log = end(child, "-TERM").await;
-    assert_eq!(log.matches("the earlier ones stay in use (said once").count(), 1, "{log}");
-    assert!(!log.contains("second-secret") && !log.contains("third-secret"), "{log}");
+    assert_eq!(
+        log.matches("the earlier ones stay in use (said once")
+            .count(),
+        1,
+        "{log}"
+    );
+    assert!(
+        !log.contains("second-secret") && !log.contains("third-secret"),
+        "{log}"
+    );
 }
