@@ -301,10 +301,13 @@ fn route(http: &Value) -> Value {
         http["match"].as_array().is_none_or(|all| all.len() == 1),
         "one match is emulated"
     );
+    // Without one, istiod switches Envoy's own default off.
+    let timeout = http.get("timeout").cloned();
+    let timeout = timeout.unwrap_or_else(|| json!("0s"));
     json!({
         "name": http["name"],
         "match": matched,
-        "route": { "cluster": cluster_of(&http["route"][0]["destination"]), "timeout": http["timeout"] },
+        "route": { "cluster": cluster_of(&http["route"][0]["destination"]), "timeout": timeout },
         "request_headers_to_remove": http["headers"]["request"]["remove"],
     })
 }

@@ -45,15 +45,16 @@ pub(super) fn gateway(frame: &Frame) -> Vec<Document> {
 pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let times = Times::of(frame.service);
     let last = fallback_backend(frame)?;
-    let chosen =
-        |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
+    let chosen = |headers: Value, name: &str, timeout: Option<&str>| {
+        route(name, Some(headers), &last, timeout)
+    };
     let present = json!({ "x-slo-cluster": {} });
     let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
     let http = json!([
-        chosen(present, CHOSEN, seconds(times.answer)),
-        chosen(websocket, WEBSOCKET, "0s".to_owned()),
+        chosen(present, CHOSEN, Some(&seconds(times.answer))),
+        chosen(websocket, WEBSOCKET, None),
         stream(&last, &seconds(times.max())),
-        route(FALLBACK, None, &last, &seconds(times.max())),
+        route(FALLBACK, None, &last, Some(&seconds(times.max()))),
     ]);
     Ok(vec![Document::new(
         BY_CLUSTER,
@@ -66,14 +67,14 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let of_variant = |backend: &Backend| {
         let headers = json!({ "x-slo-variant": { "exact": backend.variant.name } });
         let name = format!("weir-to-{}", backend.variant.name);
-        route(&name, Some(headers), backend, &seconds(times.answer))
+        route(&name, Some(headers), backend, Some(&seconds(times.answer)))
     };
     let mut http: Vec<Value> = frame.backends.iter().map(of_variant).collect();
     http.push(route(
         FALLBACK,
         None,
         &fallback_backend(frame)?,
-        &seconds(times.max()),
+        Some(&seconds(times.max())),
     ));
     let body = virtual_service(frame, Value::Array(http));
     Ok(vec![Document::new(BY_HEADER, body)])
@@ -140,7 +141,7 @@ fn virtual_service(frame: &Frame, http: Value) -> Value {
 
 /// Returns the route for streams that the filter recognizes.
 fn stream(to: &Backend, timeout: &str) -> Value {
-    let mut route = route(STREAM, None, to, timeout);
+    let mut route = route(STREAM, None, to, Some(timeout));
     let paths = STREAMS.map(|path| json!({ "uri": { "exact": path } }));
     if let Some(route) = route.as_object_mut() {
         route.insert("match".to_owned(), json!(paths));
@@ -148,7 +149,8 @@ fn stream(to: &Backend, timeout: &str) -> Value {
     route
 }
 
-fn route(name: &str, headers: Option<Value>, to: &Backend, timeout: &str) -> Value {
+/// Returns a route. Istio takes no timeout of zero: without one a route has none.
+fn route(name: &str, headers: Option<Value>, to: &Backend, timeout: Option<&str>) -> Value {
     let mut destination = json!({ "host": to.host, "port": { "number": to.port } });
     if let (Some(subset), Some(destination)) = (to.subset, destination.as_object_mut()) {
         destination.insert("subset".to_owned(), json!(subset));
@@ -156,10 +158,12 @@ fn route(name: &str, headers: Option<Value>, to: &Backend, timeout: &str) -> Val
     let mut route = json!({
         "name": name,
         "route": [{ "destination": destination }],
-        "timeout": timeout,
         "retries": { "attempts": 0 },
         "headers": { "request": { "remove": ["x-slo-cluster"] } },
     });
+    if let (Some(timeout), Some(route)) = (timeout, route.as_object_mut()) {
+        route.insert("timeout".to_owned(), json!(timeout));
+    }
     if let (Some(headers), Some(route)) = (headers, route.as_object_mut()) {
         route.insert("match".to_owned(), json!([{ "headers": headers }]));
     }
