@@ -198,12 +198,11 @@ impl Frame<'_> {
     }
 
     fn extension(&self, options: &Options, config: &Value) -> Value {
-        let mut code = json!({
-            "type": "Image", "image": { "url": options.filter_image }, "pullPolicy": "IfNotPresent",
-        });
-        if let (Some(digest), Some(code)) = (options.filter_digest(), code.as_object_mut()) {
-            code.insert("sha256".to_owned(), json!(digest));
+        let mut image = json!({ "url": options.filter_image });
+        if let (Some(digest), Some(image)) = (options.filter_digest(), image.as_object_mut()) {
+            image.insert("sha256".to_owned(), json!(digest));
         }
+        let code = json!({ "type": "Image", "image": image, "pullPolicy": "IfNotPresent" });
         let wasm = json!({ "name": ROOT_ID, "rootID": ROOT_ID, "code": code, "config": config, "failOpen": true });
         let spec = json!({ "targetRefs": self.target("HTTPRoute"), "wasm": [wasm] });
         self.ours("EnvoyExtensionPolicy", spec)
@@ -248,10 +247,12 @@ impl Frame<'_> {
     }
 }
 
-/// Formats a time as the Gateway API requires it: without fractions.
+/// Formats a time as the Gateway API requires it: whole numbers of at most five digits.
 fn format_time(time: Duration) -> String {
-    if time.subsec_millis() == 0 {
-        return format!("{}s", time.as_secs());
+    let (seconds, ms) = (time.as_secs(), time.subsec_millis());
+    match (seconds, ms) {
+        (_, 0) => format!("{seconds}s"),
+        (0, _) => format!("{ms}ms"),
+        _ => format!("{seconds}s{ms}ms"),
     }
-    format!("{}ms", time.as_millis())
 }

@@ -4,6 +4,7 @@
 //! `istio/gateway` is all that a gateway needs. `istio/sidecar` adds gates, and makes the gateway a router.
 //! `istio/header-routing` has other routes, for users who may not create EnvoyFilters.
 //! `istio/traffic-extension` uses the kind that succeeds WasmPlugin, `istio/from-file` needs no registry,
+//! `istio/before-1.27` is for releases whose WasmPlugin lacks a fail strategy,
 //! and `istio/pods` has the patches for pods managed by others.
 
 mod filters;
@@ -71,14 +72,32 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
     ));
     let inserted = insert::filters(&frame)?;
     files.push(File::new("istio/from-file/envoyfilters.yaml", inserted));
+    files.push(before_reload());
     files.extend(pods::patches(&frame));
     Ok(files)
+}
+
+/// Returns the component for Istio before 1.27.
+fn before_reload() -> File {
+    let patch = "- op: replace\n  path: /spec/failStrategy\n  value: FAIL_OPEN\n";
+    let list = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "resources": [],
+        "patches": [{ "target": { "kind": "WasmPlugin" }, "patch": patch }],
+    });
+    File::new(
+        "istio/before-1.27/kustomization.yaml",
+        vec![Document::new(BEFORE_RELOAD, list)],
+    )
 }
 
 const GATEWAY: &str =
     "A gateway that reads deadlines, chooses variants, and holds and gives slots (role `both`).";
 const SIDECAR: &str = "Gates in the model servers' sidecars, behind the gateway of ../gateway, which is then a router: \
     the overlay `sidecar` says so.";
+
+const BEFORE_RELOAD: &str = "For Istio before 1.27, whose WasmPlugin has no FAIL_RELOAD: add \
+    `components: [../../../istio/before-1.27]` to an overlay. When a VM traps, later requests of its worker go past the filter, \
+    until the proxy restarts.";
 
 /// Returns the files of a kustomization, and the kustomization.yaml that lists them.
 fn folder<const N: usize>(path: &str, why: &str, files: [(&str, Vec<Document>); N]) -> Vec<File> {

@@ -126,7 +126,7 @@ fn kustomizations_list_exactly_the_existing_files() {
             assert!(known, "{} does not list {name}", found.file);
         }
     }
-    assert_eq!(seen, 9);
+    assert_eq!(seen, 10);
 }
 
 #[test]
