@@ -11,3 +11,5 @@ mod shapes;
 mod traffic;
 mod typed;
 mod valid;
+
+pub(crate) use bed::{all, root};
