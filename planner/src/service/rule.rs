@@ -7,6 +7,9 @@ use weir_api::plan::{CLUSTER_MAX, NAME_MAX, is_name};
 
 use super::ConfigError;
 
+/// Longest number that is shown with all its digits.
+const DIGITS_MAX: usize = 20;
+
 /// Returns the value if it lies in the range (NaN never does). `unit` ends the sentence about the allowed
 /// values.
 pub(crate) fn within<T: PartialOrd + Display>(
@@ -46,7 +49,20 @@ pub(crate) fn rule(
 }
 
 pub(crate) fn refusal(path: impl Display, value: impl Display, right: &str) -> ConfigError {
-    let value: String = value.to_string().chars().take(CLUSTER_MAX + 1).collect();
+    let value = shortened(&value.to_string());
     let (path, right) = (path.to_string(), right.to_owned());
     ConfigError::Value { path, value, right }
+}
+
+/// Returns a value as a message shows it: a long number in scientific notation, a long text cut.
+fn shortened(value: &str) -> String {
+    let is_number = |value: &str| {
+        value
+            .chars()
+            .all(|c| c.is_ascii_digit() || "-.".contains(c))
+    };
+    match value.parse::<f64>() {
+        Ok(number) if value.len() > DIGITS_MAX && is_number(value) => format!("{number:e}"),
+        _ => value.chars().take(CLUSTER_MAX + 1).collect(),
+    }
 }
