@@ -3,6 +3,7 @@
 
 mod bed;
 mod pipeline;
+mod wrong;
 
 use std::net::SocketAddr;
 
