@@ -12,3 +12,5 @@ mod shapes;
 mod traffic;
 mod typed;
 mod valid;
+
+pub(crate) use bed::{all, root};

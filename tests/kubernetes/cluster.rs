@@ -22,3 +22,4 @@ mod rights;
 mod sandbox;
 mod scale;
 mod stand_ins;
+mod wrong;

@@ -138,12 +138,11 @@ impl Frame<'_> {
         };
         let matched = self.options.matched();
         let config = plugin(self.service, Role::Both, None, Some(&planner), matched)?;
-        let mut code = json!({
-            "type": "Image", "image": { "url": self.options.filter_image }, "pullPolicy": "IfNotPresent",
-        });
-        if let (Some(digest), Some(code)) = (self.options.filter_digest(), code.as_object_mut()) {
-            code.insert("sha256".to_owned(), json!(digest));
+        let mut image = json!({ "url": self.options.filter_image });
+        if let (Some(digest), Some(image)) = (self.options.filter_digest(), image.as_object_mut()) {
+            image.insert("sha256".to_owned(), json!(digest));
         }
+        let code = json!({ "type": "Image", "image": image, "pullPolicy": "IfNotPresent" });
         let wasm = json!({ "name": ROOT_ID, "rootID": ROOT_ID, "code": code, "config": config, "failOpen": true });
         let spec = json!({ "targetRefs": self.target(), "wasm": [wasm] });
         Ok(self.policy("EnvoyExtensionPolicy", spec))
@@ -171,10 +170,12 @@ impl Frame<'_> {
     }
 }
 
-/// Formats a time as the Gateway API requires it: without fractions.
+/// Formats a time as the Gateway API requires it: whole numbers of at most five digits.
 fn format_time(time: Duration) -> String {
-    if time.subsec_millis() == 0 {
-        return format!("{}s", time.as_secs());
+    let (seconds, ms) = (time.as_secs(), time.subsec_millis());
+    match (seconds, ms) {
+        (_, 0) => format!("{seconds}s"),
+        (0, _) => format!("{ms}ms"),
+        _ => format!("{seconds}s{ms}ms"),
     }
-    format!("{}ms", time.as_millis())
 }

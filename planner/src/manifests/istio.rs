@@ -4,6 +4,7 @@
 //! `istio/gateway` is all that a gateway needs. `istio/sidecar` adds gates, and makes the gateway a router.
 //! `istio/header-routing` has other routes, for users who may not create EnvoyFilters.
 //! `istio/traffic-extension` uses the kind that succeeds WasmPlugin, `istio/from-file` needs no registry,
+//! `istio/before-1.27` is for releases whose WasmPlugin lacks a fail strategy,
 //! and `istio/pods` has the patches for pods managed by others. Each has a folder for each service; names of
 //! objects and routes are a service's own, because those of all services meet at one gateway.
 
@@ -95,14 +96,32 @@ pub(super) fn files(
             documents,
         ));
     }
+    files.push(before_reload());
     files.extend(pods::patches(&frame));
     Ok(files)
+}
+
+/// Returns the component for Istio before 1.27.
+fn before_reload() -> File {
+    let patch = "- op: replace\n  path: /spec/failStrategy\n  value: FAIL_OPEN\n";
+    let list = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "resources": [],
+        "patches": [{ "target": { "kind": "WasmPlugin" }, "patch": patch }],
+    });
+    File::shared(
+        "istio/before-1.27/kustomization.yaml",
+        vec![Document::new(BEFORE_RELOAD, list)],
+    )
 }
 
 const GATEWAY: &str = "Gateways that read deadlines, choose variants, and hold and give slots (role `both`): a folder for \
     each service.";
 const SIDECAR: &str = "Gates in the model servers' sidecars, behind the gateways of ../gateway, which are then routers: \
     the overlay `sidecar` makes them so. A folder for each service.";
+
+const BEFORE_RELOAD: &str = "For Istio before 1.27, whose WasmPlugin has no FAIL_RELOAD: add \
+    `components: [../../../istio/before-1.27]` to an overlay. When a VM traps, later requests of its worker go past the filter, \
+    until the proxy restarts.";
 
 /// Returns the files of a service's kustomization, and the list of all services'.
 fn folder(path: &str, name: &str, why: &str, files: Vec<(&str, Vec<Document>)>) -> Vec<File> {

@@ -231,7 +231,7 @@ fn image_digest_is_passed_as_checksum() {
     let text = example();
     for (target, pointer) in [
         (Target::Istio, "/spec/sha256"),
-        (Target::Gateway, "/spec/wasm/0/code/sha256"),
+        (Target::Gateway, "/spec/wasm/0/code/image/sha256"),
     ] {
         let files = render(&text, &options, target).unwrap();
         let mut bodies = files.iter().flat_map(|file| &file.documents);
@@ -283,7 +283,7 @@ fn timeouts_follow_from_slo() {
             Target::Gateway,
             "k8s/envoy-gateway/resnet/httproute.yaml",
             "/spec/rules/0/timeouts/request",
-            "22500ms",
+            "22s500ms",
         ),
         (
             Target::Istio,

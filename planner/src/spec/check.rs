@@ -172,14 +172,13 @@ fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
 
 fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
     let texts = &raw.stats;
-    if raw.pods.is_some() {
-        let right = "one of the two: stats (addresses) or pods (labels of the proxies' pods)";
-        let path = "proxies.stats, proxies.pods";
-        rule(texts.is_empty(), path, "both given", right)?;
-    } else {
-        let unit = "addresses of proxies' statistics; or give proxies.pods instead";
-        within("proxies.stats", texts.len(), 1..=STATS_MAX, unit)?;
-    }
+    let right = "exactly one of the two: stats (addresses) or pods (labels of the proxies' pods)";
+    let unit = "addresses, or in a resource pods";
+    match (texts.is_empty(), raw.pods.is_some()) {
+        (false, true) => return Err(refusal("proxies.stats, pods", "both given", right)),
+        (true, true) => return Ok(Vec::new()),
+        (_, false) => within("proxies.stats", texts.len(), 1..=STATS_MAX, unit)?,
+    };
     let mut urls = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         let path = format!("proxies.stats[{index}]");

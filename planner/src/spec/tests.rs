@@ -9,6 +9,7 @@ use crate::service::Mode;
 mod defaults;
 mod limits;
 mod policies;
+mod types;
 mod workload;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");

@@ -156,7 +156,8 @@ pub(super) fn check(
     new: &Value,
 ) -> Result<(), Refusal> {
     let name = text(new, "/metadata/name");
-    let mut causes = check_name(kind, name);
+    // RBAC names may be any valid path segment.
+    let mut causes = check_name(kind.group == "rbac.authorization.k8s.io", name);
     if let Some(schema) = kind.schemas.as_ref().and_then(|all| all.get(version)) {
         schema::check(schema, new, "", &mut causes);
         if causes.is_empty() {
@@ -177,9 +178,8 @@ pub(super) fn check(
     }
 }
 
-fn check_name(kind: &Kind, name: &str) -> Vec<Cause> {
-    // RBAC names may be any valid path segment.
-    let any = kind.group == "rbac.authorization.k8s.io";
+/// Checks an object's name; `any` allows every valid path segment.
+pub(super) fn check_name(any: bool, name: &str) -> Vec<Cause> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let fits = any && !name.contains('/')
         || (name.starts_with(plain)

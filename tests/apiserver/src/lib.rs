@@ -21,6 +21,7 @@ mod changes;
 mod clock;
 mod cluster;
 mod controllers;
+mod definition;
 mod discovery;
 mod eviction;
 mod faults;
@@ -61,6 +62,7 @@ use std::time::Duration;
 
 pub use actuate::ACTUATED_AFTER;
 pub use changes::{Change, Happening, PodNow};
+pub use definition::Definition;
 pub use faults::{Fault, Faults, Rule};
 pub use handle::{ApiServer, Kubelets, Objects};
 pub use journal::{Actuation, ENTRIES_MAX, Entry, Journal, Request, What};

@@ -1,8 +1,10 @@
 //! `x-kubernetes-validations`: a schema's CEL rules, evaluated by the `cel` crate.
 //!
-//! CEL's own functions, its string and list extensions and `duration` are supported; Kubernetes' additions (quantities,
-//! URLs, addresses, …) are not. A rule that does not parse or calls an unsupported function is not evaluated. It is listed
-//! in [`Unevaluated`] instead of passing silently.
+//! CEL's own functions, its string and list extensions and part of Kubernetes' additions ([`library`]) are supported.
+//! A rule that does not parse or calls an unsupported function is not evaluated. It is listed in [`Unevaluated`]
+//! instead of passing silently.
+
+mod library;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,6 +13,31 @@ use cel::{Context, Env, ExecutionError, Program};
 use serde_json::{Value, json};
 
 use super::status::Cause;
+
+/// Words that CEL reserves, and that Kubernetes escapes where they name a property.
+const RESERVED: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "null",
+    "package",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
 
 /// Rules that could not be evaluated: the rule and the reason.
 pub(super) type Unevaluated = BTreeSet<(String, String)>;
@@ -62,11 +89,17 @@ impl Rules {
         if let Some(known) = self.programs.get(text) {
             return known.clone();
         }
-        let program = match self.env.compile(text) {
-            Ok(program) => Some(Arc::new(program)),
+        let compiled = match self.env.compile(text) {
+            Ok(program) => match library::unsupported(&program) {
+                Some(name) => Err(format!("unsupported function {name}")),
+                None => Ok(Arc::new(program)),
+            },
+            Err(error) => Err(error.to_string()),
+        };
+        let program = match compiled {
+            Ok(program) => Some(program),
             Err(error) => {
-                self.unevaluated
-                    .insert((text.to_owned(), error.to_string()));
+                self.unevaluated.insert((text.to_owned(), error));
                 None
             }
         };
@@ -127,8 +160,7 @@ impl Rules {
     ) {
         let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut context = Context::with_env(Arc::clone(&self.env));
-        // The crate's own has need of another crate for time. A clash would show as unevaluated rules.
-        let _ = context.add_function("duration", nanos);
+        library::add(&mut context);
         context.add_variable_from_value("self", converted(schema, value));
         if program.references().has_variable("oldSelf") {
             let Some(old) = old else {
@@ -160,14 +192,6 @@ impl Rules {
         };
         causes.push(Cause::invalid(path, &shown, &why));
     }
-}
-
-/// CEL's `duration` of a text, in ns: rules only compare them.
-fn nanos(text: Arc<String>) -> Result<i64, ExecutionError> {
-    let refused = || ExecutionError::function_error("duration", format!("invalid: {text}"));
-    let duration: kube::core::Duration = text.parse().map_err(|_| refused())?;
-    let nanos = std::time::Duration::from(duration).as_nanos();
-    i64::try_from(nanos).map_err(|_| refused())
 }
 
 fn rules(schema: &Value) -> impl Iterator<Item = &Value> {
@@ -209,11 +233,24 @@ fn converted(schema: &Value, value: &Value) -> cel::Value {
         Value::Object(map) => {
             let entries = map.iter().map(|(field, value)| {
                 let own = schema.get("properties").and_then(|all| all.get(field));
+                let name = own.map_or_else(|| field.clone(), |_| escaped(field));
                 let others = || schema.get("additionalProperties");
                 let of = own.or_else(others).unwrap_or(&Value::Null);
-                (field.clone(), converted(of, value))
+                (name, converted(of, value))
             });
             cel::Value::from(entries.collect::<HashMap<String, cel::Value>>())
         }
     }
+}
+
+/// A property's name in rules: Kubernetes escapes CEL's reserved words, and characters that no identifier has.
+fn escaped(field: &str) -> String {
+    if RESERVED.contains(&field) {
+        return format!("__{field}__");
+    }
+    field
+        .replace("__", "__underscores__")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
 }

@@ -1,6 +1,6 @@
 //! Structural schemas of custom resources: drops unknown fields, fills in defaults, checks values.
 //!
-//! Types, required, enum, bounds, patterns, lengths, `x-kubernetes-int-or-string`,
+//! Types, required, enum, bounds, patterns, lengths, the formats int32, int64 and duration, `x-kubernetes-int-or-string`,
 //! `x-kubernetes-preserve-unknown-fields`, embedded metadata. `allOf`, `anyOf`, `oneOf` and `not`
 //! only check values, as in Kubernetes. `rules` evaluates CEL rules.
 
@@ -268,6 +268,10 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
         let why = format!("{path} in body should be at least {min} chars long");
         causes.push(Cause::invalid(path, &json!(text), &why));
     }
+    if format(schema) == "duration" && text.parse::<kube::core::Duration>().is_err() {
+        let why = format!("{path} in body must be of type duration: {text:?}");
+        causes.push(Cause::invalid(path, &json!(text), &why));
+    }
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
         // An invalid pattern matches nothing, so that a faulty definition is noticed.
         let fits = Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
@@ -276,6 +280,11 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
             causes.push(Cause::invalid(path, &json!(text), &why));
         }
     }
+}
+
+fn format(schema: &Value) -> &str {
+    let format = schema.get("format").and_then(Value::as_str);
+    format.unwrap_or_default()
 }
 
 fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
@@ -307,6 +316,15 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
             };
             refuse(format!("{path} in body should be {than} {min}"));
         }
+    }
+    let whole = value.as_i64();
+    let fits = match format(schema) {
+        "int32" => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
+        "int64" => whole.is_some(),
+        _ => true,
+    };
+    if !fits {
+        refuse(format!("{path} in body must be of type {}", format(schema)));
     }
     if let Some(step) = bound("multipleOf").and_then(Value::as_f64)
         && step > 0.0

@@ -43,7 +43,7 @@ impl Cause {
     }
 
     /// Its form in the message.
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         if self.field.is_empty() {
             return self.message.clone();
         }

@@ -127,7 +127,7 @@ fn kustomizations_list_exactly_the_existing_files() {
             assert!(known, "{} does not list {name}", found.file);
         }
     }
-    assert_eq!(seen, 16);
+    assert_eq!(seen, 17);
 }
 
 #[test]

@@ -88,8 +88,12 @@ struct Wasm {
     fail_open: bool,
 }
 
-shape!(Code { r#type: CodeType, image: Image, pull_policy: String, sha256: Option<String> });
-shape!(Image { url: String });
+shape!(Code {
+    r#type: CodeType,
+    image: Image,
+    pull_policy: String
+});
+shape!(Image { url: String, sha256: Option<String> });
 
 #[derive(Deserialize)]
 enum CodeType {

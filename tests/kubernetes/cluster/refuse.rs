@@ -1,63 +1,11 @@
-//! Invalid resources are refused by the definition, or get a condition that states what to change; other
-//! resources are not affected.
+//! Resources that only the planner can refuse get a condition and an event that state what to change; a running
+//! service keeps its last valid spec.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use weir_bed::operate::condition;
 
 use super::clusters::on_each_cluster;
 use super::fixture::{BOTH, Fixture};
-
-#[tokio::test]
-async fn resource_violating_the_schema_is_refused() {
-    on_each_cluster(schema).await;
-}
-
-async fn schema(fixture: &Fixture<'_>) {
-    let table: &[(&str, Value, &str)] = &[
-        ("/spec/slo", json!("0s"), "spec.slo"),
-        ("/spec/slo", json!(1000), "spec.slo"),
-        ("/spec/variants/0/readiness", json!("5"), "readiness"),
-        ("/spec/budget/cores", json!(0), "cores"),
-        ("/spec/mode", json!("sometimes"), "mode"),
-        ("/spec/variants", json!([]), "variants"),
-        ("/spec/stages", json!([]), "stages"),
-        (
-            "/spec/stages",
-            json!([{"name": "a", "variants": fixture.demo()["spec"]["variants"]}]),
-            "exactly one of the two: variants (of a service) or stages (of a pipeline)",
-        ),
-        (
-            "/spec/variants/0/resize",
-            json!("http://127.0.0.1:1/cores"),
-            "at most one of the two: resize (an address) or workload",
-        ),
-        (
-            "/spec/variants/0/cores/min",
-            json!(2),
-            "initial must be at least min",
-        ),
-        ("/spec/variants/0/workload/name", json!(""), "workload.name"),
-        ("/spec/sponge", json!({}), "sponge is for policy sponge"),
-        ("/spec/budget", json!(null), "budget"),
-    ];
-    for (path, value, expected) in table {
-        let mut resource = fixture.demo();
-        let (at, key) = path.rsplit_once('/').unwrap();
-        resource.pointer_mut(at).unwrap()[key] = value.clone();
-        let status = match fixture.apply(&resource).await {
-            Err(kube::Error::Api(status)) => status,
-            other => panic!("{path}: {other:?}"),
-        };
-        assert_eq!(status.code, 422, "{path}: {}", status.message);
-        assert!(
-            status.message.contains(expected),
-            "{path}: {}",
-            status.message
-        );
-    }
-    assert_eq!(fixture.resource("demo").await, Value::Null);
-    fixture.apply(&fixture.demo()).await.unwrap();
-}
 
 #[tokio::test]
 async fn invalid_resource_gets_a_condition_and_others_continue() {

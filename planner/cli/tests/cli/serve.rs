@@ -5,6 +5,7 @@ mod attack;
 mod bed;
 mod keys;
 mod pipeline;
+mod wrong;
 
 use std::net::SocketAddr;
 

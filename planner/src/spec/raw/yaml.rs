@@ -26,27 +26,58 @@ pub fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, Conf
     })
 }
 
-/// Rewrites the parser's message, which names neither the value nor its type in plain words.
+/// Rewrites the parser's message about a wrong type, which names neither the value nor the type in plain words.
 fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError {
-    let serde_saphyr::Error::InvalidScalar { ty, .. } = error else {
-        return ConfigError::Form {
-            path,
-            message: error.to_string(),
-        };
+    let right = match error {
+        serde_saphyr::Error::InvalidScalar { ty, .. } => match *ty {
+            "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+            "f32" | "f64" | "floating point" => "a number",
+            "boolean" => "true or false",
+            other => other,
+        },
+        serde_saphyr::Error::Unexpected { expected, .. } => match *expected {
+            "mapping start" => "keys with values",
+            "sequence start" => "a list",
+            "scalar" | "string scalar" | "value" => "a single value",
+            other => other,
+        },
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            let parent = path.trim_end_matches('?').trim_end_matches('.');
+            return ConfigError::Form {
+                path: match parent {
+                    "" => key.clone(),
+                    parent => format!("{parent}.{key}"),
+                },
+                message: "a duplicate key; it must be given once".to_owned(),
+            };
+        }
+        error => {
+            let message = error.to_string();
+            return ConfigError::Form { path, message };
+        }
     };
-    let right = match *ty {
-        "u32" | "u64" | "usize" => "a whole number, 0 or more",
-        "f32" | "f64" | "floating point" => "a number",
-        other => other,
-    };
-    let value = error
+    let found = error
         .location()
-        .and_then(|place| scalar_at(text, place.line(), place.column()));
+        .and_then(|place| value_at(text, place.line(), place.column()));
     ConfigError::Value {
         path,
-        value: value.unwrap_or_default(),
+        value: found.unwrap_or_default(),
         right: right.to_owned(),
     }
+}
+
+/// Describes the value that begins there: a scalar by itself, a list and keys by their kind.
+fn value_at(text: &str, line: u64, column: u64) -> Option<String> {
+    let scalar = scalar_at(text, line, column)?;
+    let is_key = || scalar.ends_with(':') || scalar.contains(": ");
+    Some(match scalar.chars().next() {
+        Some('[') => "a list".to_owned(),
+        Some('-') if scalar == "-" || scalar.starts_with("- ") => "a list".to_owned(),
+        Some('{') => "keys with values".to_owned(),
+        Some('"' | '\'') => scalar,
+        _ if is_key() => "keys with values".to_owned(),
+        _ => scalar,
+    })
 }
 
 /// Returns the scalar that begins there; line and column count from 1.
