@@ -23,7 +23,12 @@ pub(super) fn check(line: &str) -> Option<Vec<String>> {
         ["weir", command, arguments @ ..] if is_lower(command) => {
             let source = format!("planner/cli/src/{command}.rs");
             if root().join(&source).is_file() {
-                check_options(&[read(source)], arguments)
+                let folder = format!("planner/cli/src/{command}");
+                let mut sources = files_with(&["rs"]);
+                sources.retain(|path| path.starts_with(&folder));
+                let parts = sources.iter().map(read);
+                let all: Vec<String> = parts.chain([read(source)]).collect();
+                check_options(&all, arguments)
             } else {
                 vec![format!("no command weir {command}")]
             }

@@ -231,7 +231,7 @@ fn gateway_options_reach_every_file() {
 }
 
 #[test]
-fn routes_attach_to_what_is_there() {
+fn routes_attach_to_an_existing_gateway() {
     let options = with(|options| options.gateway.delegate = true);
     let files = render(&example(), &options, Target::Istio).unwrap();
     let path = "istio/gateway/resnet/virtualservice.yaml";
