@@ -324,16 +324,36 @@ fn answer<P>(formulation: Formulation, outcome: Outcome<P>, plan: impl Fn(P) -> 
 fn input<I: DeserializeOwned>(fields: Value) -> Result<I, InputError> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = error.path().to_string();
+        let message = error.into_inner().to_string();
+        let (value, right) = wrong_number(&message).unwrap_or((&message, ""));
         InputError {
             field: if path == "." {
                 "the document".to_owned()
             } else {
                 path
             },
-            value: error.into_inner().to_string(),
-            right: String::new(),
+            value: value.to_owned(),
+            right: right.to_owned(),
         }
     })
+}
+
+/// Splits serde's message about a value that is no number into the value and the allowed ones.
+fn wrong_number(message: &str) -> Option<(&str, &'static str)> {
+    let (value, expected) = message
+        .strip_prefix("invalid type: ")?
+        .rsplit_once(", expected ")?;
+    let right = match expected {
+        "f64" => "a number",
+        "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        _ => return None,
+    };
+    // Serde names the type before the value: string "many", floating point `2.5`.
+    let quoted = value
+        .strip_suffix('`')
+        .and_then(|value| value.split_once('`'));
+    let plain = quoted.map_or(value, |(_, value)| value);
+    Some((plain.strip_prefix("string ").unwrap_or(plain), right))
 }
 
 fn refused_formulation(value: &Value) -> InputError {

@@ -73,6 +73,23 @@ impl Cover {
             .sum()
     }
 
+    /// Lower bound of the cost of any choice: its load by fractions of the replicas that cost least for it.
+    pub(super) fn cost_min(&self) -> f64 {
+        let serving = self.items.iter().filter(|item| item.load > 0.0);
+        let each = serving.map(|item| item.lo.max(0.0) / item.load);
+        let least = each.fold(f64::INFINITY, f64::min);
+        let savings = self
+            .items
+            .iter()
+            .map(|item| item.lo.min(0.0) * f64::from(item.have));
+        savings.sum::<f64>()
+            + if least.is_finite() {
+                least * self.need
+            } else {
+                0.0
+            }
+    }
+
     /// Whether no replica can be removed without losing load or a saving; other choices are dominated.
     pub(super) fn is_minimal(&self, replicas: &[u32]) -> bool {
         let both = || self.items.iter().zip(replicas);

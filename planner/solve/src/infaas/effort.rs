@@ -2,7 +2,7 @@
 
 use super::cover::{Cover, Item};
 use super::units::Units;
-use super::{Plan, Problem, REPLICAS_MAX};
+use super::{Plan, Problem, REPLICAS_MAX, greedy};
 use crate::{Outcome, TimeLimit};
 
 /// Returns the outcome with `why` and the best effort.
@@ -11,6 +11,12 @@ pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
         why,
         best_effort: Some(problem.plan(&allocate_greedily(problem))),
     }
+}
+
+/// Returns the best effort, if it carries everything after all.
+pub(super) fn carrying(problem: &Problem) -> Option<Vec<Vec<u32>>> {
+    let replicas = allocate_greedily(problem);
+    greedy::carries_all(problem, &replicas).then_some(replicas)
 }
 
 /// Describes the first architecture that cannot be carried, even alone.

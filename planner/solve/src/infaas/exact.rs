@@ -3,7 +3,7 @@
 
 use super::cover::{Choice, Cover, Item};
 use super::dual::{Prices, evaluate, raise};
-use super::effort::{exhausted_resource, infeasible, infeasible_architecture};
+use super::effort::{carrying, exhausted_resource, infeasible, infeasible_architecture};
 use super::join::{Beam, Layer, cheapest};
 use super::units::{RESOURCES_MAX, Units};
 use super::{Plan, Problem, REPLICAS_MAX, greedy};
@@ -70,7 +70,7 @@ impl<'a> Exact<'a> {
         let Some(free) = evaluate(covers, available, Units::default(), None, self.time_limit)
         else {
             if self.time_limit.is_over() {
-                return self.out_of_time();
+                return self.without_search();
             }
             return infeasible(
                 self.problem,
@@ -88,14 +88,27 @@ impl<'a> Exact<'a> {
         if let Some(why) = self.exhausted_resource() {
             return infeasible(self.problem, why);
         }
-        if let Some(replicas) = greedy::without_delay(self.problem) {
-            self.take(self.cost(&replicas), replicas);
-        }
+        self.take_first();
         let Some((prices, seen)) = self.prices(free) else {
             return infeasible(self.problem, TOGETHER.to_owned());
         };
         self.floor = self.floor.max(prices.bound);
         self.close_gap(&prices, &seen)
+    }
+
+    /// Outcome if time is over before anything else is known: the first plan, and a bound without resources.
+    fn without_search(mut self) -> Outcome<Plan> {
+        self.floor = self.covers.iter().map(Cover::cost_min).sum();
+        self.take_first();
+        self.finish()
+    }
+
+    /// Takes the plan of a greedy rule, if one of them carries everything.
+    fn take_first(&mut self) {
+        let first = greedy::without_delay(self.problem);
+        if let Some(replicas) = first.or_else(|| carrying(self.problem)) {
+            self.take(self.cost(&replicas), replicas);
+        }
     }
 
     fn exhausted_resource(&self) -> Option<String> {
@@ -271,7 +284,10 @@ impl<'a> Exact<'a> {
 
     fn finish(&self) -> Outcome<Plan> {
         let Some((cost, replicas)) = &self.best else {
-            return self.out_of_time();
+            return Outcome::OutOfTime {
+                why: "no plan within the resources was found in time".to_owned(),
+                best: None,
+            };
         };
         let best = self.problem.plan(replicas);
         let gap = (cost - self.floor).max(0.0);
@@ -279,13 +295,6 @@ impl<'a> Exact<'a> {
             Outcome::Optimal(best)
         } else {
             Outcome::Good { best, gap }
-        }
-    }
-
-    fn out_of_time(&self) -> Outcome<Plan> {
-        Outcome::OutOfTime {
-            why: "no plan within the resources was found in time".to_owned(),
-            best: greedy::without_delay(self.problem).map(|replicas| self.problem.plan(&replicas)),
         }
     }
 

@@ -48,11 +48,15 @@ pub fn scale(problem: &Problem, low: &LowCycles, t_v: u32) -> HeuristicStep {
 /// Result of the heuristic without stabilization, if it carries everything.
 pub(super) fn without_delay(problem: &Problem) -> Option<Vec<Vec<u32>>> {
     let (replicas, _) = run_cycle(problem, &LowCycles::default(), 1);
-    let mut both = problem.input.architectures.iter().zip(&replicas);
-    let carried = both.all(|(architecture, counts)| {
+    carries_all(problem, &replicas).then_some(replicas)
+}
+
+/// Whether these replicas carry load and slack of all architectures.
+pub(super) fn carries_all(problem: &Problem, replicas: &[Vec<u32>]) -> bool {
+    let mut both = problem.input.architectures.iter().zip(replicas);
+    both.all(|(architecture, counts)| {
         carries(architecture, counts) >= architecture.needed_qps() * (1.0 - TOLERANCE / 2.0)
-    });
-    carried.then_some(replicas)
+    })
 }
 
 fn run_cycle(problem: &Problem, low: &LowCycles, t_v: u32) -> (Vec<Vec<u32>>, LowCycles) {

@@ -3,12 +3,13 @@
 
 mod batch;
 pub mod fit;
+mod keys;
 mod sponge;
 mod table;
 mod throughput;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::InputError;
 pub use batch::{Amdahl, Linear, Quadratic};
@@ -25,7 +26,7 @@ pub const CORES_MAX: f64 = 65_536.0;
 
 /// Latency model: the time of one batch of `b` requests on `c` cores, in ms. In a document, `model`
 /// selects the kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "model", rename_all = "kebab-case")]
 pub enum Latency {
     /// Sponge's Eq. 2: γ·b/c + ε/c + δ·b + η.

@@ -15,7 +15,7 @@ pub const RPS_MAX: f64 = 1e9;
 
 /// Throughput model th(n): the requests/s that `n` cores sustain within the SLO. In a document, `model`
 /// selects the kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Throughput {
     /// slope·n + intercept, never below 0: InfAdapter's fit.

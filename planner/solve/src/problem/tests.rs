@@ -70,7 +70,87 @@ fn misfit_is_refused_with_its_path() {
     document["waiting"] = json!([{"slo_ms": 5}, {"slo_ms": "soon"}]);
     let error = Problem::read(document, None).unwrap_err();
     assert_eq!(error.field, "waiting[1].slo_ms");
-    assert!(error.value.contains("expected f64"), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "waiting[1].slo_ms: \"soon\" must be a number"
+    );
+}
+
+#[test]
+fn misfit_in_a_model_is_refused_with_its_own_path() {
+    let points = |second| json!({"model": "table", "points": [{"batch": 1, "cores": 1, "latency_ms": 5}, second]});
+    for (latency, message) in [
+        (
+            json!({"model": "linear", "item_ms": "x", "fixed_ms": 5}),
+            "latency.item_ms: \"x\" must be a number",
+        ),
+        (
+            json!({"model": "sponge", "gamma_ms": [], "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 0}),
+            "latency.gamma_ms: sequence must be a number",
+        ),
+        (
+            json!({"model": "linear", "item_ms": null, "fixed_ms": 5}),
+            "latency: missing field `item_ms`",
+        ),
+        (
+            json!({"model": "linear", "item_ms": 1, "fixed_ms": 5, "serial_ms": 3}),
+            "latency: unknown field `serial_ms`: it is another model's",
+        ),
+        (
+            json!({"model": "linear", "item_ms": 1, "fixed_ms": 5, "colour": 3}),
+            "latency.colour: unknown field `colour`, expected one of `model`",
+        ),
+        (
+            json!({"model": "moore", "item_ms": 1}),
+            "latency.model: unknown variant `moore`, expected one of `sponge`",
+        ),
+        (
+            json!({"item_ms": 1, "fixed_ms": 5}),
+            "latency: missing field `model`",
+        ),
+        (json!("linear"), "latency: invalid type: string \"linear\""),
+        (
+            points(json!({"batch": 2.5, "cores": 1, "latency_ms": 5})),
+            "latency.points[1].batch: 2.5 must be a whole number, 0 or more",
+        ),
+        (
+            points(json!({"batch": 0, "cores": 1, "latency_ms": 5})),
+            "latency: points[1].batch: 0 must be 1 to",
+        ),
+    ] {
+        let mut document = sponge();
+        document["latency"] = latency;
+        let error = Problem::read(document, None).unwrap_err().to_string();
+        assert!(error.starts_with(message), "'{error}' is not '{message}'");
+    }
+}
+
+#[test]
+fn models_are_read_as_they_are_written() {
+    use crate::latency_model::{Latency, Throughput};
+    for model in [
+        json!({"model": "sponge", "gamma_ms": 1.0, "epsilon_ms": 2.0, "delta_ms": 3.0, "eta_ms": 4.0}),
+        json!({"model": "amdahl", "serial_ms": 1.0, "parallel_ms": 2.0}),
+        json!({"model": "linear", "item_ms": 1.0, "fixed_ms": 2.0}),
+        json!({"model": "quadratic", "square_ms": 1.0, "item_ms": 2.0, "fixed_ms": 3.0}),
+        json!({"model": "table", "points": [{"batch": 1, "cores": 1.0, "latency_ms": 5.0}]}),
+    ] {
+        let read: Latency = serde_json::from_value(model.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), model);
+    }
+    for model in [
+        json!({"model": "line", "slope_rps": 1.0, "intercept_rps": 2.0}),
+        json!({"model": "table", "points": [{"cores": 1.0, "rps": 5.0}]}),
+    ] {
+        let read: Throughput = serde_json::from_value(model.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), model);
+    }
+    let mixed = json!({"model": "line", "slope_rps": 1, "intercept_rps": 2, "points": []});
+    let error = serde_json::from_value::<Throughput>(mixed).unwrap_err();
+    assert!(
+        error.to_string().contains("unknown field `points`"),
+        "{error}"
+    );
 }
 
 #[test]

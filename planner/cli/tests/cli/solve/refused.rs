@@ -75,7 +75,7 @@ fn invalid_problem_is_refused_with_field() {
             "infadapter",
             "cores: 20 ",
             "cores: 20.5 ",
-            "budget_cores: invalid type",
+            "budget_cores: 20.5 must be a whole number, 0 or more",
         ),
         ("infadapter", "demand_rps: 75", "demand_rps: .nan", ".nan"),
         (

@@ -218,7 +218,7 @@ fn time_limit_holds_and_the_gap_covers_the_optimum() {
     let Outcome::Optimal(best) = solved(&problem) else {
         panic!("not optimal")
     };
-    let (mut good, mut none, mut optimal) = (0, 0, 0);
+    let (mut good, mut optimal) = (0, 0);
     for limit in [0, 1, 3, 10, 30, 100, 300, 1000, 2000, 5000, 20_000, 100_000] {
         let readings = Cell::new(0_u64);
         let clock = || {
@@ -240,16 +240,15 @@ fn time_limit_holds_and_the_gap_covers_the_optimum() {
                     "{gap} is no bound"
                 );
             }
-            Outcome::OutOfTime { .. } => none += 1,
             Outcome::Optimal(plan) => {
                 optimal += 1;
                 assert!((plan.objective - best.objective).abs() < 1e-6);
             }
-            outcome @ Outcome::Infeasible { .. } => panic!("{outcome:?}"),
+            // The first plan is there before any time has passed.
+            outcome @ (Outcome::Infeasible { .. } | Outcome::OutOfTime { .. }) => {
+                panic!("{limit}: {outcome:?}")
+            }
         }
     }
-    assert!(
-        good > 0 && none > 0 && optimal > 0,
-        "{good} {none} {optimal}"
-    );
+    assert!(good > 0 && optimal > 0, "{good} {optimal}");
 }
