@@ -155,8 +155,7 @@ impl ServiceTask {
         if self.shared.candidate.leads() {
             let before = self.status().unwrap_or_default();
             let (generation, now) = (self.generation, self.shared.timestamp());
-            let status =
-                conditions::controller_failed_status(&message, generation, &before, now);
+            let status = conditions::controller_failed_status(&message, generation, &before, now);
             self.writer().write(&before, &status).await;
         }
     }

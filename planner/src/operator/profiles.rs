@@ -267,41 +267,73 @@ mod tests {
             .collect())
     }
 
-    fn record(state: &mut State, map: &str, key: &str, answer: &Result<BTreeMap<String, String>, String>) {
+    fn record(
+        state: &mut State,
+        map: &str,
+        key: &str,
+        answer: &Result<BTreeMap<String, String>, String>,
+    ) {
         state.record("ns", map, [key.to_owned()].into(), answer);
     }
 
     #[test]
     fn only_referenced_keys_are_kept_and_last_content_outlives_failures() {
         let mut state = State::default();
-        record(&mut state, "a", "profile.yaml", &data(&[("profile.yaml", 3), ("secret", 9)]));
+        record(
+            &mut state,
+            "a",
+            "profile.yaml",
+            &data(&[("profile.yaml", 3), ("secret", 9)]),
+        );
         assert_eq!(state.found.len(), 1);
         assert_eq!(state.version, 1);
         let gone = Err("there is no ConfigMap a".to_owned());
         record(&mut state, "a", "profile.yaml", &gone);
-        assert_eq!(state.found[&place("a", "profile.yaml")], Found::Text("xxx".into()));
+        assert_eq!(
+            state.found[&place("a", "profile.yaml")],
+            Found::Text("xxx".into())
+        );
         assert_eq!(state.version, 1, "nothing has changed");
         record(&mut state, "a", "other", &data(&[("profile.yaml", 3)]));
         assert_eq!(state.found[&place("a", "other")], Found::NoKey);
         record(&mut state, "b", "profile.yaml", &gone);
-        assert!(matches!(state.found[&place("b", "profile.yaml")], Found::NoMap(_)));
+        assert!(matches!(
+            state.found[&place("b", "profile.yaml")],
+            Found::NoMap(_)
+        ));
     }
 
     #[test]
     fn profile_and_all_profiles_have_limits() {
         let mut state = State::default();
         record(&mut state, "a", "k", &data(&[("k", PROFILE_BYTES_MAX + 1)]));
-        assert_eq!(state.found[&place("a", "k")], Found::TooLarge(PROFILE_BYTES_MAX + 1));
+        assert_eq!(
+            state.found[&place("a", "k")],
+            Found::TooLarge(PROFILE_BYTES_MAX + 1)
+        );
         let most = PROFILES_BYTES_MAX / PROFILE_BYTES_MAX;
         for index in 0..=most {
-            record(&mut state, &format!("m{index}"), "k", &data(&[("k", PROFILE_BYTES_MAX)]));
+            record(
+                &mut state,
+                &format!("m{index}"),
+                "k",
+                &data(&[("k", PROFILE_BYTES_MAX)]),
+            );
         }
         let total: usize = state.found.values().map(Found::bytes).sum();
         assert_eq!(total, PROFILES_BYTES_MAX);
-        assert_eq!(state.found[&place(&format!("m{most}"), "k")], Found::NoSpace);
+        assert_eq!(
+            state.found[&place(&format!("m{most}"), "k")],
+            Found::NoSpace
+        );
         // One that shrinks makes space.
         record(&mut state, "m0", "k", &data(&[("k", 1)]));
-        record(&mut state, &format!("m{most}"), "k", &data(&[("k", PROFILE_BYTES_MAX - 1)]));
+        record(
+            &mut state,
+            &format!("m{most}"),
+            "k",
+            &data(&[("k", PROFILE_BYTES_MAX - 1)]),
+        );
         let total: usize = state.found.values().map(Found::bytes).sum();
         assert_eq!(total, PROFILES_BYTES_MAX);
     }

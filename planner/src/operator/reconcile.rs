@@ -194,7 +194,11 @@ fn accept(
         time.map_or(0, |time| time.0.as_second())
     };
     let all = shared.resources();
-    let claimed = all.iter().filter_map(|one| {
+    // One that is being deleted claims nothing; while its controller runs, that one's claim counts.
+    let staying = all
+        .iter()
+        .filter(|one| one.meta().deletion_timestamp.is_none());
+    let claimed = staying.filter_map(|one| {
         // The one to be reconciled may be newer than the one in the store.
         let service = match name(one) == *own {
             true => Arc::clone(&service),

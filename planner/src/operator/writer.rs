@@ -54,16 +54,17 @@ impl Writer {
         mut written: SloServiceStatus,
         overlay: impl Fn(&Refusal, &SloServiceStatus, &SloServiceStatus) -> SloServiceStatus,
     ) {
-        let mut renewed = Instant::now() - RENEW_EVERY;
+        let mut renewed: Option<Instant> = None;
         loop {
             let mut new = statuses.borrow_and_update().clone();
             if let Some(refusal) = &*refusals.borrow_and_update() {
                 new = overlay(refusal, &new, &written);
             }
-            let due = is_urgent(&written, &new) || renewed.elapsed() >= RENEW_EVERY;
+            let is_old = renewed.is_none_or(|at| at.elapsed() >= RENEW_EVERY);
+            let due = is_urgent(&written, &new) || is_old;
             if due && new.observed_generation.is_some() && self.write(&written, &new).await {
                 written = new;
-                renewed = Instant::now();
+                renewed = Some(Instant::now());
             }
             let mut refused = refusals.clone();
             tokio::select! {

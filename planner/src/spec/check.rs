@@ -206,7 +206,8 @@ fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
         rule(holds, "proxies.pods.labels", shown, right)?;
     }
     if let Some(namespace) = &raw.namespace {
-        let right = "a namespace: at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends";
+        let right =
+            "a namespace: at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends";
         let holds = is_dns_label(namespace);
         rule(holds, "proxies.pods.namespace", namespace, right)?;
     }

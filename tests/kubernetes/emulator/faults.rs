@@ -241,7 +241,7 @@ async fn overdue_request_takes_effect_without_its_client() {
         .await
         .unwrap();
     let logged = server.log().after(0).pop().unwrap();
-    let weir_apiserver::What::Request(request) = logged.what else {
+    let weir_apiserver::What::Request(request) = &logged.what else {
         panic!("no request: {logged:?}");
     };
     assert!(logged.at >= request.arrived + gives_up, "{logged:?}");

@@ -35,8 +35,7 @@ async fn watch_without_right_backs_off_and_its_reason_is_a_condition() {
         cluster.deploy(name, 1, 1);
     }
     let mut demo = cluster.demo();
-    demo["spec"]["proxies"] =
-        json!({"timeout": "200ms", "pods": {"labels": {"app": "gateway"}, "namespace": "kube-system"}});
+    demo["spec"]["proxies"] = json!({"timeout": "200ms", "pods": {"labels": {"app": "gateway"}, "namespace": "kube-system"}});
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
     let message = cluster

@@ -154,8 +154,11 @@ async fn forbidden_request_names_the_missing_right() {
     assert!(waited.is_ok(), "{:?}", observed(&blind).await);
     let read = ["get", "list", "watch"];
     let store = stage.server.store();
-    let rules =
-        json!([{"apiGroups": ["", "apps"], "resources": ["pods", "deployments"], "verbs": read}]);
+    let autoscalers = ["horizontalpodautoscalers", "verticalpodautoscalers"];
+    let rules = json!([
+        {"apiGroups": ["", "apps"], "resources": ["pods", "deployments"], "verbs": read},
+        {"apiGroups": ["autoscaling", "autoscaling.k8s.io"], "resources": autoscalers, "verbs": read},
+    ]);
     let name = json!({"name": "reader", "namespace": super::bed::DEMO});
     store
         .create(&json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": name, "rules": rules}))
@@ -175,8 +178,16 @@ async fn forbidden_request_names_the_missing_right() {
         ready: cores(1, 1),
         limited: false,
     };
-    let error = blind.resize(&[change(target(1, 2))]).await.remove(0);
-    let error = error.unwrap_err();
+    // Until the autoscalers are listed as well, nothing is sent.
+    let answer = async || {
+        let answer = blind.resize(&[change(target(1, 2))]).await.remove(0);
+        answer.unwrap_err()
+    };
+    let sent = async || !answer().await.to_string().contains("cannot be listed");
+    weir_bed::wait::until_async("the autoscalers", super::bed::LIMIT, sent)
+        .await
+        .unwrap();
+    let error = answer().await;
     let message = error.to_string();
     assert!(
         message.contains("not allowed to patch pods/resize: "),

@@ -305,7 +305,9 @@ pub(super) fn overloaded(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outco
             let used: u64 = allocation.cores.iter().map(|cores| u64::from(*cores)).sum();
             // The allocation has the fewest cores of those with that capacity.
             let bound = match used < u64::from(budget) {
-                true => format!("{used} cores can carry, the most that the variants can use of {budget}"),
+                true => format!(
+                    "{used} cores can carry, the most that the variants can use of {budget}"
+                ),
                 false => format!("{budget} cores can carry"),
             };
             format!("a demand of {demand:.1} requests/s exceeds the {capacity:.1} that {bound}")

@@ -26,8 +26,8 @@ use weir_api::Cores;
 
 pub use blockers::PodBlocker;
 pub use conflicting_writer::{LEFT_ALONE, REVERTS_MAX, WINDOW};
-pub(crate) use memory::WorkloadKey;
 pub use memory::NamespaceMemory;
+pub(crate) use memory::WorkloadKey;
 pub use pending_writes::PENDING_WRITE_TTL;
 
 use self::conflicting_writer::ConflictingWriters;
@@ -128,7 +128,8 @@ impl KubeBackends {
             let name = || pod.name_any();
             let state = state.map_err(|why| KubeError::NotResizable { pod: name(), why })?;
             let pending_request = writes.pending_request(&state, now);
-            let configured_cores = hook.and_then(|hook| hook.configured_cores(&state, spec.template));
+            let configured_cores =
+                hook.and_then(|hook| hook.configured_cores(&state, spec.template));
             pods.push(PodState {
                 pending_request,
                 configured_cores,

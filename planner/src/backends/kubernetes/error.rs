@@ -14,9 +14,7 @@ use crate::backends::{ActuateError, BackendError, Reason};
 pub enum KubeError {
     #[error(transparent)]
     Port(#[from] ActuateError),
-    #[error(
-        "{kinds} cannot be listed: {why}; until they are known, nothing is scaled or resized"
-    )]
+    #[error("{kinds} cannot be listed: {why}; until they are known, nothing is scaled or resized")]
     Unlisted {
         kinds: &'static str,
         why: WatchFailure,

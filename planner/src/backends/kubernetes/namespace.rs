@@ -15,8 +15,8 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 
-use super::disruption::{DisruptionAllowance, allowed};
 use super::actuate::NamespaceMemory;
+use super::disruption::{DisruptionAllowance, allowed};
 use super::error::KubeError;
 use super::watch::{ApiOutage, ChangeNotifier, ObjectWatch, WatchFailure, slim};
 use crate::backends::ActuateError;

@@ -241,7 +241,11 @@ mod tests {
         };
         let untold = hook("{cores}");
         for (template, counted) in [(1, 1), (2, 2), (6, 4), (0, 1)] {
-            assert_eq!(cores(&untold, template), Cores::whole(counted), "{template}");
+            assert_eq!(
+                cores(&untold, template),
+                Cores::whole(counted),
+                "{template}"
+            );
         }
         let confirmed = Confirmed {
             restarts: 0,

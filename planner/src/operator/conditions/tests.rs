@@ -131,7 +131,15 @@ async fn gravest_blocker_is_reported() {
 async fn service_is_ready_unless_a_person_must_act() {
     let none = SloServiceStatus::default();
     let ready = |service: &Service, report: &CycleReport| {
-        let status = planned_status(service, report, &[], 1, &WatchNotes::default(), &none, at(0));
+        let status = planned_status(
+            service,
+            report,
+            &[],
+            1,
+            &WatchNotes::default(),
+            &none,
+            at(0),
+        );
         shown(&status).pop().unwrap()
     };
     for (reason, expected) in [
@@ -169,7 +177,15 @@ async fn degradation_is_reported_with_reason() {
     report.variants.get_mut("large").unwrap().cores_actual = Cores::whole(1);
     (report.scrapes_answered, report.scrapes_failed) = (2, 1);
     let none = SloServiceStatus::default();
-    let conditions = shown(&planned_status(&active(), &report, &[], 1, &WatchNotes::default(), &none, at(0)));
+    let conditions = shown(&planned_status(
+        &active(),
+        &report,
+        &[],
+        1,
+        &WatchNotes::default(),
+        &none,
+        at(0),
+    ));
     assert_eq!(
         conditions[3..],
         [
@@ -183,7 +199,15 @@ async fn degradation_is_reported_with_reason() {
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
-    let conditions = shown(&planned_status(&advisory, &report, &[], 1, &WatchNotes::default(), &none, at(0)));
+    let conditions = shown(&planned_status(
+        &advisory,
+        &report,
+        &[],
+        1,
+        &WatchNotes::default(),
+        &none,
+        at(0),
+    ));
     assert_eq!(
         conditions[2..],
         [
@@ -209,7 +233,15 @@ async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     );
     let mut bad = good.clone();
     blocker(&mut bad, "small", Reason::Deferred, "full");
-    let second = planned_status(&active(), &bad, &[], 1, &WatchNotes::default(), &first, at(5));
+    let second = planned_status(
+        &active(),
+        &bad,
+        &[],
+        1,
+        &WatchNotes::default(),
+        &first,
+        at(5),
+    );
     let since =
         |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;
     assert_eq!((since(&second, 2), since(&second, 3)), (at(0), at(5)));

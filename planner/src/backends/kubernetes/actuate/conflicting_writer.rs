@@ -140,7 +140,10 @@ mod tests {
         let mut round = |conflicts: &mut ConflictingWriters, seconds: u64| {
             generation += 2;
             conflicts.record_confirmed(&pod(4, generation - 1));
-            assert_eq!(conflicts.check(&key("b"), &[pod(4, generation - 1)], now), None);
+            assert_eq!(
+                conflicts.check(&key("b"), &[pod(4, generation - 1)], now),
+                None
+            );
             now += Duration::from_secs(seconds);
             (conflicts.check(&key("b"), &[pod(2, generation)], now), now)
         };
@@ -160,7 +163,11 @@ mod tests {
             left_alone + LEFT_ALONE,
         );
         assert_eq!(conflicts.check(&key("b"), &[], later), Some(why));
-        assert_eq!(conflicts.check(&key("a"), &[], later), None, "another variant");
+        assert_eq!(
+            conflicts.check(&key("a"), &[], later),
+            None,
+            "another variant"
+        );
         assert_eq!(conflicts.check(&key("b"), &[], after), None);
         conflicts.record_confirmed(&pod(4, 100));
         conflicts.retain(|_| false, after);
@@ -174,7 +181,10 @@ mod tests {
             conflicts.record_confirmed(&pod(4, generation + 1));
             // A watch that lags, and the same change by someone else.
             assert_eq!(conflicts.check(&key("a"), &[pod(2, generation)], now), None);
-            assert_eq!(conflicts.check(&key("a"), &[pod(4, generation + 2)], now), None);
+            assert_eq!(
+                conflicts.check(&key("a"), &[pod(4, generation + 2)], now),
+                None
+            );
         }
     }
 
@@ -187,7 +197,10 @@ mod tests {
             assert_eq!(before, None);
             conflicts.record_sent(&pod(8, 1), Cores::whole(9));
             conflicts.record_sent(&pod(8, 1), Cores::whole(cores));
-            assert_eq!(conflicts.check(&key("a"), &[pod(cores, generation)], now), None);
+            assert_eq!(
+                conflicts.check(&key("a"), &[pod(cores, generation)], now),
+                None
+            );
         }
         // Earlier sends no longer count once a later one is confirmed.
         for generation in 1..=REVERTS_MAX {

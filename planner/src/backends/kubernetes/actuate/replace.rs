@@ -54,12 +54,9 @@ impl KubeBackends {
                 if !partly {
                     let key = self.key(variant)?;
                     let (mut writes, now) = (self.writes(), Instant::now());
-                    writes.replacements.record_refused_eviction(
-                        key,
-                        &pod.uid,
-                        why.clone(),
-                        now,
-                    );
+                    writes
+                        .replacements
+                        .record_refused_eviction(key, &pod.uid, why.clone(), now);
                 }
                 return Err(KubeError::NotReplaced {
                     pod: pod.name.clone(),

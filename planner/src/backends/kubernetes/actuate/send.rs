@@ -118,7 +118,8 @@ impl KubeBackends {
                 Ok(_) => {
                     let now = Instant::now();
                     down(now);
-                    self.writes().record_scaling(&watched.key, &spec, replicas, now);
+                    self.writes()
+                        .record_scaling(&watched.key, &spec, replicas, now);
                     return Ok(());
                 }
                 Err(failure) => {
