@@ -28,7 +28,8 @@ const PEERS_WHY: &str = "By it Istio knows the planners' own addresses, ready or
     then, also where STRICT demands it or only registered hosts may be called.";
 const DEPLOYMENT: &str = "Nothing of it is in a request's path: while it is gone, proxies go by the last plan. No limit of \
     CPU: a solve that is throttled misses its cycle. Root's file system is read-only and nothing is written. k8s/services adds a \
-    --namespace for each service: without any, it would plan for all namespaces.";
+    --namespace for each service: without any, it would plan for all namespaces. \
+    All replicas may be unavailable in an update: one that does not lead, and does not reach the leader, is not ready.";
 
 pub(super) fn namespace(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let mut body = frame.object_in("", "v1", "Namespace", &frame.options.namespace, json!({}));
@@ -68,6 +69,7 @@ pub(super) fn deployment(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     });
     let rest = json!({ "spec": {
         "replicas": REPLICAS,
+        "strategy": { "rollingUpdate": { "maxUnavailable": "100%" } },
         "selector": { "matchLabels": selector() },
         "template": { "metadata": { "labels": labels() }, "spec": pod },
     } });
