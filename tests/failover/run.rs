@@ -1,12 +1,13 @@
 //! Execution of one schedule: when each event happens, and the outcome.
 
 mod checks;
+mod edits;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use weir_apiserver::{Fault, Key, Resizing, Rule};
+use weir_apiserver::{Fault, Resizing, Rule};
 use weir_bed::wait;
 use weir_planner::backends::kubernetes::actuate::PENDING_WRITE_TTL;
 use weir_planner::backends::kubernetes::watch::REFUSED_AGAIN_MAX;
@@ -14,7 +15,7 @@ use weir_planner::backends::kubernetes::watch::REFUSED_AGAIN_MAX;
 use super::bed::Cluster;
 use super::invariants::{self, Meter};
 use super::planners::PlannerGroup;
-use super::schedule::{Edit, FailureTime, LeaderFailure, Schedule};
+use super::schedule::{FailureTime, LeaderFailure, Schedule};
 use super::summary::Outcome;
 
 /// Core budget.
@@ -231,45 +232,6 @@ impl Run<'_> {
         let lease = self.schedule.lease_faults.iter().filter(|_| of_lease);
         let rules = lease.chain(own).cloned();
         self.planners.faults(none.into_iter().chain(rules));
-    }
-
-    /// Makes the edits that are due, and takes refused ones back.
-    fn edit(&mut self, now: Duration) {
-        let store = self.cluster.server.store();
-        let set = |spec: &Value| {
-            let key = Key::new(super::bed::MODELS, "demo");
-            store.amend("sloservices.weir.dev", &key, |resource| {
-                resource["spec"] = spec.clone();
-            });
-        };
-        let mut valid = self.resource()["spec"].clone();
-        // A valid edit changes a value of which no decision depends.
-        let of = |edits: usize| json!(format!("{}ms", 100 + edits));
-        valid["solver"]["timeLimit"] = of(self.edits);
-        if self.takes_back.is_some_and(|at| now >= at) {
-            self.takes_back = None;
-            set(&valid);
-        }
-        let next = self.schedule.edits.get(self.edits);
-        let Some((_, edit)) = next.filter(|(at, _)| now >= *at && self.takes_back.is_none()) else {
-            return;
-        };
-        self.edits += 1;
-        valid["solver"]["timeLimit"] = of(self.edits);
-        let mut refused = valid.clone();
-        refused["planMaxAge"] = json!("1ms");
-        match edit {
-            Edit::Valid => set(&valid),
-            Edit::Refused(lasts) => {
-                set(&refused);
-                self.takes_back = Some(now + *lasts);
-            }
-            Edit::RefusedAdvisory(lasts) => {
-                refused["mode"] = json!("advisory");
-                set(&refused);
-                self.takes_back = Some(now + *lasts);
-            }
-        }
     }
 
     fn load(&self, now: Duration) -> f64 {

@@ -127,7 +127,7 @@ impl Backends {
     }
 
     /// Returns the report with the reasons why workloads are left alone, also where nothing is to be changed now.
-    pub(super) fn with_standing_blockers(
+    pub(super) fn with_writer_blockers(
         &self,
         service: &Service,
         report: &CycleReport,
@@ -136,9 +136,9 @@ impl Backends {
         if self.mode == Mode::Advisory {
             return report;
         }
-        let standing = self.pods.standing_blockers();
+        let found = self.pods.writer_blockers();
         for (variant, place) in service.variants.iter().zip(&self.places) {
-            let blocker = place.and_then(|place| standing.get(place).cloned().flatten());
+            let blocker = place.and_then(|place| found.get(place).cloned().flatten());
             let reported = report.variants.get_mut(&variant.name);
             if let (Some(blocker), Some(reported)) = (blocker, reported) {
                 reported.blocker = Some(blocker);

@@ -306,7 +306,7 @@ impl ServiceTask {
                 proxies: proxies.failure(),
                 stale: backends.stale().or_else(|| proxies.stale()),
             };
-            let report = &backends.with_standing_blockers(&self.service, report);
+            let report = &backends.with_writer_blockers(&self.service, report);
             statuses.send_modify(|status| {
                 let generation = self.generation;
                 *status = conditions::planned_status(

@@ -287,8 +287,8 @@ mod tests {
         );
         assert_eq!(state.found.len(), 1);
         assert_eq!(state.version, 1);
-        let gone = Err("there is no ConfigMap a".to_owned());
-        record(&mut state, "a", "profile.yaml", &gone);
+        let absent = Err("there is no ConfigMap a".to_owned());
+        record(&mut state, "a", "profile.yaml", &absent);
         assert_eq!(
             state.found[&place("a", "profile.yaml")],
             Found::Text("xxx".into())
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(state.version, 1, "nothing has changed");
         record(&mut state, "a", "other", &data(&[("profile.yaml", 3)]));
         assert_eq!(state.found[&place("a", "other")], Found::NoKey);
-        record(&mut state, "b", "profile.yaml", &gone);
+        record(&mut state, "b", "profile.yaml", &absent);
         assert!(matches!(
             state.found[&place("b", "profile.yaml")],
             Found::NoMap(_)

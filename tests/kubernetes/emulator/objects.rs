@@ -213,8 +213,8 @@ async fn namespace_stays_while_a_finalizer_holds_an_object() {
         .await
         .unwrap();
     let key = Key::new("", DEMO);
-    let gone = || server.store().get("namespaces", &key).is_none();
-    weir_bed::wait::until("the namespace's end", LIMIT, gone)
+    let deleted = || server.store().get("namespaces", &key).is_none();
+    weir_bed::wait::until("the namespace's end", LIMIT, deleted)
         .await
         .unwrap();
 }

@@ -108,7 +108,7 @@ async fn refused_edit_is_shown_at_once_and_its_mode_is_obeyed() {
 }
 
 #[tokio::test]
-async fn nothing_acts_for_a_refused_resource_after_a_restart_and_the_status_says_so() {
+async fn restarted_planner_does_not_act_for_a_refused_resource_and_reports_it() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);

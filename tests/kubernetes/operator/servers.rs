@@ -109,7 +109,7 @@ async fn proxies_are_found_by_labels_and_servers_are_reconfigured() {
 
 /// On a real cluster a server that could never be told its threads was planned with all its cores.
 #[tokio::test]
-async fn server_that_was_never_told_counts_with_its_first_cores() {
+async fn server_that_never_confirmed_counts_with_its_first_cores() {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
     for name in ["small", "large"] {

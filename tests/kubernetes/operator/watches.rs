@@ -85,7 +85,7 @@ async fn invalid_labels_and_namespace_of_proxies_are_refused() {
 }
 
 #[tokio::test]
-async fn autoscalers_that_cannot_be_listed_count_as_there() {
+async fn unlisted_autoscalers_block_every_change() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);
@@ -121,7 +121,7 @@ async fn autoscalers_that_cannot_be_listed_count_as_there() {
 }
 
 #[tokio::test]
-async fn autoscaler_shows_while_there_is_nothing_to_change_and_absent_kind_is_none() {
+async fn autoscaler_shows_while_nothing_changes_and_absent_kind_is_none() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);

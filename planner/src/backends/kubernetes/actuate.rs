@@ -215,8 +215,8 @@ impl KubeBackends {
     }
 
     /// Returns the reason why each variant's workload is left alone, also while nothing is to be changed.
-    pub fn standing_blockers(&self) -> Vec<Option<Blocker>> {
-        let standing = |(variant, watched): (usize, &WorkloadWatch)| {
+    pub fn writer_blockers(&self) -> Vec<Option<Blocker>> {
+        let found = |(variant, watched): (usize, &WorkloadWatch)| {
             let error = match self.check_autoscalers(variant) {
                 Err(error) => error,
                 Ok(()) => {
@@ -226,7 +226,7 @@ impl KubeBackends {
             };
             Some(Blocker::of(&ActuateError::from(error)))
         };
-        self.workloads.iter().enumerate().map(standing).collect()
+        self.workloads.iter().enumerate().map(found).collect()
     }
 
     /// Returns why the pods or workloads may be outdated, if a watch has failed for long.
