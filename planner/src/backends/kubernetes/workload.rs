@@ -36,6 +36,8 @@ pub(super) struct WorkloadWatch {
 pub(super) struct WorkloadSpec {
     pub(super) uid: String,
     pub(super) generation: i64,
+    /// Resource version of the object that was read.
+    pub(super) version: String,
     pub(super) replicas: u32,
     /// Replicas set by a pending write. Not part of the object.
     pub(super) pending_replicas: Option<u32>,
@@ -105,6 +107,7 @@ impl WorkloadWatch {
         Ok(WorkloadSpec {
             uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(0),
+            version: object.resource_version().unwrap_or_default(),
             replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
             pending_replicas: None,
             template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),

@@ -2,7 +2,8 @@
 //! Entries are dropped once the watches have caught up.
 //!
 //! A patch names the version of the pod that it applies to. Once another version is reported, a pending patch has
-//! either been carried out, as that version shows, or never will be. A scaling increments the generation.
+//! either been carried out, as that version shows, or never will be. So does a scaling, which also increments the
+//! generation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,10 +61,15 @@ impl PendingPatch {
     /// Whether the patch may still take effect, if this version is the latest. Versions only increase (by definition
     /// since Kubernetes 1.35, in practice always with etcd).
     fn is_open(&self, latest: &str) -> bool {
-        match (latest.parse::<u64>(), self.version.parse::<u64>()) {
-            (Ok(latest), Ok(own)) => latest <= own,
-            _ => latest == self.version,
-        }
+        !is_later(latest, &self.version)
+    }
+}
+
+/// Whether a version is later than another one of the same object.
+fn is_later(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version > other,
+        _ => version != other,
     }
 }
 
@@ -72,6 +78,8 @@ impl PendingPatch {
 struct LatestScaling {
     uid: String,
     generation: i64,
+    /// Version that a pending scaling applies to.
+    version: String,
     replicas: u32,
     pending_replicas: Option<u32>,
     until: Instant,
@@ -121,6 +129,7 @@ impl UnobservedWrites {
         let scaled = LatestScaling {
             uid: spec.uid.clone(),
             generation: spec.generation.saturating_add(1),
+            version: spec.version.clone(),
             replicas,
             pending_replicas: None,
             until: now + PENDING_WRITE_TTL,
@@ -128,19 +137,23 @@ impl UnobservedWrites {
         self.scalings.insert(workload.clone(), scaled);
     }
 
-    /// Records a pending scaling.
+    /// Records a pending scaling that applies to that version of the workload.
     pub(super) fn record_pending_scaling(
         &mut self,
         workload: &WorkloadKey,
         spec: &WorkloadSpec,
+        version: &str,
         replicas: u32,
         now: Instant,
     ) {
+        // Of two that apply to the same version either may be carried out.
+        let before = spec.pending_replicas.unwrap_or(0);
         let scaled = LatestScaling {
             uid: spec.uid.clone(),
             generation: spec.generation,
+            version: version.to_owned(),
             replicas: spec.replicas,
-            pending_replicas: Some(replicas),
+            pending_replicas: Some(replicas.max(before)),
             until: now + PENDING_WRITE_TTL,
         };
         self.scalings.insert(workload.clone(), scaled);
@@ -189,7 +202,9 @@ impl UnobservedWrites {
     ) -> WorkloadSpec {
         let scaled = self.scalings.get(workload);
         let newer = |scaled: &&LatestScaling| {
-            scaled.uid == observed.uid && scaled.generation >= observed.generation
+            let answered = scaled.pending_replicas.is_none();
+            let open = answered || !is_later(&observed.version, &scaled.version);
+            scaled.uid == observed.uid && scaled.generation >= observed.generation && open
         };
         match scaled.filter(newer).filter(|scaled| now < scaled.until) {
             None => observed,

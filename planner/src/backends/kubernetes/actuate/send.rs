@@ -17,6 +17,7 @@ use crate::backends::kubernetes::pod::PodState;
 const RESIZE: &str = "patch pods/resize";
 const SCALE: &str = "patch scale";
 const GET: &str = "get pods";
+const GET_SCALE: &str = "get scale";
 
 impl KubeBackends {
     /// Patches a pod.
@@ -91,8 +92,9 @@ impl KubeBackends {
         let (Ok(watched), Ok(spec)) = (self.watched(variant), self.spec(variant)) else {
             return Err(ApiFailure::NotFound);
         };
-        let body = json!({"spec": {"replicas": replicas}});
-        let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
+        let params = PatchParams::default();
+        let name = &watched.workload.name;
+        let (mut version, mut conflicted) = (spec.version.clone(), false);
         let before: BTreeSet<String> = match self.state(variant) {
             Ok(state) => state
                 .pods
@@ -111,9 +113,11 @@ impl KubeBackends {
         };
         loop {
             self.may_change()?;
-            let request = watched
-                .api
-                .patch_scale(&watched.workload.name, &params, &merge);
+            // Without a version, one that is carried out late would undo what was answered since.
+            let body =
+                json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}});
+            let merge = Patch::Merge(&body);
+            let request = watched.api.patch_scale(name, &params, &merge);
             match in_time(deadline, request, SCALE).await {
                 Ok(_) => {
                     let now = Instant::now();
@@ -122,12 +126,23 @@ impl KubeBackends {
                         .record_scaling(&watched.key, &spec, replicas, now);
                     return Ok(());
                 }
+                Err(ApiFailure::Conflict) if !conflicted => {
+                    conflicted = true;
+                    let newest = in_time(deadline, watched.api.get_scale(name), GET_SCALE).await;
+                    let newest = newest.map_err(ApiFailure::of_read)?;
+                    version = newest.metadata.resource_version.unwrap_or_default();
+                }
                 Err(failure) => {
                     if failure.may_have_applied() {
                         let now = Instant::now();
                         down(now);
-                        self.writes()
-                            .record_pending_scaling(&watched.key, &spec, replicas, now);
+                        self.writes().record_pending_scaling(
+                            &watched.key,
+                            &spec,
+                            &version,
+                            replicas,
+                            now,
+                        );
                     }
                     wait(failure, deadline).await?;
                 }

@@ -66,6 +66,7 @@ fn pending_patch_counts_until_another_version_or_for_a_minute() {
 fn spec(uid: &str, generation: i64, replicas: u32) -> WorkloadSpec {
     WorkloadSpec {
         container: "app".to_owned(),
+        version: "7".to_owned(),
         uid: uid.to_owned(),
         generation,
         replicas,
@@ -94,7 +95,7 @@ fn scaling_holds_until_watch_reports_it() {
     );
     // A pending scaling, while the watch still lags behind the first.
     let latest = writes.spec(&web(), spec("d", 3, 2), now);
-    writes.record_pending_scaling(&web(), &latest, 6, now);
+    writes.record_pending_scaling(&web(), &latest, "7", 6, now);
     for observed in [spec("d", 3, 2), spec("d", 4, 4)] {
         assert_eq!(known(&writes, observed, now), (4, Some(6)));
     }
@@ -136,4 +137,22 @@ fn ended_pod_counts_until_reported_or_for_a_minute() {
     assert_eq!(writes.scale_downs[&web()].len(), SCALE_DOWNS_MAX);
     writes.prune(&BTreeMap::new(), now + PENDING_WRITE_TTL);
     assert!(writes.scale_downs.is_empty() && writes.is_idle(now + PENDING_WRITE_TTL));
+}
+
+#[test]
+fn pending_scaling_is_open_until_another_version_and_largest_counts() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    let observed = |version: &str| WorkloadSpec {
+        version: version.to_owned(),
+        ..spec("d", 3, 2)
+    };
+    writes.record_pending_scaling(&web(), &observed("7"), "7", 6, now);
+    let latest = writes.spec(&web(), observed("7"), now);
+    assert_eq!(latest.pending_replicas, Some(6));
+    // A smaller one for the same version: the larger may be carried out all the same.
+    writes.record_pending_scaling(&web(), &latest, "7", 1, now);
+    for (version, pending) in [("6", Some(6)), ("7", Some(6)), ("8", None)] {
+        let latest = writes.spec(&web(), observed(version), now);
+        assert_eq!(latest.pending_replicas, pending, "{version}");
+    }
 }
