@@ -30,7 +30,7 @@ pub(super) type TlsClient = Client<HttpsConnector<HttpConnector>, Body>;
 #[derive(Debug, Clone)]
 pub enum LeaderClient {
     /// Without TLS.
-    Plain(Client<HttpConnector, Body>),
+    Plain(Box<Client<HttpConnector, Body>>),
     /// By the files in use.
     Tls(Arc<Reloaded<TlsState>>),
 }
@@ -39,7 +39,10 @@ impl LeaderClient {
     /// Creates the client, with `tls` as the endpoints' own.
     pub fn new(tls: Option<&Arc<Reloaded<TlsState>>>) -> LeaderClient {
         match tls {
-            None => LeaderClient::Plain(Client::builder(TokioExecutor::new()).build(connector())),
+            None => {
+                let client = Client::builder(TokioExecutor::new()).build(connector());
+                LeaderClient::Plain(Box::new(client))
+            }
             Some(tls) => LeaderClient::Tls(Arc::clone(tls)),
         }
     }

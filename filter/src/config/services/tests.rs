@@ -36,7 +36,7 @@ fn refused(config: &Value, message: &str) {
 }
 
 #[test]
-fn one_service_matches_everything_unless_it_says_otherwise() {
+fn one_service_without_match_matches_everything() {
     let [config] = &parse(&service("a", json!({}))).unwrap()[..] else {
         panic!("one service");
     };

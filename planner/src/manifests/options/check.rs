@@ -80,10 +80,10 @@ impl GatewayOptions {
                 return Err(refused("--parent", parent, right));
             }
         }
-        if let Some(secret) = &self.tls_secret {
-            if !is_domain(secret) {
-                return Err(refused("--tls-secret", secret, "the name of a Secret"));
-            }
+        if let Some(secret) = &self.tls_secret
+            && !is_domain(secret)
+        {
+            return Err(refused("--tls-secret", secret, "the name of a Secret"));
         }
         for (path, number) in [
             ("--port", self.port),
