@@ -201,10 +201,11 @@ mod tests {
 
     #[test]
     fn poll_goes_to_leader_or_nowhere() {
-        let term = Some(Term {
+        let own = Term {
             since: s(1),
             until: s(6),
-        });
+        };
+        let term = Some(own);
         let at = || Leader::At("http://b".to_owned());
         let forward = |reached| Route::Forward {
             address: "http://b".to_owned(),
@@ -215,13 +216,7 @@ mod tests {
         let unreached = "the planner at http://b leads and is not reached: refused";
         let reached = |address: &str| LeaderLink::Reached(address.to_owned());
         for (leader, term, link, now, expected) in [
-            (
-                Leader::Us,
-                term,
-                LeaderLink::Unknown,
-                5,
-                Route::Local(term.unwrap()),
-            ),
+            (Leader::Us, term, LeaderLink::Unknown, 5, Route::Local(own)),
             // The term is over, and the announcement late.
             (Leader::Us, term, LeaderLink::Unknown, 6, refuse(nobody)),
             (Leader::Us, None, LeaderLink::Unknown, 5, refuse(nobody)),

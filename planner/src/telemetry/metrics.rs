@@ -361,7 +361,6 @@ impl ServiceMetrics {
     }
 
     /// Counts an unexpected end of the controller.
-    #[cfg(feature = "kubernetes")]
     pub fn record_controller_restart(&self) {
         self.controller_restarts.inc();
     }
