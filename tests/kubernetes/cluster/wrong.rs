@@ -56,13 +56,23 @@ impl Fixture<'_> {
         api.patch(name, &params, &Patch::Apply(resource)).await
     }
 
-    /// Returns what stays the same of the healthy service: its plans, its conditions and its pods.
+    /// Returns what stays the same of the healthy service: its conditions, the capacity that its plans count with and
+    /// its pods. Shares, revisions and the text about its demand follow the measured rate, which is never quite even.
     async fn healthy(&self) -> Value {
         let resource = self.resource("demo").await;
-        let conditions = ["Accepted", "Planned", "Actuated", "Degraded", "Ready"]
-            .map(|about| condition(&resource, about));
+        let conditions =
+            ["Accepted", "Actuated", "Degraded", "Ready"].map(|about| condition(&resource, about));
+        let variants = resource["status"]["plans"][0]["variants"].as_array();
+        let capacity = variants.into_iter().flatten().map(|variant| {
+            json!([
+                variant["name"],
+                variant["cores"],
+                variant["replicas"],
+                variant["slots"]
+            ])
+        });
         json!({
-            "plans": resource["status"]["plans"],
+            "capacity": capacity.collect::<Vec<Value>>(),
             "conditions": conditions,
             "pods": self.identities(&BOTH).await,
         })
@@ -89,6 +99,7 @@ async fn wrong(fixture: &Fixture<'_>) {
         .until_condition("demo", "Actuated", "True InForce")
         .await;
     let before = fixture.healthy().await;
+    assert_eq!(before["capacity"].as_array().map(Vec::len), Some(2));
 
     let mut missed = Vec::new();
     for (index, row) in table.iter().enumerate() {
