@@ -31,7 +31,7 @@ pub(super) type TlsClient = Client<HttpsConnector<HttpConnector>, Body>;
 pub enum LeaderClient {
     /// Without TLS.
     Plain(Box<Client<HttpConnector, Body>>),
-    /// By the files in use.
+    /// With TLS, by the certificate and key files in use.
     Tls(Arc<Reloaded<TlsState>>),
 }
 

@@ -1,8 +1,8 @@
 //! Profiles that resources refer to, read from their ConfigMaps, each by its name. The right to list
 //! ConfigMaps would show the planner all configuration of a namespace.
 //!
-//! Of a ConfigMap only the keys are kept that resources refer to, and no longer than they do. Their number and size are
-//! limited, because whoever may write a resource chooses what is read here.
+//! Only the keys that resources refer to are kept, and no longer than they do. Their number and size are limited,
+//! because whoever may write a resource chooses what is read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -184,7 +184,7 @@ where
     K: Resource + Clone + 'static,
     K::DynamicType: Hash + Eq + Clone,
 {
-    /// What is watched, for messages.
+    /// Watched kind and place, for messages.
     name: String,
     store: Store<K>,
     state: Arc<Mutex<WatchState>>,
