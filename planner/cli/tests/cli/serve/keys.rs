@@ -46,6 +46,7 @@ async fn keys_change_without_restart_and_bad_ones_are_not_taken_over() {
     .await;
     for bad in ["change-me\n", "third-secret\nshort\n", ""] {
         std::fs::write(&file, bad).unwrap();
+        // Longer than the interval at which the file is read: nothing may have changed by then.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         assert_eq!(poll(&planner, "second-secret").await, 200, "{bad}");
         assert_eq!(poll(&planner, "third-secret").await, 401, "{bad}");
