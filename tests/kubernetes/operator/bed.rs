@@ -15,6 +15,9 @@ pub(crate) const MODELS: &str = "models";
 pub(crate) const WEIR: &str = "weir-system";
 const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
 
+/// Variants of [`Cluster::demo`].
+pub(crate) const BOTH: [&str; 2] = ["small", "large"];
+
 /// An API server with the resource definition, the planner's rights, a node of 16 cores and a proxy.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
@@ -24,6 +27,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn start() -> Cluster {
         Cluster::of(|_| {}, |_| true).await
+    }
+
+    /// Starts a cluster with a Deployment of one pod of one core for each variant of [`Cluster::demo`].
+    pub(crate) async fn start_with_both() -> Cluster {
+        let cluster = Cluster::start().await;
+        for name in BOTH {
+            cluster.deploy(name, 1, 1);
+        }
+        cluster
     }
 
     /// Starts a cluster with those documents of `k8s/` that `keeps` accepts.

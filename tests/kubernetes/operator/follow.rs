@@ -4,9 +4,7 @@ use serde_json::{Value, json};
 use weir_apiserver::{Key, Resizing, Verb};
 use weir_bed::wait;
 
-use super::bed::{Cluster, LIMIT, MODELS};
-
-const BOTH: [&str; 2] = ["small", "large"];
+use super::bed::{BOTH, Cluster, LIMIT, MODELS};
 
 #[tokio::test]
 async fn advisory_mode_changes_nothing_and_reports_the_target() {
@@ -75,10 +73,7 @@ async fn advisory_mode_changes_nothing_and_reports_the_target() {
 
 #[tokio::test]
 async fn full_nodes_and_their_recovery_are_reported() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     cluster.server.kubelet().resizes(Resizing::Deferred);
     let planner = cluster.planner("weir-a").await;
@@ -113,10 +108,7 @@ async fn full_nodes_and_their_recovery_are_reported() {
 
 #[tokio::test]
 async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let scaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "old", "namespace": MODELS},
@@ -176,10 +168,7 @@ async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
 
 #[tokio::test]
 async fn load_moves_to_the_variant_with_free_cores() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let pods = || cluster.server.kubelet().pods();
     wait::until("pods", LIMIT, || pods().len() == 2)
         .await

@@ -7,9 +7,8 @@ use tokio::time::Instant;
 use weir_apiserver::{Key, Verb};
 use weir_bed::wait;
 
-use super::bed::{Cluster, LIMIT, MODELS};
+use super::bed::{BOTH, Cluster, LIMIT, MODELS};
 
-const BOTH: [&str; 2] = ["small", "large"];
 /// Longest time until a refused edit shows in the status.
 const SHOWN_MAX: Duration = Duration::from_secs(1);
 
@@ -37,10 +36,7 @@ fn generation(cluster: &Cluster, about: &str) -> Value {
 
 #[tokio::test]
 async fn refused_edit_is_shown_at_once_and_its_mode_is_obeyed() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(20.0);
@@ -109,10 +105,7 @@ async fn refused_edit_is_shown_at_once_and_its_mode_is_obeyed() {
 
 #[tokio::test]
 async fn restarted_planner_does_not_act_for_a_refused_resource_and_reports_it() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(20.0);

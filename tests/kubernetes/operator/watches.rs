@@ -6,9 +6,7 @@ use serde_json::json;
 use weir_apiserver::{Fault, Key, Rule, Verb};
 use weir_bed::wait;
 
-use super::bed::{Cluster, LIMIT, MODELS};
-
-const BOTH: [&str; 2] = ["small", "large"];
+use super::bed::{BOTH, Cluster, LIMIT, MODELS};
 
 /// Time in which a watch that is forbidden tries a few times at most.
 const BACKED_OFF: Duration = Duration::from_secs(8);
@@ -30,10 +28,7 @@ fn resized(cluster: &Cluster) -> bool {
 /// On a real cluster without the right the list was tried once a second for ever.
 #[tokio::test]
 async fn watch_without_right_backs_off_and_its_reason_is_a_condition() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let mut demo = cluster.demo();
     demo["spec"]["proxies"] = json!({"timeout": "200ms", "pods": {"labels": {"app": "gateway"}, "namespace": "kube-system"}});
     cluster.server.store().create(&demo).unwrap();
@@ -86,10 +81,7 @@ async fn invalid_labels_and_namespace_of_proxies_are_refused() {
 
 #[tokio::test]
 async fn unlisted_autoscalers_block_every_change() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let forbidden = Rule::always(Fault::Forbidden).resource("horizontalpodautoscalers");
     cluster.server.faults().add(forbidden);
     cluster.server.store().create(&cluster.demo()).unwrap();
@@ -122,10 +114,7 @@ async fn unlisted_autoscalers_block_every_change() {
 
 #[tokio::test]
 async fn autoscaler_shows_while_nothing_changes_and_absent_kind_is_none() {
-    let cluster = Cluster::start().await;
-    for name in BOTH {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     let absent = Rule::always(Fault::NotFound).resource("verticalpodautoscalers");
     cluster.server.faults().add(absent);
