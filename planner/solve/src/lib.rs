@@ -23,6 +23,8 @@ pub mod problem;
 mod input;
 mod mip;
 mod outcome;
+#[cfg(feature = "highs")]
+mod overdue;
 mod time_limit;
 
 pub use input::InputError;

@@ -11,6 +11,18 @@ use good_lp::{
     SolverModel, Variable, WithInitialSolution, WithMipGap, WithTimeLimit,
 };
 
+#[cfg(feature = "highs")]
+use crate::overdue::Overdue;
+
+/// Time after its limit that HiGHS has to notice it.
+#[cfg(feature = "highs")]
+const LATE_MAX: Duration = Duration::from_millis(200);
+/// Runs of HiGHS that have not noticed their limit.
+#[cfg(feature = "highs")]
+static HIGHS: Overdue = Overdue::none();
+
+const NONE_IN_TIME: &str = "the solver found no plan within its time limit";
+
 /// Solver of an integer programme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
@@ -70,7 +82,7 @@ impl Values {
 }
 
 impl Mip {
-    /// Solves the model within about `limit`.
+    /// Solves the model within `limit`; HiGHS within [`LATE_MAX`] more.
     ///
     /// # Errors
     /// The model is infeasible, or the solver fails.
@@ -83,11 +95,15 @@ impl Mip {
         match solver {
             #[cfg(feature = "highs")]
             Solver::Highs => {
-                let model = unsolved.using(good_lp::solvers::highs::highs);
-                let model = model.set_threads(1).set_option("mip_abs_gap", 0.0);
-                let model = model.with_mip_gap(self.gap).map_err(refused)?;
-                let model = model.with_time_limit(seconds).with_all(self.rows);
-                with_start(model, self.start).solve().map(Values::Highs)
+                let (gap, rows, start) = (self.gap, self.rows, self.start);
+                let solved = HIGHS.run(limit + LATE_MAX, move || {
+                    let model = unsolved.using(good_lp::solvers::highs::highs);
+                    let model = model.set_threads(1).set_option("mip_abs_gap", 0.0);
+                    let model = model.with_mip_gap(gap).map_err(refused)?;
+                    let model = model.with_time_limit(seconds).with_all(rows);
+                    with_start(model, start).solve().map(Values::Highs)
+                });
+                solved.map_err(ResolutionError::Str)?
             }
             Solver::Microlp => {
                 let model = unsolved.using(microlp);
@@ -99,11 +115,40 @@ impl Mip {
     }
 }
 
+/// Reason why a solver gave no values.
+pub(crate) fn reason(error: &ResolutionError) -> String {
+    match error {
+        ResolutionError::Other("NoSolutionFound") => NONE_IN_TIME.to_owned(),
+        ResolutionError::Other(why) if why.starts_with("Time limit") => NONE_IN_TIME.to_owned(),
+        ResolutionError::Str(why) => why.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Sets the initial values, if there are any: the solver would take an empty list as all zeros.
 fn with_start<M: WithInitialSolution>(model: M, start: Vec<(Variable, f64)>) -> M {
     if start.is_empty() {
         model
     } else {
         model.with_initial_solution(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_is_in_plain_words() {
+        for (error, expected) in [
+            (ResolutionError::Other("NoSolutionFound"), NONE_IN_TIME),
+            (
+                ResolutionError::Other("Time limit reached before finding a feasible solution"),
+                NONE_IN_TIME,
+            ),
+            (ResolutionError::Str("it broke".to_owned()), "it broke"),
+        ] {
+            assert_eq!(reason(&error), expected);
+        }
     }
 }

@@ -11,7 +11,7 @@ use good_lp::{
 };
 
 use super::{Plan, Problem, REPLICAS_MAX, effort, greedy};
-use crate::mip::{Mip, Values};
+use crate::mip::{Mip, Values, reason};
 use crate::{Outcome, Solver, TimeLimit};
 
 /// Solves the problem with `solver`; see the module.
@@ -37,7 +37,7 @@ pub fn solve_with(problem: &Problem, solver: Solver, time_limit: &TimeLimit<'_>)
             effort::infeasible(problem, why)
         }
         Err(error) => Outcome::OutOfTime {
-            why: error.to_string(),
+            why: reason(&error),
             best: greedy::without_delay(problem).map(|replicas| problem.plan(&replicas)),
         },
     };

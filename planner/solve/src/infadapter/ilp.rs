@@ -13,7 +13,7 @@ use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constrain
 
 use super::check::objective;
 use super::{Allocation, Choice, Problem, greedy, quota};
-use crate::mip::{Mip, Values};
+use crate::mip::{Mip, Values, reason};
 use crate::{Outcome, Solver, TimeLimit};
 
 /// Solves `problem`, starting from the current cores if they are usable.
@@ -33,7 +33,7 @@ pub fn solve_with(
         Ok((cores, proven)) => finish(problem, &cores, proven, start),
         Err(ResolutionError::Infeasible) => overloaded(problem, solver, time_limit.left()),
         Err(error) => Outcome::OutOfTime {
-            why: error.to_string(),
+            why: reason(&error),
             best: start,
         },
     }

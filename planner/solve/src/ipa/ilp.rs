@@ -11,7 +11,7 @@ use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constrain
 
 use super::choices::Choice;
 use super::{Accuracy, Plan, Problem};
-use crate::mip::Mip;
+use crate::mip::{Mip, reason};
 use crate::{Outcome, Solver, TOLERANCE, TimeLimit};
 
 /// Scale of rows and objectives, so that a solver's absolute tolerances are relatively small.
@@ -150,7 +150,7 @@ fn late(best: Option<Plan>) -> Outcome<Plan> {
 
 fn failed(error: &ResolutionError, best: Option<Plan>) -> Outcome<Plan> {
     Outcome::OutOfTime {
-        why: error.to_string(),
+        why: reason(error),
         best,
     }
 }
