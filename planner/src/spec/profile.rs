@@ -115,6 +115,7 @@ fn resolve(
     let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
     variant.capacity = capacity;
+    variant.accuracy = variant.accuracy.or(profile.accuracy);
     if let Some(readiness) = profile.readiness {
         variant.readiness = readiness;
     }
@@ -183,10 +184,11 @@ fn fit_latency(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     let found = fit::sponge(&cells).map_err(|error| fit_error("measured.latencies", &error))?;
     check_fit("measured.latencies", found.r_squared)?;
     Ok(RawLatency {
-        gamma_ms: found.model.gamma_ms,
-        epsilon_ms: found.model.epsilon_ms,
-        delta_ms: found.model.delta_ms,
-        eta_ms: found.model.eta_ms,
+        mean_ms: None,
+        gamma_ms: Some(found.model.gamma_ms),
+        epsilon_ms: Some(found.model.epsilon_ms),
+        delta_ms: Some(found.model.delta_ms),
+        eta_ms: Some(found.model.eta_ms),
         parallelism: measured.parallelism,
         tail: measured.tail,
     })

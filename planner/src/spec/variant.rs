@@ -120,7 +120,7 @@ pub(super) fn variant(
     Ok(Variant {
         name: valid_name(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
-        accuracy: within(key("accuracy"), raw.accuracy, 0.0..=100.0, "percent")?,
+        accuracy: accuracy(key("accuracy"), raw.accuracy)?,
         initial: Allocation::new(count, Cores::whole(initial)),
         min,
         max,
@@ -204,13 +204,31 @@ fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> 
     Ok((Replicas { min, max }, initial))
 }
 
+fn accuracy(at: String, raw: Option<f64>) -> Result<f64, ConfigError> {
+    let right = "0 to 100 percent, here or in the profile";
+    let percent = raw.ok_or_else(|| refusal(&at, "missing", right))?;
+    within(at, percent, 0.0..=100.0, "percent")
+}
+
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
-    let ms = |name, value| within(format!("{at}.{name}"), value, 0.0..=HOUR_MS as f64, "ms");
-    let model = LatencyModel {
-        gamma_ms: ms("gammaMs", raw.gamma_ms)?,
-        epsilon_ms: ms("epsilonMs", raw.epsilon_ms)?,
-        delta_ms: ms("deltaMs", raw.delta_ms)?,
-        eta_ms: ms("etaMs", raw.eta_ms)?,
+    let ms = |name: &str, value: Option<f64>| {
+        let ms = value.unwrap_or_default();
+        within(format!("{at}.{name}"), ms, 0.0..=HOUR_MS as f64, "ms")
+    };
+    let coefficients = [raw.gamma_ms, raw.epsilon_ms, raw.delta_ms, raw.eta_ms];
+    let given = coefficients.iter().any(Option::is_some);
+    let right = "either meanMs or coefficients of the model";
+    let value = if given { "both given" } else { "both missing" };
+    let keys = format!("{at}.meanMs, .gammaMs, .epsilonMs, .deltaMs, .etaMs");
+    rule(raw.mean_ms.is_some() != given, keys, value, right)?;
+    let model = match raw.mean_ms {
+        Some(_) => LatencyModel::constant(ms("meanMs", raw.mean_ms)?),
+        None => LatencyModel {
+            gamma_ms: ms("gammaMs", raw.gamma_ms)?,
+            epsilon_ms: ms("epsilonMs", raw.epsilon_ms)?,
+            delta_ms: ms("deltaMs", raw.delta_ms)?,
+            eta_ms: ms("etaMs", raw.eta_ms)?,
+        },
     };
     let latency = Latency {
         model,

@@ -57,7 +57,7 @@ pub(crate) struct Around<'a> {
 }
 
 /// Profile that stands for one in a cluster.
-const UNREAD_PROFILE: &str = "capacity: {slopeRps: 1, interceptRps: 0}\nlatency: {gammaMs: 1, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: PARALLELISM}\n";
+const UNREAD_PROFILE: &str = "accuracy: 0\ncapacity: {slopeRps: 1, interceptRps: 0}\nlatency: {gammaMs: 1, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: PARALLELISM}\n";
 
 /// Service whose variant has the profile that is checked.
 const PROFILED: &str = r#"

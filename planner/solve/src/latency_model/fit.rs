@@ -75,6 +75,60 @@ pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<LatencyModel>,
     latencies(points)?.fit(Some(how)).map(Fit::model)
 }
 
+/// Fits the coefficients of Sponge's latency model that the points determine, by least squares of the relative errors
+/// and without negative ones; the others are 0. With one number of cores these are δ and η, with one batch γ and η,
+/// with one of both η. `rmse` is the root mean squared relative error.
+///
+/// # Errors
+/// Fewer points than coefficients, invalid numbers, or points too similar to determine the coefficients.
+pub fn determined(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
+    const NAMES: &str = "points with different batches on each of the numbers of cores";
+    let all = rows(points)?;
+    let differ = |of: fn(&Cell) -> f64| {
+        let mut values = points.iter().map(of);
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    let columns: &[usize] = match (
+        differ(|cell| cell.cores),
+        differ(|cell| f64::from(cell.batch)),
+    ) {
+        (true, true) => &[0, 1, 2, 3],
+        (true, false) => &[0, 3],
+        (false, true) => &[2, 3],
+        (false, false) => &[3],
+    };
+    let relative = points.iter().zip(&all).map(|(point, row)| {
+        let of = |column: &usize| row.get(*column).copied().unwrap_or_default();
+        columns.iter().map(|c| of(c) / point.latency_ms).collect()
+    });
+    let regression = Regression {
+        rows: relative.collect(),
+        targets: vec![1.0; points.len()],
+        coefficients: columns.len(),
+        negative: false,
+    };
+    let found = regression.checked(NAMES)?.fit(None)?;
+    let mut model = vec![0.0; 4];
+    for (column, value) in columns.iter().zip(&found.model) {
+        if let Some(coefficient) = model.get_mut(*column) {
+            *coefficient = *value;
+        }
+    }
+    let absolute = Regression {
+        rows: all,
+        targets: points.iter().map(|point| point.latency_ms).collect(),
+        coefficients: 4,
+        negative: false,
+    };
+    let every: Vec<usize> = (0..points.len()).collect();
+    let fit = absolute.quality(model, &every);
+    Ok(Fit {
+        rmse: found.rmse,
+        ..fit.model()
+    })
+}
+
 /// Fits InfAdapter's line of throughput over cores by least squares.
 ///
 /// # Errors
@@ -125,28 +179,26 @@ fn rising(fit: Fit<Vec<f64>>) -> Result<Fit<Line>, InputError> {
 }
 
 fn latencies(points: &[Cell]) -> Result<Regression, InputError> {
-    let mut rows = Vec::with_capacity(points.len());
-    let mut targets = Vec::with_capacity(points.len());
-    for (index, point) in points.iter().enumerate() {
-        let field = |name: &str| format!("points[{index}].{name}");
-        let batch = within(field("batch"), point.batch, 1, BATCH_MAX, "requests")?;
-        let cores = positive(field("cores"), point.cores, CORES_MAX, "")?;
-        targets.push(positive(
-            field("latency_ms"),
-            point.latency_ms,
-            MS_MAX,
-            "ms",
-        )?);
-        let batch = f64::from(batch);
-        rows.push(vec![batch / cores, 1.0 / cores, batch, 1.0]);
-    }
     let regression = Regression {
-        rows,
-        targets,
+        rows: rows(points)?,
+        targets: points.iter().map(|point| point.latency_ms).collect(),
         coefficients: 4,
         negative: false,
     };
     regression.checked("points that tell γ, ε, δ and η apart: at least two batches on each of two numbers of cores")
+}
+
+/// Returns the factors of γ, ε, δ and η for each point.
+fn rows(points: &[Cell]) -> Result<Vec<Vec<f64>>, InputError> {
+    let row = |(index, point): (usize, &Cell)| {
+        let field = |name: &str| format!("points[{index}].{name}");
+        let batch = within(field("batch"), point.batch, 1, BATCH_MAX, "requests")?;
+        let cores = positive(field("cores"), point.cores, CORES_MAX, "")?;
+        positive(field("latency_ms"), point.latency_ms, MS_MAX, "ms")?;
+        let batch = f64::from(batch);
+        Ok(vec![batch / cores, 1.0 / cores, batch, 1.0])
+    };
+    points.iter().enumerate().map(row).collect()
 }
 
 fn rates(points: &[Point]) -> Result<Regression, InputError> {

@@ -70,10 +70,10 @@ fn profile_measurements_are_fitted() {
     let found = variant(&text);
     let latency = found.latency.unwrap();
     for (value, expected) in [
-        (latency.gamma_ms, 40.0),
-        (latency.epsilon_ms, 5.0),
-        (latency.delta_ms, 2.0),
-        (latency.eta_ms, 3.0),
+        (latency.gamma_ms.unwrap(), 40.0),
+        (latency.epsilon_ms.unwrap(), 5.0),
+        (latency.delta_ms.unwrap(), 2.0),
+        (latency.eta_ms.unwrap(), 3.0),
         (latency.tail, 1.5),
     ] {
         assert!((value - expected).abs() < 1e-6, "{latency:?}");

@@ -1,6 +1,7 @@
 //! References to a variant's profile, and the profile as written in the referenced file or ConfigMap.
 
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::duration::RawDuration;
@@ -53,6 +54,12 @@ pub(crate) struct RawProfile {
     /// Time from loading to the first response. Defaults to the variant's own.
     #[serde(default)]
     pub(crate) readiness: Option<RawDuration>,
+    /// Accuracy in percent, for a variant that names none.
+    #[serde(default)]
+    pub(crate) accuracy: Option<f64>,
+    /// Origin of the numbers, for people: `weir profile` writes date, host and measurements.
+    #[serde(default, rename = "origin")]
+    _origin: IgnoredAny,
 }
 
 /// Measurements of a server.

@@ -17,6 +17,7 @@ use crate::service::{ReconfigureMethod, WorkloadKind};
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
     ("has(self.latency) != has(self.profile)", "exactly one of the two: latency (its model) or profile (where that is)"),
+    ("has(self.accuracy) || has(self.profile)", "accuracy, unless it is the profile's"),
     ("!has(self.profile) || !has(self.capacity)", "capacity is the profile's, where there is one"),
     ("!has(self.resize) || !has(self.workload)", "at most one of the two: resize (an address) or workload (of this cluster)"),
 ])))]
@@ -27,9 +28,10 @@ pub struct RawVariant {
     /// Name of the Envoy cluster that serves this variant, as in the proxies' configuration.
     #[schemars(length(min = 1, max = 256))]
     pub cluster: String,
-    /// Accuracy in percent.
+    /// Accuracy in percent. Defaults to the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]
-    pub accuracy: f64,
+    pub accuracy: Option<f64>,
     /// Whole cores of each replica.
     pub cores: RawCores,
     /// Number of replicas, each with these cores.
@@ -173,22 +175,35 @@ pub struct RawCapacity {
     pub utilisation: f64,
 }
 
-/// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2).
+/// Latency model. Either the mean ms of a batch, for a server whose cores nobody changes, or ms for a batch b on c
+/// cores = gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2), where a coefficient that is left out is 0.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules(&[
+    ("has(self.meanMs) != (has(self.gammaMs) || has(self.epsilonMs) || has(self.deltaMs) || has(self.etaMs))",
+     "either meanMs or coefficients of the model"),
+])))]
 pub struct RawLatency {
+    /// Mean ms of a batch of any size on any number of cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub mean_ms: Option<f64>,
     /// γ: ms per request, divided by the cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
-    pub gamma_ms: f64,
+    pub gamma_ms: Option<f64>,
     /// ε: ms per batch, divided by the cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
-    pub epsilon_ms: f64,
+    pub epsilon_ms: Option<f64>,
     /// δ: ms per request, independent of the cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
-    pub delta_ms: f64,
+    pub delta_ms: Option<f64>,
     /// η: ms per batch, independent of the cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
-    pub eta_ms: f64,
+    pub eta_ms: Option<f64>,
     /// Batches executed at the same time: per-core, or a number that the cores are divided among.
     pub parallelism: RawParallelism,
     /// Ratio of a high latency percentile to this model.

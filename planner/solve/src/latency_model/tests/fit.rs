@@ -329,3 +329,49 @@ fn invalid_fit_input_is_refused_by_name() {
         assert!(error.starts_with(message), "{error}\n{message}");
     }
 }
+
+#[test]
+fn only_determined_coefficients_are_fitted() {
+    let truth = model(40.0, 8.0, 2.0, 5.0);
+    for (at, expected) in [
+        (&[(1, 2.0)][..], model(0.0, 0.0, 0.0, 31.0)),
+        (&[(1, 2.0), (8, 2.0)], model(0.0, 0.0, 22.0, 9.0)),
+        (&[(1, 2.0), (1, 4.0)], model(48.0, 0.0, 0.0, 7.0)),
+        (&GRID, truth),
+    ] {
+        let measured = cells(at, |b, c| truth.service_ms(b, c));
+        let fit = determined(&measured).unwrap();
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-6;
+        let (found, all) = (fit.model, fit);
+        assert!(
+            near(found.gamma_ms, expected.gamma_ms)
+                && near(found.epsilon_ms, expected.epsilon_ms)
+                && near(found.delta_ms, expected.delta_ms)
+                && near(found.eta_ms, expected.eta_ms),
+            "{found:?} {expected:?}"
+        );
+        assert!(all.rmse < 1e-9 && all.r_squared > 1.0 - 1e-9, "{all:?}");
+    }
+    // Batches on one number of cores only do not tell the rest apart.
+    let corner = cells(&[(1, 1.0), (2, 1.0), (4, 1.0), (1, 2.0)], |b, c| {
+        truth.service_ms(b, c)
+    });
+    assert!(determined(&corner).is_err());
+    assert!(determined(&[]).is_err());
+}
+
+#[test]
+fn small_and_large_latencies_count_alike() {
+    // 5 % too slow at 10 ms moves the fit as much as 5 % at 1000 ms.
+    let measured = |ms: &[f64]| -> Vec<Cell> {
+        let cell = |(batch, latency_ms): (u32, &f64)| Cell {
+            batch,
+            cores: 1.0,
+            latency_ms: *latency_ms,
+        };
+        (1..).zip(ms).map(cell).collect()
+    };
+    let flat = determined(&measured(&[10.0, 10.0, 10.5, 10.5])).unwrap();
+    let steep = determined(&measured(&[1000.0, 1000.0, 1050.0, 1050.0])).unwrap();
+    assert!((flat.rmse / steep.rmse - 1.0).abs() < 1e-6);
+}
