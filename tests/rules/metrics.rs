@@ -18,6 +18,7 @@ const OTHERS: [&str; 10] = [
     "weir_filter",
     "weir_measure",
     "weir_planner",
+    "weir_profile",
     "weir_replay",
     "weir_sim",
     "weir_solve",

@@ -11,6 +11,8 @@ mod moved;
 #[cfg(feature = "kubernetes")]
 mod operate;
 mod output;
+#[cfg(feature = "profile")]
+mod profile;
 #[cfg(feature = "replay")]
 mod progress;
 #[cfg(feature = "replay")]
@@ -42,6 +44,9 @@ enum Command {
     #[cfg(feature = "kubernetes")]
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.
     Operate(operate::Operate),
+    /// Measure a variant through its endpoint, and write its profile.
+    #[cfg(feature = "profile")]
+    Profile(profile::Profile),
     /// Simulate a scenario with the real filter and planner.
     #[cfg(feature = "replay")]
     Replay(replay::Replay),
@@ -90,6 +95,8 @@ fn run() -> anyhow::Result<Exit> {
         Command::Serve(arguments) => serve(arguments)?,
         #[cfg(feature = "kubernetes")]
         Command::Operate(arguments) => operate(arguments)?,
+        #[cfg(feature = "profile")]
+        Command::Profile(arguments) => profile(arguments)?,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
@@ -109,6 +116,12 @@ async fn serve(arguments: serve::Serve) -> anyhow::Result<()> {
 #[cfg(feature = "kubernetes")]
 #[tokio::main]
 async fn operate(arguments: operate::Operate) -> anyhow::Result<()> {
+    arguments.run(stop_on_signal()?).await
+}
+
+#[cfg(feature = "profile")]
+#[tokio::main(flavor = "current_thread")]
+async fn profile(arguments: profile::Profile) -> anyhow::Result<()> {
     arguments.run(stop_on_signal()?).await
 }
 

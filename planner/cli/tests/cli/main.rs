@@ -13,6 +13,7 @@ mod golden;
 mod keys;
 mod line;
 mod manifests;
+mod profile;
 mod reach;
 mod replay;
 mod serve;

@@ -1,0 +1,250 @@
+//! `weir profile`: measures a variant through its endpoint. The result goes to standard output and into the profile
+//! file, the progress to standard error.
+//!
+//! The file is written after each point, so that an interrupted measurement goes on with `--resume`.
+
+mod output;
+mod progress;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use reqwest::Url;
+use tokio::sync::watch;
+use weir_profile::cgroup::Cgroup;
+use weir_profile::endpoint::{Batching, Endpoint};
+use weir_profile::labels::{self, Accuracy, Labelled, accuracy};
+use weir_profile::model::{Point, model};
+use weir_profile::point::Until;
+use weir_profile::profile_file::Profile as ProfileFile;
+use weir_profile::resize::Resize;
+use weir_profile::run::{Event, Extent, Run, run};
+use weir_profile::sweep::CONCURRENCY_MAX;
+
+use crate::output::print;
+use progress::Progress;
+
+/// Maximum number of cores and of batches to measure.
+const VALUES_MAX: usize = 32;
+
+/// Arguments of `weir profile`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct Profile {
+    /// Address that requests are sent to, such as <http://127.0.0.1:8080/v2/models/digits/infer>.
+    #[arg(long, value_name = "URL")]
+    url: Url,
+    /// File with the body of one request.
+    #[arg(long, value_name = "FILE")]
+    request: PathBuf,
+    /// Content type of the request.
+    #[arg(long, value_name = "TYPE", default_value = "application/json")]
+    content_type: String,
+    /// Cores of the server. With several, --cgroup or --resize gives the server each of them in turn.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    cores: Vec<f64>,
+    /// Folder of the server's control group, whose CPU quota is set to the cores and restored at the end.
+    #[arg(long, value_name = "DIR")]
+    cgroup: Option<PathBuf>,
+    /// Address that changes the server's cores with PUT {"cores": 4}, as resize of a variant.
+    #[arg(long, value_name = "URL", conflicts_with = "cgroup")]
+    resize: Option<Url>,
+    /// Send the batch to the resize address as well, with PUT {"batch": 4}.
+    #[arg(long, requires = "resize")]
+    tell_batch: bool,
+    /// Batches to measure: rows of each input in one request of the Open Inference Protocol.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    batches: Vec<u32>,
+    /// Measure batches as single requests that the server executes together, instead of as rows.
+    #[arg(long)]
+    batch_requests: bool,
+    /// Half width of throughput's 95 % interval at which a point is measured well enough, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    precision: f64,
+    /// Maximum time of a point, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    point_time: u64,
+    /// Maximum time of all points together, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    time: u64,
+    /// Maximum time until the server answers, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    ready_time: u64,
+    /// Maximum time of one request, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// Maximum number of requests in flight.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX)))]
+    concurrency_max: u32,
+    /// File with labelled requests for the accuracy: lines of {"request": BODY, "label": VALUE}.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// File of the profile.
+    #[arg(long, value_name = "FILE", default_value = "profile.yaml")]
+    output: PathBuf,
+    /// Go on with the points that are in the file already.
+    #[arg(long, conflicts_with = "replace")]
+    resume: bool,
+    /// Replace the file.
+    #[arg(long)]
+    replace: bool,
+}
+
+impl Profile {
+    /// # Errors
+    /// A wrong argument or file, a server that does not answer, or a file that cannot be written.
+    pub(crate) async fn run(&self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        self.check()?;
+        let known = self.known()?;
+        let extent = self.extent()?;
+        let labelled = self.labelled()?;
+        let mut progress = Progress::new(self, known.clone())?;
+        let measured = tokio::select! {
+            measured = self.measure(&extent, &labelled, &known, &mut progress) => measured,
+            _ = stop.changed() => Err(anyhow::anyhow!("interrupted")),
+        };
+        progress.bar.finish_and_clear();
+        let points = progress.points.len();
+        let kept = || {
+            format!(
+                "{points} points are kept in {}: --resume goes on",
+                self.output.display()
+            )
+        };
+        let (run, accuracy) = match measured {
+            Err(error) if points > 0 => return Err(error.context(kept())),
+            measured => measured?,
+        };
+        let model = model(&run.busy, &progress.points)?;
+        let file = self.file(&progress.points, Some((&run, &model, accuracy)))?;
+        self.write(&file)?;
+        print(self.summary(&run, &model, accuracy))
+    }
+
+    async fn measure(
+        &self,
+        extent: &Extent,
+        labelled: &[Labelled],
+        known: &[Point],
+        progress: &mut Progress<'_>,
+    ) -> anyhow::Result<(Run, Option<Accuracy>)> {
+        let run = run(extent, known, &mut |event| progress.tell(&event)).await?;
+        if let Some(error) = progress.failed.take() {
+            return Err(error);
+        }
+        let message = |text: String| progress.bar.set_message(text);
+        Ok((run, accuracy(&extent.endpoint, labelled, message).await?))
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let distinct = |values: &[f64]| {
+            let mut sorted = values.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted.dedup();
+            sorted.len() == values.len() && values.len() <= VALUES_MAX
+        };
+        for cores in &self.cores {
+            let right = (0.01..=1024.0).contains(cores);
+            anyhow::ensure!(right, "--cores: {cores}; it must be 0.01 to 1024");
+        }
+        let right = distinct(&self.cores);
+        anyhow::ensure!(
+            right,
+            "--cores: it must be 1 to {VALUES_MAX} different numbers"
+        );
+        let several = self.cores.len() > 1 && self.cgroup.is_none() && self.resize.is_none();
+        anyhow::ensure!(
+            !several,
+            "--cores: several; it must be one number, or --cgroup or --resize must say where they are set"
+        );
+        for batch in &self.batches {
+            let right = (1..=1024).contains(batch);
+            anyhow::ensure!(right, "--batches: {batch}; it must be 1 to 1024");
+        }
+        let batches: Vec<f64> = self.batches.iter().copied().map(f64::from).collect();
+        let right = distinct(&batches);
+        anyhow::ensure!(
+            right,
+            "--batches: it must be 1 to {VALUES_MAX} different numbers"
+        );
+        let precision = self.precision;
+        let right = (0.1..=50.0).contains(&precision);
+        anyhow::ensure!(
+            right,
+            "--precision: {precision}; it must be 0.1 to 50 percent"
+        );
+        Ok(())
+    }
+
+    fn extent(&self) -> anyhow::Result<Extent> {
+        let read =
+            |path: &Path| fs::read(path).with_context(|| format!("--request {}", path.display()));
+        let body = (self.content_type.clone(), read(&self.request)?);
+        let mut batches = self.batches.clone();
+        batches.sort_unstable();
+        let timeout = Duration::from_secs(self.timeout);
+        let batching = match self.batch_requests {
+            true => Batching::Requests,
+            false => Batching::Rows,
+        };
+        let endpoint = Endpoint::new(self.url.clone(), batching, body, &batches, timeout)?;
+        let resize = match (&self.cgroup, &self.resize) {
+            (Some(folder), _) => Resize::Group(Cgroup::open(folder).context("--cgroup")?),
+            (None, Some(url)) => Resize::Address {
+                url: url.clone(),
+                tell_batch: self.tell_batch,
+            },
+            (None, None) => Resize::None,
+        };
+        let mut cores = self.cores.clone();
+        cores.sort_by(f64::total_cmp);
+        Ok(Extent {
+            endpoint: Arc::new(endpoint),
+            cores,
+            resize,
+            batches,
+            batching,
+            concurrency_max: self.concurrency_max,
+            point: Until {
+                precision_percent: self.precision,
+                time: Duration::from_secs(self.point_time),
+            },
+            ready_max: Duration::from_secs(self.ready_time),
+            time: Duration::from_secs(self.time),
+        })
+    }
+
+    fn labelled(&self) -> anyhow::Result<Vec<Labelled>> {
+        let Some(path) = &self.labels else {
+            return Ok(Vec::new());
+        };
+        let about = || format!("--labels {}", path.display());
+        let text = fs::read_to_string(path).with_context(about)?;
+        labels::read(&text).with_context(about)
+    }
+
+    /// Points of an earlier run.
+    fn known(&self) -> anyhow::Result<Vec<Point>> {
+        let path = self.output.display();
+        if !self.output.exists() || self.replace {
+            return Ok(Vec::new());
+        }
+        anyhow::ensure!(
+            self.resume,
+            "--output {path}: it exists; --resume goes on with its points, --replace measures anew"
+        );
+        let about = || format!("--resume: {path} is no profile of this command");
+        let text = fs::read_to_string(&self.output).with_context(about)?;
+        let earlier = ProfileFile::read(&text).with_context(about)?;
+        let url = &earlier.origin.url;
+        anyhow::ensure!(
+            *url == self.url.as_str(),
+            "--resume: {path} is of {url}; it must be of {}",
+            self.url
+        );
+        Ok(earlier.origin.points)
+    }
+}

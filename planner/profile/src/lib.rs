@@ -1,0 +1,28 @@
+//! Measures a variant through its endpoint: throughput and latency by concurrency, batch and cores, and accuracy on
+//! labelled requests. The result is a profile that the planner reads.
+//!
+//! [`estimate`], [`sweep`] and [`model`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
+//! [`point`] measures one combination of cores, batch and concurrency, and [`run`] all that a profile needs.
+
+pub mod cgroup;
+pub mod endpoint;
+pub mod estimate;
+pub mod labels;
+pub mod model;
+pub mod point;
+pub mod profile_file;
+pub mod resize;
+pub mod run;
+pub mod sweep;
+
+use std::fmt;
+
+/// Error of a measurement, as a text for people: the thing, its value, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ProfileError(pub String);
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}

@@ -1,0 +1,260 @@
+//! Latency model of a variant from its measured points. Pure.
+//!
+//! A point is throughput at the concurrency that keeps the server busy. With n batches executed at once, one of them
+//! takes n · 1000 / (batches per second) ms (Little's law); the network's part is in it.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+use weir_solve::latency_model::{Cell, LatencyModel, Line, Parallelism, fit};
+
+use crate::ProfileError;
+
+/// Greatest `tail` that a profile may say.
+const TAIL_MAX: f64 = 100.0;
+
+/// Measured point.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Point {
+    /// Cores of the server.
+    pub cores: f64,
+    /// Requests in one batch.
+    pub batch: u32,
+    /// Batches in flight.
+    pub concurrency: u32,
+    /// Throughput in batches per second.
+    pub batches_per_s: f64,
+    /// Half width of its 95 % interval, in percent.
+    pub half_width_percent: f64,
+    /// Mean latency of a batch in ms.
+    pub mean_ms: f64,
+    /// Median latency in ms.
+    pub p50_ms: f64,
+    /// 99th percentile of the latency, in ms.
+    pub p99_ms: f64,
+    /// Number of batches answered.
+    pub answered: usize,
+    /// Whether the interval is as narrow as was asked for.
+    pub settled: bool,
+}
+
+/// Latency model with its quality.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// Coefficients.
+    pub latency: LatencyModel,
+    /// Batches executed at once.
+    pub parallelism: Parallelism,
+    /// 99th percentile over the mean: the median ratio of the points of the smallest batch.
+    pub tail: f64,
+    /// Part of the variance that the model explains; 1 for a single point.
+    pub r_squared: f64,
+    /// Predicted over measured latency of each point, in percent above or below.
+    pub residuals_percent: Vec<f64>,
+    /// Throughput by cores, of the smallest batch: through the origin with one number of cores.
+    pub capacity: Line,
+}
+
+/// Fits the model to points of busy concurrency, one for each number of cores and batch; `all` are all points.
+///
+/// # Errors
+/// No points, or points that do not determine the model.
+pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
+    let cells = |parallelism: Parallelism| -> Vec<Cell> {
+        let cell = |point: &Point| Cell {
+            batch: point.batch,
+            cores: parallelism.cores_each(point.cores),
+            latency_ms: f64::from(parallelism.at_once(point.cores)) * 1e3 / point.batches_per_s,
+        };
+        points.iter().map(cell).collect()
+    };
+    let parallelism = parallelism(points, all)?;
+    let cells = cells(parallelism);
+    let refused = |error: weir_solve::InputError| ProfileError(format!("the fit: {error}"));
+    let fit = fit::determined(&cells).map_err(refused)?;
+    let residual = |cell: &Cell| {
+        let predicted = fit.model.service_ms(cell.batch, cell.cores);
+        100.0 * (predicted / cell.latency_ms - 1.0)
+    };
+    Ok(Model {
+        latency: fit.model,
+        parallelism,
+        tail: tail(points),
+        r_squared: fit.r_squared,
+        residuals_percent: cells.iter().map(residual).collect(),
+        capacity: capacity(points)?,
+    })
+}
+
+/// Points of the smallest batch: larger ones may have waited for each other.
+fn smallest(points: &[Point]) -> impl Iterator<Item = &Point> {
+    let batch = points.iter().map(|point| point.batch).min();
+    points
+        .iter()
+        .filter(move |point| Some(point.batch) == batch)
+}
+
+fn capacity(points: &[Point]) -> Result<Line, ProfileError> {
+    let rate = |point: &Point| weir_solve::latency_model::Point {
+        cores: point.cores,
+        rps: point.batches_per_s * f64::from(point.batch),
+    };
+    let rates: Vec<_> = smallest(points).map(rate).collect();
+    if let [only] = rates.as_slice() {
+        return Ok(Line {
+            slope_rps: only.rps / only.cores,
+            intercept_rps: 0.0,
+        });
+    }
+    let refused = |error| ProfileError(format!("the capacity: {error}"));
+    fit::line(&rates).map(|fit| fit.model).map_err(refused)
+}
+
+/// Number of batches executed at once. More cores shorten the latency of a single request and raise throughput alike if
+/// the batches share them; one batch per core raises throughput alone.
+fn parallelism(points: &[Point], all: &[Point]) -> Result<Parallelism, ProfileError> {
+    let by_cores = |a: &&Point, b: &&Point| a.cores.total_cmp(&b.cores);
+    let fewest = smallest(points).min_by(by_cores);
+    let most = smallest(points).max_by(by_cores);
+    let (Some(fewest), Some(most)) = (fewest, most) else {
+        return Err(ProfileError("no point was measured".to_owned()));
+    };
+    let alone_ms = |of: &Point| {
+        let is_it = |point: &&Point| {
+            (point.cores, point.batch, point.concurrency) == (of.cores, of.batch, 1)
+        };
+        all.iter().find(is_it).map(|point| point.mean_ms)
+    };
+    if let (Some(slow_ms), Some(fast_ms)) = (alone_ms(fewest), alone_ms(most)) {
+        let cores = |point: &Point| f64::from(Parallelism::PerCore.at_once(point.cores));
+        let more_cores = cores(most) / cores(fewest);
+        let growth = most.batches_per_s / fewest.batches_per_s;
+        // 1 if the batches share the cores, the ratio of cores if each has its own.
+        let beyond = growth * fast_ms / slow_ms;
+        if more_cores > 1.0 && beyond > more_cores.sqrt() {
+            return Ok(Parallelism::PerCore);
+        }
+    }
+    let mut busy: Vec<u32> = smallest(points).map(|point| point.concurrency).collect();
+    busy.sort_unstable();
+    let middle = busy.get((busy.len() - 1) / 2).copied().unwrap_or(1);
+    Ok(NonZeroU32::new(middle).map_or(Parallelism::PerCore, Parallelism::Fixed))
+}
+
+fn tail(points: &[Point]) -> f64 {
+    let mut ratios: Vec<f64> = smallest(points).map(|p| p.p99_ms / p.mean_ms).collect();
+    ratios.sort_by(f64::total_cmp);
+    let middle = ratios.get(ratios.len() / 2).copied().unwrap_or(1.0);
+    middle.clamp(1.0, TAIL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAW: LatencyModel = LatencyModel {
+        gamma_ms: 40.0,
+        epsilon_ms: 8.0,
+        delta_ms: 3.0,
+        eta_ms: 5.0,
+    };
+
+    /// Point of a busy server that follows [`LAW`] but for the factor `noise`.
+    fn point(parallelism: Parallelism, cores: f64, batch: u32, noise: f64) -> Point {
+        let ms = LAW.service_ms(batch, parallelism.cores_each(cores)) * noise;
+        let concurrency = parallelism.at_once(cores);
+        Point {
+            cores,
+            batch,
+            concurrency,
+            batches_per_s: f64::from(concurrency) * 1e3 / ms,
+            half_width_percent: 1.0,
+            mean_ms: ms,
+            p50_ms: ms,
+            p99_ms: ms * 1.3,
+            answered: 100,
+            settled: true,
+        }
+    }
+
+    fn fixed(at_once: u32) -> Parallelism {
+        Parallelism::Fixed(NonZeroU32::new(at_once).unwrap())
+    }
+
+    #[test]
+    fn law_is_found_within_the_noise_at_unmeasured_points() {
+        let noises = [
+            1.03, 0.97, 1.05, 0.96, 1.02, 0.99, 0.95, 1.04, 1.01, 0.98, 1.0, 1.02,
+        ];
+        let mut noises = noises.into_iter();
+        let mut points = Vec::new();
+        for cores in [1.0, 2.0, 4.0] {
+            for batch in [1, 2, 4, 8] {
+                points.push(point(fixed(1), cores, batch, noises.next().unwrap()));
+            }
+        }
+        let found = model(&points, &points).unwrap();
+        assert_eq!(found.parallelism, fixed(1));
+        assert!((found.tail - 1.3).abs() < 1e-9);
+        assert!(found.r_squared > 0.99, "{found:?}");
+        for (batch, cores) in [(3, 1.0), (6, 2.0), (1, 3.0), (8, 3.0), (5, 1.5)] {
+            let ratio = found.latency.service_ms(batch, cores) / LAW.service_ms(batch, cores);
+            assert!((ratio - 1.0).abs() < 0.05, "{batch} on {cores}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn server_of_one_size_gets_one_number() {
+        let found = model(&[point(fixed(3), 3.0, 1, 1.0)], &[]).unwrap();
+        assert_eq!(found.parallelism, fixed(3));
+        assert_eq!(found.latency, LatencyModel::constant(56.0));
+        let rps = f64::from(3) * 1e3 / 56.0;
+        assert!((found.capacity.slope_rps * 3.0 - rps).abs() < 1e-9);
+        assert_eq!(
+            (found.r_squared, found.residuals_percent.as_slice()),
+            (1.0, &[0.0][..])
+        );
+    }
+
+    #[test]
+    fn batches_alone_determine_what_depends_on_them() {
+        let points = [1, 4, 8].map(|batch| point(fixed(1), 2.0, batch, 1.0));
+        let found = model(&points, &points).unwrap().latency;
+        assert_eq!((found.gamma_ms, found.epsilon_ms), (0.0, 0.0));
+        assert!(
+            (found.delta_ms - 23.0).abs() < 1e-6 && (found.eta_ms - 9.0).abs() < 1e-6,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn throughput_that_grows_without_a_shorter_latency_is_one_batch_per_core() {
+        for (real, expected) in [
+            (Parallelism::PerCore, Parallelism::PerCore),
+            (fixed(1), fixed(1)),
+        ] {
+            let mut busy = [1.0, 2.0, 4.0].map(|cores| point(real, cores, 1, 1.0));
+            let single = |point: &Point| Point {
+                concurrency: 1,
+                ..*point
+            };
+            let all: Vec<Point> = busy.iter().map(single).collect();
+            // On the most cores one more in flight fills the gap between two requests.
+            busy[2].concurrency += 1;
+            let found = model(&busy, &all).unwrap();
+            assert_eq!(found.parallelism, expected);
+            let ms = found.latency.service_ms(1, expected.cores_each(4.0));
+            let real_ms = LAW.service_ms(1, real.cores_each(4.0));
+            assert!((ms / real_ms - 1.0).abs() < 0.02, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn no_point_is_refused() {
+        assert_eq!(
+            model(&[], &[]).unwrap_err().to_string(),
+            "no point was measured"
+        );
+    }
+}

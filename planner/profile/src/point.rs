@@ -1,0 +1,183 @@
+//! Measurement of one point: a number of batches stays in flight (closed loop) until throughput is known well enough.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::ProfileError;
+use crate::endpoint::{Endpoint, SendError};
+use crate::estimate::{Answered, Estimate, estimate};
+
+/// Interval at which the estimate is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Minimum window of an estimate.
+const WINDOW_MIN: Duration = Duration::from_secs(1);
+/// Minimum number of answers for an estimate.
+const ANSWERS_MIN: usize = 30;
+/// Number of failures in a row that ends a measurement.
+pub const FAILURES_MAX: u32 = 10;
+/// Pause after a failure.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+
+/// End of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Until {
+    /// Half width of the 95 % interval of throughput, in percent.
+    pub precision_percent: f64,
+    /// Maximum time.
+    pub time: Duration,
+}
+
+/// Requests of a point so far.
+#[derive(Debug, Default)]
+struct Record {
+    answered: Vec<Answered>,
+    /// Time of sending of each worker's request in flight.
+    in_flight: Vec<Option<Duration>>,
+    failures_in_a_row: u32,
+    failures: u64,
+    last_failure: String,
+}
+
+/// Estimate of a point, and whether it is as precise as was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// Estimate.
+    pub estimate: Estimate,
+    /// Whether its interval is narrow enough.
+    pub settled: bool,
+}
+
+/// Measures `concurrency` batches in flight.
+///
+/// # Errors
+/// [`FAILURES_MAX`] failures in a row, or no answer in the time.
+pub async fn measure(
+    endpoint: &Arc<Endpoint>,
+    batch: u32,
+    concurrency: u32,
+    until: Until,
+) -> Result<Measured, ProfileError> {
+    let record = Arc::new(Mutex::new(Record {
+        in_flight: vec![None; concurrency as usize],
+        ..Record::default()
+    }));
+    let stop = Arc::new(AtomicBool::new(false));
+    let start = Instant::now();
+    let mut workers = JoinSet::new();
+    for worker in 0..concurrency as usize {
+        let (endpoint, record, stop) =
+            (Arc::clone(endpoint), Arc::clone(&record), Arc::clone(&stop));
+        workers.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                send(&endpoint, batch, &record, worker, start).await;
+            }
+        });
+    }
+    let found = watch(&record, concurrency as usize, until, start).await;
+    stop.store(true, Ordering::Relaxed);
+    // The server executes what it was sent, so the next point begins when that has ended.
+    while workers.join_next().await.is_some() {}
+    found
+}
+
+async fn send(
+    endpoint: &Endpoint,
+    batch: u32,
+    record: &Mutex<Record>,
+    worker: usize,
+    start: Instant,
+) {
+    let lock = || record.lock().unwrap_or_else(PoisonError::into_inner);
+    let sent = start.elapsed();
+    lock().set_in_flight(worker, Some(sent));
+    let answer = endpoint.send(batch).await;
+    let received = start.elapsed();
+    lock().set_in_flight(worker, None);
+    match answer {
+        Ok(_) => lock().succeeded(Answered { sent, received }),
+        Err(why) => {
+            lock().failed(&why);
+            sleep(FAILURE_PAUSE).await;
+        }
+    }
+}
+
+/// Waits until the estimate is precise or the time is over.
+async fn watch(
+    record: &Mutex<Record>,
+    concurrency: usize,
+    until: Until,
+    start: Instant,
+) -> Result<Measured, ProfileError> {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let record = record.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = start.elapsed() >= until.time;
+        if record.failures_in_a_row >= FAILURES_MAX {
+            let why = &record.last_failure;
+            let text = format!("{FAILURES_MAX} requests in a row failed, the last with: {why}");
+            return Err(ProfileError(text));
+        }
+        let window = record.window(concurrency, start.elapsed());
+        let found = window
+            .and_then(|(from, to)| estimate(&record.answered, from, to).map(|e| (e, to - from)));
+        if let Some((estimate, length)) = found {
+            let settled = estimate.half_width_percent <= until.precision_percent
+                && length >= WINDOW_MIN
+                && estimate.requests >= ANSWERS_MIN;
+            if settled || is_over {
+                return Ok(Measured { estimate, settled });
+            }
+        } else if is_over {
+            let answers = record.answered.len();
+            let failed = match record.failures {
+                0 => String::new(),
+                failures => format!(
+                    ", {failures} failed, the last with: {}",
+                    record.last_failure
+                ),
+            };
+            return Err(ProfileError(format!(
+                "{answers} answers in {:?}{failed}; more time is needed (--point-time)",
+                until.time
+            )));
+        }
+    }
+}
+
+impl Record {
+    fn set_in_flight(&mut self, worker: usize, sent: Option<Duration>) {
+        if let Some(slot) = self.in_flight.get_mut(worker) {
+            *slot = sent;
+        }
+    }
+
+    fn succeeded(&mut self, answered: Answered) {
+        self.answered.push(answered);
+        self.failures_in_a_row = 0;
+    }
+
+    fn failed(&mut self, why: &SendError) {
+        self.failures_in_a_row += 1;
+        self.failures += 1;
+        self.last_failure = why.to_string();
+    }
+
+    /// Window of the estimate: from the end of the first round (each request in flight answered once on average) to the
+    /// earliest sending of those still in flight, whose end is not known yet.
+    fn window(&self, concurrency: usize, now: Duration) -> Option<(Duration, Duration)> {
+        let from = self.answered.get(concurrency - 1)?.received;
+        let to = self
+            .in_flight
+            .iter()
+            .flatten()
+            .min()
+            .copied()
+            .unwrap_or(now);
+        (to > from).then_some((from, to))
+    }
+}
