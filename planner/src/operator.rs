@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::app::client;
+use crate::backends::HttpMemory;
 use crate::backends::kubernetes::actuate::NamespaceMemory;
 use crate::backends::kubernetes::namespace::Namespace;
 use crate::backends::kubernetes::rate_limit::PatchLimiter;
@@ -98,6 +99,8 @@ struct Shared {
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     /// Memory of what was written, by namespace; it outlives watches and controllers.
     memories: Mutex<BTreeMap<String, Arc<NamespaceMemory>>>,
+    /// Memory of what was sent to HTTP backends; it outlives controllers.
+    http_memory: Arc<HttpMemory>,
     /// Shared by all watches.
     outage: Arc<ApiOutage>,
     parsed: ParsedServices<reconcile::Parsed>,
@@ -202,6 +205,7 @@ async fn run_controllers(
         outage: Arc::default(),
         parsed: ParsedServices::default(),
         fatal,
+        http_memory: Arc::default(),
         stores: reconcilers.iter().map(Controller::store).collect(),
         controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
@@ -308,6 +312,7 @@ impl Shared {
     }
 
     /// Stops the controller of a service.
+            self.http_memory.prune();
     async fn stop_controller(&self, name: &Name) {
         // Its names and workloads stay owned until its last cycle has finished.
         let mut controllers = self.controllers.lock().await;

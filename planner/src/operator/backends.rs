@@ -57,7 +57,7 @@ impl Shared {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
             may_write,
-            local: http_backends(service, &self.http),
+            local: http_backends(service, &self.http, &self.http_memory),
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,
