@@ -106,6 +106,8 @@ struct Shared {
     parsed: ParsedServices<reconcile::Parsed>,
     /// Reason why the process must end.
     fatal: watch::Sender<Option<String>>,
+    /// Closed when [`operate`] has returned or was dropped; controllers then end at once.
+    lifetime: watch::Receiver<()>,
     stores: Vec<Store<SloService>>,
     controllers: tokio::sync::Mutex<BTreeMap<Name, ServiceController>>,
     profiles: Profiles,
@@ -188,6 +190,7 @@ async fn run_controllers(
         .into_iter()
         .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
         .collect();
+    let (_lives, lifetime) = watch::channel(());
     let reporter = Reporter {
         controller: MANAGER.to_owned(),
         instance: Some(options.name.clone()),
@@ -202,10 +205,11 @@ async fn run_controllers(
         limiter: Arc::default(),
         followed: Mutex::default(),
         memories: Mutex::default(),
+        http_memory: Arc::default(),
         outage: Arc::default(),
         parsed: ParsedServices::default(),
         fatal,
-        http_memory: Arc::default(),
+        lifetime,
         stores: reconcilers.iter().map(Controller::store).collect(),
         controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
@@ -308,11 +312,11 @@ impl Shared {
             self.parsed.retain(exists);
             self.failures().retain(|name, _| exists(name));
             self.profiles.retain(&self.resources());
+            self.http_memory.prune();
         }
     }
 
     /// Stops the controller of a service.
-            self.http_memory.prune();
     async fn stop_controller(&self, name: &Name) {
         // Its names and workloads stay owned until its last cycle has finished.
         let mut controllers = self.controllers.lock().await;
