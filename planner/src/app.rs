@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::backends::{Actuate, Backend, HttpBackends};
+use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
 use crate::clock::Clock;
 use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::CONNECT_MAX;
@@ -27,15 +27,24 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Returns the backends that are reached over HTTP.
-pub(crate) fn http_backends(service: &Service, http: &reqwest::Client) -> HttpBackends {
+/// Returns the backends that are reached over HTTP, with the `memory` of what was sent to them.
+pub(crate) fn http_backends(
+    service: &Service,
+    http: &reqwest::Client,
+    memory: &Arc<HttpMemory>,
+) -> HttpBackends {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
         replicated: variant.replicas != Replicas::ONE,
         tell_batch: variant.tell_batch,
     };
     let backends = service.variants.iter().map(backend).collect();
-    HttpBackends::new(http.clone(), backends, service.resize_timeout)
+    HttpBackends::new(
+        http.clone(),
+        backends,
+        service.resize_timeout,
+        Arc::clone(memory),
+    )
 }
 
 /// Returns the scraper of the proxies.

@@ -14,7 +14,7 @@ use weir_api::Cores;
 use crate::capacity::{Actual, Resize};
 
 pub use error::{ActuateError, BackendError, Blocker, NotReplaced, Reason};
-pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends};
+pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends, HttpMemory};
 pub(crate) use pending_writes::PendingWrites;
 
 /// Port to the backends' cores; a replay answers from its simulation.

@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::app::client;
+use crate::backends::HttpMemory;
 use crate::backends::kubernetes::actuate::NamespaceMemory;
 use crate::backends::kubernetes::namespace::Namespace;
 use crate::backends::kubernetes::rate_limit::PatchLimiter;
@@ -98,11 +99,15 @@ struct Shared {
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     /// Memory of what was written, by namespace; it outlives watches and controllers.
     memories: Mutex<BTreeMap<String, Arc<NamespaceMemory>>>,
+    /// Memory of what was sent to HTTP backends; it outlives controllers.
+    http_memory: Arc<HttpMemory>,
     /// Shared by all watches.
     outage: Arc<ApiOutage>,
     parsed: ParsedServices<reconcile::Parsed>,
     /// Reason why the process must end.
     fatal: watch::Sender<Option<String>>,
+    /// Closed when [`operate`] has returned or was dropped; controllers then end at once.
+    lifetime: watch::Receiver<()>,
     stores: Vec<Store<SloService>>,
     controllers: tokio::sync::Mutex<BTreeMap<Name, ServiceController>>,
     profiles: Profiles,
@@ -185,6 +190,7 @@ async fn run_controllers(
         .into_iter()
         .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
         .collect();
+    let (_lives, lifetime) = watch::channel(());
     let reporter = Reporter {
         controller: MANAGER.to_owned(),
         instance: Some(options.name.clone()),
@@ -199,9 +205,11 @@ async fn run_controllers(
         limiter: Arc::default(),
         followed: Mutex::default(),
         memories: Mutex::default(),
+        http_memory: Arc::default(),
         outage: Arc::default(),
         parsed: ParsedServices::default(),
         fatal,
+        lifetime,
         stores: reconcilers.iter().map(Controller::store).collect(),
         controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
@@ -304,6 +312,7 @@ impl Shared {
             self.parsed.retain(exists);
             self.failures().retain(|name, _| exists(name));
             self.profiles.retain(&self.resources());
+            self.http_memory.prune();
         }
     }
 

@@ -41,7 +41,7 @@ pub async fn serve(
     let service = Arc::clone(&handle.service);
     let targets = ScrapeTargets::Fixed(service.stats.clone());
     let scraper = scraper(&service, &http, clock, targets);
-    let local = http_backends(&service, &http);
+    let local = http_backends(&service, &http, &Arc::default());
     let running = Arc::clone(&handle);
     // A cycle that is running when the endpoints close is not waited for.
     let (_going, never) = watch::channel(false);

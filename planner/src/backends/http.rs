@@ -1,7 +1,9 @@
 //! Reads and changes cores over HTTP, one endpoint per variant: `GET` and `PUT {"cores": 4.0}` at the variant's
 //! `resize` address, answered with the actual state, `{"cores": 4.0, …}`. Time and size of an answer are limited. A
 //! change counts once it is confirmed. A change without an answer may still take effect: old and new state are both
-//! counted until the backend reports the new one or answers another change, for one minute at most.
+//! counted until the backend reports the new one or answers another change, for one minute at most. Such a change
+//! is remembered by the backend's address, from before it is sent, and outlives the service that sent it
+//! ([`HttpMemory`]).
 //!
 //! The replicas of a variant share one address: in `{"cores": 4.0, "parallelism": 2}` the cores are the total of all
 //! replicas, distributed evenly, and `parallelism` is their number. If new replicas start beside serving ones with
@@ -33,7 +35,7 @@ pub struct HttpBackends {
     http: reqwest::Client,
     backends: Vec<Backend>,
     timeout: Duration,
-    pending_writes: Arc<Mutex<PendingByVariant>>,
+    memory: Arc<HttpMemory>,
     batches: Arc<Mutex<Batches>>,
 }
 
@@ -47,7 +49,60 @@ struct Batch {
     reported: Option<NonZeroU32>,
 }
 
-type PendingByVariant = BTreeMap<usize, PendingWrites<Instant>>;
+/// Pending writes by the backend's address, shared by all services of a planner. Neither a changed service nor a lost
+/// and regained lead forgets a change that may still take effect.
+#[derive(Debug, Default)]
+pub struct HttpMemory(Mutex<BTreeMap<reqwest::Url, PendingWrites<Instant>>>);
+
+impl HttpMemory {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<reqwest::Url, PendingWrites<Instant>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a change that is about to be sent to this address. Returns the record before.
+    fn record(
+        &self,
+        address: &reqwest::Url,
+        change: &Resize,
+        until: Instant,
+    ) -> PendingWrites<Instant> {
+        let mut all = self.lock();
+        let pending = all.entry(address.clone()).or_default();
+        let before = pending.clone();
+        pending.record(change, until);
+        before
+    }
+
+    /// Records the answer to the latest change. One that was refused leaves the record as it was `before`.
+    fn record_answer(
+        &self,
+        address: &reqwest::Url,
+        answer: &Result<Resources, ActuateError>,
+        before: PendingWrites<Instant>,
+    ) {
+        let mut all = self.lock();
+        let pending = all.entry(address.clone()).or_default();
+        match answer {
+            Ok(_) => pending.clear(),
+            Err(error) if error.may_have_applied() => {}
+            Err(_) => *pending = before,
+        }
+    }
+
+    /// Adds the pending writes of a backend to its reported capacity.
+    fn with_pending_writes(&self, address: &reqwest::Url, actual: Actual) -> Actual {
+        match self.lock().get_mut(address) {
+            Some(pending) => pending.with(actual, Instant::now()),
+            None => actual,
+        }
+    }
+
+    /// Forgets the addresses without pending writes.
+    pub(crate) fn prune(&self) {
+        let now = Instant::now();
+        self.lock().retain(|_, pending| !pending.is_idle(now));
+    }
+}
 
 /// Address where a variant's cores are read and changed, and what it accepts.
 #[derive(Debug, Clone)]
@@ -87,13 +142,19 @@ struct Change {
 }
 
 impl HttpBackends {
-    /// Creates the port to these backends, one per variant, in the variants' order.
-    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> HttpBackends {
+    /// Creates the port to these backends, one per variant, in the variants' order, with the `memory` of what was sent
+    /// to them.
+    pub fn new(
+        http: reqwest::Client,
+        backends: Vec<Backend>,
+        timeout: Duration,
+        memory: Arc<HttpMemory>,
+    ) -> HttpBackends {
         HttpBackends {
             http,
             backends,
             timeout,
-            pending_writes: Arc::default(),
+            memory,
             batches: Arc::default(),
         }
     }
@@ -101,12 +162,6 @@ impl HttpBackends {
     /// Returns a port to the same backends that cannot change them.
     pub fn advisory(self) -> Advisory {
         Advisory(self)
-    }
-
-    fn pending_writes(&self) -> MutexGuard<'_, PendingByVariant> {
-        self.pending_writes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn batches(&self) -> MutexGuard<'_, Batches> {
@@ -126,18 +181,13 @@ impl HttpBackends {
         self.batches().get(&variant).copied().unwrap_or_default()
     }
 
-    /// Adds the pending writes of a variant to its reported capacity.
-    fn with_pending_writes(&self, variant: usize, actual: Actual) -> Actual {
-        let mut pending_writes = self.pending_writes();
-        match pending_writes.get_mut(&variant) {
-            Some(pending_writes) => pending_writes.with(actual, Instant::now()),
-            None => actual,
-        }
+    fn address(&self, variant: usize) -> Option<&reqwest::Url> {
+        self.backends.get(variant)?.address.as_ref()
     }
 
     /// Starts a read of the variant's backend, or a change; `None` if it has no address.
     fn start_request(&self, variant: usize, change: Option<Change>) -> Option<PendingAnswer> {
-        let address = self.backends.get(variant)?.address.clone()?;
+        let address = self.address(variant)?.clone();
         let request = match change {
             None => self.http.get(address),
             Some(change) => self.http.put(address).json(&change),
@@ -149,8 +199,13 @@ impl HttpBackends {
         }))
     }
 
-    fn start_resize(&self, change: &Resize) -> Option<PendingAnswer> {
+    /// Records the change and starts it; `None` if the variant has no address. Also returns the record before.
+    fn start_resize(&self, change: &Resize) -> Option<(PendingAnswer, PendingWrites<Instant>)> {
         let backend = self.backends.get(change.variant)?;
+        let until = Instant::now() + self.timeout + PENDING_WRITE_TTL;
+        let before = self
+            .memory
+            .record(self.address(change.variant)?, change, until);
         let replicas = NonZeroU32::new(change.target.replicas);
         let change_of = Change {
             cores: Some(change.cores()),
@@ -158,7 +213,8 @@ impl HttpBackends {
             batch: self.batch(change.variant).desired,
             each: serving_cores(change).filter(|_| backend.replicated),
         };
-        self.start_request(change.variant, Some(change_of))
+        let answer = self.start_request(change.variant, Some(change_of))?;
+        Some((answer, before))
     }
 
     /// Starts to tell the servers their batch size, unless they already have it.
@@ -217,7 +273,11 @@ impl Actuate for HttpBackends {
                 Some(requested) => {
                     let reported = await_answer(requested).await;
                     let actual = reported.map(|reported| self.record_answer(variant, &reported));
-                    Some(actual.map(|actual| self.with_pending_writes(variant, actual)))
+                    let with_pending = |actual| match self.address(variant) {
+                        Some(address) => self.memory.with_pending_writes(address, actual),
+                        None => actual,
+                    };
+                    Some(actual.map(with_pending))
                 }
                 None => None,
             });
@@ -227,29 +287,19 @@ impl Actuate for HttpBackends {
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let requested = changes.iter().map(|change| self.start_resize(change));
-        let requested: Vec<Option<PendingAnswer>> = requested.collect();
+        let requested: Vec<_> = requested.collect();
         let mut answers = Vec::with_capacity(requested.len());
         for (change, requested) in changes.iter().zip(requested) {
             let answer = match requested {
-                Some(requested) => await_answer(requested).await,
+                Some((requested, before)) => {
+                    let answer = await_answer(requested).await;
+                    if let Some(address) = self.address(change.variant) {
+                        self.memory.record_answer(address, &answer, before);
+                    }
+                    answer
+                }
                 None => Err(ActuateError::NoAddress),
             };
-            match &answer {
-                Ok(_) => self
-                    .pending_writes()
-                    .entry(change.variant)
-                    .or_default()
-                    .clear(),
-                Err(error) if error.may_have_applied() => {
-                    let until = Instant::now() + PENDING_WRITE_TTL;
-                    let mut pending_writes = self.pending_writes();
-                    pending_writes
-                        .entry(change.variant)
-                        .or_default()
-                        .record(change, until);
-                }
-                Err(_) => {}
-            }
             answers.push(answer.map(|reported| self.record_answer(change.variant, &reported)));
         }
         answers

@@ -33,7 +33,7 @@ impl<T> Default for PendingWrites<T> {
 }
 
 impl<T: Copy + Ord> PendingWrites<T> {
-    /// Records a change whose answer has not come.
+    /// Records a change that is sent.
     pub(crate) fn record(&mut self, change: &Resize, until: T) {
         let target = change.target;
         self.pending.retain(|write| write.target != target);
@@ -46,6 +46,11 @@ impl<T: Copy + Ord> PendingWrites<T> {
             until,
             already_reached: is_reached(last, target),
         });
+    }
+
+    /// Whether no write is pending any more.
+    pub(crate) fn is_idle(&self, now: T) -> bool {
+        !self.pending.iter().any(|write| write.until > now)
     }
 
     /// Records that a change was answered: it supersedes all earlier ones.

@@ -57,7 +57,7 @@ impl Shared {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
             may_write,
-            local: http_backends(service, &self.http),
+            local: http_backends(service, &self.http, &self.http_memory),
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,
@@ -154,18 +154,22 @@ impl Backends {
     fn place(&self, variant: usize) -> Option<usize> {
         self.places.get(variant).copied().flatten()
     }
+
+    /// Returns the answers of all variants: those with pods have the answer of their pods.
+    fn with_pods<T>(&self, mut all: Vec<Option<T>>, mut pods: Vec<Option<T>>) -> Vec<Option<T>> {
+        for (answer, place) in all.iter_mut().zip(&self.places) {
+            if let Some(of_pods) = place.and_then(|place| pods.get_mut(place)) {
+                *answer = of_pods.take();
+            }
+        }
+        all
+    }
 }
 
 impl Actuate for Backends {
     async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
-        let (mut local, mut pods) = tokio::join!(self.local.actual(), self.pods.actual());
-        for (answer, place) in local.iter_mut().zip(&self.places) {
-            let of_pods = place.and_then(|place| pods.get_mut(place));
-            if let Some(of_pods) = of_pods {
-                *answer = of_pods.take();
-            }
-        }
-        local
+        let (local, pods) = tokio::join!(self.local.actual(), self.pods.actual());
+        self.with_pods(local, pods)
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
@@ -210,15 +214,8 @@ impl Actuate for Backends {
             .filter(|(_, place)| place.is_some())
             .map(|(batch, _)| *batch)
             .collect();
-        let (mut local, mut pods) =
-            tokio::join!(self.local.tell(batches), self.pods.tell(&of_pods));
-        for (answer, place) in local.iter_mut().zip(&self.places) {
-            let of_pods = place.and_then(|place| pods.get_mut(place));
-            if let Some(of_pods) = of_pods {
-                *answer = of_pods.take();
-            }
-        }
-        local
+        let (local, pods) = tokio::join!(self.local.tell(batches), self.pods.tell(&of_pods));
+        self.with_pods(local, pods)
     }
 
     fn retire(&self, variant: usize, spare: Cores) -> Option<Result<Actual, NotReplaced>> {

@@ -128,14 +128,21 @@ struct ServiceTask {
 }
 
 impl ServiceTask {
-    /// Runs until it is stopped. An unexpected end is reported, and it starts anew; too many of them end the process.
+    /// Runs until it is stopped, or the operator is dropped. An unexpected end is reported, and it starts anew; too many
+    /// of them end the process.
     async fn run_supervised(self) {
         let ended = supervise(
             || self.clone().run(),
             self.stop.clone(),
             |end| self.report(end),
         );
-        if let Err(why) = ended.await {
+        let mut lifetime = self.shared.lifetime.clone();
+        let ended = tokio::select! {
+            ended = ended => ended,
+            // Nothing is ever sent.
+            _ = lifetime.changed() => return,
+        };
+        if let Err(why) = ended {
             let name = &self.name;
             let why = format!("the controller of {name} ended again and again: {why}");
             self.shared.fatal.send_replace(Some(why));
@@ -333,3 +340,6 @@ async fn leader_change(leader: &mut watch::Receiver<Leader>) -> Leader {
     }
     leader.borrow_and_update().clone()
 }
+
+#[cfg(test)]
+mod tests;

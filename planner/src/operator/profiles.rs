@@ -337,4 +337,68 @@ mod tests {
         let total: usize = state.found.values().map(Found::bytes).sum();
         assert_eq!(total, PROFILES_BYTES_MAX);
     }
+    #[test]
+    fn limits_hold_to_the_byte() {
+        let mut state = State::default();
+        let mut record = |map: &str, bytes| {
+            record(&mut state, map, "k", &data(&[("k", bytes)]));
+            state.found[&place(map, "k")].clone()
+        };
+        let is_text = |found: Found| matches!(found, Found::Text(_));
+        assert!(is_text(record("m0", PROFILE_BYTES_MAX)));
+        // All of the space but one byte.
+        for index in 1..PROFILES_BYTES_MAX / PROFILE_BYTES_MAX - 1 {
+            assert!(is_text(record(&format!("m{index}"), PROFILE_BYTES_MAX)));
+        }
+        assert!(is_text(record("last", PROFILE_BYTES_MAX - 1)));
+        assert_eq!(record("more", 2), Found::NoSpace);
+        assert!(is_text(record("more", 1)));
+        assert_eq!(record("even more", 1), Found::NoSpace);
+    }
+
+    fn resource(uid: &str, generation: i64, refers: bool) -> SloService {
+        let profile = match refers {
+            true => serde_json::json!({"configMap": "m", "key": "k"}),
+            false => serde_json::Value::Null,
+        };
+        let variant = serde_json::json!({
+            "name": "a", "cluster": "a", "accuracy": 1, "cores": {"initial": 1}, "profile": profile,
+        });
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
+            "metadata": {"name": "demo", "namespace": "ns", "uid": uid, "generation": generation},
+            "spec": {"slo": "1s", "budget": {"cores": 8}, "proxies": {}, "variants": [variant]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn resource_is_parsed_again_only_if_it_or_a_profile_has_changed() {
+        let (profiles, parsed) = (Profiles::default(), ParsedServices::default());
+        let name = Name {
+            namespace: "ns".to_owned(),
+            name: "demo".to_owned(),
+        };
+        let mut parses = 0;
+        // Number of the parse that the cache has.
+        let mut nth = |uid: &str, generation, refers| {
+            parsed.get(&name, &resource(uid, generation, refers), &profiles, || {
+                parses += 1;
+                parses
+            })
+        };
+        assert_eq!([nth("u", 1, true), nth("u", 1, true)], [1, 1]);
+        assert_eq!([nth("u", 2, true), nth("v", 2, true)], [2, 3]);
+        record(&mut profiles.state(), "m", "k", &data(&[("k", 1)]));
+        assert_eq!([nth("v", 2, true), nth("v", 2, true)], [4, 4]);
+        // The same content; then a change of a profile that the resource does not refer to.
+        record(&mut profiles.state(), "m", "k", &data(&[("k", 1)]));
+        assert_eq!([nth("v", 2, true), nth("v", 3, false)], [4, 5]);
+        record(&mut profiles.state(), "m", "k", &data(&[("k", 2)]));
+        assert_eq!(nth("v", 3, false), 5);
+        // One entry per resource, forgotten with it.
+        assert_eq!(parsed.0.lock().unwrap().len(), 1);
+        parsed.retain(|_| false);
+        assert_eq!(nth("v", 3, false), 6);
+    }
 }

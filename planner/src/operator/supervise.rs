@@ -161,6 +161,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn task_that_ends_by_itself_is_started_anew_unless_it_is_stopped_in_the_pause() {
+        let ((stop, stopped), mut starts) = (watch::channel(false), 0);
+        let start = || {
+            starts += 1;
+            std::future::ready(())
+        };
+        let began = Instant::now();
+        let result = supervise(start, stopped, async |end: UnexpectedEnd| {
+            assert_eq!(end.why, "it ended by itself");
+            if end.count == 2 {
+                stop.send_replace(true);
+            }
+        });
+        assert_eq!(result.await, Ok(()));
+        assert_eq!((starts, began.elapsed()), (2, RESTART_AFTER));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn task_that_panics_again_and_again_is_given_up() {
         let (ends, starts, result) = supervised(usize::MAX).await;
         assert_eq!((ends.len(), starts), (RESTARTS_MAX, RESTARTS_MAX + 1));

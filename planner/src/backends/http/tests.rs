@@ -11,7 +11,13 @@ use crate::capacity::Target;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Backends of which all but one give an invalid answer; counts the changes sent.
+/// Valid answer of that size.
+fn of_bytes(bytes: usize) -> String {
+    let answer = r#"{"cores":2.5}"#;
+    answer.to_owned() + &" ".repeat(bytes - answer.len())
+}
+
+/// Backends of which all but two give an invalid answer; counts the changes sent.
 async fn backends() -> (String, Arc<AtomicU32>) {
     let changes = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&changes);
@@ -34,7 +40,8 @@ async fn backends() -> (String, Arc<AtomicU32>) {
         )
         .route("/garbage", get(|| async { "ready" }))
         .route("/negative", get(|| async { r#"{"cores":-1}"# }))
-        .route("/vast", get(|| async { " ".repeat(ANSWER_BYTES_MAX + 1) }))
+        .route("/vast", get(|| async { of_bytes(ANSWER_BYTES_MAX + 1) }))
+        .route("/full", get(|| async { of_bytes(ANSWER_BYTES_MAX) }))
         .route("/silent", get(std::future::pending::<&str>));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,13 +50,18 @@ async fn backends() -> (String, Arc<AtomicU32>) {
 }
 
 fn local(addresses: &[&str]) -> HttpBackends {
+    remembering(addresses, &Arc::default())
+}
+
+fn remembering(addresses: &[&str], memory: &Arc<HttpMemory>) -> HttpBackends {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let backend = |text: &&str| Backend {
         address: (!text.is_empty()).then(|| text.parse().unwrap()),
         replicated: text.ends_with("/replicas"),
         tell_batch: text.ends_with("/batches"),
     };
-    HttpBackends::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
+    let backends = addresses.iter().map(backend).collect();
+    HttpBackends::new(http, backends, TIMEOUT, Arc::clone(memory))
 }
 
 #[tokio::test]
@@ -73,15 +85,21 @@ async fn invalid_answer_is_an_error_that_reports_whether_change_may_apply() {
         assert!(error.to_string().contains(expected), "{path}: {error}");
         assert_eq!(error.may_have_applied(), *indeterminate, "{path}");
     }
-    let answers = local(&[&nobody, &format!("{base}/good"), ""])
-        .actual()
-        .await;
+    let answers = local(&[
+        &nobody,
+        &format!("{base}/good"),
+        "",
+        &format!("{base}/full"),
+    ])
+    .actual()
+    .await;
     assert!(
         matches!(answers[0], Some(Err(ActuateError::Unreachable(_)))),
         "{answers:?}"
     );
     assert_eq!(answers[1], Some(Ok(one(2500))));
     assert_eq!(answers[2], None);
+    assert_eq!(answers[3], Some(Ok(one(2500))));
 }
 
 fn one(millis: u32) -> Actual {
@@ -143,8 +161,8 @@ async fn changes_are_confirmed_in_order_and_advisory_sends_none() {
     assert_eq!(changes.load(Ordering::SeqCst), 1, "nothing was asked for");
 }
 
-#[tokio::test]
-async fn pending_write_is_counted_until_it_takes_effect() {
+/// Backend that reports these cores and does not answer changes.
+async fn late() -> (String, Arc<AtomicU32>) {
     let cores = Arc::new(AtomicU32::new(2));
     let current = Arc::clone(&cores);
     let report = move || async move { format!("{{\"cores\":{}}}", current.load(Ordering::SeqCst)) };
@@ -153,17 +171,85 @@ async fn pending_write_is_counted_until_it_takes_effect() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    let local = local(&[&format!("http://{address}/late")]);
+    (format!("http://{address}/late"), cores)
+}
+
+fn resize_to(variant: usize, cores: u32, ready: u32) -> Resize {
+    Resize {
+        variant,
+        target: Target::one(Cores::whole(cores)),
+        ready: Allocation::one(Cores::whole(ready)),
+        limited: false,
+    }
+}
+
+/// Whoever sent the change is gone, before or after it stopped waiting for the answer; in the new service the backend
+/// is that of another variant.
+#[tokio::test]
+async fn pending_write_outlives_the_service_that_sent_it() {
+    for waits in [true, false] {
+        let (url, cores) = late().await;
+        let memory = Arc::default();
+        let before = remembering(&[&url], &memory);
+        let change = [resize_to(0, 4, 2)];
+        let resize = before.resize(&change);
+        match waits {
+            true => assert_eq!(resize.await, [Err(ActuateError::Timeout(TIMEOUT))]),
+            false => drop(tokio::time::timeout(TIMEOUT / 4, resize).await.unwrap_err()),
+        }
+        drop(before);
+        let after = remembering(&["", &url], &memory);
+        let now = async || after.actual().await.remove(1).unwrap().unwrap();
+        assert_eq!(
+            (now().await.ready, now().await.reserved),
+            (one(2000).ready, Cores::whole(4))
+        );
+        memory.prune();
+        assert_eq!(now().await.reserved, Cores::whole(4), "pruned too early");
+        let other = remembering(&[&format!("{url}?of=another")], &memory);
+        assert_eq!(other.actual().await, [Some(Ok(one(2000)))]);
+        cores.store(4, Ordering::SeqCst);
+        assert_eq!(now().await, one(4000));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_of_an_address_lasts_until_its_writes_expire() {
+    let (memory, url) = (HttpMemory::default(), "http://backend/".parse().unwrap());
+    let reserved = |memory: &HttpMemory| memory.with_pending_writes(&url, one(2000)).reserved;
+    let send = |cores| {
+        let until = Instant::now() + PENDING_WRITE_TTL;
+        memory.record(&url, &resize_to(0, cores, 2), until)
+    };
+    let (late, refused) = (
+        ActuateError::Timeout(TIMEOUT),
+        ActuateError::Status(409, String::new()),
+    );
+    let first = send(4);
+    memory.record_answer(&url, &Err(late), first);
+    // A refused change is not counted, and an earlier one still is.
+    let second = send(6);
+    assert_eq!(reserved(&memory), Cores::whole(6));
+    memory.record_answer(&url, &Err(refused), second);
+    assert_eq!(reserved(&memory), Cores::whole(4));
+    tokio::time::advance(PENDING_WRITE_TTL - Duration::from_millis(1)).await;
+    memory.prune();
+    assert_eq!(reserved(&memory), Cores::whole(4));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    memory.prune();
+    assert_eq!(reserved(&memory), Cores::whole(2));
+    assert!(memory.lock().is_empty());
+}
+
+#[tokio::test]
+async fn pending_write_is_counted_until_it_takes_effect() {
+    let (url, cores) = late().await;
+    let local = local(&[&url]);
     let one = |cores| Allocation::one(Cores::whole(cores));
     let now = async || local.actual().await.remove(0).unwrap().unwrap();
     assert_eq!(now().await, Actual::certain(one(2)));
     for (requested, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
-        let change = Resize {
-            variant: 0,
-            target: Target::of(one(requested)),
-            ready: one(2),
-            limited: false,
-        };
+        let change = resize_to(0, requested, 2);
         let answer = local.resize(&[change]).await.remove(0);
         assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
         let actual = now().await;

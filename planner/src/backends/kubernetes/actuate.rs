@@ -127,11 +127,11 @@ impl KubeBackends {
             let state = PodState::of(&pod, &spec.container);
             let name = || pod.name_any();
             let state = state.map_err(|why| KubeError::NotResizable { pod: name(), why })?;
-            let pending_request = writes.pending_request(&state, now);
+            let pending = writes.pending_requests(&state, now);
             let configured_cores =
                 hook.and_then(|hook| hook.configured_cores(&state, spec.template));
             pods.push(PodState {
-                pending_request,
+                pending,
                 configured_cores,
                 retired: writes.replacements.is_retired(&state.uid),
                 ..state

@@ -69,6 +69,34 @@ pub enum Resizing {
     },
 }
 
+/// Requests of pending patches, any of which may still be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingRequests {
+    /// Smallest one.
+    pub min: Cores,
+    /// Largest one.
+    pub max: Cores,
+}
+
+impl PendingRequests {
+    /// Range of one request.
+    pub fn one(request: Cores) -> PendingRequests {
+        PendingRequests {
+            min: request,
+            max: request,
+        }
+    }
+
+    /// Range of these requests and one more.
+    #[must_use]
+    pub fn or(self, request: Cores) -> PendingRequests {
+        PendingRequests {
+            min: self.min.min(request),
+            max: self.max.max(request),
+        }
+    }
+}
+
 /// Reasons why a pod's cores can be neither read nor changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
@@ -131,8 +159,8 @@ pub struct PodState {
     pub address: Option<std::net::IpAddr>,
     /// Cores that its server was last configured with, if it is reconfigured.
     pub configured_cores: Option<Cores>,
-    /// Request of a pending write. Not part of the pod object.
-    pub pending_request: Option<Cores>,
+    /// Requests of pending patches. Not part of the pod object.
+    pub pending: Option<PendingRequests>,
     /// Whether it is to be replaced, so that plans no longer count on it. Not part of the pod object.
     pub retired: bool,
 }
@@ -195,7 +223,7 @@ impl PodState {
                 .and_then(|status| status.pod_ip.as_ref())
                 .and_then(|ip| ip.parse().ok()),
             configured_cores: None,
-            pending_request: None,
+            pending: None,
             retired: false,
         };
         state.resizing = state.resizing(pod);
@@ -208,8 +236,7 @@ impl PodState {
         let used = self
             .configured_cores
             .map_or(stays, |configured_cores| configured_cores.min(stays));
-        self.pending_request
-            .map_or(used, |pending_request| pending_request.min(used))
+        self.pending.map_or(used, |pending| pending.min.min(used))
     }
 
     /// Returns the cores its container has.
@@ -231,12 +258,8 @@ impl PodState {
             _ => Cores::ZERO,
         };
         let allocated = self.allocated.unwrap_or(Cores::ZERO);
-        let pending_request = self.pending_request.unwrap_or(Cores::ZERO);
-        self.desired
-            .request
-            .max(allocated)
-            .max(actual)
-            .max(pending_request)
+        let pending = self.pending.map_or(Cores::ZERO, |pending| pending.max);
+        self.desired.request.max(allocated).max(actual).max(pending)
     }
 
     /// Whether it is one of the replicas that stay.

@@ -24,7 +24,7 @@ use crate::service::{BATCH, Reconfigure, ReconfigureMethod};
 const SHOWN_MAX: usize = 200;
 
 /// Maximum number of bytes read of the answer of a server that refuses.
-pub(super) const ANSWER_BYTES_MAX: usize = 4_096;
+const ANSWER_BYTES_MAX: usize = 4_096;
 
 /// Client of the servers of one variant.
 pub(super) struct ServerHook {
@@ -256,5 +256,25 @@ mod tests {
         assert_eq!(cores(&untold, 1), Cores::whole(3));
         // Servers that are told only their batch use all cores.
         assert_eq!(cores(&hook("{batch}"), 1), Cores::whole(4));
+    }
+    #[tokio::test]
+    async fn at_most_the_limit_is_read_of_a_refusal() {
+        let echo = |axum::extract::Path(bytes): axum::extract::Path<usize>| async move {
+            "x".repeat(bytes)
+        };
+        let router = axum::Router::new().route("/{bytes}", axum::routing::get(echo));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let http = crate::app::client().unwrap();
+        for (bytes, read) in [
+            (0, 0),
+            (ANSWER_BYTES_MAX, ANSWER_BYTES_MAX),
+            (ANSWER_BYTES_MAX + 1, ANSWER_BYTES_MAX),
+            (1_000_000, ANSWER_BYTES_MAX),
+        ] {
+            let answer = http.get(format!("http://{address}/{bytes}")).send().await;
+            assert_eq!(beginning(answer.unwrap()).await.len(), read, "{bytes}");
+        }
     }
 }

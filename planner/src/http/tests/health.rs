@@ -40,7 +40,8 @@ async fn cycle_that_does_not_come_back_fails_health() {
     let running = Arc::clone(&handle);
     let (stop, stopped) = watch::channel(false);
     let cycles = tokio::spawn(async move {
-        let backends = HttpBackends::new(crate::app::client().unwrap(), Vec::new(), LONG);
+        let client = crate::app::client().unwrap();
+        let backends = HttpBackends::new(client, Vec::new(), LONG, Arc::default());
         run_cycles(&running, clock, &Silent, &backends, stopped, |_| {}).await;
     });
     tokio::time::sleep(LATE_MAX - Duration::from_secs(1)).await;

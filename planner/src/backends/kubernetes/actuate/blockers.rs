@@ -105,7 +105,7 @@ impl Attempt {
         match pod.desired.request == target_cores {
             true => pod.resizing != Resizing::InProgress,
             // A patch without an answer may still have been applied.
-            false => pod.pending_request.is_none(),
+            false => pod.pending.is_none(),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Writes that the watches do not show yet: those answered, and pending ones, whose answer has not come. Pure.
 //! Entries are dropped once the watches have caught up.
 //!
+//! A write is pending from before it is sent: a planner that loses its lead stops waiting for answers. A write that
+//! the API server refuses leaves the record as it was before.
+//!
 //! A patch names the version of the pod that it applies to. Once another version is reported, a pending patch has
 //! either been carried out, as that version shows, or never will be. So does a scaling, which also increments the
 //! generation.
@@ -16,7 +19,7 @@ use weir_api::Cores;
 
 use super::memory::WorkloadKey;
 use crate::backends::kubernetes::distribute::Refusals;
-use crate::backends::kubernetes::pod::PodState;
+use crate::backends::kubernetes::pod::{PendingRequests, PodState};
 use crate::backends::kubernetes::replace::Replacements;
 use crate::backends::kubernetes::workload::WorkloadSpec;
 
@@ -34,14 +37,22 @@ pub(super) struct UnobservedWrites {
     /// Pods as answered, by uid, until a watch has caught up.
     ahead: BTreeMap<String, Arc<Pod>>,
     /// Pending patches by pod uid.
-    pending_patches: BTreeMap<String, PendingPatch>,
+    pending_patches: BTreeMap<String, PendingPatches>,
     /// Latest scaling by workload, answered or pending.
     scalings: BTreeMap<WorkloadKey, LatestScaling>,
     /// Scale-downs by workload, latest last; earlier ones are kept until they expire.
     scale_downs: BTreeMap<WorkloadKey, Vec<ScaleDown>>,
 }
 
+/// Record of one workload's scalings.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ScalingRecord {
+    latest: Option<LatestScaling>,
+    scale_downs: Vec<ScaleDown>,
+}
+
 /// Scale-down after which at most `stay` of the pods in `of` stay, whatever the watches report yet.
+#[derive(Debug, Clone)]
 struct ScaleDown {
     of: BTreeSet<String>,
     stay: u32,
@@ -51,14 +62,16 @@ struct ScaleDown {
 /// Maximum number of scale-downs remembered per workload.
 const SCALE_DOWNS_MAX: usize = 8;
 
-struct PendingPatch {
+/// Pending patches of one pod, all for the same version of it.
+#[derive(Debug, Clone)]
+pub(super) struct PendingPatches {
     version: String,
-    request: Cores,
+    requests: PendingRequests,
     until: Instant,
 }
 
-impl PendingPatch {
-    /// Whether the patch may still take effect, if this version is the latest. Versions only increase (by definition
+impl PendingPatches {
+    /// Whether they may still take effect, if this version is the latest. Versions only increase (by definition
     /// since Kubernetes 1.35, in practice always with etcd).
     fn is_open(&self, latest: &str) -> bool {
         !is_later(latest, &self.version)
@@ -75,6 +88,7 @@ fn is_later(version: &str, other: &str) -> bool {
 
 /// Workload as known at a generation that no watch may have reported yet. If the replica count was already the same,
 /// that generation never comes; therefore the entry expires.
+#[derive(Debug, Clone)]
 struct LatestScaling {
     uid: String,
     generation: i64,
@@ -92,14 +106,34 @@ impl UnobservedWrites {
         self.ahead.insert(uid, Arc::new(pod));
     }
 
-    /// Records a pending patch for this request.
-    pub(super) fn record_pending_patch(&mut self, pod: &PodState, request: Cores, now: Instant) {
-        let patch = PendingPatch {
+    /// Records that a patch for this request is sent, beside those that are pending for the same version. Returns the
+    /// record before.
+    pub(super) fn record_pending_patch(
+        &mut self,
+        pod: &PodState,
+        request: Cores,
+        now: Instant,
+    ) -> Option<PendingPatches> {
+        let before = self.pending_patches.get(&pod.uid).cloned();
+        let requests = match self.pending_requests(pod, now) {
+            Some(requests) => requests.or(request),
+            None => PendingRequests::one(request),
+        };
+        let patches = PendingPatches {
             version: pod.version.clone(),
-            request,
+            requests,
             until: now + PENDING_WRITE_TTL,
         };
-        self.pending_patches.insert(pod.uid.clone(), patch);
+        self.pending_patches.insert(pod.uid.clone(), patches);
+        before
+    }
+
+    /// Restores the record as it was before a patch that took no effect.
+    pub(super) fn restore_pending_patches(&mut self, uid: &str, before: Option<PendingPatches>) {
+        match before {
+            Some(before) => drop(self.pending_patches.insert(uid.to_owned(), before)),
+            None => drop(self.pending_patches.remove(uid)),
+        }
     }
 
     /// Returns the newest known state of a pod.
@@ -111,11 +145,30 @@ impl UnobservedWrites {
         newer.map_or(observed, Arc::clone)
     }
 
-    /// Returns the request of the pod's pending patch, if there is one.
-    pub(super) fn pending_request(&self, pod: &PodState, now: Instant) -> Option<Cores> {
-        let patch = self.pending_patches.get(&pod.uid);
-        let open = patch.filter(|patch| patch.is_open(&pod.version) && now < patch.until);
-        open.map(|patch| patch.request)
+    /// Returns the requests of the pod's pending patches, if there are any.
+    pub(super) fn pending_requests(&self, pod: &PodState, now: Instant) -> Option<PendingRequests> {
+        let patches = self.pending_patches.get(&pod.uid);
+        let open = patches.filter(|patches| patches.is_open(&pod.version) && now < patches.until);
+        open.map(|patches| patches.requests)
+    }
+
+    /// Returns the record of a workload's scalings.
+    pub(super) fn scaling_record(&self, workload: &WorkloadKey) -> ScalingRecord {
+        let scale_downs = self.scale_downs.get(workload).cloned();
+        ScalingRecord {
+            latest: self.scalings.get(workload).cloned(),
+            scale_downs: scale_downs.unwrap_or_default(),
+        }
+    }
+
+    /// Restores the record as it was before a scaling that took no effect.
+    pub(super) fn restore_scalings(&mut self, workload: &WorkloadKey, before: ScalingRecord) {
+        match before.latest {
+            Some(latest) => drop(self.scalings.insert(workload.clone(), latest)),
+            None => drop(self.scalings.remove(workload)),
+        }
+        self.scale_downs
+            .insert(workload.clone(), before.scale_downs);
     }
 
     /// Records that a workload with this `spec` was scaled.
@@ -137,7 +190,7 @@ impl UnobservedWrites {
         self.scalings.insert(workload.clone(), scaled);
     }
 
-    /// Records a pending scaling that applies to that version of the workload.
+    /// Records that a scaling is sent that applies to that version of the workload.
     pub(super) fn record_pending_scaling(
         &mut self,
         workload: &WorkloadKey,

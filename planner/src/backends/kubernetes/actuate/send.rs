@@ -8,10 +8,12 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::KubeBackends;
+use super::pending_writes::ScalingRecord;
 use crate::backends::kubernetes::api_failure::ApiFailure;
 use crate::backends::kubernetes::distribute::PodPatch;
 use crate::backends::kubernetes::patch;
 use crate::backends::kubernetes::pod::PodState;
+use crate::backends::kubernetes::workload::{WorkloadSpec, WorkloadWatch};
 
 /// Verbs and resources as RBAC names them.
 const RESIZE: &str = "patch pods/resize";
@@ -35,17 +37,26 @@ impl KubeBackends {
             let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
             self.conflicts().record_sent(&pod, change.request);
+            let now = Instant::now();
+            let before = self
+                .writes()
+                .record_pending_patch(&pod, change.request, now);
             let request = self.pods.patch_resize(name, &params, &strategic);
             let failure = match in_time(deadline, request, RESIZE).await {
                 Ok(taken) => {
                     if let Ok(state) = PodState::of(&taken, &pod.container) {
                         self.conflicts().record_confirmed(&state);
                     }
-                    self.writes().record_pod(taken);
+                    let mut writes = self.writes();
+                    writes.restore_pending_patches(&pod.uid, None);
+                    writes.record_pod(taken);
                     return Ok(());
                 }
                 Err(failure) => failure,
             };
+            if !failure.may_have_applied() {
+                self.writes().restore_pending_patches(&pod.uid, before);
+            }
             match failure {
                 ApiFailure::Conflict if !conflicted => {
                     conflicted = true;
@@ -62,14 +73,7 @@ impl KubeBackends {
                         Err(_) => return Err(ApiFailure::Conflict),
                     }
                 }
-                failure => {
-                    if failure.may_have_applied() {
-                        let now = Instant::now();
-                        self.writes()
-                            .record_pending_patch(&pod, change.request, now);
-                    }
-                    wait(failure, deadline).await?;
-                }
+                failure => wait(failure, deadline).await?,
             }
             self.limiter().record(Instant::now());
         }
@@ -95,7 +99,7 @@ impl KubeBackends {
         let params = PatchParams::default();
         let name = &watched.workload.name;
         let (mut version, mut conflicted) = (spec.version.clone(), false);
-        let before: BTreeSet<String> = match self.state(variant) {
+        let pods: BTreeSet<String> = match self.state(variant) {
             Ok(state) => state
                 .pods
                 .into_iter()
@@ -104,50 +108,54 @@ impl KubeBackends {
                 .collect(),
             Err(_) => return Err(ApiFailure::NotFound),
         };
-        let down = |now| {
-            if replicas < spec.replicas {
-                let before = before.clone();
-                self.writes()
-                    .record_scale_down(&watched.key, before, replicas, now);
-            }
-        };
         loop {
             self.may_change()?;
+            let before = self.record_scaling_sent(watched, &spec, &version, replicas, &pods);
             // Without a version, one that is carried out late would undo what was answered since.
             let body =
                 json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}});
             let merge = Patch::Merge(&body);
             let request = watched.api.patch_scale(name, &params, &merge);
-            match in_time(deadline, request, SCALE).await {
+            let failure = match in_time(deadline, request, SCALE).await {
                 Ok(_) => {
                     let now = Instant::now();
-                    down(now);
                     self.writes()
                         .record_scaling(&watched.key, &spec, replicas, now);
                     return Ok(());
                 }
-                Err(ApiFailure::Conflict) if !conflicted => {
+                Err(failure) => failure,
+            };
+            if !failure.may_have_applied() {
+                self.writes().restore_scalings(&watched.key, before);
+            }
+            match failure {
+                ApiFailure::Conflict if !conflicted => {
                     conflicted = true;
                     let newest = in_time(deadline, watched.api.get_scale(name), GET_SCALE).await;
                     let newest = newest.map_err(ApiFailure::of_read)?;
                     version = newest.metadata.resource_version.unwrap_or_default();
                 }
-                Err(failure) => {
-                    if failure.may_have_applied() {
-                        let now = Instant::now();
-                        down(now);
-                        self.writes().record_pending_scaling(
-                            &watched.key,
-                            &spec,
-                            &version,
-                            replicas,
-                            now,
-                        );
-                    }
-                    wait(failure, deadline).await?;
-                }
+                failure => wait(failure, deadline).await?,
             }
         }
+    }
+
+    /// Records a scaling that is about to be sent, of a workload with these `pods`. Returns the record before.
+    fn record_scaling_sent(
+        &self,
+        watched: &WorkloadWatch,
+        spec: &WorkloadSpec,
+        version: &str,
+        replicas: u32,
+        pods: &BTreeSet<String>,
+    ) -> ScalingRecord {
+        let (mut writes, now) = (self.writes(), Instant::now());
+        let before = writes.scaling_record(&watched.key);
+        if replicas < spec.replicas {
+            writes.record_scale_down(&watched.key, pods.clone(), replicas, now);
+        }
+        writes.record_pending_scaling(&watched.key, spec, version, replicas, now);
+        before
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::backends::kubernetes::pod::{ActuatedCpu, Class, Cpu, Resizing};
+use crate::backends::kubernetes::pod::{ActuatedCpu, Class, Cpu, PendingRequests, Resizing};
 
 pub(in crate::backends::kubernetes) fn cpu(millis: u32) -> Cpu {
     let request = Cores::from_millis(millis);
@@ -35,7 +35,7 @@ pub(in crate::backends::kubernetes) fn pod(name: &str, cores: u32) -> PodState {
         resizing: Resizing::Settled,
         address: None,
         configured_cores: None,
-        pending_request: None,
+        pending: None,
         retired: false,
     }
 }
@@ -209,7 +209,7 @@ fn pod_beyond_replica_count_does_not_count() {
 #[test]
 fn pending_write_counts_with_both_outcomes() {
     let growing = PodState {
-        pending_request: Some(Cores::whole(5)),
+        pending: Some(PendingRequests::one(Cores::whole(5))),
         ..pod("a", 2)
     };
     let mut all = workload(2, vec![growing, pod("b", 2)]);
@@ -338,12 +338,16 @@ fn unpatchable_pod_has_a_reason() {
 
 fn any_pod() -> impl Strategy<Value = PodState> {
     let amounts = (1u32..9, 1u32..9, prop::option::of(1u32..9));
-    let pending_request = prop::option::of((1u32..9).prop_map(Cores::whole));
-    (amounts, pending_request, any::<[bool; 2]>()).prop_map(
-        |((desired, actual, allocated), pending_request, [ready, ending])| PodState {
+    let pending = prop::option::of(
+        (1u32..9)
+            .prop_map(Cores::whole)
+            .prop_map(PendingRequests::one),
+    );
+    (amounts, pending, any::<[bool; 2]>()).prop_map(
+        |((desired, actual, allocated), pending, [ready, ending])| PodState {
             ready,
             ending,
-            pending_request,
+            pending,
             desired: cpu(desired * 1000),
             allocated: allocated.map(Cores::whole),
             ..pod("", actual)

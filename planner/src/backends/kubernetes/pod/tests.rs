@@ -69,7 +69,7 @@ fn stable_pod_is_read_in_full() {
             resizing: Resizing::Settled,
             address: None,
             configured_cores: None,
-            pending_request: None,
+            pending: None,
             retired: false,
         }
     );
@@ -196,7 +196,7 @@ fn pod_reserves_maximum_of_desired_allocated_and_actual() {
     // Nor do cores of a pending write, up or down.
     for (pending, cores, reserved) in [(100, 100, 2000), (4000, 500, 4000)] {
         let with_pending = PodState {
-            pending_request: Some(Cores::from_millis(pending)),
+            pending: Some(PendingRequests::one(Cores::from_millis(pending))),
             ..shrinking.clone()
         };
         let got = (

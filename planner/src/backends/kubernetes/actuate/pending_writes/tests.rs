@@ -54,13 +54,61 @@ fn pending_patch_counts_until_another_version_or_for_a_minute() {
         ("11", Duration::ZERO, None),
         ("10", PENDING_WRITE_TTL, None),
     ] {
-        let got = writes.pending_request(&state(version), now + after);
+        let got = writes.pending_requests(&state(version), now + after);
+        let expected = expected.map(PendingRequests::one);
         assert_eq!(got, expected, "{version} {after:?}");
     }
     writes.prune(&[("u".to_owned(), Some(1))].into(), now);
     assert_eq!(writes.pending_patches.len(), 1);
     writes.prune(&BTreeMap::new(), now);
     assert_eq!(writes.pending_patches.len(), 0, "its pod is gone");
+}
+
+/// The first patch may still be carried out when the second, of the same version, is not answered either.
+#[test]
+fn all_pending_patches_of_a_version_count_and_a_refused_one_does_not() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    let range = |min, max| {
+        Some(PendingRequests {
+            min: Cores::whole(min),
+            max: Cores::whole(max),
+        })
+    };
+    writes.record_pending_patch(&state("10"), Cores::whole(4), now);
+    let before = writes.record_pending_patch(&state("10"), Cores::whole(2), now);
+    assert_eq!(writes.pending_requests(&state("10"), now), range(2, 4));
+    writes.restore_pending_patches("u", before);
+    assert_eq!(writes.pending_requests(&state("10"), now), range(4, 4));
+    // Of another version: the first never will be.
+    writes.record_pending_patch(&state("11"), Cores::whole(3), now);
+    assert_eq!(writes.pending_requests(&state("11"), now), range(3, 3));
+    writes.restore_pending_patches("u", None);
+    assert!(writes.is_idle(now));
+}
+
+#[test]
+fn refused_scaling_leaves_the_record_as_it_was() {
+    let (mut writes, now) = (UnobservedWrites::default(), Instant::now());
+    let pods = || BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+    let scale_down = |writes: &mut UnobservedWrites, replicas| {
+        let before = writes.scaling_record(&web());
+        writes.record_scale_down(&web(), pods(), replicas, now);
+        writes.record_pending_scaling(&web(), &spec("d", 3, 2), "7", replicas, now);
+        before
+    };
+    let known = |writes: &UnobservedWrites| {
+        let spec = writes.spec(&web(), spec("d", 3, 2), now);
+        (spec.pending_replicas, writes.leaving(&web(), |_| true, now))
+    };
+    let before = scale_down(&mut writes, 1);
+    assert_eq!(known(&writes), (Some(1), 1));
+    let first = scale_down(&mut writes, 0);
+    assert_eq!(known(&writes), (Some(0), 2));
+    writes.restore_scalings(&web(), first);
+    assert_eq!(known(&writes), (Some(1), 1));
+    writes.restore_scalings(&web(), before);
+    assert_eq!(known(&writes), (None, 0));
+    assert!(writes.is_idle(now));
 }
 
 fn spec(uid: &str, generation: i64, replicas: u32) -> WorkloadSpec {
