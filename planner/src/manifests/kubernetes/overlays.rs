@@ -97,7 +97,7 @@ fn key(frame: &Frame, kind: &str, path: &str) -> Value {
     json!({
         "source": {
             "kind": "Secret", "name": KEY_SECRET, "namespace": frame.options.namespace,
-            "fieldPath": "stringData.key",
+            "fieldPath": "stringData.key", "options": { "delimiter": "\n", "index": 0 },
         },
         "targets": [{ "select": { "kind": kind }, "fieldPaths": [path] }],
     })

@@ -22,7 +22,8 @@ const USER: u32 = 65_532;
 const KEY_FOLDER: &str = "/etc/weir";
 
 const KEY_WHY: &str = "The key by which proxies and planner know each other, 8 to 256 printable characters: change it here, and \
-    nowhere else. The overlays copy it to where filters read it. Better still, have your secrets' operator make this \
+    nowhere else. The overlays copy the first line to where filters read it, so it is a key alone, without a name before it; further lines are keys \
+    that the planner accepts too. Better still, have your secrets' operator make this \
     Secret, and the copy with it: the planner reads it from the mounted file.";
 const PEERS_WHY: &str = "By it Istio knows the planners' own addresses, ready or not: polls that one planner forwards to another use mutual TLS \
     then, also where STRICT demands it or only registered hosts may be called.";
