@@ -4,7 +4,8 @@
 //!
 //! Each target has its own files: [`envoy`] a bootstrap, [`istio`] the resources that istiod reads,
 //! [`gateway`] those that Envoy Gateway reads, [`kubernetes`] the planner itself. [`plugin`] has the parts
-//! that all targets share, [`backend`] the addresses of the variants, [`calls`] the planner's connections.
+//! that all targets share, [`backend`] the addresses of the variants, [`calls`] the planner's connections,
+//! [`planner_tls`] their TLS, [`requests`] the check that no two services take the same requests.
 //! Objects of Kubernetes' own kinds are checked against its types.
 //!
 //! Several services share one folder: each has files of its own ([`FileKind`]), and names of its own for
@@ -20,7 +21,9 @@ mod kubernetes;
 mod list;
 mod network;
 mod options;
+mod planner_tls;
 mod plugin;
+mod requests;
 mod text;
 mod typed;
 
@@ -32,7 +35,9 @@ pub use options::{
     API_PORTS, API_PORTS_MAX, CLUSTER_DOMAIN, FILTER_IMAGE, GatewayOptions, HOSTS_MAX, IMAGE,
     LABELS_MAX, NAMESPACE, Options, PATHS_MAX,
 };
+pub use planner_tls::PlannerTls;
 pub use plugin::KEY;
+pub use requests::{ServiceRequests, request_files, requests};
 pub use text::COMMAND;
 
 /// Platform that the manifests are for.
@@ -120,18 +125,36 @@ pub fn render(
     options: &Options,
     target: Target,
 ) -> Result<Vec<File>, ManifestError> {
+    check(service, options)?;
+    match target {
+        Target::Envoy => envoy::files(&[(service, options)]),
+        Target::Istio => istio::files(service, spec, options),
+        Target::Gateway => gateway::files(service, spec, options),
+        Target::Kubernetes => kubernetes::files(service, options),
+    }
+}
+
+/// Renders the bootstraps of an Envoy that all these services share, each with its own options. The narrower
+/// match goes first.
+///
+/// # Errors
+/// Fails if a service cannot be attached, if an option is invalid, or if two services have a name, a cluster or
+/// all requests in common.
+pub fn render_together(services: &[(&Service, &Options)]) -> Result<Vec<File>, ManifestError> {
+    for (service, options) in services {
+        check(service, options)?;
+    }
+    envoy::files(services)
+}
+
+fn check(service: &Service, options: &Options) -> Result<(), ManifestError> {
     options.check()?;
     if let [_, _, ..] = service.stages.as_slice() {
         let right =
             "a service with `variants`: write one file for each stage, with its downstream_ms";
         return Err(refused("stages", service.stages.len(), right));
     }
-    match target {
-        Target::Envoy => envoy::files(service, options),
-        Target::Istio => istio::files(service, spec, options),
-        Target::Gateway => gateway::files(service, spec, options),
-        Target::Kubernetes => kubernetes::files(service, options),
-    }
+    Ok(())
 }
 
 fn refused(

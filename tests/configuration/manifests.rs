@@ -9,8 +9,10 @@ mod references;
 mod rights;
 mod services;
 mod shapes;
+mod together;
 mod traffic;
 mod typed;
 mod valid;
 
-pub(crate) use bed::{all, root};
+pub(crate) use bed::{Document, all, root};
+pub(crate) use typed::check;

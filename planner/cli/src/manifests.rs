@@ -1,14 +1,17 @@
 //! `weir manifests`: writes a service's manifests to standard output or into a folder. Reads nothing else:
-//! no cluster, no registry.
+//! no cluster, no registry. With `--envoy` several services may share one bootstrap.
 
 mod folder;
 mod options;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use weir_planner::manifests::{COMMAND, File, FileKind, Target, render, service};
+use weir_planner::manifests::{
+    COMMAND, File, FileKind, Options, Target, render, render_together, service,
+};
+use weir_planner::service::Service;
 use weir_planner::spec::ServiceSpec;
 
 use crate::output;
@@ -17,9 +20,9 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Manifests {
-    /// The service file (YAML).
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The service file (YAML). With --envoy several: their services share one Envoy.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
     #[command(flatten)]
     target: Chosen,
     #[command(flatten)]
@@ -27,7 +30,7 @@ pub(crate) struct Manifests {
     /// Write files below this folder instead. A service replaces its own, and adds itself to the lists of all.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// With --out: also replace files of all services that differ, as after an upgrade.
+    /// With --out: also replace files of all services that differ, as after an upgrade, and a bootstrap of others.
     #[arg(long, requires = "out")]
     replace: bool,
     /// Print JSON: each file with its documents, or with --out its path.
@@ -52,6 +55,13 @@ struct Chosen {
     kubernetes: bool,
 }
 
+/// A service as read from its file.
+struct Input<'a> {
+    path: &'a Path,
+    service: Service,
+    spec: ServiceSpec,
+}
+
 /// Command lines that reproduce files, without `--out`.
 struct Commands {
     service: String,
@@ -74,15 +84,27 @@ impl Manifests {
     /// # Errors
     /// An invalid service file, one that does not support that target, or a folder that cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let path = &self.file;
-        let about = || format!("service file {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(about)?;
-        let spec = ServiceSpec::from_file(path, &text).with_context(about)?;
-        let service = service(&spec).with_context(about)?;
         let (target, flag) = self.target.chosen();
+        if let ([_, _, ..], false) = (self.files.as_slice(), target == Target::Envoy) {
+            anyhow::bail!(
+                "FILE: {} of them; it must be 1 with --{flag}: run the command for each, with the same --out",
+                self.files.len(),
+            );
+        }
+        let inputs: anyhow::Result<Vec<Input>> = self.files.iter().map(|it| read(it)).collect();
+        let inputs = inputs?;
+        let services: Vec<&str> = inputs.iter().map(|it| it.service.name.as_str()).collect();
+        let options = self.given.options(&services)?;
         let commands = self.commands(flag);
-        let options = self.given.options()?;
-        let files = render(&service, &spec, &options, target).with_context(about)?;
+        let files = match (inputs.as_slice(), options.as_slice()) {
+            ([input], [options]) => render(&input.service, &input.spec, options, target)
+                .with_context(|| input.about())?,
+            (inputs, options) => {
+                let services = inputs.iter().map(|it| &it.service).zip(options);
+                let services: Vec<(&Service, &Options)> = services.collect();
+                render_together(&services)?
+            }
+        };
         match &self.out {
             Some(folder) => {
                 folder::write(&files, &commands, folder, self.replace)?;
@@ -103,12 +125,32 @@ impl Manifests {
     fn commands(&self, flag: &str) -> Commands {
         let list = format!("{COMMAND} --{flag}");
         let (all, own) = (self.given.of_all(), self.given.of_service());
+        let files = self.files.iter().map(|file| format!(" {}", file.display()));
+        let files: String = files.collect();
         Commands {
-            service: format!("{list} {}{all}{own}", self.file.display()),
+            service: format!("{list}{files}{all}{own}"),
             shared: format!("{list}{all}"),
             list,
         }
     }
+}
+
+impl Input<'_> {
+    fn about(&self) -> String {
+        format!("service file {}", self.path.display())
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Input<'_>> {
+    let about = || format!("service file {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(about)?;
+    let spec = ServiceSpec::from_file(path, &text).with_context(about)?;
+    let service = service(&spec).with_context(about)?;
+    Ok(Input {
+        path,
+        service,
+        spec,
+    })
 }
 
 impl Chosen {

@@ -2,13 +2,18 @@
 //! `envoy/gate.yaml` define and explain every setting. Only the clusters, the filter's configuration and
 //! the times derived from the SLO come from the service.
 //!
+//! Several services share one bootstrap: [`together`] has what is only of several.
+//!
 //! A variant's servers are resolved by DNS under the cluster's name: the service file has no addresses.
+
+mod together;
 
 use serde_json::{Value, json};
 use weir_filter::config::Role;
 
 use super::plugin::{PlannerAt, Times, fallback, plugin, seconds};
-use super::{Document, File, ManifestError, Options, refused};
+use super::requests::ServiceRequests;
+use super::{Document, File, ManifestError, Options, PlannerTls, planner_tls, refused};
 use crate::service::{Service, Variant};
 
 const SHIPPED: &str = include_str!("../../../envoy/weir.yaml");
@@ -19,23 +24,60 @@ const PLANNER: &str = "planner";
 const PORT: u16 = 8000;
 const LISTENER: &str = "/static_resources/listeners/0";
 const MANAGER: &str = "/filter_chains/0/filters/0/typed_config";
+const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config\
+    /virtual_hosts/0/routes";
 
-pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
-    let planner = PlannerAt {
-        cluster: PLANNER.to_owned(),
-        authority: "planner.local".to_owned(),
+/// A service of a bootstrap, with its own options.
+type Shared<'a> = (&'a Service, &'a Options);
+
+/// Returns the bootstraps of one service, or of several that share an Envoy.
+pub(super) fn files(services: &[Shared]) -> Result<Vec<File>, ManifestError> {
+    let is_alone = services.len() == 1;
+    let planner_at = |service: &Service| match is_alone {
+        true => PLANNER.to_owned(),
+        // A process of `weir serve` plans for one service.
+        false => format!("{PLANNER}-{}", service.name),
     };
+    together::check_names(services, planner_at)?;
+    let services = together::ordered(services);
+    let mut before = Vec::new();
+    for (service, options) in &services {
+        let requests = ServiceRequests::listed(&service.name, &options.hosts, &options.paths);
+        requests.check_beside(&before)?;
+        before.push(requests);
+    }
+    let planners: Vec<PlannerAt> = services
+        .iter()
+        .map(|(service, _)| planner_at(service))
+        .map(|cluster| PlannerAt {
+            authority: format!("{cluster}.local"),
+            cluster,
+        })
+        .collect();
     // Without the planner, its cluster would only cause failing lookups.
-    let with = bootstrap(service, options, Some(&planner))?;
-    let without = bootstrap(service, options, None)?;
+    let with = bootstrap(&services, &planners)?;
+    let without = bootstrap(&services, &[])?;
+    let why = if is_alone { "" } else { TOGETHER };
     let mut files = vec![
-        File::new("envoy/weir.yaml", vec![Document::new(WEIR, with)]),
+        File::new(
+            "envoy/weir.yaml",
+            vec![Document::new(format!("{WEIR}{why}"), with)],
+        ),
         File::new("envoy/static.yaml", vec![Document::new(STATIC, without)]),
     ];
-    for variant in &service.variants {
-        let path = format!("envoy/gate-{}.yaml", variant.name);
-        let body = gate(service, variant, &planner)?;
-        files.push(File::new(path, vec![Document::new(GATED, body)]));
+    for ((service, options), planner) in services.iter().zip(&planners) {
+        for variant in &service.variants {
+            // No name has a dot, so that no other service's gate is called the same.
+            let name = match is_alone {
+                true => variant.name.clone(),
+                false => format!("{}.{}", service.name, variant.name),
+            };
+            let body = gate(service, options, (variant, &name), planner)?;
+            files.push(File::new(
+                format!("envoy/gate-{name}.yaml"),
+                vec![Document::new(GATED, body)],
+            ));
+        }
     }
     Ok(files)
 }
@@ -43,49 +85,77 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
 const WEIR: &str = "A complete bootstrap: deadlines, choice and slots in one Envoy, plans from the planner. Change \
     the clusters' addresses, the key and, where several proxies serve one service, node.id. Every setting is \
     explained in envoy/weir.yaml of the repository.";
+const TOGETHER: &str = "\nSeveral services share this Envoy: the first whose `match` a request meets is its service. Each has \
+    routes, clusters and a planner of its own. A request that no service matches finds no route: add yours at the end.";
 const STATIC: &str =
     "The same without a planner: the plan in the filter's configuration holds for ever.";
 const GATED: &str = "A gate beside one model server, behind routers (role `router` instead of `both`). Every setting \
     is explained in envoy/gate.yaml of the repository.";
 
-fn bootstrap(
-    service: &Service,
-    options: &Options,
-    planner: Option<&PlannerAt>,
-) -> Result<Value, ManifestError> {
+/// Returns the bootstrap of these services with their planners, or without any.
+fn bootstrap(services: &[Shared], planners: &[PlannerAt]) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/weir.yaml", SHIPPED)?;
-    let config = plugin(service, Role::Both, None, planner, options.matched())?;
-    let clusters = service.variants.iter().map(|v| v.cluster.as_str());
-    adapt(&mut shipped, service, &config, clusters.collect(), planner)?;
-    let last = json!(fallback(service)?.cluster);
-    for name in ["websocket", "fallback"] {
-        *at(route(&mut shipped, name)?, "/route/cluster")? = last.clone();
+    let mut configs = Vec::new();
+    for (index, (service, options)) in services.iter().enumerate() {
+        let planner = planners.get(index);
+        configs.push(plugin(
+            service,
+            Role::Both,
+            None,
+            planner,
+            options.matched(),
+        )?);
     }
-    let times = Times::of(service);
-    for (name, key, time) in [
-        ("variant", "timeout", times.answer),
-        ("variant", "idle_timeout", times.answer),
-        ("fallback", "timeout", times.max()),
-        ("fallback", "idle_timeout", times.hold),
-    ] {
-        *at(route(&mut shipped, name)?, &format!("/route/{key}"))? = json!(seconds(time));
+    let times: Vec<Times> = services.iter().map(|it| Times::of(it.0)).collect();
+    let answer = times.iter().map(|it| it.answer).max().unwrap_or_default();
+    let variants = services.iter().flat_map(|(service, _)| &service.variants);
+    let clusters = variants.map(|variant| variant.cluster.as_str()).collect();
+    let config = match (services, configs.as_slice()) {
+        ([(service, _)], [config]) => {
+            let last = json!(fallback(service)?.cluster);
+            for name in ["websocket", "fallback"] {
+                *at(route(&mut shipped, name)?, "/route/cluster")? = last.clone();
+            }
+            let times = Times::of(service);
+            for (key, time) in [("timeout", times.max()), ("idle_timeout", times.hold)] {
+                let fallback = route(&mut shipped, "fallback")?;
+                *at(fallback, &format!("/route/{key}"))? = json!(seconds(time));
+            }
+            config.clone()
+        }
+        _ => {
+            together::set_routes(&mut shipped, services)?;
+            together::list(configs)?
+        }
+    };
+    let tls = services.first().and_then(|(_, it)| it.planner_tls.as_ref());
+    adapt(&mut shipped, &times, &config, clusters, (planners, tls))?;
+    for key in ["timeout", "idle_timeout"] {
+        *at(route(&mut shipped, "variant")?, &format!("/route/{key}"))? = json!(seconds(answer));
     }
     Ok(shipped)
 }
 
-fn gate(service: &Service, variant: &Variant, planner: &PlannerAt) -> Result<Value, ManifestError> {
+/// Returns the bootstrap of a gate of that name, which is its file's and its node's.
+fn gate(
+    service: &Service,
+    options: &Options,
+    (variant, name): (&Variant, &str),
+    planner: &PlannerAt,
+) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/gate.yaml", GATE)?;
     let config = plugin(service, Role::Gate, Some(variant), Some(planner), None)?;
+    let times = Times::of(service);
+    let planners = std::slice::from_ref(planner);
     adapt(
         &mut shipped,
-        service,
+        &[times],
         &config,
         vec![&variant.cluster],
-        Some(planner),
+        (planners, options.planner_tls.as_ref()),
     )?;
-    let node = json!(format!("weir-gate-{}-1", variant.name));
+    let node = json!(format!("weir-gate-{name}-1"));
     *at(&mut shipped, "/node/id")? = node;
-    let times = Times::of(service);
     let route = route(&mut shipped, "server")?;
     *at(route, "/route/cluster")? = json!(variant.cluster);
     *at(route, "/route/timeout")? = json!(seconds(times.answer));
@@ -96,10 +166,10 @@ fn gate(service: &Service, variant: &Variant, planner: &PlannerAt) -> Result<Val
 /// Inserts the filter's configuration, the clusters and the times that both files share.
 fn adapt(
     shipped: &mut Value,
-    service: &Service,
+    times: &[Times],
     config: &Value,
     clusters: Vec<&str>,
-    planner: Option<&PlannerAt>,
+    (planners, tls): (&[PlannerAt], Option<&PlannerTls>),
 ) -> Result<(), ManifestError> {
     let text = serde_json::to_string_pretty(config).map_err(|error| ManifestError::Form {
         what: "the filter's configuration".to_owned(),
@@ -107,30 +177,37 @@ fn adapt(
     })?;
     let plugin = format!("{LISTENER}{MANAGER}/http_filters/0/typed_config/config");
     *at(shipped, &format!("{plugin}/configuration/value"))? = json!(text + "\n");
-    let times = Times::of(service);
     for (key, time) in [
-        ("stream_idle_timeout", times.answer),
-        ("request_timeout", times.request),
+        (
+            "stream_idle_timeout",
+            times.iter().map(|it| it.answer).max(),
+        ),
+        ("request_timeout", times.iter().map(|it| it.request).max()),
     ] {
-        *at(shipped, &format!("{LISTENER}{MANAGER}/{key}"))? = json!(seconds(time));
+        let time = json!(seconds(time.unwrap_or_default()));
+        *at(shipped, &format!("{LISTENER}{MANAGER}/{key}"))? = time;
     }
     let template = at(shipped, "/static_resources/clusters/0")?.clone();
     let mut made = Vec::new();
     for name in clusters {
         made.push(with_address(template.clone(), name, name, PORT)?);
     }
-    if let Some(planner) = planner {
-        let shipped = at(shipped, "/static_resources/clusters")?.as_array();
-        let named = |cluster: &&Value| cluster.get("name") == Some(&json!(PLANNER));
-        let template = shipped.and_then(|clusters| clusters.iter().find(named));
-        let template = template.cloned().ok_or_else(|| missing(PLANNER))?;
-        let address = format!("{}.local", planner.cluster);
-        made.push(with_address(
-            template,
+    let shipped_clusters = at(shipped, "/static_resources/clusters")?.as_array();
+    let named = |cluster: &&Value| cluster.get("name") == Some(&json!(PLANNER));
+    let template = shipped_clusters.and_then(|clusters| clusters.iter().find(named));
+    let template = template.cloned().ok_or_else(|| missing(PLANNER))?;
+    for planner in planners {
+        let mut cluster = with_address(
+            template.clone(),
             &planner.cluster,
-            &address,
+            &planner.authority,
             super::options::PLANNER_PORT,
-        )?);
+        )?;
+        if let (Some(tls), Some(cluster)) = (tls, cluster.as_object_mut()) {
+            let socket = planner_tls::transport_socket(tls.name_or(&planner.authority));
+            cluster.insert("transport_socket".to_owned(), socket);
+        }
+        made.push(cluster);
     }
     *at(shipped, "/static_resources/clusters")? = Value::Array(made);
     Ok(())
@@ -150,8 +227,7 @@ fn with_address(
 }
 
 fn route<'a>(shipped: &'a mut Value, name: &str) -> Result<&'a mut Value, ManifestError> {
-    let routes = format!("{LISTENER}{MANAGER}/route_config/virtual_hosts/0/routes");
-    let routes = at(shipped, &routes)?.as_array_mut();
+    let routes = at(shipped, ROUTES)?.as_array_mut();
     let named = |route: &&mut Value| route.get("name") == Some(&json!(name));
     let found = routes.and_then(|routes| routes.iter_mut().find(named));
     found.ok_or_else(|| missing(name))

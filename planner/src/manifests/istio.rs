@@ -10,6 +10,7 @@
 
 mod filters;
 mod insert;
+mod planner;
 mod pods;
 mod routes;
 mod wasm;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::attachment::Attachment;
 use super::backend::{Backend, backends, namespace};
-use super::calls;
+use super::calls::{self, Call};
 use super::options::{Ingress, Mesh, PLANNER_PORT};
 use super::plugin::PlannerAt;
 use super::{Document, File, ManifestError, Options};
@@ -62,19 +63,20 @@ pub(super) fn files(
         ("destinationrules", routes::destinations(&frame)),
         ("envoyfilter", filters::at_gateway(&frame)),
         ("rights", attached.rights()?),
-        (
-            "networkpolicy",
-            attached.network(vec![calls::of_sidecar()])?,
-        ),
+        ("networkpolicy", attached.network(frame.sidecar_calls())?),
     ];
     if frame.ingress.parent.is_none() && !frame.ingress.delegate {
         gateway.insert(0, ("gateway", routes::gateway(&frame)));
     }
-    let sidecar = vec![
+    let mut sidecar = vec![
         ("wasmplugins", wasm::at_sidecars(&frame)?),
         ("envoyfilter", filters::at_sidecars(&frame)),
         ("networkpolicy", pods::only_routers(&frame)?),
     ];
+    if let Some(tls) = &options.planner_tls {
+        gateway.push(("planner", planner::at_gateway(&frame, tls)));
+        sidecar.push(("planner", planner::at_sidecars(&frame, tls)));
+    }
     let name = &service.name;
     let mut files = folder("istio/gateway", name, GATEWAY, gateway);
     files.push(attached.resource_file(&format!("istio/gateway/{name}"))?);
@@ -163,6 +165,14 @@ impl Frame<'_> {
     /// service's resource is called the same.
     fn part(&self, part: &str) -> String {
         format!("weir-{}.{part}", self.service.name)
+    }
+
+    /// Returns the calls of the planner's sidecar. With TLS of its own it has none.
+    fn sidecar_calls(&self) -> Vec<Call> {
+        match self.options.planner_tls {
+            None => vec![calls::of_sidecar()],
+            Some(_) => Vec::new(),
+        }
     }
 
     fn models(&self) -> &str {

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::planner_tls::PlannerTls;
+
 pub(super) use ingress::{Ingress, Mesh};
 
 /// Default namespace of the planner.
@@ -46,6 +48,8 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Paths of the service's requests: exact, or prefixes that end in `*`; empty is every path.
     pub paths: Vec<String>,
+    /// TLS of the planner; without it the planner's answers are not encrypted but by a mesh.
+    pub planner_tls: Option<PlannerTls>,
     /// Gateway that the service is attached to.
     pub gateway: GatewayOptions,
 }
@@ -81,6 +85,7 @@ impl Default for Options {
             api_ports: API_PORTS.to_vec(),
             hosts: Vec::new(),
             paths: Vec::new(),
+            planner_tls: None,
             gateway: GatewayOptions::default(),
         }
     }
@@ -90,6 +95,19 @@ impl Options {
     /// Returns the planner's host name within the cluster.
     pub(super) fn planner_host(&self) -> String {
         format!("{PLANNER}.{}.svc.{}", self.namespace, self.cluster_domain)
+    }
+
+    /// Returns the name that the planner's certificate must carry, unless its options name another.
+    pub(super) fn planner_name(&self) -> String {
+        format!("{PLANNER}.{}.svc", self.namespace)
+    }
+
+    /// Returns the name of the planner's port.
+    pub(super) fn planner_port(&self) -> &'static str {
+        match self.planner_tls {
+            Some(_) => "https",
+            None => "http",
+        }
     }
 
     /// Returns the digest of the filter's image, if the reference has one.

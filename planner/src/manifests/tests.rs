@@ -3,7 +3,9 @@
 use super::*;
 
 mod network;
+mod planner_tls;
 mod services;
+mod shared;
 
 fn example() -> String {
     include_str!("../../../k8s/service.example.yaml").to_owned()

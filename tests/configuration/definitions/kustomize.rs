@@ -92,7 +92,7 @@ fn apply(list: &Value, documents: &mut Vec<Value>, folder: &str) {
         let source = &replacement["source"];
         let from = documents.iter().find(|it| is_selected(it, source)).unwrap();
         let path = pointer(source["fieldPath"].as_str().unwrap());
-        let value = from.pointer(&path).unwrap().clone();
+        let value = part(from.pointer(&path).unwrap(), source.get("options"));
         for target in replacement["targets"].as_array().unwrap() {
             for path in strings(&target["fieldPaths"]) {
                 let selected = documents.iter_mut();
@@ -103,6 +103,20 @@ fn apply(list: &Value, documents: &mut Vec<Value>, folder: &str) {
             }
         }
     }
+}
+
+/// Returns the part of a source's value that its options select, or all of it without options.
+fn part(value: &Value, options: Option<&Value>) -> Value {
+    let Some(options) = options else {
+        return value.clone();
+    };
+    for (key, value) in options.as_object().unwrap() {
+        let known = ["delimiter", "index"].contains(&key.as_str());
+        assert!(known, "{key}: {value}");
+    }
+    let delimiter = options["delimiter"].as_str().unwrap();
+    let index = options["index"].as_u64().unwrap() as usize;
+    Value::from(value.as_str().unwrap().split(delimiter).nth(index).unwrap())
 }
 
 /// Converts kustomize's `a.b.0` to a JSON pointer.

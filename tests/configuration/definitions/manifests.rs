@@ -155,3 +155,24 @@ fn facts_cover_eight_releases_of_istio() {
         assert!(names.iter().any(|name| name == other), "{names:?}");
     }
 }
+
+/// The planner's key file may have several lines, as in a rotation; a filter sends one key.
+#[test]
+fn overlays_give_filters_the_first_line_of_the_key() {
+    let mut files = shipped();
+    let secret = &mut files.get_mut("k8s/base/key.yaml").unwrap()[0];
+    secret["stringData"]["key"] = Value::from("the-first-key\nanother-key\nresnet its-own-key\n");
+    let mut count = 0;
+    for overlay in overlays(&files) {
+        for document in build(&files, overlay) {
+            let key = match document["kind"].as_str().unwrap() {
+                "WasmPlugin" => &document["spec"]["pluginConfig"]["planner"]["key"],
+                "EnvoyExtensionPolicy" => &document["spec"]["wasm"][0]["config"]["planner"]["key"],
+                _ => continue,
+            };
+            assert_eq!(*key, "the-first-key", "{overlay}");
+            count += 1;
+        }
+    }
+    assert!(count >= 7, "{count}");
+}

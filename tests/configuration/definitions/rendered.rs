@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use weir_planner::manifests::{Options, Target, render};
+use weir_planner::manifests::{Options, PlannerTls, Target, render};
 use weir_planner::service::Service;
 use weir_planner::spec::ServiceSpec;
 
 use super::kustomize::Files;
 use super::manifests::Definitions;
+use crate::manifests::{self, Document};
 
 /// Variants that Envoy Gateway takes at most: an HTTPRoute has 16 rules.
 const ROUTES_MAX: usize = 15;
@@ -124,5 +125,39 @@ fn every_release_accepts_other_images_and_namespaces() {
             ..Options::default()
         };
         definitions.accept_all(&format!("{image}: "), &rendered(&example(), &options, &ALL));
+    }
+}
+
+/// A planner with TLS: of the same Secret's `ca.crt`, and of other Secrets and another name.
+#[test]
+fn every_release_accepts_tls_of_the_planner() {
+    let mut definitions = Definitions::new();
+    let other = PlannerTls {
+        secret: "planner.cert".to_owned(),
+        ca_secret: Some("planner-ca".to_owned()),
+        name: Some("planner.example.com".to_owned()),
+    };
+    let same = PlannerTls {
+        secret: "weir-planner-tls".to_owned(),
+        ..PlannerTls::default()
+    };
+    for (what, tls) in [("the same Secret", same), ("others", other)] {
+        let options = Options {
+            planner_tls: Some(tls),
+            ..Options::default()
+        };
+        let files = rendered(&example(), &options, &ALL);
+        definitions.accept_all(&format!("{what}: "), &files);
+        let typed = files.iter().flat_map(|(file, bodies)| {
+            let document = |body: &serde_json::Value| Document {
+                file: file.clone(),
+                body: body.clone(),
+            };
+            bodies.iter().map(document)
+        });
+        for document in typed.filter(|it| it.kind() == "DestinationRule") {
+            manifests::check(&document)
+                .unwrap_or_else(|error| panic!("{}: {error}", document.file));
+        }
     }
 }

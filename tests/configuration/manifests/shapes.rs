@@ -185,6 +185,11 @@ shape!(Source {
     kind: String,
     name: String,
     namespace: String,
-    field_path: String
+    field_path: String,
+    options: Option<Part>,
+});
+shape!(Part {
+    delimiter: String,
+    index: usize
 });
 shape!(Copied { select: Select, field_paths: Vec<String> });

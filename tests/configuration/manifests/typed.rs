@@ -14,7 +14,7 @@ use super::bed::{Document, all, below, documents, within};
 use super::shapes;
 
 /// Checks a document against its kind; the error says how it differs.
-fn check(found: &Document) -> Result<(), String> {
+pub(crate) fn check(found: &Document) -> Result<(), String> {
     let api = found.body["apiVersion"].as_str().unwrap_or_default();
     let body = &found.body;
     match (api, found.kind()) {

@@ -22,7 +22,7 @@ fn module() -> String {
 }
 
 /// Validates a configuration with Envoy.
-fn accepted(config: &Value) -> Result<(), String> {
+pub(crate) fn accepted(config: &Value) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("envoy.json");
     std::fs::write(&file, config.to_string()).unwrap();

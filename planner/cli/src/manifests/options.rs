@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use weir_planner::manifests::{
-    API_PORTS, CLUSTER_DOMAIN, FILTER_IMAGE, GatewayOptions, IMAGE, NAMESPACE, Options,
+    API_PORTS, CLUSTER_DOMAIN, FILTER_IMAGE, GatewayOptions, IMAGE, NAMESPACE, Options, PlannerTls,
 };
 
 /// Names, images and the gateway.
@@ -23,12 +23,23 @@ pub(super) struct Given {
     /// Port of the API servers, for the planner's network policy; may be repeated.
     #[arg(long, value_name = "PORT", default_values_t = API_PORTS)]
     api_port: Vec<u16>,
-    /// Host of the service's requests, or *.suffix; may be repeated. Default: all of the gateway's.
+    /// Host of the service's requests, or *.suffix; may be repeated. With several FILEs SERVICE=HOST is of that
+    /// service alone. Default: all of the gateway's.
     #[arg(long, value_name = "HOST")]
     host: Vec<String>,
-    /// Path of the service's requests, or a prefix with * at its end; may be repeated. Default: all.
+    /// Path of the service's requests, or a prefix with * at its end; may be repeated. With several FILEs
+    /// SERVICE=PATH is of that service alone. Default: all.
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
+    /// Secret with the planner's certificate: tls.crt, tls.key and ca.crt. Polls then use TLS.
+    #[arg(long, value_name = "NAME")]
+    planner_tls_secret: Option<String>,
+    /// Secret with ca.crt in the proxies' namespaces [default: as --planner-tls-secret].
+    #[arg(long, value_name = "NAME", requires = "planner_tls_secret")]
+    planner_ca_secret: Option<String>,
+    /// Name in the planner's certificate [default: weir-planner.NS.svc, or with --envoy the planner's address].
+    #[arg(long, value_name = "NAME", requires = "planner_tls_secret")]
+    planner_tls_name: Option<String>,
     /// Namespace of the gateway's pods [default: istio-ingress or envoy-gateway-system].
     #[arg(long, value_name = "NS")]
     gateway_namespace: Option<String>,
@@ -56,7 +67,24 @@ pub(super) struct Given {
 }
 
 impl Given {
-    pub(super) fn options(&self) -> anyhow::Result<Options> {
+    /// Returns the options of each of these services.
+    pub(super) fn options(&self, services: &[&str]) -> anyhow::Result<Vec<Options>> {
+        let common = self.common()?;
+        let (hosts, paths) = (
+            of_each("--host", &self.host, services)?,
+            of_each("--path", &self.path, services)?,
+        );
+        let each = hosts.into_iter().zip(paths);
+        Ok(each
+            .map(|(hosts, paths)| Options {
+                hosts,
+                paths,
+                ..common.clone()
+            })
+            .collect())
+    }
+
+    fn common(&self) -> anyhow::Result<Options> {
         let mut gateway = GatewayOptions {
             namespace: self.gateway_namespace.clone(),
             parent: self.parent.clone(),
@@ -76,9 +104,13 @@ impl Given {
             filter_image: self.filter_image.clone(),
             cluster_domain: self.cluster_domain.clone(),
             api_ports: self.api_port.clone(),
-            hosts: self.host.clone(),
-            paths: self.path.clone(),
+            planner_tls: self.planner_tls_secret.clone().map(|secret| PlannerTls {
+                secret,
+                ca_secret: self.planner_ca_secret.clone(),
+                name: self.planner_tls_name.clone(),
+            }),
             gateway,
+            ..Options::default()
         })
     }
 
@@ -99,6 +131,11 @@ impl Given {
                 line += &format!(" --api-port {port}");
             }
         }
+        line += &optional([
+            ("planner-tls-secret", &self.planner_tls_secret),
+            ("planner-ca-secret", &self.planner_ca_secret),
+            ("planner-tls-name", &self.planner_tls_name),
+        ]);
         let ports = [("tls-secret", &self.tls_secret), ("port", &text(self.port))];
         line + &optional(ports)
     }
@@ -134,11 +171,35 @@ impl Given {
     }
 }
 
+/// Returns the values of each service: those that name it, and those that name none.
+fn of_each(option: &str, values: &[String], services: &[&str]) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut each = vec![Vec::new(); services.len()];
+    for value in values {
+        // A path begins with a slash and may have `=` in it; a name has no slash.
+        let named = value
+            .split_once('=')
+            .filter(|(name, _)| !name.contains('/'));
+        let (name, value) = named.map_or((None, value.as_str()), |(name, rest)| (Some(name), rest));
+        if let Some(name) = name.filter(|name| !services.contains(name)) {
+            anyhow::bail!(
+                "{option}: {name}={value}; it must begin with a service of the files, which are {}",
+                services.join(", "),
+            );
+        }
+        for (service, own) in services.iter().zip(&mut each) {
+            if name.is_none_or(|name| name == *service) {
+                own.push(value.to_owned());
+            }
+        }
+    }
+    Ok(each)
+}
+
 fn text(port: Option<u16>) -> Option<String> {
     port.map(|port| port.to_string())
 }
 
-fn optional(options: [(&str, &Option<String>); 2]) -> String {
+fn optional<const N: usize>(options: [(&str, &Option<String>); N]) -> String {
     let given = options.into_iter();
     let given = given.filter_map(|(name, value)| Some(format!(" --{name} {}", value.as_ref()?)));
     given.collect()

@@ -1,6 +1,9 @@
 //! The files in `istio/` and `k8s/` equal the command's output for `k8s/service.example.yaml`, to the byte. The files
 //! in `envoy/` equal its output for `planner/service.example.yaml`, except comments, addresses and the static plan.
 
+mod planner_tls;
+mod shared;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -267,6 +270,16 @@ fn files_of_all_services_stay_without_replace() {
     assert_eq!(files(out), before, "nothing is written");
     made_in(out, &["--kubernetes", service, "--replace"]);
     assert!(!files(out)["k8s/base/deployment.yaml"].contains("mine/weir"));
+}
+
+/// Checks that the command fails with a message that contains all of `expected`.
+fn refuses(arguments: &[&str], expected: &[&str]) {
+    let output = manifests(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{arguments:?}");
+    for part in expected {
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::super::options::{Ingress, PLANNER, PLANNER_PORT};
+use super::super::planner_tls::{FOLDER, VOLUME, transport_socket};
 use super::super::plugin::{BUFFER_BYTES, stats_config};
 use super::{Document, ENVOY_API, GATEWAY_API, Options};
 
@@ -19,14 +20,20 @@ const PROXY: &str = "What Envoy Gateway has no field for, in the bootstrap: the 
     a route would open it to clients), labels of the filter's metrics as labels, fine edges for the time requests were \
     under way, and histograms that are merged as often as the planner looks. The gateway's pods drain for longer than requests are held, \
     with a deadline.max_ms below drainTimeout.";
+const PROXY_TLS: &str = "\nThe planner's certificate is verified by ca.crt of the Secret of --planner-ca-secret (or --planner-tls-secret) in the \
+    namespace of the gateway's pods; Envoy reads it at its start.";
 const CLIENT: &str = "The gateway holds requests: small buffers. A client's own \
     x-slo-variant and x-slo-cluster go before the first choice of a route. The longest silence is a service's own, in its BackendTrafficPolicy.";
 
 pub(super) fn documents(options: &Options, ingress: &Ingress) -> Vec<Document> {
+    let why = match options.planner_tls {
+        Some(_) => format!("{PROXY}{PROXY_TLS}"),
+        None => PROXY.to_owned(),
+    };
     vec![
         Document::new(CLASS, class()),
         Document::new(GATEWAY, gateway(options, ingress)),
-        Document::new(PROXY, proxy(options, ingress)),
+        Document::new(why, proxy(options, ingress)),
         Document::new(CLIENT, client(options, ingress)),
     ]
 }
@@ -74,23 +81,39 @@ fn gateway(options: &Options, ingress: &Ingress) -> Value {
 
 fn proxy(options: &Options, ingress: &Ingress) -> Value {
     let address = json!({ "address": options.planner_host(), "port_value": PLANNER_PORT });
-    let cluster = json!({
+    let mut cluster = json!({
         "name": PLANNER, "type": "STRICT_DNS", "connect_timeout": "1s",
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         "load_assignment": { "cluster_name": PLANNER, "endpoints": [{ "lb_endpoints": [
             { "endpoint": { "address": { "socket_address": address } } },
         ] }] },
     });
+    let tls = options.planner_tls.as_ref();
+    if let (Some(tls), Some(cluster)) = (tls, cluster.as_object_mut()) {
+        let name = options.planner_name();
+        let socket = transport_socket(tls.name_or(&name));
+        cluster.insert("transport_socket".to_owned(), socket);
+    }
     let add = |path: &str, value: Value| json!({ "op": "add", "path": path, "value": value });
     let patches = json!([
         add("/static_resources/clusters/-", cluster),
         add("/stats_config", stats_config()),
         add("/stats_flush_interval", json!("0.25s")),
     ]);
-    let spec = json!({
+    let mut spec = json!({
         "bootstrap": { "type": "JSONPatch", "jsonPatches": patches },
         "shutdown": { "drainTimeout": DRAIN },
     });
+    if let (Some(tls), Some(spec)) = (tls, spec.as_object_mut()) {
+        let mount = json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true });
+        let deployment = json!({
+            "pod": { "volumes": [{ "name": VOLUME, "secret": tls.ca_volume() }] },
+            "container": { "volumeMounts": [mount] },
+        });
+        let provider =
+            json!({ "type": "Kubernetes", "kubernetes": { "envoyDeployment": deployment } });
+        spec.insert("provider".to_owned(), provider);
+    }
     let api = format!("{ENVOY_API}/v1alpha1");
     object(options, ingress, &api, "EnvoyProxy", spec)
 }

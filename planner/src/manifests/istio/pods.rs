@@ -3,6 +3,7 @@
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 
+use super::super::planner_tls::{FOLDER, PlannerTls, VOLUME};
 use super::super::plugin::{EDGES, SLACK};
 use super::super::typed::typed;
 use super::super::{backend, calls, network};
@@ -26,6 +27,7 @@ pub(super) fn patches(frame: &Frame) -> Vec<File> {
         "kubectl -n {} patch deployment NAME --patch-file istio/pods/{}/gateway.yaml, NAME being that of the gateway.",
         frame.ingress.namespace, frame.service.name,
     );
+    let tls = frame.options.planner_tls.as_ref();
     let mut files = vec![patch(frame, "gateway", &gateway, annotations(), None)];
     for backend in &frame.backends {
         let name = &backend.variant.name;
@@ -37,7 +39,11 @@ pub(super) fn patches(frame: &Frame) -> Vec<File> {
             frame.service.name,
         );
         let labels = pods(frame, backend);
-        files.push(patch(frame, &file, &how, annotations(), Some(labels)));
+        let mut annotations = annotations();
+        if let (Some(tls), Some(annotations)) = (tls, annotations.as_object_mut()) {
+            annotations.extend(mounted(tls));
+        }
+        files.push(patch(frame, &file, &how, annotations, Some(labels)));
     }
     files
 }
@@ -60,6 +66,14 @@ fn annotations() -> Value {
         "sidecar.istio.io/statsHistogramBuckets": json!({ SLACK: EDGES }).to_string(),
         "sidecar.istio.io/statsFlushInterval": "1s",
     })
+}
+
+/// Returns the annotations that mount the certificates of the planner's TLS into the sidecar.
+fn mounted(tls: &PlannerTls) -> [(String, Value); 2] {
+    let volume = json!({ VOLUME: { "secret": tls.ca_volume() } });
+    let mount = json!({ VOLUME: { "mountPath": FOLDER, "readOnly": true } });
+    [("userVolume", volume), ("userVolumeMount", mount)]
+        .map(|(key, value)| (format!("sidecar.istio.io/{key}"), json!(value.to_string())))
 }
 
 pub(super) fn only_routers(frame: &Frame) -> Result<Vec<Document>, ManifestError> {

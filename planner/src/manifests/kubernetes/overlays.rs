@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::istio::AT_GATEWAY;
 use super::super::options::{PLANNER, PLANNER_PORT};
+use super::super::planner_tls;
 use super::super::typed::typed;
 use super::workload::KEY_SECRET;
 use super::{Document, File, Frame, ManifestError, kustomization, selector};
@@ -75,15 +76,19 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
 }
 
 /// Gives the planner a sidecar, so that polls use mutual TLS. Statistics go past it: proxies serve them without, and
-/// a mesh of registered hosts alone would refuse a pod's address.
+/// a mesh of registered hosts alone would refuse a pod's address. A planner with TLS of its own gets none: a sidecar
+/// that demands mutual TLS would refuse its clients.
 fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
-    let metadata = json!({
-        "labels": { "sidecar.istio.io/inject": "true" },
-        "annotations": {
-            "proxy.istio.io/config": "{\"holdApplicationUntilProxyStarts\": true}",
-            "traffic.sidecar.istio.io/excludeOutboundPorts": STATS_PORTS,
-        },
-    });
+    let metadata = match frame.options.planner_tls {
+        None => json!({
+            "labels": { "sidecar.istio.io/inject": "true" },
+            "annotations": {
+                "proxy.istio.io/config": "{\"holdApplicationUntilProxyStarts\": true}",
+                "traffic.sidecar.istio.io/excludeOutboundPorts": STATS_PORTS,
+            },
+        }),
+        Some(_) => json!({ "labels": { "sidecar.istio.io/inject": "false" } }),
+    };
     let patch = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": PLANNER, "namespace": frame.options.namespace },
@@ -92,12 +97,13 @@ fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
     Ok(json!({ "patch": text(&patch)? }))
 }
 
-/// Returns the replacement that copies the Secret's key to the path that the filter reads.
+/// Returns the replacement that copies the first line of the Secret's key file to the path that the filter reads.
+/// Further lines are of the planner alone: keys that it accepts too, as in a rotation.
 fn key(frame: &Frame, kind: &str, path: &str) -> Value {
     json!({
         "source": {
             "kind": "Secret", "name": KEY_SECRET, "namespace": frame.options.namespace,
-            "fieldPath": "stringData.key",
+            "fieldPath": "stringData.key", "options": { "delimiter": "\n", "index": 0 },
         },
         "targets": [{ "select": { "kind": kind }, "fieldPaths": [path] }],
     })
@@ -112,9 +118,19 @@ pub(super) fn text(patch: &Value) -> Result<String, ManifestError> {
 }
 
 pub(super) fn monitoring(frame: &Frame) -> Result<Vec<File>, ManifestError> {
+    let options = frame.options;
+    let mut endpoint =
+        json!({ "port": options.planner_port(), "path": "/metrics", "interval": "15s" });
+    if let (Some(tls), Some(endpoint)) = (&options.planner_tls, endpoint.as_object_mut()) {
+        let ca = json!({ "secret": { "name": tls.secret, "key": planner_tls::CA } });
+        let name = options.planner_name();
+        let config = json!({ "ca": ca, "serverName": tls.name_or(&name) });
+        endpoint.insert("scheme".to_owned(), json!("https"));
+        endpoint.insert("tlsConfig".to_owned(), config);
+    }
     let monitor = json!({ "spec": {
         "selector": { "matchLabels": selector() },
-        "podMetricsEndpoints": [{ "port": "http", "path": "/metrics", "interval": "15s" }],
+        "podMetricsEndpoints": [endpoint],
     } });
     let monitor = frame.object("monitoring.coreos.com/v1", "PodMonitor", PLANNER, monitor);
     let of = json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "monitoring" } } });

@@ -2,7 +2,7 @@
 
 use weir_api::plan::is_name;
 
-use super::super::{ManifestError, refused};
+use super::super::{ManifestError, PlannerTls, refused};
 use super::{API_PORTS_MAX, GatewayOptions, HOSTS_MAX, LABELS_MAX, Options, PATHS_MAX};
 
 /// Maximum length of an image reference: a registry's limit for a name, and a digest.
@@ -51,11 +51,30 @@ impl Options {
                 return Err(refused("--path", path, right));
             }
         }
+        if let Some(tls) = &self.planner_tls {
+            tls.check()?;
+        }
         let gateway = &self.gateway;
         if let Some(namespace) = &gateway.namespace {
             name("--gateway-namespace", namespace)?;
         }
         gateway.check()
+    }
+}
+
+impl PlannerTls {
+    fn check(&self) -> Result<(), ManifestError> {
+        let (secret, name) = ("the name of a Secret", "a DNS name in the certificate");
+        for (path, value, right) in [
+            ("--planner-tls-secret", Some(&self.secret), secret),
+            ("--planner-ca-secret", self.ca_secret.as_ref(), secret),
+            ("--planner-tls-name", self.name.as_ref(), name),
+        ] {
+            if let Some(value) = value.filter(|value| !is_domain(value)) {
+                return Err(refused(path, value, right));
+            }
+        }
+        Ok(())
     }
 }
 
