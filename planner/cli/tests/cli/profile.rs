@@ -97,7 +97,7 @@ async fn law_of_a_server_is_found_with_few_points() {
         delta_ms: ms("deltaMs"),
         eta_ms: ms("etaMs"),
     };
-    // A busy machine delays the requests, so the bound is wider than the 5 % of docs/figures.md. Throughput is what the
+    // A busy machine delays the requests, so the bound is twice the 5 % of noise. Throughput is what the
     // points are of: two in flight at once are two of twice the time on half the cores each.
     let at_once = latency["parallelism"].as_f64().unwrap();
     for (batch, cores) in [
