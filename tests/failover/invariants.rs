@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
 use weir_apiserver::{ApiServer, Entry, Happening, PodNow, Request, Verb, What};
 use weir_planner::operator::lease::DURATION;
+
+use super::resizes::{requested_spec, taken};
 
 /// Cores below this are rounding errors.
 const EPSILON: f64 = 1e-9;
@@ -89,14 +90,6 @@ impl Meter {
     }
 }
 
-/// Returns the request if it took effect.
-pub(crate) fn taken(entry: &Entry) -> Option<&Request> {
-    match &entry.what {
-        What::Request(request) if (200..300).contains(&request.status) => Some(request),
-        _ => None,
-    }
-}
-
 /// Whether the request changes cores.
 pub(crate) fn acts(request: &Request) -> bool {
     matches!(
@@ -107,29 +100,6 @@ pub(crate) fn acts(request: &Request) -> bool {
 
 fn claims(request: &Request) -> bool {
     request.resource == "leases" && request.verb.writes()
-}
-
-/// Body of a resize.
-pub(crate) fn requested_spec(request: &Request) -> &Value {
-    &request.body["spec"]
-}
-
-/// Checks that no pod gets the same resize twice in a row.
-pub(crate) fn nothing_is_resized_twice(log: &[Entry]) -> Result<(), String> {
-    let mut last = BTreeMap::new();
-    let resizes = log.iter().filter_map(|entry| Some((entry, taken(entry)?)));
-    for (entry, request) in resizes.filter(|(_, request)| request.resource == "pods/resize") {
-        let before = last.insert(&request.key, (entry, requested_spec(request)));
-        if let Some((before, same)) =
-            before.filter(|(_, before)| *before == requested_spec(request))
-        {
-            let (first, second, key) = (before.at, entry.at, &request.key);
-            return Err(format!(
-                "{key} is asked at {first:?} and again at {second:?}: {same}"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Checks that changes of cores are sent only by the planner that wrote the Lease last, and within its duration: two
@@ -199,6 +169,7 @@ mod tests {
     use weir_apiserver::Key;
 
     use super::*;
+    use crate::resizes::nothing_is_resized_twice;
 
     fn entry(s: u64, who: &str, resource: &str, cpu: &str, status: u16) -> Entry {
         let verb = match resource {

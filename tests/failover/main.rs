@@ -15,7 +15,10 @@
 #[allow(dead_code, reason = "what the tests of `operate` share, and more")]
 mod bed;
 mod invariants;
+mod late;
 mod planners;
+#[path = "../kubernetes/operator/resizes.rs"]
+mod resizes;
 mod run;
 mod schedule;
 mod summary;

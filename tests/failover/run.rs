@@ -15,6 +15,7 @@ use weir_planner::backends::kubernetes::watch::REFUSED_AGAIN_MAX;
 use super::bed::Cluster;
 use super::invariants::{self, Meter};
 use super::planners::PlannerGroup;
+use super::resizes;
 use super::schedule::{FailureTime, LeaderFailure, Schedule};
 use super::summary::Outcome;
 
@@ -82,7 +83,7 @@ pub(crate) async fn run_schedule(schedule: &Schedule) -> Result<Outcome, String>
         } else {
             usize::MAX
         }),
-        invariants::nothing_is_resized_twice(&log),
+        resizes::nothing_is_resized_twice(&log),
         invariants::only_the_holder_acts(&log),
         run.takeover(&log).map(drop),
         match cluster.server.log().forgotten() {
@@ -105,7 +106,7 @@ pub(crate) async fn run_schedule(schedule: &Schedule) -> Result<Outcome, String>
         }
         Ok(settled_after) => {
             let acting = |resource: &str| {
-                let taken = log.iter().filter_map(invariants::taken);
+                let taken = log.iter().filter_map(resizes::taken);
                 taken
                     .filter(|one| one.resource == resource && invariants::acts(one))
                     .count()
@@ -257,11 +258,7 @@ impl Run<'_> {
         // Without a resize within this time, the leader fails all the same.
         while self.now() < from + LIMIT / 4 {
             let log = self.cluster.server.log().after(before);
-            if log
-                .iter()
-                .filter_map(invariants::taken)
-                .any(invariants::acts)
-            {
+            if log.iter().filter_map(resizes::taken).any(invariants::acts) {
                 break;
             }
             self.step().await;

@@ -10,5 +10,6 @@ mod memory;
 mod profile;
 mod refusal;
 mod replace;
+mod resizes;
 mod servers;
 mod watches;

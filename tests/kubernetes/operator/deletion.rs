@@ -17,10 +17,7 @@ const DELETED_MAX: Duration = Duration::from_secs(10);
 /// hold the namespace for ever.
 #[tokio::test]
 async fn namespace_with_a_resource_is_deleted_within_ten_seconds() {
-    let cluster = Cluster::start().await;
-    for name in ["small", "large"] {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(20.0);
@@ -44,10 +41,7 @@ async fn namespace_with_a_resource_is_deleted_within_ten_seconds() {
 
 #[tokio::test]
 async fn deleted_resource_frees_its_workloads_despite_a_finalizer_of_another_program() {
-    let cluster = Cluster::start().await;
-    for name in ["small", "large"] {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let mut held = cluster.demo();
     held["metadata"]["finalizers"] = json!(["example.com/held"]);
     cluster.server.store().create(&held).unwrap();

@@ -1,15 +1,15 @@
-//! The change of leaders: plans from the status while nobody leads, and no resize twice.
+//! The change of leaders: plans from the status while nobody leads, and no resize twice in a row.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_apiserver::{Fault, Key, Rule, Verb, What};
+use weir_apiserver::{Fault, Key, Rule, Verb};
 use weir_bed::operate::Planner;
 use weir_bed::wait;
 use weir_planner::operator::lease::TAKE_OVER_MAX;
 
-use super::bed::{Cluster, LIMIT, MODELS, WEIR};
+use super::bed::{BOTH, Cluster, LIMIT, MODELS, WEIR};
+use super::resizes::nothing_is_resized_twice;
 
 fn holder(cluster: &Cluster) -> String {
     let lease = cluster.server.store().get(
@@ -25,10 +25,7 @@ fn holder(cluster: &Cluster) -> String {
 
 #[tokio::test]
 async fn new_leader_repeats_no_completed_resize() {
-    let cluster = Cluster::start().await;
-    for name in ["small", "large"] {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     cluster.proxy.load(20.0);
     let first = cluster.planner("weir-a").await;
@@ -43,13 +40,10 @@ async fn new_leader_repeats_no_completed_resize() {
 
     cluster.proxy.load(45.0);
     cluster
-        .until_cores(&["small", "large"], |cores| {
-            cores.iter().sum::<f64>() >= 3.0
-        })
+        .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 3.0)
         .await;
-    let killed = cluster.server.elapsed();
-    let before = cluster.server.log().latest();
     first.kill().await;
+    let killed = cluster.server.elapsed();
     // Without a leader, nobody gives plans out: proxies keep theirs.
     assert_eq!(second.plan().await, Err(503));
     assert_eq!(holder(&cluster), "weir-a");
@@ -61,41 +55,17 @@ async fn new_leader_repeats_no_completed_resize() {
     wait::until("another holder", TAKE_OVER_MAX * 2, leads)
         .await
         .unwrap();
-    let took = cluster.server.elapsed() - killed;
-    eprintln!("taken over after {took:?}");
+    eprintln!("taken over after {:?}", cluster.server.elapsed() - killed);
     cluster
-        .until_cores(&["small", "large"], |cores| {
-            cores.iter().sum::<f64>() >= 5.0
-        })
+        .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 5.0)
         .await;
     let revision = |plan: &Value| plan["revision"].as_u64().unwrap();
     assert!(revision(&second.plan().await.unwrap()) > revision(&plan));
     assert_eq!(second.ready().await, Ok(()));
 
-    // The new leader repeats no resize that its predecessor had completed.
-    let patched = cluster
-        .server
-        .log()
-        .after(before)
-        .into_iter()
-        .filter_map(|entry| match entry.what {
-            What::Request(request)
-                if request.resource == "pods/resize" && request.verb == Verb::Patch =>
-            {
-                Some(request)
-            }
-            _ => None,
-        });
-    let mut seen = BTreeSet::new();
-    for request in patched.filter(|request| request.status == 200) {
-        let spec = request.body["spec"].to_string();
-        assert!(
-            seen.insert((request.key.to_string(), spec.clone())),
-            "{} {spec}",
-            request.key
-        );
-    }
     second.end().await.unwrap();
+    let log = cluster.server.log().after(0);
+    assert_eq!(nothing_is_resized_twice(&log), Ok(()));
 }
 
 #[tokio::test]
@@ -115,10 +85,7 @@ async fn planner_that_ends_during_its_claim_releases_the_lease() {
 
 #[tokio::test]
 async fn standby_cut_off_from_its_leader_gives_no_slots() {
-    let cluster = Cluster::start().await;
-    for name in ["small", "large"] {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     cluster.server.store().create(&cluster.demo()).unwrap();
     // Nobody answers at the leader's address, as in a mesh that refuses plain text.
     let (client, nowhere) = (cluster.client().await, "http://127.0.0.1:1");

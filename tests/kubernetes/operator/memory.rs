@@ -31,10 +31,7 @@ fn most_of(changes: &mut Receiver<Change>, present: &mut BTreeSet<String>) -> us
 
 #[tokio::test]
 async fn memory_budget_limits_the_number_of_pods() {
-    let cluster = Cluster::start().await;
-    for name in ["small", "large"] {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let mut changes = cluster.server.subscribe();
     let mut demo = cluster.demo();
     let spec = &mut demo["spec"];

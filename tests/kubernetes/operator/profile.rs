@@ -26,10 +26,7 @@ fn measured(key: &str) -> Value {
 
 #[tokio::test]
 async fn referenced_profile_is_read_once_it_exists() {
-    let cluster = Cluster::start().await;
-    for name in ["small", "large"] {
-        cluster.deploy(name, 1, 1);
-    }
+    let cluster = Cluster::start_with_both().await;
     let mut demo = cluster.demo();
     let large = demo["spec"]["variants"][1].as_object_mut().unwrap();
     large.remove("latency");
