@@ -70,6 +70,8 @@ impl ServiceRequests {
                 found.extend(services.map(|config| of(config, Proxies::List)));
             }
         }
+        // A configuration that somebody else wrote may be of no service.
+        found.retain(|requests| !requests.service.is_empty());
         found
     }
 
