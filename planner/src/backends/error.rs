@@ -65,8 +65,9 @@ impl ActuateError {
                 true
             }
             ActuateError::Backend(error) => error.indeterminate,
-            ActuateError::Status(..)
-            | ActuateError::NoAddress
+            // A proxy on the way may have given up on a server that carries it out, such as with 504.
+            ActuateError::Status(status, _) => *status >= 500,
+            ActuateError::NoAddress
             | ActuateError::Advisory
             | ActuateError::NotLeading
             | ActuateError::NotObserved(_) => false,
