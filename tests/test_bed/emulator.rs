@@ -84,7 +84,8 @@ async fn execution_takes_the_latency_models_time() {
             epsilon_ms: 6.0,
             delta_ms: 2.0,
             eta_ms: 4.0,
-        };
+        }
+        .into();
         config.cores = 2.0;
     })
     .await
@@ -119,6 +120,7 @@ async fn cores_change_at_run_time_and_are_never_exceeded() {
             gamma_ms: 40.0,
             ..LatencyModel::default()
         }
+        .into();
     })
     .await
     .unwrap();
@@ -232,7 +234,7 @@ async fn network_latency_delays_requests_and_answers() {
 
 #[tokio::test]
 async fn abandoned_request_is_executed_all_the_same() {
-    let emulator = emulator(|config| config.latency = LatencyModel::constant(50.0))
+    let emulator = emulator(|config| config.latency = LatencyModel::constant(50.0).into())
         .await
         .unwrap();
     let url = format!("{}/v2/models/small/infer", emulator.url());

@@ -11,11 +11,12 @@ mod refused;
 mod renamed;
 mod sending;
 mod server;
+mod throughput;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_sim::server::{LatencyModel, Parallelism};
+use weir_sim::server::{Latency, Parallelism};
 
 use weir_planner::service::Service;
 
@@ -50,7 +51,7 @@ pub struct Server {
     /// Name of the variant.
     pub name: String,
     /// Latency model.
-    pub latency: LatencyModel,
+    pub latency: Latency,
     /// Number of batches executed at once.
     pub parallelism: Parallelism,
     /// Maximum batch size.

@@ -162,7 +162,7 @@ async fn in_real_time(
         .zip(&scenario.service.variants)
         .enumerate()
     {
-        let mut config = ServerConfig::new(&server.name, server.latency);
+        let mut config = ServerConfig::new(&server.name, server.latency.clone());
         config.aliases.push("classifier".to_owned());
         config.cores = server.cores;
         config.parallelism = server.parallelism;

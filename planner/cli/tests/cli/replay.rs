@@ -146,3 +146,82 @@ fn interrupted_replay_leaves_no_report() {
         .collect();
     assert_eq!(left, ["scenario.yaml"]);
 }
+
+/// Scenario of one server under two and a half times its throughput or more.
+fn overloaded(folder: &Path, parallelism: &str, server: &str) -> PathBuf {
+    let path = folder.join("scenario.yaml");
+    let text = format!(
+        "name: overloaded
+length_s: 60
+service:
+  service: demo
+  slo: 4s
+  budget: {{cores: 8}}
+  variants:
+  - name: detector
+    cluster: detector
+    accuracy: 70
+    cores: {{initial: 4}}
+    capacity: {{slopeRps: 20, interceptRps: 0}}
+    batch: 8
+    batchDelay: 20ms
+    latency: {{gammaMs: 40, epsilonMs: 0, deltaMs: 0, etaMs: 20, parallelism: {parallelism}}}
+servers:
+  detector: {{{server}}}
+load: {{generator: poisson, rps: 200}}
+contenders:
+- {{plane: weir, control: static}}
+"
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// The service's profile says another rate; the measured one is served.
+#[test]
+fn overloaded_server_answers_as_many_requests_as_were_measured() {
+    // Requests are sent for 60 s, and the last ones answered within their objective of 4 s.
+    const BUSY_S: f64 = 64.0;
+    let folder = tempfile::tempdir().unwrap();
+    let whole = "throughput: [{batch: 1, rps: 21.5}, {batch: 4, rps: 50}, {batch: 8, rps: 72}]";
+    let batches_of_four = format!("{whole}, batch_max: 4");
+    // Each execution has a core: half the cores, half the rate.
+    let half = "throughput: [{batch: 1, rps: 10, cores: 2}, {batch: 8, rps: 36, cores: 2}]";
+    // A batch of 8 takes 400 ms on one core of two executions and 200 ms on three, so 300 ms on two.
+    let between = "throughput: [{batch: 1, rps: 12, cores: 2}, {batch: 8, rps: 40, cores: 2}, \
+                   {batch: 8, rps: 80, cores: 6}]";
+    for (parallelism, server, rps) in [
+        ("1", whole, 72.0),
+        ("2", whole, 72.0),
+        ("2", &batches_of_four, 50.0),
+        ("per-core", whole, 72.0),
+        ("per-core", half, 72.0),
+        ("2", between, 160.0 / 3.0),
+    ] {
+        let path = overloaded(folder.path(), parallelism, server);
+        let output = run(&path, &["--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let contender = &json["contenders"][0];
+        let count = |key: &str| contender[key].as_f64().unwrap();
+        let answered_rps = (count("on_time") + count("late")) / BUSY_S;
+        println!("{parallelism}, {server}: {answered_rps:.2}/s");
+        assert!(
+            (answered_rps / rps - 1.0).abs() < 0.03,
+            "{parallelism}, {server}: {answered_rps}/s, not {rps}: {contender}"
+        );
+        let bound = contender["bound"]["on_time"].as_f64().unwrap();
+        assert!(count("on_time") <= bound, "{contender}");
+    }
+}
+
+#[test]
+fn unmeasured_batch_is_refused_before_the_simulation() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = overloaded(folder.path(), "2", "throughput: [{batch: 4, rps: 50}]");
+    let output = run(&path, &["--json"]);
+    let stderr = text(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    let refusal = "servers.detector.batch_max: 8 (the profile's batch); it must be 1 to 4";
+    assert!(stderr.contains(refusal), "{stderr}");
+}

@@ -28,6 +28,8 @@ pub(super) struct BruteForce<'a> {
     pub(super) servers: &'a Servers,
     /// Whether a slot must stay until its execution has ended.
     pub(super) paid: bool,
+    /// Execution times in units, by variant, step and batch size; if empty they are linear in the batch.
+    pub(super) times: Vec<Vec<Vec<u64>>>,
     known: HashMap<State, u64>,
 }
 
@@ -38,6 +40,7 @@ impl<'a> BruteForce<'a> {
             windows,
             servers,
             paid,
+            times: Vec::new(),
             known,
         }
     }
@@ -64,12 +67,12 @@ impl<'a> BruteForce<'a> {
             return *best;
         }
         let mut best = self.from(now + 1, left, running.clone());
-        for (variant, lanes) in self.servers.variants.iter().enumerate() {
+        for variant in 0..self.servers.variants.len() {
             for batch in 1..left + 1 {
                 if batch & left != batch {
                     continue;
                 }
-                let Some(end) = self.start(now, batch, lanes, &running[variant]) else {
+                let Some(end) = self.start(now, batch, variant, &running[variant]) else {
                     continue;
                 };
                 let mut running = running.clone();
@@ -83,16 +86,22 @@ impl<'a> BruteForce<'a> {
     }
 
     /// End of that batch if it starts now; `None` if it cannot start, or would be late.
-    fn start(&self, now: u64, batch: u32, lanes: &Lanes, running: &[u64]) -> Option<u64> {
-        let at = |unit: u64| lanes.steps.iter().rfind(|step| units(step.from) <= unit);
+    fn start(&self, now: u64, batch: u32, variant: usize, running: &[u64]) -> Option<u64> {
+        let lanes: &Lanes = &self.servers.variants[variant];
+        let index = |unit: u64| lanes.steps.iter().rposition(|s| units(s.from) <= unit);
+        let at = |unit: u64| index(unit).map(|index| &lanes.steps[index]);
         let step = at(now)?;
         let (size, hop) = (batch.count_ones(), units(lanes.hop));
         if size > step.batch || running.len() >= step.slots as usize {
             return None;
         }
-        // The latency model is linear in the batch size.
-        let more = (step.full - step.single) / (step.batch - 1).max(1);
-        let end = now + units(step.single + more * (size - 1));
+        let more = (step.longest - step.shortest) / (step.batch - 1).max(1);
+        let linear = || units(step.shortest + more * (size - 1));
+        let measured = self.times.get(variant).and_then(|steps| {
+            let step = &steps[index(now)?];
+            Some(step[size as usize - 1])
+        });
+        let end = now + measured.unwrap_or_else(linear);
         let mut members = (0..self.windows.len()).filter(|index| batch & (1 << index) != 0);
         let fits = members.all(|index| {
             let window = &self.windows[index];

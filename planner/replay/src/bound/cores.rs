@@ -1,11 +1,15 @@
 //! Lower bound on the core-seconds that a given number of on-time answers costs.
 //!
 //! The argument, from conservation of work. A request that is on time in a batch of b on x cores
-//! occupies them for l(b, x). Its part of that is x·l(b, x)/b = (γ·b + ε + (δ·b + η)·x)/b core-seconds
-//! (Sponge's latency model, EuroMLSys '24, Eq. 2). Fewer cores cost less, but l(b, x) must still fit
-//! between its release and its due time, less the hops. The minimum over the variants with sufficient
-//! accuracy, the batch sizes and the cores is the request's minimum cost. The sum of the cheapest
-//! requests is the minimum for that many requests, and actual cores are never fewer than busy cores.
+//! occupies them for l(b, x). Its part of that is x·l(b, x)/b core-seconds, and l(b, x) must fit between
+//! its release and its due time, less the hops. The minimum over the variants with sufficient accuracy,
+//! the batch sizes and the cores is the request's minimum cost. The sum of the cheapest requests is the
+//! minimum for that many requests, and actual cores are never fewer than busy cores.
+//!
+//! Most latency models are l(b, x) = s(b)/x + f(b): Sponge's (EuroMLSys '24, Eq. 2) with s(b) = γ·b + ε and
+//! f(b) = δ·b + η. Then x·l(b, x) = s(b) + f(b)·x, so the fewest cores that are quick enough cost least.
+//! Measured latency is linear in x between the numbers of cores measured, so x·l(b, x) is concave there,
+//! and least at an end (`options`).
 //!
 //! A clairvoyant planner requests changes of cores early, so resize delays cost nothing, except at the
 //! start: the initial cores stay for one resize delay, used or not. Requests released after it are
@@ -18,14 +22,15 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use weir_sim::server::{LatencyModel, Parallelism};
+use weir_sim::server::{Latency, Parallelism};
 
 use super::Window;
+use super::options::Options;
 use crate::request::Request;
 use crate::scenario::{Control, Scenario};
 
 /// Relative error of floating-point sums; subtracted from the bound.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Lower bound on the core-seconds for a number of on-time requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,12 +58,12 @@ pub enum MinKind {
 }
 
 /// Cores and latency model of a variant.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     /// Accuracy, percent.
     pub accuracy: f64,
     /// Latency model of a batch.
-    pub latency: LatencyModel,
+    pub latency: Latency,
     /// Number of batches executed at once.
     pub parallelism: Parallelism,
     /// Maximum batch size.
@@ -103,7 +108,7 @@ pub fn min_core_seconds(
         .zip(accuracies)
         .map(|(server, accuracy)| Machine {
             accuracy,
-            latency: server.latency,
+            latency: server.latency.clone(),
             parallelism: server.parallelism,
             batch_max: server.batch_max.max(1),
             cores: server.cores,
@@ -137,9 +142,13 @@ pub fn min(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64
     let settled = machines.iter().map(|machine| machine.resize_delay).max()?;
     let at_start = |machine: &Machine| machine.cores * machine.resize_delay.as_secs_f64();
     let start: f64 = machines.iter().map(at_start).sum();
+    let machines: Vec<(&Machine, Work)> = machines
+        .iter()
+        .map(|machine| (machine, Work::of(machine)))
+        .collect();
     let costed = windows
         .iter()
-        .filter_map(|window| Some((window.release, cost(window, machines)?)));
+        .filter_map(|window| Some((window.release, cost(window, &machines)?)));
     let mut all: Vec<(Duration, f64)> = costed.collect();
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
     let on_time = usize::try_from(on_time)
@@ -157,25 +166,79 @@ pub fn min(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64
 }
 
 /// Minimum core-seconds of a request; `None` if no variant can answer it on time.
-fn cost(window: &Window, machines: &[Machine]) -> Option<f64> {
+fn cost(window: &Window, machines: &[(&Machine, Work)]) -> Option<f64> {
     let able = machines
         .iter()
-        .filter(|machine| machine.accuracy >= window.min_accuracy);
-    able.flat_map(|machine| {
+        .filter(|(machine, _)| machine.accuracy >= window.min_accuracy);
+    able.filter_map(|(machine, work)| {
         let length = window.length().saturating_sub(machine.hop * 2);
         let length_ms = length.as_secs_f64() * 1e3;
-        (1..=machine.batch_max).filter_map(move |batch| machine.core_ms(batch, length_ms))
+        match work {
+            Work::Formula(batches) => batches
+                .iter()
+                .filter_map(|batch| batch.core_ms(machine, length_ms))
+                .min_by(f64::total_cmp),
+            Work::Measured(options) => options.core_ms(length_ms),
+        }
     })
     .min_by(f64::total_cmp)
     .map(|core_ms| core_ms / 1e3)
 }
 
-impl Machine {
-    /// Core-ms of one request in a batch of that size that ends within `length_ms`.
-    fn core_ms(&self, batch: u32, length_ms: f64) -> Option<f64> {
-        let requests = f64::from(batch);
-        let shrinking = self.latency.gamma_ms * requests + self.latency.epsilon_ms;
-        let fixed = self.latency.delta_ms * requests + self.latency.eta_ms;
+/// Work of a machine's batches, derived once.
+enum Work {
+    /// By a formula, for each batch size.
+    Formula(Vec<BatchWork>),
+    /// By measurements.
+    Measured(Options),
+}
+
+/// Batch of a size, with the latency shrinking/x + fixed on x cores.
+#[derive(Debug, Clone, Copy)]
+struct BatchWork {
+    requests: f64,
+    shrinking: f64,
+    fixed: f64,
+}
+
+impl Work {
+    fn of(machine: &Machine) -> Work {
+        let formula = |parts: &dyn Fn(f64) -> (f64, f64)| {
+            let work = |batch| {
+                let requests = f64::from(batch);
+                let (shrinking, fixed) = parts(requests);
+                BatchWork {
+                    requests,
+                    shrinking,
+                    fixed,
+                }
+            };
+            Work::Formula((1..=machine.batch_max).map(work).collect())
+        };
+        match &machine.latency {
+            Latency::Sponge(model) => formula(&|b| {
+                let shrinking = model.gamma_ms * b + model.epsilon_ms;
+                (shrinking, model.delta_ms * b + model.eta_ms)
+            }),
+            Latency::Amdahl(model) => formula(&|b| (model.parallel_ms * b, model.serial_ms * b)),
+            Latency::Linear(model) => formula(&|b| (0.0, model.item_ms * b + model.fixed_ms)),
+            Latency::Quadratic(model) => formula(&|b| {
+                let ms = model.square_ms * b * b + model.item_ms * b + model.fixed_ms;
+                (0.0, ms.max(0.0))
+            }),
+            Latency::Table(table) => Work::Measured(Options::of(table, machine)),
+        }
+    }
+}
+
+impl BatchWork {
+    /// Core-ms of one request in the batch if it ends within `length_ms`.
+    fn core_ms(&self, machine: &Machine, length_ms: f64) -> Option<f64> {
+        let BatchWork {
+            requests,
+            shrinking,
+            fixed,
+        } = *self;
         let left = length_ms - fixed;
         if left < 0.0 || (left == 0.0 && shrinking > 0.0) {
             return None;
@@ -186,7 +249,7 @@ impl Machine {
         } else {
             shrinking / left
         } * (1.0 - ROUNDING);
-        let cores = match (self.parallelism, self.whole) {
+        let cores = match (machine.parallelism, machine.whole) {
             (Parallelism::PerCore, _) if needed > 1.0 => return None,
             (Parallelism::PerCore, true) => 1.0,
             (Parallelism::Fixed(at_once), true) => {

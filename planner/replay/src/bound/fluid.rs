@@ -1,15 +1,16 @@
 //! Upper bound on the number of on-time requests, for any servers and any requests. O((n + s) log n)
 //! for n requests and s changes of capacity.
 //!
-//! The relaxation: all slots are one pool that works at the rate μ(t), in requests per second with
-//! full batches. Each request is one unit of work between its release and its due time. It may be
-//! divided, interrupted and spread over slots at will, and a fraction of a request counts as that fraction.
+//! The relaxation: all slots are one pool that works at the rate μ(t), in requests per second with the
+//! batches that take the least time per request. Each request is one unit of work between its release and
+//! its due time. It may be divided, interrupted and spread over slots at will, and a fraction of a request
+//! counts as that fraction.
 //!
 //! Why it is an upper bound. Every schedule of the real servers is a schedule of the pool. A request on
-//! time is executed within its window. Its part of a batch takes at least the time it would in a full
-//! one (l(b)/b of the latency model falls with b). The slots running at t never exceed those that μ(t)
-//! counts: an execution continues unchanged when its server shrinks, so a step's rate counts until a
-//! full batch's time after its end. Late requests take nothing from the pool.
+//! time is executed within its window. Its part of a batch takes at least the minimum of l(b)/b over the
+//! batch sizes b: a full batch's, unless the latency was measured otherwise. The slots running at t never
+//! exceed those that μ(t) counts: an execution continues unchanged when its server shrinks, so a step's
+//! rate counts until the longest batch's time after its end. Late requests take nothing from the pool.
 //!
 //! Why it is computed exactly. Cut requests and capacity into equal pieces. The maximum work within the
 //! windows is a maximum matching of request pieces with time pieces, where each request fits one
@@ -83,7 +84,7 @@ fn pooled<'a>(variants: impl Iterator<Item = &'a Lanes>) -> Rates {
 }
 
 /// Rate of one variant: the maximum slots times the maximum speed of the steps that may have executions at
-/// a time. A step counts until a full batch's time after its end.
+/// a time. A step counts until the longest batch's time after its end.
 ///
 /// This is an upper bound: every execution at t was running or started when the latest of them started. At
 /// that time there were no more executions than slots, and the step of that time is counted.
@@ -91,10 +92,10 @@ fn held_over(lanes: &Lanes) -> Rates {
     let mut changes: Vec<(Duration, bool, u32, u64)> = Vec::new();
     for (index, step) in lanes.steps.iter().enumerate().filter(|(_, s)| s.slots > 0) {
         // The bits of positive floats are ordered like the floats.
-        let speed = (step.rate_rps() / f64::from(step.slots)).to_bits();
+        let speed = step.best.rate_rps().to_bits();
         changes.push((step.from, true, step.slots, speed));
         if let Some(next) = lanes.steps.get(index + 1) {
-            changes.push((next.from + step.full, false, step.slots, speed));
+            changes.push((next.from + step.longest, false, step.slots, speed));
         }
     }
     changes.sort_by_key(|(at, ..)| *at);

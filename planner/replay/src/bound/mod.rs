@@ -18,6 +18,7 @@
 pub mod cores;
 pub mod fluid;
 pub mod moore_hodgson;
+mod options;
 pub mod ordered;
 pub mod servers;
 
@@ -28,7 +29,7 @@ use serde::Serialize;
 use super::request::{Play, Request};
 use super::scenario::Scenario;
 pub use cores::{MinCoreSeconds, MinKind, min_core_seconds};
-pub use servers::{Lanes, Servers, Step};
+pub use servers::{BatchTime, Lanes, Servers, Step};
 
 /// Bound on the number of on-time requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

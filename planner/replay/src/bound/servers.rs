@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weir_sim::server::SERVICE_MAX;
+use weir_sim::server::{SERVICE_MAX, service_time};
 
 use crate::request::{Play, Resize};
 use crate::scenario::{FaultKind, Scenario, Server};
@@ -37,10 +37,21 @@ pub struct Step {
     pub slots: u32,
     /// Requests in a full batch.
     pub batch: u32,
-    /// Execution time of a single request.
-    pub single: Duration,
-    /// Execution time of a full batch.
-    pub full: Duration,
+    /// Minimum execution time of a batch.
+    pub shortest: Duration,
+    /// Maximum execution time of a batch.
+    pub longest: Duration,
+    /// Batch that takes the least time per request: the full one, unless measurements say otherwise.
+    pub best: BatchTime,
+}
+
+/// Size and execution time of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchTime {
+    /// Requests in it.
+    pub requests: u32,
+    /// Execution time.
+    pub time: Duration,
 }
 
 impl Servers {
@@ -85,7 +96,7 @@ impl Servers {
     pub fn fastest(&self, min_accuracy: f64) -> Option<Duration> {
         let times = self.able(min_accuracy).flat_map(|lanes| {
             let working = lanes.steps.iter().filter(|step| step.slots > 0);
-            working.map(|step| step.single + lanes.hop * 2)
+            working.map(|step| step.shortest + lanes.hop * 2)
         });
         times.min()
     }
@@ -118,7 +129,7 @@ impl Servers {
         if step.from > Duration::ZERO {
             return Err("the server comes later");
         }
-        Ok((step.slots, step.single))
+        Ok((step.slots, step.shortest))
     }
 
     /// Reason why a bound is only an estimate.
@@ -130,35 +141,61 @@ impl Servers {
 }
 
 impl Step {
-    /// Requests per second with full batches; by the latency model a fuller batch takes less time per request.
+    /// Creates a step from the execution time of each batch size, from 1 to `batch`.
+    #[must_use]
+    pub fn new(from: Duration, slots: u32, batch: u32, time: impl Fn(u32) -> Duration) -> Step {
+        let single = BatchTime {
+            requests: 1,
+            time: time(1),
+        };
+        let mut step = Step {
+            from,
+            slots,
+            batch,
+            shortest: single.time,
+            longest: single.time,
+            best: single,
+        };
+        for requests in 2..=batch {
+            let next = BatchTime {
+                requests,
+                time: time(requests),
+            };
+            step.shortest = step.shortest.min(next.time);
+            step.longest = step.longest.max(next.time);
+            if next.rate_rps() >= step.best.rate_rps() {
+                step.best = next;
+            }
+        }
+        step
+    }
+
+    /// Maximum rate, requests/s: all slots with the best batches.
     #[must_use]
     pub fn rate_rps(&self) -> f64 {
-        let requests = f64::from(self.slots) * f64::from(self.batch);
+        f64::from(self.slots) * self.best.rate_rps()
+    }
+}
+
+impl BatchTime {
+    /// Rate of a slot that executes only such batches, requests/s.
+    pub(super) fn rate_rps(self) -> f64 {
         // A latency model of zeros is limited to the clock's resolution of a nanosecond.
-        requests / self.full.max(Duration::from_nanos(1)).as_secs_f64()
+        f64::from(self.requests) / self.time.max(Duration::from_nanos(1)).as_secs_f64()
     }
 }
 
 fn step(server: &Server, from: Duration, cores: f64, factor: f64) -> Step {
     let slots = server.parallelism.at_once(cores);
     let each = server.parallelism.cores_each(cores);
-    // Computed like the simulated server, to the nanosecond.
-    let service = |batch| {
-        let ms = server.latency.service_ms(batch, each) * factor;
-        Duration::from_secs_f64((ms / 1e3).min(SERVICE_MAX.as_secs_f64()))
-    };
-    let idle = slots == 0;
-    Step {
-        from,
-        slots,
-        batch: server.batch_max.max(1),
-        single: if idle { SERVICE_MAX } else { service(1) },
-        full: if idle {
-            SERVICE_MAX
-        } else {
-            service(server.batch_max.max(1))
-        },
+    let batch = server.batch_max.max(1);
+    if slots == 0 {
+        return Step::new(from, 0, batch, |_| SERVICE_MAX);
     }
+    // Computed like the simulated server, to the nanosecond.
+    Step::new(from, slots, batch, |requests| {
+        service_time(server.latency.ms(requests, each) * factor)
+    })
 }
 
 /// Adds a step unless it changes nothing.
@@ -232,7 +269,7 @@ mod tests {
         assert!(
             a.steps
                 .iter()
-                .all(|step| step.single == of_a && step.full == of_a)
+                .all(|step| step.shortest == of_a && step.longest == of_a)
         );
         let of_b = Duration::from_millis(80 + 10);
         assert_eq!(

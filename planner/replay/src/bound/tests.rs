@@ -3,11 +3,13 @@
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
-use weir_sim::server::{LatencyModel, Parallelism};
+use weir_sim::server::{Latency, LatencyModel, Parallelism};
 
 use super::brute::{BruteForce, UNIT};
 use super::cores::{Machine, min};
 use super::*;
+
+mod measured;
 
 /// Window from (release, length, minimum accuracy), in units and percent.
 fn window((release, length, min_accuracy): (u32, u32, f64)) -> Window {
@@ -19,13 +21,9 @@ fn window((release, length, min_accuracy): (u32, u32, f64)) -> Window {
 }
 
 fn step(from: u32, slots: u32, batch: u32, single: u32, more: u32) -> Step {
-    Step {
-        from: UNIT * from,
-        slots,
-        batch,
-        single: UNIT * single,
-        full: UNIT * (single + more * (batch - 1)),
-    }
+    Step::new(UNIT * from, slots, batch, |requests| {
+        UNIT * (single + more * (requests - 1))
+    })
 }
 
 fn servers(variants: Vec<(f64, Vec<Step>)>) -> Servers {
@@ -65,6 +63,19 @@ fn changing() -> impl Strategy<Value = Vec<Step>> {
         let made = |from, (slots, batch, single, more)| step(from, slots, batch, single, more);
         vec![made(0, a), made(t, b), made(t + u, c)]
     })
+}
+
+fn machine(latency: impl Into<Latency>, parallelism: Parallelism, batch_max: u32) -> Machine {
+    Machine {
+        accuracy: 80.0,
+        latency: latency.into(),
+        parallelism,
+        batch_max,
+        cores: 0.0,
+        hop: Duration::ZERO,
+        resize_delay: Duration::ZERO,
+        whole: true,
+    }
 }
 
 proptest! {
@@ -136,8 +147,8 @@ proptest! {
             ..LatencyModel::default()
         };
         let machine = Machine {
-            accuracy: 80.0, latency, parallelism: Parallelism::PerCore, batch_max,
             cores: f64::from(initial), hop: UNIT * hop, resize_delay: UNIT * 2 * delay, whole,
+            ..machine(latency, Parallelism::PerCore, batch_max)
         };
         let cores = |index: usize| if index < delay as usize { initial } else { schedule[index] };
         let steps = (0..8).map(|i| step(2 * i as u32, cores(i), batch_max, gamma + eta, gamma));
@@ -220,14 +231,8 @@ fn least_core_seconds_match_hand_computed_values() {
         eta_ms: 10.0,
     };
     let machine = Machine {
-        accuracy: 70.0,
-        latency,
-        parallelism: Parallelism::PerCore,
-        batch_max: 1,
         cores: 4.0,
-        hop: Duration::ZERO,
-        resize_delay: Duration::ZERO,
-        whole: true,
+        ..machine(latency, Parallelism::PerCore, 1)
     };
     let requests: Vec<Window> = (0..10).map(|i| window((100 * i, 9, 0.0))).collect();
     let check = |machine: Machine, on_time, expected: Option<f64>| {
@@ -239,31 +244,31 @@ fn least_core_seconds_match_hand_computed_values() {
         assert!(near, "{got:?}, not {expected:?}");
     };
     // 50 ms on one core each.
-    check(machine, 10, Some(0.5));
-    check(machine, 4, Some(0.2));
-    check(machine, 11, None);
+    check(machine.clone(), 10, Some(0.5));
+    check(machine.clone(), 4, Some(0.2));
+    check(machine.clone(), 11, None);
     // Two of them together: 30 + 20/2.
     let batching = Machine {
         batch_max: 2,
-        ..machine
+        ..machine.clone()
     };
     check(batching, 10, Some(0.4));
     // Half a core: 40/0.5 + 10 = 90 ms of half a core.
     let fractions = Machine {
         whole: false,
-        ..machine
+        ..machine.clone()
     };
     check(fractions, 10, Some(0.45));
     // Two at once on a whole core cost the same: half a core each.
     let fixed = Machine {
         parallelism: Parallelism::Fixed(NonZeroU32::new(2).unwrap()),
-        ..machine
+        ..machine.clone()
     };
     check(fixed, 10, Some(0.45));
     // Four cores that stay for the first 2.5 s, with three requests in that time.
     let slow_to_leave = Machine {
         resize_delay: Duration::from_millis(2500),
-        ..machine
+        ..machine.clone()
     };
     check(slow_to_leave, 10, Some(10.0 + 7.0 * 0.05));
 }
@@ -325,21 +330,18 @@ fn a_million_requests() {
     let start = std::time::Instant::now();
     let bound = most_on_time(&requests, &servers);
     println!("{bound:?} in {:?}", start.elapsed());
-    let machine = Machine {
-        accuracy: 80.0,
-        latency: LatencyModel {
-            gamma_ms: 36.0,
-            epsilon_ms: 2.0,
-            delta_ms: 2.0,
-            eta_ms: 1.0,
-        },
-        parallelism: Parallelism::PerCore,
-        batch_max: 8,
-        cores: 4.0,
-        hop: Duration::ZERO,
-        resize_delay: Duration::ZERO,
-        whole: true,
+    let latency = LatencyModel {
+        gamma_ms: 36.0,
+        epsilon_ms: 2.0,
+        delta_ms: 2.0,
+        eta_ms: 1.0,
     };
-    let bound = min(&requests, 950_000, &[machine, machine, machine]);
+    let mut machine = machine(latency, Parallelism::PerCore, 8);
+    machine.cores = 4.0;
+    let bound = min(
+        &requests,
+        950_000,
+        &[machine.clone(), machine.clone(), machine],
+    );
     println!("{bound:?} in {:?} from the start", start.elapsed());
 }

@@ -18,7 +18,8 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
         latency: LatencyModel {
             gamma_ms,
             ..LatencyModel::default()
-        },
+        }
+        .into(),
         parallelism: Parallelism::PerCore,
         batch_max: 1,
         batch_delay: Duration::ZERO,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use weir_sim::server::LatencyModel;
+use weir_solve::latency_model::LatencyOrSponge;
 
 use super::{Control, Plane};
 
@@ -41,7 +41,8 @@ pub(super) struct RawScenario {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawServer {
-    pub(super) latency: Option<LatencyModel>,
+    pub(super) latency: Option<LatencyOrSponge>,
+    pub(super) throughput: Option<Vec<RawRate>>,
     /// `per-core` or a number.
     pub(super) parallelism: Option<Value>,
     pub(super) batch_max: Option<u32>,
@@ -50,6 +51,16 @@ pub(super) struct RawServer {
     pub(super) readiness_s: Option<f64>,
     pub(super) resize_delay_ms: Option<f64>,
     pub(super) round_trip_ms: Option<f64>,
+}
+
+/// Measured rate of the whole server.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRate {
+    pub(super) batch: u32,
+    pub(super) rps: f64,
+    /// Cores of the server; the variant's initial ones if missing.
+    pub(super) cores: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -111,11 +111,13 @@ fn check(
         seed,
     };
     let faults = faults(&raw.faults, &targets)?;
+    let contenders = contender::contenders(raw.contenders.as_deref())?;
+    server::check_cores(&service, &raw.servers, &variants, &contenders)?;
     let scenario = Scenario {
         name: raw.name,
         seed,
         length,
-        contenders: contender::contenders(raw.contenders.as_deref())?,
+        contenders,
         service,
         variants,
         classes: class_names,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_api::plan::{BATCH_MAX, SLOTS_MAX};
 use weir_sim::network::ROUND_TRIP_MAX;
-use weir_sim::server::Parallelism;
+use weir_sim::server::{Latency, Parallelism};
 
-use super::Server;
 use super::raw::RawServer;
 use super::refused::{ScenarioError, millis, seconds, within};
+use super::{Contender, Control, Server, throughput};
 use weir_planner::service::{Replicas, Service, Variant};
 
 /// The 99 % quantile of the standard normal distribution.
@@ -46,12 +46,12 @@ impl Server {
         self.round_trip / 2
     }
 
-    /// Maximum throughput with the initial cores, requests/s.
+    /// Throughput of full batches on the initial cores, requests/s.
     #[must_use]
     pub fn capacity_rps(&self) -> f64 {
         let at_once = f64::from(self.parallelism.at_once(self.cores));
         let each = self.parallelism.cores_each(self.cores);
-        let ms = self.latency.service_ms(self.batch_max, each);
+        let ms = self.latency.ms(self.batch_max, each);
         if at_once > 0.0 && ms > 0.0 {
             at_once * f64::from(self.batch_max) * 1000.0 / ms
         } else {
@@ -72,19 +72,13 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
         ));
     }
     let profile = &variant.profile;
-    let latency = raw.latency.unwrap_or(profile.latency.model);
-    latency
-        .check(&at("latency"))
-        .map_err(|refused| ScenarioError::value(&refused.field, &refused.value, &refused.right))?;
-    if latency.service_ms(1, 1.0) <= 0.0 {
-        let right = "more than 0 ms for one request on one core";
-        return Err(ScenarioError::value(
-            at("latency"),
-            latency.service_ms(1, 1.0),
-            right,
-        ));
-    }
+    let parallelism = match &raw.parallelism {
+        Some(written) => parallelism(&at("parallelism"), written)?,
+        None => profile.parallelism,
+    };
     let batch_max = raw.batch_max.unwrap_or(profile.batch);
+    let batch_max = within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?;
+    let latency = latency(variant, raw, parallelism, batch_max)?;
     let sigma = match raw.noise_sigma {
         Some(sigma) => sigma,
         None => sigma_of(profile.latency.tail).ok_or_else(|| {
@@ -99,11 +93,8 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
     Ok(Server {
         name: variant.name.clone(),
         latency,
-        parallelism: match &raw.parallelism {
-            Some(written) => parallelism(&at("parallelism"), written)?,
-            None => profile.parallelism,
-        },
-        batch_max: within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?,
+        parallelism,
+        batch_max,
         batch_delay: match raw.batch_delay_ms {
             Some(ms) => delay("batch_delay_ms", ms)?,
             None => variant.batch_delay,
@@ -118,6 +109,133 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
         )?,
         cores: variant.initial.cores().as_f64(),
     })
+}
+
+/// Returns the latency model as given, measured, or profiled; it is defined for all batches of the server.
+fn latency(
+    variant: &Variant,
+    raw: &RawServer,
+    parallelism: Parallelism,
+    batch_max: u32,
+) -> Result<Latency, ScenarioError> {
+    let at = |key: &str| format!("servers.{}.{key}", variant.name);
+    let latency = match (&raw.latency, &raw.throughput) {
+        (Some(_), Some(_)) => {
+            let right = "left out, or latency: each determines the other";
+            return Err(ScenarioError::value(at("throughput"), "given", right));
+        }
+        (Some(latency), None) => latency.0.clone(),
+        (None, Some(rates)) => {
+            let initial = variant.initial.cores().as_f64();
+            let table = throughput::table(&at("throughput"), rates, parallelism, initial)?;
+            Latency::Table(table)
+        }
+        (None, None) => variant.profile.latency.model.into(),
+    };
+    latency
+        .check(&at("latency"))
+        .map_err(|refused| ScenarioError::value(&refused.field, &refused.value, &refused.right))?;
+    match &latency {
+        Latency::Table(table) if batch_max > table.batch_max() => {
+            let from = match raw.batch_max {
+                Some(_) => "",
+                None => " (the profile's batch)",
+            };
+            let value = format!("{batch_max}{from}");
+            let right = format!("1 to {}: no larger batch is measured", table.batch_max());
+            Err(ScenarioError::value(at("batch_max"), value, right))
+        }
+        // Its item_ms may be negative.
+        Latency::Quadratic(_) => {
+            let mut batches = 1..=batch_max;
+            match batches.find(|batch| latency.ms(*batch, 1.0) <= 0.0) {
+                Some(batch) => {
+                    let value = format!("{} ms for a batch of {batch}", latency.ms(batch, 1.0));
+                    let right = "more than 0 ms for every batch up to batch_max";
+                    Err(ScenarioError::value(at("latency"), value, right))
+                }
+                None => Ok(latency),
+            }
+        }
+        _ => Ok(latency),
+    }
+}
+
+/// Refuses measurements on more cores than a contender may give: with fewer cores than measured the latency is
+/// unknown, and an invented one would decide the replay.
+pub(super) fn check_cores(
+    service: &Service,
+    raw: &BTreeMap<String, RawServer>,
+    servers: &[Server],
+    contenders: &[Contender],
+) -> Result<(), ScenarioError> {
+    for (index, server) in servers.iter().enumerate() {
+        let Latency::Table(table) = &server.latency else {
+            continue;
+        };
+        let known = |each: f64| table.ms(server.batch_max, each).is_finite();
+        let Some((cores, why)) = fewest_cores(service, index, contenders) else {
+            continue;
+        };
+        let each = server.parallelism.cores_each(f64::from(cores));
+        if known(each) {
+            continue;
+        }
+        let measured = table.cores().iter().find(|each| known(**each));
+        let measured = measured.copied().unwrap_or(f64::INFINITY);
+        let of_server = raw
+            .get(&server.name)
+            .is_some_and(|raw| raw.throughput.is_some());
+        let (key, measured, cores, whose) = match server.parallelism {
+            Parallelism::Fixed(n) if of_server => {
+                let cores = f64::from(cores);
+                ("throughput", measured * f64::from(n.get()), cores, "")
+            }
+            _ if of_server => ("throughput", measured, each, " of each execution"),
+            _ => ("latency", measured, each, " of each execution"),
+        };
+        return Err(ScenarioError::value(
+            format!("servers.{}.{key}", server.name),
+            format!(
+                "measured on {measured} cores{whose} or more for batches of {}",
+                server.batch_max
+            ),
+            format!("measured on {cores} too: {why}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Fewest cores above 0 that a contender may give a variant, with the reason; `None` if it never has any.
+fn fewest_cores(
+    service: &Service,
+    index: usize,
+    contenders: &[Contender],
+) -> Option<(u32, String)> {
+    let variant = service.variants.get(index)?;
+    let before = service.variants.iter().take(index);
+    // An autoscaler divides the budget in the order of the variants; the last may get less than their minimum.
+    let left = before.fold(service.budget, |left, variant| {
+        left.saturating_sub(variant.max)
+    });
+    let given = contenders.iter().filter_map(|contender| {
+        let min = match contender.control {
+            Control::Static => return None,
+            Control::Planner => variant.min,
+            Control::HpaLike | Control::VpaLike => variant.min.min(left),
+        };
+        let why = format!(
+            "{contender} may give that (service.variants[{index}].cores.min: {})",
+            variant.min
+        );
+        Some((min.max(1), why))
+    });
+    let initial = variant.initial.cores().as_f64() as u32;
+    let initial = (initial > 0).then(|| (initial, "the server starts with that".to_owned()));
+    initial
+        .into_iter()
+        .chain(given)
+        .min_by_key(|(cores, _)| *cores)
 }
 
 /// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the smaller solution of

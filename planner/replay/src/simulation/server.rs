@@ -58,7 +58,7 @@ impl SimulatedServer {
                 .ok_or_else(|| refused("batch_max: 0; it must be 1 or more".to_owned()))?,
             batch_delay: server.batch_delay,
             noise,
-            ..ServerConfig::new(&server.name, server.latency)
+            ..ServerConfig::new(&server.name, server.latency.clone())
         };
         config.check().map_err(|error| refused(error.to_string()))?;
         Ok(SimulatedServer {

@@ -38,7 +38,7 @@ pub(crate) const WEIR: Contender = Contender {
 pub(crate) fn server(name: &str, service_ms: f64, cores: f64) -> Server {
     Server {
         name: name.to_owned(),
-        latency: LatencyModel::constant(service_ms),
+        latency: LatencyModel::constant(service_ms).into(),
         parallelism: Parallelism::PerCore,
         batch_max: 1,
         batch_delay: Duration::ZERO,

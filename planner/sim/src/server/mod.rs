@@ -9,8 +9,8 @@ mod model;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-pub use model::{QUEUE_MAX, Run, SERVICE_MAX, ServerModel, Witness};
-pub use weir_solve::latency_model::{LatencyModel, Parallelism};
+pub use model::{QUEUE_MAX, Run, SERVICE_MAX, ServerModel, Witness, service_time};
+pub use weir_solve::latency_model::{Latency, LatencyModel, Parallelism};
 
 /// Maximum number of cores of a server.
 pub const CORES_MAX: f64 = 1024.0;
@@ -23,7 +23,7 @@ pub struct ServerConfig {
     /// Other names it answers to, so that a client need not name the variant.
     pub aliases: Vec<String>,
     /// Service time of a batch.
-    pub latency: LatencyModel,
+    pub latency: Latency,
     /// Cores at the start, 0 to [`CORES_MAX`].
     pub cores: f64,
     /// Number of batches executed at the same time.
@@ -49,11 +49,11 @@ pub struct Noise {
 
 impl ServerConfig {
     /// One core, one execution per core, no batching, no noise, ready at once.
-    pub fn new(model: &str, latency: LatencyModel) -> ServerConfig {
+    pub fn new(model: &str, latency: impl Into<Latency>) -> ServerConfig {
         ServerConfig {
             model: model.to_owned(),
             aliases: Vec::new(),
-            latency,
+            latency: latency.into(),
             cores: 1.0,
             parallelism: Parallelism::PerCore,
             batch_max: NonZeroU32::MIN,
@@ -68,7 +68,11 @@ impl ServerConfig {
     /// # Errors
     /// The first value out of range, by name.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.latency.check("latency")?;
+        match &self.latency {
+            // A model of zeros is valid here: such a server answers at once.
+            Latency::Sponge(model) => model.check("latency")?,
+            latency => latency.check("latency")?,
+        }
         check_cores(self.cores).map_err(anyhow::Error::msg)?;
         if let Some(noise) = self.noise {
             let sigma = noise.sigma;

@@ -266,8 +266,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             .noise
             .as_mut()
             .map_or(1.0, |(factor, rng)| factor.sample(rng));
-        let service_ms = self.config.latency.service_ms(size, cores) * noise * self.slow_by;
-        let service = Duration::from_secs_f64((service_ms / 1e3).min(SERVICE_MAX.as_secs_f64()));
+        let service = service_time(self.config.latency.ms(size, cores) * noise * self.slow_by);
         self.lanes += 1;
         self.committed += service.as_secs_f64() * cores;
         for left in (0..batch).rev() {
@@ -291,6 +290,14 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             }));
         }
     }
+}
+
+/// Duration of an execution for which the latency model gives `ms`: at most [`SERVICE_MAX`], which it is where
+/// the model is undefined.
+#[must_use]
+pub fn service_time(ms: f64) -> Duration {
+    let limit_s = SERVICE_MAX.as_secs_f64();
+    Duration::from_secs_f64((ms / 1e3).min(limit_s).max(0.0))
 }
 
 impl<T> Running<T> {

@@ -7,11 +7,15 @@ use super::{
     Amdahl, Cell, Latency, LatencyModel, Line, Linear, Point, Quadratic, Table, Throughput,
 };
 
+/// Latency model of a document that may leave `model` out: then it is Sponge's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyOrSponge(pub Latency);
+
 /// Keys of every latency model.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LatencyKeys {
-    model: LatencyKind,
+    model: Option<LatencyKind>,
     gamma_ms: Option<f64>,
     epsilon_ms: Option<f64>,
     delta_ms: Option<f64>,
@@ -37,7 +41,24 @@ enum LatencyKind {
 impl<'de> Deserialize<'de> for Latency {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Latency, D::Error> {
         let mut keys = LatencyKeys::deserialize(from)?;
-        let latency = match keys.model {
+        let model = take(&mut keys.model, "model")?;
+        keys.latency(model)
+    }
+}
+
+impl<'de> Deserialize<'de> for LatencyOrSponge {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LatencyOrSponge, D::Error> {
+        let keys = LatencyKeys::deserialize(from)?;
+        let model = keys.model.unwrap_or(LatencyKind::Sponge);
+        keys.latency(model).map(LatencyOrSponge)
+    }
+}
+
+impl LatencyKeys {
+    /// Takes the keys of `model`; refuses another model's.
+    fn latency<E: Error>(mut self, model: LatencyKind) -> Result<Latency, E> {
+        let keys = &mut self;
+        let latency = match model {
             LatencyKind::Sponge => Latency::Sponge(LatencyModel {
                 gamma_ms: take(&mut keys.gamma_ms, "gamma_ms")?,
                 epsilon_ms: take(&mut keys.epsilon_ms, "epsilon_ms")?,
@@ -59,7 +80,7 @@ impl<'de> Deserialize<'de> for Latency {
             }),
             LatencyKind::Table => {
                 let points = take(&mut keys.points, "points")?;
-                Latency::Table(Table::new(points).map_err(D::Error::custom)?)
+                Latency::Table(Table::new(points).map_err(E::custom)?)
             }
         };
         refuse_rest(&[

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::InputError;
 pub use batch::{Amdahl, Linear, Quadratic};
+pub use keys::LatencyOrSponge;
 pub use sponge::{LatencyModel, Parallelism};
 pub use table::{CELLS_MAX, Cell, NOISE_PERCENT_MAX, POINTS_MAX, Table};
 pub use throughput::{Line, Point, RATES_MAX, RPS_MAX, Throughput};
@@ -76,6 +77,12 @@ impl Latency {
             // [`Table::new`] has checked it.
             Latency::Table(_) => Ok(()),
         }
+    }
+}
+
+impl From<LatencyModel> for Latency {
+    fn from(model: LatencyModel) -> Latency {
+        Latency::Sponge(model)
     }
 }
 

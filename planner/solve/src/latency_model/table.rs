@@ -89,6 +89,20 @@ impl Table {
         &self.points
     }
 
+    /// Largest batch measured: beyond it the latency is unknown.
+    pub fn batch_max(&self) -> u32 {
+        self.points
+            .iter()
+            .map(|point| point.batch)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Numbers of cores measured, rising. Between two of them the latency of a batch is linear.
+    pub fn cores(&self) -> &[f64] {
+        &self.grid.cores
+    }
+
     /// Latency in ms; infinite where it is unknown.
     pub fn ms(&self, batch: u32, cores: f64) -> f64 {
         self.grid.ms(f64::from(batch), cores)

@@ -156,7 +156,7 @@ fn service_file_has_every_key_and_address() {
             let each = variant.initial.each().as_f64();
             let at_once = replicas * variant.profile.parallelism.at_once(each);
             assert_eq!(server.parallelism.at_once(server.cores), at_once);
-            assert_eq!(variant.profile.latency.model, server.latency);
+            assert_eq!(server.latency, variant.profile.latency.model.into());
             assert_eq!(variant.profile.batch, server.batch_max.get());
         }
         let names = |stage: &service::Stage| (stage.name.clone(), stage.variants.len());

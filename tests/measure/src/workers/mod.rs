@@ -208,7 +208,7 @@ impl Real {
     ) -> Result<Real> {
         let server = scenario.variants.first().context("no server")?;
         let variant = scenario.service.variants.first().context("no variant")?;
-        let mut config = ServerConfig::new(&server.name, server.latency);
+        let mut config = ServerConfig::new(&server.name, server.latency.clone());
         config.cores = server.cores;
         config.parallelism = server.parallelism;
         config.noise = (server.noise_sigma > 0.0).then_some(Noise {

@@ -45,7 +45,7 @@ fn sponge() -> Scenario {
     variant.profile.latency.tail = 1.0;
     variant.profile.latency.model = latency;
     let server = &mut scenario.variants[0];
-    (server.latency, server.parallelism, server.batch_max) = (latency, one, 8);
+    (server.latency, server.parallelism, server.batch_max) = (latency.into(), one, 8);
     scenario.length = Duration::from_secs(SENT);
     scenario
 }

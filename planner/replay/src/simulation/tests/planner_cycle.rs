@@ -10,7 +10,7 @@ pub(super) fn closed_loop() -> Scenario {
     let mut scenario = scenario([2, 2]);
     let service = &mut scenario.service;
     for (variant, server) in service.variants.iter_mut().zip(&mut scenario.variants) {
-        server.latency = variant.profile.latency.model;
+        server.latency = variant.profile.latency.model.into();
         server.resize_delay = ms(100);
         server.cores = 2.0;
     }

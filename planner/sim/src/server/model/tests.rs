@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
+use weir_solve::latency_model::{Cell, Table};
 
 use super::*;
-use crate::server::{LatencyModel, Noise};
+use crate::server::{Latency, LatencyModel, Noise};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -80,7 +81,8 @@ fn batch_starts_when_full_or_after_the_batch_window() {
         config.latency = LatencyModel {
             gamma_ms: 10.0,
             ..LatencyModel::default()
-        };
+        }
+        .into();
         config.batch_max = NonZeroU32::new(3).unwrap();
         config.batch_delay = ms(5);
     });
@@ -122,6 +124,32 @@ fn noise_has_mean_one_and_follows_seed() {
     assert!((97.0..103.0).contains(&mean), "mean {mean} ms");
 }
 
+#[test]
+fn measured_latency_holds_and_the_unmeasured_takes_the_maximum() {
+    let cell = |batch, cores, latency_ms| Cell {
+        batch,
+        cores,
+        latency_ms,
+    };
+    let table = Table::new(vec![cell(1, 1.0, 30.0), cell(2, 1.0, 80.0)]).unwrap();
+    let mut engine = engine(|config| {
+        config.latency = Latency::Table(table);
+        config.batch_max = NonZeroU32::new(2).unwrap();
+        config.batch_delay = ms(1);
+    });
+    for at in [0, 0, 0] {
+        arrive(&mut engine, ms(at));
+    }
+    assert_eq!(advance(&mut engine, ms(110)), 3);
+    engine.set_resources(ms(110), 0.5, Parallelism::PerCore);
+    arrive(&mut engine, ms(110));
+    advance(&mut engine, ms(200));
+    let took = |run: &Run| run.ended - run.started;
+    let runs = &engine.witness().0;
+    let times: Vec<Duration> = runs.iter().map(took).collect();
+    assert_eq!(times, [ms(80), ms(80), ms(30), SERVICE_MAX]);
+}
+
 proptest! {
     /// Executions are FIFO, conserve requests, stay within the bound, and last as long as the
     /// latency model says.
@@ -133,7 +161,7 @@ proptest! {
     ) {
         let latency = LatencyModel { gamma_ms: 30.0, epsilon_ms: 5.0, delta_ms: 3.0, eta_ms: 2.0 };
         let mut engine = engine(|config| {
-            config.latency = latency;
+            config.latency = latency.into();
             config.cores = f64::from(cores);
             config.batch_max = NonZeroU32::new(batch_max).unwrap();
             config.batch_delay = ms(4);
