@@ -47,26 +47,30 @@ impl ServiceRequests {
     /// Reads the requests of each service from the documents of one folder. Other documents are passed over.
     #[must_use]
     pub fn read(documents: &[&Value]) -> Vec<ServiceRequests> {
-        let route = documents.iter().find(|it| it["kind"] == "HTTPRoute");
-        let parents = route.map_or(Value::Null, |route| route["spec"]["parentRefs"].clone());
+        let at = |document: &Value, pointer: &str| {
+            let value = document.pointer(pointer);
+            value.cloned().unwrap_or_default()
+        };
+        let is_of = |document: &Value, kind: &str| at(document, "/kind") == kind;
+        let route = documents.iter().find(|it| is_of(it, "HTTPRoute"));
+        let parents = route.map_or(Value::Null, |route| at(route, "/spec/parentRefs"));
+        let is_gate = |config: &Value| at(config, "/role") == "gate";
         let mut found = Vec::new();
         for document in documents {
-            let spec = &document["spec"];
-            if document["kind"] == "WasmPlugin" && spec["pluginConfig"]["role"] != "gate" {
-                let metadata = &document["metadata"];
-                let pods = Value::from(vec![
-                    metadata["namespace"].clone(),
-                    spec["selector"].clone(),
-                ]);
-                found.push(of(&spec["pluginConfig"], Proxies::Chain(pods)));
-            } else if document["kind"] == "EnvoyExtensionPolicy" {
-                let config = &spec["wasm"][0]["config"];
-                found.push(of(config, Proxies::Routes(parents.clone())));
+            if is_of(document, "WasmPlugin") {
+                let config = at(document, "/spec/pluginConfig");
+                let pods = ["/metadata/namespace", "/spec/selector"].map(|it| at(document, it));
+                if !is_gate(&config) {
+                    found.push(of(&config, Proxies::Chain(pods.into_iter().collect())));
+                }
+            } else if is_of(document, "EnvoyExtensionPolicy") {
+                let config = at(document, "/spec/wasm/0/config");
+                found.push(of(&config, Proxies::Routes(parents.clone())));
             } else if let Some(text) = document.pointer(BOOTSTRAP).and_then(Value::as_str) {
                 let config: Value = serde_json::from_str(text).unwrap_or_default();
-                let services = config["services"].as_array();
+                let services = config.pointer("/services").and_then(Value::as_array);
                 let services = services.map_or(std::slice::from_ref(&config), Vec::as_slice);
-                let services = services.iter().filter(|config| config["role"] != "gate");
+                let services = services.iter().filter(|config| !is_gate(config));
                 found.extend(services.map(|config| of(config, Proxies::List)));
             }
         }
@@ -139,11 +143,16 @@ pub(super) fn matches(hosts: &[String], paths: &[String]) -> Match {
 
 fn of(config: &Value, proxies: Proxies) -> ServiceRequests {
     let list = |key: &str| -> Vec<String> {
-        let items = config["match"][key].as_array().into_iter().flatten();
+        let items = config.pointer(&format!("/match/{key}"));
+        let items = items.and_then(Value::as_array).into_iter().flatten();
         items.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     ServiceRequests {
-        service: config["service"].as_str().unwrap_or_default().to_owned(),
+        service: config
+            .pointer("/service")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         proxies,
         matches: matches(&list("hosts"), &list("paths")),
     }

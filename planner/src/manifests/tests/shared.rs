@@ -160,7 +160,7 @@ fn services_that_take_the_same_requests_are_refused() {
                 }
             }
             // A service may take what it took before.
-            first.check_beside(&[first.clone()]).unwrap();
+            first.check_beside(std::slice::from_ref(&first)).unwrap();
         }
     }
 }
