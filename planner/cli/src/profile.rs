@@ -21,7 +21,7 @@ use weir_profile::model::{Point, model};
 use weir_profile::point::Until;
 use weir_profile::profile_file::Profile as ProfileFile;
 use weir_profile::resize::Resize;
-use weir_profile::run::{Event, Extent, Run, run};
+use weir_profile::run::{Extent, Run, run};
 use weir_profile::sweep::CONCURRENCY_MAX;
 
 use crate::output::print;
