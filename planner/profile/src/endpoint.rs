@@ -173,7 +173,7 @@ fn repeated(body: &[u8], batch: u32) -> Result<Vec<u8>, ProfileError> {
             ))
         };
         match rows {
-            Some(rows) if *rows == Value::from(1) => *rows = Value::from(batch),
+            Some(rows) if rows.as_u64() == Some(1) => *rows = Value::from(batch),
             Some(rows) => return Err(wrong(rows.to_string())),
             None => return Err(wrong("missing".to_owned())),
         }

@@ -62,7 +62,8 @@ pub fn estimate(answered: &[Answered], from: Duration, until: Duration) -> Optio
     }
     let count = SEGMENTS as f64;
     let rps = parts.iter().sum::<f64>() / count;
-    let variance = parts.iter().map(|part| (part - rps).powi(2)).sum::<f64>() / (count - 1.0);
+    let squares = parts.iter().map(|part| (part - rps) * (part - rps));
+    let variance = squares.sum::<f64>() / (count - 1.0);
     Some(Estimate {
         rps,
         half_width_percent: 100.0 * T_95 * (variance / count).sqrt() / rps,

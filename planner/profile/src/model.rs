@@ -153,16 +153,16 @@ fn tail(points: &[Point]) -> f64 {
 mod tests {
     use super::*;
 
-    const LAW: LatencyModel = LatencyModel {
+    const MODEL: LatencyModel = LatencyModel {
         gamma_ms: 40.0,
         epsilon_ms: 8.0,
         delta_ms: 3.0,
         eta_ms: 5.0,
     };
 
-    /// Point of a busy server that follows [`LAW`] but for the factor `noise`.
+    /// Point of a busy server that follows [`MODEL`] but for the factor `noise`.
     fn point(parallelism: Parallelism, cores: f64, batch: u32, noise: f64) -> Point {
-        let ms = LAW.service_ms(batch, parallelism.cores_each(cores)) * noise;
+        let ms = MODEL.service_ms(batch, parallelism.cores_each(cores)) * noise;
         let concurrency = parallelism.at_once(cores);
         Point {
             cores,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn law_is_found_within_the_noise_at_unmeasured_points() {
+    fn latency_model_is_found_within_the_noise_at_unmeasured_points() {
         let noises = [
             1.03, 0.97, 1.05, 0.96, 1.02, 0.99, 0.95, 1.04, 1.01, 0.98, 1.0, 1.02,
         ];
@@ -199,7 +199,7 @@ mod tests {
         assert!((found.tail - 1.3).abs() < 1e-9);
         assert!(found.r_squared > 0.99, "{found:?}");
         for (batch, cores) in [(3, 1.0), (6, 2.0), (1, 3.0), (8, 3.0), (5, 1.5)] {
-            let ratio = found.latency.service_ms(batch, cores) / LAW.service_ms(batch, cores);
+            let ratio = found.latency.service_ms(batch, cores) / MODEL.service_ms(batch, cores);
             assert!((ratio - 1.0).abs() < 0.05, "{batch} on {cores}: {ratio}");
         }
     }
@@ -245,7 +245,7 @@ mod tests {
             let found = model(&busy, &all).unwrap();
             assert_eq!(found.parallelism, expected);
             let ms = found.latency.service_ms(1, expected.cores_each(4.0));
-            let real_ms = LAW.service_ms(1, real.cores_each(4.0));
+            let real_ms = MODEL.service_ms(1, real.cores_each(4.0));
             assert!((ms / real_ms - 1.0).abs() < 0.02, "{found:?}");
         }
     }

@@ -11,8 +11,8 @@ use crate::ProfileError;
 use crate::endpoint::{Endpoint, SendError};
 use crate::estimate::{Answered, Estimate, estimate};
 
-/// Interval at which the estimate is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which the estimate is made.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Minimum window of an estimate.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 /// Minimum number of answers for an estimate.
@@ -114,7 +114,7 @@ async fn watch(
     start: Instant,
 ) -> Result<Measured, ProfileError> {
     loop {
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
         let record = record.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = start.elapsed() >= until.time;
         if record.failures_in_a_row >= FAILURES_MAX {

@@ -24,7 +24,7 @@ const WARM_UP_MAX: usize = 200;
 /// Minimum time left that begins another point.
 const POINT_MIN: Duration = Duration::from_secs(2);
 /// Time that a server has for its threads and caches after its cores have changed.
-const SETTLE: Duration = Duration::from_millis(500);
+const PAUSE_AFTER_RESIZE: Duration = Duration::from_millis(500);
 
 /// Extent of a measurement.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ async fn points(
         for batch in extent.batches.iter().copied() {
             extent.resize.set(cores, batch).await?;
             if !matches!(extent.resize, Resize::None) {
-                sleep(SETTLE).await;
+                sleep(PAUSE_AFTER_RESIZE).await;
             }
             let mut sweep = Sweep {
                 extent,

@@ -64,7 +64,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn caller_gets_the_result_or_that_there_is_none() {
+    fn caller_gets_the_result_or_an_error() {
         static RUNS: Overdue = Overdue::none();
         assert_eq!(RUNS.run(MINUTE, || 7), Ok(7));
         let broken = RUNS.run(MINUTE, || panic!("on purpose"));

@@ -1,4 +1,4 @@
-//! `weir profile` as a separate process, against emulated servers of known law.
+//! `weir profile` as a separate process, against emulated servers of known latency model.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use weir_bed::emulator::{Emulator, LatencyModel, Noise, Parallelism, ServerConfig};
 
-/// Law of the emulated server, slow against what a noisy machine adds.
-const LAW: LatencyModel = LatencyModel {
+/// Latency model of the emulated server, slow against what a noisy machine adds.
+const MODEL: LatencyModel = LatencyModel {
     gamma_ms: 60.0,
     epsilon_ms: 30.0,
     delta_ms: 5.0,
@@ -31,7 +31,7 @@ async fn server(cores: f64) -> Emulator {
             sigma: 0.05,
             seed: 3,
         }),
-        ..ServerConfig::new("small", LAW)
+        ..ServerConfig::new("small", MODEL)
     };
     Emulator::start(config).await.unwrap()
 }
@@ -69,7 +69,7 @@ fn error(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn law_of_a_server_is_found_with_few_points() {
+async fn latency_model_of_a_server_is_found_with_few_points() {
     let (server, folder) = (server(1.0).await, folder());
     let resize = format!("{}/emulator/resources", server.url());
     let extent = [
@@ -109,7 +109,7 @@ async fn law_of_a_server_is_found_with_few_points() {
         (6, 3.0),
         (8, 3.0),
     ] {
-        let real = f64::from(batch) / LAW.service_ms(batch, cores);
+        let real = f64::from(batch) / MODEL.service_ms(batch, cores);
         let predicted = at_once * f64::from(batch) / found.service_ms(batch, cores / at_once);
         assert!(
             (predicted / real - 1.0).abs() < 0.1,
@@ -136,7 +136,7 @@ async fn server_of_one_size_gets_one_number_that_a_service_file_takes() {
     let found = written(folder.path());
     let rps = found["latency"]["parallelism"].as_f64().unwrap() * 1e3
         / found["latency"]["meanMs"].as_f64().unwrap();
-    let real = 1e3 / LAW.service_ms(1, 2.0);
+    let real = 1e3 / MODEL.service_ms(1, 2.0);
     assert!((rps / real - 1.0).abs() < 0.1, "{rps} {real}: {found}");
     assert_eq!(found["accuracy"], 75.0);
 
@@ -269,7 +269,7 @@ async fn wrong_requests_and_arguments_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_that_the_server_refuses_is_said_at_once() {
+async fn request_that_the_server_refuses_ends_it_at_once() {
     let refusing = post(|| async { (StatusCode::BAD_REQUEST, "inputs: missing") });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -10,6 +10,8 @@
 //! (then the least squared error over them, then the first) is fitted again, by least squares, to all of
 //! these points. It is seeded: the same points and parameters give the same result.
 
+mod determined;
+
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{BATCH_MAX, CORES_MAX, Cell, LatencyModel, Line, MS_MAX, POINTS_MAX, Point, RPS_MAX};
 use crate::InputError;
 use crate::input::{positive, rule, within};
+pub use determined::determined;
 
 /// Fitted model, with its errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,60 +76,6 @@ pub fn sponge(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
 /// As [`sponge`]; parameters out of range.
 pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<LatencyModel>, InputError> {
     latencies(points)?.fit(Some(how)).map(Fit::model)
-}
-
-/// Fits the coefficients of Sponge's latency model that the points determine, by least squares of the relative errors
-/// and without negative ones; the others are 0. With one number of cores these are δ and η, with one batch γ and η,
-/// with one of both η. `rmse` is the root mean squared relative error.
-///
-/// # Errors
-/// Fewer points than coefficients, invalid numbers, or points too similar to determine the coefficients.
-pub fn determined(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
-    const NAMES: &str = "points with different batches on each of the numbers of cores";
-    let all = rows(points)?;
-    let differ = |of: fn(&Cell) -> f64| {
-        let mut values = points.iter().map(of);
-        let first = values.next();
-        values.any(|value| Some(value) != first)
-    };
-    let columns: &[usize] = match (
-        differ(|cell| cell.cores),
-        differ(|cell| f64::from(cell.batch)),
-    ) {
-        (true, true) => &[0, 1, 2, 3],
-        (true, false) => &[0, 3],
-        (false, true) => &[2, 3],
-        (false, false) => &[3],
-    };
-    let relative = points.iter().zip(&all).map(|(point, row)| {
-        let of = |column: &usize| row.get(*column).copied().unwrap_or_default();
-        columns.iter().map(|c| of(c) / point.latency_ms).collect()
-    });
-    let regression = Regression {
-        rows: relative.collect(),
-        targets: vec![1.0; points.len()],
-        coefficients: columns.len(),
-        negative: false,
-    };
-    let found = regression.checked(NAMES)?.fit(None)?;
-    let mut model = vec![0.0; 4];
-    for (column, value) in columns.iter().zip(&found.model) {
-        if let Some(coefficient) = model.get_mut(*column) {
-            *coefficient = *value;
-        }
-    }
-    let absolute = Regression {
-        rows: all,
-        targets: points.iter().map(|point| point.latency_ms).collect(),
-        coefficients: 4,
-        negative: false,
-    };
-    let every: Vec<usize> = (0..points.len()).collect();
-    let fit = absolute.quality(model, &every);
-    Ok(Fit {
-        rmse: found.rmse,
-        ..fit.model()
-    })
 }
 
 /// Fits InfAdapter's line of throughput over cores by least squares.
