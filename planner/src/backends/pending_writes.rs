@@ -49,6 +49,10 @@ impl<T: Copy + Ord> PendingWrites<T> {
     }
 
     /// Whether no write is pending any more.
+    #[cfg_attr(
+        not(feature = "kubernetes"),
+        allow(dead_code, reason = "only an operator's services come and go")
+    )]
     pub(crate) fn is_idle(&self, now: T) -> bool {
         !self.pending.iter().any(|write| write.until > now)
     }
