@@ -19,7 +19,7 @@ use weir_profile::endpoint::{Batching, Endpoint};
 use weir_profile::labels::{self, Accuracy, Labelled, accuracy};
 use weir_profile::model::{Point, model};
 use weir_profile::point::Until;
-use weir_profile::profile_file::Profile as ProfileFile;
+use weir_profile::profile_file::{Origin, Subject};
 use weir_profile::resize::Resize;
 use weir_profile::run::{Extent, Run, run};
 use weir_profile::sweep::CONCURRENCY_MAX;
@@ -98,10 +98,11 @@ impl Profile {
     /// A wrong argument or file, a server that does not answer, or a file that cannot be written.
     pub(crate) async fn run(&self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         self.check()?;
-        let known = self.known()?;
         let extent = self.extent()?;
+        let subject = extent.endpoint.subject();
+        let known = self.known(subject)?;
         let labelled = self.labelled()?;
-        let mut progress = Progress::new(self, known.clone())?;
+        let mut progress = Progress::new(self, subject, known.clone())?;
         let measured = tokio::select! {
             measured = self.measure(&extent, &labelled, &known, &mut progress) => measured,
             _ = stop.changed() => Err(anyhow::anyhow!("interrupted")),
@@ -119,7 +120,7 @@ impl Profile {
             measured => measured?,
         };
         let model = model(&run.busy, &progress.points)?;
-        let file = self.file(&progress.points, Some((&run, &model, accuracy)))?;
+        let file = self.file(subject, &progress.points, Some((&run, &model, accuracy)));
         self.write(&file)?;
         print(self.summary(&run, &model, accuracy))
     }
@@ -226,8 +227,8 @@ impl Profile {
         labels::read(&text).with_context(about)
     }
 
-    /// Points of an earlier run.
-    fn known(&self) -> anyhow::Result<Vec<Point>> {
+    /// Points of an earlier run of the same requests.
+    fn known(&self, subject: &Subject) -> anyhow::Result<Vec<Point>> {
         let path = self.output.display();
         if !self.output.exists() || self.replace {
             return Ok(Vec::new());
@@ -238,13 +239,12 @@ impl Profile {
         );
         let about = || format!("--resume: {path} is no profile of this command");
         let text = fs::read_to_string(&self.output).with_context(about)?;
-        let earlier = ProfileFile::read(&text).with_context(about)?;
-        let url = &earlier.origin.url;
+        let earlier = Origin::read(&text).with_context(about)?;
         anyhow::ensure!(
-            *url == self.url.as_str(),
-            "--resume: {path} is of {url}; it must be of {}",
-            self.url
+            earlier.subject == *subject,
+            "--resume: {path} is of {}; it must be of {subject}",
+            earlier.subject
         );
-        Ok(earlier.origin.points)
+        Ok(earlier.points)
     }
 }

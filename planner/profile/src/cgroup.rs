@@ -16,14 +16,20 @@ const QUOTA_MIN_US: f64 = 1_000.0;
 pub struct Cgroup {
     folder: PathBuf,
     version: Version,
-    /// Values at the start.
-    before: Vec<(&'static str, String)>,
+    before: Quota,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
     Two,
+}
+
+/// CPU time in each period, in µs; without a limit it is `max` in version 2 and `-1` in version 1.
+#[derive(Debug)]
+struct Quota {
+    time: String,
+    period: String,
 }
 
 impl Cgroup {
@@ -33,30 +39,25 @@ impl Cgroup {
     /// The folder is no control group with a CPU controller, or its quota cannot be read.
     pub fn open(folder: &Path) -> Result<Cgroup, ProfileError> {
         let has = |file: &str| folder.join(file).is_file();
-        let (version, files): (_, &[&'static str]) = match (has("cpu.max"), has("cpu.cfs_quota_us"))
-        {
-            (true, _) => (Version::Two, &["cpu.max"]),
-            (false, true) => (Version::One, &["cpu.cfs_period_us", "cpu.cfs_quota_us"]),
-            (false, false) => {
-                let right = "a control group with a CPU controller: it has no cpu.max (v2) and no cpu.cfs_quota_us (v1)";
-                return Err(ProfileError(format!(
-                    "{}; it must be {right}",
-                    folder.display()
-                )));
-            }
-        };
-        let read = |file: &&'static str| {
+        let read = |file: &str| {
             let path = folder.join(file);
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
-            Ok((*file, text.trim().to_owned()))
+            Ok::<String, ProfileError>(text.trim().to_owned())
         };
-        let before = files
-            .iter()
-            .map(read)
-            .collect::<Result<_, ProfileError>>()?;
-        let folder = folder.to_owned();
+        let (version, before) = if has("cpu.max") {
+            let text = read("cpu.max")?;
+            let (time, period) = text.split_once(' ').unwrap_or((&text, "100000"));
+            (Version::Two, Quota::new(time, period))
+        } else if has("cpu.cfs_quota_us") {
+            let (time, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
+            (Version::One, Quota { time, period })
+        } else {
+            let right = "a control group with a CPU controller: it has no cpu.max (v2) and no cpu.cfs_quota_us (v1)";
+            let folder = folder.display();
+            return Err(ProfileError(format!("{folder}; it must be {right}")));
+        };
         Ok(Cgroup {
-            folder,
+            folder: folder.to_owned(),
             version,
             before,
         })
@@ -74,13 +75,7 @@ impl Cgroup {
                 format!("cores: {cores}; it must be {least} or more, the kernel's least quota");
             return Err(ProfileError(text));
         }
-        match self.version {
-            Version::Two => self.write("cpu.max", &format!("{quota_us} {PERIOD_US}")),
-            Version::One => {
-                self.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
-                self.write("cpu.cfs_quota_us", &quota_us.to_string())
-            }
-        }
+        self.write(&Quota::new(&quota_us.to_string(), &PERIOD_US.to_string()))
     }
 
     /// Restores the quota as it was when the group was opened.
@@ -88,14 +83,33 @@ impl Cgroup {
     /// # Errors
     /// The file cannot be written.
     pub fn restore(&self) -> Result<(), ProfileError> {
-        self.before
-            .iter()
-            .try_for_each(|(file, text)| self.write(file, text))
+        self.write(&self.before)
     }
 
-    fn write(&self, file: &str, text: &str) -> Result<(), ProfileError> {
-        let path = self.folder.join(file);
-        fs::write(&path, text).map_err(|error| failed(&path, &error))
+    fn write(&self, quota: &Quota) -> Result<(), ProfileError> {
+        let write = |file: &str, text: &str| {
+            let path = self.folder.join(file);
+            fs::write(&path, text).map_err(|error| failed(&path, &error))
+        };
+        let Quota { time, period } = quota;
+        match self.version {
+            Version::Two => write("cpu.max", &format!("{time} {period}")),
+            Version::One => {
+                // With the new period the old quota may be more than the parent group allows.
+                write("cpu.cfs_quota_us", "-1")?;
+                write("cpu.cfs_period_us", period)?;
+                write("cpu.cfs_quota_us", time)
+            }
+        }
+    }
+}
+
+impl Quota {
+    fn new(time: &str, period: &str) -> Quota {
+        Quota {
+            time: time.to_owned(),
+            period: period.to_owned(),
+        }
     }
 }
 

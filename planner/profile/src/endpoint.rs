@@ -8,6 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use crate::ProfileError;
+use crate::profile_file::Subject;
 
 /// Maximum number of bytes of an answer that an error shows.
 const SHOWN_MAX: usize = 200;
@@ -73,6 +74,7 @@ pub struct Endpoint {
     url: Url,
     content_type: String,
     bodies: BTreeMap<u32, Vec<u8>>,
+    subject: Subject,
 }
 
 impl Endpoint {
@@ -87,6 +89,11 @@ impl Endpoint {
         batches: &[u32],
         timeout: Duration,
     ) -> Result<Endpoint, ProfileError> {
+        let subject = Subject {
+            url: url.to_string(),
+            request_crc32: crc32fast::hash(&body),
+            batch_requests: batching == Batching::Requests,
+        };
         let bodies = batches.iter().map(|batch| {
             let body = match (batching, Protocol::of(&url), batch) {
                 (Batching::Requests, _, _) | (_, _, 1) => body.clone(),
@@ -106,6 +113,7 @@ impl Endpoint {
             url,
             content_type,
             bodies,
+            subject,
         })
     }
 
@@ -138,10 +146,10 @@ impl Endpoint {
         Err(SendError::Status(status.as_u16(), text))
     }
 
-    /// Address of the endpoint.
+    /// Server and requests that are measured.
     #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
+    pub fn subject(&self) -> &Subject {
+        &self.subject
     }
 }
 

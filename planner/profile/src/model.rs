@@ -65,7 +65,7 @@ pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
         let cell = |point: &Point| Cell {
             batch: point.batch,
             cores: parallelism.cores_each(point.cores),
-            latency_ms: f64::from(parallelism.at_once(point.cores)) * 1e3 / point.batches_per_s,
+            latency_ms: parallelism.batch_ms(point.cores, point.batches_per_s),
         };
         points.iter().map(cell).collect()
     };

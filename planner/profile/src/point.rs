@@ -11,8 +11,11 @@ use crate::ProfileError;
 use crate::endpoint::{Endpoint, SendError};
 use crate::estimate::{Answered, Estimate, estimate};
 
-/// Interval at which the estimate is made.
+/// Minimum interval at which the estimate is made.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Part of the time so far at which it is made again: an estimate takes time in proportion to its requests, which the
+/// requests in flight do not get.
+const CHECK_PART: u32 = 10;
 /// Minimum window of an estimate.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 /// Minimum number of answers for an estimate.
@@ -114,7 +117,9 @@ async fn watch(
     start: Instant,
 ) -> Result<Measured, ProfileError> {
     loop {
-        sleep(CHECK_EVERY).await;
+        let interval = CHECK_EVERY.max(start.elapsed() / CHECK_PART);
+        let left = until.time.saturating_sub(start.elapsed());
+        sleep(interval.min(left)).await;
         let record = record.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = start.elapsed() >= until.time;
         if record.failures_in_a_row >= FAILURES_MAX {

@@ -1,64 +1,32 @@
 //! Profile file: the model that the planner reads, and the measurements that it comes from.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
-use weir_solve::latency_model::Parallelism;
+use weir_planner::spec::{RawCapacity, RawDuration, RawLatency};
+use weir_solve::latency_model::{LatencyModel, Line};
 
 use crate::ProfileError;
 use crate::model::{Model, Point};
 
 /// Profile, as the planner reads it (`profile: {file: NAME}` of a variant).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
     /// Latency model; missing as long as the measurement is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency: Option<Latency>,
+    pub latency: Option<RawLatency>,
     /// Throughput by cores.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<Capacity>,
-    /// Time from its start to the first answer, such as `4.2s`.
+    pub capacity: Option<RawCapacity>,
+    /// Time from its start to the first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub readiness: Option<String>,
+    pub readiness: Option<RawDuration>,
     /// Accuracy in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// Origin of the numbers.
     pub origin: Origin,
-}
-
-/// Latency model: `meanMs` alone, or coefficients.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Latency {
-    /// Mean of a batch, where nothing else was measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean_ms: Option<f64>,
-    /// γ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gamma_ms: Option<f64>,
-    /// ε.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epsilon_ms: Option<f64>,
-    /// δ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delta_ms: Option<f64>,
-    /// η.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub eta_ms: Option<f64>,
-    /// Batches executed at once: a number, or `per-core`.
-    pub parallelism: serde_json::Value,
-    /// 99th percentile over the mean.
-    pub tail: f64,
-}
-
-/// Throughput: requests/s = slope · cores + intercept.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Capacity {
-    /// Requests per second and core.
-    pub slope_rps: f64,
-    /// Requests per second at zero cores.
-    pub intercept_rps: f64,
 }
 
 /// Origin of a profile.
@@ -71,10 +39,12 @@ pub struct Origin {
     pub date: String,
     /// Name of the machine that sent the requests.
     pub host: String,
-    /// Address of the endpoint.
-    pub url: String,
+    /// Server and requests.
+    #[serde(flatten)]
+    pub subject: Subject,
     /// Time of the first answer to a fresh connection, in ms.
-    pub first_answer_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_answer_ms: Option<f64>,
     /// R² of the fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r_squared: Option<f64>,
@@ -88,43 +58,47 @@ pub struct Origin {
     pub points: Vec<Point>,
 }
 
-impl Latency {
-    /// Latency as the planner reads it, rounded to what was measured.
-    #[must_use]
-    pub fn new(model: &Model) -> Latency {
-        let ms = |value: f64| Some(rounded(value));
-        let latency = model.latency;
-        let constant =
-            latency.gamma_ms == 0.0 && latency.epsilon_ms == 0.0 && latency.delta_ms == 0.0;
-        let parallelism = match model.parallelism {
-            Parallelism::PerCore => "per-core".into(),
-            Parallelism::Fixed(at_once) => at_once.get().into(),
+/// Server and requests that points are of; only points of the same are put together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// Address of the endpoint.
+    pub url: String,
+    /// CRC-32 of the request's body.
+    pub request_crc32: u32,
+    /// Whether batches are of single requests, not rows of one.
+    pub batch_requests: bool,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batches = match self.batch_requests {
+            true => "single requests",
+            false => "rows of one",
         };
-        let (mean_ms, all) = match constant {
-            true => (ms(latency.eta_ms), None),
-            false => (None, Some(latency)),
-        };
-        Latency {
-            mean_ms,
-            gamma_ms: all.and_then(|all| ms(all.gamma_ms)),
-            epsilon_ms: all.and_then(|all| ms(all.epsilon_ms)),
-            delta_ms: all.and_then(|all| ms(all.delta_ms)),
-            eta_ms: all.and_then(|all| ms(all.eta_ms)),
-            parallelism,
-            tail: rounded(model.tail),
-        }
+        let (url, crc32) = (&self.url, self.request_crc32);
+        write!(
+            to,
+            "{url}, a request of CRC-32 {crc32:08x}, batches of {batches}"
+        )
     }
 }
 
-impl Capacity {
-    /// Capacity as the planner reads it, rounded to what was measured.
-    #[must_use]
-    pub fn new(model: &Model) -> Capacity {
-        Capacity {
-            slope_rps: rounded(model.capacity.slope_rps),
-            intercept_rps: rounded(model.capacity.intercept_rps),
-        }
-    }
+/// Returns the latency and the capacity that the planner reads, rounded to what was measured.
+#[must_use]
+pub fn models(model: &Model) -> (RawLatency, RawCapacity) {
+    let latency = LatencyModel {
+        gamma_ms: rounded(model.latency.gamma_ms),
+        epsilon_ms: rounded(model.latency.epsilon_ms),
+        delta_ms: rounded(model.latency.delta_ms),
+        eta_ms: rounded(model.latency.eta_ms),
+    };
+    let capacity = Line {
+        slope_rps: rounded(model.capacity.slope_rps),
+        intercept_rps: rounded(model.capacity.intercept_rps),
+    };
+    let latency = RawLatency::new(&latency, model.parallelism.into(), rounded(model.tail));
+    (latency, RawCapacity::new(&capacity))
 }
 
 impl Profile {
@@ -135,13 +109,21 @@ impl Profile {
     pub fn text(&self) -> Result<String, ProfileError> {
         serde_saphyr::to_string(self).map_err(|error| ProfileError(format!("the profile: {error}")))
     }
+}
 
-    /// Reads a profile that an earlier run has written.
+impl Origin {
+    /// Reads the origin of a profile that an earlier run has written.
     ///
     /// # Errors
     /// Not a profile with an origin.
-    pub fn read(text: &str) -> Result<Profile, ProfileError> {
-        serde_saphyr::from_str(text).map_err(|error| ProfileError(error.to_string()))
+    pub fn read(text: &str) -> Result<Origin, ProfileError> {
+        #[derive(Deserialize)]
+        struct Earlier {
+            origin: Origin,
+        }
+        let earlier: Result<Earlier, _> = serde_saphyr::from_str(text);
+        let earlier = earlier.map_err(|error| ProfileError(error.to_string()))?;
+        Ok(earlier.origin)
     }
 }
 
@@ -153,13 +135,14 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
+    use std::time::Duration;
 
-    use weir_solve::latency_model::{LatencyModel, Line};
+    use weir_solve::latency_model::Parallelism;
 
     use super::*;
 
     #[test]
-    fn text_is_read_again() {
+    fn text_has_the_models_and_its_origin_is_read_again() {
         let model = Model {
             latency: LatencyModel::constant(43.812_345),
             parallelism: Parallelism::Fixed(NonZeroU32::new(2).unwrap()),
@@ -183,17 +166,22 @@ mod tests {
             answered: 100,
             settled: true,
         };
+        let (latency, capacity) = models(&model);
         let profile = Profile {
-            latency: Some(Latency::new(&model)),
-            capacity: Some(Capacity::new(&model)),
-            readiness: Some("4.2s".to_owned()),
+            latency: Some(latency),
+            capacity: Some(capacity),
+            readiness: Some(RawDuration(Duration::from_millis(4200))),
             accuracy: Some(97.78),
             origin: Origin {
                 measured_by: "weir profile 0.1.0".to_owned(),
                 date: "2026-11-25T20:00:00Z".to_owned(),
                 host: "a".to_owned(),
-                url: "http://127.0.0.1:1/".to_owned(),
-                first_answer_ms: 50.0,
+                subject: Subject {
+                    url: "http://127.0.0.1:1/".to_owned(),
+                    request_crc32: 7,
+                    batch_requests: false,
+                },
+                first_answer_ms: Some(50.0),
                 r_squared: Some(1.0),
                 residual_percent: Some(0.0),
                 labelled: None,
@@ -201,11 +189,13 @@ mod tests {
             },
         };
         let text = profile.text().unwrap();
+        let latency = "latency:\n  meanMs: 43.812\n  parallelism: 2\n  tail: 1.3612\n";
+        let capacity = "capacity:\n  slopeRps: 91.235\n  interceptRps: 0.0\n";
         assert!(
-            text.starts_with("latency:\n  meanMs: 43.812\n  parallelism: 2\n  tail: 1.3612\n"),
+            text.starts_with(latency) && text.contains(capacity),
             "{text}"
         );
-        assert_eq!(Profile::read(&text).unwrap(), profile);
+        assert_eq!(Origin::read(&text).unwrap(), profile.origin);
     }
 
     #[test]

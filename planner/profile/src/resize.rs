@@ -1,10 +1,15 @@
 //! Change of a server's cores between points.
 
+use std::time::Duration;
+
 use reqwest::Url;
 use serde_json::json;
 
 use crate::ProfileError;
 use crate::cgroup::Cgroup;
+
+/// Maximum time of an answer to a change.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Way in which a server gets its cores.
 #[derive(Debug)]
@@ -40,7 +45,9 @@ impl Resize {
                 let put = reqwest::Client::new()
                     .put(url.clone())
                     .body(body.to_string());
-                let put = put.header("content-type", "application/json");
+                let put = put
+                    .header("content-type", "application/json")
+                    .timeout(ANSWER_TIME_MAX);
                 let answer = put
                     .send()
                     .await

@@ -121,7 +121,7 @@ async fn wait_ready(
                 sleep(RETRY_EVERY).await;
             }
             Err(error) => {
-                let url = extent.endpoint.url();
+                let url = &extent.endpoint.subject().url;
                 return Err(ProfileError(format!("{url} does not answer: {error}")));
             }
         }

@@ -183,15 +183,11 @@ fn fit_latency(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
     let cells: Vec<Cell> = cells.collect();
     let found = fit::sponge(&cells).map_err(|error| fit_error("measured.latencies", &error))?;
     check_fit("measured.latencies", found.r_squared)?;
-    Ok(RawLatency {
-        mean_ms: None,
-        gamma_ms: Some(found.model.gamma_ms),
-        epsilon_ms: Some(found.model.epsilon_ms),
-        delta_ms: Some(found.model.delta_ms),
-        eta_ms: Some(found.model.eta_ms),
-        parallelism: measured.parallelism,
-        tail: measured.tail,
-    })
+    Ok(RawLatency::new(
+        &found.model,
+        measured.parallelism,
+        measured.tail,
+    ))
 }
 
 /// Fits InfAdapter's capacity line by least squares.
@@ -204,9 +200,8 @@ fn fit_capacity(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
     let found = fit::line(&points).map_err(|error| fit_error("measured.rates", &error))?;
     check_fit("measured.rates", found.r_squared)?;
     Ok(RawCapacity {
-        slope_rps: found.model.slope_rps,
-        intercept_rps: found.model.intercept_rps,
         utilisation: measured.utilisation,
+        ..RawCapacity::new(&found.model)
     })
 }
 

@@ -1,14 +1,14 @@
 //! The profile file, and the summary on standard output.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::Context;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
+use weir_planner::spec::RawDuration;
 use weir_profile::labels::Accuracy;
 use weir_profile::model::{Model, Point};
-use weir_profile::profile_file::{Capacity, Latency, Origin, Profile as ProfileFile};
+use weir_profile::profile_file::{Origin, Profile as ProfileFile, Subject, models};
 use weir_profile::run::Run;
 
 use super::Profile;
@@ -17,30 +17,32 @@ impl Profile {
     /// Returns the file of these points; `done` once all are measured.
     pub(super) fn file(
         &self,
+        subject: &Subject,
         points: &[Point],
         done: Option<(&Run, &Model, Option<Accuracy>)>,
-    ) -> anyhow::Result<ProfileFile> {
+    ) -> ProfileFile {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let seconds = |time: Duration| format!("{:.1}s", time.as_secs_f64());
         let accuracy = done.and_then(|(_, _, accuracy)| accuracy);
-        Ok(ProfileFile {
-            latency: done.map(|(_, model, _)| Latency::new(model)),
-            capacity: done.map(|(_, model, _)| Capacity::new(model)),
-            readiness: done.and_then(|(run, _, _)| run.readiness).map(seconds),
+        let (latency, capacity) = done.map(|(_, model, _)| models(model)).unzip();
+        let readiness = done.and_then(|(run, _, _)| run.readiness);
+        ProfileFile {
+            latency,
+            capacity,
+            readiness: readiness
+                .map(|time| RawDuration::from_ms((time.as_secs_f64() * 1e3).round())),
             accuracy: accuracy.map(|one| one.percent),
             origin: Origin {
                 measured_by: format!("weir profile {}", env!("CARGO_PKG_VERSION")),
                 date: format!("{:.0}", jiff::Timestamp::now()),
                 host: host.trim().to_owned(),
-                url: self.url.to_string(),
-                first_answer_ms: done
-                    .map_or(0.0, |(run, _, _)| run.first_answer.as_secs_f64() * 1e3),
+                subject: subject.clone(),
+                first_answer_ms: done.map(|(run, _, _)| run.first_answer.as_secs_f64() * 1e3),
                 r_squared: done.map(|(_, model, _)| model.r_squared),
                 residual_percent: done.map(|(_, model, _)| max_abs(&model.residuals_percent)),
                 labelled: accuracy.map(|one| one.labelled),
                 points: points.to_vec(),
             },
-        })
+        }
     }
 
     /// Writes the file at once: never half of it.

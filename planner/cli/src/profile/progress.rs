@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_profile::model::Point;
+use weir_profile::profile_file::Subject;
 use weir_profile::run::Event;
 
 use super::Profile;
@@ -14,6 +15,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Points so far, and where they are shown.
 pub(super) struct Progress<'a> {
     arguments: &'a Profile,
+    subject: &'a Subject,
     pub(super) bar: ProgressBar,
     pub(super) points: Vec<Point>,
     /// First error of writing the file.
@@ -21,8 +23,12 @@ pub(super) struct Progress<'a> {
     waits: bool,
 }
 
-impl Progress<'_> {
-    pub(super) fn new(arguments: &Profile, points: Vec<Point>) -> anyhow::Result<Progress<'_>> {
+impl<'a> Progress<'a> {
+    pub(super) fn new(
+        arguments: &'a Profile,
+        subject: &'a Subject,
+        points: Vec<Point>,
+    ) -> anyhow::Result<Progress<'a>> {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template(
             "{elapsed_precise} {spinner} {msg}",
@@ -30,6 +36,7 @@ impl Progress<'_> {
         bar.enable_steady_tick(TICK);
         Ok(Progress {
             arguments,
+            subject,
             bar,
             points,
             failed: None,
@@ -57,8 +64,8 @@ impl Progress<'_> {
                     point.cores, point.batch, point.concurrency, point.batches_per_s,
                     point.half_width_percent, point.mean_ms
                 ));
-                let file = self.arguments.file(&self.points, None);
-                if let Err(error) = file.and_then(|file| self.arguments.write(&file)) {
+                let file = self.arguments.file(self.subject, &self.points, None);
+                if let Err(error) = self.arguments.write(&file) {
                     self.failed.get_or_insert(error);
                 }
             }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 use weir_bed::emulator::{Emulator, LatencyModel, Noise, Parallelism, ServerConfig};
+use weir_bed::wait;
 
 /// Latency model of the emulated server, slow against what a noisy machine adds.
 const MODEL: LatencyModel = LatencyModel {
@@ -189,9 +190,8 @@ async fn server_that_breaks_ends_the_measurement_and_its_points_are_kept() {
     let measuring = profile(folder.path(), &address, &arguments);
     let stopping = async {
         let path = folder.path().join("profile.yaml");
-        while !path.exists() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let measured = wait::until("a point", Duration::from_secs(60), || path.exists());
+        measured.await.unwrap();
         server.crash();
     };
     let (output, ()) = tokio::join!(measuring, stopping);

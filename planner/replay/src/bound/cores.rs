@@ -187,9 +187,9 @@ fn cost(window: &Window, machines: &[(&Machine, Work)]) -> Option<f64> {
 
 /// Work of a machine's batches, derived once.
 enum Work {
-    /// By a formula, for each batch size.
+    /// Formula of each batch size.
     Formula(Vec<BatchWork>),
-    /// By measurements.
+    /// Bounds from measurements.
     Measured(Options),
 }
 

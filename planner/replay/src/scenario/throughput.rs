@@ -74,11 +74,10 @@ impl Measurement {
                 return Err(ScenarioError::about(at("cores"), complaint));
             }
         };
-        let at_once = f64::from(parallelism.at_once(cores));
-        let requests = at_once * f64::from(batch);
-        let latency_ms = requests * 1000.0 / rps;
+        let latency_ms = parallelism.batch_ms(cores, rps / f64::from(batch));
         let limit_s = SERVICE_MAX.as_secs_f64();
         if latency_ms > limit_s * 1e3 {
+            let requests = f64::from(parallelism.at_once(cores)) * f64::from(batch);
             let right = format!(
                 "{} or more: an execution takes at most {limit_s} s",
                 requests / limit_s

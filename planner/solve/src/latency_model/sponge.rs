@@ -102,6 +102,12 @@ impl Parallelism {
             Parallelism::Fixed(n) => cores / f64::from(n.get()),
         }
     }
+
+    /// Mean time of a batch in ms if a busy server on `cores` cores executes that many batches per second (Little's
+    /// law).
+    pub fn batch_ms(self, cores: f64, batches_per_s: f64) -> f64 {
+        f64::from(self.at_once(cores)) * 1000.0 / batches_per_s
+    }
 }
 
 impl From<Option<NonZeroU32>> for Parallelism {
@@ -181,6 +187,8 @@ mod tests {
                 "{parallelism:?} {cores}"
             );
         }
+        assert_eq!(four.batch_ms(6.0, 80.0), 50.0);
+        assert_eq!(Parallelism::PerCore.batch_ms(6.0, 80.0), 75.0);
         assert_eq!(
             serde_json::to_string(&Parallelism::PerCore).unwrap(),
             "null"

@@ -11,9 +11,6 @@ use super::super::{ManifestError, Options, refused};
 use super::{Shared, at, missing, route};
 use crate::service::Service;
 
-/// Characters that stand for something else in a regular expression.
-const SPECIAL: &str = r"\.+*?()|[]{}^$";
-
 /// Returns the services with narrower matches first: the filter gives a request to the first that matches.
 pub(super) fn ordered<'a>(services: &[Shared<'a>]) -> Vec<Shared<'a>> {
     let mut rest: Vec<Shared> = services.to_vec();
@@ -132,25 +129,14 @@ fn any(items: &[String], regex: impl Fn(&str) -> String) -> String {
 
 fn host(host: &str) -> String {
     match host.strip_prefix('*') {
-        Some(domain) => format!(".+{}", literal(domain)),
-        None => literal(host),
+        Some(domain) => format!(".+{}", regex::escape(domain)),
+        None => regex::escape(host),
     }
 }
 
 fn path(path: &str) -> String {
     match path.strip_suffix('*') {
-        Some(prefix) => format!("{}.*", literal(prefix)),
-        None => literal(path),
+        Some(prefix) => format!("{}.*", regex::escape(prefix)),
+        None => regex::escape(path),
     }
-}
-
-fn literal(text: &str) -> String {
-    let mut regex = String::new();
-    for c in text.chars() {
-        if SPECIAL.contains(c) {
-            regex.push('\\');
-        }
-        regex.push(c);
-    }
-    regex
 }

@@ -11,6 +11,7 @@ use super::duration::RawDuration;
 use super::profile::RawReference;
 use super::rules::{in_range, rules};
 use crate::service::{ReconfigureMethod, WorkloadKind};
+use crate::solve::latency_model::{LatencyModel, Line, Parallelism};
 
 /// A variant of the model, with its servers.
 #[derive(Debug, Clone, JsonSchema, Serialize, Deserialize)]
@@ -212,6 +213,34 @@ pub struct RawLatency {
     pub tail: f64,
 }
 
+impl RawCapacity {
+    /// Capacity on that line, planned with to the default part.
+    pub fn new(line: &Line) -> RawCapacity {
+        RawCapacity {
+            slope_rps: line.slope_rps,
+            intercept_rps: line.intercept_rps,
+            utilisation: utilisation(),
+        }
+    }
+}
+
+impl RawLatency {
+    /// Latency of that model: its mean alone if that is the same for all batches and cores.
+    pub fn new(model: &LatencyModel, parallelism: RawParallelism, tail: f64) -> RawLatency {
+        let is_constant = *model == LatencyModel::constant(model.eta_ms);
+        let coefficient = |ms: f64| (!is_constant).then_some(ms);
+        RawLatency {
+            mean_ms: is_constant.then_some(model.eta_ms),
+            gamma_ms: coefficient(model.gamma_ms),
+            epsilon_ms: coefficient(model.epsilon_ms),
+            delta_ms: coefficient(model.delta_ms),
+            eta_ms: coefficient(model.eta_ms),
+            parallelism,
+            tail,
+        }
+    }
+}
+
 /// Batches executed at the same time.
 #[derive(Debug, Clone, Copy)]
 pub enum RawParallelism {
@@ -227,6 +256,15 @@ impl Default for RawReplicas {
             initial: 1,
             min: 1,
             max: None,
+        }
+    }
+}
+
+impl From<Parallelism> for RawParallelism {
+    fn from(parallelism: Parallelism) -> RawParallelism {
+        match parallelism {
+            Parallelism::PerCore => RawParallelism::PerCore,
+            Parallelism::Fixed(at_once) => RawParallelism::Fixed(at_once.get()),
         }
     }
 }
