@@ -5,6 +5,7 @@
 mod bed;
 mod envoy_gateway;
 mod istiod;
+mod planner_tls;
 mod references;
 mod rights;
 mod services;

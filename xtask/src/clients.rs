@@ -1,4 +1,4 @@
-//! Clients of the tests that cargo does not build: tritonclient, h2load, curl.
+//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, MLServer.
 //!
 //! Uses the system's, or fetches them into the build folder. Never needs root. A missing client is an error
 //! that names the package to install; no test is skipped.
@@ -17,6 +17,12 @@ const TRITONCLIENT: Pinned = Pinned {
     name: "tritonclient",
     what: "tritonclient 2.73.0",
     instead: "install Python 3.11 to 3.14 with pip (Debian: python3 python3-pip)",
+    compiled: true,
+};
+const MLSERVER: Pinned = Pinned {
+    name: "mlserver",
+    what: "MLServer 1.7.1 with scikit-learn",
+    instead: "install Python 3.11 or 3.12 with pip (Debian: python3 python3-pip)",
     compiled: true,
 };
 /// Environment variable with the path of an h2load.
@@ -42,10 +48,23 @@ impl Clients {
     }
 }
 
-/// Returns a Python that sees only the fetched packages and its own.
+/// Returns a Python that can import tritonclient.
 fn tritonclient(layout: &Layout) -> Result<PathBuf> {
+    with_packages(
+        &TRITONCLIENT,
+        "import tritonclient.http, tritonclient.grpc",
+        layout,
+    )
+}
+
+/// Returns a Python that can import MLServer and its scikit-learn runtime.
+pub(crate) fn mlserver(layout: &Layout) -> Result<PathBuf> {
+    with_packages(&MLSERVER, "import mlserver, mlserver_sklearn", layout)
+}
+
+/// Returns a Python that sees only the fetched packages and its own; `script` imports them.
+fn with_packages(packages: &Pinned, script: &str, layout: &Layout) -> Result<PathBuf> {
     let check = |folder: &Path| {
-        let script = "import tritonclient.http, tritonclient.grpc";
         let program = python(folder)?;
         let output = Command::new(program).args(["-c", script]).output();
         let output = output.context("cannot run Python")?;
@@ -53,7 +72,7 @@ fn tritonclient(layout: &Layout) -> Result<PathBuf> {
         anyhow::ensure!(output.status.success(), "it cannot be imported: {stderr}");
         Ok(())
     };
-    let folder = TRITONCLIENT.ensure(layout, check)?;
+    let folder = packages.ensure(layout, check)?;
     Ok(folder.join("python"))
 }
 

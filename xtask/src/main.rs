@@ -30,6 +30,9 @@ use xshell::Shell;
 use crate::layout::Layout;
 use crate::setup::Tools;
 
+/// First argument of `test` that selects the measurement with real model servers.
+const REAL_SERVER: &str = "--real-server";
+
 /// Development commands of Weir. Each fetches and builds its requirements first.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
@@ -62,7 +65,8 @@ enum Task {
     /// Measure the planner on an emulated Kubernetes (`kube --help`).
     Kube(Passed),
     /// Run all tests, including those with a real Envoy; arguments go to `cargo test`. With `--kubeconfig PATH`, run
-    /// only the Kubernetes tests, on that cluster, in their own namespaces.
+    /// only the Kubernetes tests, on that cluster, in their own namespaces. With `--real-server`, put Weir before three
+    /// real MLServers (`--real-server --help`).
     Test(Passed),
     /// Run the long model check of the protocol by which workers share a queue. Takes minutes and gigabytes of memory.
     CheckSlotTable,
@@ -160,6 +164,9 @@ fn become_program(sh: &Shell, program: &Path, task: &str) -> Result<()> {
 }
 
 fn test(layout: &Layout) -> Result<()> {
+    if passed().next().is_some_and(|first| first == REAL_SERVER) {
+        return real_server(layout);
+    }
     let (kubeconfig, others) = cluster::kubeconfig(passed())?;
     if let Some(path) = kubeconfig {
         return cluster::test(layout, path, others);
@@ -169,6 +176,16 @@ fn test(layout: &Layout) -> Result<()> {
     Err(replace(
         compile::cargo(&sh, &[["test"].as_slice(), &compile::TESTED].concat()).args(others),
     ))
+}
+
+/// Measures Weir before real model servers.
+fn real_server(layout: &Layout) -> Result<()> {
+    let sh = Tools::ensure(layout)?.shell(layout)?;
+    let mlserver = clients::mlserver(layout)?;
+    compile::measure(&sh, layout)?;
+    let mut command = Command::from(sh.cmd(layout.binary("weir-measure")));
+    command.env("WEIR_MLSERVER", mlserver).arg("real-server");
+    Err(replace(command.args(passed().skip(1))))
 }
 
 fn soak(layout: &Layout, minutes: f64) -> Result<()> {

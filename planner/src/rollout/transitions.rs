@@ -56,7 +56,7 @@ use pods::Pods;
 use servers::Servers;
 
 /// Transitions of one run, for servers and again for pods; `WEIR_TRANSITIONS` sets another number.
-const TRANSITIONS: u64 = 50_000;
+const TRANSITIONS: u64 = 20_000;
 /// Threads that run them.
 const THREADS: u64 = 2;
 

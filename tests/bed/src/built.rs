@@ -63,6 +63,15 @@ pub fn tritonclient() -> Result<PathBuf> {
     artefact("WEIR_TRITONCLIENT", fetched, "tritonclient")
 }
 
+/// Path of a Python interpreter that can import MLServer and its scikit-learn runtime.
+///
+/// # Errors
+///
+/// It is not found.
+pub fn mlserver() -> Result<PathBuf> {
+    artefact("WEIR_MLSERVER", "tools/mlserver/python", "MLServer")
+}
+
 /// Path of nghttp2's load generator.
 ///
 /// # Errors

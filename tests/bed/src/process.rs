@@ -51,6 +51,15 @@ impl Process {
         self.child.id()
     }
 
+    /// Kills it, and waits until it has ended.
+    pub fn kill(&mut self) -> Result<()> {
+        // As when dropped, the watchdog ends first.
+        end(&mut self.watchdog.shell);
+        self.child.kill().context("cannot kill the child")?;
+        self.child.wait().context("cannot wait for the child")?;
+        Ok(())
+    }
+
     /// Its exit status, if it has exited.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         self.child

@@ -32,7 +32,7 @@ pub struct Bootstrap {
     planner: Option<SocketAddr>,
     fallback: Option<String>,
     failover: bool,
-    plain: Vec<Backend>,
+    plain: Vec<(Backend, u32)>,
     careful: Option<Careful>,
     beside: Option<String>,
     stream_idle_timeout: Option<Duration>,
@@ -198,9 +198,19 @@ impl Bootstrap {
     #[must_use]
     pub fn plain(mut self, variants: &[(&str, Vec<SocketAddr>)]) -> Self {
         let backend = |(name, hosts): &(&str, Vec<SocketAddr>)| {
-            Backend::new(&format!("plain-{name}"), hosts, false)
+            let backend = Backend::new(&format!("plain-{name}"), hosts, false);
+            (backend, 1)
         };
         self.plain = variants.iter().map(backend).collect();
+        self
+    }
+
+    /// Weighs the variants of the listener `plain`, in their order.
+    #[must_use]
+    pub fn plain_weights(mut self, weights: &[u32]) -> Self {
+        for ((_, weight), given) in self.plain.iter_mut().zip(weights) {
+            *weight = *given;
+        }
         self
     }
 
@@ -338,7 +348,8 @@ impl Bootstrap {
             .first()
             .context("static_resources.clusters: no variant's cluster")?;
         let mut clusters = Vec::new();
-        for backend in self.backends.iter().chain(&self.plain) {
+        let plain = self.plain.iter().map(|(backend, _)| backend);
+        for backend in self.backends.iter().chain(plain) {
             clusters.push(backend.cluster_from(template)?);
         }
         if self.failover {

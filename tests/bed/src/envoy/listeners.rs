@@ -48,9 +48,10 @@ impl Careful {
     }
 }
 
-/// The listener `plain`: all variants with equal weights.
-pub(super) fn plain(filterless: &Value, backends: &[Backend]) -> Result<Value> {
-    let weight = |backend: &Backend| json!({ "name": backend.cluster, "weight": 1 });
+/// The listener `plain`: variants by weight.
+pub(super) fn plain(filterless: &Value, backends: &[(Backend, u32)]) -> Result<Value> {
+    let weight =
+        |(backend, weight): &(Backend, u32)| json!({ "name": backend.cluster, "weight": weight });
     let clusters: Vec<_> = backends.iter().map(weight).collect();
     renamed(filterless, "plain", |route| {
         *at(route, "/route")? = json!({ "weighted_clusters": { "clusters": clusters } });

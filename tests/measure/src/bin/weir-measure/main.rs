@@ -1,7 +1,8 @@
-//! `weir-measure validate | workers | kube`: measurements of Weir that take minutes, each with its target.
+//! `weir-measure validate | workers | kube | real-server`: measurements of Weir that take minutes, each with its target.
 
 mod lane;
 mod pods;
+mod real;
 mod workers;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use weir_bed::interrupt::{INTERRUPTED, Interrupt};
 use weir_measure::validate::{LOADS, compare};
 
 use pods::KubeArgs;
+use real::RealArgs;
 use workers::WorkersArgs;
 
 /// Measures Weir.
@@ -32,6 +34,8 @@ enum Command {
     /// Measure the planner on an emulated Kubernetes: the time until pods follow the demand, and the cost of 500
     /// pods.
     Kube(KubeArgs),
+    /// Put Weir before three real MLServers, beside weighted and careful. Needs the right to make control groups.
+    RealServer(RealArgs),
 }
 
 #[derive(Debug, Args)]
@@ -67,6 +71,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Command::Validate(args) => validated(args).await,
             Command::Workers(args) => workers::measured(args).await,
             Command::Kube(args) => pods::measured(args).await,
+            Command::RealServer(args) => real::measured(args).await,
         }
     };
     // Dropping the unfinished work ends its processes.

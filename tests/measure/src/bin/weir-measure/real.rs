@@ -1,0 +1,53 @@
+//! `cargo xtask test --real-server`: Weir before three real model servers, its table and its targets.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use weir_measure::real::{Settings, measure};
+
+/// Maximum length of a turn, and number of seeds.
+const SECONDS_MAX: i64 = 600;
+const SEEDS_MAX: i64 = 100;
+
+/// Arguments of the measurement with real servers.
+#[derive(Debug, Args)]
+pub(crate) struct RealArgs {
+    /// Seconds of each turn.
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u16).range(5..=SECONDS_MAX))]
+    seconds: u16,
+    /// Number of seeds: turns of each load and way.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=SEEDS_MAX))]
+    seeds: u16,
+    /// Leave out the turns with faults.
+    #[arg(long)]
+    without_faults: bool,
+    /// Folder of the trained models and of the results.
+    #[arg(long, value_name = "DIR", default_value = "target/real")]
+    folder: PathBuf,
+}
+
+/// Measures, prints the table and writes the results; the exit code shows whether all targets are reached.
+pub(crate) async fn measured(args: RealArgs) -> Result<ExitCode> {
+    let settings = Settings {
+        seconds: usize::from(args.seconds),
+        seeds: u64::from(args.seeds),
+        faults: !args.without_faults,
+    };
+    let folder = std::path::absolute(&args.folder).context("--folder")?;
+    let report = measure(&folder, &settings).await?;
+    println!("{report}");
+    let file = folder.join("report.json");
+    fs::write(&file, serde_json::to_vec_pretty(&report)?)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let missed = report.missed();
+    for target in &missed {
+        eprintln!("missed: {target}");
+    }
+    Ok(match missed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}

@@ -1,0 +1,47 @@
+//! Throughput of the servers from queues of their own: a closed loop keeps each of them busy.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::body::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::servers::Server;
+
+/// Requests in flight at each server.
+const IN_FLIGHT: usize = 4;
+/// Time before answers count, until the queues are full.
+const BEFORE: Duration = Duration::from_secs(2);
+
+/// Returns answers per second of all servers together, all busy for `span`.
+pub(crate) async fn throughput_rps(
+    servers: &[Server],
+    body: &Bytes,
+    span: Duration,
+) -> Result<f64> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let from = Instant::now() + BEFORE;
+    let until = from + span;
+    let mut clients = JoinSet::new();
+    for server in servers {
+        for _ in 0..IN_FLIGHT {
+            let (client, url, body) = (client.clone(), server.url(), body.clone());
+            clients.spawn(async move {
+                let mut answered = 0_u64;
+                while Instant::now() < until {
+                    let request = client.post(&url).body(body.clone());
+                    let request = request.header("content-type", "application/json");
+                    request.send().await?.error_for_status()?.bytes().await?;
+                    answered += u64::from((from..until).contains(&Instant::now()));
+                }
+                anyhow::Ok(answered)
+            });
+        }
+    }
+    let mut answered = 0;
+    while let Some(done) = clients.join_next().await {
+        answered += done??;
+    }
+    Ok(answered as f64 / span.as_secs_f64())
+}

@@ -1,0 +1,177 @@
+//! Envoy with the listeners `weir`, `careful` and `plain` over the same servers, and the planner.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use weir_api::metrics::Metric;
+use weir_bed::envoy::{Bootstrap, Careful, Envoy};
+use weir_bed::load::Target;
+use weir_bed::planner::{Planner, free_port};
+use weir_bed::wait;
+
+use super::profile::{Profile, file};
+use super::servers::{MODEL, Server};
+
+/// Latency objective: five times the mean of the slowest server.
+pub(crate) const SLO: Duration = Duration::from_millis(400);
+const SERVICE: &str = "digits";
+const KEY: &str = "a-key-for-real-servers";
+const KEY_ENV: &str = "WEIR_KEY";
+/// Greatest weight of a host: Envoy balances finely enough.
+const WEIGHT_MAX: f64 = 100.0;
+const WORKERS: u32 = 2;
+const READY_MAX: Duration = Duration::from_secs(30);
+
+/// Way of a request to the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through the filter.
+    Weir,
+    /// Weighted least-request, a route timeout of the objective, and circuit breakers.
+    Careful,
+    /// Weights by capacity and nothing else.
+    Weighted,
+}
+
+impl Way {
+    pub(crate) const ALL: [Way; 3] = [Way::Weir, Way::Careful, Way::Weighted];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::Weir => "weir",
+            Way::Careful => "careful",
+            Way::Weighted => "weighted",
+        }
+    }
+
+    fn listener(self) -> &'static str {
+        match self {
+            Way::Weir => "weir",
+            Way::Careful => "careful",
+            Way::Weighted => "plain",
+        }
+    }
+}
+
+/// Planner and proxy.
+#[derive(Debug)]
+pub(crate) struct System {
+    _planner: Planner,
+    pub(crate) envoy: Envoy,
+}
+
+impl System {
+    /// Starts both for these servers, whose profiles are in the folder, and waits for the planner's plan.
+    pub(crate) async fn start(
+        servers: &[Server],
+        profiles: &[Profile],
+        folder: &Path,
+    ) -> Result<System> {
+        let planner_at = free_port()?;
+        let envoy = Envoy::start(&bootstrap(servers, profiles, planner_at)?, WORKERS).await?;
+        let text = service_file(servers, folder, planner_at, envoy.admin()).to_string();
+        let mut planner = Planner::start(SERVICE, planner_at, &text, (KEY_ENV, KEY))?;
+        planner.until_ready(READY_MAX).await?;
+        let adopted = async || {
+            let revision = envoy.metric(Metric::PlanRevision, SERVICE, "").await;
+            revision.is_ok_and(|revision| revision > 1)
+        };
+        wait::until_async("the filter to adopt the planner's plan", READY_MAX, adopted).await?;
+        Ok(System {
+            _planner: planner,
+            envoy,
+        })
+    }
+
+    pub(crate) fn target(&self, way: Way) -> Result<Target> {
+        let listener = self.envoy.listener(way.listener())?;
+        Ok(Target {
+            name: way.name().to_owned(),
+            url: format!("http://{listener}/v2/models/{MODEL}/infer"),
+            then: Vec::new(),
+            headers: Vec::new(),
+        })
+    }
+}
+
+/// Returns the service file. It is JSON, which is YAML too.
+fn service_file(
+    servers: &[Server],
+    folder: &Path,
+    planner: SocketAddr,
+    admin: SocketAddr,
+) -> Value {
+    let variant = |server: &Server| {
+        json!({
+            "name": server.name,
+            "cluster": server.name,
+            "cores": { "initial": 1, "min": 1, "max": 1 },
+            "profile": { "file": file(folder, server) },
+        })
+    };
+    json!({
+        "service": SERVICE,
+        "listen": planner,
+        "keyEnv": KEY_ENV,
+        "slo": format!("{}ms", SLO.as_millis()),
+        "mode": "advisory",
+        "budget": { "cores": servers.len() },
+        "proxies": { "stats": [format!("http://{admin}/stats/prometheus?filter=weir_")] },
+        "variants": servers.iter().map(variant).collect::<Vec<_>>(),
+    })
+}
+
+fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> Result<Bootstrap> {
+    let total: f64 = profiles.iter().map(Profile::capacity_rps).sum();
+    let each = || servers.iter().zip(profiles);
+    let variant = |(server, profile): (&Server, &Profile)| {
+        json!({
+            "name": server.name,
+            "cluster": server.name,
+            "share": profile.capacity_rps() / total,
+            "slots": 1,
+            "service_ms": profile.latency.mean_ms * profile.latency.tail,
+            "accuracy": profile.accuracy,
+        })
+    };
+    let slo_ms = SLO.as_millis();
+    let plugin = json!({
+        "service": SERVICE,
+        "deadline": { "default_ms": slo_ms, "max_ms": 10_000 },
+        "planner": { "cluster": "planner", "authority": "planner", "key": KEY },
+        "plan": { "variants": each().map(variant).collect::<Vec<_>>() },
+    });
+    let weight = |profile: &Profile| {
+        let weight = profile.capacity_rps() / total * WEIGHT_MAX;
+        weight.round().max(1.0) as u32
+    };
+    let host = |(server, profile): (&Server, &Profile)| (server.http, weight(profile));
+    let weights: Vec<u32> = profiles.iter().map(weight).collect();
+    // Requests at the servers and waiting for a connection: as many as the servers answer within the objective.
+    let at_once = (total * SLO.as_secs_f64()).round() as u32;
+    let careful = Careful {
+        hosts: each().map(host).collect(),
+        timeout: SLO,
+        max_requests: at_once,
+        max_pending_requests: at_once,
+    };
+    let plain: Vec<(&str, Vec<SocketAddr>)> = servers
+        .iter()
+        .map(|server| (server.name, vec![server.http]))
+        .collect();
+    let first = servers.first().context("no servers")?;
+    let mut bootstrap = Bootstrap::shipped()?
+        .plugin(&plugin)
+        .planner(planner)
+        .careful(careful)
+        .plain(&plain)
+        .plain_weights(&weights)
+        .fallback(first.name);
+    for server in servers {
+        bootstrap = bootstrap.backend(server.name, server.http);
+    }
+    Ok(bootstrap)
+}

@@ -1,0 +1,89 @@
+//! One turn: a load through one way, and what its clients saw.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use axum::body::Bytes;
+use weir_bed::fate::{Outcome, Summary};
+use weir_bed::load::{Protocol, Rates, Schedule, Sender, Target, start};
+use weir_bed::network::Network;
+
+use super::system::SLO;
+
+/// Time after which a client disconnects.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum lag of the generator's 99th percentile; beyond it a turn proves nothing.
+const LAG_P99_MAX_MS: f64 = 50.0;
+
+/// Result of a turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    pub(crate) summary: Summary,
+    outcomes: Vec<Outcome>,
+    seconds: f64,
+}
+
+impl Turn {
+    /// Answered on time, percent of all sent.
+    pub(crate) fn on_time_percent(&self) -> f64 {
+        percent(self.summary.on_time, self.summary.sent)
+    }
+
+    /// Answered on time, percent of those sent within that span of seconds.
+    pub(crate) fn on_time_percent_within(&self, span: &std::ops::Range<u64>) -> f64 {
+        let sent = self.outcomes.iter();
+        let sent: Vec<_> = sent
+            .filter(|outcome| span.contains(&outcome.sent_at.as_secs()))
+            .collect();
+        let on_time = sent.iter().filter(|outcome| outcome.on_time(SLO)).count();
+        percent(on_time as u64, sent.len() as u64)
+    }
+
+    /// Answers per second, late ones included.
+    pub(crate) fn answered_rps(&self) -> f64 {
+        (self.summary.on_time + self.summary.late) as f64 / self.seconds
+    }
+}
+
+fn percent(part: u64, all: u64) -> f64 {
+    part as f64 * 100.0 / all.max(1) as f64
+}
+
+/// Sends these rates to the target. `during` runs beside the load.
+pub(crate) async fn turn(
+    rates: &Rates,
+    seed: u64,
+    target: Target,
+    body: &Bytes,
+    protocol: Protocol,
+    during: impl Future<Output = Result<()>>,
+) -> Result<Turn> {
+    let network = Arc::new(Network::none());
+    let schedule = Schedule::new(rates, &network, body.len() as u64, seed)?;
+    let sender = Sender {
+        slo: SLO,
+        timeout: PATIENCE,
+        body: body.clone(),
+        answer_bytes: 0,
+        read_bytes_per_s: None,
+        protocol,
+    };
+    let run = start(Arc::new(schedule), network, sender, vec![target])?;
+    let (record, fault) = tokio::join!(run.finish(), during);
+    fault?;
+    let record = record?;
+    ensure!(
+        record.lag.p99_ms <= LAG_P99_MAX_MS,
+        "the generator was late ({:?}): invalid turn",
+        record.lag
+    );
+    let outcomes = record.outcomes.into_iter().next().context("no outcomes")?;
+    let summary = Summary::of(&outcomes, SLO, |_| None)?;
+    summary.check().map_err(anyhow::Error::msg)?;
+    Ok(Turn {
+        summary,
+        outcomes,
+        seconds: rates.rps().len() as f64,
+    })
+}
