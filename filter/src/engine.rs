@@ -286,10 +286,13 @@ impl Engine {
     /// Renews the lease in the slot table; `polls`: this VM can poll the planner. `None` if the table is full
     /// or contended.
     pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Membership> {
-        self.variants.update_predictions(now);
         self.worker.set_held(self.held.all + self.receiving.len());
         let (membership, outcome) = self.worker.renew(polls, now);
         self.count(&outcome);
+        if self.config.correct {
+            self.read_measured(now);
+        }
+        self.variants.update_predictions(now);
         if let Some(membership) = &membership {
             self.workers = membership.workers;
             self.sends_probes = membership.reports;

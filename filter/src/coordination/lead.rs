@@ -44,6 +44,10 @@ const SAMPLES_MIN: u16 = 4;
 /// Time without a measurement of one kind, after which one is sought by sending a request early, or not
 /// early.
 const STALE: Duration = Duration::from_secs(5);
+/// Minimum number of measurements of both kinds together for [`Lead::measured`].
+pub const MEASURED_MIN: u32 = 8;
+/// Time for which measurements count for [`Lead::measured`].
+pub const MEASURED_FOR: Duration = Duration::from_secs(10);
 /// Number of early requests that [`Lead::recent_wait`] averages.
 const RECENT: u64 = 16;
 /// Service times between two early requests while too few measurements suggest that no lead is needed.
@@ -64,6 +68,15 @@ pub struct Lead {
     pub recent_wait: u64,
     /// Whether early requests are known to wait at the server.
     pub confirmed: bool,
+}
+
+/// Service time that all workers of a proxy measured together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Mean.
+    pub mean: Duration,
+    /// Standard deviation.
+    pub deviation: Duration,
 }
 
 impl Lead {
@@ -122,6 +135,35 @@ impl Lead {
             return predicted;
         }
         self.early.time()
+    }
+
+    /// Returns the service time by all measurements of the last [`MEASURED_FOR`]; `None` with fewer than
+    /// [`MEASURED_MIN`].
+    #[must_use]
+    pub fn measured(&self, now: Mono) -> Option<Measured> {
+        let gap = nanos(self.known_gap());
+        // Early requests that may not have waited at the server count from dispatch, as those to an idle lane.
+        let early_wait = if self.confirmed { 0 } else { self.early_wait };
+        let (mut count, mut mean, mut scatter) = (0_u64, 0_u64, 0_u64);
+        for (one, time) in [
+            (&self.idle, self.idle.mean.saturating_sub(gap)),
+            (&self.early, self.early.mean.saturating_add(early_wait)),
+        ] {
+            if one.count > 0 && now.since(one.at) < MEASURED_FOR {
+                let samples = u64::from(one.count);
+                count += samples;
+                mean = mean.saturating_add(time.saturating_mul(samples));
+                scatter = scatter.saturating_add(one.scatter.saturating_mul(samples));
+            }
+        }
+        if count < u64::from(MEASURED_MIN) {
+            return None;
+        }
+        Some(Measured {
+            mean: Duration::from_nanos(mean / count),
+            // Of normally distributed times the standard deviation is 1.25 mean absolute ones.
+            deviation: Duration::from_nanos(scatter / count / 4 * 5),
+        })
     }
 
     /// Extra time of a request that is sent to an idle lane.
@@ -224,119 +266,4 @@ fn deviations(chance: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ms(ms: f64) -> Duration {
-        Duration::from_secs_f64(ms / 1e3)
-    }
-
-    /// Simulates an always busy lane with that gap: each request is sent by the lead before the predicted
-    /// answer, or with the answer. Returns the fraction of time for which the lane idles.
-    fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) -> f64 {
-        let (mut answered, mut answer, mut idle) = (0.0, service(0), 0.0);
-        let at = |now: f64| Mono((now * 1e6) as u64);
-        for request in 1..=count {
-            let predicted = ms(service(0));
-            let early = lead
-                .service(predicted)
-                .saturating_sub(lead.lead(predicted, at(answered)));
-            let sent = (answered + early.as_secs_f64() * 1e3).min(answer);
-            let early_wait = answer - sent;
-            let late = (gap - early_wait).max(0.0);
-            let next = answer + late + service(request);
-            if early_wait > 0.0 {
-                lead.record_early(ms(next - answer), ms(early_wait), at(next));
-            } else {
-                lead.record_idle(ms(next - sent), at(next));
-            }
-            (answered, answer, idle) = (answer, next, idle + late);
-        }
-        idle / answered
-    }
-
-    #[test]
-    fn gap_of_a_busy_server_is_measured() {
-        let mut lead = Lead::default();
-        lead.record_idle(ms(28.0), Mono(0));
-        learn(&mut lead, |_| 25.0, 3.0, 1000);
-        assert!((ms(2.9)..ms(3.2)).contains(&lead.gap()), "{:?}", lead.gap());
-        let idle = learn(&mut lead, |_| 25.0, 3.0, 1000);
-        assert!(idle < 0.002, "idle for {idle}");
-    }
-
-    #[test]
-    fn lead_covers_the_scatter_of_service_times() {
-        let scattered = |request: u32| {
-            let mixed = u64::from(request + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let chance = (mixed >> 40) as f64 / f64::from(1 << 24);
-            25.0 * (0.5 + chance)
-        };
-        let mut lead = Lead::default();
-        learn(&mut lead, scattered, 3.0, 2000);
-        let idle = learn(&mut lead, scattered, 3.0, 5000);
-        assert!(idle < 0.02, "idle for {idle}, {lead:?}");
-        let longest = lead.lead(ms(25.0), Mono(0));
-        assert!(longest <= ms(12.5) + MARGIN, "{longest:?}");
-    }
-
-    #[test]
-    fn lead_starts_small_and_stays_below_half_of_the_service_time() {
-        let mut lead = Lead::default();
-        assert_eq!(lead.lead(ms(25.0), Mono(0)), ms(25.0) / 16);
-        assert_eq!(lead.lead(ms(1000.0), Mono(0)), FIRST_MAX);
-        for _ in 0..100 {
-            lead.record_idle(ms(50.0), Mono(0));
-            lead.record_early(ms(25.0), ms(40.0), Mono(0));
-        }
-        let lead = lead.lead(ms(25.0), Mono(0));
-        assert!(ms(12.4) < lead && lead <= ms(12.5), "{lead:?}");
-    }
-
-    /// The server has two lanes where one slot is known.
-    #[test]
-    fn without_server_wait_times_count_from_dispatch() {
-        let mut lead = Lead::default();
-        for _ in 0..1000 {
-            lead.record_idle(ms(28.0), Mono(0));
-            let early = lead.lead(ms(28.0), Mono(0)).as_secs_f64() * 1e3;
-            lead.record_early(ms(28.0 - early), ms(early), Mono(0));
-        }
-        assert!(!lead.is_confirmed());
-        assert_eq!(lead.gap(), Duration::ZERO);
-        assert!(lead.lead(ms(28.0), Mono(0)) <= ms(7.0));
-    }
-
-    #[test]
-    fn zero_lead_by_chance_is_probed_again() {
-        let mut lead = Lead::default();
-        for took in [15.0, 35.0, 15.0, 35.0] {
-            lead.record_idle(ms(took), Mono(0));
-            lead.record_early(ms(took), ms(5.0), Mono(0));
-        }
-        assert_eq!(lead.gap(), Duration::ZERO);
-        assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
-        let later = Mono(0) + ms(25.0) * PROBE_INTERVAL + ms(1.0);
-        assert_eq!(lead.lead(ms(25.0), later), ms(25.0) / FIRST_PART);
-    }
-
-    #[test]
-    fn lead_is_zero_without_a_gap_and_stale_measurements_are_renewed() {
-        let mut lead = Lead::default();
-        for _ in 0..100 {
-            lead.record_idle(ms(25.1), Mono(0));
-            lead.record_early(ms(25.0), ms(5.0), Mono(0));
-        }
-        assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
-        let later = Mono(0) + STALE + ms(1.0);
-        assert!(lead.lead(ms(25.0), later) > Duration::ZERO, "no early one");
-        let mut busy = Lead::default();
-        for _ in 0..100 {
-            busy.record_idle(ms(28.0), Mono(0));
-            busy.record_early(ms(25.0), ms(5.0), later);
-        }
-        assert!(busy.lead(ms(25.0), Mono(0)) > ms(3.0));
-        assert_eq!(busy.lead(ms(25.0), later), Duration::ZERO, "no idle lane");
-    }
-}
+mod tests;

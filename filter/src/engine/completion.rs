@@ -101,6 +101,16 @@ impl Engine {
         }
     }
 
+    /// Takes over the service times that all workers have measured together, from the slot table.
+    pub(super) fn read_measured(&mut self, now: Mono) {
+        for index in 0..self.variants.len() {
+            if let Some(variant) = self.variants.get_mut(VariantId(index)) {
+                let measured = self.worker.measured(variant.key, variant.planned, now);
+                variant.observe_common(measured);
+            }
+        }
+    }
+
     /// Records the service time of the last completed execution, which `began` then by the slot table.
     pub(super) fn record_service_time(&mut self, id: VariantId, began: Option<Mono>, now: Mono) {
         let Some(variant) = self.variants.get_mut(id) else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_api::VariantPlan;
 
-use crate::coordination::lead::Lead;
+use crate::coordination::lead::{Lead, Measured};
 use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
 use crate::health::Health;
@@ -24,6 +24,9 @@ const BATCH_MARGIN: Duration = Duration::from_millis(5);
 /// The same as a part of the service time. A prediction is accurate to a sixteenth, and a late timer must
 /// not refuse a request that waited only for its batch to fill.
 const BATCH_MARGIN_PART: u32 = 16;
+/// Standard deviations above the mean of a normal distribution's 80th percentile
+/// ([`PERCENTILE`](crate::routing::service_time::PERCENTILE)).
+const HIGH_DEVIATIONS: f64 = 0.84;
 /// Time for which a router uses the response time reported by a variant's gate.
 const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
 
@@ -53,6 +56,8 @@ pub(super) struct Variant {
     /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
     pub(super) service_time: ServiceTimeEstimator,
+    /// Service time that all workers measured together, at the last renewal.
+    common: Option<ServiceTime>,
     pub(super) gate_estimate: Option<(Duration, Mono)>,
     /// Shortest service time with all the cores it may be given; `None` if the plan does not include it.
     pub(super) shortest: Option<Duration>,
@@ -123,8 +128,25 @@ impl Variant {
     /// Records the duration of an execution, completed or aborted.
     pub(super) fn observe(&mut self, planned: Duration, took: Duration, now: Mono) {
         if self.service_time.record(planned, took, now) {
-            self.predicted = self.service_time.estimate(self.planned);
+            self.estimate();
         }
+    }
+
+    /// Takes over the service time that all workers have measured together, or none.
+    pub(super) fn observe_common(&mut self, measured: Option<Measured>) {
+        self.common = measured.map(|measured| ServiceTime {
+            high: measured.mean + measured.deviation.mul_f64(HIGH_DEVIATIONS),
+            mean: measured.mean,
+        });
+    }
+
+    /// Predicts anew, without what is too old.
+    pub(super) fn predict(&mut self, now: Mono) {
+        self.predicted = self.service_time.predict(self.planned, self.common, now);
+    }
+
+    fn estimate(&mut self) {
+        self.predicted = self.service_time.estimate(self.planned, self.common);
     }
 
     pub(super) fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {
@@ -144,6 +166,7 @@ impl Variant {
             batch_open_since: None,
             completion: None,
             service_time: ServiceTimeEstimator::default(),
+            common: None,
             gate_estimate: None,
             shortest: None,
             share: 0.0,
@@ -159,7 +182,7 @@ impl Variant {
             self.key = VariantKey::of(&plan.name);
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
             (self.health, self.probed_at) = (Health::default(), None);
-            self.slots.lanes.0.lead = Lead::default();
+            (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
         }
         if *self.cluster != *plan.cluster {
             self.cluster = Rc::from(plan.cluster.as_str());
@@ -167,11 +190,11 @@ impl Variant {
         }
         let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
         if planned != self.planned {
-            self.slots.lanes.0.lead = Lead::default();
+            (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
         }
         self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
-        self.predicted = self.service_time.estimate(self.planned);
+        self.estimate();
         self.batch = plan.batch;
         self.cancels = plan.cancels;
         self.share = plan.share.0;

@@ -153,7 +153,7 @@ impl Variants {
     /// Updates the predictions.
     pub(super) fn update_predictions(&mut self, now: Mono) {
         for variant in &mut self.table {
-            variant.predicted = variant.service_time.predict(variant.planned, now);
+            variant.predict(now);
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Stored is the *ratio* of each time to the planned time at dispatch, so that a correction remains valid
 //! when a plan changes the variant's cores. Ratios of the last one to two [`WINDOW`]s count. With fewer
-//! than [`SAMPLES_MIN`] the planned time applies. So a prediction that has grown too large for any request
-//! to be sent expires by itself.
+//! than [`SAMPLES_MIN`] the time that all workers of the proxy measured together applies, and without that the
+//! planned time. So a prediction that has grown too large for any request to be sent expires by itself.
 
 use std::time::Duration;
 
@@ -91,20 +91,26 @@ impl ServiceTimeEstimator {
         renews || rotated
     }
 
-    /// Predicts the time of an execution planned to take `planned`.
-    pub fn predict(&mut self, planned: Duration, now: Mono) -> ServiceTime {
+    /// Predicts the time of an execution planned to take `planned`. `common` is the time that all workers measured
+    /// together.
+    pub fn predict(
+        &mut self,
+        planned: Duration,
+        common: Option<ServiceTime>,
+        now: Mono,
+    ) -> ServiceTime {
         self.rotate(now);
-        self.estimate(planned)
+        self.estimate(planned, common)
     }
 
     /// The same, without expiring old ratios.
     #[must_use]
-    pub fn estimate(&self, planned: Duration) -> ServiceTime {
+    pub fn estimate(&self, planned: Duration, common: Option<ServiceTime>) -> ServiceTime {
         match self.correction {
-            None => ServiceTime {
+            None => common.unwrap_or(ServiceTime {
                 high: planned,
                 mean: planned,
-            },
+            }),
             Some(correction) => {
                 let base = if planned.is_zero() {
                     UNPLANNED
@@ -254,12 +260,31 @@ mod tests {
                 high: PLANNED,
                 mean: PLANNED,
             };
-            assert_eq!(observed.predict(PLANNED, Mono(0)), plan_holds, "after {n}");
+            assert_eq!(
+                observed.predict(PLANNED, None, Mono(0)),
+                plan_holds,
+                "after {n}"
+            );
             observed.record(PLANNED, ms(80), Mono(0));
         }
-        let predicted = observed.predict(PLANNED, Mono(0));
+        let predicted = observed.predict(PLANNED, None, Mono(0));
         assert_eq!(predicted.mean, ms(80));
         assert!((ms(80)..=ms(86)).contains(&predicted.high), "{predicted:?}");
+    }
+
+    #[test]
+    fn few_samples_leave_the_time_that_all_workers_measured() {
+        let mut observed = ServiceTimeEstimator::default();
+        let common = ServiceTime {
+            high: ms(90),
+            mean: ms(80),
+        };
+        for _ in 1..SAMPLES_MIN {
+            observed.record(PLANNED, ms(60), Mono(0));
+        }
+        assert_eq!(observed.estimate(PLANNED, Some(common)), common);
+        observed.record(PLANNED, ms(60), Mono(0));
+        assert_eq!(observed.estimate(PLANNED, Some(common)).mean, ms(60));
     }
 
     #[test]
@@ -268,7 +293,7 @@ mod tests {
         for _ in 0..100 {
             observed.record(PLANNED, ms(60), Mono(0));
         }
-        let halved = observed.predict(PLANNED / 2, Mono(0));
+        let halved = observed.predict(PLANNED / 2, None, Mono(0));
         assert_eq!(halved.mean, ms(30));
     }
 
@@ -279,8 +304,8 @@ mod tests {
             observed.record(PLANNED, ms(4000), Mono(0));
         }
         let (one, two) = (Mono(0) + WINDOW, Mono(0) + WINDOW * 2);
-        assert!(observed.predict(PLANNED, one).high > ms(3900));
-        assert_eq!(observed.predict(PLANNED, two).high, PLANNED);
+        assert!(observed.predict(PLANNED, None, one).high > ms(3900));
+        assert_eq!(observed.predict(PLANNED, None, two).high, PLANNED);
     }
 
     #[test]
@@ -289,7 +314,7 @@ mod tests {
         for _ in 0..100 {
             observed.record(Duration::ZERO, ms(33), Mono(0));
         }
-        assert_eq!(observed.predict(Duration::ZERO, Mono(0)).mean, ms(33));
+        assert_eq!(observed.predict(Duration::ZERO, None, Mono(0)).mean, ms(33));
     }
 
     proptest! {
@@ -306,7 +331,7 @@ mod tests {
                 observed.record(planned, Duration::from_nanos(*took), Mono(0));
             }
             observed.renew();
-            let high = observed.predict(planned, Mono(0)).high;
+            let high = observed.predict(planned, None, Mono(0)).high;
             took.sort_unstable();
             let base = if planned.is_zero() { UNPLANNED } else { planned };
             let above = took.len() - took.len() * PERCENTILE as usize / 100;
@@ -314,7 +339,7 @@ mod tests {
             // Ratios below 1/64 and above 4096 are not distinguished.
             let (min, most) = (exact.min(base * 4096), exact.max(base / 32));
             prop_assert!(high + base / 256 >= min * 15 / 16, "{high:?} of {exact:?}");
-            let mean = observed.predict(planned, Mono(0)).mean;
+            let mean = observed.predict(planned, None, Mono(0)).mean;
             prop_assert!(high <= (most * 17 / 16 + base / 256).max(mean), "{high:?} of {exact:?}");
         }
     }

@@ -1,7 +1,10 @@
 //! Health of variants in the slot table: read by every worker at its renewal, written by the one that sees
-//! a signal.
+//! a signal. Beside it, what all workers have measured.
+
+use std::time::Duration;
 
 use super::{AcquireResult, SyncResult, Worker};
+use crate::coordination::lead::Measured;
 use crate::health::Health;
 use crate::time::Mono;
 use crate::variant::VariantKey;
@@ -12,6 +15,14 @@ impl Worker {
     pub fn health(&self, variant: VariantKey) -> Option<Health> {
         let column = self.table.columns.get(self.table.column(variant)?)?;
         Some(column.health)
+    }
+
+    /// Service time of a variant that all workers measured together for this planned one, by the table as last
+    /// loaded.
+    #[must_use]
+    pub fn measured(&self, variant: VariantKey, planned: Duration, now: Mono) -> Option<Measured> {
+        let column = self.table.column(variant)?;
+        self.table.lead(column, planned).measured(now)
     }
 
     /// Changes a variant's health for all workers; returns the new state. `None` if the table is full or all

@@ -152,6 +152,42 @@ fn measurements_correct_the_planned_service_time() {
     ));
 }
 
+/// Eight workers at 5 requests/s together: none has enough measurements of its own.
+#[test]
+fn few_measurements_of_all_workers_correct_the_planned_service_time() {
+    let json = format!(
+        r#"{{"service":"demo","plan":{{"variants":[{}]}}}}"#,
+        variant("a", 1.0, 4, 20.0)
+    );
+    let without = json.replace(r#""plan":"#, r#""queue":{"correct":false},"plan":"#);
+    for (json, corrected) in [(json, true), (without, false)] {
+        let store = Memory::default();
+        let mut workers: Vec<Engine> = (1..=8).map(|one| worker(&json, &store, one)).collect();
+        for n in 0..20 {
+            let (now, one) = (n * 200, n as usize % 8);
+            for renewed in (now..now + 200).step_by(50) {
+                for worker in &mut workers {
+                    worker.renew(false, at(renewed).mono);
+                }
+            }
+            let sent = submit(&mut workers[one], n as StreamId, 5000, at(now + 100));
+            assert!(matches!(sent, Verdict::Forward(_)), "{sent:?}");
+            end(
+                &mut workers[one],
+                n as StreamId,
+                End::Answered,
+                at(now + 175),
+            );
+        }
+        for worker in &mut workers {
+            worker.renew(false, at(4000).mono);
+            let refused = reason(&submit(worker, 1000, 60, at(4000)));
+            assert_eq!(refused, corrected.then_some(Reason::Infeasible));
+            end(worker, 1000, End::Answered, at(4010));
+        }
+    }
+}
+
 #[test]
 fn orphaned_slot_is_kept_for_the_planned_time() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
