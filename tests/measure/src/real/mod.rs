@@ -68,7 +68,7 @@ pub struct Row {
     pub answered_rps: Vec<f64>,
     /// Median and 99th percentile of the answers' latency, ms.
     pub latency_ms: Vec<(f64, f64)>,
-    /// Requests answered late, or whose client disconnected.
+    /// Requests answered late, cut off, or whose client disconnected.
     pub late: u64,
     /// Requests refused.
     pub refused: u64,
@@ -204,7 +204,7 @@ impl Bench {
         row.answered_rps.push(turn.answered_rps());
         row.latency_ms
             .push((sum.p50_ms.unwrap_or(0.0), sum.p99_ms.unwrap_or(0.0)));
-        row.late += sum.late + sum.disconnected;
+        row.late += sum.late + sum.disconnected + sum.lost;
         row.refused += sum.refused_total();
     }
 }
@@ -288,7 +288,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "| load | way | on time | least to most | answers/s | p50, p99 ms | late or left | refused |"
+            "| load | way | on time | least to most | answers/s | p50, p99 ms | late or cut off | refused |"
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|")?;
         for row in &self.rows {

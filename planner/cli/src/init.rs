@@ -1,0 +1,136 @@
+//! `weir init`: from the metadata of running model servers to a first service file, a request for each variant, a
+//! scenario, and the commands to type next.
+//!
+//! The servers speak the Open Inference Protocol. Existing files are never replaced.
+
+mod files;
+mod metadata;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::builder::NonEmptyStringValueParser;
+use reqwest::Url;
+
+use crate::output::print;
+use files::{Variant, next, scenario, service};
+
+/// Maximum number of variants.
+const VARIANTS_MAX: usize = 64;
+/// Maximum time of one answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Arguments of `weir init`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct Init {
+    /// Name of a variant and address of its model or server, such as small=http://127.0.0.1:8081/v2/models/digits.
+    /// Without a path it is the server's only model.
+    #[arg(value_name = "NAME=URL", required = true, value_parser = variant)]
+    variants: Vec<(String, Url)>,
+    /// Name of the service.
+    #[arg(long, value_name = "NAME", default_value = "demo", value_parser = NonEmptyStringValueParser::new())]
+    service: String,
+    /// Latency objective, from the client's send to its receipt of the answer.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    slo: String,
+    /// File with the body of one request, for all variants. Default: made of the model's metadata.
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+    /// Folder of the files.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+}
+
+/// Parses `NAME=URL`.
+fn variant(text: &str) -> Result<(String, Url), String> {
+    let right = "NAME=URL, such as small=http://127.0.0.1:8081";
+    let (name, url) = text
+        .split_once('=')
+        .ok_or_else(|| format!("it must be {right}"))?;
+    let url: Url = url
+        .parse()
+        .map_err(|error| format!("{url}: {error}; it must be {right}"))?;
+    match url.scheme() {
+        "http" | "https" => Ok((name.to_owned(), url)),
+        scheme => Err(format!("scheme {scheme}; it must be http or https")),
+    }
+}
+
+impl Init {
+    /// # Errors
+    /// A server that does not answer, metadata of which no request can be made, or a file that is there already.
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let count = self.variants.len();
+        ensure!(
+            count <= VARIANTS_MAX,
+            "{count} variants; it must be at most {VARIANTS_MAX}"
+        );
+        let mut names = BTreeSet::new();
+        for (name, _) in &self.variants {
+            ensure!(
+                names.insert(name),
+                "{name}: named twice; each variant has a name of its own"
+            );
+        }
+        let given = self.request.as_deref().map(read_request).transpose()?;
+        let client = reqwest::Client::builder()
+            .timeout(ANSWER_TIME_MAX)
+            .build()?;
+        let mut variants = Vec::new();
+        for (name, url) in &self.variants {
+            let about = || format!("{name}={url}");
+            let model = metadata::model(&client, url).await.with_context(about)?;
+            let request = match &given {
+                Some(request) => request.clone(),
+                None => model.request().with_context(about)?,
+            };
+            variants.push(Variant {
+                name: name.clone(),
+                url: model.infer,
+                model: model.name,
+                request,
+            });
+        }
+        let service = service(&self.service, &self.slo, &variants)?;
+        self.write(&service, &variants)?;
+        print(next(&self.out, &variants))
+    }
+
+    /// Writes all files, or none if one of them is there already.
+    fn write(&self, service: &str, variants: &[Variant]) -> anyhow::Result<()> {
+        let mut all = vec![
+            (self.out.join("service.yaml"), service.to_owned()),
+            (self.out.join("scenario.yaml"), scenario(&self.service)),
+        ];
+        for variant in variants {
+            let path = self.out.join(files::request_file(&variant.name));
+            all.push((path, variant.request.clone()));
+        }
+        for (path, _) in &all {
+            if path.exists() {
+                bail!(
+                    "{} is there already; it must be moved away, or --out must name another folder",
+                    path.display()
+                );
+            }
+        }
+        fs::create_dir_all(&self.out).with_context(|| format!("--out {}", self.out.display()))?;
+        for (path, text) in all {
+            fs::write(&path, text).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn read_request(path: &Path) -> anyhow::Result<String> {
+    let about = || format!("--request {}", path.display());
+    let text = crate::input::read(path).with_context(about)?;
+    let _: serde_json::Value = serde_json::from_str(&text)
+        .context("it must be JSON")
+        .with_context(about)?;
+    Ok(text)
+}

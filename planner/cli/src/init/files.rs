@@ -1,0 +1,100 @@
+//! The written files, and the commands that follow.
+
+use std::path::Path;
+
+use anyhow::Context;
+use reqwest::Url;
+use serde_json::{Value, json};
+use weir_planner::spec::ServiceFile;
+
+/// Variant with a running server.
+#[derive(Debug)]
+pub(super) struct Variant {
+    pub(super) name: String,
+    /// Address of its inference.
+    pub(super) url: Url,
+    /// Name of its model at the server.
+    pub(super) model: String,
+    /// Body of one request.
+    pub(super) request: String,
+}
+
+const SERVICE: &str = "\
+# Service file, written by `weir init`. Before use:
+#   - profile each variant: latency, capacity and accuracy come from its file;
+#   - `cores` and `budget`: sizes of your servers; here each has one core, and nobody changes it;
+#   - `proxies.stats`: the admin address of your Envoy.
+# docs/reference/service-file.md explains every key.
+";
+
+const SCENARIO: &str = "\
+# Replay of the service with the measured profiles, written by `weir init`:
+#   weir replay scenario.yaml --of-capacity 1.3
+# docs/reference/scenarios.md explains every key.
+";
+
+/// Returns the name of a variant's request file.
+pub(super) fn request_file(name: &str) -> String {
+    format!("{name}.request.json")
+}
+
+fn profile_file(name: &str) -> String {
+    format!("{name}.profile.yaml")
+}
+
+/// Returns the service file.
+///
+/// # Errors
+/// A name or the objective is wrong.
+pub(super) fn service(name: &str, slo: &str, variants: &[Variant]) -> anyhow::Result<String> {
+    let first = variants.first().map(|variant| &variant.model);
+    let alike = variants.iter().all(|variant| Some(&variant.model) == first);
+    let variant = |variant: &Variant| {
+        let mut value = json!({
+            "name": variant.name,
+            "cluster": variant.name,
+            "cores": { "initial": 1, "min": 1, "max": 1 },
+            "profile": { "file": profile_file(&variant.name) },
+        });
+        if !alike && let Some(keys) = value.as_object_mut() {
+            keys.insert("model".to_owned(), json!(variant.model));
+        }
+        value
+    };
+    let file = json!({
+        "service": name,
+        "listen": "127.0.0.1:8080",
+        "keyEnv": "WEIR_KEY",
+        "slo": slo,
+        "mode": "advisory",
+        "budget": { "cores": variants.len() },
+        "proxies": { "stats": ["http://127.0.0.1:9901/stats/prometheus?filter=weir_"] },
+        "variants": variants.iter().map(variant).collect::<Vec<Value>>(),
+    });
+    let text = serde_saphyr::to_string(&file)?;
+    ServiceFile::parse(&text).context("--service, --slo or a NAME")?;
+    Ok(format!("{SERVICE}{text}"))
+}
+
+/// Returns the scenario that replays it.
+pub(super) fn scenario(name: &str) -> String {
+    format!(
+        "{SCENARIO}name: {name}\nservice: service.yaml\nlength_s: 60\nload: {{ generator: poisson, of_capacity: 0.95 }}\n"
+    )
+}
+
+/// Returns the commands to type next.
+pub(super) fn next(out: &Path, variants: &[Variant]) -> String {
+    let mut text = format!("{} is written. Next:\n\n", out.join("service.yaml").display());
+    for variant in variants {
+        let file = |name: String| out.join(name).display().to_string();
+        text += &format!(
+            "weir profile --url {} --request {} --output {}\n",
+            variant.url,
+            file(request_file(&variant.name)),
+            file(profile_file(&variant.name)),
+        );
+    }
+    let scenario = out.join("scenario.yaml");
+    text + &format!("weir replay {}\n", scenario.display())
+}
