@@ -199,6 +199,10 @@ pub struct Variant {
     pub name: String,
     /// Name of the Envoy cluster.
     pub cluster: String,
+    /// Name of the Envoy cluster of the same servers' gRPC port, if that is another one.
+    pub grpc_cluster: Option<String>,
+    /// Name that its servers give the model, if it replaces the one in the path of a request.
+    pub model: Option<String>,
     /// Accuracy in percent.
     pub accuracy: f64,
     /// Allocation assumed until the backend reports the actual one.

@@ -13,6 +13,7 @@ mod raw;
 mod renamed;
 #[cfg(feature = "kubernetes")]
 pub mod resource;
+mod servers;
 mod stages;
 mod variant;
 

@@ -4,13 +4,14 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use weir_api::Cores;
-use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
+use weir_api::plan::{BATCH_MAX, HOUR_MS, SLOTS_MAX};
 
 use super::duration::{HOUR, SECOND, duration};
 use super::raw::{
     RawCapacity, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas, RawVariant,
     RawWorkload,
 };
+use super::servers;
 use crate::capacity::Allocation;
 use crate::profile::{Fit, Latency, Profile};
 use crate::service::rule::{refusal, rule, url, valid_name, within};
@@ -46,13 +47,7 @@ pub(super) fn variant(
     frame: Frame<'_>,
 ) -> Result<Variant, ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
-    let right = format!("1 to {CLUSTER_MAX} printable ASCII characters without spaces");
-    rule(
-        is_cluster(&raw.cluster),
-        key("cluster"),
-        &raw.cluster,
-        &right,
-    )?;
+    servers::names(at, raw)?;
     let highest = frame.budget.min(CORES_MAX);
     let max = raw.cores.max.unwrap_or(highest);
     let unit = "whole cores, within budget.cores";
@@ -120,6 +115,8 @@ pub(super) fn variant(
     Ok(Variant {
         name: valid_name(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
+        grpc_cluster: raw.grpc_cluster.clone(),
+        model: raw.model.clone(),
         accuracy: accuracy(key("accuracy"), raw.accuracy)?,
         initial: Allocation::new(count, Cores::whole(initial)),
         min,

@@ -18,6 +18,8 @@ use crate::solve::latency_model::{LatencyModel, Line, Parallelism};
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
     ("has(self.latency) != has(self.profile)", "exactly one of the two: latency (its model) or profile (where that is)"),
+    ("!has(self.grpcCluster) || self.grpcCluster != self.cluster", "another grpcCluster than cluster, or none"),
+    ("!has(self.model) || !(self.model in ['.', '..'])", "a model's name that is no step to another folder"),
     ("has(self.accuracy) || has(self.profile)", "accuracy, unless it is the profile's"),
     ("!has(self.profile) || !has(self.capacity)", "capacity is the profile's, where there is one"),
     ("!has(self.resize) || !has(self.workload)", "at most one of the two: resize (an address) or workload (of this cluster)"),
@@ -29,6 +31,16 @@ pub struct RawVariant {
     /// Name of the Envoy cluster that serves this variant, as in the proxies' configuration.
     #[schemars(length(min = 1, max = 256))]
     pub cluster: String,
+    /// Name of the Envoy cluster of the same servers' gRPC port: gRPC requests go there. The requests of both ports share
+    /// the variant's slots. Defaults to cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub grpc_cluster: Option<String>,
+    /// Name that the variant's servers give the model, such as resnet18. It replaces the client's in a path such as
+    /// /v2/models/digits/infer or /v1/models/digits:predict; gRPC requests are not changed. Defaults to the client's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9._~-]+$"))]
+    pub model: Option<String>,
     /// Accuracy in percent. Defaults to the profile's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]
