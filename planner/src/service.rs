@@ -225,6 +225,8 @@ pub struct Variant {
     pub readiness: Duration,
     /// Address at which cores are read and changed; `None` if there is none.
     pub resize: Option<reqwest::Url>,
+    /// Control group of this host whose CPU quota is the cores, by its name below `/sys/fs/cgroup`.
+    pub cgroup: Option<String>,
     /// Whether the batch size is also sent to that address.
     pub tell_batch: bool,
     /// Kubernetes workload whose pods run the variant and are resized in place; `None` outside Kubernetes.

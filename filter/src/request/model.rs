@@ -39,9 +39,8 @@ fn find(path: &[u8]) -> Option<Range<usize>> {
     let (name, after) = rest.split_at_checked(length)?;
     let alone = matches!(after.first(), None | Some(b'?'));
     // A server that resolves `..` would see another path.
-    let is_name =
-        !matches!(name, b"" | b"." | b"..") && !(alone && name.eq_ignore_ascii_case(STATISTICS));
-    is_name.then(|| prefix.len()..prefix.len() + length)
+    let is_other = matches!(name, b"" | b"." | b"..") || alone && name == STATISTICS;
+    (!is_other).then(|| prefix.len()..prefix.len() + length)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::classes::classes;
 use super::duration::{HOUR, MS, SECOND, duration, whole_ms};
 use super::limits::{limits, resources};
 use super::raw::{RawDemand, RawDuration, RawObjective, RawPods, RawProxies, ServiceSpec};
+use super::servers::refuse_groups;
 use super::stages::stages;
 use super::variant::Frame;
 use crate::forecast::{BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX};
@@ -50,6 +51,7 @@ pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, Con
         let value = value.as_deref();
         rule(value.is_none(), key, value.unwrap_or_default(), right)?;
     }
+    refuse_groups(&raw)?;
     service(valid_name("metadata.name", name)?, raw)
 }
 

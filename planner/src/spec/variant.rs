@@ -14,7 +14,7 @@ use super::raw::{
 use super::servers;
 use crate::capacity::Allocation;
 use crate::profile::{Fit, Latency, Profile};
-use crate::service::rule::{refusal, rule, url, valid_name, within};
+use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Reconfigure, Replicas, Variant,
     VariantShape, Workload,
@@ -95,22 +95,23 @@ pub(super) fn variant(
         format!("{slots} slots"),
         &right,
     )?;
-    let resize = raw
-        .resize
-        .as_deref()
-        .map(|text| url(key("resize"), text))
-        .transpose()?;
+    let place = servers::place(at, raw)?;
+    let right =
+        "1 or more with cgroup or systemd: a server without CPU time does not unload its model";
+    let stops = place.cgroup.is_some() && min == 0;
+    rule(!stops, key("cores.min"), min, right)?;
+    let right = "left out with cgroup or systemd: a control group is one server";
+    let single = place.cgroup.is_none() || replicas == Replicas::ONE;
+    rule(single, key("replicas"), "given", right)?;
     let fixed = min == max && replicas.min == replicas.max;
-    let right = "at most one of the two: resize (an address) or workload (of Kubernetes)";
-    let both = resize.is_some() && raw.workload.is_some();
-    rule(!both, key("resize, workload"), "both given", right)?;
     let workload = match &raw.workload {
         Some(workload) => Some(self::workload(&key("workload"), workload, raw.batch)?),
         None => None,
     };
-    let reachable = resize.is_some() || workload.is_some() || fixed || frame.mode == Mode::Advisory;
-    let right = "the address where its cores are changed (or workload, on Kubernetes), \
-        in mode active where cores.min and cores.max (or those of replicas) differ";
+    let changed = place.resize.is_some() || place.cgroup.is_some() || workload.is_some();
+    let reachable = changed || fixed || frame.mode == Mode::Advisory;
+    let right = "the address where its cores are changed (or cgroup or systemd, on the planner's host, or workload, \
+        on Kubernetes), in mode active where cores.min and cores.max (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
         name: valid_name(key("name"), &raw.name)?,
@@ -128,7 +129,8 @@ pub(super) fn variant(
         batch_delay: batch_delay(&key("batchDelay"), raw)?,
         readiness: duration(key("readiness"), raw.readiness, Duration::ZERO..=HOUR, "")?,
         tell_batch: tell_batch(&key("tellBatch"), raw)?,
-        resize,
+        resize: place.resize,
+        cgroup: place.cgroup,
         workload,
     })
 }

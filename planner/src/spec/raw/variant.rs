@@ -86,6 +86,16 @@ pub struct RawVariant {
     /// Address at which cores are read and changed over HTTP, with GET and PUT {"cores": 4}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<String>,
+    /// Control group whose CPU quota is the cores, by its name below /sys/fs/cgroup, such as
+    /// system.slice/mlserver.service. The planner runs on the same host. Service file only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub cgroup: Option<String>,
+    /// Unit of systemd whose CPU quota is the cores, such as mlserver.service; short for its control group below
+    /// system.slice. Service file only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub systemd: Option<String>,
     /// Whether the maximum batch size is sent to the resize address as well, with PUT {"batch": 4}.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tell_batch: bool,
