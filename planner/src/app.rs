@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
-use weir_api::Cores;
 
 use crate::backends::cgroup::{self, CgroupServer};
 use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
@@ -40,7 +39,7 @@ pub(crate) fn http_backends(
         cgroup: variant.cgroup.clone().map(|name| CgroupServer {
             root: cgroup::ROOT.into(),
             name,
-            max: Cores::whole(variant.max),
+            max: variant.cores(variant.max),
         }),
         replicated: variant.replicas != Replicas::ONE,
         tell_batch: variant.tell_batch,

@@ -258,7 +258,8 @@ impl Actuate for HttpBackends {
                 Some((requested, before)) => {
                     let answer = await_answer(requested).await;
                     if let Some(address) = self.address(change.variant) {
-                        self.memory.record_answer(address, &answer, before);
+                        self.memory
+                            .record_answer(address, answer.as_ref().err(), before);
                     }
                     answer
                 }

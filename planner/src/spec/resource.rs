@@ -187,7 +187,7 @@ mod tests {
             ("slo", "string"),
             ("demand.window", "string"),
             ("proxies.interval", "string"),
-            ("variants.[].cores.min", "integer"),
+            ("variants.[].cores.min", "number"),
             ("stages.[].variants.[].workload.name", "string"),
             ("proxies.pods.labels", "object"),
             ("mode", "string"),

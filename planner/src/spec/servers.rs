@@ -191,6 +191,17 @@ mod tests {
             let error = with(keys).unwrap_err();
             assert!(error.contains(message), "{keys}: {error}");
         }
+        let twice = small().replace(
+            "resize: http://127.0.0.1:2/cores",
+            "cgroup: system.slice/a.service",
+        );
+        let twice = twice.replace("min: 0, max: 4", "max: 4");
+        let twice = twice.replace("resize: http://127.0.0.1:3/cores", "systemd: a.service");
+        let error = Service::from_yaml(&twice).unwrap_err().to_string();
+        assert!(
+            error.contains("variants[].cgroup: system.slice/a.service; it must be another"),
+            "{error}"
+        );
         let unloads = small().replace("resize: http://127.0.0.1:3/cores", "cgroup: a");
         let error = Service::from_yaml(&unloads).unwrap_err().to_string();
         assert!(

@@ -7,6 +7,7 @@ use super::*;
 use crate::service::Mode;
 
 mod defaults;
+mod fractions;
 mod limits;
 mod policies;
 mod types;

@@ -1,6 +1,7 @@
 //! Validation of one variant.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use weir_api::Cores;
@@ -8,8 +9,8 @@ use weir_api::plan::{BATCH_MAX, HOUR_MS, SLOTS_MAX};
 
 use super::duration::{HOUR, SECOND, duration};
 use super::raw::{
-    RawCapacity, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas, RawVariant,
-    RawWorkload,
+    RawCapacity, RawCpu, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas,
+    RawVariant, RawWorkload,
 };
 use super::servers;
 use crate::capacity::Allocation;
@@ -35,9 +36,30 @@ fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
 /// Properties of the service that a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
+    /// Budget, in steps.
     pub(super) budget: u32,
+    /// Step of all numbers of cores.
+    pub(super) step: Cores,
     pub(super) mode: Mode,
     pub(super) policy: &'a dyn Policy,
+}
+
+/// Returns the number of steps in a number of cores, which is in that range of steps.
+pub(super) fn size(
+    path: &str,
+    cores: Cores,
+    (range, step): (RangeInclusive<u32>, Cores),
+    unit: &str,
+) -> Result<u32, ConfigError> {
+    let whole = step == Cores::whole(1);
+    let kind = if whole { "whole cores" } else { "cores" };
+    let comma = if unit.is_empty() { "" } else { ", " };
+    let right = format!("a multiple of budget.step ({step}), as all numbers of cores");
+    let multiple = cores.is_multiple(step);
+    let (first, last) = (step.times(*range.start()), step.times(*range.end()));
+    within(path, cores, first..=last, &format!("{kind}{comma}{unit}"))?;
+    rule(multiple, path, cores, &right)?;
+    Ok(cores.count(step))
 }
 
 /// Validates the variant at that path.
@@ -48,14 +70,19 @@ pub(super) fn variant(
 ) -> Result<Variant, ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
     servers::names(at, raw)?;
-    let highest = frame.budget.min(CORES_MAX);
-    let max = raw.cores.max.unwrap_or(highest);
-    let unit = "whole cores, within budget.cores";
-    within(key("cores.max"), max, 1..=highest, unit)?;
-    let unit = "whole cores, at most cores.max";
-    let min = within(key("cores.min"), raw.cores.min, 0..=max, unit)?;
-    let unit = "whole cores, cores.min to cores.max";
-    let initial = within(key("cores.initial"), raw.cores.initial, min..=max, unit)?;
+    let Frame { budget, step, .. } = frame;
+    let highest = budget.min(CORES_MAX);
+    let cores = |name, raw: Option<RawCpu>, range: RangeInclusive<u32>, unit| match raw {
+        Some(raw) => size(&key(name), raw.0, (range, step), unit),
+        None => Ok(*range.end()),
+    };
+    let written = &raw.cores;
+    let max = cores("cores.max", written.max, 1..=highest, "within budget.cores")?;
+    let min = Some(written.min);
+    let min = cores("cores.min", min, 0..=max, "at most cores.max")?;
+    let initial = Some(written.initial);
+    let unit = "cores.min to cores.max";
+    let initial = cores("cores.initial", initial, min..=max, unit)?;
     let unread = raw.profile.as_ref().filter(|reference| !reference.read);
     if let Some(reference) = unread {
         let right = "left out, and latency given instead: references are not followed here";
@@ -85,9 +112,7 @@ pub(super) fn variant(
     let single = replicas == Replicas::ONE;
     let right = "1 or more: a replica has cores; replicas.min: 0 unloads the variant";
     rule(single || min > 0, key("cores.min"), min, right)?;
-    let slots = profile
-        .slots(Cores::whole(max))
-        .saturating_mul(replicas.max);
+    let slots = profile.slots(step.times(max)).saturating_mul(replicas.max);
     let right = format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.max × replicas)");
     rule(
         slots <= SLOTS_MAX,
@@ -119,7 +144,8 @@ pub(super) fn variant(
         grpc_cluster: raw.grpc_cluster.clone(),
         model: raw.model.clone(),
         accuracy: accuracy(key("accuracy"), raw.accuracy)?,
-        initial: Allocation::new(count, Cores::whole(initial)),
+        initial: Allocation::new(count, step.times(initial)),
+        step,
         min,
         max,
         replicas,

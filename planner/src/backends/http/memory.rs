@@ -32,19 +32,19 @@ impl HttpMemory {
         before
     }
 
-    /// Records the answer to the latest change. One that was refused leaves the record as it was `before`.
-    pub(super) fn record_answer<T>(
+    /// Records the answer to the latest change, or its failure. One that was refused leaves the record as it was `before`.
+    pub(super) fn record_answer(
         &self,
         address: &reqwest::Url,
-        answer: &Result<T, ActuateError>,
+        failure: Option<&ActuateError>,
         before: PendingWrites<Instant>,
     ) {
         let mut all = self.lock();
         let pending = all.entry(address.clone()).or_default();
-        match answer {
-            Ok(_) => pending.clear(),
-            Err(error) if error.may_have_applied() => {}
-            Err(_) => *pending = before,
+        match failure {
+            None => pending.clear(),
+            Some(error) if error.may_have_applied() => {}
+            Some(_) => *pending = before,
         }
     }
 

@@ -227,11 +227,11 @@ async fn memory_of_an_address_lasts_until_its_writes_expire() {
         ActuateError::Status(409, String::new()),
     );
     let first = send(4);
-    memory.record_answer(&url, &Err(late), first);
+    memory.record_answer(&url, Some(&late), first);
     // A refused change is not counted, and an earlier one still is.
     let second = send(6);
     assert_eq!(reserved(&memory), Cores::whole(6));
-    memory.record_answer(&url, &Err(refused), second);
+    memory.record_answer(&url, Some(&refused), second);
     assert_eq!(reserved(&memory), Cores::whole(4));
     tokio::time::advance(PENDING_WRITE_TTL - Duration::from_millis(1)).await;
     memory.prune();

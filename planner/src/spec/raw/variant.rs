@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::amount::RawAmount;
+use super::cpu::RawCpu;
 use super::duration::RawDuration;
 use super::profile::RawReference;
 use super::rules::{in_range, rules};
@@ -45,7 +46,7 @@ pub struct RawVariant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]
     pub accuracy: Option<f64>,
-    /// Whole cores of each replica.
+    /// Cores of each replica.
     pub cores: RawCores,
     /// Number of replicas, each with these cores.
     #[serde(default)]
@@ -142,7 +143,7 @@ pub struct RawReconfigure {
     pub body: String,
 }
 
-/// Whole cores of a replica.
+/// Cores of a replica, multiples of budget.step.
 #[derive(Debug, Clone, Copy, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
@@ -152,15 +153,15 @@ pub struct RawReconfigure {
 pub struct RawCores {
     /// Cores assumed until the backend reports the actual ones.
     #[schemars(range(max = 1024))]
-    pub initial: u32,
+    pub initial: RawCpu,
     /// Minimum, kept without any share of the traffic. 0 unloads the variant.
-    #[serde(default = "min")]
+    #[serde(default = "min_cores")]
     #[schemars(range(max = 1024))]
-    pub min: u32,
+    pub min: RawCpu,
     /// Maximum. Defaults to the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1024))]
-    pub max: Option<u32>,
+    #[schemars(range(min = 0.01, max = 1024))]
+    pub max: Option<RawCpu>,
 }
 
 /// Number of replicas.
@@ -351,6 +352,10 @@ const fn batch() -> u32 {
 
 const fn min() -> u32 {
     1
+}
+
+const fn min_cores() -> RawCpu {
+    RawCpu::whole(1)
 }
 
 /// InfAdapter's published code plans with 0.8 of the fitted rate.
