@@ -60,7 +60,10 @@ async fn path_stays_without_a_name_of_the_variant() {
     })
     .await
     .unwrap();
-    for (path, status) in [("/v2/models/digits/infer", 404), ("/v2/models/small/infer", 200)] {
+    for (path, status) in [
+        ("/v2/models/digits/infer", 404),
+        ("/v2/models/small/infer", 200),
+    ] {
         let request = scene.client.post(url(&scene, path)).body("{}");
         assert_eq!(see(request).await.unwrap().status, status, "{path}");
     }
@@ -85,7 +88,10 @@ async fn grpc_goes_to_its_port_and_takes_the_variants_slot() {
     let answer = client(&scene).infer(infer_request(), &[]).await.unwrap();
     assert_eq!(answer.metadata().get("x-slo-variant").unwrap(), "small");
     assert_eq!(
-        (grpc.executions().len(), scene.backends[0].executions().len()),
+        (
+            grpc.executions().len(),
+            scene.backends[0].executions().len()
+        ),
         (1, 0)
     );
     assert_eq!(see(scene.infer()).await.unwrap().status, 200);
@@ -94,9 +100,12 @@ async fn grpc_goes_to_its_port_and_takes_the_variants_slot() {
     scene.backends[0].slow_by(10_000.0).unwrap();
     let running = Scene::spawn(scene.infer_within(20_000));
     scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
-    let asking = client(&scene);
-    let waiting =
-        tokio::spawn(async move { asking.infer(infer_request(), &[("x-slo-ms", "30000")]).await });
+    let grpc_client = client(&scene);
+    let waiting = tokio::spawn(async move {
+        grpc_client
+            .infer(infer_request(), &[("x-slo-ms", "30000")])
+            .await
+    });
     scene.until(Metric::HeldRequests, "", 1).await.unwrap();
     assert_eq!(grpc.executions().len(), 1);
     running.abort();

@@ -243,10 +243,10 @@ pub struct RawObjective {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawBudget {
     /// Cores, never exceeded.
-    #[schemars(range(max = 65_536))]
+    #[schemars(range(min = 0.01, max = 65_536))]
     pub cores: RawCpu,
     /// Step in which cores are given: all numbers of cores are multiples of it. It goes into one core without a
-    /// remainder, such as 0.5 or 0.05. For policy infadapter and sponge.
+    /// remainder, such as 0.5 or 0.05. Defaults to 1. For policy infadapter and sponge.
     #[serde(default = "step", skip_serializing_if = "is_step")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub step: RawCpu,

@@ -205,7 +205,7 @@ mod tests {
         let unloads = small().replace("resize: http://127.0.0.1:3/cores", "cgroup: a");
         let error = Service::from_yaml(&unloads).unwrap_err().to_string();
         assert!(
-            error.contains("variants[1].cores.min: 0; it must be 1 or more with cgroup"),
+            error.contains("variants[1].cores.min: 0; it must be above 0 with cgroup"),
             "{error}"
         );
     }

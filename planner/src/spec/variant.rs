@@ -122,7 +122,7 @@ pub(super) fn variant(
     )?;
     let place = servers::place(at, raw)?;
     let right =
-        "1 or more with cgroup or systemd: a server without CPU time does not unload its model";
+        "above 0 with cgroup or systemd: a server without CPU time does not unload its model";
     let stops = place.cgroup.is_some() && min == 0;
     rule(!stops, key("cores.min"), min, right)?;
     let right = "left out with cgroup or systemd: a control group is one server";
