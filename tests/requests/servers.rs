@@ -103,7 +103,7 @@ async fn grpc_goes_to_its_port_and_takes_the_variants_slot() {
     let grpc_client = client(&scene);
     let waiting = tokio::spawn(async move {
         grpc_client
-            .infer(infer_request(), &[("x-slo-ms", "30000")])
+            .infer(infer_request(), &[("x-slo-ms", "30000".to_owned())])
             .await
     });
     scene.until(Metric::HeldRequests, "", 1).await.unwrap();
