@@ -36,6 +36,7 @@ mod health;
 mod limits;
 mod parse;
 mod plan_change;
+mod ports;
 mod receive;
 mod refuse;
 mod request;

@@ -1,8 +1,9 @@
-//! Requests as they arrive: headers, deadline, clock skew, protocol, and the bytes of bodies held.
+//! Requests as they arrive: headers, model, deadline, clock skew, protocol, and the bytes of bodies held.
 
 pub mod body;
 pub mod deadline;
 pub mod matching;
+pub mod model;
 mod parse;
 pub mod protocol;
 pub mod sample_limit;

@@ -29,6 +29,8 @@ pub struct Dispatch {
     pub name: Rc<str>,
     /// Envoy cluster (`x-slo-cluster`); `None` at a gate, which leaves the route as it is.
     pub cluster: Option<Rc<str>>,
+    /// Variant's own name for the model, which replaces the one in the path; `None` if the path stays.
+    pub model: Option<Rc<str>>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
     /// Change of `x-slo-stage-ms`.

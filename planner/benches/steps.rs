@@ -66,6 +66,7 @@ fn steps(criterion: &mut Criterion) {
             Shapes {
                 replicas: (1, 1),
                 each: (1, cores),
+                step: Cores::whole(1),
             };
             variants
         ];

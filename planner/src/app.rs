@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::backends::cgroup::{self, CgroupServer};
 use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
 use crate::clock::Clock;
 use crate::control_loop::{Aside, Planner, Ports};
@@ -27,7 +28,7 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Returns the backends that are reached over HTTP, with the `memory` of what was sent to them.
+/// Returns the backends that are reached over HTTP or on this host, with the `memory` of what was sent to them.
 pub(crate) fn http_backends(
     service: &Service,
     http: &reqwest::Client,
@@ -35,6 +36,11 @@ pub(crate) fn http_backends(
 ) -> HttpBackends {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
+        cgroup: variant.cgroup.clone().map(|name| CgroupServer {
+            root: cgroup::ROOT.into(),
+            name,
+            max: variant.cores(variant.max),
+        }),
         replicated: variant.replicas != Replicas::ONE,
         tell_batch: variant.tell_batch,
     };

@@ -1,6 +1,7 @@
 //! The port to the backends that run the variants. Make before break: capacity grows before weight moves to it, and
 //! weight moves away before capacity shrinks. Only capacity that a backend has confirmed counts.
 
+pub mod cgroup;
 mod error;
 mod http;
 #[cfg(feature = "kubernetes")]

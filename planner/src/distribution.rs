@@ -263,6 +263,8 @@ mod tests {
         let variant = |name: &str, share| VariantPlan {
             name: name.into(),
             cluster: name.into(),
+            grpc_cluster: None,
+            model: None,
             share: Share(share),
             slots: 2,
             batch: 1,

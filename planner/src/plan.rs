@@ -9,7 +9,7 @@
 mod run;
 
 use weir_api::plan::HOUR_MS;
-use weir_api::{Cores, Rps, VariantPlan};
+use weir_api::{Rps, VariantPlan};
 
 use crate::capacity::Allocation;
 use crate::policy::batches;
@@ -193,7 +193,7 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
 
 /// Shortest time of a request at a variant on the most cores it may have, in ms.
 pub fn shortest_ms(variant: &Variant) -> f64 {
-    let most = Cores::whole(variant.max);
+    let most = variant.cores(variant.max);
     variant.profile.shortest_ms(most).min(HOUR_MS as f64)
 }
 
@@ -241,6 +241,8 @@ fn rounded(shares: Vec<f64>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use weir_api::Cores;
+
     use super::*;
     use crate::spec::tests::service;
 
@@ -366,6 +368,7 @@ mod tests {
             ("slots", true, |d| d.variants[0].slots += 1),
             ("service time", true, |d| d.variants[0].service_ms += 1.0),
             ("cluster", true, |d| d.variants[0].cluster = "other".into()),
+            ("model", true, |d| d.variants[0].model = Some("m".into())),
             ("a little time", false, |d| d.downstream_ms += 0.9),
             ("time of the stages after", true, |d| d.downstream_ms += 1.1),
             ("a variant", true, |d| d.variants.truncate(1)),

@@ -8,6 +8,8 @@
 //! - the solver found nothing in time → a solution that carries the demand without it, or else the cores stay
 
 mod bounded;
+#[cfg(test)]
+mod fractions;
 mod infaas;
 mod infadapter;
 mod ipa;
@@ -18,7 +20,7 @@ mod themis;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_api::Rps;
+use weir_api::{Cores, Rps};
 
 use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
@@ -249,18 +251,16 @@ fn ready(actual: &[Actual]) -> Vec<Allocation> {
     actual.iter().map(|one| one.ready).collect()
 }
 
-/// Ready cores of each variant, if all are whole numbers.
-fn whole(actual: &[Actual]) -> Option<Vec<u32>> {
-    let cores = actual.iter().map(|one| one.ready.cores().millis());
+/// Ready cores of each variant in steps, if all are whole numbers of them.
+fn steps(actual: &[Actual], step: Cores) -> Option<Vec<u32>> {
+    let cores = actual.iter().map(|one| one.ready.cores());
     cores
-        .map(|millis| (millis % 1000 == 0).then_some(millis / 1000))
+        .map(|cores| cores.is_multiple(step).then_some(cores.count(step)))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_api::Cores;
-
     use super::*;
     use crate::spec::tests::service;
 

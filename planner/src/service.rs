@@ -25,12 +25,14 @@ pub const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of proxies scraped. A service file lists no more; of more pods, the first by name are
 /// scraped.
 pub const STATS_MAX: usize = 256;
-/// Maximum whole cores of one replica.
+/// Maximum cores of one replica, in steps.
 pub const CORES_MAX: u32 = 1024;
 /// Maximum replicas of one variant.
 pub const REPLICAS_MAX: u32 = 1000;
-/// Maximum whole cores of one service.
+/// Maximum cores of one service, in steps.
 pub const BUDGET_MAX: u32 = 65_536;
+/// Smallest step of cores: the kernel's least CPU quota, which Kubernetes rounds up to.
+pub const STEP_MIN: Cores = Cores::from_millis(10);
 /// Maximum number of (cores, replicas) options, over all variants, that a solve chooses from.
 pub const OPTIONS_MAX: u32 = 8192;
 /// Maximum stages of a pipeline: each has its own plans and proxies.
@@ -91,8 +93,10 @@ pub struct Service {
     pub policy: SharedPolicy,
     /// Weights of InfAdapter's objective.
     pub objective: Objective,
-    /// Maximum cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
+    /// Maximum cores of all variants together, in steps, never exceeded: B of InfAdapter's Eq. 1.
     pub budget: u32,
+    /// Step in which cores are given; one core unless the service says less.
+    pub step: Cores,
     /// Resources of the replicas other than cores, and their limits.
     pub limits: ResourceLimits,
     /// Rule that turns arrivals into demand.
@@ -199,13 +203,19 @@ pub struct Variant {
     pub name: String,
     /// Name of the Envoy cluster.
     pub cluster: String,
+    /// Name of the Envoy cluster of the same servers' gRPC port, if that is another one.
+    pub grpc_cluster: Option<String>,
+    /// Name that its servers give the model, if it replaces the one in the path of a request.
+    pub model: Option<String>,
     /// Accuracy in percent.
     pub accuracy: f64,
     /// Allocation assumed until the backend reports the actual one.
     pub initial: Allocation,
-    /// Minimum cores of a replica, kept without any share; 0 unloads the variant.
+    /// Step in which cores are given, as of the service.
+    pub step: Cores,
+    /// Minimum cores of a replica, in steps, kept without any share; 0 unloads the variant.
     pub min: u32,
-    /// Maximum cores of a replica.
+    /// Maximum cores of a replica, in steps.
     pub max: u32,
     /// Minimum and maximum number of replicas.
     pub replicas: Replicas,
@@ -221,6 +231,8 @@ pub struct Variant {
     pub readiness: Duration,
     /// Address at which cores are read and changed; `None` if there is none.
     pub resize: Option<reqwest::Url>,
+    /// Control group of this host whose CPU quota is the cores, by its name below `/sys/fs/cgroup`.
+    pub cgroup: Option<String>,
     /// Whether the batch size is also sent to that address.
     pub tell_batch: bool,
     /// Kubernetes workload whose pods run the variant and are resized in place; `None` outside Kubernetes.
@@ -316,6 +328,11 @@ pub enum ConfigError {
 }
 
 impl Service {
+    /// Maximum cores of all variants together.
+    pub fn budget_cores(&self) -> Cores {
+        self.step.times(self.budget)
+    }
+
     /// The SLO less the downstream time, in ms.
     pub fn own_slo_ms(&self) -> f64 {
         (self.slo.as_secs_f64() * 1e3 - self.downstream_ms).max(TIME_LEFT_MIN_MS)
@@ -323,6 +340,11 @@ impl Service {
 }
 
 impl Variant {
+    /// Cores of that many steps.
+    pub fn cores(&self, steps: u32) -> Cores {
+        self.step.times(steps)
+    }
+
     /// Returns the number of replicas kept without any share.
     pub fn fewest(&self) -> u32 {
         match self.min {
@@ -334,7 +356,7 @@ impl Variant {
     /// Whether its servers form batches by themselves on more than one lane, so that several dispatched
     /// batches may be executed as one. On a single lane at most one batch is dispatched at a time.
     pub fn makes_batches(&self) -> bool {
-        let each = Cores::whole(self.max).as_f64();
+        let each = self.cores(self.max).as_f64();
         let lanes = self.profile.parallelism.at_once(each) * self.replicas.max;
         !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
     }

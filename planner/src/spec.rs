@@ -13,6 +13,7 @@ mod raw;
 mod renamed;
 #[cfg(feature = "kubernetes")]
 pub mod resource;
+mod servers;
 mod stages;
 mod variant;
 
@@ -25,7 +26,7 @@ pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
 #[cfg(feature = "kubernetes")]
 pub use raw::SloService;
 pub use raw::from_yaml;
-pub use raw::{RawCapacity, RawDuration, RawLatency, RawReference, ServiceSpec};
+pub use raw::{RawCapacity, RawCpu, RawDuration, RawLatency, RawReference, ServiceSpec};
 
 /// A service file: the service, and how the planner is reached.
 #[derive(Debug, Clone, PartialEq)]

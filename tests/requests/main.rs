@@ -7,4 +7,5 @@ mod http2;
 mod identity;
 mod protocols;
 mod request;
+mod servers;
 mod slow_bodies;

@@ -135,6 +135,8 @@ struct RawPlan {
 struct RawVariant {
     name: String,
     cluster: String,
+    grpc_cluster: Option<String>,
+    model: Option<String>,
     share: f64,
     slots: u32,
     #[serde(default)]
@@ -367,6 +369,8 @@ impl RawVariant {
         VariantPlan {
             name: self.name,
             cluster: self.cluster,
+            grpc_cluster: self.grpc_cluster,
+            model: self.model,
             share: Share(self.share),
             slots: self.slots,
             batch: self.batch.unwrap_or(1),

@@ -62,10 +62,11 @@ impl Engine {
         let dispatch = Dispatch {
             variant: request.variant,
             name: variant.name.clone(),
-            cluster: (self.config.role != Role::Gate).then(|| {
-                let failover = variant.failover.as_ref().filter(|_| fails_over);
-                failover.unwrap_or(&variant.cluster).clone()
-            }),
+            cluster: (self.config.role != Role::Gate)
+                .then(|| variant.port(request.shape.grpc).cluster(fails_over).clone()),
+            model: (variant.model.as_ref())
+                .filter(|_| request.shape.names_model)
+                .cloned(),
             remaining,
             stage: match (self.downstream.is_zero(), request.shape.stage) {
                 (false, _) => StageHeader::Set(stage),

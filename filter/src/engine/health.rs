@@ -27,6 +27,8 @@ pub struct Probe {
     pub variant: VariantKey,
     /// Envoy cluster of the variant.
     pub cluster: Rc<str>,
+    /// Its servers' own name for the model, which replaces one in the path.
+    pub model: Option<Rc<str>>,
 }
 
 /// Variants that a request must avoid.
@@ -131,7 +133,8 @@ impl Engine {
                 variant.probed_at = Some(now);
                 probes.push(Probe {
                     variant: variant.key,
-                    cluster: variant.cluster.clone(),
+                    cluster: variant.port(false).cluster(false).clone(),
+                    model: variant.model.clone(),
                 });
             }
         }
@@ -205,13 +208,18 @@ impl Engine {
     }
 
     /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
-    /// plan meets its accuracy.
+    /// plan meets its accuracy, and has the same name for a model in its path, which cannot change any more.
     pub(super) fn may_fail_over(&self, request: &Request) -> bool {
         let planned = (0..self.variants.len()).map(VariantId);
         let mut planned =
-            planned.filter(|id| self.variants.get(*id).is_some_and(Variant::is_planned));
-        self.config.failover.is_some()
-            && planned.all(|id| self.variants.accuracy(id) >= request.min_accuracy)
+            planned.filter_map(|id| self.variants.get(id).filter(|of| of.is_planned()));
+        let own = self.variants.get(request.variant);
+        let own_model = own.and_then(|variant| variant.model.as_deref());
+        let fits = |variant: &Variant| {
+            variant.accuracy >= request.min_accuracy
+                && (!request.shape.names_model || variant.model.as_deref() == own_model)
+        };
+        self.config.failover.is_some() && planned.all(fits)
     }
 
     /// Moves a request in flight, and its slot, to variant `by`, after its own variant refused the connection.

@@ -18,6 +18,7 @@ mod limits;
 mod plan_change;
 mod receive;
 mod roles;
+mod servers;
 mod workers;
 
 const MS: u64 = 1_000_000;

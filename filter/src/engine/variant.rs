@@ -8,6 +8,7 @@ use weir_api::VariantPlan;
 use crate::coordination::lead::{Lead, Measured};
 use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
+use crate::engine::ports::{Port, Ports};
 use crate::health::Health;
 use crate::priority::Urgency;
 use crate::routing::router::Requirements;
@@ -34,9 +35,9 @@ const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) name: Rc<str>,
-    pub(super) cluster: Rc<str>,
-    /// Cluster that fails over to other variants if a connection is refused, if there is one.
-    pub(super) failover: Option<Rc<str>>,
+    pub(super) ports: Ports,
+    /// Its servers' own name for the model.
+    pub(super) model: Option<Rc<str>>,
     pub(super) key: VariantKey,
     /// Planned service time.
     pub(super) planned: Duration,
@@ -105,6 +106,11 @@ impl Variant {
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
+    /// Port of its servers for a request.
+    pub(super) fn port(&self, grpc: bool) -> &Port {
+        self.ports.of(grpc)
+    }
+
     /// Whether it could meet these requirements without waiting.
     pub(super) fn fits(&self, requirements: Requirements) -> bool {
         self.predicted.high <= requirements.left && self.accuracy >= requirements.min_accuracy
@@ -152,8 +158,8 @@ impl Variant {
     pub(super) fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {
         let mut variant = Variant {
             name: Rc::from(""),
-            cluster: Rc::from(""),
-            failover: None,
+            ports: Ports::default(),
+            model: None,
             key: VariantKey::default(),
             planned: Duration::ZERO,
             predicted: ServiceTime::default(),
@@ -184,9 +190,9 @@ impl Variant {
             (self.health, self.probed_at) = (Health::default(), None);
             (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
         }
-        if *self.cluster != *plan.cluster {
-            self.cluster = Rc::from(plan.cluster.as_str());
-            self.failover = suffix.map(|suffix| Rc::from(plan.cluster.clone() + suffix));
+        self.ports.apply(plan, suffix);
+        if self.model.as_deref() != plan.model.as_deref() {
+            self.model = plan.model.as_deref().map(Rc::from);
         }
         let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
         if planned != self.planned {

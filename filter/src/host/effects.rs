@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::engine::Tags;
+use crate::request::model;
 use crate::time::{Now, millis, millis_up, nanos};
 use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
 
@@ -41,6 +42,12 @@ pub(super) fn forward(dispatch: &Dispatch) {
     if let Some(cluster) = &dispatch.cluster {
         call::set_request_header("x-slo-cluster", Some(cluster));
         call::set_request_header("x-slo-variant", Some(&dispatch.name));
+    }
+    if let Some(name) = &dispatch.model {
+        let path = call::request_header(":path").unwrap_or_default();
+        if let Some(renamed) = model::rename(&path, name) {
+            call::set_request_header(":path", Some(&renamed));
+        }
     }
     let remaining = digits.format(ms(dispatch.remaining));
     call::set_request_header("x-slo-remaining-ms", Some(remaining));

@@ -2,6 +2,7 @@
 
 use crate::engine::Probe;
 use crate::health::{PROBE_PERIOD, ProbeResult};
+use crate::request::model;
 use crate::variant::VariantKey;
 
 use super::call;
@@ -28,9 +29,11 @@ impl Probes {
     pub(super) fn send(&mut self, probe: &Probe, path: &str) -> bool {
         // The name of an Istio cluster ends in the host.
         let authority = probe.cluster.rsplit('|').next().unwrap_or_default();
+        let own = probe.model.as_deref();
+        let own = own.and_then(|name| model::rename(path.as_bytes(), name));
         let headers = vec![
             (":method", "GET"),
-            (":path", path),
+            (":path", own.as_deref().unwrap_or(path)),
             (":authority", authority),
         ];
         let call = call::get(&probe.cluster, headers, PROBE_PERIOD);

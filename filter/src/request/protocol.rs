@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::request::model;
 use crate::request::wire::{Field, Wire};
 
 /// Maximum number of bypassed methods.
@@ -82,6 +83,8 @@ pub struct Shape {
     pub stream: bool,
     /// Its body is a stream: its headers decide.
     pub upload: bool,
+    /// Its path names the model, which a variant's own name for it replaces.
+    pub names_model: bool,
 }
 
 /// Returns the kind of a request.
@@ -95,6 +98,7 @@ pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
         stage: wire.get(Field::Stage).is_some(),
         stream: covers(&streams.answers, path),
         upload: covers(&streams.requests, path),
+        names_model: model::is_named(path),
     }
 }
 

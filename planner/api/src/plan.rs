@@ -20,6 +20,8 @@ pub const BATCH_MAX: u32 = 1024;
 pub const NAME_MAX: usize = 63;
 /// Maximum length of the name of an Envoy cluster.
 pub const CLUSTER_MAX: usize = 256;
+/// Maximum length of a model's name in a request's path.
+pub const MODEL_MAX: usize = 128;
 /// Maximum predicted service time, downstream time and age limit: one hour, in ms.
 pub const HOUR_MS: u64 = 3_600_000;
 /// Maximum deviation of the sum of the shares from 1.
@@ -56,6 +58,14 @@ pub struct VariantPlan {
     pub name: String,
     /// Envoy cluster of its servers.
     pub cluster: String,
+    /// Envoy cluster of the gRPC port of the same servers, for gRPC requests; without one they go to `cluster`
+    /// too. Both share the slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grpc_cluster: Option<String>,
+    /// Name that its servers give the model. In the path of a request it replaces the name that the client
+    /// gave; without one the path stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Quota: the fraction of the traffic it should get, 0 to 1.
     pub share: Share,
     /// Requests it may execute at the same time, summed over all proxies.
@@ -104,9 +114,15 @@ pub enum PlanError {
     #[error("variants[{0}].name: '{1}' stands twice")]
     Twice(usize, String),
     #[error(
-        "variants[{index}].cluster: '{value}' must be 1 to {CLUSTER_MAX} printable ASCII characters without spaces"
+        "variants[{index}].{field}: '{value}' must be 1 to {CLUSTER_MAX} printable ASCII characters without spaces"
     )]
-    Cluster { index: usize, value: String },
+    Cluster {
+        index: usize,
+        field: &'static str,
+        value: String,
+    },
+    #[error("variants[{index}].model: '{value}' must be {MODEL_RIGHT}")]
+    Model { index: usize, value: String },
     #[error("variants[{index}].{field}: {value} must be {right}")]
     Value {
         index: usize,
@@ -164,9 +180,22 @@ impl Plan {
 impl VariantPlan {
     fn check(&self, index: usize) -> Result<(), PlanError> {
         check_name(&format!("variants[{index}].name"), &self.name)?;
-        if !is_cluster(&self.cluster) {
-            let value = self.cluster.clone();
-            return Err(PlanError::Cluster { index, value });
+        for (field, cluster) in [
+            ("cluster", Some(&self.cluster)),
+            ("grpc_cluster", self.grpc_cluster.as_ref()),
+        ] {
+            if let Some(value) = cluster.filter(|cluster| !is_cluster(cluster)) {
+                let value = value.clone();
+                return Err(PlanError::Cluster {
+                    index,
+                    field,
+                    value,
+                });
+            }
+        }
+        if let Some(value) = self.model.as_ref().filter(|model| !is_model(model)) {
+            let value = value.chars().take(MODEL_MAX + 1).collect();
+            return Err(PlanError::Model { index, value });
         }
         let slots = f64::from(self.slots);
         let batch = f64::from(self.batch);
@@ -236,6 +265,18 @@ pub fn is_cluster(cluster: &str) -> bool {
     (1..=CLUSTER_MAX).contains(&cluster.len()) && cluster.bytes().all(|b| b.is_ascii_graphic())
 }
 
+/// Form of a model's name, for messages.
+pub const MODEL_RIGHT: &str = "1 to 128 of A-Z, a-z, 0-9, -, _, . and ~, not . or ..";
+
+/// Whether `model` is valid as a model's name in a request's path: 1 to [`MODEL_MAX`] characters that need no
+/// escape there, and no step to another folder.
+pub fn is_model(model: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
+    (1..=MODEL_MAX).contains(&model.len())
+        && model.bytes().all(plain)
+        && !matches!(model, "." | "..")
+}
+
 fn check_name(field: &str, value: &str) -> Result<(), PlanError> {
     if is_name(value) {
         return Ok(());
@@ -247,154 +288,4 @@ fn check_name(field: &str, value: &str) -> Result<(), PlanError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn good() -> Plan {
-        let variant = |name: &str, share| VariantPlan {
-            name: name.into(),
-            cluster: name.into(),
-            share: Share(share),
-            slots: 2,
-            batch: 1,
-            cancels: false,
-            service_ms: 40.0,
-            service_min_ms: 10.0,
-            accuracy: 70.0,
-        };
-        Plan {
-            format: FORMAT,
-            service: "demo".into(),
-            revision: Revision(1),
-            published_ms: 0,
-            max_age_ms: 60_000,
-            downstream_ms: 250.5,
-            variants: vec![variant("small", 0.25), variant("large", 0.75)],
-        }
-    }
-
-    /// Table of changes, each of which breaks one rule, with the field that the message must name.
-    #[test]
-    fn broken_rule_is_refused_and_names_the_field() {
-        type Break = fn(&mut Plan);
-        let table: &[(Break, &str)] = &[
-            (|p| p.format = 2, "format: 2"),
-            (
-                |p| p.service = "Demo Service".into(),
-                "service: 'Demo Service'",
-            ),
-            (|p| p.revision = Revision(0), "revision: 0"),
-            (
-                |p| p.revision = Revision(u64::MAX),
-                "revision: 18446744073709551615",
-            ),
-            (|p| p.max_age_ms = 0, "max_age_ms: 0"),
-            (|p| p.downstream_ms = -1.0, "downstream_ms: -1"),
-            (|p| p.downstream_ms = f64::NAN, "downstream_ms: NaN"),
-            (|p| p.downstream_ms = 3_600_001.0, "downstream_ms: 3600001"),
-            (|p| p.variants.clear(), "variants: 0"),
-            (
-                |p| p.variants = vec![p.variants[0].clone(); 65],
-                "variants: 65",
-            ),
-            (
-                |p| p.variants[1].name = "small".into(),
-                "variants[1].name: 'small'",
-            ),
-            (
-                |p| p.variants[1].name = "a--b".into(),
-                "variants[1].name: 'a--b'",
-            ),
-            (
-                |p| p.variants[0].cluster = "a b".into(),
-                "variants[0].cluster: 'a b'",
-            ),
-            (
-                |p| p.variants[0].share = Share(f64::NAN),
-                "variants[0].share: NaN",
-            ),
-            (
-                |p| p.variants[0].share = Share(-0.25),
-                "variants[0].share: -0.25",
-            ),
-            (
-                |p| p.variants[0].slots = 1 << 20,
-                "variants[0].slots: 1048576",
-            ),
-            (|p| p.variants[0].slots = 0, "variants[0].slots"),
-            (|p| p.variants[0].batch = 0, "variants[0].batch: 0"),
-            (
-                |p| p.variants[0].service_ms = f64::INFINITY,
-                "variants[0].service_ms: inf",
-            ),
-            (
-                |p| p.variants[0].service_min_ms = -1.0,
-                "variants[0].service_min_ms: -1",
-            ),
-            (
-                |p| p.variants[0].accuracy = 101.0,
-                "variants[0].accuracy: 101",
-            ),
-            (
-                |p| p.variants.iter_mut().for_each(|v| v.share = Share(0.0)),
-                "share: they sum to 0",
-            ),
-        ];
-        assert_eq!(good().check(), Ok(()));
-        for (breaks, message) in table {
-            let mut plan = good();
-            breaks(&mut plan);
-            let error = plan.check().expect_err(message).to_string();
-            assert!(
-                error.contains(message),
-                "'{error}' does not name '{message}'"
-            );
-        }
-    }
-
-    /// The planner sends such a plan to a proxy that must give its slots back.
-    #[test]
-    fn plan_without_slots_is_valid_only_without_shares() {
-        let mut plan = good();
-        for variant in &mut plan.variants {
-            (variant.share, variant.slots) = (Share(0.0), 0);
-        }
-        assert_eq!(plan.check(), Ok(()));
-        plan.variants[0].share = Share(1.0);
-        assert_eq!(plan.check(), Err(PlanError::ShareWithoutSlots(0)));
-    }
-
-    #[test]
-    fn unknown_fields_are_ignored_and_optional_ones_defaulted() {
-        let json = r#"{"format":1,"service":"demo","revision":5,"max_age_ms":1000,"novelty":{},
-            "variants":[{"name":"a","cluster":"a","share":1.0,"slots":1,"colour":"red"}]}"#;
-        let plan: Plan = serde_json::from_str(json).unwrap();
-        assert_eq!(plan.check(), Ok(()));
-        assert_eq!(plan.variants[0].batch, 1);
-        assert_eq!(plan.downstream_ms, 0.0);
-        let json = json.replace("1000,", r#"1000,"downstream_ms":40,"#);
-        let plan: Plan = serde_json::from_str(&json).unwrap();
-        assert_eq!(plan.downstream_ms, 40.0);
-    }
-
-    #[test]
-    fn largest_plan_fits_bytes_max() {
-        let mut plan = good();
-        let longest = VariantPlan {
-            cluster: "c".repeat(CLUSTER_MAX),
-            share: Share(1.0 / VARIANTS_MAX as f64),
-            slots: SLOTS_MAX,
-            service_ms: 1234.567,
-            service_min_ms: 1234.567,
-            ..plan.variants[0].clone()
-        };
-        plan.variants = (0..VARIANTS_MAX)
-            .map(|i| VariantPlan {
-                name: format!("{i:0>width$}", width = NAME_MAX),
-                ..longest.clone()
-            })
-            .collect();
-        assert_eq!(plan.check(), Ok(()));
-        assert!(serde_json::to_vec(&plan).unwrap().len() < BYTES_MAX);
-    }
-}
+mod tests;

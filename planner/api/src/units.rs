@@ -37,6 +37,25 @@ impl Cores {
         f64::from(self.0) / 1000.0
     }
 
+    /// Returns this many times the value.
+    #[must_use]
+    pub const fn times(self, count: u32) -> Cores {
+        Cores(self.0.saturating_mul(count))
+    }
+
+    /// Returns how often `step` goes into the value, rounded down.
+    pub const fn count(self, step: Cores) -> u32 {
+        match self.0.checked_div(step.0) {
+            Some(count) => count,
+            None => 0,
+        }
+    }
+
+    /// Whether it is a multiple of `step`.
+    pub const fn is_multiple(self, step: Cores) -> bool {
+        matches!(self.0.checked_rem(step.0), Some(0))
+    }
+
     /// Returns the difference, or zero if `other` is greater.
     pub const fn saturating_sub(self, other: Cores) -> Cores {
         Cores(self.0.saturating_sub(other.0))
@@ -145,6 +164,24 @@ mod tests {
         assert_eq!(serde_json::to_string(&Cores::whole(3)).unwrap(), "3.0");
         for bad in ["-1", "1e12", "\"2\""] {
             assert!(serde_json::from_str::<Cores>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cores_are_counted_in_steps() {
+        let (half, whole) = (Cores::from_millis(500), Cores::whole(1));
+        assert_eq!(half.times(3), Cores::from_millis(1500));
+        assert_eq!(Cores::from_millis(1700).count(half), 3);
+        assert_eq!(Cores::from_millis(1700).count(Cores::ZERO), 0);
+        for (millis, step, multiple) in [
+            (1500, half, true),
+            (1700, half, false),
+            (0, half, true),
+            (1500, whole, false),
+            (1500, Cores::ZERO, false),
+        ] {
+            let cores = Cores::from_millis(millis);
+            assert_eq!(cores.is_multiple(step), multiple, "{cores} {step}");
         }
     }
 

@@ -1,35 +1,16 @@
-//! CPU quota of a control group: cores of a server that runs without Kubernetes (cgroup v2 `cpu.max`, v1
-//! `cpu.cfs_quota_us`).
+//! Control group of the measured server, whose CPU quota is restored at the end.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use weir_planner::backends::cgroup::{self, CgroupError, Quota};
 
 use crate::ProfileError;
-
-/// Period of a quota, as of Kubernetes, in µs.
-const PERIOD_US: f64 = 100_000.0;
-/// Minimum quota that the kernel accepts, in µs.
-const QUOTA_MIN_US: f64 = 1_000.0;
 
 /// Control group with a CPU quota, which is restored when this is dropped.
 #[derive(Debug)]
 pub struct Cgroup {
-    folder: PathBuf,
-    version: Version,
+    group: cgroup::Cgroup,
     before: Quota,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
-/// CPU time in each period, in µs; without a limit it is `max` in version 2 and `-1` in version 1.
-#[derive(Debug)]
-struct Quota {
-    time: String,
-    period: String,
 }
 
 impl Cgroup {
@@ -38,29 +19,9 @@ impl Cgroup {
     /// # Errors
     /// The folder is no control group with a CPU controller, or its quota cannot be read.
     pub fn open(folder: &Path) -> Result<Cgroup, ProfileError> {
-        let has = |file: &str| folder.join(file).is_file();
-        let read = |file: &str| {
-            let path = folder.join(file);
-            let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
-            Ok::<String, ProfileError>(text.trim().to_owned())
-        };
-        let (version, before) = if has("cpu.max") {
-            let text = read("cpu.max")?;
-            let (time, period) = text.split_once(' ').unwrap_or((&text, "100000"));
-            (Version::Two, Quota::new(time, period))
-        } else if has("cpu.cfs_quota_us") {
-            let (time, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
-            (Version::One, Quota { time, period })
-        } else {
-            let right = "a control group with a CPU controller: it has no cpu.max (v2) and no cpu.cfs_quota_us (v1)";
-            let folder = folder.display();
-            return Err(ProfileError(format!("{folder}; it must be {right}")));
-        };
-        Ok(Cgroup {
-            folder: folder.to_owned(),
-            version,
-            before,
-        })
+        let group = cgroup::Cgroup::open(folder)?;
+        let before = group.quota()?;
+        Ok(Cgroup { group, before })
     }
 
     /// Sets the quota to `cores`.
@@ -68,14 +29,7 @@ impl Cgroup {
     /// # Errors
     /// The file cannot be written, or the quota is too small for the kernel.
     pub fn set(&self, cores: f64) -> Result<(), ProfileError> {
-        let quota_us = (cores * PERIOD_US).round();
-        if quota_us < QUOTA_MIN_US {
-            let least = QUOTA_MIN_US / PERIOD_US;
-            let text =
-                format!("cores: {cores}; it must be {least} or more, the kernel's least quota");
-            return Err(ProfileError(text));
-        }
-        self.write(&Quota::new(&quota_us.to_string(), &PERIOD_US.to_string()))
+        Ok(self.group.set(cores)?)
     }
 
     /// Restores the quota as it was when the group was opened.
@@ -83,33 +37,7 @@ impl Cgroup {
     /// # Errors
     /// The file cannot be written.
     pub fn restore(&self) -> Result<(), ProfileError> {
-        self.write(&self.before)
-    }
-
-    fn write(&self, quota: &Quota) -> Result<(), ProfileError> {
-        let write = |file: &str, text: &str| {
-            let path = self.folder.join(file);
-            fs::write(&path, text).map_err(|error| failed(&path, &error))
-        };
-        let Quota { time, period } = quota;
-        match self.version {
-            Version::Two => write("cpu.max", &format!("{time} {period}")),
-            Version::One => {
-                // With the new period the old quota may be more than the parent group allows.
-                write("cpu.cfs_quota_us", "-1")?;
-                write("cpu.cfs_period_us", period)?;
-                write("cpu.cfs_quota_us", time)
-            }
-        }
-    }
-}
-
-impl Quota {
-    fn new(time: &str, period: &str) -> Quota {
-        Quota {
-            time: time.to_owned(),
-            period: period.to_owned(),
-        }
+        Ok(self.group.set_quota(&self.before)?)
     }
 }
 
@@ -120,18 +48,16 @@ impl Drop for Cgroup {
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> ProfileError {
-    let right = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            "; it needs the right to write there, such as root's"
-        }
-        _ => "",
-    };
-    ProfileError(format!("{}: {error}{right}", path.display()))
+impl From<CgroupError> for ProfileError {
+    fn from(error: CgroupError) -> ProfileError {
+        ProfileError(error.to_string())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -9,6 +9,8 @@
 //! replicas, distributed evenly, and `parallelism` is their number. If new replicas start beside serving ones with
 //! other cores, `"each": 3.0` gives the cores of the serving ones until then.
 //!
+//! A server without an address may be a control group of this host, whose CPU quota is its cores ([`super::cgroup`]).
+//!
 //! Servers with a variable batch size (`tellBatch`) are told it at the same address, `PUT {"batch": 4}`, and with
 //! every change of their cores. Each answer reports the batch size in use; a server that reports none is told again.
 
@@ -21,15 +23,20 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use weir_api::Cores;
 
+use super::cgroup::CgroupServer;
 use super::{Actuate, ActuateError, NotReplaced, PendingWrites};
 use crate::capacity::{Actual, Allocation, Resize};
+
+mod memory;
+
+pub use memory::HttpMemory;
 
 /// Maximum size of a backend's answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Time after which a pending write is no longer expected to take effect.
 const PENDING_WRITE_TTL: Duration = Duration::from_secs(60);
 
-/// Backends that are changed over HTTP.
+/// Backends that are changed over HTTP, or by a control group of this host.
 #[derive(Debug, Clone)]
 pub struct HttpBackends {
     http: reqwest::Client,
@@ -49,70 +56,13 @@ struct Batch {
     reported: Option<NonZeroU32>,
 }
 
-/// Pending writes by the backend's address, shared by all services of a planner. Neither a changed service nor a lost
-/// and regained lead forgets a change that may still take effect.
-#[derive(Debug, Default)]
-pub struct HttpMemory(Mutex<BTreeMap<reqwest::Url, PendingWrites<Instant>>>);
-
-impl HttpMemory {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<reqwest::Url, PendingWrites<Instant>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records a change that is about to be sent to this address. Returns the record before.
-    fn record(
-        &self,
-        address: &reqwest::Url,
-        change: &Resize,
-        until: Instant,
-    ) -> PendingWrites<Instant> {
-        let mut all = self.lock();
-        let pending = all.entry(address.clone()).or_default();
-        let before = pending.clone();
-        pending.record(change, until);
-        before
-    }
-
-    /// Records the answer to the latest change. One that was refused leaves the record as it was `before`.
-    fn record_answer(
-        &self,
-        address: &reqwest::Url,
-        answer: &Result<Resources, ActuateError>,
-        before: PendingWrites<Instant>,
-    ) {
-        let mut all = self.lock();
-        let pending = all.entry(address.clone()).or_default();
-        match answer {
-            Ok(_) => pending.clear(),
-            Err(error) if error.may_have_applied() => {}
-            Err(_) => *pending = before,
-        }
-    }
-
-    /// Adds the pending writes of a backend to its reported capacity.
-    fn with_pending_writes(&self, address: &reqwest::Url, actual: Actual) -> Actual {
-        match self.lock().get_mut(address) {
-            Some(pending) => pending.with(actual, Instant::now()),
-            None => actual,
-        }
-    }
-
-    /// Forgets the addresses without pending writes.
-    #[cfg_attr(
-        not(feature = "kubernetes"),
-        allow(dead_code, reason = "only an operator's services come and go")
-    )]
-    pub(crate) fn prune(&self) {
-        let now = Instant::now();
-        self.lock().retain(|_, pending| !pending.is_idle(now));
-    }
-}
-
-/// Address where a variant's cores are read and changed, and what it accepts.
-#[derive(Debug, Clone)]
+/// Place where a variant's cores are read and changed, and what it accepts. Without any they cannot be changed.
+#[derive(Debug, Clone, Default)]
 pub struct Backend {
-    /// Address; `None` if the variant's cores cannot be changed.
+    /// Address, if they are changed over HTTP.
     pub address: Option<reqwest::Url>,
+    /// Control group, if they are its quota.
+    pub cgroup: Option<CgroupServer>,
     /// Whether it may have several replicas.
     pub replicated: bool,
     /// Whether its servers are told their batch size.
@@ -123,7 +73,7 @@ pub struct Backend {
 #[derive(Debug, Clone)]
 pub struct Advisory(HttpBackends);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Resources {
     cores: Cores,
     #[serde(default)]
@@ -189,8 +139,18 @@ impl HttpBackends {
         self.backends.get(variant)?.address.as_ref()
     }
 
-    /// Starts a read of the variant's backend, or a change; `None` if it has no address.
+    /// Starts a read of the variant's backend, or a change; `None` if it has none.
     fn start_request(&self, variant: usize, change: Option<Change>) -> Option<PendingAnswer> {
+        if let Some(server) = self.backends.get(variant)?.cgroup.clone() {
+            let cores = change.and_then(|change| change.cores);
+            return Some(tokio::task::spawn_blocking(move || {
+                let cores = server.apply(cores)?;
+                Ok(Resources {
+                    cores,
+                    ..Resources::default()
+                })
+            }));
+        }
         let address = self.address(variant)?.clone();
         let request = match change {
             None => self.http.get(address),
@@ -203,13 +163,13 @@ impl HttpBackends {
         }))
     }
 
-    /// Records the change and starts it; `None` if the variant has no address. Also returns the record before.
+    /// Records the change and starts it; `None` if the variant has no backend. Also returns the record before. A quota
+    /// that was set needs no record: it has taken effect once the answer is there.
     fn start_resize(&self, change: &Resize) -> Option<(PendingAnswer, PendingWrites<Instant>)> {
         let backend = self.backends.get(change.variant)?;
         let until = Instant::now() + self.timeout + PENDING_WRITE_TTL;
-        let before = self
-            .memory
-            .record(self.address(change.variant)?, change, until);
+        let address = self.address(change.variant);
+        let before = address.map(|address| self.memory.record(address, change, until));
         let replicas = NonZeroU32::new(change.target.replicas);
         let change_of = Change {
             cores: Some(change.cores()),
@@ -218,7 +178,7 @@ impl HttpBackends {
             each: serving_cores(change).filter(|_| backend.replicated),
         };
         let answer = self.start_request(change.variant, Some(change_of))?;
-        Some((answer, before))
+        Some((answer, before.unwrap_or_default()))
     }
 
     /// Starts to tell the servers their batch size, unless they already have it.
@@ -298,7 +258,8 @@ impl Actuate for HttpBackends {
                 Some((requested, before)) => {
                     let answer = await_answer(requested).await;
                     if let Some(address) = self.address(change.variant) {
-                        self.memory.record_answer(address, &answer, before);
+                        self.memory
+                            .record_answer(address, answer.as_ref().err(), before);
                     }
                     answer
                 }

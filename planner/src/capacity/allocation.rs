@@ -166,7 +166,7 @@ impl Target {
     #[must_use]
     pub fn within(self, most: Cores, ready: Allocation) -> Target {
         if self.replicas == 1 && ready.replicas == 0 {
-            return Target::one(self.start.min(whole(most)));
+            return Target::one(self.start.min(part(most, self.start)));
         }
         let staying = ready.replicas.min(self.replicas);
         let left = most.saturating_sub(ready.cores());
@@ -174,7 +174,10 @@ impl Target {
         let started = desired.min(left.millis() / self.start.millis().max(1));
         let left = left.saturating_sub(times(self.start, started));
         let each = match left.millis().checked_div(ready.replicas) {
-            Some(more) => self.each.min(whole(ready.each + Cores::from_millis(more))),
+            Some(more) => {
+                let grown = ready.each + Cores::from_millis(more);
+                self.each.min(part(grown, self.each))
+            }
             None => self.each,
         };
         Target {
@@ -203,13 +206,16 @@ impl Target {
     }
 }
 
-/// Rounds down to whole cores.
-fn whole(cores: Cores) -> Cores {
-    Cores::whole(cores.millis() / 1000)
+/// Part of the way to `target` that `cores` cover: all of it, or whole cores.
+fn part(cores: Cores, target: Cores) -> Cores {
+    if cores >= target {
+        return target;
+    }
+    Cores::whole(cores.count(Cores::whole(1)))
 }
 
 fn times(cores: Cores, count: u32) -> Cores {
-    Cores::from_millis(cores.millis().saturating_mul(count))
+    cores.times(count)
 }
 
 #[cfg(test)]
@@ -271,6 +277,24 @@ mod tests {
         ] {
             let got = desired.within(Cores::whole(most), ready);
             assert_eq!(got, expected, "{desired:?} {ready} {most}");
+        }
+    }
+
+    #[test]
+    fn fraction_of_a_core_is_given_as_a_whole_target() {
+        let millis = Cores::from_millis;
+        let one = |cores| Allocation::one(millis(cores));
+        for (desired, ready, most, expected) in [
+            (500, 0, 700, 500),
+            (500, 0, 400, 0),
+            (1500, 0, 1400, 1000),
+            (1500, 500, 1500, 1500),
+            (1500, 500, 1200, 1000),
+            (1500, 500, 800, 500),
+        ] {
+            let got = Target::one(millis(desired)).within(millis(most), one(ready));
+            let got = got.cores(one(ready));
+            assert_eq!(got, millis(expected), "{desired} {ready} {most}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_api::{Cores, Revision, Share, VariantPlan};
+use weir_api::{Revision, Share, VariantPlan};
 
 use super::{Planner, Ports};
 use crate::backends::{Actuate, Blocker};
@@ -62,6 +62,7 @@ fn shapes(variant: &Variant) -> Shapes {
     Shapes {
         replicas: (variant.replicas.min, variant.replicas.max),
         each: (variant.min, variant.max),
+        step: variant.step,
     }
 }
 
@@ -91,7 +92,7 @@ impl Planner {
             now,
             first_out: None,
         };
-        let budget = Cores::whole(self.service.budget);
+        let budget = self.service.budget_cores();
         let desired = targets;
         let mut detour = std::mem::take(&mut self.rollout.detour);
         let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));

@@ -22,7 +22,7 @@ impl Planner {
             .zip(&self.rollout.full)
             .zip(learnt);
         for (variant, ((actual, full), learnt)) in service.variants.iter_mut().zip(known) {
-            let actual_cores = actual.ready.each().millis() / 1000;
+            let actual_cores = actual.ready.each().count(variant.step);
             if full.is_some() {
                 variant.max = actual_cores.clamp(variant.min.max(1), variant.max);
             }

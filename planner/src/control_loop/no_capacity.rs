@@ -78,7 +78,7 @@ fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
         true => 1,
         false => variant.profile.batch,
     };
-    let cores = Cores::whole(variant.max);
+    let cores = variant.cores(variant.max);
     excess(service, variant, cores, batch, false)
 }
 

@@ -69,7 +69,7 @@ impl Planner {
     /// whose replacement has to wait, adds the reason to the blocker.
     fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, Actual)> {
         let reserved: Cores = self.rollout.actual.iter().map(|one| one.reserved).sum();
-        let spare = Cores::whole(self.service.budget).saturating_sub(reserved);
+        let spare = self.service.budget_cores().saturating_sub(reserved);
         let begun = self.rollout.retired;
         let replicas: Vec<u32> = self
             .rollout

@@ -109,6 +109,8 @@ mod tests {
         let variant = VariantPlan {
             name: name.into(),
             cluster: name.into(),
+            grpc_cluster: None,
+            model: None,
             share: Share(1.0),
             slots,
             batch: 1,

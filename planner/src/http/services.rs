@@ -21,6 +21,7 @@ use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
 use crate::registry::ServiceHandle;
 use crate::service::Mode;
+use crate::spec::RawCpu;
 use crate::telemetry::metrics::Counters;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
 
@@ -51,7 +52,7 @@ struct View<'a> {
     service: &'a str,
     mode: Mode,
     slo_ms: u128,
-    budget_cores: u32,
+    budget_cores: RawCpu,
     revision: Option<Revision>,
     plan: Option<&'a Plan>,
     counters: Counters,
@@ -90,7 +91,7 @@ pub(super) async fn status(
         service: &service.name,
         mode: service.mode,
         slo_ms: service.slo.as_millis(),
-        budget_cores: service.budget,
+        budget_cores: RawCpu(service.budget_cores()),
         revision: plan.map(|plan| plan.revision),
         plan,
         counters: handle.metrics.counters(),

@@ -22,6 +22,11 @@ pub(super) struct Backend<'a> {
 pub(super) fn backends(service: &Service) -> Result<Vec<Backend<'_>>, ManifestError> {
     let each = service.variants.iter().enumerate();
     let backends = each.map(|(index, variant)| {
+        if let Some(cluster) = &variant.grpc_cluster {
+            let right = "left out: these routes lead to one port of a variant's servers, so that gRPC and REST need a \
+                service each; a standalone Envoy (--target envoy) serves both";
+            return Err(refused(format!("variants[{index}].grpcCluster"), cluster, right));
+        }
         let right = "outbound|PORT|SUBSET|SERVICE.NAMESPACE.svc.DOMAIN, as istiod names clusters \
             (SUBSET may be empty), such as outbound|8000||small.models.svc.cluster.local";
         let path = format!("variants[{index}].cluster");

@@ -11,7 +11,7 @@ mod together;
 use serde_json::{Value, json};
 use weir_filter::config::Role;
 
-use super::plugin::{PlannerAt, Times, fallback, plugin, seconds};
+use super::plugin::{BUFFER_BYTES, PlannerAt, Times, fallback, plugin, seconds};
 use super::requests::ServiceRequests;
 use super::{Document, File, ManifestError, Options, PlannerTls, planner_tls, refused};
 use crate::service::{Service, Variant};
@@ -22,6 +22,11 @@ const GATE: &str = include_str!("../../../envoy/gate.yaml");
 const PLANNER: &str = "planner";
 /// Usual port of model servers; the service file does not contain it.
 const PORT: u16 = 8000;
+/// Usual gRPC port of model servers.
+const GRPC_PORT: u16 = 8001;
+/// Protocol of a cluster.
+const HTTP: &str = "/typed_extension_protocol_options/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\
+    /explicit_http_config";
 const LISTENER: &str = "/static_resources/listeners/0";
 const MANAGER: &str = "/filter_chains/0/filters/0/typed_config";
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config\
@@ -109,7 +114,7 @@ fn bootstrap(services: &[Shared], planners: &[PlannerAt]) -> Result<Value, Manif
     let times: Vec<Times> = services.iter().map(|it| Times::of(it.0)).collect();
     let answer = times.iter().map(|it| it.answer).max().unwrap_or_default();
     let variants = services.iter().flat_map(|(service, _)| &service.variants);
-    let clusters = variants.map(|variant| variant.cluster.as_str()).collect();
+    let clusters = variants.flat_map(ports).collect();
     let config = match (services, configs.as_slice()) {
         ([(service, _)], [config]) => {
             let last = json!(fallback(service)?.cluster);
@@ -151,7 +156,7 @@ fn gate(
         &mut shipped,
         &[times],
         &config,
-        vec![&variant.cluster],
+        ports(variant).collect(),
         (planners, options.planner_tls.as_ref()),
     )?;
     let node = json!(format!("weir-gate-{name}-1"));
@@ -160,7 +165,30 @@ fn gate(
     *at(route, "/route/cluster")? = json!(variant.cluster);
     *at(route, "/route/timeout")? = json!(seconds(times.answer));
     *at(route, "/route/idle_timeout")? = json!(seconds(times.hold));
+    if let Some(cluster) = &variant.grpc_cluster {
+        let mut grpc = route.clone();
+        *at(&mut grpc, "/name")? = json!("grpc");
+        *at(&mut grpc, "/match")? = json!({ "prefix": "/", "grpc": {} });
+        *at(&mut grpc, "/route/cluster")? = json!(cluster);
+        let routes = at(&mut shipped, ROUTES)?.as_array_mut();
+        routes.ok_or_else(|| missing("routes"))?.insert(0, grpc);
+    }
     Ok(shipped)
+}
+
+/// A cluster of a variant's servers.
+#[derive(Clone, Copy)]
+struct Port<'a> {
+    cluster: &'a str,
+    /// Whether it is the gRPC port beside another one.
+    grpc: bool,
+}
+
+fn ports(variant: &Variant) -> impl Iterator<Item = Port<'_>> {
+    let port = |cluster, grpc| Port { cluster, grpc };
+    let grpc = variant.grpc_cluster.as_deref();
+    let grpc = grpc.map(|cluster| port(cluster, true));
+    std::iter::once(port(&variant.cluster, false)).chain(grpc)
 }
 
 /// Inserts the filter's configuration, the clusters and the times that both files share.
@@ -168,7 +196,7 @@ fn adapt(
     shipped: &mut Value,
     times: &[Times],
     config: &Value,
-    clusters: Vec<&str>,
+    clusters: Vec<Port<'_>>,
     (planners, tls): (&[PlannerAt], Option<&PlannerTls>),
 ) -> Result<(), ManifestError> {
     let text = serde_json::to_string_pretty(config).map_err(|error| ManifestError::Form {
@@ -189,8 +217,14 @@ fn adapt(
     }
     let template = at(shipped, "/static_resources/clusters/0")?.clone();
     let mut made = Vec::new();
-    for name in clusters {
-        made.push(with_address(template.clone(), name, name, PORT)?);
+    for Port { cluster, grpc } in clusters {
+        let port = if grpc { GRPC_PORT } else { PORT };
+        let mut made_of = with_address(template.clone(), cluster, cluster, port)?;
+        if grpc {
+            *at(&mut made_of, HTTP)? =
+                json!({ "http2_protocol_options": { "initial_stream_window_size": BUFFER_BYTES } });
+        }
+        made.push(made_of);
     }
     let shipped_clusters = at(shipped, "/static_resources/clusters")?.as_array();
     let named = |cluster: &&Value| cluster.get("name") == Some(&json!(PLANNER));

@@ -10,6 +10,7 @@ use weir_api::VariantPlan;
 use weir_api::metrics::{LABELS, stats_tag};
 use weir_api::plan::HOUR_MS;
 use weir_filter::config::{Config, Role};
+use weir_filter::request::model;
 
 use super::{ManifestError, refused};
 use crate::plan;
@@ -108,6 +109,28 @@ pub(super) fn fallback(service: &Service) -> Result<&Variant, ManifestError> {
         .ok_or_else(|| refused("variants", 0, right))
 }
 
+/// Returns the paths of requests that the filter has sent to one of these variants: where a variant has a name of its
+/// own for the model, the path has changed before Envoy chooses the route again.
+pub(super) fn paths_after_choice(paths: &[String], variants: &[&Variant]) -> Vec<String> {
+    let mut after = paths.to_vec();
+    for model in variants
+        .iter()
+        .filter_map(|variant| variant.model.as_deref())
+    {
+        let renamed = paths.iter().filter_map(|path| {
+            let renamed = model::rename(path.as_bytes(), model)?;
+            let cut = path.ends_with('*') && !renamed.ends_with('*');
+            Some(if cut { renamed + "*" } else { renamed })
+        });
+        for path in renamed {
+            if !after.contains(&path) {
+                after.push(path);
+            }
+        }
+    }
+    after
+}
+
 /// Builds the filter's configuration for that role; a gate's has one variant. `matched` selects the service's
 /// requests where others share the proxy.
 pub(super) fn plugin(
@@ -166,6 +189,11 @@ fn variant(part: &VariantPlan) -> Value {
         "service_ms": (part.service_ms * 10.0).round() / 10.0, "accuracy": part.accuracy,
     });
     if let Some(variant) = variant.as_object_mut() {
+        for (key, name) in [("grpc_cluster", &part.grpc_cluster), ("model", &part.model)] {
+            if let Some(name) = name {
+                variant.insert(key.to_owned(), json!(name));
+            }
+        }
         if part.batch > 1 {
             variant.insert("batch".to_owned(), json!(part.batch));
         }

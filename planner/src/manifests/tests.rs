@@ -4,6 +4,7 @@ use super::*;
 
 mod network;
 mod planner_tls;
+mod servers;
 mod services;
 mod shared;
 

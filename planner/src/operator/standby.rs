@@ -29,6 +29,8 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
     Some(VariantPlan {
         name: variant.name.clone(),
         cluster: variant.cluster.clone(),
+        grpc_cluster: variant.grpc_cluster.clone(),
+        model: variant.model.clone(),
         share: Share(planned.share),
         slots: planned.slots,
         batch: planned.batch,

@@ -118,6 +118,8 @@ impl<'a> Run<'a> {
             service_min_ms: shortest_ms(self.variant),
             name: self.variant.name.clone(),
             cluster: self.variant.cluster.clone(),
+            grpc_cluster: self.variant.grpc_cluster.clone(),
+            model: self.variant.model.clone(),
             share: Share(share),
             slots,
             batch: sent.batch,

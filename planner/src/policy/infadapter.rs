@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use weir_api::Rps;
 use weir_api::plan::VARIANTS_MAX;
-use weir_api::{Cores, Rps};
 
-use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, whole};
+use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
@@ -33,6 +33,10 @@ impl Policy for Infadapter {
 
     fn variants_max(&self) -> (usize, &'static str) {
         (VARIANTS_MAX, "of them")
+    }
+
+    fn plans_fractions(&self) -> bool {
+        true
     }
 
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
@@ -75,7 +79,7 @@ impl Policy for Infadapter {
     }
 }
 
-/// Problem for that `demand` and the `actual` state.
+/// Problem for that `demand` and the `actual` state. Its cores are counted in steps.
 pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
     let candidate = |(variant, allocation): (&Variant, Allocation)| Candidate {
         name: variant.name.clone(),
@@ -87,13 +91,14 @@ pub fn problem(service: &Service, actual: &[Actual], demand: Rps) -> Problem {
     Problem {
         demand_rps: demand.0.max(DEMAND_MIN.0),
         budget: service.budget,
+        step: service.step.as_f64(),
         weights: Weights {
             alpha: service.objective.alpha,
             beta: service.objective.beta,
             gamma: service.objective.gamma,
         },
         scale: Scale::Normalised,
-        in_force: whole(actual),
+        in_force: steps(actual, service.step),
         variants: service
             .variants
             .iter()
@@ -115,15 +120,15 @@ fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
         .collect()
 }
 
-/// Best distribution over replicas and its capacity, by total cores.
+/// Best distribution over replicas and its capacity, by total cores in steps.
 fn shapes(service: &Service, variant: &Variant) -> BTreeMap<u32, (Allocation, f64)> {
     let mut shapes: BTreeMap<u32, (Allocation, f64)> = BTreeMap::new();
     for replicas in variant.replicas.min..=variant.replicas.max {
         for each in variant.min..=variant.max {
-            let each = Cores::whole(each);
+            let each = variant.cores(each);
             let rps = f64::from(replicas) * variant.capacity(each, service.latency_max_ms);
             let shape = Allocation::new(replicas, each);
-            let known = shapes.entry(shape.cores().millis() / 1000);
+            let known = shapes.entry(shape.cores().count(variant.step));
             let known = known.or_insert((shape, rps));
             if rps > known.1 {
                 *known = (shape, rps);
@@ -169,8 +174,8 @@ fn choose(
         "{:.1} requests/s: accuracy {:.2} % on {} of {} cores{note}{reason}",
         problem.demand_rps,
         accuracy(problem, chosen) * 100.0,
-        chosen.cores.iter().sum::<u32>(),
-        problem.budget,
+        service.step.times(chosen.cores.iter().sum::<u32>()),
+        service.budget_cores(),
     );
     Decision {
         targets: if kept.is_some() {

@@ -100,7 +100,7 @@ fn is_scaled(variant: &Variant) -> bool {
 
 /// `desired` with more replicas. If it has none, those that are kept have the minimum cores.
 fn more(variant: &Variant, actual: Actual, desired: Target, replicas: u32) -> Target {
-    let min = Cores::whole(variant.min.max(1));
+    let min = variant.cores(variant.min.max(1));
     let has = actual.target();
     match desired.replicas {
         0 => Target {
@@ -121,7 +121,7 @@ fn fits_limits(service: &Service, actual: &[Actual], targets: &[Target]) -> bool
         .map(|(actual, target)| target.cores(actual.ready))
         .sum();
     let replicas: Vec<u32> = targets.iter().map(|target| target.replicas).collect();
-    cores <= Cores::whole(service.budget) && service.limits.fit(&replicas)
+    cores <= service.budget_cores() && service.limits.fit(&replicas)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
 use super::replica::one_at_a_time;
-use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, whole};
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::service::rule::{rule, within};
@@ -23,7 +23,7 @@ use crate::service::{
     ConfigError, Decision, Inputs, Needs, Policy, Replicas, Service, SolveStatus, TIME_LEFT_MIN_MS,
     TimeLeft, Variant, VariantShape,
 };
-use crate::solve::latency_model::Latency;
+use crate::solve::latency_model::{Latency, LatencyModel};
 use crate::solve::sponge::input::{Arriving, Steps};
 use crate::solve::sponge::{Input, Plan, Problem, solve};
 use crate::solve::{InputError, TimeLimit};
@@ -78,6 +78,10 @@ impl Policy for Sponge {
         (1, "of them, with policy sponge")
     }
 
+    fn plans_fractions(&self) -> bool {
+        true
+    }
+
     /// Checks for one permanent replica that executes one batch at a time on all its cores, as Sponge's
     /// h(b, c) = b / l(b, c) assumes.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
@@ -125,11 +129,12 @@ impl Policy for Sponge {
             }
             Err((status, why)) => return keep(actual, status, why),
         };
-        let note = solved.note(|gap| format!("{gap:.4} too many"));
+        let step = variant.step.as_f64();
+        let note = solved.note(|gap| format!("{:.4} too many", gap * step));
         let Solved {
             plan: best, status, ..
         } = solved;
-        let current = whole(actual).and_then(|cores| cores.first().copied());
+        let current = steps(actual, service.step).and_then(|cores| cores.first().copied());
         let kept = current.filter(|current| !inputs.forecast.window_full && *current > best.cores);
         let left = inputs.left_ms.map_or_else(
             || "the way from clients unknown".to_owned(),
@@ -142,17 +147,20 @@ impl Policy for Sponge {
         };
         let why = format!(
             "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
-            inputs.forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
+            inputs.forecast.demand.0,
+            variant.cores(best.cores),
+            best.batch,
+            best.latency_ms,
+            best.throughput_rps,
         );
+        let more = f64::from(kept.map_or(0, |kept| kept - best.cores));
         Decision {
-            targets: vec![Target::one(Cores::whole(kept.unwrap_or(best.cores)))],
+            targets: vec![Target::one(variant.cores(kept.unwrap_or(best.cores)))],
             status,
             kept: kept.is_some(),
             why,
-            objective: Some(
-                -(best.objective + f64::from(kept.map_or(0, |kept| kept - best.cores))),
-            ),
-            optimum: Some(-best.objective),
+            objective: Some(-(best.objective + more) * step),
+            optimum: Some(-best.objective * step),
         }
     }
 
@@ -180,7 +188,7 @@ fn batch(
     cores: Cores,
     inputs: Option<Inputs>,
 ) -> u32 {
-    let whole = (cores.millis() / 1000).max(1);
+    let whole = cores.count(variant.step).max(1);
     let still = || Duration::ZERO;
     let solved = |inputs| {
         let problem = problem(service, rule, variant, vec![whole], inputs).ok()?;
@@ -192,7 +200,8 @@ fn batch(
 
 /// Shortest time of a request: alone, on the most cores.
 fn quickest_ms(service: &Service) -> f64 {
-    let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.max));
+    let quickest =
+        |variant: &Variant| promised(variant).service_ms(1, variant.cores(variant.max).as_f64());
     service.variants.first().map_or(0.0, quickest)
 }
 
@@ -208,11 +217,19 @@ fn problem(
         .left_ms
         .unwrap_or(slo_ms)
         .clamp(TIME_LEFT_MIN_MS, slo_ms);
+    // The problem counts cores in steps: a step does the part of a core's work that it is of a core.
+    let step = variant.step.as_f64();
+    let latency = promised(variant);
+    let latency = LatencyModel {
+        gamma_ms: latency.gamma_ms / step,
+        epsilon_ms: latency.epsilon_ms / step,
+        ..latency
+    };
     let input = Input {
-        latency: Latency::Sponge(promised(variant)),
+        latency: Latency::Sponge(latency),
         cores: Steps::Among(cores),
         batches: Steps::UpTo(variant.profile.batch),
-        delta: rule.delta,
+        delta: rule.delta / step,
         rate_rps: inputs.forecast.demand.0.max(DEMAND_MIN.0),
         waiting: Vec::new(),
         arriving: Some(Arriving {
@@ -221,9 +238,9 @@ fn problem(
             percentile: 100.0,
         }),
     };
-    input
-        .try_into()
-        .map_err(|refused: InputError| refused.to_string())
+    let problem: Result<Problem, InputError> = input.try_into();
+    let problem = problem.map_err(|refused| refused.to_string())?;
+    Ok(problem.in_steps(step))
 }
 
 #[cfg(test)]

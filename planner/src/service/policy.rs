@@ -25,6 +25,11 @@ pub trait Policy: Debug + Send + Sync {
         false
     }
 
+    /// Whether it plans with fractions of a core (`budget.step`).
+    fn plans_fractions(&self) -> bool {
+        false
+    }
+
     /// Checks a variant, whose path in the file is `at`.
     ///
     /// # Errors
@@ -97,11 +102,11 @@ impl PartialEq for SharedPolicy {
 pub struct VariantShape<'a> {
     /// Its profile.
     pub profile: &'a Profile,
-    /// Fewest cores of a replica.
+    /// Fewest cores of a replica, in steps.
     pub min: u32,
-    /// Most cores of a replica.
+    /// Most cores of a replica, in steps.
     pub max: u32,
-    /// Most cores that a replica could have: those of the budget, or of one pod.
+    /// Most cores that a replica could have, in steps: those of the budget, or of one pod.
     pub highest: u32,
     /// Replicas that it may have.
     pub replicas: Replicas,

@@ -4,20 +4,23 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use weir_api::Cores;
+
 use super::ServiceFile;
 use super::classes::classes;
 use super::duration::{HOUR, MS, SECOND, duration, whole_ms};
 use super::limits::{limits, resources};
 use super::raw::{RawDemand, RawDuration, RawObjective, RawPods, RawProxies, ServiceSpec};
+use super::servers::refuse_groups;
 use super::stages::stages;
-use super::variant::Frame;
+use super::variant::{Frame, size};
 use crate::forecast::{BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX};
 use crate::key::KeySource;
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, url, valid_name, within};
 use crate::service::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, ProxyPods, SCRAPE_INTERVAL_MIN,
-    SCRAPES_PER_CYCLE, STATS_MAX, Service,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, Policy, ProxyPods,
+    SCRAPE_INTERVAL_MIN, SCRAPES_PER_CYCLE, STATS_MAX, STEP_MIN, Service,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -50,6 +53,7 @@ pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, Con
         let value = value.as_deref();
         rule(value.is_none(), key, value.unwrap_or_default(), right)?;
     }
+    refuse_groups(&raw)?;
     service(valid_name("metadata.name", name)?, raw)
 }
 
@@ -76,15 +80,13 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         let range = MS..=cycle.saturating_sub(MS);
         whole_ms(path, value, range, ", less than cycle")
     };
-    let budget = within(
-        "budget.cores",
-        raw.budget.cores,
-        1..=BUDGET_MAX,
-        "whole cores",
-    )?;
     let policy = policy::checked(raw.policy, raw.sections())?;
+    let step = step(raw.budget.step.0, &*policy)?;
+    let steps = (1..=BUDGET_MAX, step);
+    let budget = size("budget.cores", raw.budget.cores.0, steps, "")?;
     let frame = Frame {
         budget,
+        step,
         mode: raw.mode,
         policy: &*policy,
     };
@@ -102,6 +104,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         policy,
         objective: objective(&raw.objective)?,
         budget,
+        step,
         limits,
         demand: demand(&raw.demand)?,
         solver_limit: shorter("solver.timeLimit", raw.solver.time_limit)?,
@@ -121,6 +124,22 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         stages,
         variants,
     })
+}
+
+/// Validates the step of all numbers of cores.
+fn step(step: Cores, policy: &dyn Policy) -> Result<Cores, ConfigError> {
+    let one = Cores::whole(1);
+    let right =
+        "0.01 to 1 core, and go into one core without a remainder, such as 0.5, 0.1 or 0.05";
+    let fits = step >= STEP_MIN && one.is_multiple(step);
+    rule(fits, "budget.step", step, right)?;
+    let right = format!(
+        "1, or left out, with policy {}: it plans with whole cores",
+        policy.name()
+    );
+    let planned = step == one || policy.plans_fractions();
+    rule(planned, "budget.step", step, &right)?;
+    Ok(step)
 }
 
 fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {

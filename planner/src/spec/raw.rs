@@ -13,6 +13,7 @@
 
 mod amount;
 mod classes;
+mod cpu;
 mod duration;
 mod profile;
 mod proxies;
@@ -40,6 +41,7 @@ use crate::service::{
 
 pub(crate) use amount::RawAmount;
 pub use classes::RawClass;
+pub use cpu::RawCpu;
 pub use duration::RawDuration;
 pub use profile::RawReference;
 pub(crate) use profile::{RawMeasured, RawProfile};
@@ -240,9 +242,14 @@ pub struct RawObjective {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawBudget {
-    /// Whole cores, never exceeded.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub cores: u32,
+    /// Cores, never exceeded.
+    #[schemars(range(min = 0.01, max = 65_536))]
+    pub cores: RawCpu,
+    /// Step in which cores are given: all numbers of cores are multiples of it. It goes into one core without a
+    /// remainder, such as 0.5 or 0.05. Defaults to 1. For policy infadapter and sponge.
+    #[serde(default = "step", skip_serializing_if = "is_step")]
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub step: RawCpu,
     /// Maximum of each other resource that replicas use (variants[].resources), by its Kubernetes name (memory,
     /// nvidia.com/gpu). Never exceeded; replicas that are starting or terminating count too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -373,6 +380,15 @@ const fn plan_max_age() -> RawDuration {
 /// Half of the objective for executing, half for network and queue.
 const fn latency_budget() -> f64 {
     0.5
+}
+
+const fn step() -> RawCpu {
+    RawCpu::whole(1)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_step(value: &RawCpu) -> bool {
+    *value == step()
 }
 
 const fn mode() -> Mode {

@@ -187,7 +187,7 @@ mod tests {
             ("slo", "string"),
             ("demand.window", "string"),
             ("proxies.interval", "string"),
-            ("variants.[].cores.min", "integer"),
+            ("variants.[].cores.min", "number"),
             ("stages.[].variants.[].workload.name", "string"),
             ("proxies.pods.labels", "object"),
             ("mode", "string"),
@@ -264,6 +264,13 @@ mod tests {
         let again: ServiceSpec = serde_json::from_value(again).unwrap();
         let again = crate::service::Service::from_resource("demo", again).unwrap();
         assert_eq!(again, file);
+        let mut of_host = resource.spec.clone();
+        for variant in of_host.variants.iter_mut().flatten() {
+            (variant.resize, variant.systemd) = (None, Some("a.service".to_owned()));
+        }
+        let refused = crate::service::Service::from_resource("demo", of_host).unwrap_err();
+        let expected = "variants[0].systemd: a.service; it must be left out";
+        assert!(refused.to_string().starts_with(expected), "{refused}");
         let mut named = resource.spec;
         named.listen = Some("127.0.0.1:1".to_owned());
         let refused = crate::service::Service::from_resource("demo", named).unwrap_err();

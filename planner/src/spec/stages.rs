@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use weir_api::Cores;
+
 use super::raw::{RawStage, RawVariant};
 use super::variant::{Frame, variant};
 use crate::policy::pipeline_policies;
@@ -113,13 +115,23 @@ fn check_totals(variants: &[Variant], frame: Frame<'_>) -> Result<(), ConfigErro
             "another workload: this one stands twice",
         )?;
     }
+    let mut groups = BTreeSet::new();
+    for name in variants
+        .iter()
+        .filter_map(|variant| variant.cgroup.as_ref())
+    {
+        let right = "another control group: this one stands twice";
+        rule(groups.insert(name), "variants[].cgroup", name, right)?;
+    }
     let sum = |cores: fn(&Variant) -> u32| variants.iter().map(cores).sum::<u32>();
-    let right = format!("at most budget.cores ({}) over all variants", frame.budget);
-    let within_budget = |path, cores| rule(cores <= frame.budget, path, cores, &right);
-    let initial = sum(|variant| variant.initial.cores().millis() / 1000);
-    within_budget("variants[].cores.initial", initial)?;
-    let min = sum(|variant| variant.min * variant.replicas.min);
-    within_budget("variants[].cores.min", min)?;
+    let budget = frame.step.times(frame.budget);
+    let right = format!("at most budget.cores ({budget}) over all variants");
+    let within_budget = |path, cores| rule(cores <= budget, path, cores, &right);
+    let initial = variants.iter().map(|variant| variant.initial.cores());
+    within_budget("variants[].cores.initial", initial.sum::<Cores>())?;
+    let min = variants.iter();
+    let min = min.map(|variant| variant.cores(variant.min).times(variant.replicas.min));
+    within_budget("variants[].cores.min", min.sum::<Cores>())?;
     let options = sum(|variant| {
         let replicas = variant.replicas.max - variant.replicas.min + 1;
         replicas * (variant.max - variant.min + 1)

@@ -7,6 +7,7 @@ use super::*;
 use crate::service::Mode;
 
 mod defaults;
+mod fractions;
 mod limits;
 mod policies;
 mod types;
@@ -199,6 +200,21 @@ fn refusal_names_key_value_and_allowed_values() {
         ("name: b", "name: b--c", &["variants[1].name: b--c"]),
         ("name: b", "nmae: b", &["variants[1]", "nmae", "name"]),
         ("cluster: b", "cluster: a b", &["variants[1].cluster: a b"]),
+        (
+            "cluster: b",
+            "cluster: b\n  grpcCluster: b c",
+            &["variants[1].grpcCluster: b c", "printable"],
+        ),
+        (
+            "cluster: b",
+            "cluster: b\n  grpcCluster: b",
+            &["variants[1].grpcCluster: b;", "another name than cluster"],
+        ),
+        (
+            "cluster: b",
+            "cluster: b\n  model: a/b",
+            &["variants[1].model: a/b", "1 to 128 of A-Z"],
+        ),
         (
             "accuracy: 80",
             "accuracy: 180",

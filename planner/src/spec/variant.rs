@@ -1,19 +1,21 @@
 //! Validation of one variant.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use weir_api::Cores;
-use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
+use weir_api::plan::{BATCH_MAX, HOUR_MS, SLOTS_MAX};
 
 use super::duration::{HOUR, SECOND, duration};
 use super::raw::{
-    RawCapacity, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas, RawVariant,
-    RawWorkload,
+    RawCapacity, RawCpu, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas,
+    RawVariant, RawWorkload,
 };
+use super::servers;
 use crate::capacity::Allocation;
 use crate::profile::{Fit, Latency, Profile};
-use crate::service::rule::{refusal, rule, url, valid_name, within};
+use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Reconfigure, Replicas, Variant,
     VariantShape, Workload,
@@ -34,9 +36,30 @@ fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
 /// Properties of the service that a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
+    /// Budget, in steps.
     pub(super) budget: u32,
+    /// Step of all numbers of cores.
+    pub(super) step: Cores,
     pub(super) mode: Mode,
     pub(super) policy: &'a dyn Policy,
+}
+
+/// Returns the number of steps in a number of cores, which is in that range of steps.
+pub(super) fn size(
+    path: &str,
+    cores: Cores,
+    (range, step): (RangeInclusive<u32>, Cores),
+    unit: &str,
+) -> Result<u32, ConfigError> {
+    let whole = step == Cores::whole(1);
+    let kind = if whole { "whole cores" } else { "cores" };
+    let comma = if unit.is_empty() { "" } else { ", " };
+    let right = format!("a multiple of budget.step ({step}), as all numbers of cores");
+    let multiple = cores.is_multiple(step);
+    let (first, last) = (step.times(*range.start()), step.times(*range.end()));
+    within(path, cores, first..=last, &format!("{kind}{comma}{unit}"))?;
+    rule(multiple, path, cores, &right)?;
+    Ok(cores.count(step))
 }
 
 /// Validates the variant at that path.
@@ -46,21 +69,20 @@ pub(super) fn variant(
     frame: Frame<'_>,
 ) -> Result<Variant, ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
-    let right = format!("1 to {CLUSTER_MAX} printable ASCII characters without spaces");
-    rule(
-        is_cluster(&raw.cluster),
-        key("cluster"),
-        &raw.cluster,
-        &right,
-    )?;
-    let highest = frame.budget.min(CORES_MAX);
-    let max = raw.cores.max.unwrap_or(highest);
-    let unit = "whole cores, within budget.cores";
-    within(key("cores.max"), max, 1..=highest, unit)?;
-    let unit = "whole cores, at most cores.max";
-    let min = within(key("cores.min"), raw.cores.min, 0..=max, unit)?;
-    let unit = "whole cores, cores.min to cores.max";
-    let initial = within(key("cores.initial"), raw.cores.initial, min..=max, unit)?;
+    servers::names(at, raw)?;
+    let Frame { budget, step, .. } = frame;
+    let highest = budget.min(CORES_MAX);
+    let cores = |name, raw: Option<RawCpu>, range: RangeInclusive<u32>, unit| match raw {
+        Some(raw) => size(&key(name), raw.0, (range, step), unit),
+        None => Ok(*range.end()),
+    };
+    let written = &raw.cores;
+    let max = cores("cores.max", written.max, 1..=highest, "within budget.cores")?;
+    let min = Some(written.min);
+    let min = cores("cores.min", min, 0..=max, "at most cores.max")?;
+    let initial = Some(written.initial);
+    let unit = "cores.min to cores.max";
+    let initial = cores("cores.initial", initial, min..=max, unit)?;
     let unread = raw.profile.as_ref().filter(|reference| !reference.read);
     if let Some(reference) = unread {
         let right = "left out, and latency given instead: references are not followed here";
@@ -90,9 +112,7 @@ pub(super) fn variant(
     let single = replicas == Replicas::ONE;
     let right = "1 or more: a replica has cores; replicas.min: 0 unloads the variant";
     rule(single || min > 0, key("cores.min"), min, right)?;
-    let slots = profile
-        .slots(Cores::whole(max))
-        .saturating_mul(replicas.max);
+    let slots = profile.slots(step.times(max)).saturating_mul(replicas.max);
     let right = format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.max × replicas)");
     rule(
         slots <= SLOTS_MAX,
@@ -100,28 +120,32 @@ pub(super) fn variant(
         format!("{slots} slots"),
         &right,
     )?;
-    let resize = raw
-        .resize
-        .as_deref()
-        .map(|text| url(key("resize"), text))
-        .transpose()?;
+    let place = servers::place(at, raw)?;
+    let right =
+        "above 0 with cgroup or systemd: a server without CPU time does not unload its model";
+    let stops = place.cgroup.is_some() && min == 0;
+    rule(!stops, key("cores.min"), min, right)?;
+    let right = "left out with cgroup or systemd: a control group is one server";
+    let single = place.cgroup.is_none() || replicas == Replicas::ONE;
+    rule(single, key("replicas"), "given", right)?;
     let fixed = min == max && replicas.min == replicas.max;
-    let right = "at most one of the two: resize (an address) or workload (of Kubernetes)";
-    let both = resize.is_some() && raw.workload.is_some();
-    rule(!both, key("resize, workload"), "both given", right)?;
     let workload = match &raw.workload {
         Some(workload) => Some(self::workload(&key("workload"), workload, raw.batch)?),
         None => None,
     };
-    let reachable = resize.is_some() || workload.is_some() || fixed || frame.mode == Mode::Advisory;
-    let right = "the address where its cores are changed (or workload, on Kubernetes), \
-        in mode active where cores.min and cores.max (or those of replicas) differ";
+    let changed = place.resize.is_some() || place.cgroup.is_some() || workload.is_some();
+    let reachable = changed || fixed || frame.mode == Mode::Advisory;
+    let right = "the address where its cores are changed (or cgroup or systemd, on the planner's host, or workload, \
+        on Kubernetes), in mode active where cores.min and cores.max (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
         name: valid_name(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
+        grpc_cluster: raw.grpc_cluster.clone(),
+        model: raw.model.clone(),
         accuracy: accuracy(key("accuracy"), raw.accuracy)?,
-        initial: Allocation::new(count, Cores::whole(initial)),
+        initial: Allocation::new(count, step.times(initial)),
+        step,
         min,
         max,
         replicas,
@@ -131,7 +155,8 @@ pub(super) fn variant(
         batch_delay: batch_delay(&key("batchDelay"), raw)?,
         readiness: duration(key("readiness"), raw.readiness, Duration::ZERO..=HOUR, "")?,
         tell_batch: tell_batch(&key("tellBatch"), raw)?,
-        resize,
+        resize: place.resize,
+        cgroup: place.cgroup,
         workload,
     })
 }

@@ -27,6 +27,7 @@ const ORDINARY: Shape = Shape {
     grpc_timeout: false,
     stream: false,
     upload: false,
+    names_model: false,
 };
 
 #[test]

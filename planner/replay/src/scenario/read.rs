@@ -14,6 +14,7 @@ use super::refused::{ScenarioError, within};
 use super::{Scenario, contender, load, place, proxies, sending, server};
 use crate::file_error::FileError;
 use crate::input::Sending;
+use weir_api::Cores;
 use weir_planner::service::Service;
 use weir_planner::spec::from_yaml;
 
@@ -143,6 +144,10 @@ fn service(mut written: Value) -> Result<Service, ScenarioError> {
     let variants = keys.get_mut("variants").and_then(Value::as_array_mut);
     for variant in variants.into_iter().flatten() {
         if let Some(variant) = variant.as_object_mut() {
+            // As an address, which a replay never uses either.
+            for key in ["cgroup", "systemd"] {
+                variant.remove(key);
+            }
             variant
                 .entry("resize")
                 .or_insert(json!("http://127.0.0.1/resize"));
@@ -153,6 +158,15 @@ fn service(mut written: Value) -> Result<Service, ScenarioError> {
         return Err(ScenarioError::value("service.stages", stages, right));
     }
     // JSON is YAML.
-    Service::from_yaml(&written.to_string())
-        .map_err(|error| ScenarioError::config("service", &error))
+    let service = Service::from_yaml(&written.to_string());
+    let service = service.map_err(|error| ScenarioError::config("service", &error))?;
+    if service.step != Cores::whole(1) {
+        let right = "1, or left out: a replay's servers have whole cores";
+        return Err(ScenarioError::value(
+            "service.budget.step",
+            service.step,
+            right,
+        ));
+    }
+    Ok(service)
 }

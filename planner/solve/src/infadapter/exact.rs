@@ -298,13 +298,13 @@ impl Search<'_> {
 /// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
 pub(super) fn overloaded(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Allocation> {
     let best_effort = max(problem, time_limit);
-    let (demand, budget) = (problem.demand_rps, problem.budget);
+    let (demand, budget) = (problem.demand_rps, problem.cores(problem.budget));
     let why = match &best_effort {
         Some(allocation) => {
             let capacity: f64 = problem.capacities(&allocation.cores).iter().sum();
-            let used: u64 = allocation.cores.iter().map(|cores| u64::from(*cores)).sum();
+            let used = problem.cores(allocation.cores.iter().sum());
             // The allocation has the fewest cores of those with that capacity.
-            let bound = match used < u64::from(budget) {
+            let bound = match used < budget {
                 true => format!(
                     "{used} cores can carry, the most that the variants can use of {budget}"
                 ),

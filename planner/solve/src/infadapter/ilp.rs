@@ -79,7 +79,7 @@ fn overloaded(problem: &Problem, solver: Solver, limit: Duration) -> Outcome<All
     let demand = problem.demand_rps;
     let why = format!(
         "a demand of {demand:.1} requests/s exceeds what {} cores can carry",
-        problem.budget
+        problem.cores(problem.budget)
     );
     Outcome::Infeasible { why, best_effort }
 }

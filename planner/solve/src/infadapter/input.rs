@@ -135,6 +135,7 @@ impl TryFrom<Input> for Problem {
         Ok(Problem {
             demand_rps: demand * headroom,
             budget: input.budget_cores,
+            step: 1.0,
             weights: input.weights,
             scale: input.scale,
             in_force: Some(input.variants.iter().map(|variant| variant.cores).collect()),

@@ -46,13 +46,15 @@ pub const OPTIONS_MAX: usize = 8192;
 /// Maximum number of whole cores in a budget.
 pub const BUDGET_MAX: u32 = 65_536;
 
-/// Checked problem. Rates in requests/s, cores whole.
+/// Checked problem. Rates in requests/s; cores are counted in whole steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     /// λ, above 0.
     pub demand_rps: f64,
-    /// B: cores of all variants together.
+    /// B: cores of all variants together, in steps.
     pub budget: u32,
+    /// Cores of one step, for the reasons; usually 1.
+    pub step: f64,
     /// α, β and γ.
     pub weights: Weights,
     /// Units of the weighed terms.
@@ -123,6 +125,12 @@ pub struct Allocation {
 }
 
 impl Problem {
+    /// Cores of that many steps.
+    pub(crate) fn cores(&self, steps: u32) -> f64 {
+        // The product of a decimal step is not always the decimal that it stands for.
+        (f64::from(steps) * self.step * 1e3).round() / 1e3
+    }
+
     /// Capacity of variant `index` with that many cores; 0 for a number it cannot have.
     pub fn capacity(&self, index: usize, cores: u32) -> f64 {
         let options = self

@@ -143,6 +143,7 @@ impl TryFrom<Input> for Problem {
         Ok(Problem {
             latency: input.latency,
             cores,
+            step: 1.0,
             batches,
             delta,
             rate_rps,

@@ -41,6 +41,8 @@ pub struct Problem {
     latency: Latency,
     /// Numbers of cores and batches to choose from, rising.
     cores: Vec<u32>,
+    /// Cores of one of them, for the reasons.
+    step: f64,
     batches: Vec<u32>,
     /// δ.
     delta: f64,
@@ -117,6 +119,12 @@ impl Plan {
 }
 
 impl Problem {
+    /// The same with its numbers of cores in steps of that many cores, for the reasons.
+    #[must_use]
+    pub fn in_steps(self, step: f64) -> Problem {
+        Problem { step, ..self }
+    }
+
     /// Maximum latency of a batch of that size: (⌊i/b⌋ + 1)·l ≤ left_i for each waiting request i (the
     /// first of each batch has the least time left), and (b − 1)/λ + l ≤ the time left of arriving
     /// requests.
@@ -211,7 +219,7 @@ impl Problem {
         let (cores, batch) = (self.cores.last(), self.batches.last());
         let bounds = format!(
             "{} cores and batches of {}",
-            cores.copied().unwrap_or(0),
+            (f64::from(cores.copied().unwrap_or(0)) * self.step * 1e3).round() / 1e3,
             batch.copied().unwrap_or(0)
         );
         let Some(most) = most else {

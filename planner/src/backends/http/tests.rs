@@ -59,6 +59,7 @@ fn remembering(addresses: &[&str], memory: &Arc<HttpMemory>) -> HttpBackends {
         address: (!text.is_empty()).then(|| text.parse().unwrap()),
         replicated: text.ends_with("/replicas"),
         tell_batch: text.ends_with("/batches"),
+        ..Backend::default()
     };
     let backends = addresses.iter().map(backend).collect();
     HttpBackends::new(http, backends, TIMEOUT, Arc::clone(memory))
@@ -226,11 +227,11 @@ async fn memory_of_an_address_lasts_until_its_writes_expire() {
         ActuateError::Status(409, String::new()),
     );
     let first = send(4);
-    memory.record_answer(&url, &Err(late), first);
+    memory.record_answer(&url, Some(&late), first);
     // A refused change is not counted, and an earlier one still is.
     let second = send(6);
     assert_eq!(reserved(&memory), Cores::whole(6));
-    memory.record_answer(&url, &Err(refused), second);
+    memory.record_answer(&url, Some(&refused), second);
     assert_eq!(reserved(&memory), Cores::whole(4));
     tokio::time::advance(PENDING_WRITE_TTL - Duration::from_millis(1)).await;
     memory.prune();
@@ -324,4 +325,41 @@ async fn unreachable_server_is_an_error_and_untold_server_is_none() {
     assert!(matches!(answers[0], Some(Err(_))), "{answers:?}");
     assert_eq!(answers[1..], [None, None]);
     assert_eq!(changes.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn quota_of_a_control_group_is_read_set_and_kept_after_a_failure() {
+    let groups = tempfile::tempdir().unwrap();
+    let file = groups.path().join("small/cpu.max");
+    std::fs::create_dir(groups.path().join("small")).unwrap();
+    std::fs::write(&file, "200000 100000").unwrap();
+    let server = |name: &str| Backend {
+        cgroup: Some(CgroupServer {
+            root: groups.path().to_owned(),
+            name: name.to_owned(),
+            max: Cores::whole(4),
+        }),
+        ..Backend::default()
+    };
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let backends = vec![server("small"), server("none")];
+    let backends = HttpBackends::new(http, backends, TIMEOUT, Arc::default());
+    let found = backends.actual().await;
+    assert_eq!(found[0], Some(Ok(one(2000))));
+    assert!(matches!(found[1], Some(Err(_))), "{found:?}");
+    let change = |variant, millis| Resize {
+        variant,
+        target: Target::one(Cores::from_millis(millis)),
+        ready: Allocation::NONE,
+        limited: false,
+    };
+    let changes = [change(0, 1500), change(1, 1500)];
+    let changed = backends.resize(&changes).await;
+    assert_eq!(changed[0], Ok(one(1500)));
+    let error = changed[1].clone().unwrap_err();
+    assert!(!error.may_have_applied(), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "150000 100000");
+    let refused = backends.resize(&[change(0, 5)]).await;
+    assert!(refused[0].is_err(), "{refused:?}");
+    assert_eq!(backends.actual().await[0], Some(Ok(one(1500))));
 }

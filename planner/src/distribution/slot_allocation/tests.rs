@@ -27,6 +27,8 @@ pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
         .map(|(index, variant)| VariantPlan {
             name: format!("v{index}"),
             cluster: format!("v{index}"),
+            grpc_cluster: None,
+            model: None,
             share: Share(share(variant)),
             slots: variant.1,
             batch: 1,

@@ -54,15 +54,19 @@ pub(super) fn check_names(
     for (service, _) in services {
         for (index, variant) in service.variants.iter().enumerate() {
             let owner = format!("of service {}", service.name);
-            let Some(other) = clusters.insert(variant.cluster.clone(), owner.clone()) else {
-                continue;
-            };
-            if other != owner {
-                let path = format!("service {}: variants[{index}].cluster", service.name);
+            let grpc = variant.grpc_cluster.as_ref();
+            let named = [("cluster", Some(&variant.cluster)), ("grpcCluster", grpc)];
+            for (key, cluster) in named {
+                let Some(cluster) = cluster else { continue };
+                let other = clusters.insert(cluster.clone(), owner.clone());
+                let Some(other) = other.filter(|other| *other != owner) else {
+                    continue;
+                };
+                let path = format!("service {}: variants[{index}].{key}", service.name);
                 let right = format!(
                     "another name than the cluster {other}: clusters of one Envoy are told apart by it"
                 );
-                return Err(refused(path, &variant.cluster, right));
+                return Err(refused(path, cluster, right));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::backend::Backend;
-use super::super::plugin::{Times, fallback};
+use super::super::plugin::{Times, fallback, paths_after_choice};
 use super::super::{ManifestError, refused};
 use super::{Frame, format_time};
 
@@ -29,7 +29,11 @@ pub(super) fn spec(frame: &Frame, backends: &[Backend]) -> Result<Value, Manifes
     }
     let paths = &frame.options.paths;
     let rules_count = backends.len() + 1;
-    if paths.len() * rules_count > MATCHES_MAX {
+    let renamed = backends
+        .iter()
+        .map(|it| paths_after_choice(paths, &[it.variant]));
+    let matches_count = paths.len() + renamed.map(|paths| paths.len()).sum::<usize>();
+    if matches_count > MATCHES_MAX {
         let right = format!(
             "at most {}: an HTTPRoute has {MATCHES_MAX} matches, and {rules_count} rules need each path",
             MATCHES_MAX / rules_count
@@ -40,7 +44,8 @@ pub(super) fn spec(frame: &Frame, backends: &[Backend]) -> Result<Value, Manifes
     let chosen = |backend: &Backend| {
         let header =
             json!([{ "type": "Exact", "name": "x-slo-variant", "value": backend.variant.name }]);
-        rule(paths, backend, Some(&header), times.answer)
+        let paths = paths_after_choice(paths, &[backend.variant]);
+        rule(&paths, backend, Some(&header), times.answer)
     };
     let mut rules: Vec<Value> = backends.iter().map(chosen).collect();
     let quickest = fallback(frame.service)?;

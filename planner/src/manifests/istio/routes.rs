@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::backend::Backend;
-use super::super::plugin::{Times, fallback, seconds};
+use super::super::plugin::{Times, fallback, paths_after_choice, seconds};
 use super::{Document, Frame, ManifestError, VARIANT_LABEL};
 use matches::{matches, of_streams};
 
@@ -66,8 +66,10 @@ pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     let route = |part: &str, matched, timeout| route(&frame.part(part), matched, &last, timeout);
     let present = json!({ "x-slo-cluster": {} });
     let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
+    let variants: Vec<_> = frame.backends.iter().map(|it| it.variant).collect();
+    let chosen = matches(&paths_after_choice(paths, &variants), Some(present));
     let mut http = vec![
-        route(CHOSEN, matches(paths, Some(present)), Some(times.answer)),
+        route(CHOSEN, chosen, Some(times.answer)),
         route(WEBSOCKET, matches(paths, Some(websocket)), None),
     ];
     if let Some(matched) = of_streams(paths) {
@@ -88,7 +90,8 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let of_variant = |backend: &Backend| {
         let headers = json!({ "x-slo-variant": { "exact": backend.variant.name } });
         let name = frame.part(&format!("to-{}", backend.variant.name));
-        let matched = matches(paths, Some(headers));
+        let paths = paths_after_choice(paths, &[backend.variant]);
+        let matched = matches(&paths, Some(headers));
         route(&name, matched, backend, Some(times.answer))
     };
     let mut http: Vec<Value> = frame.backends.iter().map(of_variant).collect();

@@ -29,8 +29,10 @@ const PARTS: [f64; 5] = [1.0, 0.9, 0.75, 0.5, 0.0];
 pub struct Shapes {
     /// Minimum and maximum number of replicas.
     pub replicas: (u32, u32),
-    /// Minimum and maximum cores of each.
+    /// Minimum and maximum cores of each, in steps.
     pub each: (u32, u32),
+    /// Step of cores.
+    pub step: Cores,
 }
 
 /// Detour: its allocations, and the part of the demand carried on the way.
@@ -178,13 +180,14 @@ impl Shapes {
     fn levels(&self, now: Allocation, desired: Allocation, budget: Cores) -> Vec<Allocation> {
         let ((fewest, most), (min, max)) = (self.replicas, self.each);
         let none = (fewest == 0 || min == 0).then_some(Allocation::NONE);
-        let (min, max) = (min.max(1), max.min(budget.millis() / 1000));
+        let (min, max) = (min.max(1), max.min(budget.count(self.step)));
         let (fewest, levels_max) = match most > 1 {
             true => (fewest.max(1), EACH_MAX),
             false => (1, LEVELS_MAX),
         };
         let by = usize::try_from(max.saturating_sub(min) / levels_max + 1).unwrap_or(1);
-        let mut each: Vec<Cores> = (min..=max).step_by(by).map(Cores::whole).collect();
+        let sizes = (min..=max).step_by(by);
+        let mut each: Vec<Cores> = sizes.map(|steps| self.step.times(steps)).collect();
         each.extend([now.each(), desired.each()]);
         let replicas = fewest..=most.min(fewest + LEVELS_MAX);
         let all = replicas.flat_map(|n| each.iter().map(move |each| Allocation::new(n, *each)));

@@ -66,6 +66,7 @@ impl Variant {
         Shapes {
             replicas: (0, self.replicas_max),
             each: (1, self.each_max),
+            step: Cores::whole(1),
         }
     }
 

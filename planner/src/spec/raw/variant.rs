@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::amount::RawAmount;
+use super::cpu::RawCpu;
 use super::duration::RawDuration;
 use super::profile::RawReference;
 use super::rules::{in_range, rules};
@@ -18,6 +19,8 @@ use crate::solve::latency_model::{LatencyModel, Line, Parallelism};
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
     ("has(self.latency) != has(self.profile)", "exactly one of the two: latency (its model) or profile (where that is)"),
+    ("!has(self.grpcCluster) || self.grpcCluster != self.cluster", "another grpcCluster than cluster, or none"),
+    ("!has(self.model) || !(self.model in ['.', '..'])", "a model's name that is no step to another folder"),
     ("has(self.accuracy) || has(self.profile)", "accuracy, unless it is the profile's"),
     ("!has(self.profile) || !has(self.capacity)", "capacity is the profile's, where there is one"),
     ("!has(self.resize) || !has(self.workload)", "at most one of the two: resize (an address) or workload (of this cluster)"),
@@ -29,11 +32,21 @@ pub struct RawVariant {
     /// Name of the Envoy cluster that serves this variant, as in the proxies' configuration.
     #[schemars(length(min = 1, max = 256))]
     pub cluster: String,
+    /// Name of the Envoy cluster of the same servers' gRPC port: gRPC requests go there. The requests of both ports share
+    /// the variant's slots. Defaults to cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub grpc_cluster: Option<String>,
+    /// Name that the variant's servers give the model, such as resnet18. It replaces the client's in a path such as
+    /// /v2/models/digits/infer or /v1/models/digits:predict; gRPC requests are not changed. Defaults to the client's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9._~-]+$"))]
+    pub model: Option<String>,
     /// Accuracy in percent. Defaults to the profile's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]
     pub accuracy: Option<f64>,
-    /// Whole cores of each replica.
+    /// Cores of each replica.
     pub cores: RawCores,
     /// Number of replicas, each with these cores.
     #[serde(default)]
@@ -74,6 +87,16 @@ pub struct RawVariant {
     /// Address at which cores are read and changed over HTTP, with GET and PUT {"cores": 4}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<String>,
+    /// Control group whose CPU quota is the cores, by its name below /sys/fs/cgroup, such as
+    /// system.slice/mlserver.service. The planner runs on the same host. Service file only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub cgroup: Option<String>,
+    /// Unit of systemd whose CPU quota is the cores, such as mlserver.service; short for its control group below
+    /// system.slice. Service file only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub systemd: Option<String>,
     /// Whether the maximum batch size is sent to the resize address as well, with PUT {"batch": 4}.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tell_batch: bool,
@@ -120,7 +143,7 @@ pub struct RawReconfigure {
     pub body: String,
 }
 
-/// Whole cores of a replica.
+/// Cores of a replica, multiples of budget.step.
 #[derive(Debug, Clone, Copy, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
@@ -130,15 +153,15 @@ pub struct RawReconfigure {
 pub struct RawCores {
     /// Cores assumed until the backend reports the actual ones.
     #[schemars(range(max = 1024))]
-    pub initial: u32,
+    pub initial: RawCpu,
     /// Minimum, kept without any share of the traffic. 0 unloads the variant.
-    #[serde(default = "min")]
+    #[serde(default = "min_cores")]
     #[schemars(range(max = 1024))]
-    pub min: u32,
+    pub min: RawCpu,
     /// Maximum. Defaults to the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1024))]
-    pub max: Option<u32>,
+    #[schemars(range(min = 0.01, max = 1024))]
+    pub max: Option<RawCpu>,
 }
 
 /// Number of replicas.
@@ -329,6 +352,10 @@ const fn batch() -> u32 {
 
 const fn min() -> u32 {
     1
+}
+
+const fn min_cores() -> RawCpu {
+    RawCpu::whole(1)
 }
 
 /// InfAdapter's published code plans with 0.8 of the fitted rate.

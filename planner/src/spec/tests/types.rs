@@ -39,12 +39,12 @@ fn refusal_names_key_found_value_and_type() {
         (
             "cores: 8",
             "cores: 2.5",
-            "budget.cores: 2.5; it must be a whole number, 0 or more",
+            "budget.cores: 2.5; it must be a multiple of budget.step (1)",
         ),
         (
             "cores: 8",
             "cores: -1",
-            "budget.cores: -1; it must be a whole number, 0 or more",
+            "budget.cores: -1; it must be a number of cores",
         ),
         (
             "[\"http://127.0.0.1:1/stats\"]",

@@ -36,6 +36,7 @@ pub(super) fn problem(demand_rps: f64, budget: u32, variants: &[(f64, f64, u32, 
     Problem {
         demand_rps,
         budget,
+        step: 1.0,
         weights: Weights {
             alpha: 1.0,
             beta: 0.05,

@@ -82,6 +82,7 @@ fn drawn(seed: u64) -> Problem {
     Problem {
         demand_rps: demand * scale,
         budget: draw.random_range(6..14),
+        step: 1.0,
         weights,
         scale: if draw.random_bool(0.3) {
             Scale::Raw

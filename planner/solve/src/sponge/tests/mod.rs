@@ -75,6 +75,7 @@ fn drawn(seed: u64) -> Problem {
     Problem {
         latency: Latency::Sponge(model),
         cores: (1..=draw.random_range(1..7)).collect(),
+        step: 1.0,
         batches: (1..=draw.random_range(1..7)).collect(),
         delta: [0.0, 0.01, 0.5, 1.0, 2.0][draw.random_range(0..5)],
         rate_rps: if comes || draw.random_bool(0.5) {

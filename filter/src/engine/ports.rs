@@ -1,0 +1,64 @@
+//! Ports of a variant's servers: one for all requests, or one more for gRPC. Servers have them apart (REST and
+//! gRPC), and execute what comes through either. So the ports are two clusters, and one variant with its slots.
+
+use std::rc::Rc;
+
+use weir_api::VariantPlan;
+
+/// Envoy cluster of a port.
+#[derive(Debug)]
+pub(super) struct Port {
+    cluster: Rc<str>,
+    /// Cluster that fails over to other variants if a connection is refused, if there is one.
+    failover: Option<Rc<str>>,
+}
+
+/// Ports of a variant.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    any: Port,
+    grpc: Option<Port>,
+}
+
+impl Default for Port {
+    fn default() -> Port {
+        Port {
+            cluster: Rc::from(""),
+            failover: None,
+        }
+    }
+}
+
+impl Port {
+    fn new(cluster: &str, suffix: Option<&str>) -> Port {
+        Port {
+            cluster: Rc::from(cluster),
+            failover: suffix.map(|suffix| Rc::from(cluster.to_owned() + suffix)),
+        }
+    }
+
+    /// Cluster to send to; `fails_over`: the one that fails over, if there is one.
+    pub(super) fn cluster(&self, fails_over: bool) -> &Rc<str> {
+        let failover = self.failover.as_ref().filter(|_| fails_over);
+        failover.unwrap_or(&self.cluster)
+    }
+}
+
+impl Ports {
+    /// Port for a request.
+    pub(super) fn of(&self, grpc: bool) -> &Port {
+        self.grpc.as_ref().filter(|_| grpc).unwrap_or(&self.any)
+    }
+
+    /// Adopts the clusters of a plan; `suffix`: of the clusters that fail over.
+    pub(super) fn apply(&mut self, plan: &VariantPlan, suffix: Option<&str>) {
+        if *self.any.cluster != *plan.cluster {
+            self.any = Port::new(&plan.cluster, suffix);
+        }
+        let known = self.grpc.as_ref().map(|port| &*port.cluster);
+        if known != plan.grpc_cluster.as_deref() {
+            let cluster = plan.grpc_cluster.as_deref();
+            self.grpc = cluster.map(|cluster| Port::new(cluster, suffix));
+        }
+    }
+}

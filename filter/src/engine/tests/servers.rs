@@ -1,0 +1,134 @@
+//! Names of a variant's servers: their own name for the model, and the port for gRPC.
+
+use super::*;
+use crate::verdict::Dispatch;
+
+const INFER: &str = "/v2/models/digits/infer";
+
+/// A variant with one slot, and further keys.
+fn named(name: &str, share: f64, keys: &str) -> String {
+    let variant = variant(name, share, 1, 100.0);
+    variant.replace(r#""share""#, &format!(r#"{keys}"share""#))
+}
+
+fn two(a: &str, b: &str, rest: &str) -> Engine {
+    engine(&[named("a", 1.0, a), named("b", 0.0, b)], rest)
+}
+
+fn send(engine: &mut Engine, stream: StreamId, path: &str, grpc: bool) -> Verdict {
+    let kind: &[u8] = match grpc {
+        true => b"application/grpc",
+        false => b"application/json",
+    };
+    let headers = [
+        (":path", path.as_bytes()),
+        ("content-type", kind),
+        ("x-slo-ms", b"500"),
+    ];
+    request(engine, stream, &headers, at(0))
+}
+
+#[track_caller]
+fn dispatched(verdict: Verdict) -> Dispatch {
+    match verdict {
+        Verdict::Forward(dispatch) => dispatch,
+        other => panic!("not sent: {other:?}"),
+    }
+}
+
+#[test]
+fn path_with_a_model_gets_the_variants_name_for_it() {
+    for (keys, path, model) in [
+        (r#""model":"resnet18","#, INFER, Some("resnet18")),
+        (
+            r#""model":"resnet18","#,
+            "/v1/models/m:predict",
+            Some("resnet18"),
+        ),
+        (r#""model":"resnet18","#, "/infer", None),
+        ("", INFER, None),
+    ] {
+        let mut engine = two(keys, "", "");
+        let dispatch = dispatched(send(&mut engine, 1, path, false));
+        assert_eq!(dispatch.model.as_deref(), model, "{path}");
+    }
+}
+
+#[test]
+fn request_that_moves_gets_the_name_of_its_last_variant() {
+    let mut engine = two(r#""model":"resnet18","#, r#""model":"resnet50","#, "");
+    let first = dispatched(send(&mut engine, 1, INFER, false));
+    assert_eq!(first.model.as_deref(), Some("resnet18"));
+    assert_eq!(send(&mut engine, 2, INFER, false), Verdict::Park);
+    let moved = [
+        named("a", 0.0, r#""model":"resnet18","#),
+        named("b", 1.0, r#""model":"resnet50-v2","#),
+    ];
+    let mut verdicts = Vec::new();
+    let now = at(1);
+    engine.on_plan(&plan(2, &moved), now.mono, now, &mut verdicts);
+    let [(2, verdict)] = &verdicts[..] else {
+        panic!("{verdicts:?}")
+    };
+    let second = dispatched(verdict.clone());
+    assert_eq!(
+        (&*second.name, second.model.as_deref()),
+        ("b", Some("resnet50-v2"))
+    );
+}
+
+#[test]
+fn grpc_requests_go_to_their_port_and_share_the_slots() {
+    let mut engine = two(r#""grpc_cluster":"c-a-grpc","#, "", "");
+    let grpc = dispatched(send(&mut engine, 1, "/x.Y/Z", true));
+    assert_eq!(grpc.cluster.as_deref(), Some("c-a-grpc"));
+    // The only slot is taken, whatever the port.
+    assert_eq!(send(&mut engine, 2, INFER, false), Verdict::Park);
+    let next = end(&mut engine, 1, End::Answered, at(5));
+    let [(2, verdict)] = &next[..] else {
+        panic!("{next:?}")
+    };
+    let rest = dispatched(verdict.clone());
+    assert_eq!(rest.cluster.as_deref(), Some("c-a"));
+    // Without a port of its own, gRPC goes where all requests go.
+    let mut engine = two("", "", "");
+    let grpc = dispatched(send(&mut engine, 1, "/x.Y/Z", true));
+    assert_eq!(grpc.cluster.as_deref(), Some("c-a"));
+}
+
+#[test]
+fn plan_changes_ports_and_names() {
+    let mut engine = two(
+        r#""grpc_cluster":"c-a-grpc","model":"m","#,
+        "",
+        r#","failover":"-else""#,
+    );
+    let later = [named("a", 1.0, r#""grpc_cluster":"other","#)];
+    let now = at(1);
+    engine.on_plan(&plan(2, &later), now.mono, now, &mut Vec::new());
+    let grpc = dispatched(send(&mut engine, 1, INFER, true));
+    assert_eq!(grpc.cluster.as_deref(), Some("other-else"));
+    assert_eq!(grpc.model, None);
+    end(&mut engine, 1, End::Answered, at(2));
+    let later = [named("a", 1.0, "")];
+    engine.on_plan(&plan(3, &later), now.mono, now, &mut Vec::new());
+    let grpc = dispatched(send(&mut engine, 2, INFER, true));
+    assert_eq!(grpc.cluster.as_deref(), Some("c-a-else"));
+}
+
+/// A request whose path has one variant's name cannot move on to a variant with another.
+#[test]
+fn request_fails_over_only_among_equal_names() {
+    let own = |name: &str| format!(r#""model":"{name}","#);
+    for (a, b, path, cluster) in [
+        (own("x"), own("y"), INFER, "c-a"),
+        (own("x"), String::new(), INFER, "c-a"),
+        (own("x"), own("x"), INFER, "c-a-else"),
+        (own("x"), own("y"), "/infer", "c-a-else"),
+        (String::new(), String::new(), INFER, "c-a-else"),
+    ] {
+        let mut engine = two(&a, &b, r#","failover":"-else""#);
+        let dispatch = dispatched(send(&mut engine, 1, path, false));
+        assert_eq!(dispatch.cluster.as_deref(), Some(cluster), "{a} {b} {path}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Servers with a port of their own for gRPC, or with a name of their own for the model.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The example with more keys of its first variant.
+fn with(keys: &str) -> String {
+    example().replacen(
+        "  - name: resnet18\n",
+        &format!("  - name: resnet18\n    {keys}\n"),
+        1,
+    )
+}
+
+fn body(files: &[File], path: &str) -> Value {
+    let file = files.iter().find(|file| file.path == path);
+    file.unwrap_or_else(|| panic!("no {path}")).documents[0]
+        .body
+        .clone()
+}
+
+#[test]
+fn plain_envoy_has_a_cluster_for_each_port() {
+    let text = with("grpcCluster: resnet18-grpc");
+    let files = render(&text, &Options::default(), Target::Envoy).unwrap();
+    let weir = body(&files, "envoy/weir.yaml");
+    let clusters = weir["static_resources"]["clusters"].as_array().unwrap();
+    let [rest, grpc] = &clusters[..2] else {
+        panic!("{clusters:?}")
+    };
+    assert_eq!(grpc["name"], "resnet18-grpc");
+    for (cluster, key, port) in [
+        (rest, "http_protocol_options", 8000),
+        (grpc, "http2_protocol_options", 8001),
+    ] {
+        let options = cluster.pointer(
+            "/typed_extension_protocol_options/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\
+             /explicit_http_config",
+        );
+        assert!(options.unwrap().get(key).is_some(), "{cluster}");
+        let address = "/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address/port_value";
+        assert_eq!(cluster.pointer(address), Some(&json!(port)));
+    }
+    let gate = body(&files, "envoy/gate-resnet18.yaml");
+    let routes = gate
+        .pointer(
+            "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0\
+             /routes",
+        )
+        .unwrap();
+    assert_eq!(routes[0]["match"], json!({ "prefix": "/", "grpc": {} }));
+    assert_eq!(routes[0]["route"]["cluster"], "resnet18-grpc");
+    assert_eq!(routes[1]["match"], json!({ "prefix": "/" }));
+    assert_eq!(routes[0]["route"]["timeout"], routes[1]["route"]["timeout"]);
+}
+
+#[test]
+fn meshes_refuse_a_second_port() {
+    let text = with("grpcCluster: resnet18-grpc");
+    for target in [Target::Istio, Target::Gateway] {
+        let expected = [
+            "variants[0].grpcCluster: resnet18-grpc",
+            "left out",
+            "--target envoy",
+        ];
+        refuses(&text, &Options::default(), target, &expected);
+    }
+}
+
+/// Envoy chooses the variant's route by the path that the filter has changed.
+#[test]
+fn routes_of_variants_match_renamed_paths() {
+    let text = with("model: own");
+    let options = Options {
+        paths: vec!["/v2/models/digits/*".to_owned(), "/infer".to_owned()],
+        ..Options::default()
+    };
+    let files = render(&text, &options, Target::Istio).unwrap();
+    let prefixes = |route: &Value| -> Vec<String> {
+        let matches = route["match"].as_array().unwrap().iter();
+        let uris = matches.map(|it| it["uri"].as_object().unwrap().values().next().cloned());
+        uris.map(|it| it.unwrap().as_str().unwrap().to_owned())
+            .collect()
+    };
+    let own = ["/v2/models/digits/", "/infer", "/v2/models/own/"];
+    let others = ["/v2/models/digits/", "/infer"];
+    let by_cluster = body(&files, "istio/gateway/resnet/virtualservice.yaml");
+    assert_eq!(prefixes(&by_cluster["spec"]["http"][0]), own);
+    let by_header = body(&files, "istio/header-routing/resnet/virtualservice.yaml");
+    let routes = &by_header["spec"]["http"];
+    assert_eq!(prefixes(&routes[0]), own);
+    assert_eq!(prefixes(&routes[1]), others);
+    let files = render(&text, &options, Target::Gateway).unwrap();
+    let route = body(&files, "k8s/envoy-gateway/resnet/httproute.yaml");
+    for (rule, count) in [(0, 3), (1, 2)] {
+        let matches = route["spec"]["rules"][rule]["matches"].as_array().unwrap();
+        assert_eq!(matches.len(), count, "{matches:?}");
+    }
+    let plugin = body(&files, "k8s/envoy-gateway/resnet/policies.yaml");
+    let variants = &plugin["spec"]["wasm"][0]["config"]["plan"]["variants"];
+    assert_eq!(variants[0]["model"], "own");
+    assert_eq!(variants[1].get("model"), None);
+}
+
+#[test]
+fn any_pattern_of_a_name_is_renamed() {
+    let spec = ServiceSpec::from_yaml(&with("model: own")).unwrap();
+    let service = service(&spec).unwrap();
+    for (path, after) in [
+        ("/v2/models/digits/infer", Some("/v2/models/own/infer")),
+        ("/v2/models/dig*", Some("/v2/models/own*")),
+        ("/v1/models/digits:*", Some("/v1/models/own:*")),
+        ("/v2/models/own/*", None),
+        ("/v2/*", None),
+        ("/infer", None),
+    ] {
+        let paths = [path.to_owned()];
+        let found = plugin::paths_after_choice(&paths, &[&service.variants[0]]);
+        let expected: Vec<&str> = std::iter::once(path).chain(after).collect();
+        assert_eq!(found, expected);
+    }
+}
