@@ -29,7 +29,7 @@ pub struct Axes {
 /// Line or area of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Name in the legend.
+    /// Name in the legend; empty for a layer that is not in it.
     pub name: String,
     /// Points, by rising x.
     pub points: Points,
@@ -80,7 +80,8 @@ pub fn page(charts: &[Chart]) -> Result<String, DrawError> {
 /// Names the layers, the highest of stacked ones first.
 fn paint_legend(area: &Canvas<'_>, layers: &[Layer]) -> Result<(), DrawError> {
     let ink = (FONT, 15).into_font().color(&INK);
-    for (row, layer) in (0..).zip(layers) {
+    let named = layers.iter().filter(|layer| !layer.name.is_empty());
+    for (row, layer) in (0..).zip(named) {
         let top = 16 + 24 * row;
         let corners = [(0, top), (16, top + 12)];
         area.draw(&Rectangle::new(corners, layer.stroke.colour().filled()))?;
@@ -107,7 +108,10 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawE
         .bold_line_style(INK.mix(0.15))
         .axis_style(INK.mix(0.6))
         .label_style((FONT, 16).into_font().color(&INK))
-        .x_label_formatter(&|x| format!("{x:.0} {}", axes.x_unit))
+        .x_label_formatter(&|x| match x.fract() == 0.0 {
+            true => format!("{x:.0} {}", axes.x_unit),
+            false => format!("{x} {}", axes.x_unit),
+        })
         .y_label_formatter(&|y| {
             format!("{y:.decimals$} {}", axes.y_unit)
                 .trim_end()
@@ -127,6 +131,9 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawE
             Stroke::Area(colour) => {
                 let floor = axes.y.start;
                 chart.draw_series(AreaSeries::new(points, floor, colour.filled()))?;
+            }
+            Stroke::Marks(colour) => {
+                chart.draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))?;
             }
         }
     }

@@ -230,6 +230,10 @@ async fn wrong_requests_and_arguments_are_refused_by_name() {
             "--precision: NaN; it must be 0.1 to 50 percent",
         ),
         (
+            &["--fit-error", "60"],
+            "--fit-error: 60; it must be 0.1 to 50 percent",
+        ),
+        (
             &["--labels", "wrong.jsonl"],
             "--labels wrong.jsonl: line 1: missing field `request`",
         ),

@@ -15,6 +15,7 @@ fn resolved(text: &str) -> Result<ServiceSpec, ConfigError> {
         config_map: Some("resnet18".to_owned()),
         key: "profile.yaml".to_owned(),
         file: None,
+        extrapolate: false,
         read: false,
     });
     spec.resolve(|at, reference| {
@@ -123,6 +124,44 @@ fn invalid_profile_is_refused_with_path() {
 }
 
 #[test]
+fn variant_beyond_the_measured_range_is_refused_unless_it_extrapolates() {
+    let model = "latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: 1}";
+    let spec = ServiceSpec::from_yaml(&small()).unwrap();
+    let raw = spec.variants.unwrap().remove(0);
+    let (min, batch) = (raw.cores.min.max(1), raw.batch);
+    let max = raw.cores.max.unwrap_or(spec.budget.cores);
+    let text = |cores: (u32, u32), batch: (u32, u32)| {
+        format!(
+            "{model}\nrange: {{cores: {{min: {}, max: {}}}, batch: {{min: {}, max: {}}}}}",
+            cores.0, cores.1, batch.0, batch.1
+        )
+    };
+    resolved(&text((min, max), (batch, batch))).unwrap();
+    for (range, key) in [
+        (text((max, max), (1, batch)), "cores.min"),
+        (text((min, max - 1), (1, batch)), "cores.max"),
+        (text((min, max), (batch + 1, batch + 2)), "batch"),
+    ] {
+        let error = resolved(&range).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("variants[0].{key}: ")),
+            "{error}"
+        );
+        assert!(
+            error.contains("unless variants[0].profile.extrapolate is true"),
+            "{error}"
+        );
+        let mut spec = ServiceSpec::from_yaml(&small()).unwrap();
+        let variant = &mut spec.variants.as_mut().unwrap()[0];
+        variant.latency = None;
+        variant.capacity = None;
+        let reference = "{configMap: resnet18, extrapolate: true}";
+        variant.profile = Some(serde_saphyr::from_str(reference).unwrap());
+        spec.resolve(|_, _| Ok(range.clone())).unwrap();
+    }
+}
+
+#[test]
 fn latency_and_profile_exclude_each_other() {
     let text = small();
     let mut spec = ServiceSpec::from_yaml(&text).unwrap();
@@ -130,6 +169,7 @@ fn latency_and_profile_exclude_each_other() {
         config_map: None,
         key: "k".to_owned(),
         file: Some("f".to_owned()),
+        extrapolate: false,
         read: false,
     });
     assert_eq!(spec.references().len(), 1);
