@@ -17,7 +17,7 @@ use anyhow::Context;
 use reqwest::Url;
 use tokio::sync::watch;
 use weir_profile::cgroup::Cgroup;
-use weir_profile::endpoint::{Batching, Endpoint};
+use weir_profile::endpoint::{Batching, Endpoint, Protocol};
 use weir_profile::labels::{self, Accuracy, Labelled, accuracy};
 use weir_profile::model::{Point, model};
 use weir_profile::plot::Plot;
@@ -32,6 +32,17 @@ use progress::Progress;
 
 /// Maximum number of cores and of batches to measure.
 const VALUES_MAX: usize = 32;
+
+/// Protocol of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ProtocolName {
+    /// Any HTTP.
+    Http,
+    /// Open Inference Protocol v2 over HTTP.
+    V2,
+    /// Open Inference Protocol v2 over gRPC; the request is written as for HTTP.
+    V2Grpc,
+}
 
 /// Arguments of `weir profile`.
 #[derive(Debug, clap::Args)]
@@ -48,6 +59,9 @@ pub(crate) struct Profile {
     request: Option<PathBuf>,
     #[command(flatten)]
     import: import::Import,
+    /// Protocol of the server. Default: v2 if the path is /v2/models/NAME/infer, else http.
+    #[arg(long, value_name = "NAME", requires = "url")]
+    protocol: Option<ProtocolName>,
     /// Content type of the request.
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
     content_type: String,
@@ -217,11 +231,17 @@ impl Profile {
         let mut batches = self.batches.clone();
         batches.sort_unstable();
         let timeout = Duration::from_secs(self.timeout);
+        let protocol = match self.protocol {
+            Some(ProtocolName::Http) => Protocol::Http,
+            Some(ProtocolName::V2) => Protocol::V2,
+            Some(ProtocolName::V2Grpc) => Protocol::V2Grpc,
+            None => Protocol::of(url),
+        };
         let batching = match self.batch_requests {
             true => Batching::Requests,
             false => Batching::Rows,
         };
-        let endpoint = Endpoint::new(url.clone(), batching, body, &batches, timeout)?;
+        let endpoint = Endpoint::new(url.clone(), protocol, batching, body, &batches, timeout)?;
         let resize = match (&self.cgroup, &self.resize) {
             (Some(folder), _) => Resize::Group(Cgroup::open(folder).context("--cgroup")?),
             (None, Some(url)) => Resize::Address {

@@ -20,7 +20,7 @@ pub struct Axes {
     pub x: Range<f64>,
     /// Range of the vertical axis.
     pub y: Range<f64>,
-    /// Unit of the horizontal axis.
+    /// Unit of the horizontal axis; empty for a number.
     pub x_unit: &'static str,
     /// Unit of the vertical axis; empty for a number.
     pub y_unit: &'static str,
@@ -108,10 +108,7 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawE
         .bold_line_style(INK.mix(0.15))
         .axis_style(INK.mix(0.6))
         .label_style((FONT, 16).into_font().color(&INK))
-        .x_label_formatter(&|x| match x.fract() == 0.0 {
-            true => format!("{x:.0} {}", axes.x_unit),
-            false => format!("{x} {}", axes.x_unit),
-        })
+        .x_label_formatter(&|x| format!("{x} {}", axes.x_unit).trim_end().to_owned())
         .y_label_formatter(&|y| {
             format!("{y:.decimals$} {}", axes.y_unit)
                 .trim_end()

@@ -9,8 +9,8 @@ use weir_solve::latency_model::{Latency, Parallelism};
 
 use crate::fitted::LatencyFit;
 
-/// Minimum number of points before it may end.
-pub const POINTS_MIN: usize = 6;
+/// Minimum number of points before it may end: twice as many as Sponge's model has coefficients.
+pub const POINTS_MIN: usize = 8;
 /// Models take part up to this multiple of the best one's error.
 const RIVALS: f64 = 3.0;
 

@@ -16,6 +16,9 @@ pub const CURVES_MAX: usize = PALETTE.len();
 /// Number of points of a curve.
 const STEPS: u32 = 100;
 
+/// Point with the half width of its interval, in percent.
+type Mark = (f64, f64, Option<f64>);
+
 /// Measurements and models to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
@@ -138,8 +141,8 @@ impl Plot {
             (name, points.collect(), curve(cores))
         });
         chart(
-            "Mean latency of a batch by its size",
-            ("requests", "ms"),
+            "Mean latency of a batch by its size, in requests",
+            ("", "ms"),
             series.collect(),
         )
     }
@@ -170,7 +173,7 @@ fn shown(values: &[f64]) -> impl Iterator<Item = f64> {
 fn chart<C: Fn(f64) -> Option<f64>>(
     title: &str,
     (x_unit, y_unit): (&'static str, &'static str),
-    series: Vec<(String, Vec<(f64, f64, Option<f64>)>, C)>,
+    series: Vec<(String, Vec<Mark>, C)>,
 ) -> Chart {
     let all = || series.iter().flat_map(|(_, points, _)| points);
     let xs = || all().map(|(x, _, _)| *x);

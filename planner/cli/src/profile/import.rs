@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -150,8 +150,8 @@ impl Profile {
         };
         let work = async {
             match (&self.import.from_proxy, &self.import.import) {
-                (Some(url), _) => self.from_proxy(url, *cores).await,
-                (None, Some(source)) => self.from_source(source, *cores, *batch).await,
+                (Some(url), _) => self.read_proxy(url, *cores).await,
+                (None, Some(source)) => self.import_source(source, *cores, *batch).await,
                 (None, None) => Ok(()),
             }
         };
@@ -161,7 +161,7 @@ impl Profile {
         }
     }
 
-    async fn from_source(&self, text: &str, cores: f64, batch: u32) -> anyhow::Result<()> {
+    async fn import_source(&self, text: &str, cores: f64, batch: u32) -> anyhow::Result<()> {
         self.is_free(&self.output)?;
         let about = || format!("--import {text}");
         let source = Source::of(text).with_context(about)?;
@@ -214,7 +214,7 @@ impl Profile {
         print(self.finish(&self.output, &fitted, origin)?)
     }
 
-    async fn from_proxy(&self, url: &Url, cores: f64) -> anyhow::Result<()> {
+    async fn read_proxy(&self, url: &Url, cores: f64) -> anyhow::Result<()> {
         let arguments = &self.import;
         let service = arguments.service.as_deref().unwrap_or_default();
         let mut url = url.clone();
@@ -324,7 +324,7 @@ impl Profile {
     }
 
     /// Writes the file and the plot; returns the report.
-    fn finish(&self, path: &PathBuf, fitted: &Fitted, origin: Origin) -> anyhow::Result<String> {
+    fn finish(&self, path: &Path, fitted: &Fitted, origin: Origin) -> anyhow::Result<String> {
         let (latency, capacity) = fitted_models(fitted);
         let stamp = Stamp::now();
         let notes = [origin.notes, fitted.notes.clone()].concat();

@@ -109,10 +109,12 @@ pub(super) fn models(fit: &LatencyFit) -> String {
         fit.model.delta_ms,
         fit.model.eta_ms,
     );
-    let within = fit.chosen.residuals_percent.iter();
-    let within = within.fold(0.0_f64, |most, one| one.abs().max(most));
+    let errors = || fit.chosen.residuals_percent.iter().map(|one| one.abs());
+    let within = errors().fold(0.0, f64::max);
+    let mean = errors().sum::<f64>() / errors().count().max(1) as f64;
     format!(
-        "{table}\nms of a batch b on c cores: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, within {within:.1} % of each point\n",
+        "{table}\nms of a batch b on c cores: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, \
+         within {within:.1} % of each point, {mean:.1} % on average\n",
         fit.chosen.r_squared
     )
 }

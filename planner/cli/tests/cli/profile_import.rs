@@ -120,13 +120,13 @@ async fn proxys_histograms_give_a_profile_that_a_service_file_takes() {
         );
         fs::write(folder.path().join("service.yaml"), service).unwrap();
         let check = run(folder.path(), "check", &["service.yaml"]).await;
-        let said = text(&check.stdout) + &text(&check.stderr);
+        let printed = text(&check.stdout) + &text(&check.stderr);
         match expected {
-            None => assert!(check.status.success(), "{said}"),
+            None => assert!(check.status.success(), "{printed}"),
             Some(key) => assert!(
-                said.contains(key)
-                    && said.contains("2 to 2, the cores that the profile was measured on"),
-                "{said}"
+                printed.contains(key)
+                    && printed.contains("2 to 2, the cores that the profile was measured on"),
+                "{printed}"
             ),
         }
     }
