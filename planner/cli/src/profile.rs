@@ -57,8 +57,6 @@ pub(crate) struct Profile {
     /// File with the body of one request.
     #[arg(long, value_name = "FILE", requires = "url")]
     request: Option<PathBuf>,
-    #[command(flatten)]
-    import: import::Import,
     /// Protocol of the server. Default: v2 if the path is /v2/models/NAME/infer, else http.
     #[arg(long, value_name = "NAME", requires = "url")]
     protocol: Option<ProtocolName>,
@@ -119,6 +117,8 @@ pub(crate) struct Profile {
     /// Draw the points and the fitted curves into this SVG file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    import: import::Import,
 }
 
 impl Profile {

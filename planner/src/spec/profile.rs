@@ -175,7 +175,15 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
     let right = format!("at most {PROFILE_BYTES_MAX} bytes");
     let fits = text.len() <= PROFILE_BYTES_MAX;
     rule(fits, "profile", format!("{} bytes", text.len()), &right)?;
-    from_yaml(text, "profile").map_err(renamed)
+    let profile: RawProfile = from_yaml(text, "profile").map_err(renamed)?;
+    if let Some(RawRange { cores, batch }) = &profile.range {
+        let right = "numbers with min at most max";
+        let value = format!("{} to {}", cores.min, cores.max);
+        rule(cores.min <= cores.max, "range.cores", value, right)?;
+        let value = format!("{} to {}", batch.min, batch.max);
+        rule(batch.min <= batch.max, "range.batch", value, right)?;
+    }
+    Ok(profile)
 }
 
 fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {

@@ -32,13 +32,13 @@ const FOR_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Form of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// Table with a header: cores, batch, `mean_ms`, rps, `p80_ms`, `p95_ms`, `p99_ms`.
+    /// Table with a header: cores, batch, mean_ms, rps, p80_ms, p95_ms, p99_ms.
     Csv,
     /// Answer of Triton's /v2/models/NAME/stats.
     Triton,
-    /// Report of Triton's `perf_analyzer` --concurrency-range 1:8 -f FILE.
+    /// Report of Triton's perf_analyzer --concurrency-range 1:8 -f FILE.
     PerfAnalyzer,
-    /// `MLServer`'s /metrics.
+    /// MLServer's /metrics.
     Mlserver,
     /// TensorFlow Serving's /monitoring/prometheus/metrics.
     TfServing,
@@ -46,6 +46,7 @@ pub(super) enum Format {
 
 /// Arguments of the sources that are not measured.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Numbers that others have measured")]
 pub(super) struct Import {
     /// Admin address of a proxy, whose histograms of service times give the profile.
     #[arg(
@@ -73,16 +74,16 @@ pub(super) struct Import {
     /// Batches that the server executes at once: a number or per-core. Default: as the source shows it, else 1.
     #[arg(long, value_name = "N", value_parser = parallelism)]
     parallelism: Option<Parallelism>,
-    /// Percentile that `tail` is of.
+    /// Percentile that tail is of: 80, 95 or 99.
     #[arg(long, value_name = "P", default_value = "99", value_parser = percentile)]
     percentile: Percentile,
-    /// `tail` itself, where the source has no percentiles.
+    /// The tail itself, where the source has no percentiles.
     #[arg(long, value_name = "RATIO", requires = "import", value_parser = tail)]
     tail: Option<f64>,
     /// Model, where the source has several.
     #[arg(long, value_name = "NAME", requires = "import")]
     model: Option<String>,
-    /// Column of a CSV that has another name, such as cores=cpu or `mean_s=latency`.
+    /// Column of a CSV that has another name, such as cores=cpu or mean_s=latency.
     #[arg(long, value_name = "OURS=THEIRS", requires = "import", value_parser = pair)]
     column: Vec<(String, String)>,
     /// Value that a column must have for a row of a CSV to count; given several times, any of a column's values.

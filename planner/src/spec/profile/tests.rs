@@ -115,6 +115,14 @@ fn invalid_profile_is_refused_with_path() {
     let noise = "measured: {parallelism: 1, latencies: [{cores: 1, batch: 1, ms: 4}, {cores: 1, batch: 4, ms: 90}, \
         {cores: 2, batch: 1, ms: 95}, {cores: 2, batch: 4, ms: 3}, {cores: 4, batch: 1, ms: 80}, {cores: 4, batch: 4, ms: 5}]}";
     check(noise, &["measured.latencies: R² ", "0.8 or more"]);
+    for (cores, expected) in [
+        ("{min: 4, max: 1}", "4 to 1"),
+        ("{min: .nan, max: 1}", "NaN to 1"),
+    ] {
+        let text =
+            format!("{{latency: {model}, range: {{cores: {cores}, batch: {{min: 1, max: 1}}}}}}");
+        check(&text, &["range.cores: ", expected, "min at most max"]);
+    }
     let rates = format!(
         "{{latency: {model}, measured: {{parallelism: 1, rates: [{{cores: 1, rps: 9}}, {{cores: 2, rps: 4}}]}}}}"
     );
