@@ -26,7 +26,9 @@ pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
 #[cfg(feature = "kubernetes")]
 pub use raw::SloService;
 pub use raw::from_yaml;
-pub use raw::{RawCapacity, RawCpu, RawDuration, RawLatency, RawReference, ServiceSpec};
+pub use raw::{
+    RawBounds, RawCapacity, RawCpu, RawDuration, RawLatency, RawRange, RawReference, ServiceSpec,
+};
 
 /// A service file: the service, and how the planner is reached.
 #[derive(Debug, Clone, PartialEq)]

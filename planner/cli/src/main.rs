@@ -46,7 +46,7 @@ enum Command {
     Operate(operate::Operate),
     /// Measure a variant through its endpoint, and write its profile.
     #[cfg(feature = "profile")]
-    Profile(profile::Profile),
+    Profile(Box<profile::Profile>),
     /// Simulate a scenario with the real filter and planner.
     #[cfg(feature = "replay")]
     Replay(replay::Replay),
@@ -96,7 +96,7 @@ fn run() -> anyhow::Result<Exit> {
         #[cfg(feature = "kubernetes")]
         Command::Operate(arguments) => operate(arguments)?,
         #[cfg(feature = "profile")]
-        Command::Profile(arguments) => profile(arguments)?,
+        Command::Profile(arguments) => profile(*arguments)?,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),

@@ -1,10 +1,12 @@
-//! `weir profile`: measures a variant through its endpoint. The result goes to standard output and into the profile
+//! `weir profile`: measures a variant through its endpoint, or reads what others have measured. The result goes to standard output and into the profile
 //! file, the progress to standard error.
 //!
 //! The file is written after each point, so that an interrupted measurement goes on with `--resume`.
 
+mod import;
 mod output;
 mod progress;
+mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +17,10 @@ use anyhow::Context;
 use reqwest::Url;
 use tokio::sync::watch;
 use weir_profile::cgroup::Cgroup;
-use weir_profile::endpoint::{Batching, Endpoint};
+use weir_profile::endpoint::{Batching, Endpoint, Protocol};
 use weir_profile::labels::{self, Accuracy, Labelled, accuracy};
 use weir_profile::model::{Point, model};
+use weir_profile::plot::Plot;
 use weir_profile::point::Until;
 use weir_profile::profile_file::{Origin, Subject};
 use weir_profile::resize::Resize;
@@ -30,16 +33,33 @@ use progress::Progress;
 /// Maximum number of cores and of batches to measure.
 const VALUES_MAX: usize = 32;
 
+/// Protocol of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ProtocolName {
+    /// Any HTTP.
+    Http,
+    /// Open Inference Protocol v2 over HTTP.
+    V2,
+    /// Open Inference Protocol v2 over gRPC; the request is written as for HTTP.
+    V2Grpc,
+}
+
 /// Arguments of `weir profile`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Profile {
     /// Address that requests are sent to, such as <http://127.0.0.1:8080/v2/models/digits/infer>.
-    #[arg(long, value_name = "URL")]
-    url: Url,
+    #[arg(
+        long, value_name = "URL", requires = "request",
+        required_unless_present_any = ["from_proxy", "import"], conflicts_with_all = ["from_proxy", "import"]
+    )]
+    url: Option<Url>,
     /// File with the body of one request.
-    #[arg(long, value_name = "FILE")]
-    request: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "url")]
+    request: Option<PathBuf>,
+    /// Protocol of the server. Default: v2 if the path is /v2/models/NAME/infer, else http.
+    #[arg(long, value_name = "NAME", requires = "url")]
+    protocol: Option<ProtocolName>,
     /// Content type of the request.
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
     content_type: String,
@@ -64,6 +84,9 @@ pub(crate) struct Profile {
     /// Half width of throughput's 95 % interval at which a point is measured well enough, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     precision: f64,
+    /// Stop when left-out points are predicted within that on average, in percent; else all combinations are measured.
+    #[arg(long, value_name = "PERCENT")]
+    fit_error: Option<f64>,
     /// Maximum time of a point, in seconds.
     #[arg(long, value_name = "S", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     point_time: u64,
@@ -91,6 +114,11 @@ pub(crate) struct Profile {
     /// Replace the file.
     #[arg(long)]
     replace: bool,
+    /// Draw the points and the fitted curves into this SVG file.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    import: import::Import,
 }
 
 impl Profile {
@@ -98,6 +126,9 @@ impl Profile {
     /// A wrong argument or file, a server that does not answer, or a file that cannot be written.
     pub(crate) async fn run(&self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         self.check()?;
+        if self.url.is_none() {
+            return self.import(stop).await;
+        }
         let extent = self.extent()?;
         let subject = extent.endpoint.subject();
         let known = self.known(subject)?;
@@ -122,6 +153,10 @@ impl Profile {
         let model = model(&run.busy, &progress.points)?;
         let file = self.file(subject, &progress.points, Some((&run, &model, accuracy)));
         self.write(&file)?;
+        if let Some(to) = &self.plot {
+            let svg = Plot::of_points(&run.busy, &model).svg()?;
+            output::write(to, &svg).context("--plot")?;
+        }
         print(self.summary(&run, &model, accuracy))
     }
 
@@ -156,7 +191,10 @@ impl Profile {
             right,
             "--cores: it must be 1 to {VALUES_MAX} different numbers"
         );
-        let several = self.cores.len() > 1 && self.cgroup.is_none() && self.resize.is_none();
+        let several = self.url.is_some()
+            && self.cores.len() > 1
+            && self.cgroup.is_none()
+            && self.resize.is_none();
         anyhow::ensure!(
             !several,
             "--cores: several; it must be one number, or --cgroup or --resize must say where they are set"
@@ -177,21 +215,33 @@ impl Profile {
             right,
             "--precision: {precision}; it must be 0.1 to 50 percent"
         );
+        let error = self.fit_error.unwrap_or(1.0);
+        let right = (0.1..=50.0).contains(&error);
+        anyhow::ensure!(right, "--fit-error: {error}; it must be 0.1 to 50 percent");
         Ok(())
     }
 
     fn extent(&self) -> anyhow::Result<Extent> {
         let read =
             |path: &Path| fs::read(path).with_context(|| format!("--request {}", path.display()));
-        let body = (self.content_type.clone(), read(&self.request)?);
+        let (Some(url), Some(request)) = (&self.url, &self.request) else {
+            anyhow::bail!("--url, --request: missing; both are needed to measure");
+        };
+        let body = (self.content_type.clone(), read(request)?);
         let mut batches = self.batches.clone();
         batches.sort_unstable();
         let timeout = Duration::from_secs(self.timeout);
+        let protocol = match self.protocol {
+            Some(ProtocolName::Http) => Protocol::Http,
+            Some(ProtocolName::V2) => Protocol::V2,
+            Some(ProtocolName::V2Grpc) => Protocol::V2Grpc,
+            None => Protocol::of(url),
+        };
         let batching = match self.batch_requests {
             true => Batching::Requests,
             false => Batching::Rows,
         };
-        let endpoint = Endpoint::new(self.url.clone(), batching, body, &batches, timeout)?;
+        let endpoint = Endpoint::new(url.clone(), protocol, batching, body, &batches, timeout)?;
         let resize = match (&self.cgroup, &self.resize) {
             (Some(folder), _) => Resize::Group(Cgroup::open(folder).context("--cgroup")?),
             (None, Some(url)) => Resize::Address {
@@ -215,6 +265,7 @@ impl Profile {
             },
             ready_max: Duration::from_secs(self.ready_time),
             time: Duration::from_secs(self.time),
+            fit_error_percent: self.fit_error,
         })
     }
 
@@ -225,6 +276,16 @@ impl Profile {
         let about = || format!("--labels {}", path.display());
         let text = fs::read_to_string(path).with_context(about)?;
         labels::read(&text).with_context(about)
+    }
+
+    /// Refuses to overwrite a file without `--replace`.
+    fn is_free(&self, path: &Path) -> anyhow::Result<()> {
+        let path = (path.exists() && !self.replace).then(|| path.display());
+        path.map_or(Ok(()), |path| {
+            Err(anyhow::anyhow!(
+                "--output {path}: it exists; --replace writes it anew"
+            ))
+        })
     }
 
     /// Points of an earlier run of the same requests.

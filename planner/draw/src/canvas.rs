@@ -46,12 +46,17 @@ pub enum Stroke {
     Dashed(Colour),
     /// The area between a line and the horizontal axis.
     Area(Colour),
+    /// A mark at each point, without a line.
+    Marks(Colour),
 }
 
 impl Stroke {
     /// Returns its colour.
     pub fn colour(self) -> Colour {
-        let (Stroke::Solid(colour) | Stroke::Dashed(colour) | Stroke::Area(colour)) = self;
+        let (Stroke::Solid(colour)
+        | Stroke::Dashed(colour)
+        | Stroke::Area(colour)
+        | Stroke::Marks(colour)) = self;
         colour
     }
 

@@ -20,7 +20,7 @@ pub struct Axes {
     pub x: Range<f64>,
     /// Range of the vertical axis.
     pub y: Range<f64>,
-    /// Unit of the horizontal axis.
+    /// Unit of the horizontal axis; empty for a number.
     pub x_unit: &'static str,
     /// Unit of the vertical axis; empty for a number.
     pub y_unit: &'static str,
@@ -29,7 +29,7 @@ pub struct Axes {
 /// Line or area of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Name in the legend.
+    /// Name in the legend; empty for a layer that is not in it.
     pub name: String,
     /// Points, by rising x.
     pub points: Points,
@@ -80,7 +80,8 @@ pub fn page(charts: &[Chart]) -> Result<String, DrawError> {
 /// Names the layers, the highest of stacked ones first.
 fn paint_legend(area: &Canvas<'_>, layers: &[Layer]) -> Result<(), DrawError> {
     let ink = (FONT, 15).into_font().color(&INK);
-    for (row, layer) in (0..).zip(layers) {
+    let named = layers.iter().filter(|layer| !layer.name.is_empty());
+    for (row, layer) in (0..).zip(named) {
         let top = 16 + 24 * row;
         let corners = [(0, top), (16, top + 12)];
         area.draw(&Rectangle::new(corners, layer.stroke.colour().filled()))?;
@@ -107,7 +108,7 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawE
         .bold_line_style(INK.mix(0.15))
         .axis_style(INK.mix(0.6))
         .label_style((FONT, 16).into_font().color(&INK))
-        .x_label_formatter(&|x| format!("{x:.0} {}", axes.x_unit))
+        .x_label_formatter(&|x| format!("{x} {}", axes.x_unit).trim_end().to_owned())
         .y_label_formatter(&|y| {
             format!("{y:.decimals$} {}", axes.y_unit)
                 .trim_end()
@@ -127,6 +128,9 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawE
             Stroke::Area(colour) => {
                 let floor = axes.y.start;
                 chart.draw_series(AreaSeries::new(points, floor, colour.filled()))?;
+            }
+            Stroke::Marks(colour) => {
+                chart.draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))?;
             }
         }
     }

@@ -8,6 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use crate::ProfileError;
+use crate::grpc::Grpc;
 use crate::profile_file::Subject;
 
 /// Maximum number of bytes of an answer that an error shows.
@@ -18,8 +19,10 @@ const SHOWN_MAX: usize = 200;
 pub enum Protocol {
     /// Any HTTP.
     Http,
-    /// Open Inference Protocol v2 (MLServer, Triton, KServe).
+    /// Open Inference Protocol v2 (MLServer, Triton, KServe) over HTTP.
     V2,
+    /// The same over gRPC.
+    V2Grpc,
 }
 
 impl Protocol {
@@ -70,11 +73,20 @@ pub enum Batching {
 /// Endpoint, with the body of a request for each batch.
 #[derive(Debug)]
 pub struct Endpoint {
-    client: reqwest::Client,
-    url: Url,
-    content_type: String,
+    client: Client,
     bodies: BTreeMap<u32, Vec<u8>>,
     subject: Subject,
+}
+
+/// Client of a protocol.
+#[derive(Debug)]
+enum Client {
+    Http {
+        client: reqwest::Client,
+        url: Url,
+        content_type: String,
+    },
+    Grpc(Grpc),
 }
 
 impl Endpoint {
@@ -84,20 +96,24 @@ impl Endpoint {
     /// A batch above 1 where the protocol has none, or a body that cannot be repeated.
     pub fn new(
         url: Url,
+        protocol: Protocol,
         batching: Batching,
         (content_type, body): (String, Vec<u8>),
         batches: &[u32],
         timeout: Duration,
     ) -> Result<Endpoint, ProfileError> {
         let subject = Subject {
-            url: url.to_string(),
+            url: match protocol {
+                Protocol::V2Grpc => format!("{url} over gRPC"),
+                Protocol::V2 | Protocol::Http => url.to_string(),
+            },
             request_crc32: crc32fast::hash(&body),
             batch_requests: batching == Batching::Requests,
         };
         let bodies = batches.iter().map(|batch| {
-            let body = match (batching, Protocol::of(&url), batch) {
+            let body = match (batching, protocol, batch) {
                 (Batching::Requests, _, _) | (_, _, 1) => body.clone(),
-                (Batching::Rows, Protocol::V2, batch) => repeated(&body, *batch)?,
+                (Batching::Rows, Protocol::V2 | Protocol::V2Grpc, batch) => repeated(&body, *batch)?,
                 (Batching::Rows, Protocol::Http, batch) => {
                     let right = "1, or --batch-requests: only the Open Inference Protocol (/v2/models/NAME/infer) says what the rows of a request are";
                     return Err(ProfileError(format!("--batches: {batch}; it must be {right}")));
@@ -105,13 +121,21 @@ impl Endpoint {
             };
             Ok((*batch, body))
         });
-        let bodies = bodies.collect::<Result<_, _>>()?;
-        let client = reqwest::Client::builder().timeout(timeout).build();
-        let client = client.map_err(|error| ProfileError(format!("the HTTP client: {error}")))?;
+        let bodies: BTreeMap<u32, Vec<u8>> = bodies.collect::<Result<_, _>>()?;
+        let client = match protocol {
+            Protocol::V2Grpc => Client::Grpc(Grpc::new(&url, &bodies, timeout)?),
+            Protocol::V2 | Protocol::Http => {
+                let client = reqwest::Client::builder().timeout(timeout).build();
+                Client::Http {
+                    client: client
+                        .map_err(|error| ProfileError(format!("the HTTP client: {error}")))?,
+                    url,
+                    content_type,
+                }
+            }
+        };
         Ok(Endpoint {
             client,
-            url,
-            content_type,
             bodies,
             subject,
         })
@@ -122,8 +146,13 @@ impl Endpoint {
     /// # Errors
     /// No answer, or one that is no success.
     pub async fn send(&self, batch: u32) -> Result<Vec<u8>, SendError> {
-        let body = self.bodies.get(&batch).cloned().unwrap_or_default();
-        self.send_body(body).await
+        match &self.client {
+            Client::Grpc(client) => client.send(batch).await,
+            Client::Http { .. } => {
+                let body = self.bodies.get(&batch).cloned().unwrap_or_default();
+                self.send_body(body).await
+            }
+        }
     }
 
     /// Sends `body` and returns the answer's body.
@@ -131,8 +160,16 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::send`].
     pub async fn send_body(&self, body: Vec<u8>) -> Result<Vec<u8>, SendError> {
-        let request = self.client.post(self.url.clone());
-        let request = request.header(CONTENT_TYPE, &self.content_type).body(body);
+        let (client, url, content_type) = match &self.client {
+            Client::Grpc(client) => return client.send_body(&body).await,
+            Client::Http {
+                client,
+                url,
+                content_type,
+            } => (client, url, content_type),
+        };
+        let request = client.post(url.clone());
+        let request = request.header(CONTENT_TYPE, content_type).body(body);
         let answer = request.send().await.map_err(no_answer)?;
         let status = answer.status();
         let body = answer.bytes().await.map_err(no_answer)?;
@@ -255,7 +292,8 @@ mod tests {
         }
         let url = Url::parse("http://a:1/").unwrap();
         let body = ("text/plain".to_owned(), b"x".to_vec());
-        let refused = Endpoint::new(url, Batching::Rows, body, &[1, 4], Duration::from_secs(1));
+        let time = Duration::from_secs(1);
+        let refused = Endpoint::new(url, Protocol::Http, Batching::Rows, body, &[1, 4], time);
         let error = refused.unwrap_err().to_string();
         assert!(error.starts_with("--batches: 4; it must be 1"), "{error}");
     }

@@ -1,18 +1,31 @@
 //! Measures a variant through its endpoint: throughput and latency by concurrency, batch and cores, and accuracy on
 //! labelled requests. The result is a profile that the planner reads.
 //!
-//! [`estimate`], [`sweep`] and [`model`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
+//! [`estimate`], [`sweep`], [`design`] and [`model`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
 //! [`point`] measures one combination of cores, batch and concurrency, and [`run`] all that a profile needs.
+//!
+//! Other sources are [`proxy`], a proxy's own histograms, and [`import`], measurements of other programs. [`fitted`]
+//! fits models to them. [`plot`] draws them. These are pure; [`source`] reads files and addresses.
 
 pub mod cgroup;
+pub mod design;
 pub mod endpoint;
 pub mod estimate;
+pub mod exposition;
+pub mod fitted;
+pub mod grpc;
+pub mod histogram;
+pub mod import;
 pub mod labels;
+pub mod measurement;
 pub mod model;
+pub mod plot;
 pub mod point;
 pub mod profile_file;
+pub mod proxy;
 pub mod resize;
 pub mod run;
+pub mod source;
 pub mod sweep;
 
 use std::fmt;

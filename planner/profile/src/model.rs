@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_solve::latency_model::{Cell, LatencyModel, Line, Parallelism, fit};
 
 use crate::ProfileError;
-
-/// Greatest `tail` that a profile may say.
-const TAIL_MAX: f64 = 100.0;
+use crate::fitted::{self, LatencyFit, TAIL_MAX};
 
 /// Measured point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -48,10 +46,8 @@ pub struct Model {
     pub parallelism: Parallelism,
     /// 99th percentile over the mean: the median ratio of the points of the smallest batch.
     pub tail: f64,
-    /// Part of the variance that the model explains; 1 for a single point.
-    pub r_squared: f64,
-    /// Predicted over measured latency of each point, in percent above or below.
-    pub residuals_percent: Vec<f64>,
+    /// Every kind of model, and the chosen one with its errors.
+    pub fit: LatencyFit,
     /// Throughput by cores, of the smallest batch: through the origin with one number of cores.
     pub capacity: Line,
 }
@@ -71,18 +67,12 @@ pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
     };
     let parallelism = parallelism(points, all)?;
     let cells = cells(parallelism);
-    let refused = |error: weir_solve::InputError| ProfileError(format!("the fit: {error}"));
-    let fit = fit::determined(&cells).map_err(refused)?;
-    let residual = |cell: &Cell| {
-        let predicted = fit.model.service_ms(cell.batch, cell.cores);
-        100.0 * (predicted / cell.latency_ms - 1.0)
-    };
+    let fit = fitted::latency(&cells)?;
     Ok(Model {
         latency: fit.model,
+        fit,
         parallelism,
         tail: tail(points),
-        r_squared: fit.r_squared,
-        residuals_percent: cells.iter().map(residual).collect(),
         capacity: capacity(points)?,
     })
 }
@@ -197,7 +187,7 @@ mod tests {
         let found = model(&points, &points).unwrap();
         assert_eq!(found.parallelism, fixed(1));
         assert!((found.tail - 1.3).abs() < 1e-9);
-        assert!(found.r_squared > 0.99, "{found:?}");
+        assert!(found.fit.chosen.r_squared > 0.99, "{found:?}");
         for (batch, cores) in [(3, 1.0), (6, 2.0), (1, 3.0), (8, 3.0), (5, 1.5)] {
             let ratio = found.latency.service_ms(batch, cores) / MODEL.service_ms(batch, cores);
             assert!((ratio - 1.0).abs() < 0.05, "{batch} on {cores}: {ratio}");
@@ -212,7 +202,10 @@ mod tests {
         let rps = f64::from(3) * 1e3 / 56.0;
         assert!((found.capacity.slope_rps * 3.0 - rps).abs() < 1e-9);
         assert_eq!(
-            (found.r_squared, found.residuals_percent.as_slice()),
+            (
+                found.fit.chosen.r_squared,
+                found.fit.chosen.residuals_percent.as_slice()
+            ),
             (1.0, &[0.0][..])
         );
     }

@@ -3,16 +3,19 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_planner::spec::{RawCapacity, RawDuration, RawLatency};
-use weir_solve::latency_model::{LatencyModel, Line};
+use weir_planner::spec::{RawCapacity, RawDuration, RawLatency, RawRange};
+use weir_solve::latency_model::fit::Candidate;
+use weir_solve::latency_model::{LatencyModel, Line, Parallelism};
 
 use crate::ProfileError;
+use crate::fitted::Fitted;
+use crate::measurement::Measurement;
 use crate::model::{Model, Point};
 
-/// Profile, as the planner reads it (`profile: {file: NAME}` of a variant).
+/// Profile, as the planner reads it (`profile: {file: NAME}` of a variant). `O` is the origin of its numbers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Profile {
+pub struct Profile<O = Origin> {
     /// Latency model; missing as long as the measurement is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<RawLatency>,
@@ -25,8 +28,73 @@ pub struct Profile {
     /// Accuracy in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Cores and batches that were measured: the planner refuses others, unless told to extrapolate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<RawRange>,
     /// Origin of the numbers.
-    pub origin: Origin,
+    pub origin: O,
+}
+
+/// Origin of a profile that comes from another program's measurements, or from a proxy's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportOrigin {
+    /// Command and version that read the numbers.
+    pub measured_by: String,
+    /// Date and time in UTC.
+    pub date: String,
+    /// Name of the machine that read them.
+    pub host: String,
+    /// File or address.
+    pub source: String,
+    /// Form of the source.
+    pub format: String,
+    /// Service and variant, of a proxy's numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// Quality of the latency model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<FitQuality>,
+    /// R² of the capacity's line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_r_squared: Option<f64>,
+    /// Facts that reduce the value of the numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Measurements.
+    pub measurements: Vec<Measurement>,
+}
+
+/// Quality of a latency model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FitQuality {
+    /// Kind of model.
+    pub model: String,
+    /// Part of the variance that it explains.
+    pub r_squared: f64,
+    /// Mean error at points that were left out of the fit, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out_percent: Option<f64>,
+    /// Largest such error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out_max_percent: Option<f64>,
+    /// Predicted over measured latency of each point, in percent above or below.
+    pub residuals_percent: Vec<f64>,
+}
+
+impl FitQuality {
+    /// Returns the quality of a candidate.
+    #[must_use]
+    pub fn of(one: &Candidate) -> FitQuality {
+        FitQuality {
+            model: one.form.name().to_owned(),
+            r_squared: rounded(one.r_squared),
+            left_out_percent: one.left_out.as_ref().map(|it| rounded(it.mean_percent)),
+            left_out_max_percent: one.left_out.as_ref().map(|it| rounded(it.max_percent)),
+            residuals_percent: one.residuals_percent.iter().copied().map(rounded).collect(),
+        }
+    }
 }
 
 /// Origin of a profile.
@@ -48,6 +116,9 @@ pub struct Origin {
     /// R² of the fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r_squared: Option<f64>,
+    /// Mean error at points that were left out of the fit, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_percent: Option<f64>,
     /// Greatest distance of the fit to a measured point, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual_percent: Option<f64>,
@@ -87,21 +158,37 @@ impl fmt::Display for Subject {
 /// Returns the latency and the capacity that the planner reads, rounded to what was measured.
 #[must_use]
 pub fn models(model: &Model) -> (RawLatency, RawCapacity) {
-    let latency = LatencyModel {
-        gamma_ms: rounded(model.latency.gamma_ms),
-        epsilon_ms: rounded(model.latency.epsilon_ms),
-        delta_ms: rounded(model.latency.delta_ms),
-        eta_ms: rounded(model.latency.eta_ms),
-    };
-    let capacity = Line {
-        slope_rps: rounded(model.capacity.slope_rps),
-        intercept_rps: rounded(model.capacity.intercept_rps),
-    };
-    let latency = RawLatency::new(&latency, model.parallelism.into(), rounded(model.tail));
-    (latency, RawCapacity::new(&capacity))
+    let latency = raw_latency(&model.latency, model.parallelism, model.tail);
+    (latency, raw_capacity(&model.capacity))
 }
 
-impl Profile {
+/// Returns the latency and the capacity of fitted measurements, as far as they were measured.
+#[must_use]
+pub fn fitted_models(fitted: &Fitted) -> (Option<RawLatency>, Option<RawCapacity>) {
+    let latency = fitted.latency.as_ref();
+    let latency = latency.map(|one| raw_latency(&one.model, fitted.parallelism, fitted.tail));
+    let capacity = fitted.capacity.as_ref().map(|fit| raw_capacity(&fit.model));
+    (latency, capacity)
+}
+
+fn raw_latency(model: &LatencyModel, parallelism: Parallelism, tail: f64) -> RawLatency {
+    let model = LatencyModel {
+        gamma_ms: rounded(model.gamma_ms),
+        epsilon_ms: rounded(model.epsilon_ms),
+        delta_ms: rounded(model.delta_ms),
+        eta_ms: rounded(model.eta_ms),
+    };
+    RawLatency::new(&model, parallelism.into(), rounded(tail))
+}
+
+fn raw_capacity(line: &Line) -> RawCapacity {
+    RawCapacity::new(&Line {
+        slope_rps: rounded(line.slope_rps),
+        intercept_rps: rounded(line.intercept_rps),
+    })
+}
+
+impl<O: Serialize> Profile<O> {
     /// Returns the file's text.
     ///
     /// # Errors
@@ -137,7 +224,7 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use weir_solve::latency_model::Parallelism;
+    use weir_solve::latency_model::Cell;
 
     use super::*;
 
@@ -147,8 +234,12 @@ mod tests {
             latency: LatencyModel::constant(43.812_345),
             parallelism: Parallelism::Fixed(NonZeroU32::new(2).unwrap()),
             tail: 1.361_234,
-            r_squared: 1.0,
-            residuals_percent: vec![0.0],
+            fit: crate::fitted::latency(&[Cell {
+                batch: 1,
+                cores: 0.5,
+                latency_ms: 43.812_345,
+            }])
+            .unwrap(),
             capacity: Line {
                 slope_rps: 91.234_56,
                 intercept_rps: 0.0,
@@ -172,6 +263,7 @@ mod tests {
             capacity: Some(capacity),
             readiness: Some(RawDuration(Duration::from_millis(4200))),
             accuracy: Some(97.78),
+            range: Some(RawRange::of(0.5, 1)),
             origin: Origin {
                 measured_by: "weir profile 0.1.0".to_owned(),
                 date: "2026-11-25T20:00:00Z".to_owned(),
@@ -183,6 +275,7 @@ mod tests {
                 },
                 first_answer_ms: Some(50.0),
                 r_squared: Some(1.0),
+                left_out_percent: None,
                 residual_percent: Some(0.0),
                 labelled: None,
                 points: vec![point],

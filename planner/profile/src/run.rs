@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::ProfileError;
+use crate::design::{self, Combination, Next};
 use crate::endpoint::{Batching, Endpoint};
-use crate::model::Point;
+use crate::model::{Point, model};
 use crate::point::{Until, measure};
 use crate::resize::Resize;
 use crate::sweep::{self, Step};
@@ -47,6 +48,8 @@ pub struct Extent {
     pub ready_max: Duration,
     /// Maximum time for all points.
     pub time: Duration,
+    /// Mean error at left-out points at which no more combinations are measured, in percent; `None`: all are.
+    pub fit_error_percent: Option<f64>,
 }
 
 /// Progress of a measurement.
@@ -64,6 +67,8 @@ pub enum Event {
     Point(Point),
     /// Throughput still grew at the greatest concurrency.
     Growing(u32),
+    /// Left-out points are predicted within so many percent, so the rest is not measured.
+    Enough(f64),
     /// The time is over before all was measured.
     OutOfTime,
 }
@@ -174,38 +179,53 @@ async fn points(
     tell: &mut (dyn FnMut(Event) + Send),
 ) -> Result<Vec<Point>, ProfileError> {
     let start = Instant::now();
-    let mut busy = Vec::new();
-    for cores in extent.cores.iter().copied() {
-        let mut lanes = None;
-        for batch in extent.batches.iter().copied() {
-            extent.resize.set(cores, batch).await?;
-            if !matches!(extent.resize, Resize::None) {
-                sleep(PAUSE_AFTER_RESIZE).await;
+    let (mut busy, mut all): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
+    let mut lanes: Vec<(f64, u32)> = Vec::new();
+    loop {
+        let measured: Vec<Combination> = busy.iter().map(|one| (one.cores, one.batch)).collect();
+        let so_far = (!busy.is_empty()).then(|| model(&busy, &all)).transpose()?;
+        let fit = so_far.as_ref().map(|one| (&one.fit, one.parallelism));
+        let extents = (extent.cores.as_slice(), extent.batches.as_slice());
+        let (cores, batch) = match design::next(extents, &measured, fit, extent.fit_error_percent) {
+            Next::Measure(cores, batch) => (cores, batch),
+            Next::All => break,
+            Next::Enough(error) => {
+                tell(Event::Enough(error));
+                break;
             }
-            let mut sweep = Sweep {
-                extent,
-                cores,
-                batch,
-                start,
-                measured: Vec::new(),
-            };
-            // The concurrency that keeps a server busy hardly depends on the batch, so one sweep is enough.
-            let is_over = match lanes {
-                None => sweep.all(known, tell).await?,
-                Some(lanes) => sweep.one(lanes, known, tell).await?,
-            };
-            let Some(point) = sweep.busy() else {
-                tell(Event::OutOfTime);
-                return Ok(busy);
-            };
-            lanes.get_or_insert(point.concurrency);
+        };
+        extent.resize.set(cores, batch).await?;
+        if !matches!(extent.resize, Resize::None) {
+            sleep(PAUSE_AFTER_RESIZE).await;
+        }
+        let mut sweep = Sweep {
+            extent,
+            cores,
+            batch,
+            start,
+            measured: Vec::new(),
+        };
+        // The concurrency that keeps a server busy hardly depends on the batch, so one sweep for each number of cores
+        // is enough.
+        let known_lanes = lanes.iter().find(|(of, _)| *of == cores);
+        let is_over = match known_lanes {
+            None => sweep.all(known, tell).await?,
+            Some((_, lanes)) => sweep.one(*lanes, known, tell).await?,
+        };
+        let point = sweep.busy();
+        all.extend_from_slice(&sweep.measured);
+        if let Some(point) = point {
+            if known_lanes.is_none() {
+                lanes.push((cores, point.concurrency));
+            }
             busy.push(point);
-            if is_over {
-                tell(Event::OutOfTime);
-                return Ok(busy);
-            }
+        }
+        if is_over || point.is_none() {
+            tell(Event::OutOfTime);
+            break;
         }
     }
+    busy.sort_by(|a, b| a.cores.total_cmp(&b.cores).then(a.batch.cmp(&b.batch)));
     Ok(busy)
 }
 

@@ -51,6 +51,14 @@ pub fn next(measured: &[(u32, f64)], max: u32) -> Step {
     }
 }
 
+/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput; `None` without any.
+#[must_use]
+pub fn busy(measured: &[(u32, f64)]) -> Option<u32> {
+    let best = measured.iter().map(|(_, rps)| *rps).fold(0.0, f64::max);
+    let busy = measured.iter().filter(|(_, rps)| *rps >= BUSY * best);
+    busy.map(|(concurrency, _)| *concurrency).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

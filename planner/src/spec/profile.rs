@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::ServiceFile;
 use super::raw::{
-    RawCapacity, RawLatency, RawMeasured, RawProfile, RawReference, RawVariant, ServiceSpec,
-    from_yaml,
+    RawCapacity, RawLatency, RawMeasured, RawProfile, RawRange, RawReference, RawVariant,
+    ServiceSpec, from_yaml,
 };
 use super::renamed::renamed;
 use crate::service::ConfigError;
@@ -46,17 +46,15 @@ impl ServiceSpec {
         &mut self,
         read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
     ) -> Result<(), ConfigError> {
+        let cores_max = self.budget.cores;
         let own = self.variants.iter_mut().flatten().enumerate();
         for (index, variant) in own {
-            resolve(&format!("variants[{index}]"), variant, &read)?;
+            resolve(&format!("variants[{index}]"), variant, cores_max, &read)?;
         }
         for (stage, raw) in self.stages.iter_mut().flatten().enumerate() {
             for (index, variant) in raw.variants.iter_mut().enumerate() {
-                resolve(
-                    &format!("stages[{stage}].variants[{index}]"),
-                    variant,
-                    &read,
-                )?;
+                let at = format!("stages[{stage}].variants[{index}]");
+                resolve(&at, variant, cores_max, &read)?;
             }
         }
         Ok(())
@@ -96,6 +94,7 @@ impl ServiceSpec {
 fn resolve(
     at: &str,
     variant: &mut RawVariant,
+    cores_max: u32,
     read: &impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
 ) -> Result<(), ConfigError> {
     let Some(reference) = variant.profile.as_mut().filter(|one| !one.read) else {
@@ -108,10 +107,14 @@ fn resolve(
         let right = "left out: it is the profile's";
         rule(!given, format!("{at}.{key}"), "given", right)?;
     }
-    let at = format!("{at}.profile");
+    let extrapolate = reference.extrapolate;
+    let (of_variant, at) = (at, format!("{at}.profile"));
     let text = read(&at, reference)?;
     reference.read = true;
     let profile = profile(&text).map_err(|error| with_path_prefix(&at, error))?;
+    if let Some(range) = profile.range.filter(|_| !extrapolate) {
+        within_range(of_variant, variant, cores_max, &range)?;
+    }
     let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
     variant.capacity = capacity;
@@ -120,6 +123,36 @@ fn resolve(
         variant.readiness = readiness;
     }
     Ok(())
+}
+
+/// Refuses cores or a batch that the profile was not measured on. Zero cores need no profile.
+fn within_range(
+    at: &str,
+    variant: &RawVariant,
+    cores_max: u32,
+    range: &RawRange,
+) -> Result<(), ConfigError> {
+    let RawRange { cores, batch } = range;
+    let more = format!("unless {at}.profile.extrapolate is true");
+    let right = format!(
+        "{} to {}, the cores that the profile was measured on, {more}",
+        cores.min, cores.max
+    );
+    let max = variant.cores.max.unwrap_or(cores_max);
+    for (key, value) in [
+        ("min", variant.cores.min.max(1)),
+        ("initial", variant.cores.initial.max(1)),
+        ("max", max),
+    ] {
+        let fits = (cores.min..=cores.max).contains(&f64::from(value));
+        rule(fits, format!("{at}.cores.{key}"), value, &right)?;
+    }
+    let right = format!(
+        "{} to {}, the batches that the profile was measured with, {more}",
+        batch.min, batch.max
+    );
+    let fits = (batch.min..=batch.max).contains(&variant.batch);
+    rule(fits, format!("{at}.batch"), variant.batch, &right)
 }
 
 /// Prefixes the path in an error of a profile with the path of its reference.
@@ -142,7 +175,15 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
     let right = format!("at most {PROFILE_BYTES_MAX} bytes");
     let fits = text.len() <= PROFILE_BYTES_MAX;
     rule(fits, "profile", format!("{} bytes", text.len()), &right)?;
-    from_yaml(text, "profile").map_err(renamed)
+    let profile: RawProfile = from_yaml(text, "profile").map_err(renamed)?;
+    if let Some(RawRange { cores, batch }) = &profile.range {
+        let right = "numbers with min at most max";
+        let value = format!("{} to {}", cores.min, cores.max);
+        rule(cores.min <= cores.max, "range.cores", value, right)?;
+        let value = format!("{} to {}", batch.min, batch.max);
+        rule(batch.min <= batch.max, "range.batch", value, right)?;
+    }
+    Ok(profile)
 }
 
 fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {

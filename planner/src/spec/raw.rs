@@ -43,7 +43,7 @@ pub(crate) use amount::RawAmount;
 pub use classes::RawClass;
 pub use cpu::RawCpu;
 pub use duration::RawDuration;
-pub use profile::RawReference;
+pub use profile::{RawBounds, RawRange, RawReference};
 pub(crate) use profile::{RawMeasured, RawProfile};
 pub use proxies::{RawPods, RawProxies};
 pub use variant::*;

@@ -1,17 +1,19 @@
 //! The profile file, and the summary on standard output.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::Context;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_planner::spec::RawDuration;
 use weir_profile::labels::Accuracy;
+use weir_profile::measurement::range;
 use weir_profile::model::{Model, Point};
 use weir_profile::profile_file::{Origin, Profile as ProfileFile, Subject, models};
 use weir_profile::run::Run;
 
-use super::Profile;
+use super::{Profile, report};
 
 impl Profile {
     /// Returns the file of these points; `done` once all are measured.
@@ -21,7 +23,7 @@ impl Profile {
         points: &[Point],
         done: Option<(&Run, &Model, Option<Accuracy>)>,
     ) -> ProfileFile {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let stamp = Stamp::now();
         let accuracy = done.and_then(|(_, _, accuracy)| accuracy);
         let (latency, capacity) = done.map(|(_, model, _)| models(model)).unzip();
         let readiness = done.and_then(|(run, _, _)| run.readiness);
@@ -31,27 +33,30 @@ impl Profile {
             readiness: readiness
                 .map(|time| RawDuration::from_ms((time.as_secs_f64() * 1e3).round())),
             accuracy: accuracy.map(|one| one.percent),
+            range: done
+                .and_then(|(run, _, _)| range(run.busy.iter().map(|it| (it.cores, it.batch)))),
             origin: Origin {
-                measured_by: format!("weir profile {}", env!("CARGO_PKG_VERSION")),
-                date: format!("{:.0}", jiff::Timestamp::now()),
-                host: host.trim().to_owned(),
+                measured_by: stamp.measured_by,
+                date: stamp.date,
+                host: stamp.host,
                 subject: subject.clone(),
                 first_answer_ms: done.map(|(run, _, _)| run.first_answer.as_secs_f64() * 1e3),
-                r_squared: done.map(|(_, model, _)| model.r_squared),
-                residual_percent: done.map(|(_, model, _)| max_abs(&model.residuals_percent)),
+                r_squared: done.map(|(_, model, _)| model.fit.chosen.r_squared),
+                left_out_percent: done.and_then(|(_, model, _)| {
+                    let left_out = model.fit.chosen.left_out.as_ref();
+                    left_out.map(|one| one.mean_percent)
+                }),
+                residual_percent: done
+                    .map(|(_, model, _)| max_abs(&model.fit.chosen.residuals_percent)),
                 labelled: accuracy.map(|one| one.labelled),
                 points: points.to_vec(),
             },
         }
     }
 
-    /// Writes the file at once: never half of it.
     pub(super) fn write(&self, file: &ProfileFile) -> anyhow::Result<()> {
-        let mut beside = self.output.clone().into_os_string();
-        beside.push(".part");
         let about = || format!("--output {}", self.output.display());
-        fs::write(&beside, file.text()?).with_context(about)?;
-        fs::rename(&beside, &self.output).with_context(about)
+        write(&self.output, &file.text()?).with_context(about)
     }
 
     pub(super) fn summary(&self, run: &Run, model: &Model, accuracy: Option<Accuracy>) -> String {
@@ -68,7 +73,7 @@ impl Profile {
             "p99 ms",
             "fit %",
         ]);
-        for (point, residual) in run.busy.iter().zip(&model.residuals_percent) {
+        for (point, residual) in run.busy.iter().zip(&model.fit.chosen.residuals_percent) {
             let rps = point.batches_per_s * f64::from(point.batch);
             table.add_row([
                 point.cores.to_string(),
@@ -82,18 +87,7 @@ impl Profile {
                 format!("{residual:+.1}"),
             ]);
         }
-        let latency = model.latency;
-        let (g, e, d, h) = (
-            latency.gamma_ms,
-            latency.epsilon_ms,
-            latency.delta_ms,
-            latency.eta_ms,
-        );
-        let fit = format!(
-            "ms of a batch b on c cores: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, within {:.1} % of each point",
-            model.r_squared,
-            max_abs(&model.residuals_percent)
-        );
+        let fit = report::models(&model.fit) + &report::lines(&model.fit.notes);
         let accuracy = accuracy.map(|one| {
             format!(
                 "accuracy: {:.2} % of {} labelled requests\n",
@@ -102,10 +96,37 @@ impl Profile {
         });
         let path = self.output.display();
         format!(
-            "{table}\n{fit}\n{}{path} is written; a variant refers to it with `profile: {{file: {path}}}`\n",
+            "{table}\n{fit}{}{path} is written; a variant refers to it with `profile: {{file: {path}}}`\n",
             accuracy.unwrap_or_default()
         )
     }
+}
+
+/// Program, date and machine of a profile.
+pub(super) struct Stamp {
+    pub(super) measured_by: String,
+    pub(super) date: String,
+    pub(super) host: String,
+}
+
+impl Stamp {
+    pub(super) fn now() -> Stamp {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Stamp {
+            measured_by: format!("weir profile {}", env!("CARGO_PKG_VERSION")),
+            date: format!("{:.0}", jiff::Timestamp::now()),
+            host: host.trim().to_owned(),
+        }
+    }
+}
+
+/// Writes a file at once: never half of it.
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let about = || path.display().to_string();
+    fs::write(&beside, text).with_context(about)?;
+    fs::rename(&beside, path).with_context(about)
 }
 
 /// Greatest absolute value.

@@ -72,6 +72,9 @@ impl<'a> Progress<'a> {
             Event::Growing(concurrency) => self.line(&format!(
                 "throughput still grows at {concurrency} in flight: --concurrency-max may be too small"
             )),
+            Event::Enough(error) => self.line(&format!(
+                "left-out points are predicted within {error:.1} % on average: the other combinations are not measured (--fit-error)"
+            )),
             Event::OutOfTime => self.line("the time of all points is over: the rest is left out (--time)"),
         }
     }

@@ -14,6 +14,7 @@ mod keys;
 mod line;
 mod manifests;
 mod profile;
+mod profile_import;
 mod reach;
 mod replay;
 mod serve;

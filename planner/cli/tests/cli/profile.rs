@@ -183,6 +183,37 @@ variants:
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn grpc_server_is_measured_with_the_same_request() {
+    let (server, folder) = (server(2.0).await, folder());
+    let arguments = [
+        "--cores",
+        "2",
+        "--protocol",
+        "v2-grpc",
+        "--plot",
+        "plot.svg",
+    ];
+    let output = profile(folder.path(), &url(&server), &arguments).await;
+    assert!(output.status.success(), "{output:?}");
+    let found = written(folder.path());
+    let latency = &found["latency"];
+    let rps = latency["parallelism"].as_f64().unwrap() * 1e3 / latency["meanMs"].as_f64().unwrap();
+    let real = 1e3 / MODEL.service_ms(1, 2.0);
+    assert!((rps / real - 1.0).abs() < 0.1, "{rps} {real}: {found}");
+    let subject = found["origin"]["url"].as_str().unwrap();
+    assert!(subject.ends_with("/infer over gRPC"), "{subject}");
+    assert!(folder.path().join("plot.svg").exists());
+    let other = format!("{}/v2/models/other/infer", server.url());
+    let arguments = ["--protocol", "v2-grpc", "--ready-time", "0", "--replace"];
+    let output = profile(folder.path(), &other, &arguments).await;
+    let error = error(&output);
+    assert!(
+        error.contains("does not answer: status 404: NotFound"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn server_that_breaks_ends_the_measurement_and_its_points_are_kept() {
     let (server, folder) = (server(1.0).await, folder());
     let address = url(&server);
@@ -228,6 +259,10 @@ async fn wrong_requests_and_arguments_are_refused_by_name() {
         (
             &["--precision", "NaN"],
             "--precision: NaN; it must be 0.1 to 50 percent",
+        ),
+        (
+            &["--fit-error", "60"],
+            "--fit-error: 60; it must be 0.1 to 50 percent",
         ),
         (
             &["--labels", "wrong.jsonl"],

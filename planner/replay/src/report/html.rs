@@ -117,6 +117,12 @@ fn figure(figure: &Figure) -> String {
             Stroke::Solid(_) => format!("border-top:3px solid {}", stroke.html()),
             Stroke::Dashed(_) => format!("border-top:3px dashed {}", stroke.html()),
             Stroke::Area(_) => format!("height:.8rem;background:{}", stroke.html()),
+            Stroke::Marks(_) => {
+                format!(
+                    "height:.6rem;width:.6rem;border-radius:50%;background:{}",
+                    stroke.html()
+                )
+            }
         };
         format!("<li><i style=\"{line}\"></i>{}</li>", escaped(name))
     };

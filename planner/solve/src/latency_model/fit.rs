@@ -10,7 +10,9 @@
 //! (then the least squared error over them, then the first) is fitted again, by least squares, to all of
 //! these points. It is seeded: the same points and parameters give the same result.
 
+mod choice;
 mod determined;
+mod robust;
 
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng};
@@ -19,6 +21,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{BATCH_MAX, CORES_MAX, Cell, LatencyModel, Line, MS_MAX, POINTS_MAX, Point, RPS_MAX};
 use crate::InputError;
 use crate::input::{positive, rule, within};
+pub use choice::{Candidate, Form, LeftOut, choose};
 pub use determined::determined;
 
 /// Fitted model, with its errors.

@@ -15,6 +15,7 @@ fn resolved(text: &str) -> Result<ServiceSpec, ConfigError> {
         config_map: Some("resnet18".to_owned()),
         key: "profile.yaml".to_owned(),
         file: None,
+        extrapolate: false,
         read: false,
     });
     spec.resolve(|at, reference| {
@@ -114,12 +115,58 @@ fn invalid_profile_is_refused_with_path() {
     let noise = "measured: {parallelism: 1, latencies: [{cores: 1, batch: 1, ms: 4}, {cores: 1, batch: 4, ms: 90}, \
         {cores: 2, batch: 1, ms: 95}, {cores: 2, batch: 4, ms: 3}, {cores: 4, batch: 1, ms: 80}, {cores: 4, batch: 4, ms: 5}]}";
     check(noise, &["measured.latencies: R² ", "0.8 or more"]);
+    for (cores, expected) in [
+        ("{min: 4, max: 1}", "4 to 1"),
+        ("{min: .nan, max: 1}", "NaN to 1"),
+    ] {
+        let text =
+            format!("{{latency: {model}, range: {{cores: {cores}, batch: {{min: 1, max: 1}}}}}}");
+        check(&text, &["range.cores: ", expected, "min at most max"]);
+    }
     let rates = format!(
         "{{latency: {model}, measured: {{parallelism: 1, rates: [{{cores: 1, rps: 9}}, {{cores: 2, rps: 4}}]}}}}"
     );
     check(&rates, &["measured.rates: a slope of -5", "0 or more"]);
     let long = format!("#{}", "x".repeat(PROFILE_BYTES_MAX));
     check(&long, &["65537 bytes", "at most 65536 bytes"]);
+}
+
+#[test]
+fn variant_beyond_the_measured_range_is_refused_unless_it_extrapolates() {
+    let model = "latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: 1}";
+    let spec = ServiceSpec::from_yaml(&small()).unwrap();
+    let raw = spec.variants.unwrap().remove(0);
+    let (min, batch) = (raw.cores.min.max(1), raw.batch);
+    let max = raw.cores.max.unwrap_or(spec.budget.cores);
+    let text = |cores: (u32, u32), batch: (u32, u32)| {
+        format!(
+            "{model}\nrange: {{cores: {{min: {}, max: {}}}, batch: {{min: {}, max: {}}}}}",
+            cores.0, cores.1, batch.0, batch.1
+        )
+    };
+    resolved(&text((min, max), (batch, batch))).unwrap();
+    for (range, key) in [
+        (text((max, max), (1, batch)), "cores.min"),
+        (text((min, max - 1), (1, batch)), "cores.max"),
+        (text((min, max), (batch + 1, batch + 2)), "batch"),
+    ] {
+        let error = resolved(&range).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("variants[0].{key}: ")),
+            "{error}"
+        );
+        assert!(
+            error.contains("unless variants[0].profile.extrapolate is true"),
+            "{error}"
+        );
+        let mut spec = ServiceSpec::from_yaml(&small()).unwrap();
+        let variant = &mut spec.variants.as_mut().unwrap()[0];
+        variant.latency = None;
+        variant.capacity = None;
+        let reference = "{configMap: resnet18, extrapolate: true}";
+        variant.profile = Some(serde_saphyr::from_str(reference).unwrap());
+        spec.resolve(|_, _| Ok(range.clone())).unwrap();
+    }
 }
 
 #[test]
@@ -130,6 +177,7 @@ fn latency_and_profile_exclude_each_other() {
         config_map: None,
         key: "k".to_owned(),
         file: Some("f".to_owned()),
+        extrapolate: false,
         read: false,
     });
     assert_eq!(spec.references().len(), 1);

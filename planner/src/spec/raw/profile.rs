@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::duration::RawDuration;
-use super::variant::{RawCapacity, RawLatency, RawParallelism, tail, utilisation};
+use super::variant::{RawCapacity, RawLatency, RawParallelism, is_false, tail, utilisation};
 
 /// Location of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +23,9 @@ pub struct RawReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub file: Option<String>,
+    /// Whether the variant may get cores and batches beyond those that the profile was measured on.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub extrapolate: bool,
     /// Whether the profile has been read into the variant.
     #[serde(skip)]
     pub(crate) read: bool,
@@ -57,9 +60,48 @@ pub(crate) struct RawProfile {
     /// Accuracy in percent, for a variant that names none.
     #[serde(default)]
     pub(crate) accuracy: Option<f64>,
+    /// Cores and batches that were measured; a variant beyond them is refused unless its reference extrapolates.
+    #[serde(default)]
+    pub(crate) range: Option<RawRange>,
     /// Origin of the numbers, for people: `weir profile` writes date, host and measurements.
     #[serde(default, rename = "origin")]
     _origin: IgnoredAny,
+}
+
+/// Cores and batches that a profile was measured on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RawRange {
+    /// Cores of a server.
+    pub cores: RawBounds<f64>,
+    /// Requests in one batch.
+    pub batch: RawBounds<u32>,
+}
+
+/// Smallest and largest value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RawBounds<T> {
+    /// Smallest value.
+    pub min: T,
+    /// Largest value.
+    pub max: T,
+}
+
+impl RawRange {
+    /// Range of one point.
+    pub fn of(cores: f64, batch: u32) -> RawRange {
+        RawRange {
+            cores: RawBounds {
+                min: cores,
+                max: cores,
+            },
+            batch: RawBounds {
+                min: batch,
+                max: batch,
+            },
+        }
+    }
 }
 
 /// Measurements of a server.

@@ -1,5 +1,6 @@
 //! Fit of those coefficients of Sponge's latency model that the measured points determine.
 
+use super::choice::columns;
 use super::{Fit, Regression, rows};
 use crate::InputError;
 use crate::latency_model::{Cell, LatencyModel};
@@ -13,20 +14,7 @@ use crate::latency_model::{Cell, LatencyModel};
 pub fn determined(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
     const NAMES: &str = "points with different batches on each of the numbers of cores";
     let all = rows(points)?;
-    let differ = |of: fn(&Cell) -> f64| {
-        let mut values = points.iter().map(of);
-        let first = values.next();
-        values.any(|value| Some(value) != first)
-    };
-    let columns: &[usize] = match (
-        differ(|cell| cell.cores),
-        differ(|cell| f64::from(cell.batch)),
-    ) {
-        (true, true) => &[0, 1, 2, 3],
-        (true, false) => &[0, 3],
-        (false, true) => &[2, 3],
-        (false, false) => &[3],
-    };
+    let columns = columns(points);
     let relative = points.iter().zip(&all).map(|(point, row)| {
         let of = |column: &usize| row.get(*column).copied().unwrap_or_default();
         columns.iter().map(|c| of(c) / point.latency_ms).collect()

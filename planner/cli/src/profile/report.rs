@@ -1,0 +1,131 @@
+//! Report on standard output: measurements, every latency model with its errors, and what reduces their value.
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use weir_profile::fitted::{Fitted, LatencyFit};
+
+/// Reports fitted measurements.
+pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -> String {
+    let mut table = table();
+    table.set_header([
+        "cores",
+        "batch",
+        "mean ms",
+        "± %",
+        "p80 ms",
+        "p95 ms",
+        "p99 ms",
+        "requests/s",
+        "executions",
+        "fit %",
+    ]);
+    let residuals = fitted
+        .latency
+        .as_ref()
+        .map(|one| one.chosen.residuals_percent.iter());
+    let mut residuals = residuals.into_iter().flatten();
+    for one in &fitted.measurements {
+        let number = |value: Option<f64>| {
+            value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
+        };
+        let residual = one.mean_ms.and_then(|_| residuals.next());
+        table.add_row([
+            one.cores.to_string(),
+            one.batch.to_string(),
+            number(one.mean_ms),
+            number(one.half_width_percent),
+            number(one.p80_ms),
+            number(one.p95_ms),
+            number(one.p99_ms),
+            number(one.rps),
+            one.executions
+                .map_or_else(|| "–".to_owned(), |count| count.to_string()),
+            residual.map_or_else(|| "–".to_owned(), |residual| format!("{residual:+.1}")),
+        ]);
+    }
+    let mut text = variant.map(|name| format!("{name}\n")).unwrap_or_default();
+    text += &format!("{table}\n");
+    if let Some(latency) = &fitted.latency {
+        text += &models(latency);
+        text += &format!("tail {:.3}; ", fitted.tail);
+    }
+    if let Some(capacity) = &fitted.capacity {
+        let line = capacity.model;
+        text += &format!(
+            "capacity in requests/s on c cores: {:.3}·c {:+.3}, R² {:.4}; ",
+            line.slope_rps, line.intercept_rps, capacity.r_squared
+        );
+    }
+    let range = fitted.range;
+    text += &format!(
+        "measured on {} to {} cores with batches of {} to {}\n",
+        range.cores.min, range.cores.max, range.batch.min, range.batch.max
+    );
+    text + &lines(notes)
+}
+
+/// Reports every latency model: `*` marks the one that the profile takes.
+pub(super) fn models(fit: &LatencyFit) -> String {
+    let mut table = table();
+    table.set_header([
+        "",
+        "model",
+        "coefficients",
+        "R²",
+        "left out: mean %",
+        "max %",
+    ]);
+    for (form, one) in &fit.candidates {
+        let name = form.name().to_owned();
+        let Ok(one) = one else {
+            let mark = "–".to_owned();
+            table.add_row([
+                String::new(),
+                name,
+                mark.clone(),
+                mark.clone(),
+                mark.clone(),
+                mark,
+            ]);
+            continue;
+        };
+        let mark = if one.form == fit.chosen.form { "*" } else { "" };
+        let left_out = one.left_out.as_ref();
+        let percent = |value: Option<f64>| {
+            value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
+        };
+        table.add_row([
+            mark.to_owned(),
+            name,
+            one.coefficients.to_string(),
+            format!("{:.4}", one.r_squared),
+            percent(left_out.map(|it| it.mean_percent)),
+            percent(left_out.map(|it| it.max_percent)),
+        ]);
+    }
+    let (g, e, d, h) = (
+        fit.model.gamma_ms,
+        fit.model.epsilon_ms,
+        fit.model.delta_ms,
+        fit.model.eta_ms,
+    );
+    let errors = || fit.chosen.residuals_percent.iter().map(|one| one.abs());
+    let within = errors().fold(0.0, f64::max);
+    let mean = errors().sum::<f64>() / errors().count().max(1) as f64;
+    format!(
+        "{table}\nms of a batch b on c cores: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, \
+         within {within:.1} % of each point, {mean:.1} % on average\n",
+        fit.chosen.r_squared
+    )
+}
+
+/// Returns each note on a line.
+pub(super) fn lines(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
+}
+
+fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table
+}

@@ -1,0 +1,153 @@
+//! Choice among latency models: the kind that measurements come from, despite noise and wrong points.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::super::fit::*;
+use super::super::*;
+
+const GRID: [(u32, f64); 12] = [
+    (1, 1.0),
+    (1, 2.0),
+    (1, 8.0),
+    (2, 1.0),
+    (2, 4.0),
+    (4, 1.0),
+    (4, 2.0),
+    (4, 8.0),
+    (8, 2.0),
+    (8, 4.0),
+    (16, 1.0),
+    (16, 8.0),
+];
+const SPONGE: LatencyModel = LatencyModel {
+    gamma_ms: 40.0,
+    epsilon_ms: 30.0,
+    delta_ms: 3.0,
+    eta_ms: 12.0,
+};
+
+/// Cells of a model, each off by up to `noise` of its latency.
+fn cells(latency: &Latency, noise: f64, seed: u64) -> Vec<Cell> {
+    let mut chance = ChaCha8Rng::seed_from_u64(seed);
+    let cell = |(batch, cores): &(u32, f64)| Cell {
+        batch: *batch,
+        cores: *cores,
+        latency_ms: latency.ms(*batch, *cores) * (1.0 + chance.random_range(-1.0..=1.0) * noise),
+    };
+    GRID.iter().map(cell).collect()
+}
+
+fn candidates(points: &[Cell]) -> Vec<Candidate> {
+    let forms = Form::ALL.into_iter();
+    forms
+        .filter_map(|form| form.candidate(points).ok())
+        .collect()
+}
+
+/// Largest relative difference of two models over the grid.
+fn off(found: &Latency, truth: &Latency) -> f64 {
+    let off = |(b, c): &(u32, f64)| (found.ms(*b, *c) / truth.ms(*b, *c) - 1.0).abs();
+    GRID.iter().map(off).fold(0.0, f64::max)
+}
+
+#[test]
+fn kind_of_the_measurements_is_chosen_despite_noise() {
+    let amdahl = Amdahl {
+        serial_ms: 4.0,
+        parallel_ms: 60.0,
+    };
+    let linear = Linear {
+        item_ms: 9.0,
+        fixed_ms: 25.0,
+    };
+    let quadratic = Quadratic {
+        square_ms: 1.5,
+        item_ms: 4.0,
+        fixed_ms: 30.0,
+    };
+    for (form, latency) in [
+        (Form::Constant, LatencyModel::constant(40.0).into()),
+        (Form::Linear, Latency::Linear(linear)),
+        (Form::Amdahl, Latency::Amdahl(amdahl)),
+        (Form::Sponge, SPONGE.into()),
+        (Form::Quadratic, Latency::Quadratic(quadratic)),
+    ] {
+        for seed in 0..20 {
+            let all = candidates(&cells(&latency, 0.03, seed));
+            let best = choose(all.iter()).unwrap();
+            assert_eq!(best.form, form, "seed {seed}");
+            assert!(off(&best.latency, &latency) < 0.05, "seed {seed}: {best:?}");
+            let left_out = best.left_out.as_ref().unwrap();
+            assert!(
+                left_out.mean_percent < 6.0 && left_out.points() == 12,
+                "{left_out:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wrong_point_does_not_bend_the_model_and_gets_little_weight() {
+    let truth = SPONGE.into();
+    for wrong in 0..GRID.len() {
+        for factor in [0.3, 3.0] {
+            let mut points = cells(&truth, 0.01, 1);
+            points[wrong].latency_ms *= factor;
+            let robust = Form::Sponge.candidate(&points).unwrap();
+            let plain: Latency = determined(&points).unwrap().model.into();
+            let (robust_off, plain_off) = (off(&robust.latency, &truth), off(&plain, &truth));
+            assert!(
+                robust_off < plain_off / 2.0,
+                "{wrong} × {factor}: {robust_off} {plain_off}"
+            );
+            let lightest =
+                (0..GRID.len()).min_by(|a, b| robust.weights[*a].total_cmp(&robust.weights[*b]));
+            assert_eq!(lightest, Some(wrong), "{:?}", robust.weights);
+        }
+    }
+}
+
+#[test]
+fn points_that_cannot_be_left_out_are_not_cross_validated() {
+    let latency: Latency = SPONGE.into();
+    let at = |cells: &[(u32, f64)]| -> Vec<Cell> {
+        let cell = |(batch, cores): &(u32, f64)| Cell {
+            batch: *batch,
+            cores: *cores,
+            latency_ms: latency.ms(*batch, *cores),
+        };
+        cells.iter().map(cell).collect()
+    };
+    let one = at(&[(4, 2.0)]);
+    let all = candidates(&one);
+    let best = choose(all.iter()).unwrap();
+    assert_eq!(
+        (best.form, &best.left_out, best.r_squared),
+        (Form::Constant, &None, 1.0)
+    );
+    // Four points determine four coefficients; what is cross-validated errs by far more.
+    let four = at(&[(1, 1.0), (1, 4.0), (8, 1.0), (8, 4.0)]);
+    let all = candidates(&four);
+    let best = choose(all.iter()).unwrap();
+    assert_eq!((best.form, &best.left_out), (Form::Sponge, &None));
+    assert!(off(&best.latency, &latency) < 1e-6, "{best:?}");
+    assert!(candidates(&[]).is_empty());
+}
+
+#[test]
+fn models_without_cores_in_a_square_are_sponges_too() {
+    let all = candidates(&cells(&SPONGE.into(), 0.02, 3));
+    assert!(all.len() >= 5, "{all:?}");
+    for one in all {
+        let sponge = one.latency.as_sponge().map(Latency::from);
+        match one.form {
+            Form::Quadratic | Form::Table => assert_eq!(sponge, None),
+            _ => assert!(
+                off(&sponge.unwrap(), &one.latency) < 1e-12,
+                "{:?}",
+                one.form
+            ),
+        }
+    }
+}
