@@ -4,6 +4,8 @@ mod check;
 mod completions;
 mod endpoint;
 mod exit;
+#[cfg(feature = "forecast")]
+mod forecast;
 mod input;
 #[cfg(feature = "kubernetes")]
 mod manifests;
@@ -19,6 +21,10 @@ mod progress;
 mod replay;
 mod serve;
 mod solve;
+#[cfg(feature = "forecast")]
+mod trace;
+#[cfg(feature = "forecast")]
+mod train;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -44,6 +50,12 @@ enum Command {
     #[cfg(feature = "kubernetes")]
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.
     Operate(operate::Operate),
+    /// Back-test all forecasters on a trace.
+    #[cfg(feature = "forecast")]
+    Forecast(forecast::Forecast),
+    /// Train the LSTM forecaster on a trace.
+    #[cfg(feature = "forecast")]
+    Train(train::Train),
     /// Measure a variant through its endpoint, and write its profile.
     #[cfg(feature = "profile")]
     Profile(profile::Profile),
@@ -95,6 +107,10 @@ fn run() -> anyhow::Result<Exit> {
         Command::Serve(arguments) => serve(arguments)?,
         #[cfg(feature = "kubernetes")]
         Command::Operate(arguments) => operate(arguments)?,
+        #[cfg(feature = "forecast")]
+        Command::Forecast(arguments) => arguments.run()?,
+        #[cfg(feature = "forecast")]
+        Command::Train(arguments) => arguments.run()?,
         #[cfg(feature = "profile")]
         Command::Profile(arguments) => profile(arguments)?,
         #[cfg(feature = "replay")]
