@@ -19,7 +19,7 @@ pub(crate) struct TraceArguments {
     /// Column of a CSV file, or key of a JSON object.
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// Treatment of gaps, which are long runs of zeros within a load.
+    /// Treatment of gaps, which are runs of zeros within a load: an error, left out, or seconds without requests.
     #[arg(long, value_name = "GAPS", value_enum, default_value = "refuse")]
     gaps: GapsArgument,
     /// Time from a forecast to the end of what it forecasts: whole seconds, 1s to 2m.
@@ -29,11 +29,8 @@ pub(crate) struct TraceArguments {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum GapsArgument {
-    /// A gap is an error.
     Refuse,
-    /// Leave gaps out, with the forecasts that need them.
     Skip,
-    /// Nothing arrived in gaps.
     Zero,
 }
 

@@ -30,9 +30,9 @@ fn stdout(output: &Output) -> String {
 /// Rate that swings, with noise of a linear congruential generator.
 fn rates(seconds: u32) -> Vec<u32> {
     let mut state = 12_345_u32;
-    let rate = |at| {
+    let rate = |at: u32| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let swing = (at % 900_u32).abs_diff(450) / 15;
+        let swing = (at % 900).abs_diff(450) / 15;
         30 + swing + (state >> 16) % 16
     };
     (0..seconds).map(rate).collect()
@@ -139,7 +139,7 @@ fn invalid_traces_and_arguments_are_refused_with_place_and_value() {
         ),
         (
             &["--trace", "load.txt", "--horizon", "1500ms"],
-            "--horizon: 1500ms; it must be whole seconds",
+            "--horizon: 1.5s; it must be whole seconds",
         ),
         (
             &["--trace", "load.txt", "--quantile", "1"],

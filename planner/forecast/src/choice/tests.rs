@@ -1,3 +1,5 @@
+//! Tests of the choice: it follows what lasts, and does not flap.
+
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
