@@ -4,6 +4,10 @@ mod check;
 mod completions;
 mod endpoint;
 mod exit;
+#[cfg(feature = "forecast")]
+mod forecast;
+#[cfg(feature = "profile")]
+mod init;
 mod input;
 #[cfg(feature = "kubernetes")]
 mod manifests;
@@ -19,6 +23,10 @@ mod progress;
 mod replay;
 mod serve;
 mod solve;
+#[cfg(feature = "forecast")]
+mod trace;
+#[cfg(feature = "forecast")]
+mod train;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -44,6 +52,15 @@ enum Command {
     #[cfg(feature = "kubernetes")]
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.
     Operate(operate::Operate),
+    /// Back-test all forecasters on a trace.
+    #[cfg(feature = "forecast")]
+    Forecast(forecast::Forecast),
+    /// Train the LSTM forecaster on a trace.
+    #[cfg(feature = "forecast")]
+    Train(train::Train),
+    /// Write a first service file from the metadata of running model servers.
+    #[cfg(feature = "profile")]
+    Init(init::Init),
     /// Measure a variant through its endpoint, and write its profile.
     #[cfg(feature = "profile")]
     Profile(Box<profile::Profile>),
@@ -95,6 +112,12 @@ fn run() -> anyhow::Result<Exit> {
         Command::Serve(arguments) => serve(arguments)?,
         #[cfg(feature = "kubernetes")]
         Command::Operate(arguments) => operate(arguments)?,
+        #[cfg(feature = "forecast")]
+        Command::Forecast(arguments) => arguments.run()?,
+        #[cfg(feature = "forecast")]
+        Command::Train(arguments) => arguments.run()?,
+        #[cfg(feature = "profile")]
+        Command::Init(arguments) => init(arguments)?,
         #[cfg(feature = "profile")]
         Command::Profile(arguments) => profile(*arguments)?,
         #[cfg(feature = "replay")]
@@ -123,6 +146,12 @@ async fn operate(arguments: operate::Operate) -> anyhow::Result<()> {
 #[tokio::main(flavor = "current_thread")]
 async fn profile(arguments: profile::Profile) -> anyhow::Result<()> {
     arguments.run(stop_on_signal()?).await
+}
+
+#[cfg(feature = "profile")]
+#[tokio::main(flavor = "current_thread")]
+async fn init(arguments: init::Init) -> anyhow::Result<()> {
+    arguments.run().await
 }
 
 fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {

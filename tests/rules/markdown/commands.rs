@@ -27,7 +27,11 @@ pub(super) fn check(line: &str) -> Option<Vec<String>> {
                 let mut sources = files_with(&["rs"]);
                 sources.retain(|path| path.starts_with(&folder));
                 let parts = sources.iter().map(read);
-                let all: Vec<String> = parts.chain([read(source)]).collect();
+                let mut all: Vec<String> = parts.chain([read(source)]).collect();
+                // Arguments of several commands.
+                if all.iter().any(|source| source.contains("TraceArguments")) {
+                    all.push(read("planner/cli/src/trace.rs"));
+                }
                 check_options(&all, arguments)
             } else {
                 vec![format!("no command weir {command}")]

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use reqwest::Url;
 use serde_json::{Value, json};
-use weir_planner::spec::ServiceFile;
+use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 /// Variant with a running server.
 #[derive(Debug)]
@@ -72,8 +72,21 @@ pub(super) fn service(name: &str, slo: &str, variants: &[Variant]) -> anyhow::Re
         "variants": variants.iter().map(variant).collect::<Vec<Value>>(),
     });
     let text = serde_saphyr::to_string(&file)?;
-    ServiceFile::parse(&text).context("--service, --slo or a NAME")?;
+    check(&text).context("--service, --slo or a NAME")?;
     Ok(format!("{SERVICE}{text}"))
+}
+
+/// Checks the file with profiles that are still to be measured.
+fn check(text: &str) -> anyhow::Result<()> {
+    const PROFILE: &str = "\
+accuracy: 50
+latency: {meanMs: 1}
+capacity: {slopeRps: 1, interceptRps: 0}
+";
+    let mut spec = ServiceSpec::from_yaml(text)?;
+    spec.resolve(|_, _| Ok(PROFILE.to_owned()))?;
+    let _ = ServiceFile::try_from(spec)?;
+    Ok(())
 }
 
 /// Returns the scenario that replays it.

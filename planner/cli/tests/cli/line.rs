@@ -47,6 +47,8 @@ fn completions_name_every_command() {
         for command in [
             "serve",
             "operate",
+            "forecast",
+            "train",
             "replay",
             "solve",
             "manifests",

@@ -9,6 +9,7 @@
 
 mod check;
 mod console;
+mod forecast;
 mod golden;
 mod keys;
 mod line;

@@ -1,8 +1,8 @@
 //! Trace files: the number of requests that arrived in each second.
 //!
-//! Three forms are read: one number per line; all numbers on one line, separated by spaces; JSON. The
-//! JSON is an array, an object with such an array as `rps`, or an object of such objects, one of which
-//! a key selects. A file whose name ends in `.gz` is decompressed. A missing second (a blank line,
+//! Four forms are read: one number per line; all numbers on one line, separated by spaces; CSV with a
+//! header, whose column a key selects unless there is one alone; JSON. The JSON is an array, an object
+//! with such an array as `rps`, or an object of such objects, one of which a key selects. A file whose name ends in `.gz` is decompressed. A missing second (a blank line,
 //! `null`) is refused, because it would shift everything after it; a second without requests is a 0.
 
 use std::fs::File;
@@ -36,7 +36,7 @@ impl Rates {
 }
 
 /// Reads the trace in `path`, in requests/s for each second; `key` selects one of several in a JSON
-/// object.
+/// object, or a column of a CSV file.
 ///
 /// # Errors
 /// The file cannot be read or is not a trace. The message names file, line or second, value and the
@@ -46,7 +46,7 @@ pub fn read_trace(path: &Path, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
         let text = read_bounded(path, TRACE_BYTES_MAX)?;
         let rates = match text.trim_start().starts_with(['[', '{']) {
             true => from_json(&text, key)?,
-            false if key.is_some() => anyhow::bail!("a key names a part of a JSON object"),
+            false if key.is_some() || has_header(&text) => from_csv(&text, key)?,
             false => from_text(&text)?,
         };
         let seconds = rates.len();
@@ -102,6 +102,46 @@ fn from_text(text: &str) -> anyhow::Result<Vec<f64>> {
         })
     };
     values.iter().enumerate().map(read).collect()
+}
+
+/// Whether the first line is the header of a CSV file: its first cell is a name.
+fn has_header(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    let cell = first.split(',').next().unwrap_or_default().trim();
+    cell.starts_with(|c: char| c.is_alphabetic() || "\"_".contains(c))
+        && cell.parse::<f64>().is_err()
+}
+
+fn from_csv(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let header = reader.headers()?.clone();
+    let columns: Vec<&str> = header.iter().collect();
+    let column = match (key, &columns[..]) {
+        (Some(key), _) => {
+            let found = columns.iter().position(|column| *column == key);
+            found.with_context(|| {
+                format!(
+                    "no column '{key}'; it must be one of {}",
+                    columns.join(", ")
+                )
+            })?
+        }
+        (None, [_]) => 0,
+        (None, _) => anyhow::bail!("several columns; name one of {}", columns.join(", ")),
+    };
+    let mut rates = Vec::new();
+    for row in reader.records() {
+        let row = row?;
+        let value = row.get(column).unwrap_or_default();
+        rates.push(value.parse().ok().and_then(rate).with_context(|| {
+            let line = row.position().map_or(0, csv::Position::line);
+            let value = if value.is_empty() { "nothing" } else { value };
+            format!("line {line}: '{value}' must be 0 to {RATE_MAX_RPS} requests/s")
+        })?);
+    }
+    Ok(rates)
 }
 
 fn from_json(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
@@ -164,6 +204,15 @@ mod tests {
         let keyed = |key| Rates::from_file(&folder.path().join(format!("trace#{key}")));
         assert_eq!(keyed("bursty").unwrap().rps(), [7.0]);
         assert_eq!(keyed("flat").unwrap().rps(), [8.0]);
+        for (text, key) in [
+            ("rps\n3\n5\n", None),
+            ("second,rps\n0,3\n1,5\n", Some("rps")),
+            (" rps ,\"a, b\"\r\n 3 , 9\r\n5,8\r\n", Some("rps")),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read_trace(&path, key).unwrap(), [3.0, 5.0], "{text}");
+        }
+        std::fs::write(&path, r#"{"bursty": {"rps": [7]}, "flat": [8]}"#).unwrap();
         let error = format!("{:#}", keyed("calm").unwrap_err());
         assert!(
             error.contains("'calm'") && error.contains("bursty, flat"),
@@ -188,6 +237,12 @@ mod tests {
             ("[3, null]", "second 1: null"),
             ("[3,", "line 1"),
             ("{}", "'rps'"),
+            ("a,b\n1,2", "several columns; name one of a, b"),
+            ("a\n1\nx", "line 3: 'x' must be 0 to 100000"),
+            ("a\n1\n-2", "line 3: '-2' must be"),
+            ("a\n1\nnan", "line 3: 'nan' must be"),
+            ("a\n1,2", "found record with 2 fields"),
+            ("_a,b\n1\n", "several columns"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = format!("{:#}", read_trace(&path, None).unwrap_err());
@@ -195,6 +250,14 @@ mod tests {
                 error.contains(message) && error.contains("trace"),
                 "{error}"
             );
+        }
+        std::fs::write(&path, "a,b\n1,\n").unwrap();
+        for (key, message) in [
+            ("b", "line 2: 'nothing'"),
+            ("c", "no column 'c'; it must be one of a, b"),
+        ] {
+            let error = format!("{:#}", read_trace(&path, Some(key)).unwrap_err());
+            assert!(error.contains(message), "{error}");
         }
         std::fs::write(folder.path().join("trace.gz"), "3 4").unwrap();
         assert!(read_trace(&folder.path().join("trace.gz"), None).is_err());
