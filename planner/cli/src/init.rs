@@ -15,6 +15,7 @@ use anyhow::{Context, bail, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use reqwest::Url;
 
+use crate::input::read;
 use crate::output::print;
 use files::{Variant, next, scenario, service};
 
@@ -40,6 +41,10 @@ pub(crate) struct Init {
     /// File with the body of one request, for all variants. Default: made of the model's metadata.
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
+    /// File with labelled requests, by which `weir profile` measures accuracies: lines of {"request": BODY, "label":
+    /// VALUE}. Without it all variants count as equally accurate.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
     /// Folder of the files.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
@@ -95,9 +100,14 @@ impl Init {
                 request,
             });
         }
-        let service = service(&self.service, &self.slo, &variants)?;
+        if let Some(labels) = &self.labels {
+            let about = || format!("--labels {}", labels.display());
+            weir_profile::labels::read(&read(labels).with_context(about)?).with_context(about)?;
+        }
+        let has_labels = self.labels.is_some();
+        let service = service(&self.service, &self.slo, &variants, has_labels)?;
         self.write(&service, &variants)?;
-        print(next(&self.out, &variants))
+        print(next(&self.out, self.labels.as_deref(), &variants))
     }
 
     /// Writes all files, or none if one of them is there already.
@@ -128,7 +138,7 @@ impl Init {
 
 fn read_request(path: &Path) -> anyhow::Result<String> {
     let about = || format!("--request {}", path.display());
-    let text = crate::input::read(path).with_context(about)?;
+    let text = read(path).with_context(about)?;
     let _: serde_json::Value = serde_json::from_str(&text)
         .context("it must be JSON")
         .with_context(about)?;

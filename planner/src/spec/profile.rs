@@ -46,15 +46,15 @@ impl ServiceSpec {
         &mut self,
         read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
     ) -> Result<(), ConfigError> {
-        let cores_max = self.budget.cores;
+        let sizes = (self.budget.step, self.budget.cores);
         let own = self.variants.iter_mut().flatten().enumerate();
         for (index, variant) in own {
-            resolve(&format!("variants[{index}]"), variant, cores_max, &read)?;
+            resolve(&format!("variants[{index}]"), variant, sizes, &read)?;
         }
         for (stage, raw) in self.stages.iter_mut().flatten().enumerate() {
             for (index, variant) in raw.variants.iter_mut().enumerate() {
                 let at = format!("stages[{stage}].variants[{index}]");
-                resolve(&at, variant, cores_max, &read)?;
+                resolve(&at, variant, sizes, &read)?;
             }
         }
         Ok(())
@@ -94,7 +94,7 @@ impl ServiceSpec {
 fn resolve(
     at: &str,
     variant: &mut RawVariant,
-    cores_max: u32,
+    sizes: (RawCpu, RawCpu),
     read: &impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
 ) -> Result<(), ConfigError> {
     let Some(reference) = variant.profile.as_mut().filter(|one| !one.read) else {
@@ -113,7 +113,7 @@ fn resolve(
     reference.read = true;
     let profile = profile(&text).map_err(|error| with_path_prefix(&at, error))?;
     if let Some(range) = profile.range.filter(|_| !extrapolate) {
-        within_range(of_variant, variant, cores_max, &range)?;
+        within_range(of_variant, variant, sizes, &range)?;
     }
     let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
@@ -125,11 +125,12 @@ fn resolve(
     Ok(())
 }
 
-/// Refuses cores or a batch that the profile was not measured on. Zero cores need no profile.
+/// Refuses cores or a batch that the profile was not measured on. Zero cores need no profile; `sizes` are the smallest
+/// others and the budget.
 fn within_range(
     at: &str,
     variant: &RawVariant,
-    cores_max: u32,
+    (step, budget): (RawCpu, RawCpu),
     range: &RawRange,
 ) -> Result<(), ConfigError> {
     let RawRange { cores, batch } = range;
@@ -138,13 +139,12 @@ fn within_range(
         "{} to {}, the cores that the profile was measured on, {more}",
         cores.min, cores.max
     );
-    let max = variant.cores.max.unwrap_or(cores_max);
     for (key, value) in [
-        ("min", variant.cores.min.max(1)),
-        ("initial", variant.cores.initial.max(1)),
-        ("max", max),
+        ("min", variant.cores.min.0.max(step.0)),
+        ("initial", variant.cores.initial.0.max(step.0)),
+        ("max", variant.cores.max.unwrap_or(budget).0),
     ] {
-        let fits = (cores.min..=cores.max).contains(&f64::from(value));
+        let fits = (cores.min..=cores.max).contains(&value.as_f64());
         rule(fits, format!("{at}.cores.{key}"), value, &right)?;
     }
     let right = format!(

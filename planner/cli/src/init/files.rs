@@ -21,7 +21,8 @@ pub(super) struct Variant {
 
 const SERVICE: &str = "\
 # Service file, written by `weir init`. Before use:
-#   - profile each variant: latency, capacity and accuracy come from its file;
+#   - profile each variant: latency, capacity and, with labels, accuracy come from its file;
+#   - an `accuracy` of 100 is unknown: put the percentage of your evaluation there;
 #   - `cores` and `budget`: sizes of your servers; here each has one core, and nobody changes it;
 #   - `proxies.stats`: the admin address of your Envoy.
 # docs/reference/service-file.md explains every key.
@@ -46,7 +47,12 @@ fn profile_file(name: &str) -> String {
 ///
 /// # Errors
 /// A name or the objective is wrong.
-pub(super) fn service(name: &str, slo: &str, variants: &[Variant]) -> anyhow::Result<String> {
+pub(super) fn service(
+    name: &str,
+    slo: &str,
+    variants: &[Variant],
+    has_labels: bool,
+) -> anyhow::Result<String> {
     let first = variants.first().map(|variant| &variant.model);
     let alike = variants.iter().all(|variant| Some(&variant.model) == first);
     let variant = |variant: &Variant| {
@@ -56,8 +62,11 @@ pub(super) fn service(name: &str, slo: &str, variants: &[Variant]) -> anyhow::Re
             "cores": { "initial": 1, "min": 1, "max": 1 },
             "profile": { "file": profile_file(&variant.name) },
         });
-        if !alike && let Some(keys) = value.as_object_mut() {
-            keys.insert("model".to_owned(), json!(variant.model));
+        if !alike {
+            value["model"] = json!(variant.model);
+        }
+        if !has_labels {
+            value["accuracy"] = json!(100);
         }
         value
     };
@@ -97,12 +106,17 @@ pub(super) fn scenario(name: &str) -> String {
 }
 
 /// Returns the commands to type next.
-pub(super) fn next(out: &Path, variants: &[Variant]) -> String {
-    let mut text = format!("{} is written. Next:\n\n", out.join("service.yaml").display());
+pub(super) fn next(out: &Path, labels: Option<&Path>, variants: &[Variant]) -> String {
+    let labels = labels.map(|labels| format!(" --labels {}", labels.display()));
+    let labels = labels.unwrap_or_default();
+    let mut text = format!(
+        "{} is written. Next:\n\n",
+        out.join("service.yaml").display()
+    );
     for variant in variants {
         let file = |name: String| out.join(name).display().to_string();
         text += &format!(
-            "weir profile --url {} --request {} --output {}\n",
+            "weir profile --url {} --request {} --output {}{labels}\n",
             variant.url,
             file(request_file(&variant.name)),
             file(profile_file(&variant.name)),

@@ -114,7 +114,11 @@ impl Model {
 impl Tensor {
     fn zeros(&self) -> anyhow::Result<Value> {
         // -1 is any length.
-        let shape: Vec<u64> = self.shape.iter().map(|length| *length.max(&1) as u64).collect();
+        let shape: Vec<u64> = self
+            .shape
+            .iter()
+            .map(|length| *length.max(&1) as u64)
+            .collect();
         let count = shape
             .iter()
             .try_fold(1_u64, |count, length| count.checked_mul(*length));
@@ -181,7 +185,10 @@ mod tests {
             ),
         ] {
             let error = model(inputs).request().unwrap_err().to_string();
-            assert!(error.contains(expected) && error.contains("--request FILE"), "{error}");
+            assert!(
+                error.contains(expected) && error.contains("--request FILE"),
+                "{error}"
+            );
         }
     }
 }

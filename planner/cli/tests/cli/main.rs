@@ -11,6 +11,7 @@ mod check;
 mod console;
 mod forecast;
 mod golden;
+mod init;
 mod keys;
 mod line;
 mod manifests;

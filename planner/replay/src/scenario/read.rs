@@ -1,7 +1,7 @@
 //! Parsing of a scenario file into a [`Scenario`] and its load. Files that it names are relative to its
 //! folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::file_error::FileError;
 use crate::input::Sending;
 use weir_api::Cores;
 use weir_planner::service::Service;
-use weir_planner::spec::from_yaml;
+use weir_planner::spec::{ServiceFile, ServiceSpec, from_yaml};
 
 /// Maximum size of a scenario file, in bytes: a day of written rates, with room to spare.
 pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -83,7 +83,7 @@ fn check(
     raw.load.of_capacity = overrides.of_capacity.or(raw.load.of_capacity);
     let characters = raw.name.chars().count();
     within("name", characters, 1..=NAME_MAX, "characters")?;
-    let service = service(raw.service)?;
+    let service = service(raw.service, folder)?;
     let variants = server::servers(&service, &raw.servers)?;
     let proxies = proxies::proxies(&service, raw.proxies)?;
     let classes = sending::classes(&raw.classes)?;
@@ -128,9 +128,31 @@ fn check(
     Ok((scenario, sending))
 }
 
+/// Returns the service as written in the scenario or in the file that it names, and the folder to which its profiles
+/// are relative.
+fn written_service(written: Value, folder: &Path) -> Result<(Value, PathBuf), ScenarioError> {
+    let Value::String(name) = written else {
+        return Ok((written, folder.to_owned()));
+    };
+    let path = folder.join(&name);
+    let refused = |message: String| {
+        ScenarioError::InFile(FileError {
+            file: path.display().to_string(),
+            line: None,
+            message,
+        })
+    };
+    let text = read_bounded(&path, SCENARIO_BYTES_MAX)
+        .map_err(|error| refused(format!("{error:#}; service must be a file or its content")))?;
+    let written = from_yaml(&text, "service file").map_err(|error| refused(error.to_string()))?;
+    let folder = path.parent().unwrap_or(folder).to_owned();
+    Ok((written, folder))
+}
+
 /// Runs the planner's own check of its service file. Adds missing addresses and the key, which a replay
 /// never uses.
-fn service(mut written: Value) -> Result<Service, ScenarioError> {
+fn service(written: Value, folder: &Path) -> Result<Service, ScenarioError> {
+    let (mut written, folder) = written_service(written, folder)?;
     let Some(keys) = written.as_object_mut() else {
         let right = "a mapping: the keys of a planner's service file";
         return Err(ScenarioError::value("service", written, right));
@@ -158,8 +180,11 @@ fn service(mut written: Value) -> Result<Service, ScenarioError> {
         return Err(ScenarioError::value("service.stages", stages, right));
     }
     // JSON is YAML.
-    let service = Service::from_yaml(&written.to_string());
-    let service = service.map_err(|error| ScenarioError::config("service", &error))?;
+    let spec = ServiceSpec::from_file(&folder.join("service"), &written.to_string());
+    let service = spec
+        .and_then(ServiceFile::try_from)
+        .map_err(|error| ScenarioError::config("service", &error))?
+        .service;
     if service.step != Cores::whole(1) {
         let right = "1, or left out: a replay's servers have whole cores";
         return Err(ScenarioError::value(

@@ -152,3 +152,32 @@ fn invalid_keys_beside_service_and_load_are_refused() {
         fixture.bad(load, &extra(more), parts);
     }
 }
+
+#[test]
+fn service_may_be_a_file_whose_profiles_are_beside_it() {
+    let fixture = Fixture::new();
+    let (service, rest) = SMALL.split_once("service:\n").unwrap();
+    let (inner, load) = rest.split_once("load:").unwrap();
+    let inner = inner.replace(
+        "    latency: {gammaMs: 40, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core}\n",
+        "    profile: {file: fast.yaml}\n",
+    );
+    let inner = inner.replace("    capacity: {slopeRps: 20, interceptRps: -2}\n", "");
+    let inner = inner.replace("\n  ", "\n").replacen("  ", "", 1);
+    fixture.file(
+        "fast.yaml",
+        "{latency: {meanMs: 25}, capacity: {slopeRps: 40, interceptRps: 0}}",
+    );
+    fixture.file("service.yaml", &inner);
+    let scenario = format!("{service}service: service.yaml\nload:{load}");
+    let (scenario, _) = fixture.good(&scenario);
+    let rates: Vec<f64> = scenario.variants.iter().map(Server::capacity_rps).collect();
+    assert_eq!(rates[0], 2.0 * 40.0, "{rates:?}");
+    let missing = SMALL.replace("service:\n", "service: none.yaml\nwas:\n");
+    let missing = format!("{}load:{load}", missing.split_once("was:").unwrap().0);
+    let refused = fixture.read(&missing).unwrap_err().to_string();
+    assert!(
+        refused.contains("none.yaml: ") && refused.contains("service must be a file"),
+        "{refused}"
+    );
+}
