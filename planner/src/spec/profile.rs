@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::ServiceFile;
 use super::raw::{
-    RawCapacity, RawLatency, RawMeasured, RawProfile, RawRange, RawReference, RawVariant,
+    RawCapacity, RawCpu, RawLatency, RawMeasured, RawProfile, RawRange, RawReference, RawVariant,
     ServiceSpec, from_yaml,
 };
 use super::renamed::renamed;

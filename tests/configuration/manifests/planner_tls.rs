@@ -57,11 +57,14 @@ fn planner(folder: &Path, file: &str) -> (Process, SocketAddr) {
 /// Starts the rendered Envoy, which trusts `trusted.crt`, with the planner at that address.
 async fn envoy(folder: &Path, planner: SocketAddr) -> Envoy {
     let spec = spec();
-    let mut options = Options::default();
-    options.planner_tls = Some(PlannerTls {
+    let tls = PlannerTls {
         secret: "weir-planner-tls".to_owned(),
         ..PlannerTls::default()
-    });
+    };
+    let options = Options {
+        planner_tls: Some(tls),
+        ..Options::default()
+    };
     let files = render(&service(&spec).unwrap(), &spec, &options, Target::Envoy).unwrap();
     let file = files.iter().find(|file| file.path == "envoy/weir.yaml");
     let module = built::filter().unwrap();

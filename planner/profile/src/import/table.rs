@@ -107,7 +107,7 @@ pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError
         if !only.iter().all(|(at, _)| is_one(*at)) {
             continue;
         }
-        let number = |column: Option<usize>, factor: f64| {
+        let number = |column: Option<usize>, factor: f64| -> Result<Option<f64>, ProfileError> {
             let Some(column) = column else {
                 return Ok(None);
             };

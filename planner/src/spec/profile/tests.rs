@@ -136,8 +136,9 @@ fn variant_beyond_the_measured_range_is_refused_unless_it_extrapolates() {
     let model = "latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: 1}";
     let spec = ServiceSpec::from_yaml(&small()).unwrap();
     let raw = spec.variants.unwrap().remove(0);
-    let (min, batch) = (raw.cores.min.max(1), raw.batch);
-    let max = raw.cores.max.unwrap_or(spec.budget.cores);
+    let whole = |cpu: RawCpu| cpu.0.millis() / 1000;
+    let (min, batch) = (whole(raw.cores.min).max(1), raw.batch);
+    let max = whole(raw.cores.max.unwrap_or(spec.budget.cores));
     let text = |cores: (u32, u32), batch: (u32, u32)| {
         format!(
             "{model}\nrange: {{cores: {{min: {}, max: {}}}, batch: {{min: {}, max: {}}}}}",
