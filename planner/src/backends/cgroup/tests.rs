@@ -121,7 +121,7 @@ fn refused(result: Result<Cores, ActuateError>, reason: Reason, parts: &[&str]) 
 }
 
 #[test]
-fn failure_says_what_is_missing_and_changes_nothing() {
+fn failure_names_what_is_missing_and_changes_nothing() {
     let cores = Some(Cores::whole(1));
     let groups = root(&[]);
     refused(
