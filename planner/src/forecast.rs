@@ -10,8 +10,11 @@
 //! falls with reason only ([`stable`]): shares the present rate, cores also bursts that will come again. A rise counts on
 //! top of both; for cores by the rate it comes to until they are actual ([`trend`]).
 //!
+//! Beside these reactive estimates a forecast of the peak may be asked for ([`ahead`]): λ for cores is the greater.
+//!
 //! An interval without an observation adds nothing: the last demand holds.
 
+mod ahead;
 mod ewma;
 mod rise;
 mod samples;
@@ -23,6 +26,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use ahead::Ahead;
 use ewma::Ewma;
 use rise::RiseDetector;
 use samples::{Recent, Sample};
@@ -31,6 +35,7 @@ use trend::{Point, Trend};
 use weir_api::Rps;
 use window_max::WindowMax;
 
+pub use ahead::{AheadRule, Forecasting, horizon};
 pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
 pub use stable::BURSTS_MAX;
 
@@ -50,6 +55,8 @@ pub struct DemandRule {
     pub headroom: f64,
     /// Time for which bursts are remembered.
     pub bursts: Duration,
+    /// Forecast of the peak; `None` for the reactive estimates alone.
+    pub ahead: Option<AheadRule>,
 }
 
 /// Demand to plan for.
@@ -125,6 +132,7 @@ pub struct Demand {
     level: Level,
     /// Rate at present.
     present: Level,
+    ahead: Option<Ahead>,
 }
 
 /// Forecasters beside the exponential average.
@@ -150,6 +158,7 @@ impl Demand {
             bursts: Bursts::default(),
             level: Level::default(),
             present: Level::default(),
+            ahead: rule.ahead.as_ref().map(Ahead::new),
         }
     }
 
@@ -159,6 +168,9 @@ impl Demand {
             .last
             .map_or(Duration::ZERO, |last| at.saturating_sub(last));
         let seconds = since_last.as_secs_f64();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.observe(at.saturating_sub(since_last), at, rate.0);
+        }
         self.first = self.first.or(Some(at));
         self.last = Some(at);
         let known = self.max();
@@ -220,8 +232,10 @@ impl Demand {
         let lasted = sustained.reduce(f64::min).filter(|_| window_full);
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
         let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
+        // The quantile of the peak is a margin itself.
+        let ahead = self.ahead.as_ref().map_or(0.0, Ahead::upper);
         Some(Forecast {
-            demand: with_headroom(rate),
+            demand: Rps(with_headroom(rate).0.max(ahead)),
             present: with_headroom(present),
             arriving: Rps(arriving),
             rises: self.is_rising() || !self.foreseen.is_empty(),

@@ -3,14 +3,21 @@
 use super::*;
 
 fn demand(headroom: f64) -> Demand {
+    Demand::new(rule(headroom, Forecasting::Reactive))
+}
+
+fn rule(headroom: f64, forecasting: Forecasting) -> DemandRule {
     let seconds = Duration::from_secs;
-    Demand::new(DemandRule {
+    let forecasters = forecasting.kinds();
+    let task = weir_forecast::task::Task::new(20, 0.95).unwrap();
+    DemandRule {
+        ahead: (!forecasters.is_empty()).then_some(AheadRule { forecasters, task }),
         smoothing: seconds(5),
         window: seconds(10),
         moving: seconds(3),
         headroom,
         bursts: seconds(300),
-    })
+    }
 }
 
 /// Rates, one a second from second 0, and the demand after the last.
@@ -172,4 +179,36 @@ fn predicted_rise_is_expected_until_its_horizon() {
     let later = sample(&mut demand, 110, 220.0);
     assert!(later.demand.0 < 260.0, "{later:?}");
     assert!((later.arriving.0 - 220.0).abs() < 10.0, "{later:?}");
+}
+
+#[test]
+fn forecast_of_the_peak_only_raises_the_demand_for_cores() {
+    for forecasting in [
+        Forecasting::Auto,
+        Forecasting::Last,
+        Forecasting::Maximum,
+        Forecasting::Smoothing,
+        Forecasting::Linear,
+    ] {
+        let mut ahead = Demand::new(rule(1.1, forecasting));
+        let mut reactive = demand(1.1);
+        let mut raised = 0;
+        for second in 0..2000_u64 {
+            // Every tenth second is twice as busy, which a mean over three seconds does not show.
+            let rate = Rps(if second % 10 == 0 { 80.0 } else { 40.0 });
+            for one in [&mut ahead, &mut reactive] {
+                one.observe(Duration::from_secs(second), rate);
+                one.foresee(Duration::from_secs(4));
+            }
+            let (ahead, reactive) = (ahead.forecast().unwrap(), reactive.forecast().unwrap());
+            assert!(
+                ahead.demand >= reactive.demand,
+                "{forecasting:?}: {ahead:?}"
+            );
+            raised += usize::from(second >= 1000 && ahead.demand > reactive.demand);
+            let demand = reactive.demand;
+            assert_eq!(Forecast { demand, ..ahead }, reactive);
+        }
+        assert!(raised > 900, "{forecasting:?}: {raised}");
+    }
 }

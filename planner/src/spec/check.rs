@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_api::Cores;
+use weir_forecast::task::{QUANTILES, Task};
 
 use super::ServiceFile;
 use super::classes::classes;
@@ -14,13 +15,15 @@ use super::raw::{RawDemand, RawDuration, RawObjective, RawPods, RawProxies, Serv
 use super::servers::refuse_groups;
 use super::stages::stages;
 use super::variant::{Frame, size};
-use crate::forecast::{BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX};
+use crate::forecast::{
+    AheadRule, BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX, horizon,
+};
 use crate::key::KeySource;
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, url, valid_name, within};
 use crate::service::{
     BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, Policy, ProxyPods,
-    SCRAPE_INTERVAL_MIN, SCRAPES_PER_CYCLE, STATS_MAX, STEP_MIN, Service,
+    SCRAPE_INTERVAL_MIN, SCRAPES_PER_CYCLE, STATS_MAX, STEP_MIN, Service, Variant,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -106,7 +109,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         budget,
         step,
         limits,
-        demand: demand(&raw.demand)?,
+        demand: demand(&raw.demand, &variants)?,
         solver_limit: shorter("solver.timeLimit", raw.solver.time_limit)?,
         stats: stats(&raw.proxies)?,
         proxy_pods: raw.proxies.pods.map(proxy_pods).transpose()?,
@@ -153,19 +156,25 @@ fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
     })
 }
 
-fn demand(raw: &RawDemand) -> Result<DemandRule, ConfigError> {
+fn demand(raw: &RawDemand, variants: &[Variant]) -> Result<DemandRule, ConfigError> {
     let least = SAMPLE_INTERVAL_MIN;
     let smoothing = ("demand.smoothing", raw.smoothing);
     let window = ("demand.window", raw.window);
     let moving = ("demand.moving", raw.moving);
     let within_window = least..=raw.window.0.max(least);
     let bursts = ("demand.bursts", raw.bursts);
+    let quantile = within("demand.quantile", raw.quantile, QUANTILES, "")?;
+    let readiness = variants.iter().map(|variant| variant.readiness).max();
+    let task = Task::new(horizon(readiness.unwrap_or_default()), quantile);
+    let task = task.map_err(|_| refusal("demand.quantile", quantile, "0.5 to 0.999"))?;
+    let forecasters = raw.forecaster.kinds();
     Ok(DemandRule {
         smoothing: duration(smoothing.0, smoothing.1, least..=WINDOW_MAX, "")?,
         window: duration(window.0, window.1, SECOND..=WINDOW_MAX, "")?,
         moving: duration(moving.0, moving.1, within_window, ", at most window")?,
         headroom: within("demand.headroom", raw.headroom, 1.0..=10.0, "")?,
         bursts: duration(bursts.0, bursts.1, Duration::ZERO..=BURSTS_MAX, "")?,
+        ahead: (!forecasters.is_empty()).then_some(AheadRule { forecasters, task }),
     })
 }
 

@@ -33,6 +33,7 @@ use self::rules::{in_range, rules};
 use super::renamed::renamed;
 #[cfg(feature = "kubernetes")]
 use super::resource::SloServiceStatus;
+use crate::forecast::Forecasting;
 use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis, Sections};
 use crate::service::{
     CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
@@ -273,6 +274,11 @@ pub struct RawDemand {
     /// Time for which a burst is remembered. If another burst comes within it, cores are kept ready for the
     /// next. 0s disables this.
     pub bursts: RawDuration,
+    /// Forecaster of the peak within the longest readiness of a variant, at least 4s. Cores are for the greater of
+    /// the rate above and its quantile. reactive: none.
+    pub forecaster: Forecasting,
+    /// Quantile of the peak, 0.5 to 0.999.
+    pub quantile: f64,
 }
 
 /// Limits of the solver.
@@ -343,6 +349,8 @@ impl Default for RawDemand {
             moving: seconds(3),
             headroom: 1.1,
             bursts: seconds(300),
+            forecaster: Forecasting::Reactive,
+            quantile: 0.95,
         }
     }
 }

@@ -327,6 +327,16 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             "mode: active",
+            "mode: active\ndemand: {forecaster: auto, quantile: 0.2}",
+            &["demand.quantile: 0.2", "0.5 to 0.999"],
+        ),
+        (
+            "mode: active",
+            "mode: active\ndemand: {forecaster: lstm}",
+            &["demand.forecaster", "lstm", "smoothing"],
+        ),
+        (
+            "mode: active",
             "mode: active\ndemand: {moving: 20s}",
             &["demand.moving: 20s", "100ms to 10s, at most window"],
         ),
