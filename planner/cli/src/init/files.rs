@@ -62,11 +62,14 @@ pub(super) fn service(
             "cores": { "initial": 1, "min": 1, "max": 1 },
             "profile": { "file": profile_file(&variant.name) },
         });
-        if !alike {
-            value["model"] = json!(variant.model);
-        }
-        if !has_labels {
-            value["accuracy"] = json!(100);
+        let more = [
+            ("model", (!alike).then(|| json!(variant.model))),
+            ("accuracy", (!has_labels).then(|| json!(100))),
+        ];
+        for (key, given) in more {
+            if let (Some(keys), Some(given)) = (value.as_object_mut(), given) {
+                keys.insert(key.to_owned(), given);
+            }
         }
         value
     };
