@@ -193,25 +193,31 @@ mod tests {
     #[test]
     fn unreadable_text_is_refused_with_its_line() {
         for (text, expected) in [
-            ("a 1\nweir_x 2", "line 2 has no end: the text is truncated"),
             (
-                "a 1\nweir_x NaN\n",
-                "line 2: weir_x: NaN; it must be a finite number",
+                "a 1\nweir_slots 2",
+                "line 2 has no end: the text is truncated",
             ),
-            ("weir_x +Inf\n", "line 1: weir_x: inf; it must be"),
-            ("weir_x -1\n", "line 1: weir_x: -1; it must be"),
             (
-                "weir_x{a=\"b\"\n",
-                "line 1: weir_x{a=\"b\"; it must be NAME",
+                "a 1\nweir_slots NaN\n",
+                "line 2: weir_slots: NaN; it must be a finite number",
             ),
-            ("weir_x\n", "line 1: weir_x; it must be NAME"),
-            ("weir_x{} many\n", "line 1: weir_x{} many; it must be NAME"),
+            ("weir_slots +Inf\n", "line 1: weir_slots: inf; it must be"),
+            ("weir_slots -1\n", "line 1: weir_slots: -1; it must be"),
+            (
+                "weir_slots{a=\"b\"\n",
+                "line 1: weir_slots{a=\"b\"; it must be NAME",
+            ),
+            ("weir_slots\n", "line 1: weir_slots; it must be NAME"),
+            (
+                "weir_slots{} many\n",
+                "line 1: weir_slots{} many; it must be NAME",
+            ),
         ] {
             let error = samples(text, &["weir_"]).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{text}: {error}");
         }
         assert!(samples("", &["weir_"]).unwrap().is_empty());
-        let many = "weir_x 1\n".repeat(SAMPLES_MAX + 1);
+        let many = "weir_slots 1\n".repeat(SAMPLES_MAX + 1);
         let error = samples(&many, &["weir_"]).unwrap_err().to_string();
         assert!(error.starts_with("more than 100000 samples"), "{error}");
     }

@@ -114,6 +114,7 @@ fn kebab(name: &str) -> String {
 fn check_options(sources: &[String], arguments: &[&str]) -> Vec<String> {
     let is_field = |line: &str, field: &str| {
         let line = line.trim().trim_start_matches("pub(crate) ");
+        let line = line.trim_start_matches("r#");
         line.starts_with(field)
     };
     let mut problems = Vec::new();

@@ -55,7 +55,7 @@ pub(super) struct Import {
         requires = "service",
         conflicts_with = "import"
     )]
-    pub(super) from_proxy: Option<Url>,
+    pub(crate) from_proxy: Option<Url>,
     /// Service at the proxy.
     #[arg(long, value_name = "NAME", requires = "from_proxy")]
     service: Option<String>,
@@ -64,13 +64,13 @@ pub(super) struct Import {
     variant: Option<String>,
     /// File or address with measurements of another program.
     #[arg(long, value_name = "FILE|URL", requires = "format")]
-    pub(super) import: Option<String>,
+    pub(crate) import: Option<String>,
     /// Form of the imported file.
     #[arg(long, value_name = "FORM", requires = "import")]
     format: Option<Format>,
     /// Read counters twice, that time apart, and take what was counted between. Without it all since the start counts.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    between: Option<Duration>,
+    r#for: Option<Duration>,
     /// Batches that the server executes at once: a number or per-core. Default: as the source shows it, else 1.
     #[arg(long, value_name = "N", value_parser = parallelism)]
     parallelism: Option<Parallelism>,
@@ -175,7 +175,7 @@ impl Profile {
             Some(Format::Csv) | None => (import::Format::Csv, "csv"),
         };
         let counters = matches!(format, import::Format::Mlserver | import::Format::TfServing);
-        let twice = arguments.between.is_some();
+        let twice = arguments.r#for.is_some();
         anyhow::ensure!(
             !twice || counters && matches!(source, Source::Url(_)),
             "--for: it must be left out; only an address of mlserver or tf-serving can be read twice"
@@ -315,7 +315,7 @@ impl Profile {
     /// Reads a source and waits, with `--for`; returns the text and the time of its reading.
     async fn earlier(&self, source: &Source) -> anyhow::Result<(Option<String>, Instant)> {
         let start = Instant::now();
-        let Some(time) = self.import.between else {
+        let Some(time) = self.import.r#for else {
             return Ok((None, start));
         };
         let text = source.read().await?;
