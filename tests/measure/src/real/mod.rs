@@ -4,6 +4,7 @@
 //! Each server has a CPU quota as under Kubernetes. One machine runs everything, so the ways take turns with the same
 //! seeds, in another order each time.
 
+mod active;
 mod fault;
 mod own_queue;
 mod profile;
@@ -20,10 +21,11 @@ use axum::body::Bytes;
 use serde::Serialize;
 use weir_bed::load::{Protocol, Rates};
 
+pub use active::ActiveRow;
 use fault::Fault;
 use profile::Profile;
 use servers::{Models, Server};
-use system::{System, Way};
+use system::{Sizes, System, Way};
 use turn::{Turn, turn};
 
 /// Loads, as multiples of the throughput that the profiles say.
@@ -53,6 +55,8 @@ pub struct Settings {
     pub seeds: u64,
     /// Whether servers fail.
     pub faults: bool,
+    /// Number of seeds with which the servers' quotas follow the load; 0 leaves that out.
+    pub active_seeds: u64,
 }
 
 /// Mean of all seeds of one load and way.
@@ -83,6 +87,8 @@ pub struct Report {
     pub own_queue_rps: Vec<f64>,
     /// Loads, bursts and faults.
     pub rows: Vec<Row>,
+    /// Mode `active` and the splits beside it.
+    pub active: Vec<ActiveRow>,
 }
 
 /// Measures; models are kept in `folder`.
@@ -96,24 +102,40 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     let servers = Server::start_all(&models, work.path()).await?;
     eprintln!("profiling them");
     let profiles = profile::measure(&servers, &models, work.path()).await?;
-    let system = System::start(&servers, &profiles, work.path()).await?;
+    let system = System::start(&servers, &profiles, work.path(), Sizes::Fixed).await?;
     let body = std::fs::read(models.request()).context("cannot read the request")?;
     let mut bench = Bench {
         servers,
         system,
-        capacity_rps: profiles.iter().map(Profile::capacity_rps).sum(),
+        capacity_rps: 0.0,
         body: body.into(),
         report: Vec::new(),
     };
+    let each = bench.servers.iter().zip(&profiles);
+    bench.capacity_rps = each
+        .map(|(server, profile): (&Server, &Profile)| profile.capacity_rps(server.cores))
+        .sum();
     let own_queue_rps = bench.loads(settings).await?;
     bench.bursts(settings).await?;
     if settings.faults {
         bench.faults(settings).await?;
     }
+    let Bench {
+        system,
+        mut servers,
+        body,
+        ..
+    } = bench;
+    drop(system);
+    let active = match settings.active_seeds {
+        0 => Vec::new(),
+        seeds => active::measure(&mut servers, &models, work.path(), &body, seeds).await?,
+    };
     Ok(Report {
         capacity_rps: bench.capacity_rps,
         own_queue_rps,
         rows: bench.report,
+        active,
     })
 }
 
@@ -270,6 +292,7 @@ impl Report {
                 ));
             }
         }
+        missed.extend(active::missed(&self.active));
         missed
     }
 }
@@ -307,6 +330,15 @@ impl fmt::Display for Report {
                 mean(&p99),
                 row.late,
                 row.refused,
+            )?;
+        }
+        for row in &self.active {
+            writeln!(
+                f,
+                "{}: {:.2} % on time, {:.1} core-seconds",
+                row.cores,
+                mean(&row.on_time_percent),
+                mean(&row.core_seconds),
             )?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use weir_bed::process::Process;
 use weir_bed::{built, wait};
+use weir_planner::backends::cgroup::Cgroup;
 
 /// Names and CPU quotas, from the cheapest server to the most accurate.
 pub(crate) const SERVERS: [(&str, f64); 3] = [("small", 0.15), ("medium", 0.4), ("large", 0.5)];
@@ -20,7 +21,6 @@ const READY_MAX: Duration = Duration::from_secs(120);
 const LOADING_CORES: f64 = 2.0;
 /// CPU shares of a server, by default 1,024: the rest of the machine does not take its quota away.
 const SHARES: &str = "4096";
-const PERIOD_US: f64 = 100_000.0;
 const MODELS: &str = include_str!("models.py");
 
 /// Trained models, and what they are measured with.
@@ -208,26 +208,34 @@ impl Group {
             )
         })?;
         let group = Group { folder };
-        let has_quota = group.folder.join("cpu.max").is_file()
-            || group.folder.join("cpu.cfs_quota_us").is_file();
-        ensure!(
-            has_quota,
-            "{} has no CPU controller",
-            group.folder.display()
-        );
+        Cgroup::open(&group.folder)?;
         if group.folder.join("cpu.shares").is_file() {
             group.write("cpu.shares", SHARES)?;
         }
         Ok(group)
     }
 
+    /// Folder of the group.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Name of the group below the folder of all groups.
+    pub(crate) fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Cores that the quota gives.
+    pub(crate) fn cores(&self) -> Result<f64> {
+        let cores = Cgroup::open(&self.folder)?.cores()?;
+        let cores = cores.with_context(|| format!("{} has no quota", self.folder.display()))?;
+        Ok(cores.as_f64())
+    }
+
     /// Sets the quota to that many cores.
     pub(crate) fn set(&self, cores: f64) -> Result<()> {
-        let quota = (cores * PERIOD_US).round();
-        match self.folder.join("cpu.max").is_file() {
-            true => self.write("cpu.max", &format!("{quota} {PERIOD_US}")),
-            false => self.write("cpu.cfs_quota_us", &quota.to_string()),
-        }
+        Ok(Cgroup::open(&self.folder)?.set(cores)?)
     }
 
     fn add(&self, process: u32) -> Result<()> {

@@ -22,6 +22,11 @@ const KEY: &str = "a-key-for-real-servers";
 const KEY_ENV: &str = "WEIR_KEY";
 /// Greatest weight of a host: Envoy balances finely enough.
 const WEIGHT_MAX: f64 = 100.0;
+/// Step of the cores.
+const STEP: f64 = 0.05;
+/// Weight of the cores in the objective: the default, and one at which cores are given back for a little accuracy.
+const COST_USUAL: f64 = 0.05;
+const COST_ACTIVE: f64 = 0.2;
 const WORKERS: u32 = 2;
 const READY_MAX: Duration = Duration::from_secs(30);
 
@@ -56,6 +61,15 @@ impl Way {
     }
 }
 
+/// Cores that the planner may give.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sizes {
+    /// Each server keeps its own.
+    Fixed,
+    /// Those of all servers together, and of each at least and at most.
+    Active { budget: f64, min: f64, max: f64 },
+}
+
 /// Planner and proxy.
 #[derive(Debug)]
 pub(crate) struct System {
@@ -69,10 +83,11 @@ impl System {
         servers: &[Server],
         profiles: &[Profile],
         folder: &Path,
+        sizes: Sizes,
     ) -> Result<System> {
         let planner_at = free_port()?;
         let envoy = Envoy::start(&bootstrap(servers, profiles, planner_at)?, WORKERS).await?;
-        let text = service_file(servers, folder, planner_at, envoy.admin()).to_string();
+        let text = service_file(servers, folder, (planner_at, envoy.admin()), sizes).to_string();
         let mut planner = Planner::start(SERVICE, planner_at, &text, (KEY_ENV, KEY))?;
         planner.until_ready(READY_MAX).await?;
         let adopted = async || {
@@ -101,39 +116,59 @@ impl System {
 fn service_file(
     servers: &[Server],
     folder: &Path,
-    planner: SocketAddr,
-    admin: SocketAddr,
+    (planner, admin): (SocketAddr, SocketAddr),
+    sizes: Sizes,
 ) -> Value {
     let variant = |server: &Server| {
-        json!({
+        let (min, max) = match sizes {
+            Sizes::Fixed => (server.cores, server.cores),
+            Sizes::Active { min, max, .. } => (min, max),
+        };
+        let mut variant = json!({
             "name": server.name,
             "cluster": server.name,
-            "cores": { "initial": 1, "min": 1, "max": 1 },
+            "cores": { "initial": server.cores, "min": min, "max": max },
             "profile": { "file": file(folder, server) },
-        })
+        });
+        if let (Sizes::Active { .. }, Some(keys)) = (sizes, variant.as_object_mut()) {
+            keys.insert("cgroup".to_owned(), json!(server.group.name()));
+        }
+        variant
+    };
+    let together = servers.iter().map(|server| server.cores).sum();
+    let (mode, budget, cost) = match sizes {
+        Sizes::Fixed => ("advisory", together, COST_USUAL),
+        Sizes::Active { budget, .. } => ("active", budget, COST_ACTIVE),
     };
     json!({
         "service": SERVICE,
         "listen": planner,
         "keyEnv": KEY_ENV,
         "slo": format!("{}ms", SLO.as_millis()),
-        "mode": "advisory",
-        "budget": { "cores": servers.len() },
+        "mode": mode,
+        "objective": { "beta": cost },
+        "budget": { "cores": hundredths(budget), "step": STEP },
         "proxies": { "stats": [format!("http://{admin}/stats/prometheus?filter=weir_")] },
         "variants": servers.iter().map(variant).collect::<Vec<_>>(),
     })
 }
 
+/// Rounds a sum of decimal fractions.
+fn hundredths(cores: f64) -> f64 {
+    (cores * 100.0).round() / 100.0
+}
+
 fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> Result<Bootstrap> {
-    let total: f64 = profiles.iter().map(Profile::capacity_rps).sum();
     let each = || servers.iter().zip(profiles);
+    let rate = |(server, profile): (&Server, &Profile)| profile.capacity_rps(server.cores);
+    let total: f64 = each().map(rate).sum();
     let variant = |(server, profile): (&Server, &Profile)| {
         json!({
             "name": server.name,
             "cluster": server.name,
-            "share": profile.capacity_rps() / total,
+            "share": rate((server, profile)) / total,
             "slots": 1,
-            "service_ms": profile.latency.mean_ms * profile.latency.tail,
+            "service_ms": profile.service_ms(server.cores),
             "accuracy": profile.accuracy,
         })
     };
@@ -144,12 +179,10 @@ fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> R
         "planner": { "cluster": "planner", "authority": "planner", "key": KEY },
         "plan": { "variants": each().map(variant).collect::<Vec<_>>() },
     });
-    let weight = |profile: &Profile| {
-        let weight = profile.capacity_rps() / total * WEIGHT_MAX;
-        weight.round().max(1.0) as u32
-    };
-    let host = |(server, profile): (&Server, &Profile)| (server.http, weight(profile));
-    let weights: Vec<u32> = profiles.iter().map(weight).collect();
+    let weight =
+        |one: (&Server, &Profile)| (rate(one) / total * WEIGHT_MAX).round().max(1.0) as u32;
+    let host = |one: (&Server, &Profile)| (one.0.http, weight(one));
+    let weights: Vec<u32> = each().map(weight).collect();
     // Requests at the servers and waiting for a connection: as many as the servers answer within the objective.
     let at_once = (total * SLO.as_secs_f64()).round() as u32;
     let careful = Careful {

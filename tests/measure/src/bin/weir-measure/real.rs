@@ -24,6 +24,9 @@ pub(crate) struct RealArgs {
     /// Leave out the turns with faults.
     #[arg(long)]
     without_faults: bool,
+    /// Number of seeds with which the servers' CPU quotas follow the load; 0 leaves that out.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=SEEDS_MAX))]
+    active_seeds: u16,
     /// Folder of the trained models and of the results.
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     folder: PathBuf,
@@ -35,6 +38,7 @@ pub(crate) async fn measured(args: RealArgs) -> Result<ExitCode> {
         seconds: usize::from(args.seconds),
         seeds: u64::from(args.seeds),
         faults: !args.without_faults,
+        active_seeds: u64::from(args.active_seeds),
     };
     let folder = std::path::absolute(&args.folder).context("--folder")?;
     let report = measure(&folder, &settings).await?;
