@@ -290,12 +290,12 @@ impl Engine {
         self.worker.set_held(self.held.all + self.receiving.len());
         let (membership, outcome) = self.worker.renew(polls, now);
         self.count(&outcome);
-        if self.config.correct {
+        if let Some(membership) = &membership {
+            self.workers = membership.workers;
             self.read_measured(now);
         }
         self.variants.update_predictions(now);
         if let Some(membership) = &membership {
-            self.workers = membership.workers;
             self.sends_probes = membership.reports;
             self.read_health();
             self.gauge(membership, now);

@@ -10,12 +10,13 @@ use weir_planner::telemetry::metrics;
 use crate::tree::{files_with, read};
 
 /// Crates and the filter's module, whose names look like metrics.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
     "weir_api",
     "weir_apiserver",
     "weir_bed",
     "weir_draw",
     "weir_filter",
+    "weir_forecast",
     "weir_measure",
     "weir_planner",
     "weir_profile",

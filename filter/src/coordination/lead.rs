@@ -46,8 +46,9 @@ const SAMPLES_MIN: u16 = 4;
 const STALE: Duration = Duration::from_secs(5);
 /// Minimum number of measurements of both kinds together for [`Lead::measured`].
 pub const MEASURED_MIN: u32 = 8;
-/// Time for which measurements count for [`Lead::measured`].
-pub const MEASURED_FOR: Duration = Duration::from_secs(10);
+/// Time after the latest measurement of one kind for which it counts for [`Lead::measured`]: a mean that has grown too
+/// large for any request to be sent expires by itself.
+pub const MEASURED_FOR: Duration = Duration::from_secs(5);
 /// Number of early requests that [`Lead::recent_wait`] averages.
 const RECENT: u64 = 16;
 /// Service times between two early requests while too few measurements suggest that no lead is needed.
@@ -137,8 +138,8 @@ impl Lead {
         self.early.time()
     }
 
-    /// Returns the service time by all measurements of the last [`MEASURED_FOR`]; `None` with fewer than
-    /// [`MEASURED_MIN`].
+    /// Returns the service time by all measurements, if the latest one is younger than [`MEASURED_FOR`]; `None` with
+    /// fewer than [`MEASURED_MIN`].
     #[must_use]
     pub fn measured(&self, now: Mono) -> Option<Measured> {
         let gap = nanos(self.known_gap());

@@ -101,12 +101,15 @@ impl Engine {
         }
     }
 
-    /// Takes over the service times that all workers have measured together, from the slot table.
+    /// Takes over the service times that all workers have measured together, from the slot table. A worker that serves
+    /// alone has measured them all itself, and its own estimator knows more of them.
     pub(super) fn read_measured(&mut self, now: Mono) {
+        let takes = self.config.correct && self.workers > 1;
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index)) {
-                let measured = self.worker.measured(variant.key, variant.planned, now);
-                variant.observe_common(measured);
+                let measured =
+                    takes.then(|| self.worker.measured(variant.key, variant.planned, now));
+                variant.observe_common(measured.flatten());
             }
         }
     }

@@ -248,7 +248,7 @@ pub struct RawBudget {
     pub cores: RawCpu,
     /// Step in which cores are given: all numbers of cores are multiples of it. It goes into one core without a
     /// remainder, such as 0.5 or 0.05. Defaults to 1. For policy infadapter and sponge.
-    #[serde(default = "step", skip_serializing_if = "is_step")]
+    #[serde(default = "cpu::step", skip_serializing_if = "cpu::is_step")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub step: RawCpu,
     /// Maximum of each other resource that replicas use (variants[].resources), by its Kubernetes name (memory,
@@ -388,15 +388,6 @@ const fn plan_max_age() -> RawDuration {
 /// Half of the objective for executing, half for network and queue.
 const fn latency_budget() -> f64 {
     0.5
-}
-
-const fn step() -> RawCpu {
-    RawCpu::whole(1)
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_step(value: &RawCpu) -> bool {
-    *value == step()
 }
 
 const fn mode() -> Mode {

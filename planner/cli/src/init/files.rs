@@ -92,7 +92,7 @@ pub(super) fn service(
 fn check(text: &str) -> anyhow::Result<()> {
     const PROFILE: &str = "\
 accuracy: 50
-latency: {meanMs: 1}
+latency: {meanMs: 1, parallelism: 1}
 capacity: {slopeRps: 1, interceptRps: 0}
 ";
     let mut spec = ServiceSpec::from_yaml(text)?;

@@ -42,6 +42,17 @@ impl RawCpu {
     }
 }
 
+/// Default step of the cores.
+pub(super) const fn step() -> RawCpu {
+    RawCpu::whole(1)
+}
+
+/// Whether it is the default.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+pub(super) fn is_step(value: &RawCpu) -> bool {
+    *value == step()
+}
+
 /// Formats as `2` or `0.5`.
 impl fmt::Display for RawCpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -193,23 +193,21 @@ impl Bootstrap {
         self
     }
 
-    /// Adds a listener `plain`: no filter, equal weights over these variants, each with a cluster `plain-<name>` of
-    /// its own.
+    /// Adds a listener `plain`: no filter, equal weights over these variants, each with a cluster `plain-<name>`.
     #[must_use]
     pub fn plain(mut self, variants: &[(&str, Vec<SocketAddr>)]) -> Self {
-        let backend = |(name, hosts): &(&str, Vec<SocketAddr>)| {
+        for (name, hosts) in variants {
             let backend = Backend::new(&format!("plain-{name}"), hosts, false);
-            (backend, 1)
-        };
-        self.plain = variants.iter().map(backend).collect();
+            self.plain.push((backend, 1));
+        }
         self
     }
 
     /// Weighs the variants of the listener `plain`, in their order.
     #[must_use]
     pub fn plain_weights(mut self, weights: &[u32]) -> Self {
-        for ((_, weight), given) in self.plain.iter_mut().zip(weights) {
-            *weight = *given;
+        for (one, weight) in self.plain.iter_mut().zip(weights) {
+            one.1 = *weight;
         }
         self
     }
@@ -379,9 +377,8 @@ impl Bootstrap {
 
 /// The value at a JSON pointer, which must exist.
 pub(super) fn at<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
-    value
-        .pointer_mut(pointer)
-        .with_context(|| format!("{pointer}: missing"))
+    let found = value.pointer_mut(pointer);
+    found.with_context(|| format!("{pointer}: missing"))
 }
 
 fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
@@ -392,10 +389,9 @@ fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
     let (parent, key) = pointer
         .rsplit_once('/')
         .context("a JSON pointer must begin with '/'")?;
-    let parent = at(config, parent)?.as_object_mut();
-    parent
-        .with_context(|| format!("{pointer}: not in an object"))?
-        .insert(key.to_owned(), value.clone());
+    let keys = at(config, parent)?.as_object_mut();
+    let keys = keys.with_context(|| format!("{pointer}: not in an object"))?;
+    keys.insert(key.to_owned(), value.clone());
     Ok(())
 }
 

@@ -9,11 +9,11 @@ use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use weir_bed::load::{Protocol, Rates};
 
+use super::load_run::load_run;
 use super::mean;
 use super::profile::{Profile, measure_by_cores};
 use super::servers::{Models, Server};
 use super::system::{Sizes, System, Way};
-use super::turn::turn;
 
 /// Cores of all servers together.
 const BUDGET: f64 = 1.2;
@@ -132,7 +132,7 @@ impl Played<'_> {
             }
             Ok(())
         };
-        let turn = turn(
+        let run = load_run(
             self.rates,
             seed,
             target,
@@ -141,7 +141,7 @@ impl Played<'_> {
             sampled,
         )
         .await?;
-        Ok((turn.on_time_percent(), core_seconds))
+        Ok((run.on_time_percent(), core_seconds))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Faults of a real server in the midst of a turn.
+//! Faults of a real server in the midst of a run.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::servers::Server;
 
-/// Seconds of the turn in which the server fails.
+/// Seconds of the run in which the server fails.
 pub(crate) const SPAN: Range<u64> = 10..20;
 
 /// Kind of a failure.

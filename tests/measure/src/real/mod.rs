@@ -6,11 +6,11 @@
 
 mod active;
 mod fault;
+mod load_run;
 mod own_queue;
 mod profile;
 mod servers;
 mod system;
-mod turn;
 
 use std::fmt;
 use std::path::Path;
@@ -23,10 +23,10 @@ use weir_bed::load::{Protocol, Rates};
 
 pub use active::ActiveRow;
 use fault::Fault;
+use load_run::{LoadRun, load_run};
 use profile::Profile;
 use servers::{Models, Server};
 use system::{Sizes, System, Way};
-use turn::{Turn, turn};
 
 /// Loads, as multiples of the throughput that the profiles say.
 pub const LOADS: [f64; 4] = [0.6, 0.95, 1.3, 2.0];
@@ -34,7 +34,7 @@ pub const LOADS: [f64; 4] = [0.6, 0.95, 1.3, 2.0];
 const FAULT_LOAD: f64 = 0.55;
 /// Load before and after a burst, and in it.
 const BURST: (f64, f64) = (0.55, 2.4);
-/// Seconds of a turn with a fault or a burst.
+/// Seconds of a run with a fault or a burst.
 const FAULT_SECONDS: usize = 30;
 const BURST_SECONDS: std::ops::Range<usize> = 12..17;
 /// Load at which throughput is compared with that of the servers' own queues.
@@ -49,9 +49,9 @@ const THROUGHPUT_PART: f64 = 0.97;
 /// Extent of the measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Seconds of a turn.
+    /// Seconds of a run.
     pub seconds: usize,
-    /// Number of seeds: turns of each load and way.
+    /// Number of seeds: runs of each load and way.
     pub seeds: u64,
     /// Whether servers fail.
     pub faults: bool,
@@ -94,7 +94,7 @@ pub struct Report {
 /// Measures; models are kept in `folder`.
 ///
 /// # Errors
-/// A part does not start, a control group cannot be made, or a turn is invalid.
+/// A part does not start, a control group cannot be made, or a run is invalid.
 pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     let models = Models::ensure(&folder.join("models"))?;
     let work = tempfile::Builder::new().prefix("weir-real-").tempdir()?;
@@ -156,9 +156,9 @@ impl Bench {
             for load in LOADS {
                 let rates = Rates::constant(load * self.capacity_rps, settings.seconds)?;
                 for way in ordered(seed) {
-                    let turn = self.turn(&rates, seed, way).await?;
-                    let on_time = turn.on_time_percent();
-                    self.record(format!("{load} ×"), way, &turn, on_time);
+                    let run = self.run(&rates, seed, way).await?;
+                    let on_time = run.on_time_percent();
+                    self.record(format!("{load} ×"), way, &run, on_time);
                 }
             }
             let span = Duration::from_secs(settings.seconds as u64);
@@ -176,9 +176,9 @@ impl Bench {
         let span = BURST_SECONDS.start as u64..BURST_SECONDS.end as u64;
         for seed in 1..=settings.seeds {
             for way in ordered(seed) {
-                let turn = self.turn(&rates, seed, way).await?;
-                let on_time = turn.on_time_percent_within(&span);
-                self.record("burst".to_owned(), way, &turn, on_time);
+                let run = self.run(&rates, seed, way).await?;
+                let on_time = run.on_time_percent_within(&span);
+                self.record("burst".to_owned(), way, &run, on_time);
             }
         }
         Ok(())
@@ -192,23 +192,23 @@ impl Bench {
                     let target = self.system.target(way)?;
                     let during = fault.cause(&mut self.servers);
                     let body = &self.body;
-                    let turn = turn(&rates, seed, target, body, Protocol::Http1, during).await?;
+                    let run = load_run(&rates, seed, target, body, Protocol::Http1, during).await?;
                     Fault::over(&self.servers).await?;
-                    let on_time = turn.on_time_percent_within(&fault::SPAN);
-                    self.record(fault.name().to_owned(), way, &turn, on_time);
+                    let on_time = run.on_time_percent_within(&fault::SPAN);
+                    self.record(fault.name().to_owned(), way, &run, on_time);
                 }
             }
         }
         Ok(())
     }
 
-    async fn turn(&self, rates: &Rates, seed: u64, way: Way) -> Result<Turn> {
+    async fn run(&self, rates: &Rates, seed: u64, way: Way) -> Result<LoadRun> {
         let target = self.system.target(way)?;
         let nothing = async { Ok(()) };
-        turn(rates, seed, target, &self.body, Protocol::Http1, nothing).await
+        load_run(rates, seed, target, &self.body, Protocol::Http1, nothing).await
     }
 
-    fn record(&mut self, load: String, way: Way, turn: &Turn, on_time_percent: f64) {
+    fn record(&mut self, load: String, way: Way, run: &LoadRun, on_time_percent: f64) {
         eprintln!(
             "{load:>18}  {:<9}{on_time_percent:6.2} % on time",
             way.name()
@@ -221,9 +221,9 @@ impl Bench {
         let Some(row) = self.report.get_mut(index) else {
             return;
         };
-        let sum = &turn.summary;
+        let sum = &run.summary;
         row.on_time_percent.push(on_time_percent);
-        row.answered_rps.push(turn.answered_rps());
+        row.answered_rps.push(run.answered_rps());
         row.latency_ms
             .push((sum.p50_ms.unwrap_or(0.0), sum.p99_ms.unwrap_or(0.0)));
         row.late += sum.late + sum.disconnected + sum.lost;

@@ -15,10 +15,10 @@ const SEEDS_MAX: i64 = 100;
 /// Arguments of the measurement with real servers.
 #[derive(Debug, Args)]
 pub(crate) struct RealArgs {
-    /// Seconds of each turn.
+    /// Seconds of each run.
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u16).range(5..=SECONDS_MAX))]
     seconds: u16,
-    /// Number of seeds: turns of each load and way.
+    /// Number of seeds: runs of each load and way.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=SEEDS_MAX))]
     seeds: u16,
     /// Leave out the turns with faults.

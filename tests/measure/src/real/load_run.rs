@@ -1,4 +1,4 @@
-//! One turn: a load through one way, and what its clients saw.
+//! One run: a load through one way, and what its clients saw.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::system::SLO;
 
 /// Time after which a client disconnects.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum lag of the generator's 99th percentile; beyond it a turn proves nothing.
+/// Maximum lag of the generator's 99th percentile; beyond it a run proves nothing.
 const LAG_P99_MAX_MS: f64 = 50.0;
 
-/// Result of a turn.
+/// Result of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn {
+pub(crate) struct LoadRun {
     pub(crate) summary: Summary,
     outcomes: Vec<Outcome>,
     seconds: f64,
 }
 
-impl Turn {
+impl LoadRun {
     /// Answered on time, percent of all sent.
     pub(crate) fn on_time_percent(&self) -> f64 {
         percent(self.summary.on_time, self.summary.sent)
@@ -51,14 +51,14 @@ fn percent(part: u64, all: u64) -> f64 {
 }
 
 /// Sends these rates to the target. `during` runs beside the load.
-pub(crate) async fn turn(
+pub(crate) async fn load_run(
     rates: &Rates,
     seed: u64,
     target: Target,
     body: &Bytes,
     protocol: Protocol,
     during: impl Future<Output = Result<()>>,
-) -> Result<Turn> {
+) -> Result<LoadRun> {
     let network = Arc::new(Network::none());
     let schedule = Schedule::new(rates, &network, body.len() as u64, seed)?;
     let sender = Sender {
@@ -75,12 +75,12 @@ pub(crate) async fn turn(
     let record = record?;
     ensure!(
         record.lag.p99_ms <= LAG_P99_MAX_MS,
-        "the generator was late ({:?}): invalid turn",
+        "the generator was late ({:?}): invalid run",
         record.lag
     );
     let outcomes = record.outcomes.into_iter().next().context("no outcomes")?;
     let summary = Summary::of(&outcomes, SLO, |_| None)?;
-    Ok(Turn {
+    Ok(LoadRun {
         summary,
         outcomes,
         seconds: rates.rps().len() as f64,
