@@ -206,9 +206,8 @@ impl Bootstrap {
     /// Weighs the variants of the listener `plain`, in their order.
     #[must_use]
     pub fn plain_weights(mut self, weights: &[u32]) -> Self {
-        for (one, weight) in self.plain.iter_mut().zip(weights) {
-            one.1 = *weight;
-        }
+        let both = self.plain.iter_mut().zip(weights);
+        both.for_each(|(one, weight)| one.1 = *weight);
         self
     }
 
