@@ -134,7 +134,7 @@ async fn rendered_envoy_sends_no_key_to_untrusted_planner() {
     let envoy = envoy(folder.path(), address).await;
     until(&envoy, "a failed poll", Metric::PlanPollsFailed).await;
     let handshakes = async || {
-        let failed = "cluster.planner.ssl.fail_verify_error";
+        let failed = "envoy_cluster_ssl_fail_verify_error";
         envoy.counter(failed).await.is_ok_and(|failed| failed > 0)
     };
     wait::until_async("a refused certificate", PATIENCE, handshakes)

@@ -166,13 +166,13 @@ fn service_may_be_a_file_whose_profiles_are_beside_it() {
     let inner = inner.replace("\n  ", "\n").replacen("  ", "", 1);
     fixture.file(
         "fast.yaml",
-        "{latency: {meanMs: 25}, capacity: {slopeRps: 40, interceptRps: 0}}",
+        "{latency: {meanMs: 25, parallelism: 1}, capacity: {slopeRps: 40, interceptRps: 0}}",
     );
     fixture.file("service.yaml", &inner);
     let scenario = format!("{service}service: service.yaml\nload:{load}");
     let (scenario, _) = fixture.good(&scenario);
     let rates: Vec<f64> = scenario.variants.iter().map(Server::capacity_rps).collect();
-    assert_eq!(rates[0], 2.0 * 40.0, "{rates:?}");
+    assert_eq!(rates[0], 40.0, "{rates:?}");
     let missing = SMALL.replace("service:\n", "service: none.yaml\nwas:\n");
     let missing = format!("{}load:{load}", missing.split_once("was:").unwrap().0);
     let refused = fixture.read(&missing).unwrap_err().to_string();
