@@ -101,7 +101,7 @@ pub fn latency(cells: &[Cell]) -> Result<LatencyFit, ProfileError> {
     }
     match &chosen.left_out {
         None => notes.push(format!(
-            "{} points: too few to leave one out, so the error beyond them is unknown",
+            "too few points to leave one out ({}), so the error beyond them is unknown",
             cells.len()
         )),
         Some(left_out) if left_out.mean_percent > POOR_PERCENT => notes.push(format!(

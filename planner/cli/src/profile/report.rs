@@ -64,8 +64,15 @@ pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -
     text + &lines(notes)
 }
 
-/// Reports every latency model: `*` marks the one that the profile takes.
+/// Reports every latency model: `*` marks the one that the profile takes. One point fits each of them.
 pub(super) fn models(fit: &LatencyFit) -> String {
+    if fit.chosen.residuals_percent.len() == 1 {
+        let model = fit.model;
+        let ms = model.gamma_ms + model.epsilon_ms + model.delta_ms + model.eta_ms;
+        return format!(
+            "a batch takes {ms:.2} ms; one point says nothing of other cores and batches\n"
+        );
+    }
     let mut table = table();
     table.set_header([
         "",

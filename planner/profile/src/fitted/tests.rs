@@ -130,7 +130,7 @@ fn one_point_gives_one_number_and_its_notes() {
     assert_eq!(found.range, RawRange::of(2.0, 4));
     let notes = found.notes.join("\n");
     for expected in [
-        "1 points: too few",
+        "too few points to leave one out (1)",
         "tail is 1",
         "measured on 2 cores alone",
     ] {

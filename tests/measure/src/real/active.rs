@@ -113,6 +113,7 @@ impl Played<'_> {
             server.group.set(cores)?;
         }
         let servers: &[Server] = self.servers;
+        super::own_queue::until_empty(servers, self.body).await?;
         let system = System::start(servers, self.profiles, self.folder, sizes).await?;
         let target = system.target(Way::Weir)?;
         let end = Instant::now() + Duration::from_secs(SECONDS as u64);

@@ -189,6 +189,7 @@ impl Bench {
         for fault in Fault::ALL {
             for seed in 1..=settings.seeds {
                 for way in ordered(seed) {
+                    own_queue::until_empty(&self.servers, &self.body).await?;
                     let target = self.system.target(way)?;
                     let during = fault.cause(&mut self.servers);
                     let body = &self.body;
@@ -203,6 +204,7 @@ impl Bench {
     }
 
     async fn run(&self, rates: &Rates, seed: u64, way: Way) -> Result<LoadRun> {
+        own_queue::until_empty(&self.servers, &self.body).await?;
         let target = self.system.target(way)?;
         let nothing = async { Ok(()) };
         load_run(rates, seed, target, &self.body, Protocol::Http1, nothing).await

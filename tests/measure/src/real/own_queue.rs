@@ -1,4 +1,4 @@
-//! Throughput of the servers from queues of their own: a closed loop keeps each of them busy.
+//! The servers' own queues: throughput from them while a closed loop keeps each server busy, and their end.
 
 use std::time::Duration;
 
@@ -44,4 +44,20 @@ pub(crate) async fn throughput_rps(
         answered += done??;
     }
     Ok(answered as f64 / span.as_secs_f64())
+}
+
+/// Requests one after the other that show that a server's queue is empty: it answers in the order of arrival.
+const LAST_REQUESTS: usize = 3;
+
+/// Waits until the servers have answered all that earlier clients left with them, whether those still wait or not.
+pub(crate) async fn until_empty(servers: &[Server], body: &Bytes) -> Result<()> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    for server in servers {
+        for _ in 0..LAST_REQUESTS {
+            let request = client.post(server.url()).body(body.clone());
+            let request = request.header("content-type", "application/json");
+            request.send().await?.error_for_status()?.bytes().await?;
+        }
+    }
+    Ok(())
 }
