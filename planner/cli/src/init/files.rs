@@ -104,7 +104,9 @@ capacity: {slopeRps: 1, interceptRps: 0}
 /// Returns the scenario that replays it.
 pub(super) fn scenario(name: &str) -> String {
     format!(
-        "{SCENARIO}name: {name}\nservice: service.yaml\nlength_s: 60\nload: {{ generator: poisson, of_capacity: 0.95 }}\n"
+        "{SCENARIO}name: {name}\nservice: service.yaml\nlength_s: 60\nload: {{ generator: poisson, of_capacity: 0.95 }}\n\
+         contenders:\n- {{ plane: weir, control: planner }}\n- {{ plane: fifo-timeout, control: static }}\n\
+         - {{ plane: fifo-weights, control: static }}\n"
     )
 }
 
