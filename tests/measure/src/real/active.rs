@@ -66,17 +66,18 @@ pub(super) async fn measure(
         max: MEASURED.last().copied().unwrap_or(BUDGET),
     };
     let splits = SPLITS.map(|split| (format!("{split:?}"), split, Sizes::Fixed));
-    let mut rows = Vec::new();
-    for (name, split, sizes) in splits
+    let ways: Vec<_> = splits
         .into_iter()
         .chain([("active".to_owned(), start, active)])
-    {
-        let mut row = ActiveRow {
-            cores: name,
-            on_time_percent: Vec::new(),
-            core_seconds: Vec::new(),
-        };
-        for seed in 1..=seeds {
+        .collect();
+    let row = |(cores, _, _): &(String, _, _)| ActiveRow {
+        cores: cores.clone(),
+        on_time_percent: Vec::new(),
+        core_seconds: Vec::new(),
+    };
+    let mut rows: Vec<ActiveRow> = ways.iter().map(row).collect();
+    for seed in 1..=seeds {
+        for ((_, split, sizes), row) in ways.iter().zip(&mut rows) {
             let played = Played {
                 servers,
                 profiles: &profiles,
@@ -84,7 +85,7 @@ pub(super) async fn measure(
                 body,
                 rates: &rates,
             };
-            let (on_time, core_seconds) = played.play(split, sizes, seed).await?;
+            let (on_time, core_seconds) = played.play(*split, *sizes, seed).await?;
             eprintln!(
                 "{:>18}  {on_time:6.2} % on time, {core_seconds:.1} core-seconds",
                 row.cores
@@ -92,7 +93,6 @@ pub(super) async fn measure(
             row.on_time_percent.push(on_time);
             row.core_seconds.push(core_seconds);
         }
-        rows.push(row);
     }
     Ok(rows)
 }

@@ -18,7 +18,7 @@ pub(crate) const SERVERS: [(&str, f64); 3] = [("small", 0.1), ("medium", 0.25), 
 pub(crate) const MODEL: &str = "digits";
 /// Time limit until a server answers: with little CPU it loads for long.
 const READY_MAX: Duration = Duration::from_secs(120);
-/// Cores of a server while it loads.
+/// Cores of a server while it loads, before anything is measured.
 const LOADING_CORES: f64 = 2.0;
 /// CPU shares of a server, by default 1,024: the rest of the machine does not take its quota away.
 const SHARES: &str = "4096";
@@ -90,6 +90,7 @@ impl Server {
             let folder = models.folder.join(name);
             let [http, grpc, metrics] = [free()?, free()?, free()?];
             let log = logs.join(format!("{name}.log"));
+            group.set(LOADING_CORES)?;
             let process = start(&folder, [http, grpc, metrics], &group, &log)?;
             servers.push(Server {
                 process,
@@ -110,9 +111,8 @@ impl Server {
         Ok(servers)
     }
 
-    /// Ends it and starts it anew at the same addresses.
+    /// Starts it anew at the same addresses, after it was killed. It loads with its own quota, as it would in production.
     pub(crate) fn restart(&mut self) -> Result<()> {
-        self.process.kill()?;
         let ports = [self.http, self.grpc, self.metrics];
         self.process = start(&self.folder, ports, &self.group, &self.log)?;
         Ok(())
@@ -165,7 +165,6 @@ fn start(
     group: &Group,
     log: &Path,
 ) -> Result<Process> {
-    group.set(LOADING_CORES)?;
     let mut command = Command::new(built::mlserver()?);
     command
         .args(["-c", "from mlserver.cli import main; main()", "start", "."])
