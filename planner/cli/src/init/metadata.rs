@@ -4,6 +4,7 @@ use anyhow::{Context, bail, ensure};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use weir_profile::source::{SOURCE_BYTES_MAX, Source};
 
 /// Maximum number of values in a made request.
 const VALUES_MAX: u64 = 4_000_000;
@@ -50,7 +51,7 @@ pub(super) async fn model(client: &Client, url: &Url) -> anyhow::Result<Model> {
         path => bail!("path {path}; it must be /v2/models/NAME, or none for a server's only model"),
     };
     let about = at(url, &path);
-    let text = text(client.get(about.clone()).send().await?).await?;
+    let text = Source::Url(about.clone()).read().await?;
     let metadata: Metadata = serde_json::from_str(&text)
         .with_context(|| format!("{about} answers no metadata of a model"))?;
     Ok(Model {
@@ -79,12 +80,17 @@ async fn only_model(client: &Client, url: &Url) -> anyhow::Result<String> {
     }
 }
 
-/// Returns the body of a successful answer.
-async fn text(answer: reqwest::Response) -> anyhow::Result<String> {
+/// Returns the body of a successful answer, of at most [`SOURCE_BYTES_MAX`].
+async fn text(mut answer: reqwest::Response) -> anyhow::Result<String> {
     let (status, url) = (answer.status(), answer.url().clone());
-    let text = answer.text().await?;
-    ensure!(status.is_success(), "{url}: {status}: {}", text.trim());
-    Ok(text)
+    ensure!(status.is_success(), "{url}: status {status}");
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        body.extend_from_slice(&chunk);
+        let fits = body.len() <= SOURCE_BYTES_MAX;
+        ensure!(fits, "{url}: more than {SOURCE_BYTES_MAX} bytes");
+    }
+    String::from_utf8(body).with_context(|| format!("{url}: not UTF-8 text"))
 }
 
 fn at(url: &Url, path: &str) -> Url {

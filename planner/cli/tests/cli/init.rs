@@ -112,5 +112,15 @@ async fn wrong_servers_and_arguments_are_refused() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
         assert!(error.contains(expected), "{arguments:?}: {error}");
     }
+    let many: Vec<String> = (0..65).map(|one| format!("v{one}={at}")).collect();
+    let arguments: Vec<&str> = std::iter::once("init")
+        .chain(many.iter().map(String::as_str))
+        .collect();
+    let output = run(folder.path(), &arguments).await;
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("65 variants; it must be at most 64"),
+        "{error}"
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
