@@ -47,14 +47,17 @@ async fn stalled_connections_without_key_stop_no_poll() {
     })
     .await;
     let begin = Instant::now();
-    let (mut on_kept, mut on_new, mut evicted) = (Vec::new(), Vec::new(), 0);
+    let (mut on_kept, mut on_new) = (Vec::new(), Vec::new());
     while begin.elapsed() < LASTS {
         on_kept.push(poll(&kept, &planner).await.expect("a proxy keeps polling"));
-        // A connection whose head comes late is the oldest without a key for a moment; its proxy polls again.
-        match poll(&client(false), &planner).await {
-            Ok(took) => on_new.push(took),
-            Err(_) => evicted += 1,
-        }
+        // A connection whose head comes late may be the oldest without a key, and be closed: its proxy polls again. All
+        // of that counts.
+        let from = Instant::now();
+        until("a poll on a new connection", async || {
+            poll(&client(false), &planner).await.ok()
+        })
+        .await;
+        on_new.push(from.elapsed());
         health(&planner).await;
         sleep(Duration::from_millis(20)).await;
     }
@@ -69,11 +72,6 @@ async fn stalled_connections_without_key_stop_no_poll() {
         assert!(half < POLL_MAX, "{half:?}");
         assert!(slowest < POLL_SLOWEST_MAX, "{slowest:?}");
     }
-    assert!(
-        evicted * 50 <= on_new.len(),
-        "{evicted} of {}",
-        on_new.len()
-    );
     eprintln!("{attackers} attackers, {peak} KiB");
     assert!(peak < MEMORY_KIB_MAX, "{peak} KiB");
     attack.iter().for_each(|task| task.abort());
