@@ -6,6 +6,7 @@ use weir_api::metrics::Metric;
 
 use super::{End, Engine, Flight, Request, StreamId};
 use crate::coordination::{CompletedExecution, LaneReport};
+use crate::routing::service_time::CUT_OFF_FACTOR;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
@@ -132,7 +133,12 @@ impl Engine {
         };
         let took = completion.at.since(counts_from);
         if self.config.correct && completion.is_measurement {
-            variant.observe(completion.planned, took, now);
+            let factor = if completion.answered {
+                1
+            } else {
+                CUT_OFF_FACTOR
+            };
+            variant.observe(completion.planned, took * factor, now);
         }
         if completion.answered {
             let label = Label::Variant(id);

@@ -93,10 +93,32 @@ impl Variant {
             self.slots.queue.ahead(class, place)
         };
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
+        let waiting = self.slots.queue.len() as u64;
+        let keeps_busy = waiting >= u64::from(self.slots.total());
+        let service = if self.slots.queue.is_contended() && keeps_busy {
+            self.predicted.safe
+        } else {
+            self.predicted.high
+        };
         if wait.is_zero() {
-            return self.predicted.high + self.lead().known_gap();
+            return service + self.lead().known_gap();
         }
-        self.predicted.high + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
+        service + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
+    }
+
+    /// Time that the first waiting request must have left when it starts. While slots are contended, and more wait
+    /// than are needed to keep the slots busy, and one of them has time enough, a request that is likely to be late
+    /// would waste a slot.
+    pub(super) fn needed(&self, begins: Mono) -> Duration {
+        let queue = &self.slots.queue;
+        let more = queue.len() as u64 > u64::from(self.slots.total());
+        let safe = self.predicted.safe;
+        let has_safe = |deadline| latest_start(deadline, safe) >= begins;
+        if more && queue.is_contended() && queue.latest().is_some_and(has_safe) {
+            safe
+        } else {
+            self.predicted.high
+        }
     }
 
     /// Predicted response time of a new request that is last in order.

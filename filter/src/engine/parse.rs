@@ -138,6 +138,7 @@ impl Engine {
             uploading: false,
             body: HeldBody::default(),
             variant: VariantId(0),
+            moved_at: None,
             state: State::Held,
         })
     }

@@ -41,6 +41,8 @@ pub(super) struct Request {
     /// Bytes of its body that are held.
     pub(super) body: HeldBody,
     pub(super) variant: VariantId,
+    /// Time at which it was last moved to another variant's queue.
+    pub(super) moved_at: Option<Mono>,
     pub(super) state: State,
 }
 

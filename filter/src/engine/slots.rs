@@ -44,8 +44,7 @@ impl Engine {
         self.dispatch_dirty(now, verdicts);
     }
 
-    /// Terminates: a downgraded request can be answered in time at its new variant, and is not moved again at
-    /// the same moment.
+    /// Terminates: a downgraded request is not moved again at the same moment.
     fn dispatch_dirty(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         while let Some(id) = self.dirty_variants.pop() {
             self.dispatch_waiting(id, false, now, verdicts);
@@ -102,7 +101,9 @@ impl Engine {
         let Some(mut request) = self.take_held(stream) else {
             return;
         };
-        let to = (request.due > now.mono).then(|| self.downgrade_target(&request, now));
+        // Two queues could hand it to each other for ever.
+        let may_move = request.due > now.mono && request.moved_at != Some(now.mono);
+        let to = may_move.then(|| self.downgrade_target(&request, now));
         // If only the downstream time is left, the deadline has not expired yet.
         let reason = if request.deadline.at <= now.mono {
             Reason::Expired
@@ -112,6 +113,7 @@ impl Engine {
         match to.flatten() {
             Some(to) => {
                 request.variant = to;
+                request.moved_at = Some(now.mono);
                 self.park(stream, request);
                 if !self.dirty_variants.contains(&to) {
                     self.dirty_variants.push(to);
@@ -223,8 +225,8 @@ impl Engine {
         if variant.slots.queue.is_empty() {
             return None;
         }
-        let service = variant.predicted.high;
         let begins = variant.must_begin(now);
+        let service = variant.needed(begins);
         let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
         let (_, _, stream) = variant
             .slots

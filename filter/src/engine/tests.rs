@@ -16,6 +16,7 @@ mod health;
 mod lanes;
 mod limits;
 mod plan_change;
+mod quota;
 mod receive;
 mod roles;
 mod servers;

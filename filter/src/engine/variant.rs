@@ -28,6 +28,8 @@ const BATCH_MARGIN_PART: u32 = 16;
 /// Standard deviations above the mean of a normal distribution's 80th percentile
 /// ([`PERCENTILE`](crate::routing::service_time::PERCENTILE)).
 const HIGH_DEVIATIONS: f64 = 0.84;
+/// The same of the 97th ([`SAFE_PERCENTILE`](crate::routing::service_time::SAFE_PERCENTILE)).
+const SAFE_DEVIATIONS: f64 = 1.88;
 /// Time for which a router uses the response time reported by a variant's gate.
 const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
 
@@ -142,6 +144,7 @@ impl Variant {
     pub(super) fn observe_common(&mut self, measured: Option<Measured>) {
         self.common = measured.map(|measured| ServiceTime {
             high: measured.mean + measured.deviation.mul_f64(HIGH_DEVIATIONS),
+            safe: measured.mean + measured.deviation.mul_f64(SAFE_DEVIATIONS),
             mean: measured.mean,
         });
     }

@@ -18,6 +18,14 @@ pub const SAMPLES_MIN: u32 = 20;
 /// requests that would have been in time, for as long as the stall is remembered (95: a tenth fewer on time
 /// than 80). In steady overload a lower one sends more that are late (50: half a point fewer).
 pub const PERCENTILE: u32 = 80;
+/// Percentile of a prediction where other requests wait that could have the slot: then one that may be late takes
+/// it from one that is not. Service times under a CPU quota have two modes, and the 80th percentile may lie in the
+/// shorter one.
+pub const SAFE_PERCENTILE: u32 = 97;
+/// Times that an execution which was cut off took at least, by which it counts. Nobody knows how long it would have
+/// taken. If it counted as what it took, and requests were sent that have just as much time left, then all of
+/// them were cut off and no prediction showed it.
+pub const CUT_OFF_FACTOR: u32 = 2;
 /// Reference time for ratios of a variant without a planned time.
 const UNPLANNED: Duration = Duration::from_millis(1);
 
@@ -36,8 +44,22 @@ const UPDATE_EVERY: u32 = 8;
 pub struct ServiceTime {
     /// The [`PERCENTILE`], compared with deadlines.
     pub high: Duration,
+    /// The [`SAFE_PERCENTILE`], compared with deadlines while slots are contended.
+    pub safe: Duration,
     /// The mean, for the progress of the queue.
     pub mean: Duration,
+}
+
+impl ServiceTime {
+    /// Returns a time without scatter.
+    #[must_use]
+    pub fn exactly(time: Duration) -> ServiceTime {
+        ServiceTime {
+            high: time,
+            safe: time,
+            mean: time,
+        }
+    }
 }
 
 /// Estimator of one variant's service time.
@@ -52,6 +74,7 @@ pub struct ServiceTimeEstimator {
 #[derive(Debug, Clone, Copy)]
 struct Correction {
     high: u64,
+    safe: u64,
     mean: u64,
 }
 
@@ -107,10 +130,7 @@ impl ServiceTimeEstimator {
     #[must_use]
     pub fn estimate(&self, planned: Duration, common: Option<ServiceTime>) -> ServiceTime {
         match self.correction {
-            None => common.unwrap_or(ServiceTime {
-                high: planned,
-                mean: planned,
-            }),
+            None => common.unwrap_or(ServiceTime::exactly(planned)),
             Some(correction) => {
                 let base = if planned.is_zero() {
                     UNPLANNED
@@ -119,6 +139,7 @@ impl ServiceTimeEstimator {
                 };
                 ServiceTime {
                     high: scale(base, correction.high),
+                    safe: scale(base, correction.safe),
                     mean: scale(base, correction.mean),
                 }
             }
@@ -151,9 +172,11 @@ impl ServiceTimeEstimator {
             return;
         }
         let mean = (current.sum + before.sum) / u64::from(seen);
-        let above = seen - seen * PERCENTILE / 100;
+        let above = |percentile: u32| seen - seen * percentile / 100;
+        let high = self.quantile_from_top(above(PERCENTILE)).max(mean);
         self.correction = Some(Correction {
-            high: self.quantile_from_top(above).max(mean),
+            high,
+            safe: self.quantile_from_top(above(SAFE_PERCENTILE)).max(high),
             mean,
         });
     }
@@ -256,10 +279,7 @@ mod tests {
     fn prediction_changes_after_enough_samples() {
         let mut observed = ServiceTimeEstimator::default();
         for n in 0..SAMPLES_MIN {
-            let plan_holds = ServiceTime {
-                high: PLANNED,
-                mean: PLANNED,
-            };
+            let plan_holds = ServiceTime::exactly(PLANNED);
             assert_eq!(
                 observed.predict(PLANNED, None, Mono(0)),
                 plan_holds,
@@ -277,6 +297,7 @@ mod tests {
         let mut observed = ServiceTimeEstimator::default();
         let common = ServiceTime {
             high: ms(90),
+            safe: ms(99),
             mean: ms(80),
         };
         for _ in 1..SAMPLES_MIN {

@@ -19,6 +19,7 @@ pub struct WaitQueue {
     queues: Vec<Queue>,
     scheduler: ClassScheduler,
     len: usize,
+    contended: bool,
 }
 
 /// Snapshot of a queue's class scheduler.
@@ -50,6 +51,7 @@ impl WaitQueue {
                 .collect(),
             scheduler,
             len: 0,
+            contended: false,
         }
     }
 
@@ -110,7 +112,7 @@ impl WaitQueue {
             .get_mut(index(class))
             .is_some_and(|queue| queue.cancel(place));
         if found {
-            self.len -= 1;
+            self.removed();
             if self.scheduler.first(index(class)) == Some(place) {
                 self.refresh(index(class));
             }
@@ -135,13 +137,21 @@ impl WaitQueue {
     /// Marks slots as contended: a request was refused or displaced because of those waiting here. Until the
     /// queue is empty, classes of one priority are ordered by share.
     pub fn set_contended(&mut self) {
+        self.contended = !self.is_empty();
         self.scheduler.start_sharing();
     }
 
-    /// Whether classes of one priority are ordered by share.
+    /// Whether slots are contended.
     #[must_use]
     pub fn is_contended(&self) -> bool {
-        self.scheduler.is_by_share()
+        self.contended
+    }
+
+    /// Latest deadline held, of any class.
+    #[must_use]
+    pub fn latest(&self) -> Option<Mono> {
+        let latest = self.queues.iter().filter_map(Queue::latest);
+        latest.map(|(place, _)| place.deadline).max()
     }
 
     /// Earliest deadline held, of any class.
@@ -307,9 +317,15 @@ impl WaitQueue {
 
     fn take(&mut self, class: usize) -> Option<(ClassId, Place, u32)> {
         let (place, stream) = self.queues.get_mut(class)?.pop()?;
-        self.len -= 1;
+        self.removed();
         self.refresh(class);
         Some((id(class), place, stream))
+    }
+
+    /// Counts a request that is no longer held.
+    fn removed(&mut self) {
+        self.len -= 1;
+        self.contended &= self.len > 0;
     }
 
     fn refresh(&mut self, class: usize) {
