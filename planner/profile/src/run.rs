@@ -12,7 +12,7 @@ use crate::endpoint::{Batching, Endpoint};
 use crate::model::{Point, model};
 use crate::point::{Until, measure};
 use crate::resize::Resize;
-use crate::sweep::{self, Step};
+use crate::sweep::{self, Rate, Step};
 
 /// Pause between attempts to reach a server that is not ready.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
@@ -272,7 +272,9 @@ impl Sweep<'_> {
         let is_it = |point: &&Point| {
             (point.cores, point.batch, point.concurrency) == (cores, batch, concurrency)
         };
-        if let Some(point) = known.iter().find(is_it) {
+        // A concurrency may be measured twice.
+        let times = self.measured.iter().filter(is_it).count();
+        if let Some(point) = known.iter().filter(is_it).nth(times) {
             self.measured.push(*point);
             return Ok(false);
         }
@@ -310,27 +312,28 @@ impl Sweep<'_> {
     }
 
     fn next(&self) -> Step {
-        let rates: Vec<(u32, f64)> = self
-            .measured
-            .iter()
-            .map(|point| (point.concurrency, point.batches_per_s))
-            .collect();
+        let rate = |point: &Point| Rate {
+            concurrency: point.concurrency,
+            per_s: point.batches_per_s,
+            half_width_percent: point.half_width_percent,
+        };
+        let rates: Vec<Rate> = self.measured.iter().map(rate).collect();
         sweep::next(&rates, self.extent.concurrency_max)
     }
 
     /// Point of the busy concurrency, or the fastest one as long as that is not known.
     fn busy(&self) -> Option<Point> {
-        let fastest = self
-            .measured
-            .iter()
-            .max_by(|a, b| a.batches_per_s.total_cmp(&b.batches_per_s));
-        let busy = match self.next() {
-            Step::Busy(busy) | Step::Growing(busy) => {
-                self.measured.iter().find(|point| point.concurrency == busy)
-            }
-            Step::Measure(_) => None,
+        let fastest = |of: Option<u32>| {
+            let points = self.measured.iter();
+            points
+                .filter(|point| of.is_none_or(|of| point.concurrency == of))
+                .max_by(|a, b| a.batches_per_s.total_cmp(&b.batches_per_s))
+                .copied()
         };
-        busy.or(fastest).copied()
+        match self.next() {
+            Step::Busy(busy) | Step::Growing(busy) => fastest(Some(busy)),
+            Step::Measure(_) => fastest(None),
+        }
     }
 }
 

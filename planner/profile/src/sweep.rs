@@ -1,11 +1,14 @@
 //! Choice of the concurrencies to measure. Pure.
 //!
-//! The concurrency doubles until throughput stops growing. The result is the smallest concurrency that reaches
+//! The concurrency doubles until throughput stops growing. One that nearly reaches the greatest throughput is measured
+//! again, because a server that shares its machine is slower for a while. The result is the smallest concurrency that reaches
 //! [`BUSY`] of the greatest throughput: that many requests in flight keep the server busy. It is found by bisection
 //! between the last measured concurrency below and the first one above, to one part in [`NEAR`].
 
 /// Part of the greatest throughput at which a server counts as busy.
 pub const BUSY: f64 = 0.97;
+/// Part of the greatest throughput from which on a smaller concurrency is measured again.
+pub const DOUBTFUL: f64 = 0.75;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
@@ -22,41 +25,82 @@ pub enum Step {
     Growing(u32),
 }
 
-/// Returns the next step; `measured` holds concurrencies and their throughputs, in any order.
+/// Measured throughput of one concurrency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Requests, or batches, in flight.
+    pub concurrency: u32,
+    /// Throughput in batches per second.
+    pub per_s: f64,
+    /// Half width of its 95 % interval, in percent.
+    pub half_width_percent: f64,
+}
+
+/// Returns the next step; `measured` holds the rates so far, in any order.
 #[must_use]
-pub fn next(measured: &[(u32, f64)], max: u32) -> Step {
-    let mut points = measured.to_vec();
-    points.sort_by_key(|(concurrency, _)| *concurrency);
-    let Some((last, last_rps)) = points.last().copied() else {
+pub fn next(measured: &[Rate], max: u32) -> Step {
+    let points = highest(measured);
+    let Some(last) = points.last().copied() else {
         return Step::Measure(1);
     };
-    let before = points.iter().rev().skip(1).map(|(_, rps)| *rps);
+    let before = points.iter().rev().skip(1).map(|point| point.per_s);
     let best_before = before.fold(0.0, f64::max);
-    let grows = points.len() == 1 || last_rps * BUSY > best_before;
-    if grows && last < max {
-        return Step::Measure(last.saturating_mul(2).min(max));
+    let grows = points.len() == 1 || last.per_s * BUSY > best_before;
+    if grows && last.concurrency < max {
+        return Step::Measure(last.concurrency.saturating_mul(2).min(max));
     }
-    let best = last_rps.max(best_before);
-    let is_busy = |(_, rps): &&(u32, f64)| *rps >= BUSY * best;
-    let busy = points.iter().find(is_busy).map_or(last, |(at, _)| *at);
-    let below = points.iter().rev().find(|(at, _)| *at < busy);
-    let below = below.map_or(0, |(at, _)| *at);
+    let busy = busy(measured).unwrap_or(last.concurrency);
+    if let Some(again) = doubtful(&points, measured, busy) {
+        return Step::Measure(again);
+    }
+    let below = points.iter().rev().find(|point| point.concurrency < busy);
+    let below = below.map_or(0, |point| point.concurrency);
     if busy - below > (busy / NEAR).max(1) && below > 0 {
         return Step::Measure(below + (busy - below) / 2);
     }
-    if grows && busy == last && max > 1 {
+    if grows && busy == last.concurrency && max > 1 {
         Step::Growing(busy)
     } else {
         Step::Busy(busy)
     }
 }
 
-/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput; `None` without any.
+/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput, or may do so by the
+/// uncertainty of both; `None` without any.
 #[must_use]
-pub fn busy(measured: &[(u32, f64)]) -> Option<u32> {
-    let best = measured.iter().map(|(_, rps)| *rps).fold(0.0, f64::max);
-    let busy = measured.iter().filter(|(_, rps)| *rps >= BUSY * best);
-    busy.map(|(concurrency, _)| *concurrency).min()
+pub fn busy(measured: &[Rate]) -> Option<u32> {
+    let points = highest(measured);
+    let best = best(&points)?;
+    let needed = BUSY * best.per_s * (1.0 - best.half_width_percent / 100.0);
+    let reaches = |point: &&Rate| point.per_s * (1.0 + point.half_width_percent / 100.0) >= needed;
+    points.iter().find(reaches).map(|point| point.concurrency)
+}
+
+/// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.
+fn highest(measured: &[Rate]) -> Vec<Rate> {
+    let mut points = measured.to_vec();
+    points.sort_by(|a, b| {
+        let by_rate = b.per_s.total_cmp(&a.per_s);
+        a.concurrency.cmp(&b.concurrency).then(by_rate)
+    });
+    points.dedup_by_key(|point| point.concurrency);
+    points
+}
+
+fn best(points: &[Rate]) -> Option<&Rate> {
+    points.iter().max_by(|a, b| a.per_s.total_cmp(&b.per_s))
+}
+
+/// Returns the smallest concurrency below `busy`, of those that doubled, which nearly reaches the greatest throughput
+/// and was measured once.
+fn doubtful(points: &[Rate], measured: &[Rate], busy: u32) -> Option<u32> {
+    let needed = best(points)?.per_s * DOUBTFUL;
+    let once = |of: u32| measured.iter().filter(|one| one.concurrency == of).count() == 1;
+    let mut concurrencies = points
+        .iter()
+        .filter(|point| point.concurrency < busy && point.per_s >= needed)
+        .map(|point| point.concurrency);
+    concurrencies.find(|of| of.is_power_of_two() && once(*of))
 }
 
 #[cfg(test)]
@@ -65,19 +109,46 @@ mod tests {
 
     /// Sweeps a server of that throughput by concurrency; returns the last step and the measured concurrencies.
     fn sweep(rps: impl Fn(u32) -> f64, max: u32) -> (Step, Vec<u32>) {
-        let mut measured = Vec::new();
+        sweep_noisy(|at, _| rps(at), 0.0, max)
+    }
+
+    /// The same with that uncertainty, and a throughput that depends on the number of points measured before.
+    fn sweep_noisy(
+        rps: impl Fn(u32, usize) -> f64,
+        half_width_percent: f64,
+        max: u32,
+    ) -> (Step, Vec<u32>) {
+        let mut measured: Vec<Rate> = Vec::new();
         loop {
             match next(&measured, max) {
-                Step::Measure(at) => {
-                    assert!(
-                        measured.iter().all(|(before, _)| *before != at),
-                        "{at} twice"
-                    );
-                    measured.push((at, rps(at)));
+                Step::Measure(concurrency) => {
+                    let times = measured.iter().filter(|one| one.concurrency == concurrency);
+                    assert!(times.count() < 2, "{concurrency} a third time");
+                    measured.push(Rate {
+                        concurrency,
+                        per_s: rps(concurrency, measured.len()),
+                        half_width_percent,
+                    });
                 }
-                last => return (last, measured.into_iter().map(|(at, _)| at).collect()),
+                last => return (last, measured.iter().map(|one| one.concurrency).collect()),
             }
         }
+    }
+
+    #[test]
+    fn server_that_was_slower_for_a_while_is_measured_again() {
+        // One execution at a time; the first point comes while something else runs on the machine.
+        let slow_first = |_, before| if before == 0 { 80.0 } else { 100.0 };
+        let (last, measured) = sweep_noisy(slow_first, 3.0, 64);
+        assert_eq!((last, measured), (Step::Busy(1), vec![1, 2, 4, 1]));
+    }
+
+    #[test]
+    fn uncertain_throughput_does_not_count_as_less() {
+        let (last, _) = sweep_noisy(|at, _| if at == 1 { 91.0 } else { 100.0 }, 4.0, 64);
+        assert_eq!(last, Step::Busy(1));
+        let (last, _) = sweep_noisy(|at, _| if at == 1 { 85.0 } else { 100.0 }, 4.0, 64);
+        assert_eq!(last, Step::Busy(2));
     }
 
     #[test]
@@ -89,7 +160,7 @@ mod tests {
             let near = busy..=busy + busy / NEAR;
             let found = matches!(last, Step::Busy(at) if near.contains(&at));
             assert!(found, "{lanes}: {last:?} {measured:?}");
-            assert!(measured.len() <= 12, "{lanes}: {measured:?}");
+            assert!(measured.len() <= 13, "{lanes}: {measured:?}");
         }
     }
 
@@ -97,7 +168,7 @@ mod tests {
     fn gap_between_requests_is_filled_by_a_second_one() {
         // One execution of 20 ms; 3 ms pass between an answer and the next request.
         let (last, measured) = sweep(|at| (f64::from(at) * 1e3 / 23.0).min(50.0), 64);
-        assert_eq!((last, measured), (Step::Busy(2), vec![1, 2, 4]));
+        assert_eq!((last, measured), (Step::Busy(2), vec![1, 2, 4, 1]));
     }
 
     #[test]
@@ -113,6 +184,6 @@ mod tests {
     fn growth_at_the_maximum_concurrency_is_reported() {
         assert_eq!(sweep(f64::from, 16).0, Step::Growing(16));
         assert_eq!(sweep(f64::from, 1), (Step::Busy(1), vec![1]));
-        assert_eq!(sweep(f64::from, 5), (Step::Growing(5), vec![1, 2, 4, 5]));
+        assert_eq!(sweep(f64::from, 5), (Step::Growing(5), vec![1, 2, 4, 5, 4]));
     }
 }

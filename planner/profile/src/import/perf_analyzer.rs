@@ -58,7 +58,12 @@ pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError
             return Err(ProfileError(text));
         }
     }
-    let rates: Vec<(u32, f64)> = rows.iter().map(|row| (row.concurrency, row.rps)).collect();
+    let rate = |row: &Row| sweep::Rate {
+        concurrency: row.concurrency,
+        per_s: row.rps,
+        half_width_percent: 0.0,
+    };
+    let rates: Vec<sweep::Rate> = rows.iter().map(rate).collect();
     let busy = sweep::busy(&rates).and_then(NonZeroU32::new);
     let busy = busy.ok_or_else(|| ProfileError("no row; it must be one or more".to_owned()))?;
     let row = rows.iter().find(|row| row.concurrency == busy.get());

@@ -10,8 +10,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use weir_bed::load::{Protocol, Rates};
 
 use super::load_run::load_run;
-use super::mean;
 use super::profile::{Profile, measure_by_cores};
+use super::report::mean;
 use super::servers::{Models, Server};
 use super::system::{Sizes, System, Way};
 

@@ -6,25 +6,26 @@
 
 mod active;
 mod fault;
+mod grpc;
 mod load_run;
 mod own_queue;
 mod profile;
+mod report;
 mod servers;
 mod system;
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::body::Bytes;
-use serde::Serialize;
 use weir_bed::load::{Protocol, Rates};
 
 pub use active::ActiveRow;
 use fault::Fault;
 use load_run::{LoadRun, load_run};
 use profile::Profile;
+pub use report::{Report, Row};
 use servers::{Models, Server};
 use system::{Sizes, System, Way};
 
@@ -37,14 +38,10 @@ const BURST: (f64, f64) = (0.55, 2.4);
 /// Seconds of a run with a fault or a burst.
 const FAULT_SECONDS: usize = 30;
 const BURST_SECONDS: std::ops::Range<usize> = 12..17;
-/// Load at which throughput is compared with that of the servers' own queues.
-const OVERLOAD: f64 = 2.0;
-/// Load from which on Weir must lead by [`LEAD_POINTS`].
+/// Load from which on Weir must lead by `report::LEAD_POINTS`.
 const NEAR_CAPACITY: f64 = 0.95;
-/// Points by which Weir's on-time share must exceed careful's from [`NEAR_CAPACITY`] on.
-const LEAD_POINTS: f64 = 8.0;
-/// Least part of the throughput of the servers' own queues that Weir must reach.
-const THROUGHPUT_PART: f64 = 0.97;
+/// Distance of the seeds of two loads that run beside each other.
+const OTHER_SEED: u64 = 1_000;
 
 /// Extent of the measurement.
 #[derive(Debug, Clone)]
@@ -53,42 +50,36 @@ pub struct Settings {
     pub seconds: usize,
     /// Number of seeds: runs of each load and way.
     pub seeds: u64,
-    /// Whether servers fail.
-    pub faults: bool,
-    /// Number of seeds with which the servers' quotas follow the load; 0 leaves that out.
+    /// Parts to measure.
+    pub parts: Vec<Part>,
+    /// Number of seeds with which the servers' quotas follow the load.
     pub active_seeds: u64,
 }
 
-/// Mean of all seeds of one load and way.
-#[derive(Debug, Clone, Serialize)]
-pub struct Row {
-    /// Load.
-    pub load: String,
-    /// Way of the requests.
-    pub way: &'static str,
-    /// Answered on time, percent of all sent; in a fault or burst, of those sent in it.
-    pub on_time_percent: Vec<f64>,
-    /// Answers per second.
-    pub answered_rps: Vec<f64>,
-    /// Median and 99th percentile of the answers' latency, ms.
-    pub latency_ms: Vec<(f64, f64)>,
-    /// Requests answered late, cut off, or whose client disconnected.
-    pub late: u64,
-    /// Requests refused.
-    pub refused: u64,
+/// Part of the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Constant loads, and the servers' own queues beside them.
+    Loads,
+    /// A burst.
+    Burst,
+    /// Half of the requests over REST and half over gRPC, near the servers' throughput.
+    Grpc,
+    /// A server that is killed, hangs or answers 404.
+    Faults,
+    /// Mode `active`: quotas that follow the load.
+    Active,
 }
 
-/// All results.
-#[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// Throughput of all servers together by their profiles, requests/s.
-    pub capacity_rps: f64,
-    /// Throughput of all servers together from their own queues, requests/s.
-    pub own_queue_rps: Vec<f64>,
-    /// Loads, bursts and faults.
-    pub rows: Vec<Row>,
-    /// Mode `active` and the splits beside it.
-    pub active: Vec<ActiveRow>,
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 5] = [
+        Part::Loads,
+        Part::Burst,
+        Part::Grpc,
+        Part::Faults,
+        Part::Active,
+    ];
 }
 
 /// Measures; models are kept in `folder`.
@@ -115,9 +106,18 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     bench.capacity_rps = each
         .map(|(server, profile): (&Server, &Profile)| profile.capacity_rps(server.cores))
         .sum();
-    let own_queue_rps = bench.loads(settings).await?;
-    bench.bursts(settings).await?;
-    if settings.faults {
+    let has = |part| settings.parts.contains(&part);
+    let own_queue_rps = match has(Part::Loads) {
+        true => bench.loads(settings).await?,
+        false => Vec::new(),
+    };
+    if has(Part::Burst) {
+        bench.bursts(settings).await?;
+    }
+    if has(Part::Grpc) {
+        bench.protocols(settings).await?;
+    }
+    if has(Part::Faults) {
         bench.faults(settings).await?;
     }
     let Bench {
@@ -127,9 +127,12 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
         ..
     } = bench;
     drop(system);
-    let active = match settings.active_seeds {
-        0 => Vec::new(),
-        seeds => active::measure(&mut servers, &models, work.path(), &body, seeds).await?,
+    let active = match has(Part::Active) {
+        true => {
+            let seeds = settings.active_seeds;
+            active::measure(&mut servers, &models, work.path(), &body, seeds).await?
+        }
+        false => Vec::new(),
     };
     Ok(Report {
         capacity_rps: bench.capacity_rps,
@@ -179,6 +182,35 @@ impl Bench {
                 let run = self.run(&rates, seed, way).await?;
                 let on_time = run.on_time_percent_within(&span);
                 self.record("burst".to_owned(), way, &run, on_time);
+            }
+        }
+        Ok(())
+    }
+
+    async fn protocols(&mut self, settings: &Settings) -> Result<()> {
+        let half = NEAR_CAPACITY / 2.0 * self.capacity_rps;
+        let rates = Rates::constant(half, settings.seconds)?;
+        let message = grpc::body(&self.body)?;
+        let way = Way::Weir;
+        for seed in 1..=settings.seeds {
+            own_queue::until_empty(&self.servers, &self.body).await?;
+            let (rest, over_grpc) = (self.system.target(way)?, self.system.grpc_target(way)?);
+            let (rest, over_grpc) = tokio::try_join!(
+                load_run(&rates, seed, rest, &self.body, Protocol::Http1, async {
+                    Ok(())
+                }),
+                load_run(
+                    &rates,
+                    seed + OTHER_SEED,
+                    over_grpc,
+                    &message,
+                    Protocol::Grpc,
+                    async { Ok(()) }
+                ),
+            )?;
+            for (name, run) in [("REST", &rest), ("gRPC", &over_grpc)] {
+                let load = format!("{NEAR_CAPACITY} ×, half of it {name}");
+                self.record(load, way, run, run.on_time_percent());
             }
         }
         Ok(())
@@ -239,110 +271,4 @@ fn ordered(seed: u64) -> [Way; 3] {
     let places = usize::try_from(seed).unwrap_or(0) % ways.len();
     ways.rotate_left(places);
     ways
-}
-
-impl Row {
-    fn new(load: String, way: Way) -> Row {
-        Row {
-            load,
-            way: way.name(),
-            on_time_percent: Vec::new(),
-            answered_rps: Vec::new(),
-            latency_ms: Vec::new(),
-            late: 0,
-            refused: 0,
-        }
-    }
-}
-
-impl Report {
-    fn row(&self, load: &str, way: Way) -> Option<&Row> {
-        let mut rows = self.rows.iter();
-        rows.find(|row| row.load == load && row.way == way.name())
-    }
-
-    /// Returns the targets that are missed, one sentence each.
-    #[must_use]
-    pub fn missed(&self) -> Vec<String> {
-        let mut missed = Vec::new();
-        for load in LOADS {
-            let name = format!("{load} ×");
-            let rows = (self.row(&name, Way::Weir), self.row(&name, Way::Careful));
-            let (Some(weir), Some(careful)) = rows else {
-                continue;
-            };
-            let lead = mean(&weir.on_time_percent) - mean(&careful.on_time_percent);
-            let right = if load >= NEAR_CAPACITY {
-                LEAD_POINTS
-            } else {
-                0.0
-            };
-            if lead < right {
-                missed.push(format!(
-                    "{name}: weir leads careful by {lead:.1} points; it must be {right:.1} or more"
-                ));
-            }
-        }
-        let overload = self.row(&format!("{OVERLOAD} ×"), Way::Weir);
-        if let Some(weir) = overload {
-            let part = mean(&weir.answered_rps) / mean(&self.own_queue_rps);
-            if part < THROUGHPUT_PART {
-                missed.push(format!(
-                    "{OVERLOAD} ×: weir answers {:.1} % of what the servers do from their own queues; it must be {:.0} % or more",
-                    part * 100.0,
-                    THROUGHPUT_PART * 100.0
-                ));
-            }
-        }
-        missed.extend(active::missed(&self.active));
-        missed
-    }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "1 × = {:.1} requests/s by the profiles; {:.1} from the servers' own queues",
-            self.capacity_rps,
-            mean(&self.own_queue_rps)
-        )?;
-        writeln!(
-            f,
-            "| load | way | on time | least to most | answers/s | p50, p99 ms | late or cut off | refused |"
-        )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|")?;
-        for row in &self.rows {
-            let shares = &row.on_time_percent;
-            let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = shares.iter().copied().fold(0.0, f64::max);
-            let (p50, p99): (Vec<f64>, Vec<f64>) = row.latency_ms.iter().copied().unzip();
-            writeln!(
-                f,
-                "| {} | {} | {:.1} % | {least:.1} to {most:.1} | {:.1} | {:.0}, {:.0} | {} | {} |",
-                row.load,
-                row.way,
-                mean(shares),
-                mean(&row.answered_rps),
-                mean(&p50),
-                mean(&p99),
-                row.late,
-                row.refused,
-            )?;
-        }
-        for row in &self.active {
-            writeln!(
-                f,
-                "{}: {:.2} % on time, {:.1} core-seconds",
-                row.cores,
-                mean(&row.on_time_percent),
-                mean(&row.core_seconds),
-            )?;
-        }
-        Ok(())
-    }
 }

@@ -12,6 +12,7 @@ use weir_bed::load::Target;
 use weir_bed::planner::{Planner, free_port};
 use weir_bed::wait;
 
+use super::grpc;
 use super::profile::{Profile, file};
 use super::servers::{MODEL, Server};
 
@@ -101,11 +102,21 @@ impl System {
         })
     }
 
+    /// Returns the target of requests over REST.
     pub(crate) fn target(&self, way: Way) -> Result<Target> {
+        self.target_at(way, &format!("/v2/models/{MODEL}/infer"))
+    }
+
+    /// Returns the target of requests over gRPC.
+    pub(crate) fn grpc_target(&self, way: Way) -> Result<Target> {
+        self.target_at(way, grpc::PATH)
+    }
+
+    fn target_at(&self, way: Way, path: &str) -> Result<Target> {
         let listener = self.envoy.listener(way.listener())?;
         Ok(Target {
             name: way.name().to_owned(),
-            url: format!("http://{listener}/v2/models/{MODEL}/infer"),
+            url: format!("http://{listener}{path}"),
             then: Vec::new(),
             headers: Vec::new(),
         })
@@ -127,6 +138,7 @@ fn service_file(
         let mut variant = json!({
             "name": server.name,
             "cluster": server.name,
+            "grpcCluster": grpc::cluster(server.name),
             "cores": { "initial": server.cores, "min": min, "max": max },
             "profile": { "file": file(folder, server) },
         });
@@ -168,6 +180,7 @@ fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> R
             "cluster": server.name,
             "share": rate((server, profile)) / total,
             "slots": 1,
+            "grpc_cluster": grpc::cluster(server.name),
             "service_ms": profile.service_ms(server.cores),
             "accuracy": profile.accuracy,
         })
@@ -204,7 +217,9 @@ fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> R
         .plain_weights(&weights)
         .fallback(first.name);
     for server in servers {
-        bootstrap = bootstrap.backend(server.name, server.http);
+        bootstrap = bootstrap
+            .backend(server.name, server.http)
+            .backend_http2(&grpc::cluster(server.name), server.grpc);
     }
     Ok(bootstrap)
 }

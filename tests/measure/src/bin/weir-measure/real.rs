@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use weir_measure::real::{Settings, measure};
+use weir_measure::real::{Part, Settings, measure};
 
 /// Maximum length of a turn, and number of seeds.
 const SECONDS_MAX: i64 = 600;
@@ -21,11 +21,11 @@ pub(crate) struct RealArgs {
     /// Number of seeds: runs of each load and way.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=SEEDS_MAX))]
     seeds: u16,
-    /// Leave out the turns with faults.
-    #[arg(long)]
-    without_faults: bool,
-    /// Number of seeds with which the servers' CPU quotas follow the load; 0 leaves that out.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=SEEDS_MAX))]
+    /// Parts to measure, separated by commas.
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+    /// Number of seeds with which the servers' CPU quotas follow the load.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=SEEDS_MAX))]
     active_seeds: u16,
     /// Folder of the trained models and of the results.
     #[arg(long, value_name = "DIR", default_value = "target/real")]
@@ -37,7 +37,7 @@ pub(crate) async fn measured(args: RealArgs) -> Result<ExitCode> {
     let settings = Settings {
         seconds: usize::from(args.seconds),
         seeds: u64::from(args.seeds),
-        faults: !args.without_faults,
+        parts: args.parts,
         active_seeds: u64::from(args.active_seeds),
     };
     let folder = std::path::absolute(&args.folder).context("--folder")?;

@@ -1,0 +1,157 @@
+//! Table of a measurement with real servers, and its targets.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::active::{self, ActiveRow};
+use super::system::Way;
+use super::{LOADS, NEAR_CAPACITY};
+
+/// Load at which throughput is compared with that of the servers' own queues.
+const OVERLOAD: f64 = 2.0;
+/// Points by which Weir's on-time share must exceed careful's from [`NEAR_CAPACITY`] on.
+const LEAD_POINTS: f64 = 8.0;
+/// Least part of the throughput of the servers' own queues that Weir must reach.
+const THROUGHPUT_PART: f64 = 0.97;
+
+/// Mean of all seeds of one load and way.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Load.
+    pub load: String,
+    /// Way of the requests.
+    pub way: &'static str,
+    /// Answered on time, percent of all sent; in a fault or burst, of those sent in it.
+    pub on_time_percent: Vec<f64>,
+    /// Answers per second.
+    pub answered_rps: Vec<f64>,
+    /// Median and 99th percentile of the answers' latency, ms.
+    pub latency_ms: Vec<(f64, f64)>,
+    /// Requests answered late, cut off, or whose client disconnected.
+    pub late: u64,
+    /// Requests refused.
+    pub refused: u64,
+}
+
+/// All results.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Throughput of all servers together by their profiles, requests/s.
+    pub capacity_rps: f64,
+    /// Throughput of all servers together from their own queues, requests/s.
+    pub own_queue_rps: Vec<f64>,
+    /// Loads, bursts and faults.
+    pub rows: Vec<Row>,
+    /// Mode `active` and the splits beside it.
+    pub active: Vec<ActiveRow>,
+}
+
+impl Row {
+    pub(super) fn new(load: String, way: Way) -> Row {
+        Row {
+            load,
+            way: way.name(),
+            on_time_percent: Vec::new(),
+            answered_rps: Vec::new(),
+            latency_ms: Vec::new(),
+            late: 0,
+            refused: 0,
+        }
+    }
+}
+
+impl Report {
+    fn row(&self, load: &str, way: Way) -> Option<&Row> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.load == load && row.way == way.name())
+    }
+
+    /// Returns the targets that are missed, one sentence each.
+    #[must_use]
+    pub fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        for load in LOADS {
+            let name = format!("{load} ×");
+            let rows = (self.row(&name, Way::Weir), self.row(&name, Way::Careful));
+            let (Some(weir), Some(careful)) = rows else {
+                continue;
+            };
+            let lead = mean(&weir.on_time_percent) - mean(&careful.on_time_percent);
+            let right = if load >= NEAR_CAPACITY {
+                LEAD_POINTS
+            } else {
+                0.0
+            };
+            if lead < right {
+                missed.push(format!(
+                    "{name}: weir leads careful by {lead:.1} points; it must be {right:.1} or more"
+                ));
+            }
+        }
+        let overload = self.row(&format!("{OVERLOAD} ×"), Way::Weir);
+        if let Some(weir) = overload {
+            let part = mean(&weir.answered_rps) / mean(&self.own_queue_rps);
+            if part < THROUGHPUT_PART {
+                missed.push(format!(
+                    "{OVERLOAD} ×: weir answers {:.1} % of what the servers do from their own queues; it must be {:.0} % or more",
+                    part * 100.0,
+                    THROUGHPUT_PART * 100.0
+                ));
+            }
+        }
+        missed.extend(active::missed(&self.active));
+        missed
+    }
+}
+
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "1 × = {:.1} requests/s by the profiles",
+            self.capacity_rps
+        )?;
+        if !self.own_queue_rps.is_empty() {
+            let own = mean(&self.own_queue_rps);
+            writeln!(f, "{own:.1} requests/s from the servers' own queues")?;
+        }
+        writeln!(
+            f,
+            "| load | way | on time | least to most | answers/s | p50, p99 ms | late or cut off | refused |"
+        )?;
+        writeln!(f, "|---|---|---|---|---|---|---|---|")?;
+        for row in &self.rows {
+            let shares = &row.on_time_percent;
+            let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = shares.iter().copied().fold(0.0, f64::max);
+            let (p50, p99): (Vec<f64>, Vec<f64>) = row.latency_ms.iter().copied().unzip();
+            writeln!(
+                f,
+                "| {} | {} | {:.1} % | {least:.1} to {most:.1} | {:.1} | {:.0}, {:.0} | {} | {} |",
+                row.load,
+                row.way,
+                mean(shares),
+                mean(&row.answered_rps),
+                mean(&p50),
+                mean(&p99),
+                row.late,
+                row.refused,
+            )?;
+        }
+        for row in &self.active {
+            writeln!(
+                f,
+                "{}: {:.2} % on time, {:.1} core-seconds",
+                row.cores,
+                mean(&row.on_time_percent),
+                mean(&row.core_seconds),
+            )?;
+        }
+        Ok(())
+    }
+}
