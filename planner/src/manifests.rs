@@ -33,7 +33,7 @@ use crate::spec::{ServiceFile, ServiceSpec};
 
 pub use options::{
     API_PORTS, API_PORTS_MAX, CLUSTER_DOMAIN, FILTER_IMAGE, GatewayOptions, HOSTS_MAX, IMAGE,
-    LABELS_MAX, NAMESPACE, Options, PATHS_MAX,
+    LABELS_MAX, NAMESPACE, Options, PATHS_MAX, SERVERS_MAX, ServerAt,
 };
 pub use planner_tls::PlannerTls;
 pub use plugin::KEY;

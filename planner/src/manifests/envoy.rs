@@ -4,7 +4,8 @@
 //!
 //! Several services share one bootstrap: [`together`] has what is only of several.
 //!
-//! A variant's servers are resolved by DNS under the cluster's name: the service file has no addresses.
+//! A variant's servers are resolved by DNS under the cluster's name unless the options name their addresses: the
+//! service file has none.
 
 mod together;
 
@@ -13,7 +14,7 @@ use weir_filter::config::Role;
 
 use super::plugin::{BUFFER_BYTES, PlannerAt, Times, fallback, plugin, seconds};
 use super::requests::ServiceRequests;
-use super::{Document, File, ManifestError, Options, PlannerTls, planner_tls, refused};
+use super::{Document, File, ManifestError, Options, ServerAt, planner_tls, refused};
 use crate::service::{Service, Variant};
 
 const SHIPPED: &str = include_str!("../../../envoy/weir.yaml");
@@ -59,6 +60,7 @@ pub(super) fn files(services: &[Shared]) -> Result<Vec<File>, ManifestError> {
             cluster,
         })
         .collect();
+    check_servers(&services, &planners)?;
     // Without the planner, its cluster would only cause failing lookups.
     let with = bootstrap(&services, &planners)?;
     let without = bootstrap(&services, &[])?;
@@ -133,8 +135,10 @@ fn bootstrap(services: &[Shared], planners: &[PlannerAt]) -> Result<Value, Manif
             together::list(configs)?
         }
     };
-    let tls = services.first().and_then(|(_, it)| it.planner_tls.as_ref());
-    adapt(&mut shipped, &times, &config, clusters, (planners, tls))?;
+    let Some((_, common)) = services.first() else {
+        return Err(missing("service"));
+    };
+    adapt(&mut shipped, &times, &config, clusters, (planners, common))?;
     for key in ["timeout", "idle_timeout"] {
         *at(route(&mut shipped, "variant")?, &format!("/route/{key}"))? = json!(seconds(answer));
     }
@@ -157,7 +161,7 @@ fn gate(
         &[times],
         &config,
         ports(variant).collect(),
-        (planners, options.planner_tls.as_ref()),
+        (planners, options),
     )?;
     let node = json!(format!("weir-gate-{name}-1"));
     *at(&mut shipped, "/node/id")? = node;
@@ -197,7 +201,7 @@ fn adapt(
     times: &[Times],
     config: &Value,
     clusters: Vec<Port<'_>>,
-    (planners, tls): (&[PlannerAt], Option<&PlannerTls>),
+    (planners, options): (&[PlannerAt], &Options),
 ) -> Result<(), ManifestError> {
     let text = serde_json::to_string_pretty(config).map_err(|error| ManifestError::Form {
         what: "the filter's configuration".to_owned(),
@@ -219,7 +223,8 @@ fn adapt(
     let mut made = Vec::new();
     for Port { cluster, grpc } in clusters {
         let port = if grpc { GRPC_PORT } else { PORT };
-        let mut made_of = with_address(template.clone(), cluster, cluster, port)?;
+        let own = (cluster, port);
+        let mut made_of = with_address(template.clone(), cluster, own, &options.servers)?;
         if grpc {
             *at(&mut made_of, HTTP)? =
                 json!({ "http2_protocol_options": { "initial_stream_window_size": BUFFER_BYTES } });
@@ -234,9 +239,10 @@ fn adapt(
         let mut cluster = with_address(
             template.clone(),
             &planner.cluster,
-            &planner.authority,
-            super::options::PLANNER_PORT,
+            (&planner.authority, super::options::PLANNER_PORT),
+            &options.servers,
         )?;
+        let tls = options.planner_tls.as_ref();
         if let (Some(tls), Some(cluster)) = (tls, cluster.as_object_mut()) {
             let socket = planner_tls::transport_socket(tls.name_or(&planner.authority));
             cluster.insert("transport_socket".to_owned(), socket);
@@ -247,17 +253,44 @@ fn adapt(
     Ok(())
 }
 
+/// Names a cluster and sets its hosts: those that the options name, else its own name.
 fn with_address(
     mut cluster: Value,
     name: &str,
-    host: &str,
-    port: u16,
+    own: (&str, u16),
+    servers: &[ServerAt],
 ) -> Result<Value, ManifestError> {
+    let named = servers.iter().filter(|server| server.cluster == name);
+    let mut hosts: Vec<(&str, u16)> = named.map(|it| (it.host.as_str(), it.port)).collect();
+    if hosts.is_empty() {
+        hosts.push(own);
+    }
+    let host = |(host, port): &(&str, u16)| json!({ "endpoint": { "address": { "socket_address": { "address": host, "port_value": port } } } });
+    let hosts: Vec<Value> = hosts.iter().map(host).collect();
     *at(&mut cluster, "/name")? = json!(name);
-    *at(&mut cluster, "/load_assignment")? = json!({ "cluster_name": name, "endpoints": [{ "lb_endpoints": [
-        { "endpoint": { "address": { "socket_address": { "address": host, "port_value": port } } } }
-    ] }] });
+    *at(&mut cluster, "/load_assignment")? =
+        json!({ "cluster_name": name, "endpoints": [{ "lb_endpoints": hosts }] });
     Ok(cluster)
+}
+
+/// Refuses an address of a cluster that no service has.
+fn check_servers(services: &[Shared], planners: &[PlannerAt]) -> Result<(), ManifestError> {
+    let Some((_, options)) = services.first() else {
+        return Ok(());
+    };
+    let variants = services.iter().flat_map(|(service, _)| &service.variants);
+    let clusters = variants.flat_map(ports).map(|port| port.cluster);
+    let planners = planners.iter().map(|planner| planner.cluster.as_str());
+    let all: Vec<&str> = clusters.chain(planners).collect();
+    let known = |server: &&ServerAt| all.contains(&server.cluster.as_str());
+    match options.servers.iter().find(|server| !known(server)) {
+        None => Ok(()),
+        Some(server) => Err(refused(
+            "--server",
+            format!("{}={}:{}", server.cluster, server.host, server.port),
+            format!("an address of one of {}", all.join(", ")),
+        )),
+    }
 }
 
 fn route<'a>(shipped: &'a mut Value, name: &str) -> Result<&'a mut Value, ManifestError> {

@@ -28,6 +28,8 @@ pub const HOSTS_MAX: usize = 16;
 pub const PATHS_MAX: usize = 16;
 /// Maximum number of labels of the gateway's pods.
 pub const LABELS_MAX: usize = 8;
+/// Maximum number of hosts' addresses.
+pub const SERVERS_MAX: usize = 256;
 /// Maximum number of ports of API servers.
 pub const API_PORTS_MAX: usize = 8;
 
@@ -48,10 +50,23 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Paths of the service's requests: exact, or prefixes that end in `*`; empty is every path.
     pub paths: Vec<String>,
+    /// Addresses of the clusters' hosts, with `--envoy`. A cluster without one is resolved by its name.
+    pub servers: Vec<ServerAt>,
     /// TLS of the planner; without it the planner's answers are not encrypted but by a mesh.
     pub planner_tls: Option<PlannerTls>,
     /// Gateway that the service is attached to.
     pub gateway: GatewayOptions,
+}
+
+/// Address of one of a cluster's hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAt {
+    /// The cluster: a variant's, or the planner's.
+    pub cluster: String,
+    /// Address or DNS name.
+    pub host: String,
+    /// Port.
+    pub port: u16,
 }
 
 /// Gateway that a service is attached to. What is left out is as the mesh installs it.
@@ -85,6 +100,7 @@ impl Default for Options {
             api_ports: API_PORTS.to_vec(),
             hosts: Vec::new(),
             paths: Vec::new(),
+            servers: Vec::new(),
             planner_tls: None,
             gateway: GatewayOptions::default(),
         }

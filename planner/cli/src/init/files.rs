@@ -34,6 +34,9 @@ const SCENARIO: &str = "\
 # docs/reference/scenarios.md explains every key.
 ";
 
+/// Address of a planner that runs beside Envoy on one machine.
+const PLANNER_AT: &str = "127.0.0.1:8080";
+
 /// Returns the name of a variant's request file.
 pub(super) fn request_file(name: &str) -> String {
     format!("{name}.request.json")
@@ -128,5 +131,14 @@ pub(super) fn next(out: &Path, labels: Option<&Path>, variants: &[Variant]) -> S
         );
     }
     let scenario = out.join("scenario.yaml");
-    text + &format!("weir replay {}\n", scenario.display())
+    text += &format!("weir replay {}\n", scenario.display());
+    let service = out.join("service.yaml");
+    text += &format!("weir manifests --envoy {}", service.display());
+    for variant in variants {
+        // A URL of these schemes has both.
+        let host = variant.url.host_str().unwrap_or_default();
+        let port = variant.url.port_or_known_default().unwrap_or_default();
+        text += &format!(" --server {}={host}:{port}", variant.name);
+    }
+    text + &format!(" --server planner={PLANNER_AT} --out {}\n", out.display())
 }

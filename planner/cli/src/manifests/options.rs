@@ -3,6 +3,7 @@
 use anyhow::Context;
 use weir_planner::manifests::{
     API_PORTS, CLUSTER_DOMAIN, FILTER_IMAGE, GatewayOptions, IMAGE, NAMESPACE, Options, PlannerTls,
+    ServerAt,
 };
 
 /// Names, images and the gateway.
@@ -31,6 +32,10 @@ pub(super) struct Given {
     /// SERVICE=PATH is of that service alone. Default: all.
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
+    /// With --envoy: address of a server of a cluster, or of the planner (cluster `planner`); may be repeated
+    /// [default: the cluster's name, resolved by DNS].
+    #[arg(long, value_name = "CLUSTER=HOST:PORT", requires = "envoy")]
+    server: Vec<ServerAt>,
     /// Secret with the planner's certificate: tls.crt, tls.key and ca.crt. Polls then use TLS.
     #[arg(long, value_name = "NAME")]
     planner_tls_secret: Option<String>,
@@ -104,6 +109,7 @@ impl Given {
             filter_image: self.filter_image.clone(),
             cluster_domain: self.cluster_domain.clone(),
             api_ports: self.api_port.clone(),
+            servers: self.server.clone(),
             planner_tls: self.planner_tls_secret.clone().map(|secret| PlannerTls {
                 secret,
                 ca_secret: self.planner_ca_secret.clone(),
@@ -130,6 +136,18 @@ impl Given {
             for port in &self.api_port {
                 line += &format!(" --api-port {port}");
             }
+        }
+        for ServerAt {
+            cluster,
+            host,
+            port,
+        } in &self.server
+        {
+            let host = match host.contains(':') {
+                true => format!("[{host}]"),
+                false => host.clone(),
+            };
+            line += &format!(" --server {cluster}={host}:{port}");
         }
         line += &optional([
             ("planner-tls-secret", &self.planner_tls_secret),

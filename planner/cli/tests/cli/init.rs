@@ -56,7 +56,7 @@ async fn printed_commands_lead_to_a_table_of_on_time_shares() {
         .lines()
         .filter_map(|line| line.strip_prefix("weir "))
         .collect();
-    let [first, second, replay] = commands[..] else {
+    let [first, second, replay, manifests] = commands[..] else {
         panic!("{printed}")
     };
     for profile in [first, second] {
@@ -68,6 +68,14 @@ async fn printed_commands_lead_to_a_table_of_on_time_shares() {
     let arguments: Vec<&str> = replay.split_whitespace().collect();
     let table = text(&run(folder.path(), &arguments).await);
     assert!(table.contains("weir+planner"), "{table}");
+
+    let arguments: Vec<&str> = manifests.split_whitespace().collect();
+    text(&run(folder.path(), &arguments).await);
+    let bootstrap = fs::read_to_string(folder.path().join("envoy/weir.yaml")).unwrap();
+    for server in &servers {
+        let port = format!("port_value: {}", server.addr().port());
+        assert!(bootstrap.contains(&port), "{port}: {bootstrap}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,14 @@
 //! Validation of options: each refusal names the option, the value and what would be right.
 
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
 use weir_api::plan::is_name;
 
 use super::super::{ManifestError, PlannerTls, refused};
-use super::{API_PORTS_MAX, GatewayOptions, HOSTS_MAX, LABELS_MAX, Options, PATHS_MAX};
+use super::{
+    API_PORTS_MAX, GatewayOptions, HOSTS_MAX, LABELS_MAX, Options, PATHS_MAX, SERVERS_MAX, ServerAt,
+};
 
 /// Maximum length of an image reference: a registry's limit for a name, and a digest.
 const IMAGE_MAX: usize = 255 + 72;
@@ -35,6 +40,7 @@ impl Options {
         for number in &self.api_ports {
             port("--api-port", *number)?;
         }
+        count("--server", self.servers.len(), 0, SERVERS_MAX)?;
         count("--host", self.hosts.len(), 0, HOSTS_MAX)?;
         for host in &self.hosts {
             if !is_domain(host.strip_prefix("*.").unwrap_or(host)) {
@@ -59,6 +65,33 @@ impl Options {
             name("--gateway-namespace", namespace)?;
         }
         gateway.check()
+    }
+}
+
+impl FromStr for ServerAt {
+    type Err = ManifestError;
+
+    /// Reads `CLUSTER=HOST:PORT`; an IPv6 address is in brackets.
+    fn from_str(text: &str) -> Result<ServerAt, ManifestError> {
+        let refusal = || refused("--server", text, SERVER);
+        let (cluster, at) = text.split_once('=').ok_or_else(refusal)?;
+        let (host, port) = at.rsplit_once(':').ok_or_else(refusal)?;
+        let port: u16 = port.parse().map_err(|_| refusal())?;
+        let inside = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_right = match inside {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => is_domain(host),
+        };
+        if cluster.is_empty() || port == 0 || !is_right {
+            return Err(refusal());
+        }
+        Ok(ServerAt {
+            cluster: cluster.to_owned(),
+            host: inside.unwrap_or(host).to_owned(),
+            port,
+        })
     }
 }
 
@@ -130,6 +163,7 @@ impl GatewayOptions {
     }
 }
 
+const SERVER: &str = "CLUSTER=HOST:PORT, such as small=127.0.0.1:8081 or small=[::1]:8081";
 const LABEL: &str = "KEY=VALUE, a label of Kubernetes, such as istio=ingress";
 
 fn count(path: &str, count: usize, min: usize, max: usize) -> Result<(), ManifestError> {

@@ -121,3 +121,68 @@ fn any_pattern_of_a_name_is_renamed() {
         assert_eq!(found, expected);
     }
 }
+
+/// The example with clusters named like the variants.
+fn plain_names() -> String {
+    let text = example().replace("outbound|8000||", "");
+    text.replace(".models.svc.cluster.local", "")
+}
+
+#[test]
+fn plain_envoy_has_the_addresses_that_are_named() {
+    let server = |text: &str| text.parse::<ServerAt>().unwrap();
+    let servers = [
+        "resnet18=10.0.0.1:8081",
+        "resnet18=[::1]:8082",
+        "planner=planner.example:8443",
+    ];
+    let options = Options {
+        servers: servers.map(server).into(),
+        ..Options::default()
+    };
+    let files = render(&plain_names(), &options, Target::Envoy).unwrap();
+    let weir = body(&files, "envoy/weir.yaml");
+    let clusters = weir["static_resources"]["clusters"].as_array().unwrap();
+    let hosts = |name: &str| -> Vec<(String, u64)> {
+        let cluster = clusters.iter().find(|cluster| cluster["name"] == name);
+        let hosts = &cluster.unwrap()["load_assignment"]["endpoints"][0]["lb_endpoints"];
+        let address = |host: &Value| host["endpoint"]["address"]["socket_address"].clone();
+        let addresses = hosts.as_array().unwrap().iter().map(address);
+        let pair = |at: Value| {
+            let host = at["address"].as_str().unwrap().to_owned();
+            (host, at["port_value"].as_u64().unwrap())
+        };
+        addresses.map(pair).collect()
+    };
+    let at = |host: &str, port| (host.to_owned(), port);
+    assert_eq!(hosts("resnet18"), [at("10.0.0.1", 8081), at("::1", 8082)]);
+    assert_eq!(hosts("resnet50"), [at("resnet50", 8000)]);
+    assert_eq!(hosts("planner"), [at("planner.example", 8443)]);
+}
+
+#[test]
+fn wrong_address_is_refused() {
+    for wrong in [
+        "resnet18",
+        "resnet18=10.0.0.1",
+        "=10.0.0.1:80",
+        "resnet18=10.0.0.1:0",
+        "resnet18=10.0.0.1:65536",
+        "resnet18=[10.0.0.1]:80",
+        "resnet18=::1:80",
+        "resnet18=http://10.0.0.1:80",
+    ] {
+        let error = wrong.parse::<ServerAt>().unwrap_err().to_string();
+        let right = format!("--server: {wrong}; it must be CLUSTER=HOST:PORT");
+        assert!(error.starts_with(&right), "{error}");
+    }
+    let options = Options {
+        servers: vec!["resnet19=10.0.0.1:80".parse().unwrap()],
+        ..Options::default()
+    };
+    let error = render(&plain_names(), &options, Target::Envoy).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "--server: resnet19=10.0.0.1:80; it must be an address of one of resnet18, resnet50, resnet152, planner"
+    );
+}
