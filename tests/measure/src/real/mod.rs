@@ -10,6 +10,7 @@ mod grpc;
 mod load_run;
 mod own_queue;
 mod profile;
+mod replayed;
 mod report;
 mod servers;
 mod system;
@@ -25,7 +26,7 @@ pub use active::ActiveRow;
 use fault::Fault;
 use load_run::{LoadRun, load_run};
 use profile::Profile;
-pub use report::{Report, Row};
+pub use report::{Replayed, Report, Row};
 use servers::{Models, Server};
 use system::{Sizes, System, Way};
 
@@ -101,6 +102,7 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
         capacity_rps: 0.0,
         body: body.into(),
         report: Vec::new(),
+        replayed: Vec::new(),
     };
     let each = bench.servers.iter().zip(&profiles);
     bench.capacity_rps = each
@@ -108,7 +110,7 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
         .sum();
     let has = |part| settings.parts.contains(&part);
     let own_queue_rps = match has(Part::Loads) {
-        true => bench.loads(settings).await?,
+        true => bench.loads(settings, work.path()).await?,
         false => Vec::new(),
     };
     if has(Part::Burst) {
@@ -138,6 +140,7 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
         capacity_rps: bench.capacity_rps,
         own_queue_rps,
         rows: bench.report,
+        replayed: bench.replayed,
         active,
     })
 }
@@ -149,11 +152,13 @@ struct Bench {
     capacity_rps: f64,
     body: Bytes,
     report: Vec<Row>,
+    replayed: Vec<Replayed>,
 }
 
 impl Bench {
     /// Plays each load in turns, and the servers' own queues in between; returns the throughput of the latter.
-    async fn loads(&mut self, settings: &Settings) -> Result<Vec<f64>> {
+    /// Replays each load besides.
+    async fn loads(&mut self, settings: &Settings, folder: &Path) -> Result<Vec<f64>> {
         let mut own = Vec::new();
         for seed in 1..=settings.seeds {
             for load in LOADS {
@@ -163,6 +168,10 @@ impl Bench {
                     let on_time = run.on_time_percent();
                     self.record(format!("{load} ×"), way, &run, on_time);
                 }
+                let played = (load * self.capacity_rps, settings.seconds);
+                let service = &self.system.service;
+                let on_time = replayed::on_time_percent(folder, service, played, seed).await?;
+                self.replayed.push(Replayed { load, on_time });
             }
             let span = Duration::from_secs(settings.seconds as u64);
             own.push(own_queue::throughput_rps(&self.servers, &self.body, span).await?);

@@ -8,6 +8,8 @@ use super::active::{self, ActiveRow};
 use super::system::Way;
 use super::{LOADS, NEAR_CAPACITY};
 
+/// Points by which replay with the measured profiles may differ.
+const REPLAY_POINTS: f64 = 2.0;
 /// Load at which throughput is compared with that of the servers' own queues.
 const OVERLOAD: f64 = 2.0;
 /// Points by which Weir's on-time share must exceed careful's from [`NEAR_CAPACITY`] on.
@@ -34,6 +36,15 @@ pub struct Row {
     pub refused: u64,
 }
 
+/// Weir's on-time share of one run by replay with the measured profiles.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Replayed {
+    /// Load, as a multiple of the profiles' throughput.
+    pub load: f64,
+    /// Answered on time, percent.
+    pub on_time: f64,
+}
+
 /// All results.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -43,6 +54,8 @@ pub struct Report {
     pub own_queue_rps: Vec<f64>,
     /// Loads, bursts and faults.
     pub rows: Vec<Row>,
+    /// The same loads by replay.
+    pub replayed: Vec<Replayed>,
     /// Mode `active` and the splits beside it.
     pub active: Vec<ActiveRow>,
 }
@@ -67,6 +80,13 @@ impl Report {
         rows.find(|row| row.load == load && row.way == way.name())
     }
 
+    /// Returns the on-time share at a load by replay, percent; `None` if it was not played.
+    fn replayed(&self, load: f64) -> Option<f64> {
+        let played = self.replayed.iter().filter(|played| played.load == load);
+        let shares: Vec<f64> = played.map(|played| played.on_time).collect();
+        (!shares.is_empty()).then(|| mean(&shares))
+    }
+
     /// Returns the targets that are missed, one sentence each.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
@@ -87,6 +107,17 @@ impl Report {
                 missed.push(format!(
                     "{name}: weir leads careful by {lead:.1} points; it must be {right:.1} or more"
                 ));
+            }
+        }
+        for load in LOADS {
+            let weir = self.row(&format!("{load} ×"), Way::Weir);
+            if let (Some(weir), Some(replayed)) = (weir, self.replayed(load)) {
+                let off = replayed - mean(&weir.on_time_percent);
+                if off.abs() > REPLAY_POINTS {
+                    missed.push(format!(
+                        "{load} ×: replay says {replayed:.1} % on time, {off:+.1} points off; it must be within {REPLAY_POINTS:.0}"
+                    ));
+                }
             }
         }
         let overload = self.row(&format!("{OVERLOAD} ×"), Way::Weir);
@@ -142,6 +173,11 @@ impl fmt::Display for Report {
                 row.late,
                 row.refused,
             )?;
+        }
+        for load in LOADS {
+            if let Some(replayed) = self.replayed(load) {
+                writeln!(f, "{load} × by replay: {replayed:.1} % on time")?;
+            }
         }
         for row in &self.active {
             writeln!(

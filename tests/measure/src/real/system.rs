@@ -76,6 +76,8 @@ pub(crate) enum Sizes {
 pub(crate) struct System {
     _planner: Planner,
     pub(crate) envoy: Envoy,
+    /// The service file.
+    pub(crate) service: Value,
 }
 
 impl System {
@@ -88,7 +90,8 @@ impl System {
     ) -> Result<System> {
         let planner_at = free_port()?;
         let envoy = Envoy::start(&bootstrap(servers, profiles, planner_at)?, WORKERS).await?;
-        let text = service_file(servers, folder, (planner_at, envoy.admin()), sizes).to_string();
+        let service = service_file(servers, folder, (planner_at, envoy.admin()), sizes);
+        let text = service.to_string();
         let mut planner = Planner::start(SERVICE, planner_at, &text, (KEY_ENV, KEY))?;
         planner.until_ready(READY_MAX).await?;
         let adopted = async || {
@@ -99,6 +102,7 @@ impl System {
         Ok(System {
             _planner: planner,
             envoy,
+            service,
         })
     }
 
