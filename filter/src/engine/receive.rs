@@ -193,7 +193,7 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(request) = self.requests.get(&stream).copied() else {
+        let Some(request) = self.requests.get(&stream).cloned() else {
             return;
         };
         self.sample_delayed(&request, now.mono);
@@ -229,8 +229,9 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
+        let must_leave = request.uploading && !request.shape.upload;
         match self.admit(stream, request, now, verdicts) {
-            Verdict::Park if request.uploading && !request.shape.upload => {
+            Verdict::Park if must_leave => {
                 self.refuse_held(stream, Reason::BodyBytesLimit, now.mono)
             }
             verdict => verdict,
@@ -336,7 +337,7 @@ impl Engine {
             Some(request) => request,
             None => match self.requests.remove(&stream) {
                 Some(request) => {
-                    self.leave_queue(&request);
+                    self.leave_queue(stream, &request);
                     // The slot table must learn that it no longer waits.
                     if let Some(variant) = self.variants.get_mut(request.variant) {
                         variant.slots.reported.stale = true;

@@ -102,7 +102,7 @@ impl Engine {
         let Some(mut request) = self.take_held(stream) else {
             return;
         };
-        let to = (request.due > now.mono).then(|| self.downgrade_target(&request, now));
+        let to = (request.due > now.mono).then(|| self.downgrade_target(&mut request, now));
         // If only the downstream time is left, the deadline has not expired yet.
         let reason = if request.deadline.at <= now.mono {
             Reason::Expired
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Removes an overdue request from a variant's queue.
+    /// Removes an overdue request from a variant's queue: by the end of the variant's own budget, or by its deadline.
     fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
         if variant.slots.queue.is_empty() {
@@ -226,6 +226,12 @@ impl Engine {
         let service = variant.predicted.high;
         let begins = variant.must_begin(now);
         let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
+        if let Some((_, stream)) = variant.expiries.first().filter(|(at, _)| late(*at)) {
+            let request = self.requests.get(&stream)?;
+            variant.slots.queue.cancel(request.class, request.place());
+            variant.slots.queue.set_contended();
+            return Some(stream);
+        }
         let (_, _, stream) = variant
             .slots
             .queue
