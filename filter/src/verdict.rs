@@ -76,7 +76,7 @@ pub struct Refusal {
     pub expected: Option<Duration>,
     /// Variants of the request's list with the reasons why they did not serve it (`x-slo-variants`).
     pub variants: Option<Box<str>>,
-    /// Text on an error in the request: printable ASCII without `"` and `\`.
+    /// Text on an error in the request: printable ASCII without `"`, `\` and `%`.
     pub detail: Option<Box<str>>,
 }
 

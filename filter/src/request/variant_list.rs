@@ -119,7 +119,7 @@ fn variant_name(part: &[u8]) -> Result<&str, ListError<'_>> {
 
 impl ListError<'_> {
     /// Text for the client: header, wrong part, right ones. `known` are the variants of the service. It consists
-    /// of printable ASCII without `"` and `\`, whatever the client sent.
+    /// of printable ASCII without `"`, `\` and `%`, whatever the client sent.
     #[must_use]
     pub fn text<'a>(self, known: impl Iterator<Item = &'a str>) -> String {
         let mut text = format!("{}: ", Field::Variants.name());
@@ -167,7 +167,7 @@ struct Shown<'a>(&'a [u8]);
 
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\'".contains(&byte);
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\'%".contains(&byte);
         for byte in self.0.iter().take(SHOWN_MAX) {
             f.write_char(if is_plain(*byte) {
                 char::from(*byte)

@@ -69,6 +69,8 @@ struct Entry {
     skip: Option<Skip>,
 }
 
+/// Length of most texts, so that they are allocated once.
+const TEXT_CAPACITY: usize = 96;
 /// Beyond the longest budget, an hour.
 const NEVER: u32 = u32::MAX;
 
@@ -190,7 +192,7 @@ impl VariantList {
         };
         let decided = self.entries().iter().take(decided);
         let decided = decided.filter(|entry| self.chosen.is_some() || entry.skip.is_some());
-        let mut text = String::new();
+        let mut text = String::with_capacity(TEXT_CAPACITY);
         for entry in decided {
             text.push_str(if text.is_empty() { "" } else { ", " });
             let name = entry.variant.map_or(Some("*"), &name).unwrap_or_default();
