@@ -136,7 +136,8 @@ impl Engine {
             0.0
         });
         let before = reading.age.unwrap_or_default() + self.config.deadline.reserve;
-        let list = self.list(&members, before + self.downstream);
+        let before = before + self.downstream;
+        let list = members.map(|members| self.list(&members, before));
         self.arrivals += 1;
         ParseOutcome::Request(Request {
             deadline,
@@ -169,31 +170,31 @@ impl Engine {
             && wire.get(Field::Variant).is_some()
     }
 
-    /// Members of the client's list of variants. A gate does not read it, and without a plan no name is known.
+    /// Members of the client's list of variants, if there is one. A gate does not read it, and without a plan no name is known.
     ///
     /// # Errors
     /// The first part that is wrong.
-    fn members<'a>(&self, wire: &Wire<'a>) -> Result<Members<'a>, ListError<'a>> {
+    fn members<'a>(&self, wire: &Wire<'a>) -> Result<Option<Members<'a>>, ListError<'a>> {
         let is_read = self.config.role != Role::Gate && self.variants.len() > 0;
         let Some(value) = wire.get(Field::Variants).filter(|_| is_read) else {
-            return Ok(Members::default());
+            return Ok(None);
         };
         let members = Members::parse(value)?;
         let mut names = members.iter().filter_map(|member| member.name);
         match names.find(|name| self.variants.named(name).is_none()) {
             Some(unknown) => Err(ListError::Unknown(unknown)),
-            None => Ok(members),
+            None => Ok(Some(members)),
         }
     }
 
-    /// Variants that a client lists, whose budgets end that much earlier (`before`) here; `None` if it lists none.
-    fn list(&self, members: &Members<'_>, before: Duration) -> Option<Rc<VariantList>> {
+    /// Variants that a client lists, whose budgets end that much earlier (`before`) here.
+    fn list(&self, members: &Members<'_>, before: Duration) -> Rc<VariantList> {
         let mut list = VariantList::EMPTY;
         for Member { name, within } in members.iter() {
             let variant = name.and_then(|name| self.variants.named(name));
             list.push(variant, within.map(|within| within.saturating_sub(before)));
         }
-        (!list.is_empty()).then(|| Rc::new(list))
+        Rc::new(list)
     }
 
     /// Variant that a router has chosen, at a gate that serves several.

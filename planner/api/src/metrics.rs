@@ -28,7 +28,7 @@ pub enum Metric {
     Arrivals,
     /// Counter: requests that no variant could answer in time, not counted as arrivals. They (or their bodies) arrived
     /// after the deadline, or with less time than any variant needs with its maximum of cores, or require a higher
-    /// accuracy than any variant has.
+    /// accuracy than any variant has, or list variants in a way that is not valid.
     Unservable,
     /// Counter: requests forwarded or queued on arrival.
     Admitted,
