@@ -96,6 +96,15 @@ impl Engine {
         Ok(chosen)
     }
 
+    /// Records why no variant of its list can serve a request, before it is refused.
+    pub(super) fn record_skips(&mut self, request: &mut Request, now: Now) {
+        let before = request.list.clone();
+        if before.is_some() && self.choose_listed(request, false, None, now).is_ok() {
+            // Only at its deadline, by a variant whose service time is unknown.
+            request.list = before;
+        }
+    }
+
     /// Variant for a request that is late at its own: the next of its list that can still answer in time, else the
     /// most accurate other one. A gate has no other.
     pub(super) fn downgrade_target(

@@ -327,5 +327,19 @@ fn body_is_awaited_as_long_as_a_listed_variant_can_serve() {
     let (by, _) = outcome(&mut engine, 1, &verdict.unwrap(), at(660));
     assert_eq!(by, "large");
     let refused = release(&mut engine, at(701));
-    assert_eq!(reason(&refused[0].1), Some(Reason::Expired));
+    let (why, text) = outcome(&mut engine, 2, &refused[0].1, at(701));
+    assert_eq!(why, "expired");
+    let skipped = "large;skipped=infeasible, medium;skipped=expired";
+    assert_eq!(text.as_deref(), Some(skipped));
+    let headers = [
+        ("x-slo-ms", b"99".as_slice()),
+        ("x-slo-variants", b"large, medium"),
+    ];
+    let mut short: IncomingRequest<'_> = Wire::pick(headers).into();
+    short.body_follows = true;
+    let refused = engine.on_request(3, &short, at(701), &mut Vec::new());
+    let (why, text) = outcome(&mut engine, 3, &refused, at(701));
+    assert_eq!(why, "infeasible");
+    let skipped = "large;skipped=infeasible, medium;skipped=infeasible";
+    assert_eq!(text.as_deref(), Some(skipped));
 }
