@@ -30,6 +30,7 @@ mod admit;
 mod completion;
 mod demand;
 mod dispatch;
+mod expiries;
 mod forecast;
 mod gauges;
 mod health;
@@ -187,19 +188,26 @@ impl Engine {
     ) -> Verdict {
         let rule = self.source.rule(self.config.on_stale, now.mono);
         match (self.parse_request(incoming, now), rule) {
-            (ParseOutcome::Bypass, _) | (ParseOutcome::Refused(..), Rule::Pass) => Verdict::Pass,
+            (ParseOutcome::Bypass, _)
+            | (ParseOutcome::Refused(..) | ParseOutcome::InvalidVariants(..), Rule::Pass) => {
+                Verdict::Pass
+            }
             (ParseOutcome::Request(request), Rule::Pass) => {
                 self.count_arrival(&request);
                 Verdict::Pass
             }
-            (ParseOutcome::Refused(_, context), Rule::Refuse) => {
-                self.refuse(Reason::NoPlan, context)
-            }
+            (
+                ParseOutcome::Refused(_, context) | ParseOutcome::InvalidVariants(_, context),
+                Rule::Refuse,
+            ) => self.refuse(Reason::NoPlan, context),
             (ParseOutcome::Request(request), Rule::Refuse) => {
                 self.count_arrival(&request);
                 self.refuse(Reason::NoPlan, request.refusal_context())
             }
             (ParseOutcome::Refused(reason, context), Rule::Plan) => self.refuse(reason, context),
+            (ParseOutcome::InvalidVariants(text, context), Rule::Plan) => {
+                self.refuse_list(text, context, incoming)
+            }
             (ParseOutcome::Request(request), Rule::Plan) if incoming.body_follows => {
                 self.receive(stream, request, now, verdicts)
             }
@@ -228,7 +236,7 @@ impl Engine {
         match request.state {
             State::Receiving { .. } => {}
             State::Held => {
-                self.leave_queue(&request);
+                self.leave_queue(stream, &request);
                 self.ledger.release(&mut request.body);
                 self.stats.count(Metric::ClientDisconnects, Label::None);
             }

@@ -2,7 +2,8 @@
 //! `docs/reference/refusals.md`.
 //!
 //! These places refuse:
-//! - `engine.rs` (`on_request`): [`NoPlan`](Reason::NoPlan), and the reasons of `engine/parse.rs`;
+//! - `engine.rs` (`on_request`): [`NoPlan`](Reason::NoPlan), [`InvalidVariants`](Reason::InvalidVariants), and the
+//!   reasons of `engine/parse.rs`;
 //! - `engine/parse.rs`: [`Expired`](Reason::Expired), [`Infeasible`](Reason::Infeasible);
 //! - `engine/route.rs`: [`NoCapacity`](Reason::NoCapacity), [`Infeasible`](Reason::Infeasible);
 //! - `engine/admit.rs`: [`QueueFull`](Reason::QueueFull), [`Infeasible`](Reason::Infeasible), and the
@@ -39,11 +40,15 @@ pub enum Reason {
     NoBackend,
     /// There is no valid plan, and the configuration says to refuse without one.
     NoPlan,
+    /// The list of variants that the request names is not valid.
+    InvalidVariants,
 }
 
 /// gRPC status codes of refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrpcCode {
+    /// The request itself is wrong.
+    InvalidArgument = 3,
     /// The deadline cannot be met.
     DeadlineExceeded = 4,
     /// Shed under contention.
@@ -54,7 +59,7 @@ pub enum GrpcCode {
 
 impl Reason {
     /// All reasons, in the order of `docs/reference/refusals.md`.
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Expired,
         Reason::Infeasible,
         Reason::QueueFull,
@@ -64,9 +69,10 @@ impl Reason {
         Reason::NoCapacity,
         Reason::NoBackend,
         Reason::NoPlan,
+        Reason::InvalidVariants,
     ];
 
-    /// HTTP status: 429 shed under contention, 503 no capacity or backend, 504 out of time.
+    /// HTTP status: 400 the request is wrong, 429 shed under contention, 503 no capacity or backend, 504 out of time.
     #[must_use]
     pub const fn status(self) -> u32 {
         match self {
@@ -76,6 +82,7 @@ impl Reason {
             | Reason::SourceLimit
             | Reason::BodyBytesLimit => 429,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => 503,
+            Reason::InvalidVariants => 400,
         }
     }
 
@@ -89,6 +96,7 @@ impl Reason {
             | Reason::SourceLimit
             | Reason::BodyBytesLimit => GrpcCode::ResourceExhausted,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => GrpcCode::Unavailable,
+            Reason::InvalidVariants => GrpcCode::InvalidArgument,
         }
     }
 
@@ -105,6 +113,7 @@ impl Reason {
             Reason::NoCapacity => "no-capacity",
             Reason::NoBackend => "no-backend",
             Reason::NoPlan => "no-plan",
+            Reason::InvalidVariants => "invalid-variants",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests as they arrive: headers, model, deadline, clock skew, protocol, and the bytes of bodies held.
+//! Requests as they arrive: headers, variants named, model, deadline, clock skew, protocol, and the bytes of bodies held.
 
 pub mod body;
 pub mod deadline;
@@ -8,4 +8,5 @@ mod parse;
 pub mod protocol;
 pub mod sample_limit;
 pub mod skew;
+pub mod variant_list;
 pub mod wire;

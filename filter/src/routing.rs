@@ -1,4 +1,5 @@
-//! Choice of a variant: quotas, accuracy, and the time that each variant is predicted to take.
+//! Choice of a variant: quotas, ordered fallback, accuracy, and the time that each variant is predicted to take.
 
+pub mod fallback;
 pub mod router;
 pub mod service_time;

@@ -33,6 +33,8 @@ pub struct Dispatch {
     pub model: Option<Rc<str>>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
+    /// Whether `x-slo-variants` came, and is removed: it names variants of this service only.
+    pub lists_variants: bool,
     /// Change of `x-slo-stage-ms`.
     pub stage: StageHeader,
     /// Upstream timeout: after it the answer is of no use to the client. `None` for a streamed answer, which
@@ -61,7 +63,7 @@ pub enum StageHeader {
 }
 
 /// Refusal of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// Reason.
     pub reason: Reason,
@@ -72,6 +74,10 @@ pub struct Refusal {
     /// Time that a request takes at this gate (`x-slo-expected-ms`). A router learns most from the requests
     /// that a gate refuses.
     pub expected: Option<Duration>,
+    /// Variants of the request's list with the reasons why they did not serve it (`x-slo-variants`).
+    pub variants: Option<Box<str>>,
+    /// Text on an error in the request: printable ASCII without `"`, `\` and `%`.
+    pub detail: Option<Box<str>>,
 }
 
 impl Refusal {
@@ -84,6 +90,8 @@ impl Refusal {
             retry_after_s,
             grpc,
             expected: None,
+            variants: None,
+            detail: None,
         }
     }
 }

@@ -90,14 +90,17 @@ impl Bench {
     }
 
     fn submit(&mut self) -> Verdict {
-        self.stream += 1;
-        let (stream, now) = (self.stream, self.now());
-        let headers: [(&str, &[u8]); 3] = [
+        self.submit_with(&[
             ("x-slo-ms", b"1000"),
             ("x-slo-class", b"gold"),
             ("content-type", b"application/json"),
-        ];
-        let incoming = Wire::pick(headers).into();
+        ])
+    }
+
+    fn submit_with(&mut self, headers: &[(&str, &[u8])]) -> Verdict {
+        self.stream += 1;
+        let (stream, now) = (self.stream, self.now());
+        let incoming = Wire::pick(headers.iter().copied()).into();
         let verdict = self
             .engine
             .on_request(stream, &incoming, now, &mut self.verdicts);
@@ -131,6 +134,27 @@ fn request_through_a_free_slot_does_not_allocate() {
         let allocations = measure(through).count_total;
         assert_eq!(allocations, 0, "{rest}");
     }
+}
+
+/// One for the list, one for its text on the answer.
+#[test]
+fn list_of_variants_allocates_twice() {
+    const MANY: u32 = 1000;
+    let mut bench = Bench::new(100, "");
+    let value = b"v7;within=30, v2;within=600, *";
+    let mut through = || {
+        for _ in 0..MANY {
+            let verdict = bench.submit_with(&[("x-slo-variants", value)]);
+            let Verdict::Forward(dispatch) = verdict else {
+                panic!("not sent")
+            };
+            assert_eq!(&*dispatch.name, "v2");
+            bench.end(bench.stream);
+        }
+    };
+    through();
+    let allocations = measure(through).count_total;
+    assert_eq!(allocations, 2 * u64::from(MANY));
 }
 
 #[test]

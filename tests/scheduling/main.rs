@@ -2,6 +2,7 @@
 
 mod batching;
 mod classes;
+mod fallback;
 mod feasible;
 mod overload;
 mod replicas;

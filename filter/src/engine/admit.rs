@@ -23,7 +23,7 @@ impl Engine {
         request.complete_at = now.mono;
         self.count_arrival(&request);
         self.refresh_other_workers(now.mono);
-        request.variant = match self.choose(&request, true, now) {
+        request.variant = match self.choose(&mut request, true, now) {
             Ok(variant) => variant,
             Err(reason) => {
                 self.variants.mark_contended(request.requirements(now.mono));
@@ -51,7 +51,7 @@ impl Engine {
         if lane.is_none() && self.config.overlap && self.is_infeasible(&request, now.mono) {
             // Acquiring has refreshed the usage of the other workers.
             self.acquire_slots(request.variant, None, 0, false, now.mono);
-            let Some(to) = self.downgrade_target(&request, now) else {
+            let Some(to) = self.downgrade_target(&mut request, now) else {
                 self.variants.mark_contended(request.requirements(now.mono));
                 return self.refuse_new(Reason::Infeasible, request.refusal_context());
             };
@@ -67,10 +67,11 @@ impl Engine {
             return self.refuse_new(reason, request.refusal_context());
         }
         self.count_admitted(&request);
+        let variant = request.variant;
         self.park(stream, request);
         if self.workers > 1 && self.config.overlap {
             // Other workers' forecasts include it.
-            self.acquire_slots(request.variant, None, 0, false, now.mono);
+            self.acquire_slots(variant, None, 0, false, now.mono);
         }
         Verdict::Park
     }
@@ -79,8 +80,9 @@ impl Engine {
     fn is_infeasible(&self, request: &Request, now: Mono) -> bool {
         let (class, place) = (request.class, request.place());
         let variant = self.variants.get(request.variant);
-        let left = request.due.since(now);
-        variant.is_some_and(|variant| variant.response_time(class, place, now) > left)
+        let left = request.requirements(now).left_for(request.variant);
+        let late = |time| left.is_none_or(|left| time > left);
+        variant.is_some_and(|variant| late(variant.response_time(class, place, now)))
     }
 
     /// Refreshes the usage of other workers if it is old and matters.
@@ -147,15 +149,17 @@ impl Engine {
         let (class, place) = (request.class, request.place());
         let ahead = variant.slots.queue.ahead(class, place);
         variant.slots.record_rank(ahead);
+        variant.expiries.enter(stream, request);
         match from {
             None => variant.slots.queue.push(class, place, stream),
             Some(from) => variant.slots.queue.push_from(from, class, place, stream),
         }
     }
 
-    pub(super) fn leave_queue(&mut self, request: &Request) {
+    pub(super) fn leave_queue(&mut self, stream: StreamId, request: &Request) {
         let variant = self.variants.get_mut(request.variant);
         let was_queued = variant.is_some_and(|variant| {
+            variant.expiries.leave(stream, request);
             let queue = &mut variant.slots.queue;
             queue.cancel(request.class, request.place())
         });
@@ -165,6 +169,9 @@ impl Engine {
 
     pub(super) fn take_held(&mut self, stream: StreamId) -> Option<Request> {
         let request = self.requests.remove(&stream)?;
+        if let Some(variant) = self.variants.get_mut(request.variant) {
+            variant.expiries.leave(stream, &request);
+        }
         self.held.leave(request.class);
         Some(request)
     }

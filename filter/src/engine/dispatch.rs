@@ -47,6 +47,9 @@ impl Engine {
             self.stats.time(Metric::WaitMs, Label::None, waited);
             self.stats.time(Metric::DispatchSlackMs, Label::None, stage);
         }
+        if let Some(first) = request.list().passed_over() {
+            self.stats.count(Metric::Fallbacks, Label::Variant(first));
+        }
         request.state = State::InFlight(Flight {
             sent: now.mono,
             lane,
@@ -68,6 +71,7 @@ impl Engine {
                 .filter(|_| request.shape.names_model)
                 .cloned(),
             remaining,
+            lists_variants: request.shape.lists_variants,
             stage: match (self.downstream.is_zero(), request.shape.stage) {
                 (false, _) => StageHeader::Set(stage),
                 (true, true) => StageHeader::Remove,

@@ -52,41 +52,41 @@ impl Avoid {
 
 impl Engine {
     /// Returns the variants that a request with these requirements must avoid.
-    pub(super) fn avoid(&self, requirements: Requirements) -> Avoid {
+    pub(super) fn avoid(&self, requirements: Requirements<'_>) -> Avoid {
         let fails = |health: &Health| health.failing.is_some();
         if !self.variants.iter().any(|variant| fails(&variant.health)) {
             return Avoid::None;
         }
-        let mut able = self
-            .variants
-            .iter()
-            .filter(|variant| variant.slots.total() > 0 && variant.fits(requirements));
-        if able.any(|variant| !fails(&variant.health)) {
+        let all = (0..).map(VariantId).zip(self.variants.iter());
+        let mut able = all
+            .filter(|(id, variant)| variant.slots.total() > 0 && variant.fits(*id, requirements));
+        if able.any(|(_, variant)| !fails(&variant.health)) {
             Avoid::Failing
         } else {
             Avoid::None
         }
     }
 
-    /// Claims the due trial of a failing variant for a request with these requirements. The variant's share is
-    /// ignored: it may be zero because it fails.
+    /// Claims the due trial of a failing variant, one of `allowed`, for a request with these requirements. The
+    /// variant's share is ignored: it may be zero because it fails.
     pub(super) fn take_trial(
         &mut self,
-        requirements: Requirements,
+        requirements: Requirements<'_>,
         avoid: Avoid,
+        mut allowed: impl Iterator<Item = VariantId>,
         now: Mono,
     ) -> Option<VariantId> {
         if matches!(avoid, Avoid::None) {
             return None;
         }
         let policy = self.config.health.clone();
-        let due = (0..).zip(self.variants.iter()).find(|(_, variant)| {
-            let health = &variant.health;
-            health.wants_trial(now, &policy)
-                && variant.slots.total() > 0
-                && variant.fits(requirements)
-        });
-        let id = VariantId(due?.0);
+        let id = allowed.find(|id| {
+            self.variants.get(*id).is_some_and(|variant| {
+                variant.health.wants_trial(now, &policy)
+                    && variant.slots.total() > 0
+                    && variant.fits(*id, requirements)
+            })
+        })?;
         let claimed = Cell::new(false);
         self.note_health(id, now, |health| {
             claimed.set(health.take_trial(now, &policy));
@@ -208,15 +208,15 @@ impl Engine {
     }
 
     /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
-    /// plan meets its accuracy, and has the same name for a model in its path, which cannot change any more.
+    /// plan meets its accuracy and its list, and has the same name for a model in its path, which cannot change any more.
     pub(super) fn may_fail_over(&self, request: &Request) -> bool {
-        let planned = (0..self.variants.len()).map(VariantId);
-        let mut planned =
-            planned.filter_map(|id| self.variants.get(id).filter(|of| of.is_planned()));
+        let all = (0..).map(VariantId).zip(self.variants.iter());
+        let mut planned = all.filter(|(_, variant)| variant.is_planned());
         let own = self.variants.get(request.variant);
         let own_model = own.and_then(|variant| variant.model.as_deref());
-        let fits = |variant: &Variant| {
-            variant.accuracy >= request.min_accuracy
+        let fits = |(id, variant): (VariantId, &Variant)| {
+            request.list().allows_always(id)
+                && variant.accuracy >= request.min_accuracy
                 && (!request.shape.names_model || variant.model.as_deref() == own_model)
         };
         self.config.failover.is_some() && planned.all(fits)
@@ -233,6 +233,9 @@ impl Engine {
         let from = std::mem::replace(&mut request.variant, by);
         if from == by {
             return;
+        }
+        if let Some(list) = request.list.as_mut().map(Rc::make_mut) {
+            list.fail_over(by);
         }
         let (uploads, owns_slot) = (u32::from(request.uploading), flight.owns_slot);
         // It has no position among the requests sent to the other variant's lanes.

@@ -1,4 +1,7 @@
-//! Parsing of a request's headers: deadline, class and shape, or the reason of an immediate refusal.
+//! Parsing of a request's headers: deadline, class, variants and shape, or the reason of an immediate refusal.
+
+use std::rc::Rc;
+use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
@@ -8,7 +11,9 @@ use crate::reason::Reason;
 use crate::request::body::HeldBody;
 use crate::request::deadline::{self, Reading};
 use crate::request::protocol;
+use crate::request::variant_list::{ListError, Member, Members};
 use crate::request::wire::{Field, Wire};
+use crate::routing::fallback::VariantList;
 use crate::stats::Label;
 use crate::time::{Mono, Now, nanos};
 use crate::variant::VariantId;
@@ -58,6 +63,8 @@ pub(super) enum ParseOutcome {
     Bypass,
     /// Refuse at once.
     Refused(Reason, RefusalContext),
+    /// Refuse because of its list of variants, with this text.
+    InvalidVariants(String, RefusalContext),
     /// Route and admit.
     Request(Request),
 }
@@ -95,6 +102,15 @@ impl Engine {
             class,
             grpc: shape.grpc,
             variant: None,
+            list: None,
+        };
+        let members = match self.members(wire) {
+            Ok(members) => members,
+            Err(error) => {
+                let planned = self.variants.iter().filter(|variant| variant.is_planned());
+                let text = error.text(planned.map(|variant| &*variant.name));
+                return ParseOutcome::InvalidVariants(text, context);
+            }
         };
         let sources = Some(&mut self.sources).filter(|_| self.config.skew.estimate);
         let reading = deadline::read(
@@ -119,6 +135,9 @@ impl Engine {
                 .count(Metric::InvalidHeaders, Label::Header(Field::MinAccuracy));
             0.0
         });
+        let before = reading.age.unwrap_or_default() + self.config.deadline.reserve;
+        let before = before + self.downstream;
+        let list = members.map(|members| self.list(&members, before));
         self.arrivals += 1;
         ParseOutcome::Request(Request {
             deadline,
@@ -126,7 +145,8 @@ impl Engine {
             arrived: now,
             min_accuracy,
             shape,
-            named: self.named(wire),
+            routed_to: self.routed_to(wire),
+            list,
             stamped: reading.stamped,
             class,
             class_changed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
@@ -144,15 +164,42 @@ impl Engine {
     }
 
     /// Whether a router before this gate has counted and tagged it.
-    fn was_routed(&self, wire: &Wire<'_>) -> bool {
+    pub(super) fn was_routed(&self, wire: &Wire<'_>) -> bool {
         self.config.role == Role::Gate
             && self.config.deadline.trust_deadline
             && wire.get(Field::Deadline).is_some()
             && wire.get(Field::Variant).is_some()
     }
 
-    /// Variant named by a router, for a gate that serves several.
-    fn named(&self, wire: &Wire<'_>) -> Option<VariantId> {
+    /// Members of the client's list of variants, if there is one. A gate does not read it, and without a plan no name is known.
+    ///
+    /// # Errors
+    /// The first part that is wrong.
+    fn members<'a>(&self, wire: &Wire<'a>) -> Result<Option<Members<'a>>, ListError<'a>> {
+        let is_read = self.config.role != Role::Gate && self.variants.len() > 0;
+        let Some(value) = wire.get(Field::Variants).filter(|_| is_read) else {
+            return Ok(None);
+        };
+        let members = Members::parse(value)?;
+        let mut names = members.iter().filter_map(|member| member.name);
+        match names.find(|name| self.variants.named(name).is_none()) {
+            Some(unknown) => Err(ListError::Unknown(unknown)),
+            None => Ok(Some(members)),
+        }
+    }
+
+    /// Variants that a client lists, whose budgets end that much earlier (`before`) here.
+    fn list(&self, members: &Members<'_>, before: Duration) -> Rc<VariantList> {
+        let mut list = VariantList::EMPTY;
+        for Member { name, within } in members.iter() {
+            let variant = name.and_then(|name| self.variants.named(name));
+            list.push(variant, within.map(|within| within.saturating_sub(before)));
+        }
+        Rc::new(list)
+    }
+
+    /// Variant that a router has chosen, at a gate that serves several.
+    fn routed_to(&self, wire: &Wire<'_>) -> Option<VariantId> {
         let name = wire
             .get(Field::Variant)
             .filter(|_| self.config.role == Role::Gate)?;

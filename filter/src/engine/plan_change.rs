@@ -70,7 +70,7 @@ impl Engine {
         self.downstream = Duration::from_secs_f64(plan.downstream_ms / 1e3);
     }
 
-    /// Variants that requests refer to, held, in flight or named by a router. Empty unless the plan adds a
+    /// Variants that requests refer to, held, in flight, chosen by a router or listed. Empty unless the plan adds a
     /// variant that needs an id.
     fn referred(&self, plan: &Plan) -> BTreeSet<VariantId> {
         let mut planned = plan.variants.iter();
@@ -78,10 +78,13 @@ impl Engine {
             return BTreeSet::new();
         }
         let requests = self.requests.values();
-        let named = requests.clone().filter_map(|request| request.named);
+        let routed = requests.clone().filter_map(|request| request.routed_to);
+        let listed = requests.clone();
+        let listed = listed.flat_map(|request| request.list().variants());
         requests
             .map(|request| request.variant)
-            .chain(named)
+            .chain(routed)
+            .chain(listed)
             .collect()
     }
 
@@ -93,14 +96,18 @@ impl Engine {
         let scheduler_states: Vec<SchedulerState> =
             queues.map(WaitQueue::scheduler_state).collect();
         for stream in self.held_by_deadline() {
-            let Some(mut request) = self.requests.get(&stream).copied() else {
+            let Some(mut request) = self.requests.get(&stream).cloned() else {
                 continue;
             };
             let from = request.variant;
-            match self.choose(&request, false, now) {
+            let choice = self.choose(&mut request, false, now);
+            if let Some(known) = self.requests.get_mut(&stream) {
+                known.list.clone_from(&request.list);
+            }
+            match choice {
                 Ok(to) if to == from => {}
                 Ok(to) => {
-                    self.leave_queue(&request);
+                    self.leave_queue(stream, &request);
                     request.variant = to;
                     self.enter_queue(stream, &request, scheduler_states.get(usize::from(from.0)));
                     self.held.enter(request.class);

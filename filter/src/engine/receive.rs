@@ -38,6 +38,7 @@ impl Engine {
             Ok(quickest) => quickest,
             Err(reason) => {
                 self.count_arrival(&request);
+                self.record_skips(&mut request, now);
                 return self.refuse(reason, request.refusal_context());
             }
         };
@@ -193,7 +194,7 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(request) = self.requests.get(&stream).copied() else {
+        let Some(mut request) = self.requests.get(&stream).cloned() else {
             return;
         };
         self.sample_delayed(&request, now.mono);
@@ -205,6 +206,10 @@ impl Engine {
             return;
         }
         self.count_unservable(request.counts_as_demand);
+        self.record_skips(&mut request, now);
+        if let Some(known) = self.requests.get_mut(&stream) {
+            known.list = request.list;
+        }
         let verdict = self.refuse_held(stream, Reason::Expired, now.mono);
         verdicts.push((stream, verdict));
     }
@@ -229,8 +234,9 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
+        let must_leave = request.uploading && !request.shape.upload;
         match self.admit(stream, request, now, verdicts) {
-            Verdict::Park if request.uploading && !request.shape.upload => {
+            Verdict::Park if must_leave => {
                 self.refuse_held(stream, Reason::BodyBytesLimit, now.mono)
             }
             verdict => verdict,
@@ -336,7 +342,7 @@ impl Engine {
             Some(request) => request,
             None => match self.requests.remove(&stream) {
                 Some(request) => {
-                    self.leave_queue(&request);
+                    self.leave_queue(stream, &request);
                     // The slot table must learn that it no longer waits.
                     if let Some(variant) = self.variants.get_mut(request.variant) {
                         variant.slots.reported.stale = true;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use super::{Engine, RefusalContext, Request, State};
+use super::{Engine, IncomingRequest, RefusalContext, Request, State};
 use crate::config::Role;
 use crate::reason::Reason;
+use crate::request::wire::Field;
+use crate::routing::fallback::VariantList;
 use crate::stats::Label;
 use crate::time::Mono;
 use crate::verdict::{Refusal, Verdict};
@@ -41,6 +43,23 @@ impl Engine {
         self.refusal(reason, context)
     }
 
+    /// Refuses a request because of its list of variants; `text` says what is wrong with it.
+    pub(super) fn refuse_list(
+        &mut self,
+        text: String,
+        context: RefusalContext,
+        incoming: &IncomingRequest<'_>,
+    ) -> Verdict {
+        let label = Label::Header(Field::Variants);
+        self.stats.count(Metric::InvalidHeaders, label);
+        self.count_unservable(!self.was_routed(&incoming.wire));
+        self.count_refused(Reason::InvalidVariants, context.class);
+        Verdict::Reject(Refusal {
+            detail: Some(text.into_boxed_str()),
+            ..Refusal::new(Reason::InvalidVariants, context.grpc)
+        })
+    }
+
     /// Creates a refusal that is already counted.
     pub(super) fn refusal(&self, reason: Reason, context: RefusalContext) -> Verdict {
         let gate = self.config.role == Role::Gate;
@@ -48,8 +67,16 @@ impl Engine {
         let variant = variant.and_then(|id| self.variants.get(id));
         Verdict::Reject(Refusal {
             expected: variant.map(|variant| variant.expected(variant.slots.lanes.1)),
+            variants: (context.list.as_deref())
+                .and_then(|list| self.list_text(list))
+                .map(String::into_boxed_str),
             ..Refusal::new(reason, context.grpc)
         })
+    }
+
+    /// Text of a client's list of variants: what became of it.
+    pub(super) fn list_text(&self, list: &VariantList) -> Option<String> {
+        list.text(|id| self.variant_name(id).map(|name| &**name))
     }
 
     pub(super) fn count_refused(&mut self, reason: Reason, class: ClassId) {

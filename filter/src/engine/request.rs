@@ -1,17 +1,19 @@
 //! Requests of an engine, and their states.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::completion::LanePosition;
 use crate::request::body::HeldBody;
 use crate::request::deadline::Deadline;
 use crate::request::protocol::Shape;
+use crate::routing::fallback::VariantList;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) deadline: Deadline,
     /// Time at which this stage's answer must leave: the deadline less the downstream time.
@@ -24,8 +26,11 @@ pub(super) struct Request {
     pub(super) class: ClassId,
     /// Whether it requested another class than it gets.
     pub(super) class_changed: bool,
-    /// Variant named by a router.
-    pub(super) named: Option<VariantId>,
+    /// Variant that a router has chosen, at a gate.
+    pub(super) routed_to: Option<VariantId>,
+    /// Variants that the client lists. Few clients do, and then one allocation keeps the requests of all others
+    /// small.
+    pub(super) list: Option<Rc<VariantList>>,
     /// Sequence number of the arrival, so that equal deadlines keep their order.
     pub(super) arrival: u64,
     /// Network latency of its headers, if stated and valid.
@@ -74,12 +79,13 @@ pub(super) struct Flight {
 }
 
 /// Properties of a request that its refusal depends on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct RefusalContext {
     pub(super) class: ClassId,
     pub(super) grpc: bool,
     /// Variant that it was routed to; `None` before routing.
     pub(super) variant: Option<VariantId>,
+    pub(super) list: Option<Rc<VariantList>>,
 }
 
 impl Request {
@@ -88,7 +94,25 @@ impl Request {
             class: self.class,
             grpc: self.shape.grpc,
             variant: Some(self.variant),
+            list: self.list.clone(),
         }
+    }
+
+    /// Variants that may serve it.
+    pub(super) fn list(&self) -> &VariantList {
+        self.list.as_deref().unwrap_or(&VariantList::EMPTY)
+    }
+
+    /// Its list, to record what becomes of it; `None` without one.
+    pub(super) fn list_mut(&mut self) -> Option<&mut VariantList> {
+        self.list.as_mut().map(Rc::make_mut)
+    }
+
+    /// Time by which its present variant must answer, if that is before its deadline: the end of the variant's own
+    /// budget.
+    pub(super) fn expires_at(&self) -> Option<Mono> {
+        let after = self.list.as_ref()?.expiry(self.variant)?;
+        Some(self.arrived.mono + after).filter(|at| *at < self.due)
     }
 
     /// Place in the variant's wait queue.

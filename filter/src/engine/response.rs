@@ -38,6 +38,9 @@ pub const ANSWER_BUFFERED: usize = 65_536;
 pub struct Tags {
     /// Variant that answered (`x-slo-variant`).
     pub variant: Rc<str>,
+    /// Variants of the request's list up to that one (`x-slo-variants`), with the reasons why those before it did
+    /// not answer.
+    pub variants: Option<String>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
     /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
@@ -64,7 +67,7 @@ impl Engine {
             // A response that has begun may finish: cut off it would be useless.
             self.timers.cancel(request.deadline.client_at, stream);
         }
-        let (flight, request) = (*flight, *request);
+        let (flight, request) = (*flight, request.clone());
         if answer.retried > 0 {
             let (label, retried) = (Label::Variant(request.variant), i64::from(answer.retried));
             self.stats.by(Metric::Retries, label, retried);
@@ -72,12 +75,15 @@ impl Engine {
         if let Some(sign) = answer.sign {
             self.observe(request.variant, sign, now.mono);
         }
+        let variants = request.list.as_deref();
+        let variants = variants.and_then(|list| self.list_text(list));
         let variant = self.variants.get_mut(request.variant)?;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
             variant.record_gate_estimate(expected, now.mono);
         }
         Some(Tags {
             variant: variant.name.clone(),
+            variants,
             remaining: request.deadline.client_at.since(now.mono),
             waited: (role != Role::Router).then(|| flight.sent.since(request.complete_at)),
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
@@ -102,7 +108,7 @@ impl Engine {
         if request.shape.stream || !std::mem::replace(&mut flight.owns_slot, false) {
             return;
         }
-        let (flight, freed) = (*flight, *request);
+        let (flight, freed) = (*flight, request.clone());
         // Already subtracted with its slot: the end of its body must not subtract it again.
         request.uploading = false;
         let request = freed;

@@ -1,4 +1,5 @@
-//! Routing: by quota on arrival, by accuracy when the variant can no longer answer in time.
+//! Routing: by quota on arrival, by accuracy when the variant can no longer answer in time; by the request's list
+//! where it has one.
 
 use std::time::Duration;
 
@@ -21,21 +22,27 @@ impl Engine {
     /// The reason why none fits.
     pub(super) fn choose(
         &mut self,
-        request: &Request,
+        request: &mut Request,
         arrives: bool,
         now: Now,
     ) -> Result<VariantId, Reason> {
-        let requirements = request.requirements(now.mono);
         let class = request.class;
         let place = request.place();
         if self.config.role == Role::Gate {
             let id = self.gate_variant(request).ok_or(Reason::NoCapacity)?;
-            let only = (self.variants).candidates(class, place, Avoid::None, now.mono);
-            let only = only.skip(usize::from(id.0)).take(1);
-            return router::best(only, requirements).map(|_| id).map_err(reason);
+            let mut only = (self.variants).candidates(class, place, Avoid::None, now.mono);
+            let only = only.nth(usize::from(id.0));
+            return router::best(only.into_iter(), request.requirements(now.mono))
+                .map(|_| id)
+                .map_err(reason);
         }
+        if request.list.is_some() {
+            return self.choose_listed(request, arrives, None, now);
+        }
+        let requirements = request.requirements(now.mono);
         let avoid = self.avoid(requirements);
-        if arrives && let Some(trial) = self.take_trial(requirements, avoid, now.mono) {
+        let all = (0..self.variants.len()).map(VariantId);
+        if arrives && let Some(trial) = self.take_trial(requirements, avoid, all, now.mono) {
             return Ok(trial);
         }
         let candidates = self.variants.candidates(class, place, avoid, now.mono);
@@ -53,10 +60,64 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// Most accurate other variant that can still answer in time; a gate has no other.
-    pub(super) fn downgrade_target(&mut self, request: &Request, now: Now) -> Option<VariantId> {
+    /// Chooses the first variant of the request's list that can serve it, and records why those before it cannot.
+    /// `except`: the variant that it leaves.
+    fn choose_listed(
+        &mut self,
+        request: &mut Request,
+        arrives: bool,
+        except: Option<VariantId>,
+        now: Now,
+    ) -> Result<VariantId, Reason> {
+        let requirements = request.requirements(now.mono);
+        let avoid = self.avoid(requirements);
+        let mut list = *request.list();
+        let candidates =
+            (self.variants).candidates(request.class, request.place(), avoid, now.mono);
+        let chosen = (self.router).choose_listed(&mut list, candidates, requirements, except);
+        let failing = list;
+        let failing = failing.failing();
+        let trial = arrives.then(|| self.take_trial(requirements, avoid, failing, now.mono));
+        if let Some(trial) = trial.flatten() {
+            list.serve_by(trial);
+        }
+        if let Some(recorded) = request.list_mut() {
+            *recorded = list;
+        }
+        let chosen = trial.flatten().map_or(chosen, Ok).map_err(reason)?;
+        let before = if arrives {
+            list.passed_over()
+        } else {
+            Some(request.variant)
+        };
+        if let Some(before) = before {
+            self.downgraded(before, chosen);
+        }
+        Ok(chosen)
+    }
+
+    /// Records why no variant of its list can serve a request, before it is refused.
+    pub(super) fn record_skips(&mut self, request: &mut Request, now: Now) {
+        let before = request.list.clone();
+        if before.is_some() && self.choose_listed(request, false, None, now).is_ok() {
+            // Only at its deadline, by a variant whose service time is unknown.
+            request.list = before;
+        }
+    }
+
+    /// Variant for a request that is late at its own: the next of its list that can still answer in time, else the
+    /// most accurate other one. A gate has no other.
+    pub(super) fn downgrade_target(
+        &mut self,
+        request: &mut Request,
+        now: Now,
+    ) -> Option<VariantId> {
         if self.config.role == Role::Gate {
             return None;
+        }
+        if request.list.is_some() {
+            let except = Some(request.variant);
+            return self.choose_listed(request, false, except, now).ok();
         }
         let from = usize::from(request.variant.0);
         let avoid = self.avoid(request.requirements(now.mono));
@@ -73,16 +134,16 @@ impl Engine {
         Some(found)
     }
 
-    /// Variant behind this gate: the configured one, or the one named by a router, or the only one.
+    /// Variant behind this gate: the configured one, or the router's choice, or the only one.
     pub(super) fn gate_variant(&self, request: &Request) -> Option<VariantId> {
         let own = self.config.variant.as_deref();
         match own {
             Some(name) => self.variants.named(name),
-            None => request.named.or_else(|| self.variants.only()),
+            None => request.routed_to.or_else(|| self.variants.only()),
         }
     }
 
-    /// Shortest service time among the variants that may serve a request, without waiting.
+    /// Shortest time before the deadline at which a variant that may serve a request must start, without waiting.
     ///
     /// # Errors
     /// The reason why none could serve it in time.
@@ -110,10 +171,12 @@ impl Engine {
 
 impl Request {
     /// Its requirements of a variant as of `now`.
-    pub(super) fn requirements(&self, now: Mono) -> Requirements {
+    pub(super) fn requirements(&self, now: Mono) -> Requirements<'_> {
         Requirements {
             left: self.due.since(now),
             min_accuracy: self.min_accuracy,
+            list: self.list(),
+            after: now.since(self.arrived.mono),
         }
     }
 }

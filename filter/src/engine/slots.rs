@@ -103,7 +103,7 @@ impl Engine {
         };
         // Two queues could hand it to each other for ever.
         let may_move = request.due > now.mono && request.moved_at != Some(now.mono);
-        let to = may_move.then(|| self.downgrade_target(&request, now));
+        let to = may_move.then(|| self.downgrade_target(&mut request, now));
         // If only the downstream time is left, the deadline has not expired yet.
         let reason = if request.deadline.at <= now.mono {
             Reason::Expired
@@ -219,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Removes an overdue request from a variant's queue.
+    /// Removes an overdue request from a variant's queue: by the end of the variant's own budget, or by its deadline.
     fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
         if variant.slots.queue.is_empty() {
@@ -228,6 +228,12 @@ impl Engine {
         let begins = variant.must_begin(now);
         let service = variant.needed(begins);
         let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
+        if let Some((_, stream)) = variant.expiries.first().filter(|(at, _)| late(*at)) {
+            let request = self.requests.get(&stream)?;
+            variant.slots.queue.cancel(request.class, request.place());
+            variant.slots.queue.set_contended();
+            return Some(stream);
+        }
         let (_, _, stream) = variant
             .slots
             .queue

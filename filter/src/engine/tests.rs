@@ -11,6 +11,7 @@ use crate::time::Wall;
 mod batches;
 mod classes;
 mod demand;
+mod fallback;
 mod feasibility;
 mod health;
 mod lanes;

@@ -8,6 +8,7 @@ use weir_api::VariantPlan;
 use crate::coordination::lead::{Lead, Measured};
 use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
+use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
 use crate::health::Health;
 use crate::priority::Urgency;
@@ -15,7 +16,7 @@ use crate::routing::router::Requirements;
 use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator};
 use crate::slots::{VariantSlots, latest_start};
 use crate::time::Mono;
-use crate::variant::VariantKey;
+use crate::variant::{VariantId, VariantKey};
 use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
@@ -48,6 +49,8 @@ pub(super) struct Variant {
     pub(super) batch: u32,
     pub(super) cancels: bool,
     pub(super) slots: VariantSlots,
+    /// Waiting requests for which it expires before their deadline.
+    pub(super) expiries: Expiries,
     /// Requests upstream with incoming bodies.
     pub(super) uploads: u32,
     /// Health of its servers, as known to the workers of the proxy.
@@ -84,7 +87,11 @@ impl Variant {
     pub(super) fn batch_due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
         self.batch_due_at(batch_wait).filter(|at| *at <= now)?;
         let waited = self.batch_open_since.zip(batch_wait);
-        if waited.is_some_and(|(since, wait)| since + wait <= now) {
+        let expires = self.expiries.first().map(|(at, _)| at);
+        let expires = expires.map(|at| latest_start(at, self.batch_service()));
+        if expires.is_some_and(|last| last <= now)
+            || waited.is_some_and(|(since, wait)| since + wait <= now)
+        {
             return Some(Urgency(u64::MAX));
         }
         Some(self.slots.queue.urgency_by(now + self.batch_service()))
@@ -96,6 +103,8 @@ impl Variant {
             return None;
         }
         let earliest = self.slots.queue.earliest()?;
+        let expires = self.expiries.first().map(|(at, _)| at);
+        let earliest = expires.map_or(earliest, |at| at.min(earliest));
         let last = latest_start(earliest, self.batch_service());
         let since = self.batch_open_since.zip(batch_wait);
         let patience = since.map(|(since, wait)| since + wait);
@@ -113,9 +122,11 @@ impl Variant {
         self.ports.of(grpc)
     }
 
-    /// Whether it could meet these requirements without waiting.
-    pub(super) fn fits(&self, requirements: Requirements) -> bool {
-        self.predicted.high <= requirements.left && self.accuracy >= requirements.min_accuracy
+    /// Whether it, with its id, could meet these requirements without waiting.
+    pub(super) fn fits(&self, id: VariantId, requirements: Requirements<'_>) -> bool {
+        let left = requirements.left_for(id);
+        left.is_some_and(|left| self.predicted.high <= left)
+            && self.accuracy >= requirements.min_accuracy
     }
 
     /// Whether the plan in force includes it.
@@ -169,6 +180,7 @@ impl Variant {
             batch: 1,
             cancels: false,
             slots: VariantSlots::new(WaitQueue::new(classes)),
+            expiries: Expiries::default(),
             uploads: 0,
             health: Health::default(),
             probed_at: None,

@@ -83,7 +83,8 @@ impl Variants {
     ) -> impl Iterator<Item = Candidate<impl Fn() -> Duration>> + Clone {
         self.table.iter().map(move |variant| Candidate {
             share: variant.share,
-            has_slots: variant.slots.total() > 0 && !avoid.excludes(&variant.health),
+            has_slots: variant.slots.total() > 0,
+            failing: avoid.excludes(&variant.health),
             response_time: move || variant.response_time(class, place, now),
             accuracy: variant.accuracy,
         })
@@ -91,35 +92,35 @@ impl Variants {
 
     /// Marks as contended the variants that would have met these requirements but for the waiting requests. A
     /// request that no variant could serve in time says nothing about contention.
-    pub(super) fn mark_contended(&mut self, requirements: Requirements) {
-        for variant in self
-            .table
-            .iter_mut()
-            .filter(|variant| variant.fits(requirements))
-        {
-            variant.slots.queue.set_contended();
+    pub(super) fn mark_contended(&mut self, requirements: Requirements<'_>) {
+        for (id, variant) in (0..).zip(&mut self.table) {
+            if variant.fits(VariantId(id), requirements) {
+                variant.slots.queue.set_contended();
+            }
         }
     }
 
-    /// Shortest service time among the variants that meet these requirements, without waiting; `only`: this one
-    /// alone.
+    /// Shortest time before the deadline at which a variant that meets these requirements must start: its service
+    /// time, and what its own budget ends earlier. `only`: this one alone.
     ///
     /// # Errors
     /// The reason why none does.
     pub(super) fn quickest(
         &self,
-        requirements: Requirements,
+        requirements: Requirements<'_>,
         only: Option<VariantId>,
         avoid: Avoid,
     ) -> Result<Duration, NoRoute> {
-        let allowed = (0..).zip(&self.table).filter(|(id, variant)| {
-            only.is_none_or(|only| only.0 == *id) && variant.slots.total() > 0
+        let allowed = (0..).map(VariantId).zip(&self.table);
+        let allowed = allowed.filter(|(id, variant)| {
+            only.is_none_or(|only| only == *id) && variant.slots.total() > 0
         });
         let mut any_slots = false;
-        let times = allowed.filter_map(|(_, variant)| {
+        let times = allowed.filter_map(|(id, variant)| {
             any_slots = true;
-            let able = variant.fits(requirements) && !avoid.excludes(&variant.health);
-            able.then_some(variant.predicted.high)
+            let able = variant.fits(id, requirements) && !avoid.excludes(&variant.health);
+            let left = requirements.left_for(id).filter(|_| able)?;
+            Some(variant.predicted.high + requirements.left.saturating_sub(left))
         });
         match times.min() {
             Some(min) => Ok(min),
@@ -131,16 +132,18 @@ impl Variants {
     /// Whether a variant of the plan could meet these requirements without other load and with all the cores it
     /// may be given. Its present cores do not matter, or a plan that is too small would hide the demand it is
     /// too small for. Without a plan any request could be served.
-    pub(super) fn could_serve(&self, requirements: Requirements) -> bool {
-        let mut planned = self.table.iter().filter_map(|variant| {
+    pub(super) fn could_serve(&self, requirements: Requirements<'_>) -> bool {
+        let table = (0..).map(VariantId).zip(&self.table);
+        let mut planned = table.filter_map(|(id, variant)| {
             let shortest = variant.shortest?.min(variant.predicted.high);
             let gate_estimate = variant
                 .gate_estimate
                 .map_or(shortest, |(gate_estimate, _)| gate_estimate);
-            Some((variant.accuracy, shortest.min(gate_estimate)))
+            Some((id, variant.accuracy, shortest.min(gate_estimate)))
         });
-        let could = |(accuracy, takes): (f64, Duration)| {
-            accuracy >= requirements.min_accuracy && takes <= requirements.left
+        let could = |(id, accuracy, takes): (VariantId, f64, Duration)| {
+            let left = requirements.left_for(id);
+            accuracy >= requirements.min_accuracy && left.is_some_and(|left| takes <= left)
         };
         let mut any = false;
         let could = planned.any(|one| {

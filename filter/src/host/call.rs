@@ -130,6 +130,7 @@ pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
 /// Answers the current gRPC request locally, with trailers only.
 pub(super) fn answer_grpc(code: GrpcCode, message: &str, headers: Vec<(&str, &str)>) {
     let status = match code {
+        GrpcCode::InvalidArgument => GrpcStatusCode::InvalidArgument,
         GrpcCode::DeadlineExceeded => GrpcStatusCode::DeadlineExceeded,
         GrpcCode::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
         GrpcCode::Unavailable => GrpcStatusCode::Unavailable,

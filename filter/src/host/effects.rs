@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Tags;
 use crate::request::model;
+use crate::request::wire::Field;
 use crate::time::{Now, millis, millis_up, nanos};
 use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
 
@@ -13,6 +14,9 @@ use super::response_origin::{DROPPED_REASON, EXPECTED};
 
 /// Maximum number in `grpc-timeout`: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
+
+/// Header with the variants that a request names and, on answers, with what became of them.
+const VARIANTS: &str = Field::Variants.name();
 
 /// Carries out a verdict on a held request, which is the current context.
 pub(super) fn carry_out_held(verdict: &Verdict) {
@@ -25,7 +29,7 @@ pub(super) fn carry_out_held(verdict: &Verdict) {
             forward(dispatch);
             call::resume_request();
         }
-        Verdict::Reject(refusal) => refuse(*refusal),
+        Verdict::Reject(refusal) => refuse(refusal),
         Verdict::Park => debug_assert!(false, "a held request was told to wait"),
     }
 }
@@ -53,6 +57,9 @@ pub(super) fn forward(dispatch: &Dispatch) {
     call::set_request_header("x-slo-remaining-ms", Some(remaining));
     let deadline = digits.format(dispatch.deadline.as_ms());
     call::set_request_header("x-slo-deadline", Some(deadline));
+    if dispatch.lists_variants {
+        call::set_request_header(VARIANTS, None);
+    }
     match dispatch.stage {
         StageHeader::Absent => {}
         StageHeader::Remove => call::set_request_header("x-slo-stage-ms", None),
@@ -83,7 +90,7 @@ pub(super) fn forward(dispatch: &Dispatch) {
     }
 }
 
-pub(super) fn refuse(refusal: Refusal) {
+pub(super) fn refuse(refusal: &Refusal) {
     let label = refusal.reason.label();
     let retry_after = refusal.retry_after_s.map(|s| s.to_string());
     let mut headers = vec![(DROPPED_REASON, label)];
@@ -94,12 +101,19 @@ pub(super) fn refuse(refusal: Refusal) {
     if let Some(expected) = &expected {
         headers.push((EXPECTED, expected));
     }
-    let body = format!("{{\"error\":\"refused by weir: {label}\"}}\n");
+    if let Some(variants) = &refusal.variants {
+        headers.push((VARIANTS, variants));
+    }
+    let mut message = format!("refused by weir: {label}");
+    if let Some(detail) = &refusal.detail {
+        message.push_str(": ");
+        message.push_str(detail);
+    }
     if refusal.grpc {
-        let message = format!("refused by weir: {label}");
         call::answer_grpc(refusal.reason.grpc_code(), &message, headers);
     } else {
         headers.push(("content-type", "application/json"));
+        let body = format!("{{\"error\":\"{message}\"}}\n");
         call::answer(refusal.reason.status(), headers, body.as_bytes());
     }
 }
@@ -109,6 +123,9 @@ pub(super) fn tag(tags: &Tags, now: Now) {
     let mut digits = itoa::Buffer::new();
     let remaining = digits.format(millis(tags.remaining));
     call::set_response_header("x-slo-remaining-ms", Some(remaining));
+    if let Some(variants) = &tags.variants {
+        call::set_response_header(VARIANTS, Some(variants));
+    }
     if let Some(waited) = tags.waited {
         call::add_response_header("server-timing", &queue_timing(waited));
     }

@@ -74,7 +74,7 @@ impl Stream {
             Verdict::Forward(dispatch) => forward(&dispatch),
             Verdict::Park => return Action::Pause,
             Verdict::Reject(refusal) => {
-                refuse(refusal);
+                refuse(&refusal);
                 return Action::Pause;
             }
         }

@@ -73,7 +73,7 @@ pub struct Reading {
 
 /// Set of [`Field`]s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InvalidHeaders(u16);
+pub struct InvalidHeaders(u32);
 
 impl InvalidHeaders {
     /// Adds a field.

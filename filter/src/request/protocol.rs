@@ -79,6 +79,8 @@ pub struct Shape {
     pub grpc_timeout: bool,
     /// Carries an `x-slo-stage-ms`, of another stage or of a client.
     pub stage: bool,
+    /// Carries an `x-slo-variants`, which is not for the next hop.
+    pub lists_variants: bool,
     /// Its answer is a stream, which may continue after the deadline once it has begun.
     pub stream: bool,
     /// Its body is a stream: its headers decide.
@@ -96,6 +98,7 @@ pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
         grpc: is_grpc(wire),
         grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
         stage: wire.get(Field::Stage).is_some(),
+        lists_variants: wire.get(Field::Variants).is_some(),
         stream: covers(&streams.answers, path),
         upload: covers(&streams.requests, path),
         names_model: model::is_named(path),

@@ -31,6 +31,8 @@ pub enum Field {
     Class,
     /// `x-slo-variant`: variant chosen by an earlier hop.
     Variant,
+    /// `x-slo-variants`: variants that may serve it, in order.
+    Variants,
     /// `x-slo-stage-ms`: time of an earlier stage of a pipeline.
     Stage,
     /// `:method`.
@@ -45,7 +47,7 @@ pub enum Field {
 
 impl Field {
     /// All fields.
-    pub const ALL: [Field; 16] = [
+    pub const ALL: [Field; 17] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -57,14 +59,15 @@ impl Field {
         Field::MinAccuracy,
         Field::Class,
         Field::Variant,
+        Field::Variants,
         Field::Stage,
         Field::Method,
         Field::Path,
         Field::ContentType,
         Field::Upgrade,
     ];
-    /// Fields whose values are validated: a client's statements of urgency and rank.
-    pub const VALIDATED: [Field; 10] = [
+    /// Fields whose values are validated: a client's statements of urgency, rank and choice.
+    pub const VALIDATED: [Field; 11] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -75,6 +78,7 @@ impl Field {
         Field::Deadline,
         Field::MinAccuracy,
         Field::Class,
+        Field::Variants,
     ];
     /// Fields of a budget, in order of precedence.
     pub const BUDGETS: [Field; 5] = [
@@ -102,6 +106,7 @@ impl Field {
             Field::MinAccuracy => "x-slo-min-accuracy",
             Field::Class => "x-slo-class",
             Field::Variant => "x-slo-variant",
+            Field::Variants => "x-slo-variants",
             Field::Stage => "x-slo-stage-ms",
             Field::Method => ":method",
             Field::Path => ":path",
@@ -111,7 +116,7 @@ impl Field {
     }
 
     fn from_name(name: &str) -> Option<Field> {
-        // Length and first letter leave at most one candidate, so one comparison suffices.
+        // Length and a letter or two leave at most one candidate, so one comparison suffices.
         let field = match (name.len(), name.as_bytes().first()?) {
             (5, b':') => Field::Path,
             (7, b':') => Field::Method,
@@ -122,6 +127,7 @@ impl Field {
             (12, b'c') => Field::ContentType,
             (12, b'g') => Field::GrpcTimeout,
             (13, b'x') => Field::Variant,
+            (14, b'x') if name.as_bytes().get(6) == Some(&b'v') => Field::Variants,
             (14, b'x') if name.ends_with('s') => Field::Stage,
             (14, b'x') => Field::Deadline,
             (15, b'x') => Field::RequestStart,

@@ -10,6 +10,9 @@
 
 use std::time::Duration;
 
+use super::fallback::{Skip, VariantList};
+use crate::variant::VariantId;
+
 /// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
 pub struct Candidate<T> {
@@ -17,6 +20,8 @@ pub struct Candidate<T> {
     pub share: f64,
     /// Whether it has any slots.
     pub has_slots: bool,
+    /// Whether it is avoided because its servers fail.
+    pub failing: bool,
     /// Predicted time from now to the answer: wait and service.
     pub response_time: T,
     /// Accuracy, percent.
@@ -25,11 +30,24 @@ pub struct Candidate<T> {
 
 /// Requirements of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Requirements {
+pub struct Requirements<'a> {
     /// Time left.
     pub left: Duration,
     /// Minimum accuracy, percent.
     pub min_accuracy: f64,
+    /// Variants that may serve it.
+    pub list: &'a VariantList,
+    /// Time since its arrival.
+    pub after: Duration,
+}
+
+impl Requirements<'_> {
+    /// Time left for an answer of a variant; `None` if the variant is not allowed, or not any more.
+    #[must_use]
+    pub fn left_for(&self, variant: VariantId) -> Option<Duration> {
+        let left = self.list.left(variant, self.after)?;
+        Some(left.min(self.left))
+    }
 }
 
 /// Reason why no variant was chosen.
@@ -75,7 +93,7 @@ impl Router {
     pub fn choose<I, T>(
         &mut self,
         candidates: I,
-        requirements: Requirements,
+        requirements: Requirements<'_>,
     ) -> Result<RouteChoice, NoRoute>
     where
         I: Iterator<Item = Candidate<T>> + Clone,
@@ -106,13 +124,11 @@ impl Router {
     fn by_quota(
         &mut self,
         candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
-        requirements: Requirements,
+        requirements: Requirements<'_>,
     ) -> (Option<usize>, Option<usize>) {
         let (mut soonest, mut first_due) = (None, None);
         for (index, candidate) in candidates.enumerate() {
-            if index >= self.credits.len() {
-                self.credits.push(Credit::default());
-            }
+            self.know(index);
             let Some(credit) = self.credits.get_mut(index) else {
                 continue;
             };
@@ -125,7 +141,7 @@ impl Router {
             if sooner(first_due) {
                 first_due = Some((index, due));
             }
-            if sooner(soonest) && candidate.fits(requirements) {
+            if sooner(soonest) && candidate.fits(id(index), requirements) {
                 soonest = Some((index, due));
             }
         }
@@ -133,6 +149,18 @@ impl Router {
             soonest.map(|(index, _)| index),
             first_due.map(|(index, _)| index),
         )
+    }
+
+    /// Records a variant that was chosen without regard to its quota.
+    pub(super) fn record(&mut self, variant: usize) {
+        self.know(variant);
+        self.charge(variant, false);
+    }
+
+    fn know(&mut self, variant: usize) {
+        if variant >= self.credits.len() {
+            self.credits.resize(variant + 1, Credit::default());
+        }
     }
 
     /// Charges the chosen variant if it was chosen by quota, and fades all shares by one request.
@@ -153,14 +181,14 @@ impl Router {
 /// The reason why none does.
 pub fn best<T: Fn() -> Duration>(
     candidates: impl Iterator<Item = Candidate<T>>,
-    requirements: Requirements,
+    requirements: Requirements<'_>,
 ) -> Result<usize, NoRoute> {
     let mut any_slots = false;
     let mut best: Option<(usize, Candidate<T>)> = None;
-    for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.has_slots) {
+    for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.is_open()) {
         any_slots = true;
         let better = best.as_ref().is_none_or(|(_, best)| candidate.beats(best));
-        if candidate.fits(requirements) && better {
+        if candidate.fits(id(index), requirements) && better {
             best = Some((index, candidate));
         }
     }
@@ -169,6 +197,10 @@ pub fn best<T: Fn() -> Duration>(
         None if any_slots => Err(NoRoute::Infeasible),
         None => Err(NoRoute::NoCapacity),
     }
+}
+
+fn id(index: usize) -> VariantId {
+    VariantId(index as u16)
 }
 
 /// Number of further requests after which a variant is owed a whole one. A variant without credit comes
@@ -183,10 +215,33 @@ fn requests_until_due(credit: f64, share: f64) -> f64 {
 }
 
 impl<T: Fn() -> Duration> Candidate<T> {
-    fn fits(&self, requirements: Requirements) -> bool {
-        self.has_slots
-            && self.accuracy >= requirements.min_accuracy
-            && (self.response_time)() <= requirements.left
+    fn fits(&self, variant: VariantId, requirements: Requirements<'_>) -> bool {
+        self.misfit(variant, requirements).is_none()
+    }
+
+    /// Reason why it, as that variant, does not meet the requirements; `None` if it does.
+    pub(super) fn misfit(
+        &self,
+        variant: VariantId,
+        requirements: Requirements<'_>,
+    ) -> Option<Skip> {
+        if !self.has_slots {
+            return Some(Skip::NoCapacity);
+        }
+        if self.failing {
+            return Some(Skip::NoBackend);
+        }
+        if self.accuracy < requirements.min_accuracy {
+            return Some(Skip::Accuracy);
+        }
+        let Some(left) = requirements.left_for(variant) else {
+            return Some(Skip::Expired);
+        };
+        ((self.response_time)() > left).then_some(Skip::Infeasible)
+    }
+
+    fn is_open(&self) -> bool {
+        self.has_slots && !self.failing
     }
 
     fn beats(&self, other: &Candidate<T>) -> bool {
@@ -196,147 +251,4 @@ impl<T: Fn() -> Duration> Candidate<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn variant(
-        share: f64,
-        service_ms: u64,
-        accuracy: f64,
-    ) -> Candidate<impl Fn() -> Duration + Copy> {
-        Candidate {
-            share,
-            has_slots: true,
-            response_time: move || Duration::from_millis(service_ms),
-            accuracy,
-        }
-    }
-
-    fn requirements(left_ms: u64) -> Requirements {
-        Requirements {
-            left: Duration::from_millis(left_ms),
-            min_accuracy: 0.0,
-        }
-    }
-
-    proptest! {
-        /// After any number of requests each variant is within one of its quota, for any quotas and any number
-        /// of variants.
-        #[test]
-        fn shares_follow_the_quotas_within_one_request(
-            weights in prop::collection::vec(0.0..1.0_f64, 1..8),
-            requests in 1..500_usize,
-        ) {
-            let sum: f64 = weights.iter().sum();
-            prop_assume!(sum > 0.01);
-            let candidates: Vec<_> = weights.iter().map(|w| variant(w / sum, 10, 70.0)).collect();
-            let mut router = Router::default();
-            let mut counts = vec![0_usize; candidates.len()];
-            for _ in 0..requests {
-                counts[router.choose(candidates.iter().copied(), requirements(100)).unwrap().variant] += 1;
-            }
-            for (count, candidate) in counts.iter().zip(&candidates) {
-                let due = candidate.share * requests as f64;
-                prop_assert!((*count as f64 - due).abs() <= 1.0 + 1e-6, "{count} of {due}");
-            }
-        }
-    }
-
-    #[test]
-    fn passed_over_variant_is_not_flooded_afterwards() {
-        let candidates = [variant(0.5, 10, 70.0), variant(0.5, 500, 78.0)];
-        let mut router = Router::default();
-        for _ in 0..100 {
-            let choice = router
-                .choose(candidates.into_iter(), requirements(100))
-                .unwrap();
-            assert_eq!(choice.variant, 0);
-        }
-        let next: Vec<_> = (0..10)
-            .map(|_| {
-                router
-                    .choose(candidates.into_iter(), requirements(1000))
-                    .unwrap()
-                    .variant
-            })
-            .collect();
-        let slow = next.iter().filter(|i| **i == 1).count();
-        assert!(
-            (5..=7).contains(&slow),
-            "one round of credit at most: {next:?}"
-        );
-    }
-
-    #[test]
-    fn most_accurate_feasible_variant_is_chosen_if_no_quota_fits() {
-        let candidates = [
-            variant(1.0, 500, 78.0),
-            variant(0.0, 100, 76.0),
-            variant(0.0, 50, 70.0),
-        ];
-        let mut router = Router::default();
-        let mut choose = |requirements| {
-            let choice = router.choose(candidates.into_iter(), requirements);
-            choice.map(|choice| (choice.variant, choice.instead_of))
-        };
-        assert_eq!(choose(requirements(600)), Ok((0, None)));
-        assert_eq!(choose(requirements(200)), Ok((1, Some(0))));
-        assert_eq!(choose(requirements(60)), Ok((2, Some(0))));
-        assert_eq!(choose(requirements(40)), Err(NoRoute::Infeasible));
-        assert_eq!(
-            choose(Requirements {
-                min_accuracy: 77.0,
-                ..requirements(200)
-            }),
-            Err(NoRoute::Infeasible)
-        );
-        assert_eq!(
-            choose(Requirements {
-                min_accuracy: 76.0,
-                ..requirements(200)
-            }),
-            Ok((1, Some(0)))
-        );
-    }
-
-    #[test]
-    fn observed_shares_follow_the_choices() {
-        let candidates = [variant(0.75, 10, 70.0), variant(0.25, 10, 78.0)];
-        let mut router = Router::default();
-        assert_eq!(router.observed_share(0), None, "of no request at all");
-        for requests in 1..=4 * FADING as usize {
-            router
-                .choose(candidates.into_iter(), requirements(100))
-                .unwrap();
-            if requests >= 100 {
-                let off = router.observed_share(0).unwrap() - 0.75;
-                assert!(off.abs() < 0.02, "{off} after {requests}");
-            }
-        }
-        for _ in 0..4 * FADING as usize {
-            let pressed = [candidates[0], variant(0.25, 500, 78.0)];
-            router
-                .choose(pressed.into_iter(), requirements(100))
-                .unwrap();
-        }
-        assert!(router.observed_share(1).unwrap() < 0.02);
-    }
-
-    #[test]
-    fn no_slots_mean_no_capacity() {
-        let closed = Candidate {
-            has_slots: false,
-            ..variant(1.0, 10, 70.0)
-        };
-        let mut router = Router::default();
-        assert_eq!(
-            router.choose([closed].into_iter(), requirements(100)),
-            Err(NoRoute::NoCapacity)
-        );
-        assert_eq!(
-            router.choose([closed; 0].into_iter(), requirements(100)),
-            Err(NoRoute::NoCapacity)
-        );
-    }
-}
+mod tests;

@@ -28,7 +28,7 @@ pub enum Metric {
     Arrivals,
     /// Counter: requests that no variant could answer in time, not counted as arrivals. They (or their bodies) arrived
     /// after the deadline, or with less time than any variant needs with its maximum of cores, or require a higher
-    /// accuracy than any variant has.
+    /// accuracy than any variant has, or list variants in a way that is not valid.
     Unservable,
     /// Counter: requests forwarded or queued on arrival.
     Admitted,
@@ -41,6 +41,9 @@ pub enum Metric {
     DowngradedFrom,
     /// Counter, by variant: requests moved to the variant from another one.
     DowngradedTo,
+    /// Counter, by variant: requests that list variants and were sent to another one than the first of their list; by
+    /// that first one.
+    Fallbacks,
     /// Counter, by variant: requests sent upstream; exported by the owner of the slots (a gate or a combined proxy).
     Dispatched,
     /// Counter, by variant: responses from upstream.
@@ -132,7 +135,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 46] = [
+    pub const ALL: [Metric; 47] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -140,6 +143,7 @@ impl Metric {
         Metric::Requests,
         Metric::DowngradedFrom,
         Metric::DowngradedTo,
+        Metric::Fallbacks,
         Metric::Dispatched,
         Metric::Served,
         Metric::OnTime,
@@ -212,6 +216,7 @@ impl Metric {
             Metric::Requests => ("weir_requests_total", Counter, VARIANT),
             Metric::DowngradedFrom => ("weir_downgraded_from_total", Counter, VARIANT),
             Metric::DowngradedTo => ("weir_downgraded_to_total", Counter, VARIANT),
+            Metric::Fallbacks => ("weir_fallbacks_total", Counter, VARIANT),
             Metric::Dispatched => ("weir_dispatched_total", Counter, VARIANT),
             Metric::Served => ("weir_served_total", Counter, VARIANT),
             Metric::OnTime => ("weir_on_time_total", Counter, VARIANT),

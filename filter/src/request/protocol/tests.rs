@@ -22,6 +22,7 @@ fn check(header: &str, value: &str, expected: Shape) {
 
 const ORDINARY: Shape = Shape {
     stage: false,
+    lists_variants: false,
     bypass: false,
     grpc: false,
     grpc_timeout: false,

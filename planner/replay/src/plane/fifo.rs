@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
+use weir_filter::routing::fallback::VariantList;
 use weir_filter::routing::router::{Candidate, Requirements, Router};
 
 use crate::scenario::Plane;
@@ -102,12 +103,15 @@ impl Fifo {
                 let candidates = self.weights.iter().map(|weight| Candidate {
                     share: *weight,
                     has_slots: *weight > 0.0,
+                    failing: false,
                     response_time: || Duration::ZERO,
                     accuracy: 0.0,
                 });
                 let requirements = Requirements {
                     left: Duration::MAX,
                     min_accuracy: 0.0,
+                    list: &VariantList::EMPTY,
+                    after: Duration::ZERO,
                 };
                 router.choose(candidates, requirements).ok()?.variant
             }

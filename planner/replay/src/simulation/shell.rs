@@ -114,7 +114,7 @@ impl<W: Witness> Simulation<'_, W> {
             match (&verdict, &mut self.plane) {
                 (Verdict::Reject(refusal), DataPlane::Weir(workers)) if owes_refusals => {
                     if let Some(worker) = workers.get_mut(index as usize) {
-                        worker.owe(stream, *refusal);
+                        worker.owe(stream, refusal.clone());
                     }
                 }
                 _ => self.carry_out(stream, &verdict),

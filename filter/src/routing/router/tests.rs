@@ -1,0 +1,143 @@
+//! Quotas, credit, and the choice of a variant that no quota gives.
+
+use super::*;
+use proptest::prelude::*;
+
+fn variant(share: f64, service_ms: u64, accuracy: f64) -> Candidate<impl Fn() -> Duration + Copy> {
+    Candidate {
+        share,
+        has_slots: true,
+        failing: false,
+        response_time: move || Duration::from_millis(service_ms),
+        accuracy,
+    }
+}
+
+fn requirements(left_ms: u64) -> Requirements<'static> {
+    Requirements {
+        left: Duration::from_millis(left_ms),
+        min_accuracy: 0.0,
+        list: &VariantList::EMPTY,
+        after: Duration::ZERO,
+    }
+}
+
+proptest! {
+    /// After any number of requests each variant is within one of its quota, for any quotas and any number
+    /// of variants.
+    #[test]
+    fn shares_follow_the_quotas_within_one_request(
+        weights in prop::collection::vec(0.0..1.0_f64, 1..8),
+        requests in 1..500_usize,
+    ) {
+        let sum: f64 = weights.iter().sum();
+        prop_assume!(sum > 0.01);
+        let candidates: Vec<_> = weights.iter().map(|w| variant(w / sum, 10, 70.0)).collect();
+        let mut router = Router::default();
+        let mut counts = vec![0_usize; candidates.len()];
+        for _ in 0..requests {
+            counts[router.choose(candidates.iter().copied(), requirements(100)).unwrap().variant] += 1;
+        }
+        for (count, candidate) in counts.iter().zip(&candidates) {
+            let due = candidate.share * requests as f64;
+            prop_assert!((*count as f64 - due).abs() <= 1.0 + 1e-6, "{count} of {due}");
+        }
+    }
+}
+
+#[test]
+fn passed_over_variant_is_not_flooded_afterwards() {
+    let candidates = [variant(0.5, 10, 70.0), variant(0.5, 500, 78.0)];
+    let mut router = Router::default();
+    for _ in 0..100 {
+        let choice = router
+            .choose(candidates.into_iter(), requirements(100))
+            .unwrap();
+        assert_eq!(choice.variant, 0);
+    }
+    let next: Vec<_> = (0..10)
+        .map(|_| {
+            router
+                .choose(candidates.into_iter(), requirements(1000))
+                .unwrap()
+                .variant
+        })
+        .collect();
+    let slow = next.iter().filter(|i| **i == 1).count();
+    assert!(
+        (5..=7).contains(&slow),
+        "one round of credit at most: {next:?}"
+    );
+}
+
+#[test]
+fn most_accurate_feasible_variant_is_chosen_if_no_quota_fits() {
+    let candidates = [
+        variant(1.0, 500, 78.0),
+        variant(0.0, 100, 76.0),
+        variant(0.0, 50, 70.0),
+    ];
+    let mut router = Router::default();
+    let mut choose = |requirements| {
+        let choice = router.choose(candidates.into_iter(), requirements);
+        choice.map(|choice| (choice.variant, choice.instead_of))
+    };
+    assert_eq!(choose(requirements(600)), Ok((0, None)));
+    assert_eq!(choose(requirements(200)), Ok((1, Some(0))));
+    assert_eq!(choose(requirements(60)), Ok((2, Some(0))));
+    assert_eq!(choose(requirements(40)), Err(NoRoute::Infeasible));
+    assert_eq!(
+        choose(Requirements {
+            min_accuracy: 77.0,
+            ..requirements(200)
+        }),
+        Err(NoRoute::Infeasible)
+    );
+    assert_eq!(
+        choose(Requirements {
+            min_accuracy: 76.0,
+            ..requirements(200)
+        }),
+        Ok((1, Some(0)))
+    );
+}
+
+#[test]
+fn observed_shares_follow_the_choices() {
+    let candidates = [variant(0.75, 10, 70.0), variant(0.25, 10, 78.0)];
+    let mut router = Router::default();
+    assert_eq!(router.observed_share(0), None, "of no request at all");
+    for requests in 1..=4 * FADING as usize {
+        router
+            .choose(candidates.into_iter(), requirements(100))
+            .unwrap();
+        if requests >= 100 {
+            let off = router.observed_share(0).unwrap() - 0.75;
+            assert!(off.abs() < 0.02, "{off} after {requests}");
+        }
+    }
+    for _ in 0..4 * FADING as usize {
+        let pressed = [candidates[0], variant(0.25, 500, 78.0)];
+        router
+            .choose(pressed.into_iter(), requirements(100))
+            .unwrap();
+    }
+    assert!(router.observed_share(1).unwrap() < 0.02);
+}
+
+#[test]
+fn no_slots_mean_no_capacity() {
+    let closed = Candidate {
+        has_slots: false,
+        ..variant(1.0, 10, 70.0)
+    };
+    let mut router = Router::default();
+    assert_eq!(
+        router.choose([closed].into_iter(), requirements(100)),
+        Err(NoRoute::NoCapacity)
+    );
+    assert_eq!(
+        router.choose([closed; 0].into_iter(), requirements(100)),
+        Err(NoRoute::NoCapacity)
+    );
+}
