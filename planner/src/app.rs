@@ -11,7 +11,7 @@ use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
 use crate::clock::Clock;
 use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::CONNECT_MAX;
-use crate::observe::{Observe, ScrapeTargets, Scraper};
+use crate::observe::{Fetches, Observe, ScrapeTargets, Scraper};
 use crate::registry::ServiceHandle;
 use crate::service::{Replicas, Service, Variant};
 use crate::telemetry::status::CycleReport;
@@ -53,17 +53,12 @@ pub(crate) fn http_backends(
     )
 }
 
-/// Returns the scraper of the proxies.
-pub(crate) fn scraper(
-    service: &Service,
-    http: &reqwest::Client,
-    clock: Clock,
-    targets: ScrapeTargets,
-) -> Scraper {
+/// Returns the scraper of the proxies, by the `fetches` that all services share.
+pub(crate) fn scraper(service: &Service, fetches: &Fetches, targets: ScrapeTargets) -> Scraper {
     let stages = service.stages.iter().map(|stage| stage.name.as_str());
     let stages: Vec<&str> = stages.collect();
-    let timeout = service.scrape_timeout;
-    Scraper::new(http.clone(), clock, &stages, targets, timeout)
+    let (interval, timeout) = (service.scrape_interval, service.scrape_timeout);
+    Scraper::sharing(fetches, &stages, targets, interval, timeout)
 }
 
 /// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report.

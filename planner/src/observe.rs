@@ -7,7 +7,10 @@
 
 mod arrivals;
 mod counts;
+mod download;
+mod exposition;
 mod failing;
+mod fetches;
 #[cfg(feature = "kubernetes")]
 pub mod pods;
 mod proxies;
@@ -24,10 +27,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, Span};
+pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
+pub use download::SCRAPE_BYTES_MAX;
 pub use failing::Failing;
+pub use fetches::Fetches;
 pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};
-pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
+pub use scrape::Scraper;
 pub use slack::Slack;
 pub use targets::{ScrapeTarget, ScrapeTargets};
 
@@ -79,6 +85,10 @@ pub enum ScrapeError {
     Status(u16),
     #[error("more than {SCRAPE_BYTES_MAX} bytes")]
     TooLarge,
+    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    LongLine,
+    #[error("the service's counts were not read")]
+    NotRead,
     #[error("not UTF-8 text")]
     NotText,
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::app::{client, http_backends, run_cycles, scraper};
 use crate::clock::Clock;
 use crate::http::{App, Endpoint, ServerLimits};
-use crate::observe::ScrapeTargets;
+use crate::observe::{Fetches, ScrapeTargets};
 use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::{Mode, Service};
 
@@ -40,7 +40,8 @@ pub async fn serve(
     let app = App::new(services, Arc::clone(&endpoint.keys), clock, stop.clone())?;
     let service = Arc::clone(&handle.service);
     let targets = ScrapeTargets::Fixed(service.stats.clone());
-    let scraper = scraper(&service, &http, clock, targets);
+    let fetches = Fetches::new(http.clone(), clock);
+    let scraper = scraper(&service, &fetches, targets);
     let local = http_backends(&service, &http, &Arc::default());
     let running = Arc::clone(&handle);
     // A cycle that is running when the endpoints close is not waited for.

@@ -80,7 +80,7 @@ impl Shared {
             None => ScrapeTargets::Fixed(service.stats.clone()),
         };
         Proxies {
-            scraper: scraper(service, &self.http, self.clock, targets),
+            scraper: scraper(service, &self.fetches, targets),
             watch,
         }
     }
