@@ -161,6 +161,7 @@ impl Planner {
         (scrapes, answers): (Vec<Scrape>, Vec<Option<Result<Actual, ActuateError>>>),
     ) -> CycleReport
     where
+        O: Observe,
         A: Actuate,
         P: Publish,
         S: Solver,
@@ -182,6 +183,8 @@ impl Planner {
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
+        let trouble = ports.observe.trouble();
+        decision.why += &trouble.map_or(String::new(), |trouble| format!("; {trouble}"));
         let (actual, targets) = (&self.rollout.actual, &decision.targets);
         decision.targets =
             self.rollout

@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod counts;
+mod dns;
 mod download;
 mod exposition;
 mod failing;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
+pub use dns::{DNS_LOOKUP_MAX, DNS_STALE_AFTER, DnsWatch};
 pub use download::SCRAPE_BYTES_MAX;
 pub use failing::Failing;
 pub use fetches::Fetches;
@@ -97,4 +99,9 @@ pub enum ScrapeError {
 pub trait Observe {
     /// Scrapes every known proxy once, concurrently; the answers are in any order.
     fn scrape(&self) -> impl Future<Output = Vec<Scrape>> + Send;
+
+    /// Returns why the list of proxies may be outdated or is not known; `None` if it is as it should be.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -39,7 +39,7 @@ pub async fn serve(
     let http = client()?;
     let app = App::new(services, Arc::clone(&endpoint.keys), clock, stop.clone())?;
     let service = Arc::clone(&handle.service);
-    let targets = ScrapeTargets::Fixed(service.stats.clone());
+    let targets = ScrapeTargets::of(&service, clock);
     let fetches = Fetches::new(http.clone(), clock);
     let scraper = scraper(&service, &fetches, targets);
     let local = http_backends(&service, &http, &Arc::default());

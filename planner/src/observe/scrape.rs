@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::Url;
 use tokio::time::{Instant, timeout_at};
 
+use super::dns::DnsWatch;
 use super::fetches::{Answer, Fetches, Pending, Proxy, Reader};
 use super::{Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
@@ -129,7 +130,18 @@ impl Scraper {
     }
 }
 
+impl Scraper {
+    /// Returns the watch of the proxies' DNS name, if they have one.
+    pub fn names(&self) -> Option<&DnsWatch> {
+        self.targets.names()
+    }
+}
+
 impl Observe for Scraper {
+    fn trouble(&self) -> Option<String> {
+        self.names()?.trouble()
+    }
+
     async fn scrape(&self) -> Vec<Scrape> {
         let deadline = Instant::now() + self.timeout;
         let targets = self.targets();
