@@ -98,3 +98,88 @@ impl Memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::forecast::{History, Measured};
+
+    fn now(second: u64) -> Now {
+        Now {
+            at: Duration::from_secs(second),
+            unix_ms: 1_000_000 + 1000 * second,
+        }
+    }
+
+    fn planner() -> Planner {
+        Planner::new(Arc::new(crate::spec::tests::service(8)))
+    }
+
+    /// A planner that has measured 40 requests/s for a minute.
+    fn knowing() -> Planner {
+        let one = Measured {
+            gap: Duration::ZERO,
+            span: Duration::from_secs(1),
+            rate: 40.0,
+        };
+        let history = History::new([one; 60], Duration::ZERO).unwrap();
+        let mut planner = planner();
+        planner.restore(now(0), &history, Duration::ZERO);
+        planner
+    }
+
+    /// Samples, and the time since their end.
+    fn known(planner: &Planner, second: u64) -> Option<(Vec<Measured>, Duration)> {
+        let (history, age) = planner.history(now(second))?;
+        Some((history.samples().copied().collect(), age))
+    }
+
+    #[tokio::test]
+    async fn planner_begins_with_what_the_one_before_it_knew() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StateFile::new(folder.path(), "demo");
+        let (mut empty, first) = (planner(), knowing());
+        let mut memory = Memory::restore(file.clone(), &mut empty, now(0));
+        assert_eq!(known(&empty, 0), None);
+        memory.keep(&empty, now(0));
+        assert!(memory.writing.is_none(), "nothing is known");
+        memory.keep(&first, now(4));
+        assert!(memory.writing.is_none(), "not due");
+        memory.keep(&first, now(5));
+        let written = memory.writing.as_mut().unwrap().await;
+        written.unwrap().unwrap();
+        memory.writing = None;
+        memory.end(&first, now(7)).await;
+        let mut second = planner();
+        Memory::restore(file, &mut second, now(9));
+        assert_eq!(known(&second, 9), known(&first, 9));
+        assert_eq!(known(&second, 9).unwrap().1, Duration::from_secs(9));
+    }
+
+    #[tokio::test]
+    async fn failed_write_is_noted_and_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        let file = StateFile::new(&missing, "demo");
+        let who = file.path().display().to_string();
+        let first = knowing();
+        let mut memory = Memory::restore(file, &mut planner(), now(0));
+        for (second, failures) in [(0, None), (5, Some(1)), (10, Some(2))] {
+            memory.keep(&first, now(second));
+            assert_eq!(memory.log.count(&who), failures, "{second} s");
+            while !memory.writing.as_ref().unwrap().is_finished() {
+                tokio::task::yield_now().await;
+            }
+        }
+        std::fs::create_dir(&missing).unwrap();
+        memory.keep(&first, now(15));
+        while !memory.writing.as_ref().unwrap().is_finished() {
+            tokio::task::yield_now().await;
+        }
+        memory.keep(&first, now(20));
+        assert_eq!(memory.log.count(&who), None);
+        memory.end(&first, now(21)).await;
+    }
+}
