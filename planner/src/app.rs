@@ -11,9 +11,11 @@ use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
 use crate::clock::Clock;
 use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::CONNECT_MAX;
-use crate::observe::{Observe, ScrapeTargets, Scraper};
+use crate::memory::Memory;
+use crate::observe::{Fetches, Observe, ScrapeTargets, Scraper};
 use crate::registry::ServiceHandle;
 use crate::service::{Replicas, Service, Variant};
+use crate::state::StateFile;
 use crate::telemetry::status::CycleReport;
 
 /// Creates the client for proxies and backends; it ignores proxy settings of the environment.
@@ -53,30 +55,27 @@ pub(crate) fn http_backends(
     )
 }
 
-/// Returns the scraper of the proxies.
-pub(crate) fn scraper(
-    service: &Service,
-    http: &reqwest::Client,
-    clock: Clock,
-    targets: ScrapeTargets,
-) -> Scraper {
+/// Returns the scraper of the proxies, by the `fetches` that all services share.
+pub(crate) fn scraper(service: &Service, fetches: &Fetches, targets: ScrapeTargets) -> Scraper {
     let stages = service.stages.iter().map(|stage| stage.name.as_str());
     let stages: Vec<&str> = stages.collect();
-    let timeout = service.scrape_timeout;
-    Scraper::new(http.clone(), clock, &stages, targets, timeout)
+    let (interval, timeout) = (service.scrape_interval, service.scrape_timeout);
+    Scraper::sharing(fetches, &stages, targets, interval, timeout)
 }
 
-/// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report.
+/// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report. With a `state` it
+/// begins with the rates in that file, and keeps them there.
 pub(crate) async fn run_cycles(
     handle: &ServiceHandle,
     clock: Clock,
-    observe: &impl Observe,
-    actuate: &impl Actuate,
+    (observe, actuate): (&impl Observe, &impl Actuate),
+    state: Option<StateFile>,
     mut stop: watch::Receiver<bool>,
     mut on_report: impl FnMut(&CycleReport),
 ) {
     let running = handle.heartbeat.start(clock.now().at);
     let mut planner = Planner::new(Arc::clone(&handle.service));
+    let mut state = state.map(|file| Memory::restore(file, &mut planner, clock.now()));
     let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let ports = Ports {
@@ -89,17 +88,23 @@ pub(crate) async fn run_cycles(
     loop {
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => break,
             _ = ticks.tick() => {}
         }
         running.beat(clock.now().at);
         let report = planner.tick(&ports, clock.now()).await;
         running.beat(clock.now().at);
+        if let Some(state) = &mut state {
+            state.keep(&planner, clock.now());
+        }
         let Some(report) = report else {
             continue;
         };
         handle.metrics.record(&report);
         on_report(&report);
         handle.status.push(report);
+    }
+    if let Some(state) = state {
+        state.end(&planner, clock.now()).await;
     }
 }

@@ -47,6 +47,7 @@ use crate::capacity::{Actual, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
+use crate::forecast::History;
 use crate::observe::{Observation, Observe, Scrape};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
 use crate::telemetry::status::{CycleReport, Stages};
@@ -100,6 +101,17 @@ impl Planner {
             troubles: ErrorLog::default(),
             service,
         }
+    }
+
+    /// Continues from the rates that an earlier planner measured, whose end is `age` ago.
+    pub fn restore(&mut self, now: Now, history: &History, age: Duration) {
+        let horizon = self.measured.horizon.time(self.service.scrape_interval);
+        self.observations.restore(now, history, age, horizon);
+    }
+
+    /// Returns the rates measured of late, and the time since their end; `None` if there are none.
+    pub fn history(&self, now: Now) -> Option<(&History, Duration)> {
+        self.observations.history(now)
     }
 
     /// Called at each scrape interval: runs a cycle when one is due, demand has risen or a change has taken effect;
@@ -161,6 +173,7 @@ impl Planner {
         (scrapes, answers): (Vec<Scrape>, Vec<Option<Result<Actual, ActuateError>>>),
     ) -> CycleReport
     where
+        O: Observe,
         A: Actuate,
         P: Publish,
         S: Solver,
@@ -182,6 +195,8 @@ impl Planner {
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
+        let trouble = ports.observe.trouble();
+        decision.why += &trouble.map_or(String::new(), |trouble| format!("; {trouble}"));
         let (actual, targets) = (&self.rollout.actual, &decision.targets);
         decision.targets =
             self.rollout

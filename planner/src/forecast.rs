@@ -16,6 +16,7 @@
 
 mod ahead;
 mod ewma;
+mod history;
 mod rise;
 mod samples;
 mod stable;
@@ -36,6 +37,7 @@ use weir_api::Rps;
 use window_max::WindowMax;
 
 pub use ahead::{AheadRule, Forecasting, horizon};
+pub use history::{HISTORY_MAX, HISTORY_SAMPLES_MAX, History, HistoryError, Measured};
 pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
 pub use stable::BURSTS_MAX;
 
@@ -121,7 +123,11 @@ struct Observed<'a> {
 pub struct Demand {
     rule: DemandRule,
     first: Option<Duration>,
+    /// Time until which the load is known, or is known to be unknown.
     last: Option<Duration>,
+    /// End of the latest sample.
+    sampled: Option<Duration>,
+    history: History,
     samples: Recent<Sample>,
     average: Ewma,
     others: Vec<Box<dyn Forecaster>>,
@@ -151,6 +157,8 @@ impl Demand {
             rule,
             first: None,
             last: None,
+            sampled: None,
+            history: History::of(&rule),
             samples: Recent::default(),
             average: Ewma::new(rule.smoothing.as_secs_f64()),
             others: others(&rule),
@@ -171,8 +179,9 @@ impl Demand {
         if let Some(ahead) = &mut self.ahead {
             ahead.observe(at.saturating_sub(since_last), at, rate.0);
         }
+        self.history.push(at.saturating_sub(since_last), at, rate.0);
         self.first = self.first.or(Some(at));
-        self.last = Some(at);
+        (self.last, self.sampled) = (Some(at), Some(at));
         let known = self.max();
         let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
         if seconds > 0.0 {
@@ -200,6 +209,40 @@ impl Demand {
         self.present.follow(known, self.deviation(known));
         let expected = self.bursts.follow(at, known, rule.window, rule.bursts);
         self.level.follow(expected, self.deviation(expected));
+    }
+
+    /// Passes over the time until `at`, in which nobody observed: the next sample begins there. If that is as long as the
+    /// window, what arrives is not known any more, and the window fills anew; bursts and what was learned stay.
+    pub fn skip(&mut self, at: Duration) {
+        let since = self.sampled.map(|end| at.saturating_sub(end));
+        if since.is_some_and(|since| since >= self.rule.window) {
+            self.first = None;
+            self.samples = Recent::default();
+            self.average = Ewma::new(self.rule.smoothing.as_secs_f64());
+            self.others = others(&self.rule);
+            self.foreseen.clear();
+        }
+        self.last = Some(at);
+    }
+
+    /// Takes in a history as if it began at `begin`, with rises extrapolated over the `horizon`.
+    pub fn replay(&mut self, history: &History, begin: Duration, horizon: Duration) {
+        let mut at = begin;
+        for one in history.samples() {
+            let is_first = self.sampled.is_none();
+            if !one.gap.is_zero() || (is_first && !one.span.is_zero()) {
+                at += one.gap;
+                self.skip(at);
+            }
+            at += one.span;
+            self.observe(at, Rps(one.rate));
+            self.foresee(horizon);
+        }
+    }
+
+    /// Rates measured of late.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// Looks ahead, where cores that are requested now are actual after the `horizon`. A rise that is foreseen is

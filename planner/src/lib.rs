@@ -37,9 +37,11 @@ pub mod control_loop;
 pub mod registry;
 
 pub mod http;
+mod memory;
 #[cfg(feature = "kubernetes")]
 pub mod operator;
 pub mod serve;
+pub mod state;
 
 pub mod clock;
 pub mod error_log;

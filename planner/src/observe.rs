@@ -7,7 +7,11 @@
 
 mod arrivals;
 mod counts;
+mod dns;
+mod download;
+mod exposition;
 mod failing;
+mod fetches;
 #[cfg(feature = "kubernetes")]
 pub mod pods;
 mod proxies;
@@ -24,10 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, Span};
+pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
+pub use dns::{DNS_LOOKUP_MAX, DNS_STALE_AFTER, DnsWatch};
+pub use download::SCRAPE_BYTES_MAX;
 pub use failing::Failing;
+pub use fetches::Fetches;
 pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};
-pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
+pub use scrape::Scraper;
 pub use slack::Slack;
 pub use targets::{ScrapeTarget, ScrapeTargets};
 
@@ -79,6 +87,10 @@ pub enum ScrapeError {
     Status(u16),
     #[error("more than {SCRAPE_BYTES_MAX} bytes")]
     TooLarge,
+    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    LongLine,
+    #[error("the service's counts were not read")]
+    NotRead,
     #[error("not UTF-8 text")]
     NotText,
 }
@@ -87,4 +99,9 @@ pub enum ScrapeError {
 pub trait Observe {
     /// Scrapes every known proxy once, concurrently; the answers are in any order.
     fn scrape(&self) -> impl Future<Output = Vec<Scrape>> + Send;
+
+    /// Returns why the list of proxies may be outdated or is not known; `None` if it is as it should be.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -39,6 +39,7 @@ use crate::backends::kubernetes::rate_limit::PatchLimiter;
 use crate::backends::kubernetes::watch::ApiOutage;
 use crate::clock::Clock;
 use crate::http::{App, Endpoint, LeaderClient, ServerLimits, run_probes};
+use crate::observe::Fetches;
 use crate::registry::ServiceRegistry;
 use crate::spec::resource::SloService;
 use controller::ServiceController;
@@ -90,6 +91,8 @@ pub enum OperateError {
 struct Shared {
     client: kube::Client,
     http: reqwest::Client,
+    /// Fetches of the proxies' statistics, shared by all services.
+    fetches: Fetches,
     clock: Clock,
     candidate: Arc<Candidate>,
     services: Arc<ServiceRegistry>,
@@ -198,6 +201,7 @@ async fn run_controllers(
     let shared = Arc::new(Shared {
         recorder: Recorder::new(client.clone(), reporter),
         client,
+        fetches: Fetches::new(http.clone(), clock),
         http,
         clock,
         candidate: Arc::clone(&candidate),

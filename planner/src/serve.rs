@@ -1,15 +1,19 @@
 //! Standalone planner: runs the control loop and the endpoints until both end.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::app::{client, http_backends, run_cycles, scraper};
 use crate::clock::Clock;
 use crate::http::{App, Endpoint, ServerLimits};
-use crate::observe::ScrapeTargets;
+use crate::observe::{Fetches, ScrapeTargets};
 use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::{Mode, Service};
+use crate::state::StateFile;
 
 /// Reason why the planner cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +27,11 @@ pub enum ServeError {
     Cycle(Option<tokio::task::JoinError>),
 }
 
-/// Plans for `service` and answers at `endpoint` until `stop` is set.
+/// Time in which a cycle may end, and what is known be written, when the planner ends.
+pub const SERVE_END_MAX: Duration = Duration::from_secs(2);
+
+/// Plans for `service` and answers at `endpoint` until `stop` is set. What is known of the load is kept in the folder
+/// `state`.
 ///
 /// # Errors
 /// Fails if something cannot be set up, or if a cycle panicked, which would be a bug. Nothing that proxies,
@@ -31,6 +39,7 @@ pub enum ServeError {
 pub async fn serve(
     service: Service,
     endpoint: Endpoint,
+    state: Option<&Path>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
@@ -39,18 +48,23 @@ pub async fn serve(
     let http = client()?;
     let app = App::new(services, Arc::clone(&endpoint.keys), clock, stop.clone())?;
     let service = Arc::clone(&handle.service);
-    let targets = ScrapeTargets::Fixed(service.stats.clone());
-    let scraper = scraper(&service, &http, clock, targets);
+    let targets = ScrapeTargets::of(&service, clock);
+    let fetches = Fetches::new(http.clone(), clock);
+    let scraper = scraper(&service, &fetches, targets);
     let local = http_backends(&service, &http, &Arc::default());
     let running = Arc::clone(&handle);
-    // A cycle that is running when the endpoints close is not waited for.
-    let (_going, never) = watch::channel(false);
+    let state = state.map(|folder| StateFile::new(folder, &service.name));
+    let keeps = state.is_some();
+    let (ends, ended) = watch::channel(false);
     let mut cycle = tokio::spawn(async move {
         match service.mode {
-            Mode::Active => run_cycles(&running, clock, &scraper, &local, never, |_| {}).await,
+            Mode::Active => {
+                let ports = (&scraper, &local);
+                run_cycles(&running, clock, ports, state, ended, |_| {}).await;
+            }
             Mode::Advisory => {
-                let advisory = local.advisory();
-                run_cycles(&running, clock, &scraper, &advisory, never, |_| {}).await;
+                let ports = (&scraper, &local.advisory());
+                run_cycles(&running, clock, ports, state, ended, |_| {}).await;
             }
         }
     });
@@ -61,6 +75,13 @@ pub async fn serve(
         // The control loop never ends; without it the plans would silently become stale.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };
+    ends.send_replace(true);
+    // Without a state, a cycle that is running when the endpoints close is not waited for.
+    if keeps && ended.is_ok() && timeout(SERVE_END_MAX, &mut cycle).await.is_err() {
+        tracing::warn!(
+            "a cycle was still running after {SERVE_END_MAX:?}; the history is that of the last write"
+        );
+    }
     cycle.abort();
     ended
 }

@@ -44,6 +44,12 @@ pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 
 /// Minimum interval between two scrapes.
 pub const SCRAPE_INTERVAL_MIN: Duration = SAMPLE_INTERVAL_MIN;
+/// Minimum interval at which a DNS name of proxies is resolved.
+pub const DNS_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Maximum of that interval.
+pub const DNS_INTERVAL_MAX: Duration = Duration::from_secs(600);
+/// Default of that interval: a cluster's DNS server answers with what it learned a few seconds ago.
+pub const DNS_INTERVAL: Duration = Duration::from_secs(5);
 /// Scrapes per cycle, if the service does not set the interval.
 pub const SCRAPES_PER_CYCLE: u64 = 4;
 
@@ -103,10 +109,12 @@ pub struct Service {
     pub demand: DemandRule,
     /// Time limit of one solve.
     pub solver_limit: Duration,
-    /// Addresses of the proxies' statistics; empty if the proxies are discovered by their pods.
+    /// Addresses of the proxies' statistics; empty if the proxies are found by their pods or a name.
     pub stats: Vec<reqwest::Url>,
     /// Pods whose proxies are scraped.
     pub proxy_pods: Option<ProxyPods>,
+    /// DNS name whose addresses are scraped.
+    pub proxy_dns: Option<ProxyDns>,
     /// Interval between two scrapes.
     pub scrape_interval: Duration,
     /// Timeout of one scrape.
@@ -295,6 +303,19 @@ pub struct ProxyPods {
     pub port: u16,
     /// Path and query of the statistics.
     pub path: String,
+}
+
+/// DNS name of all Envoys that carry the filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyDns {
+    /// The name, without a port.
+    pub name: String,
+    /// Port of the statistics.
+    pub port: u16,
+    /// Path and query of the statistics.
+    pub path: String,
+    /// Interval at which it is resolved.
+    pub interval: Duration,
 }
 
 /// Minimum and maximum number of replicas of a variant.

@@ -9,6 +9,7 @@ mod classes;
 mod duration;
 mod limits;
 mod profile;
+mod proxies;
 mod raw;
 mod renamed;
 #[cfg(feature = "kubernetes")]

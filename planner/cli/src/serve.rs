@@ -24,6 +24,9 @@ pub(crate) struct Serve {
     /// Write the listening address into this file once it accepts connections.
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
+    /// Folder in which the load measured of late is kept, for the planner's next start; it is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArguments,
 }
@@ -64,7 +67,11 @@ impl Serve {
             keys: keys.into(),
             tls,
         };
-        serve(file.service, endpoint, stop).await?;
+        if let Some(folder) = &self.state {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("--state {}", folder.display()))?;
+        }
+        serve(file.service, endpoint, self.state.as_deref(), stop).await?;
         tracing::info!("ended");
         Ok(())
     }

@@ -8,7 +8,7 @@ use weir_api::Share;
 
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
-use crate::forecast::Demand;
+use crate::forecast::{Demand, History};
 use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
 use crate::service::{Inputs, Service, Stage};
 
@@ -24,8 +24,22 @@ pub(super) struct Observations {
     /// first plan.
     pub(super) quotas: Vec<Vec<Share>>,
     pub(super) demand: Demand,
+    /// Time of the demand at which [`Now::at`] is zero: a restored demand has an earlier past.
+    base: Duration,
+    gap: Gap,
     /// Proxies whose scrapes fail, by name.
     pub(super) lost: ErrorLog,
+}
+
+/// Time between a restored history and the first rate that is measured after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    /// There is none, or it has ended.
+    Ended,
+    /// No proxy has been scraped yet.
+    Begun,
+    /// Proxies were scraped, and no rate is known yet.
+    Scraped,
 }
 
 impl Observations {
@@ -38,6 +52,8 @@ impl Observations {
             failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
             quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand),
+            base: Duration::ZERO,
+            gap: Gap::Ended,
             lost: ErrorLog::default(),
         }
     }
@@ -47,10 +63,45 @@ impl Observations {
         self.slack.observe(now.at, scrapes);
         let seen = self.arrivals.observe(now.at, scrapes, Span::Sample);
         // Zero arrivals before the first request are no forecast.
-        if let Some(rate) = seen.measured.filter(|_| seen.seen) {
-            self.demand.observe(now.at, rate);
-            self.demand.foresee(horizon);
+        let rate = seen.measured.filter(|_| seen.seen);
+        let at = now.at + self.base;
+        match (rate, self.gap) {
+            // A rate needs two scrapes.
+            (_, Gap::Begun) | (None, Gap::Scraped) => {
+                self.demand.skip(at);
+                self.gap = Gap::Scraped;
+            }
+            (Some(rate), Gap::Ended | Gap::Scraped) => {
+                self.demand.observe(at, rate);
+                self.demand.foresee(horizon);
+                self.gap = Gap::Ended;
+            }
+            (None, Gap::Ended) => {}
         }
+    }
+
+    /// Continues from the history of an earlier planner, the end of which is `age` ago.
+    pub(super) fn restore(
+        &mut self,
+        now: Now,
+        history: &History,
+        age: Duration,
+        horizon: Duration,
+    ) {
+        if history.is_empty() {
+            return;
+        }
+        let begin = history.replay_begin(now.at);
+        self.demand.replay(history, begin, horizon);
+        self.base = (begin + history.length() + age).saturating_sub(now.at);
+        self.gap = Gap::Begun;
+    }
+
+    /// Returns the history, and the time since its end; `None` if nothing has been measured.
+    pub(super) fn history(&self, now: Now) -> Option<(&History, Duration)> {
+        let history = Some(self.demand.history()).filter(|history| !history.is_empty())?;
+        let age = (now.at + self.base).saturating_sub(history.end());
+        Some((history, age))
     }
 
     /// Takes in the scrapes of a cycle; returns the arrivals since the last cycle.

@@ -4,6 +4,7 @@ mod failing;
 mod no_capacity;
 mod proxies;
 mod resizes;
+mod restart;
 mod routed;
 mod samples;
 mod slow;

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn demand(headroom: f64) -> Demand {
+pub(super) fn demand(headroom: f64) -> Demand {
     Demand::new(rule(headroom, Forecasting::Reactive))
 }
 
-fn rule(headroom: f64, forecasting: Forecasting) -> DemandRule {
+pub(super) fn rule(headroom: f64, forecasting: Forecasting) -> DemandRule {
     let seconds = Duration::from_secs;
     let forecasters = forecasting.kinds();
     let task = weir_forecast::task::Task::new(20, 0.95).unwrap();

@@ -141,8 +141,9 @@ impl<'a> Attachment<'a> {
         }
         let proxies = spec.get_mut("proxies").and_then(Value::as_object_mut);
         if let Some(proxies) = proxies {
-            // Addresses are those of a file; its interval and timeout hold here as well.
+            // Addresses and names are those of a file; its interval and timeout hold here as well.
             proxies.remove("stats");
+            proxies.remove("dns");
             let mut pods = json!({
                 "labels": self.proxies.labels, "port": self.proxies.port, "path": self.proxies.path,
             });

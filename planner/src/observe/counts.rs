@@ -1,236 +1,224 @@
-//! Parser of Envoy's Prometheus output: the counts of a service's stages, with labels as labels or in the names.
+//! Fold of Envoy's Prometheus output into the counts of services' stages, in one pass for all of them, as the text
+//! arrives. Labels may be labels or parts of the names. Pure.
 
-use weir_api::metrics::{Metric, PREFIX, decode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Counts;
+use weir_api::metrics::{Metric, decode};
 
-/// Parses the counts of these stages' services; empty if the filter exports nothing yet. Arrivals and slack are those
-/// of the entry stage, the first.
-pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
-    let entry = stages.first().map_or("", AsRef::as_ref);
-    let is_ours = |service: &str| stages.iter().any(|stage| stage.as_ref() == service);
-    // Envoy writes `name{} 5` for a metric without labels, which the parser does not accept.
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with(PREFIX))
-        .map(|line| Ok(line.replacen("{}", "", 1)));
-    let samples = prometheus_parse::Scrape::parse(lines)
-        .map(|scrape| scrape.samples)
-        .unwrap_or_default();
-    let mut counts = Counts::default();
-    for sample in samples {
-        use prometheus_parse::Value::{Counter, Untyped};
-        let (Untyped(value) | Counter(value)) = sample.value else {
-            continue;
-        };
-        if !value.is_finite() || value < 0.0 {
-            continue;
+use super::exposition::Sample;
+use super::{Counts, ScrapeError};
+
+/// Maximum length of a line, in bytes; Envoy's own have some hundreds.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Metrics that the planner reads.
+const READ: [Metric; 6] = [
+    Metric::Arrivals,
+    Metric::Requests,
+    Metric::DowngradedFrom,
+    Metric::Failing,
+    Metric::PredictedServiceMs,
+    Metric::DemandSlackMs,
+];
+
+/// Names of the stages whose counts are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StageNames(BTreeMap<String, usize>);
+
+impl StageNames {
+    /// Creates the set of these names.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> StageNames {
+        let mut stages = BTreeMap::new();
+        for name in names {
+            let next = stages.len();
+            stages.entry(name.to_owned()).or_insert(next);
         }
-        if let Some(bucket) = slack(&sample, entry) {
-            counts.slack.push((bucket, value));
-            continue;
-        }
-        let series = decode(&sample.metric, |label| sample.labels.get(label));
-        let Some(series) = series.filter(|series| is_ours(&series.service)) else {
-            continue;
-        };
-        let routes = &mut counts.routes;
-        match series.metric {
-            Metric::Arrivals if series.service == entry => counts.arrivals += value,
-            Metric::Requests => routes.entry(series.value).or_default().routed += value,
-            Metric::Failing => {
-                counts.failing.insert(series.value, value > 0.0);
-            }
-            Metric::PredictedServiceMs => {
-                counts.predicted_ms.insert(series.value, value);
-            }
-            Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
-            _ => {}
-        }
+        StageNames(stages)
     }
-    counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
-    counts
+
+    /// Whether all these stages are among them.
+    pub(super) fn include(&self, stages: &[String]) -> bool {
+        stages.iter().all(|stage| self.0.contains_key(stage))
+    }
 }
 
-/// Returns the upper edge in ms, if the sample is a bucket of the service's slack histogram.
-fn slack(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
-    let name = sample.metric.strip_suffix("_bucket")?;
-    let series = decode(name, |label| sample.labels.get(label))?;
-    let ours = series.metric == Metric::DemandSlackMs && series.service == service;
-    let edge = sample.labels.get("le").filter(|_| ours)?;
-    edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
+/// Counts of all stages at one proxy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Folded {
+    names: Arc<StageNames>,
+    counts: Vec<Counts>,
+}
+
+impl Folded {
+    /// Whether all these stages were read.
+    pub(super) fn includes(&self, stages: &[String]) -> bool {
+        self.names.include(stages)
+    }
+
+    /// Returns the counts of a service with these stages; empty if the filter exports nothing yet. Arrivals and slack
+    /// are those of the entry stage, the first. `None` if a stage is not among those that were read.
+    pub fn of(&self, stages: &[String]) -> Option<Counts> {
+        let one = |stage: &String| self.counts.get(*self.names.0.get(stage)?);
+        let (entry, others) = stages.split_first()?;
+        let mut counts = one(entry)?.clone();
+        for stage in others {
+            let more = one(stage)?.clone();
+            for (variant, route) in more.routes {
+                let sum = counts.routes.entry(variant).or_default();
+                sum.routed += route.routed;
+                sum.downgraded += route.downgraded;
+            }
+            counts.failing.extend(more.failing);
+            counts.predicted_ms.extend(more.predicted_ms);
+        }
+        Some(counts)
+    }
+}
+
+/// Fold of a text that comes in pieces.
+#[derive(Debug)]
+pub struct Fold {
+    folded: Folded,
+    /// Name of the latest series, and its place.
+    latest: (String, Option<Place>),
+    /// Begin of a line whose end has not come.
+    begun: Vec<u8>,
+}
+
+/// Place of a series in the counts.
+#[derive(Debug)]
+struct Place {
+    metric: Metric,
+    stage: usize,
+    variant: String,
+}
+
+impl Fold {
+    /// Begins a text, of which the counts of these stages are read.
+    pub fn new(names: Arc<StageNames>) -> Fold {
+        let counts = vec![Counts::default(); names.0.len()];
+        Fold {
+            folded: Folded { names, counts },
+            latest: Default::default(),
+            begun: Vec::new(),
+        }
+    }
+
+    /// Takes in the next piece.
+    ///
+    /// # Errors
+    /// Fails if the text is not UTF-8, or has a line of more than [`LINE_BYTES_MAX`].
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), ScrapeError> {
+        let mut rest = piece;
+        if !self.begun.is_empty() {
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let (line, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+            self.begin(line)?;
+            rest = after;
+            if end.is_some() {
+                let line = std::mem::take(&mut self.begun);
+                self.lines(&line)?;
+            }
+        }
+        let end = rest.iter().rposition(|byte| *byte == b'\n');
+        let (lines, begun) = rest.split_at(end.map_or(0, |end| end + 1));
+        self.lines(lines)?;
+        self.begin(begun)
+    }
+
+    /// Ends the text.
+    ///
+    /// # Errors
+    /// See [`Fold::push`].
+    pub fn finish(mut self) -> Result<Folded, ScrapeError> {
+        let line = std::mem::take(&mut self.begun);
+        self.lines(&line)?;
+        for counts in &mut self.folded.counts {
+            counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        Ok(self.folded)
+    }
+
+    fn begin(&mut self, line: &[u8]) -> Result<(), ScrapeError> {
+        if self.begun.len() + line.len() > LINE_BYTES_MAX {
+            return Err(ScrapeError::LongLine);
+        }
+        self.begun.extend_from_slice(line);
+        Ok(())
+    }
+
+    fn lines(&mut self, lines: &[u8]) -> Result<(), ScrapeError> {
+        let lines = std::str::from_utf8(lines).map_err(|_| ScrapeError::NotText)?;
+        for line in lines.lines() {
+            if READ.iter().any(|metric| line.starts_with(metric.name())) {
+                self.line(line);
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> Option<()> {
+        let sample = Sample::parse(line)?;
+        let value = Some(sample.value).filter(|value| value.is_finite() && *value >= 0.0)?;
+        // The buckets of a histogram follow one another; a name with its labels as labels stands for many series.
+        let is_same = self.latest.0 == sample.name && sample.name.contains("__");
+        if !is_same {
+            sample.name.clone_into(&mut self.latest.0);
+            self.latest.1 = place(&sample, &self.folded.names);
+        }
+        let place = self.latest.1.as_ref()?;
+        let counts = self.folded.counts.get_mut(place.stage)?;
+        let variant = || place.variant.clone();
+        match place.metric {
+            Metric::Arrivals => counts.arrivals += value,
+            Metric::Requests => counts.routes.entry(variant()).or_default().routed += value,
+            Metric::DowngradedFrom => {
+                counts.routes.entry(variant()).or_default().downgraded += value;
+            }
+            Metric::Failing => {
+                counts.failing.insert(variant(), value > 0.0);
+            }
+            Metric::PredictedServiceMs => {
+                counts.predicted_ms.insert(variant(), value);
+            }
+            Metric::DemandSlackMs => {
+                let edge = sample.label("le")?.parse();
+                let edge = edge.ok().filter(|edge: &f64| *edge > 0.0)?;
+                counts.slack.push((edge, value));
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+/// Returns the place of a sample; `None` if it is of no stage or is not read.
+fn place(sample: &Sample, names: &StageNames) -> Option<Place> {
+    let label = |name: &str| sample.label(name);
+    let bucket = sample.name.strip_suffix("_bucket");
+    let bucket = bucket.and_then(|name| decode(name, label));
+    let bucket = bucket.filter(|series| series.metric == Metric::DemandSlackMs);
+    let is_bucket = bucket.is_some();
+    let series = bucket.or_else(|| decode(sample.name, label))?;
+    // The sum and the number of a histogram are no buckets.
+    let is_read = READ.contains(&series.metric);
+    (is_read && is_bucket == (series.metric == Metric::DemandSlackMs)).then_some(())?;
+    Some(Place {
+        metric: series.metric,
+        stage: *names.0.get(&series.service)?,
+        variant: series.value,
+    })
+}
+
+/// Counts of one service in a whole text.
+#[cfg(test)]
+pub(super) fn counts(text: &str, stages: &[&str]) -> Counts {
+    let mut fold = Fold::new(Arc::new(StageNames::new(stages.iter().copied())));
+    fold.push(text.as_bytes()).unwrap();
+    let stages: Vec<String> = stages.iter().map(|stage| (*stage).to_owned()).collect();
+    fold.finish().unwrap().of(&stages).unwrap()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-    use weir_api::metrics::{Kind, Series, encode};
-
-    use super::*;
-
-    #[test]
-    fn arrivals_are_parsed_from_envoy_statistics() {
-        let text = "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n\
-            # TYPE weir_arrivals_total__service__demo_two counter\nweir_arrivals_total__service__demo_two{} 12\n\
-            # TYPE weir_arrivals_total__service__other counter\nweir_arrivals_total__service__other{} 99\n\
-            # TYPE weir_served_total__service__demo_two__variant__a counter\n\
-            weir_served_total__service__demo_two__variant__a{} 7\n\
-            # TYPE weir_wait_milliseconds__service__demo_two histogram\n\
-            weir_wait_milliseconds__service__demo_two_bucket{le=\"1\"} 3\n";
-        for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
-            assert_eq!(counts(text, &[service]).arrivals, expected, "{service}");
-        }
-        assert_eq!(
-            counts(
-                "weir_arrivals_total__service__demo{} NaN\n\u{0}garbage{",
-                &["demo"]
-            ),
-            Counts::default()
-        );
-        assert_eq!(
-            counts(
-                "weir_arrivals_total__service__demo 3 1700000000000\n",
-                &["demo"]
-            ),
-            Counts::of_arrivals(3.0)
-        );
-        assert_eq!(
-            counts(
-                "weir_arrivals_total__service__demo{local_cluster=\"x\"} 3\n",
-                &["demo"]
-            ),
-            Counts::of_arrivals(3.0)
-        );
-    }
-
-    /// Series of both forms in one scrape, as of an Envoy that was given `stats_tags` by a hot restart.
-    #[test]
-    fn labels_are_read_beside_names_that_contain_them() {
-        let text = "# TYPE weir_arrivals_total counter\n\
-            weir_arrivals_total{service=\"demo-two\"} 12\n\
-            weir_arrivals_total{service=\"other\"} 99\nweir_arrivals_total{} 99\n\
-            weir_arrivals_total__service__demo_two{} 3\n\
-            weir_requests_total{variant=\"res-net\",service=\"demo-two\"} 7\n\
-            weir_requests_total__service__demo_two__variant__b{} 1\n\
-            weir_failing{service=\"demo-two\",variant=\"res-net\"} 1\n\
-            weir_demand_slack_milliseconds_bucket{service=\"demo-two\",le=\"250\"} 4\n\
-            weir_demand_slack_milliseconds_bucket{service=\"demo-two\",le=\"+Inf\"} 5\n\
-            weir_demand_slack_milliseconds_bucket{service=\"other\",le=\"250\"} 9\n\
-            weir_demand_slack_milliseconds_sum{service=\"demo-two\"} 900\n";
-        let counts = counts(text, &["demo-two"]);
-        assert_eq!(counts.arrivals, 15.0);
-        assert_eq!(counts.slack, [(250.0, 4.0), (f64::INFINITY, 5.0)]);
-        assert_eq!(counts.failing, [("res-net".to_owned(), true)].into());
-        let routed = counts.routes.iter();
-        let routed: Vec<_> = routed
-            .map(|(name, it)| (name.as_str(), it.routed))
-            .collect();
-        assert_eq!(routed, [("b", 1.0), ("res-net", 7.0)]);
-    }
-
-    /// A series as Envoy writes it: `labelled` with `stats_tags`, without them in the long form.
-    fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> String {
-        let Series {
-            metric,
-            service,
-            value: of,
-        } = series;
-        let suffix = if bucket.is_some() { "_bucket" } else { "" };
-        let le = bucket.map(|edge| format!("le=\"{edge}\""));
-        let own = metric.label().map(|label| format!("{label}=\"{of}\""));
-        let labels = match labelled {
-            true => [Some(format!("service=\"{service}\"")), own, le],
-            false => [le, None, None],
-        };
-        let labels: Vec<_> = labels.into_iter().flatten().collect();
-        let name = match labelled {
-            true => metric.name().to_owned(),
-            false => encode(*metric, service, of).replace('-', "_"),
-        };
-        format!("{name}{suffix}{{{}}} {value}\n", labels.join(","))
-    }
-
-    proptest! {
-        #[test]
-        fn both_forms_are_read_alike(
-            lines in prop::collection::vec((
-                prop::sample::select(Metric::ALL.to_vec()),
-                prop::sample::select(vec!["demo", "demo-two", "two"]),
-                "[a-z0-9]{1,4}(-[a-z0-9]{1,4}){0,2}",
-                0..1000_u32,
-                prop::sample::select(vec!["1", "99", "+Inf"]),
-                any::<bool>(),
-            ), 0..40),
-        ) {
-            let text = |labelled: &dyn Fn(bool) -> bool| -> String {
-                let line = |(metric, service, value, count, edge, form): &(Metric, &str, String, u32, &str, bool)| {
-                    let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone() };
-                    let bucket = (metric.kind() == Kind::Histogram).then_some(*edge);
-                    line(labelled(*form), &series, bucket, *count)
-                };
-                lines.iter().map(line).collect()
-            };
-            let stages = ["demo-two", "demo"];
-            let long = counts(&text(&|_| false), &stages);
-            prop_assert_eq!(&long, &counts(&text(&|_| true), &stages));
-            prop_assert_eq!(&long, &counts(&text(&|form| form), &stages), "mixed");
-            let arrivals = lines.iter().filter(|it| it.0 == Metric::Arrivals && it.1 == stages[0]);
-            prop_assert_eq!(long.arrivals, arrivals.map(|it| f64::from(it.3)).sum::<f64>());
-            let slack = lines.iter().filter(|it| it.0 == Metric::DemandSlackMs && it.1 == stages[0]);
-            prop_assert_eq!(long.slack.len(), slack.count());
-        }
-    }
-
-    #[test]
-    fn slack_histogram_is_read_by_rising_edge() {
-        let name = "weir_demand_slack_milliseconds__service__demo_two_bucket";
-        let text = format!(
-            "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
-            {name}{{le=\"high\"}} 3\nweir_wait_milliseconds__service__demo_two_bucket{{le=\"1\"}} 5\n\
-            weir_demand_slack_milliseconds__service__demo_two_sum{{}} 900\nweir_demand_slack_milliseconds__service__other_bucket{{le=\"1\"}} 5\n"
-        );
-        let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
-        assert_eq!(counts(&text, &["demo-two"]).slack, expected);
-    }
-
-    #[test]
-    fn bucket_that_counts_nothing_real_is_left_out() {
-        let name = "weir_demand_slack_milliseconds__service__demo_bucket";
-        for value in ["NaN", "+Inf", "-Inf", "-1", "1e999"] {
-            let text = format!("{name}{{le=\"100\"}} {value}\n{name}{{le=\"250\"}} 7\n");
-            assert_eq!(counts(&text, &["demo"]).slack, [(250.0, 7.0)], "{value}");
-        }
-    }
-
-    #[test]
-    fn first_stage_counts_arrivals_and_all_stages_count_routes() {
-        let text = "weir_arrivals_total__service__detect{} 12\nweir_arrivals_total__service__classify{} 9\n\
-            weir_requests_total__service__detect__variant__a{} 11\nweir_requests_total__service__classify__variant__b{} 8\n\
-            weir_requests_total__service__other__variant__c{} 8\n\
-            weir_demand_slack_milliseconds__service__classify_bucket{le=\"1\"} 5\n";
-        let counts = counts(text, &["detect", "classify"]);
-        assert_eq!((counts.arrivals, counts.slack), (12.0, Vec::new()));
-        let routed: Vec<_> = counts
-            .routes
-            .iter()
-            .map(|(name, route)| (name.as_str(), route.routed))
-            .collect();
-        assert_eq!(routed, [("a", 11.0), ("b", 8.0)]);
-    }
-
-    #[test]
-    fn only_variants_known_to_a_proxy_are_read() {
-        let text = "weir_failing__service__demo__variant__res_net{} 1\n\
-            weir_failing__service__demo__variant__b{} 0\n\
-            weir_failing__service__other__variant__c{} 1\n";
-        let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
-        let failing_of = counts(text, &["demo"]).failing;
-        assert_eq!(failing_of, BTreeMap::from(failing));
-        let text = "weir_predicted_service_milliseconds__service__demo__variant__res_net{} 42\n\
-            weir_predicted_service_milliseconds__service__other__variant__c{} 7\n";
-        let predicted = counts(text, &["demo"]).predicted_ms;
-        assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
-    }
-}
+mod tests;

@@ -1,52 +1,71 @@
-//! Reads `/stats/prometheus` of each known proxy. Number, time and size are limited. Unreadable statistics are an
-//! error, never a zero.
+//! Scrapes the proxies of one service: the counts of its stages at each, by fetches that all services share. Number and
+//! time are limited. Unreadable statistics are an error, never a zero.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::counts::counts;
+use reqwest::Url;
+use tokio::time::{Instant, timeout_at};
+
+use super::dns::DnsWatch;
+use super::fetches::{Answer, Fetches, Pending, Proxy, Reader};
 use super::{Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
 use crate::error_log::ErrorLog;
 use crate::service::STATS_MAX;
 
-/// Maximum size of a proxy's answer, in bytes: 100 times what a filter with 64 variants exports.
-pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// Scraper of real proxies.
+/// Scraper of one service's proxies.
 #[derive(Debug)]
 pub struct Scraper {
     targets: ScrapeTargets,
-    proxy_scraper: ProxyScraper,
+    fetches: Fetches,
+    reader: Reader,
+    /// Maximum age of an answer that another service fetched.
+    age_max: Duration,
+    timeout: Duration,
+    proxies: Mutex<BTreeMap<Url, Known>>,
     troubles: Mutex<ErrorLog>,
 }
 
-/// Scrape of a single proxy.
-#[derive(Debug, Clone)]
-struct ProxyScraper {
-    http: reqwest::Client,
-    clock: Clock,
-    stages: Arc<[String]>,
-    timeout: Duration,
+/// Proxy that is scraped.
+#[derive(Debug)]
+struct Known {
+    proxy: Arc<Proxy>,
+    /// Time of the latest answer that was taken.
+    latest: Option<Duration>,
 }
 
 impl Scraper {
-    /// Scrapes `targets` for the counts of these stages' services, the entry stage first.
+    /// Scrapes `targets` for the counts of these stages' services, the entry stage first, without other services.
     pub fn new(
         http: reqwest::Client,
         clock: Clock,
         stages: &[&str],
         targets: ScrapeTargets,
         timeout: Duration,
-    ) -> Self {
+    ) -> Scraper {
+        let fetches = Fetches::new(http, clock);
+        Scraper::sharing(&fetches, stages, targets, Duration::ZERO, timeout)
+    }
+
+    /// Scrapes `targets` for the counts of these stages' services, the entry stage first. Answers that were fetched for
+    /// other services are taken if they are at most `age_max` old.
+    pub fn sharing(
+        fetches: &Fetches,
+        stages: &[&str],
+        targets: ScrapeTargets,
+        age_max: Duration,
+        timeout: Duration,
+    ) -> Scraper {
+        let stages = stages.iter().map(|name| (*name).to_owned()).collect();
         Scraper {
             targets,
-            proxy_scraper: ProxyScraper {
-                http,
-                clock,
-                stages: stages.iter().map(|name| (*name).to_owned()).collect(),
-                timeout,
-            },
+            fetches: fetches.clone(),
+            reader: fetches.reader(stages),
+            age_max,
+            timeout,
+            proxies: Mutex::default(),
             troubles: Mutex::default(),
         }
     }
@@ -66,75 +85,87 @@ impl Scraper {
         }
         targets
     }
-}
 
-impl ProxyScraper {
-    async fn scrape(self, target: ScrapeTarget) -> Scrape {
-        let body = tokio::time::timeout(self.timeout, fetch(&self.http, target.url));
-        let counts = match body.await {
-            Ok(text) => text.map(|text| counts(&text, &self.stages)),
-            Err(_) => Err(ScrapeError::Timeout(self.timeout)),
+    /// Takes or begins the fetch of each target.
+    fn begin(&self, targets: &[ScrapeTarget]) -> Vec<Pending> {
+        let mut proxies = self.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *proxies);
+        let one = |target: &ScrapeTarget| {
+            let url = &target.url;
+            let known = before.remove(url).unwrap_or_else(|| Known {
+                proxy: self.fetches.proxy(url),
+                latest: None,
+            });
+            let pending = self
+                .reader
+                .fetch(url, &known.proxy, known.latest, self.age_max);
+            proxies.insert(url.clone(), known);
+            pending
         };
+        targets.iter().map(one).collect()
+    }
+
+    /// Returns the scrape of a target with this result, and remembers the answer as taken.
+    fn scraped(&self, target: ScrapeTarget, result: Result<Arc<Answer>, ScrapeError>) -> Scrape {
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                return Scrape {
+                    from: target.name,
+                    at: self.fetches.now(),
+                    counts: Err(error),
+                };
+            }
+        };
+        let mut proxies = self.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = proxies.get_mut(&target.url) {
+            known.latest = Some(answer.at);
+        }
+        let counts = answer.folded.of(self.reader.stages());
         Scrape {
             from: target.name,
-            at: self.clock.now().at,
-            counts,
+            at: answer.at,
+            counts: counts.ok_or(ScrapeError::NotRead),
         }
     }
 }
 
+impl Scraper {
+    /// Returns the watch of the proxies' DNS name, if they have one.
+    pub fn names(&self) -> Option<&DnsWatch> {
+        self.targets.names()
+    }
+}
+
 impl Observe for Scraper {
+    fn trouble(&self) -> Option<String> {
+        self.names()?.trouble()
+    }
+
     async fn scrape(&self) -> Vec<Scrape> {
-        let start = |target: ScrapeTarget| {
-            let from = Arc::clone(&target.name);
-            (
-                from,
-                tokio::spawn(self.proxy_scraper.clone().scrape(target)),
-            )
-        };
-        let started: Vec<_> = self.targets().into_iter().map(start).collect();
-        let mut scrapes = Vec::with_capacity(started.len());
-        for (from, scrape) in started {
-            scrapes.push(scrape.await.unwrap_or_else(|error| Scrape {
-                from,
-                at: self.proxy_scraper.clock.now().at,
-                counts: Err(ScrapeError::Unreachable(error.to_string())),
-            }));
+        let deadline = Instant::now() + self.timeout;
+        let targets = self.targets();
+        let pending = self.begin(&targets);
+        let mut scrapes = Vec::with_capacity(targets.len());
+        for (target, pending) in targets.into_iter().zip(pending) {
+            let result = match pending {
+                Pending::Ready(answer) => Ok(answer),
+                Pending::Running(fetch) => timeout_at(deadline, fetch.result())
+                    .await
+                    .unwrap_or(Err(ScrapeError::Timeout(self.timeout))),
+            };
+            scrapes.push(self.scraped(target, result));
         }
         scrapes
     }
 }
 
-async fn fetch(http: &reqwest::Client, url: reqwest::Url) -> Result<String, ScrapeError> {
-    let unreachable = |error: reqwest::Error| ScrapeError::Unreachable(reason(&error));
-    let mut answer = http.get(url).send().await.map_err(unreachable)?;
-    if answer.status() != reqwest::StatusCode::OK {
-        return Err(ScrapeError::Status(answer.status().as_u16()));
-    }
-    let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
-        if body.len() + chunk.len() > SCRAPE_BYTES_MAX {
-            return Err(ScrapeError::TooLarge);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    String::from_utf8(body).map_err(|_| ScrapeError::NotText)
-}
-
-/// Returns the innermost cause, without the address, which the log line names already.
-fn reason(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use super::*;
+    use crate::observe::{LINE_BYTES_MAX, SCRAPE_BYTES_MAX};
 
     #[tokio::test]
     async fn unreadable_statistics_are_an_error_and_never_zero() {
@@ -150,16 +181,22 @@ mod tests {
                 "/failing",
                 get(|| async { StatusCode::SERVICE_UNAVAILABLE }),
             )
-            .route("/vast", get(|| async { "#".repeat(SCRAPE_BYTES_MAX + 1) }))
+            .route(
+                "/vast",
+                get(|| async { format!("{:1023}\n", "#").repeat(SCRAPE_BYTES_MAX / 1024 + 1) }),
+            )
+            .route("/long", get(|| async { "#".repeat(LINE_BYTES_MAX + 1) }))
             .route("/binary", get(|| async { vec![0xff; 3] }))
             .route("/silent", get(std::future::pending::<&str>));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let paths = ["silent", "good", "fresh", "failing", "vast", "binary"];
+        let paths = [
+            "silent", "good", "fresh", "failing", "vast", "long", "binary",
+        ];
         let urls = paths.map(|path| format!("http://{address}/{path}"));
         let targets = ScrapeTargets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
-        let timeout = Duration::from_millis(500);
+        let timeout = Duration::from_secs(3);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
         let scrapes = scraper.scrape().await.into_iter();
@@ -172,6 +209,7 @@ mod tests {
             Ok(0.0),
             Err(ScrapeError::Status(503)),
             Err(ScrapeError::TooLarge),
+            Err(ScrapeError::LongLine),
             Err(ScrapeError::NotText),
         ];
         for (url, expected) in urls.iter().zip(expected) {

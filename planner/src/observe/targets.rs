@@ -1,8 +1,12 @@
-//! Proxies to scrape: a fixed list, or one updated by a watch. Only lists them, does not scrape.
+//! Proxies to scrape: a fixed list, one updated by a watch, or the addresses of a name. Only lists them, does not scrape.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
+
+use super::dns::DnsWatch;
+use crate::clock::Clock;
+use crate::service::Service;
 
 /// Proxy that can be scraped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,14 +24,33 @@ pub enum ScrapeTargets {
     Fixed(Vec<reqwest::Url>),
     /// Latest list, still valid after its sender has ended.
     Moving(watch::Receiver<Arc<[ScrapeTarget]>>),
+    /// Addresses of a DNS name, as resolved last.
+    Named(Arc<DnsWatch>),
 }
 
 impl ScrapeTargets {
+    /// Returns the proxies of a service that are not found by their pods.
+    pub fn of(service: &Service, clock: Clock) -> ScrapeTargets {
+        match &service.proxy_dns {
+            Some(dns) => ScrapeTargets::Named(Arc::new(DnsWatch::new(dns.clone(), clock))),
+            None => ScrapeTargets::Fixed(service.stats.clone()),
+        }
+    }
+
+    /// Returns the DNS name's watch, if there is one.
+    pub(super) fn names(&self) -> Option<&DnsWatch> {
+        match self {
+            ScrapeTargets::Named(names) => Some(names),
+            ScrapeTargets::Fixed(_) | ScrapeTargets::Moving(_) => None,
+        }
+    }
+
     /// Returns the current proxies, sorted by name, each name once.
     pub(super) fn now(&self) -> Vec<ScrapeTarget> {
         let mut targets: Vec<ScrapeTarget> = match self {
             ScrapeTargets::Fixed(urls) => urls.iter().map(named_by_address).collect(),
             ScrapeTargets::Moving(latest) => latest.borrow().to_vec(),
+            ScrapeTargets::Named(names) => names.targets().to_vec(),
         };
         targets.sort_by(|a, b| a.name.cmp(&b.name));
         targets.dedup_by(|a, b| a.name == b.name);

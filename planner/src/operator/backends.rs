@@ -77,30 +77,36 @@ impl Shared {
         });
         let targets = match &watch {
             Some(watch) => ScrapeTargets::Moving(watch.targets()),
-            None => ScrapeTargets::Fixed(service.stats.clone()),
+            None => ScrapeTargets::of(service, self.clock),
         };
         Proxies {
-            scraper: scraper(service, &self.http, self.clock, targets),
+            scraper: scraper(service, &self.fetches, targets),
             watch,
         }
     }
 }
 
 impl Proxies {
-    /// Returns why the proxies' pods are not known, if they have never been listed.
+    /// Returns why the proxies are not known, if their pods have never been listed, or their name never resolved.
     pub(super) fn failure(&self) -> Option<String> {
-        self.watch.as_ref().and_then(ProxyWatch::failure)
+        let of_pods = self.watch.as_ref().and_then(ProxyWatch::failure);
+        of_pods.or_else(|| self.scraper.names()?.failure())
     }
 
-    /// Returns why the proxies' pods may be outdated, if their watch has failed for long.
+    /// Returns why the proxies may be outdated, if their watch or their name's resolution has failed for long.
     pub(super) fn stale(&self) -> Option<String> {
-        self.watch.as_ref().and_then(ProxyWatch::stale)
+        let of_pods = self.watch.as_ref().and_then(ProxyWatch::stale);
+        of_pods.or_else(|| self.scraper.names()?.stale())
     }
 }
 
 impl Observe for Proxies {
     async fn scrape(&self) -> Vec<Scrape> {
         self.scraper.scrape().await
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.scraper.trouble()
     }
 }
 

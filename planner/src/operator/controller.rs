@@ -328,7 +328,7 @@ impl ServiceTask {
             });
         };
         let (clock, stop) = (self.shared.clock, self.stop.clone());
-        run_cycles(&handle, clock, proxies, backends, stop, on_report).await;
+        run_cycles(&handle, clock, (proxies, backends), None, stop, on_report).await;
     }
 }
 

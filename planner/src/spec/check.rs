@@ -11,7 +11,8 @@ use super::ServiceFile;
 use super::classes::classes;
 use super::duration::{HOUR, MS, SECOND, duration, whole_ms};
 use super::limits::{limits, resources};
-use super::raw::{RawDemand, RawDuration, RawObjective, RawPods, RawProxies, ServiceSpec};
+use super::proxies::{proxy_dns, proxy_pods, stats};
+use super::raw::{RawDemand, RawDuration, RawObjective, ServiceSpec};
 use super::servers::refuse_groups;
 use super::stages::stages;
 use super::variant::{Frame, size};
@@ -20,10 +21,10 @@ use crate::forecast::{
 };
 use crate::key::KeySource;
 use crate::policy::{self, WEIGHT_MAX};
-use crate::service::rule::{refusal, rule, url, valid_name, within};
+use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, Policy, ProxyPods,
-    SCRAPE_INTERVAL_MIN, SCRAPES_PER_CYCLE, STATS_MAX, STEP_MIN, Service, Variant,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, Policy, SCRAPE_INTERVAL_MIN,
+    SCRAPES_PER_CYCLE, STEP_MIN, Service, Variant,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -113,6 +114,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         solver_limit: shorter("solver.timeLimit", raw.solver.time_limit)?,
         stats: stats(&raw.proxies)?,
         proxy_pods: raw.proxies.pods.map(proxy_pods).transpose()?,
+        proxy_dns: raw.proxies.dns.map(proxy_dns).transpose()?,
         scrape_interval,
         scrape_timeout: shorter("proxies.timeout", raw.proxies.timeout)?,
         fallback: raw.resize.fallback,
@@ -196,98 +198,6 @@ fn key(env: Option<String>, file: Option<String>) -> Result<KeySource, ConfigErr
 fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
     let right = "an address with a port, such as 127.0.0.1:8080";
     text.parse().map_err(|_| refusal("listen", text, right))
-}
-
-fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
-    let texts = &raw.stats;
-    let right = "exactly one of the two: stats (addresses) or pods (labels of the proxies' pods)";
-    let unit = "addresses, or in a resource pods";
-    match (texts.is_empty(), raw.pods.is_some()) {
-        (false, true) => return Err(refusal("proxies.stats, pods", "both given", right)),
-        (true, true) => return Ok(Vec::new()),
-        (_, false) => within("proxies.stats", texts.len(), 1..=STATS_MAX, unit)?,
-    };
-    let mut urls = Vec::with_capacity(texts.len());
-    for (index, text) in texts.iter().enumerate() {
-        let path = format!("proxies.stats[{index}]");
-        let url = url(&path, text)?;
-        // A proxy scraped twice would double its demand.
-        rule(
-            !urls.contains(&url),
-            path,
-            text,
-            "another address: this one stands twice",
-        )?;
-        urls.push(url);
-    }
-    Ok(urls)
-}
-
-fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
-    let right = "one or more: without any, all pods would be scraped";
-    rule(!raw.labels.is_empty(), "proxies.pods.labels", "none", right)?;
-    for (key, value) in &raw.labels {
-        let right = "labels as Kubernetes has them: a key such as app or example.com/app, and a value, each of at most \
-             63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
-        let holds = is_label_key(key) && (value.is_empty() || is_label_name(value));
-        let shown = format!("{key}={value}");
-        rule(holds, "proxies.pods.labels", shown, right)?;
-    }
-    if let Some(namespace) = &raw.namespace {
-        let right =
-            "a namespace: at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends";
-        let holds = is_dns_label(namespace);
-        rule(holds, "proxies.pods.namespace", namespace, right)?;
-    }
-    rule(raw.port > 0, "proxies.pods.port", raw.port, "1 to 65535")?;
-    let right = "a path, such as /stats/prometheus";
-    rule(
-        raw.path.starts_with('/'),
-        "proxies.pods.path",
-        &raw.path,
-        right,
-    )?;
-    Ok(ProxyPods {
-        labels: raw.labels,
-        namespace: raw.namespace,
-        port: raw.port,
-        path: raw.path,
-    })
-}
-
-/// Maximum length of a label's name or value, and of a namespace.
-const LABEL_MAX: usize = 63;
-/// Maximum length of the prefix of a label's key.
-const LABEL_PREFIX_MAX: usize = 253;
-
-/// Whether the text is the key of a label, with or without a prefix.
-fn is_label_key(key: &str) -> bool {
-    match key.split_once('/') {
-        None => is_label_name(key),
-        Some((prefix, name)) => {
-            let dns = prefix.len() <= LABEL_PREFIX_MAX && prefix.split('.').all(is_dns_label);
-            dns && is_label_name(name)
-        }
-    }
-}
-
-/// Whether the text is the name or a value, not empty, of a label.
-fn is_label_name(text: &str) -> bool {
-    let inside = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
-    has_form(text, u8::is_ascii_alphanumeric, inside)
-}
-
-/// Whether the text is a DNS label, such as the name of a namespace.
-fn is_dns_label(text: &str) -> bool {
-    let plain = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    has_form(text, plain, |c| plain(&c) || c == b'-')
-}
-
-/// Whether the text has 1 to [`LABEL_MAX`] characters, with these at both ends and those inside.
-fn has_form(text: &str, ends: impl Fn(&u8) -> bool, inside: impl Fn(u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
-    let both = bytes.first().is_some_and(&ends) && bytes.last().is_some_and(&ends);
-    both && bytes.len() <= LABEL_MAX && bytes.iter().copied().all(inside)
 }
 
 /// Returns the scrape interval of a service that sets none, in whole ms.

@@ -46,7 +46,7 @@ pub use cpu::RawCpu;
 pub use duration::RawDuration;
 pub use profile::{RawBounds, RawRange, RawReference};
 pub(crate) use profile::{RawMeasured, RawProfile};
-pub use proxies::{RawPods, RawProxies};
+pub use proxies::{RawDns, RawPods, RawProxies};
 pub use variant::*;
 pub use yaml::from_yaml;
 

@@ -10,6 +10,7 @@ mod defaults;
 mod fractions;
 mod limits;
 mod policies;
+mod proxies;
 mod types;
 mod workload;
 
@@ -184,7 +185,7 @@ fn refusal_names_key_value_and_allowed_values() {
         (
             "[\"http://127.0.0.1:1/stats\"]",
             "[]",
-            &["proxies.stats: 0", "1 to 256"],
+            &["proxies.stats, dns, pods: all missing", "exactly one"],
         ),
         (
             "http://127.0.0.1:1/stats",

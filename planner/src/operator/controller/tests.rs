@@ -21,6 +21,7 @@ fn shared() -> (Arc<Shared>, watch::Sender<()>) {
         candidate: Candidate::new(&client, "ns", "weir-a", "http://weir-a", clock),
         client,
         http: crate::app::client().unwrap(),
+        fetches: crate::observe::Fetches::new(crate::app::client().unwrap(), clock),
         clock,
         services: Arc::default(),
         limiter: Arc::default(),

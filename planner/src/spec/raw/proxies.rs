@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::duration::RawDuration;
 use super::rules::in_range;
-use crate::service::SCRAPE_TIMEOUT;
+use crate::service::{DNS_INTERVAL, SCRAPE_TIMEOUT};
 
-/// Source of the proxies' statistics: either addresses or pods.
+/// Source of the proxies' statistics: addresses, pods or a DNS name.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RawProxies {
@@ -20,6 +20,10 @@ pub struct RawProxies {
     /// Pods whose Envoys carry the filter. Resource only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<RawPods>,
+    /// DNS name of all Envoys that carry the filter, such as a headless Service's: each of its addresses is scraped. Of
+    /// a name with IPv4 and IPv6 addresses, the IPv4 ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<RawDns>,
     /// Scrape interval, at most cycle. A significant rise in demand is planned for at once. Defaults to a
     /// quarter of cycle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +49,29 @@ pub struct RawPods {
     /// Path and query of Envoy's statistics.
     #[serde(default = "stats_path")]
     pub path: String,
+}
+
+/// DNS name whose addresses are scraped.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RawDns {
+    /// The name, without a port.
+    #[schemars(length(max = 254))]
+    pub name: String,
+    /// Port of Envoy's statistics.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub port: u16,
+    /// Path and query of Envoy's statistics.
+    #[serde(default = "stats_path")]
+    pub path: String,
+    /// Interval at which the name is resolved. While it cannot be, or has no address, the last addresses hold.
+    #[serde(default = "dns_interval")]
+    #[schemars(extend("x-kubernetes-validations" = in_range("1s", "10m")))]
+    pub interval: RawDuration,
+}
+
+const fn dns_interval() -> RawDuration {
+    RawDuration(DNS_INTERVAL)
 }
 
 /// Port of the statistics of Istio's proxies.

@@ -118,8 +118,8 @@ fn keys_that_exclude_each_other_are_both_named() {
     let refused = Service::from_resource("demo", spec).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "proxies.stats, pods: both given; it must be exactly one of the two: stats (addresses) or pods (labels of the \
-         proxies' pods)"
+        "proxies.stats, pods: all given; it must be exactly one of these: stats (addresses), dns (a name of all \
+         proxies) or, in a resource, pods (labels of the proxies' pods)"
     );
 }
 

@@ -1,0 +1,288 @@
+//! Fold of statistics, beside the general parser.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use weir_api::metrics::{Kind, Series, encode};
+
+use super::*;
+
+#[test]
+fn arrivals_are_parsed_from_envoy_statistics() {
+    let text = "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n\
+        # TYPE weir_arrivals_total__service__demo_two counter\nweir_arrivals_total__service__demo_two{} 12\n\
+        # TYPE weir_arrivals_total__service__other counter\nweir_arrivals_total__service__other{} 99\n\
+        # TYPE weir_served_total__service__demo_two__variant__a counter\n\
+        weir_served_total__service__demo_two__variant__a{} 7\n\
+        # TYPE weir_wait_milliseconds__service__demo_two histogram\n\
+        weir_wait_milliseconds__service__demo_two_bucket{le=\"1\"} 3\n";
+    for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
+        assert_eq!(counts(text, &[service]).arrivals, expected, "{service}");
+    }
+    assert_eq!(
+        counts(
+            "weir_arrivals_total__service__demo{} NaN\n\u{0}garbage{",
+            &["demo"]
+        ),
+        Counts::default()
+    );
+    assert_eq!(
+        counts(
+            "weir_arrivals_total__service__demo 3 1700000000000\n",
+            &["demo"]
+        ),
+        Counts::of_arrivals(3.0)
+    );
+    assert_eq!(
+        counts(
+            "weir_arrivals_total__service__demo{local_cluster=\"x\"} 3\n",
+            &["demo"]
+        ),
+        Counts::of_arrivals(3.0)
+    );
+}
+
+/// Series of both forms in one scrape, as of an Envoy that was given `stats_tags` by a hot restart.
+#[test]
+fn labels_are_read_beside_names_that_contain_them() {
+    let text = "# TYPE weir_arrivals_total counter\n\
+        weir_arrivals_total{service=\"demo-two\"} 12\n\
+        weir_arrivals_total{service=\"other\"} 99\nweir_arrivals_total{} 99\n\
+        weir_arrivals_total__service__demo_two{} 3\n\
+        weir_requests_total{variant=\"res-net\",service=\"demo-two\"} 7\n\
+        weir_requests_total__service__demo_two__variant__b{} 1\n\
+        weir_failing{service=\"demo-two\",variant=\"res-net\"} 1\n\
+        weir_demand_slack_milliseconds_bucket{service=\"demo-two\",le=\"250\"} 4\n\
+        weir_demand_slack_milliseconds_bucket{service=\"demo-two\",le=\"+Inf\"} 5\n\
+        weir_demand_slack_milliseconds_bucket{service=\"other\",le=\"250\"} 9\n\
+        weir_demand_slack_milliseconds_sum{service=\"demo-two\"} 900\n";
+    let counts = counts(text, &["demo-two"]);
+    assert_eq!(counts.arrivals, 15.0);
+    assert_eq!(counts.slack, [(250.0, 4.0), (f64::INFINITY, 5.0)]);
+    assert_eq!(counts.failing, [("res-net".to_owned(), true)].into());
+    let routed = counts.routes.iter();
+    let routed: Vec<_> = routed
+        .map(|(name, it)| (name.as_str(), it.routed))
+        .collect();
+    assert_eq!(routed, [("b", 1.0), ("res-net", 7.0)]);
+}
+
+/// A series as Envoy writes it: `labelled` with `stats_tags`, without them in the long form.
+fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> String {
+    let Series {
+        metric,
+        service,
+        value: of,
+    } = series;
+    let suffix = if bucket.is_some() { "_bucket" } else { "" };
+    let le = bucket.map(|edge| format!("le=\"{edge}\""));
+    let own = metric.label().map(|label| format!("{label}=\"{of}\""));
+    let labels = match labelled {
+        true => [Some(format!("service=\"{service}\"")), own, le],
+        false => [le, None, None],
+    };
+    let labels: Vec<_> = labels.into_iter().flatten().collect();
+    let name = match labelled {
+        true => metric.name().to_owned(),
+        false => encode(*metric, service, of).replace('-', "_"),
+    };
+    format!("{name}{suffix}{{{}}} {value}\n", labels.join(","))
+}
+
+proptest! {
+    #[test]
+    fn both_forms_are_read_alike(
+        lines in prop::collection::vec((
+            prop::sample::select(Metric::ALL.to_vec()),
+            prop::sample::select(vec!["demo", "demo-two", "two"]),
+            "[a-z0-9]{1,4}(-[a-z0-9]{1,4}){0,2}",
+            0..1000_u32,
+            prop::sample::select(vec!["1", "99", "+Inf"]),
+            any::<bool>(),
+        ), 0..40),
+    ) {
+        let text = |labelled: &dyn Fn(bool) -> bool| -> String {
+            let line = |(metric, service, value, count, edge, form): &(Metric, &str, String, u32, &str, bool)| {
+                let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone() };
+                let bucket = (metric.kind() == Kind::Histogram).then_some(*edge);
+                line(labelled(*form), &series, bucket, *count)
+            };
+            lines.iter().map(line).collect()
+        };
+        let stages = ["demo-two", "demo"];
+        let long = counts(&text(&|_| false), &stages);
+        prop_assert_eq!(&long, &counts(&text(&|_| true), &stages));
+        prop_assert_eq!(&long, &counts(&text(&|form| form), &stages), "mixed");
+        let arrivals = lines.iter().filter(|it| it.0 == Metric::Arrivals && it.1 == stages[0]);
+        prop_assert_eq!(long.arrivals, arrivals.map(|it| f64::from(it.3)).sum::<f64>());
+        let slack = lines.iter().filter(|it| it.0 == Metric::DemandSlackMs && it.1 == stages[0]);
+        prop_assert_eq!(long.slack.len(), slack.count());
+    }
+}
+
+#[test]
+fn slack_histogram_is_read_by_rising_edge() {
+    let name = "weir_demand_slack_milliseconds__service__demo_two_bucket";
+    let text = format!(
+        "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
+        {name}{{le=\"high\"}} 3\nweir_wait_milliseconds__service__demo_two_bucket{{le=\"1\"}} 5\n\
+        weir_demand_slack_milliseconds__service__demo_two_sum{{}} 900\nweir_demand_slack_milliseconds__service__other_bucket{{le=\"1\"}} 5\n"
+    );
+    let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
+    assert_eq!(counts(&text, &["demo-two"]).slack, expected);
+}
+
+#[test]
+fn bucket_that_counts_nothing_real_is_left_out() {
+    let name = "weir_demand_slack_milliseconds__service__demo_bucket";
+    for value in ["NaN", "+Inf", "-Inf", "-1", "1e999"] {
+        let text = format!("{name}{{le=\"100\"}} {value}\n{name}{{le=\"250\"}} 7\n");
+        assert_eq!(counts(&text, &["demo"]).slack, [(250.0, 7.0)], "{value}");
+    }
+}
+
+#[test]
+fn first_stage_counts_arrivals_and_all_stages_count_routes() {
+    let text = "weir_arrivals_total__service__detect{} 12\nweir_arrivals_total__service__classify{} 9\n\
+        weir_requests_total__service__detect__variant__a{} 11\nweir_requests_total__service__classify__variant__b{} 8\n\
+        weir_requests_total__service__other__variant__c{} 8\n\
+        weir_demand_slack_milliseconds__service__classify_bucket{le=\"1\"} 5\n";
+    let counts = counts(text, &["detect", "classify"]);
+    assert_eq!((counts.arrivals, counts.slack), (12.0, Vec::new()));
+    let routed: Vec<_> = counts
+        .routes
+        .iter()
+        .map(|(name, route)| (name.as_str(), route.routed))
+        .collect();
+    assert_eq!(routed, [("a", 11.0), ("b", 8.0)]);
+}
+
+#[test]
+fn only_variants_known_to_a_proxy_are_read() {
+    let text = "weir_failing__service__demo__variant__res_net{} 1\n\
+        weir_failing__service__demo__variant__b{} 0\n\
+        weir_failing__service__other__variant__c{} 1\n";
+    let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
+    let failing_of = counts(text, &["demo"]).failing;
+    assert_eq!(failing_of, BTreeMap::from(failing));
+    let text = "weir_predicted_service_milliseconds__service__demo__variant__res_net{} 42\n\
+        weir_predicted_service_milliseconds__service__other__variant__c{} 7\n";
+    let predicted = counts(text, &["demo"]).predicted_ms;
+    assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
+}
+
+/// Counts of one service as the general parser reads them from a whole text.
+fn reference(text: &str, stages: &[&str]) -> Counts {
+    let lines = text.lines().filter(|line| line.starts_with("weir_"));
+    // That parser does not accept `name{} 5`.
+    let lines = lines.map(|line| Ok(line.replacen("{}", "", 1)));
+    let mut counts = Counts::default();
+    for sample in prometheus_parse::Scrape::parse(lines).unwrap().samples {
+        let prometheus_parse::Value::Untyped(value) = sample.value else {
+            panic!("{sample:?}");
+        };
+        if !value.is_finite() || value < 0.0 {
+            continue;
+        }
+        let label = |name: &str| sample.labels.get(name);
+        let bucket = sample.metric.strip_suffix("_bucket");
+        if let Some(series) = bucket.and_then(|name| decode(name, label))
+            && (series.metric, &*series.service) == (Metric::DemandSlackMs, stages[0])
+        {
+            let edge = label("le").and_then(|edge| edge.parse().ok());
+            let edge = edge.filter(|edge: &f64| *edge > 0.0);
+            counts.slack.extend(edge.map(|edge| (edge, value)));
+            continue;
+        }
+        let Some(series) = decode(&sample.metric, label) else {
+            continue;
+        };
+        if !stages.contains(&&*series.service) {
+            continue;
+        }
+        let routes = &mut counts.routes;
+        match series.metric {
+            Metric::Arrivals if series.service == stages[0] => counts.arrivals += value,
+            Metric::Requests => routes.entry(series.value).or_default().routed += value,
+            Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
+            Metric::Failing => {
+                counts.failing.insert(series.value, value > 0.0);
+            }
+            Metric::PredictedServiceMs => {
+                counts.predicted_ms.insert(series.value, value);
+            }
+            _ => {}
+        }
+    }
+    counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
+    counts
+}
+
+proptest! {
+    /// Texts near those of an Envoy, whole or broken, in pieces of any size.
+    #[test]
+    fn fold_reads_what_the_general_parser_reads(
+        lines in prop::collection::vec((
+            prop::sample::select(Metric::ALL.to_vec()),
+            prop::sample::select(vec!["", "_bucket", "_sum", "_count", "_total"]),
+            prop::sample::select(vec![
+                "__service__demo", "__service__demo_two", "__service__demo__variant__a", "__service__two__variant__a_b",
+                "__service__demo_two__x__a", "__variant__a", "", "__service__demo__variant__a__class__b",
+            ]),
+            prop::sample::select(vec![
+                "", "{}", "{le=\"1\"}", "{service=\"demo\",variant=\"a\"}", "{service=\"demo-two\",le=\"+Inf\"}",
+                "{variant=\"a-b\",service=\"two\"}", "{service=\"demo\"", "{le=\"-1\",service=\"demo-two\"}",
+            ]),
+            prop::sample::select(vec![
+                " 1", " 2.5", " 7 1700000000000", " -1", " NaN", " +Inf", " 1e3", "", " x", "\t4", "\r", " 9\r",
+            ]),
+        ), 0..60),
+        size in 1..200_usize,
+        ended in any::<bool>(),
+    ) {
+        let lines = lines.iter().map(|(metric, suffix, labels, form, value)| {
+            format!("{}{labels}{suffix}{form}{value}", metric.name())
+        });
+        let mut text = lines.collect::<Vec<_>>().join("\n");
+        text.extend(ended.then_some('\n'));
+        let services = [vec!["demo-two", "demo"], vec!["two"], vec!["demo"], vec!["missing"]];
+        let mut fold = Fold::new(Arc::new(StageNames::new(services.concat())));
+        for piece in text.as_bytes().chunks(size) {
+            fold.push(piece).unwrap();
+        }
+        let folded = fold.finish().unwrap();
+        for service in services {
+            let stages: Vec<String> = service.iter().map(|stage| (*stage).to_owned()).collect();
+            prop_assert_eq!(folded.of(&stages).unwrap(), reference(&text, &service), "{:?}", service);
+        }
+        prop_assert_eq!(folded.of(&["demo".to_owned(), "other".to_owned()]), None);
+    }
+}
+
+#[test]
+fn text_that_is_no_utf_8_and_long_lines_are_refused() {
+    let fold = || Fold::new(Arc::default());
+    for (pieces, expected) in [
+        (vec!["a".repeat(LINE_BYTES_MAX)], Ok(())),
+        (
+            vec!["a".repeat(LINE_BYTES_MAX + 1)],
+            Err(ScrapeError::LongLine),
+        ),
+        (
+            vec!["a".repeat(LINE_BYTES_MAX), "a".to_owned()],
+            Err(ScrapeError::LongLine),
+        ),
+        (vec!["a\n".repeat(LINE_BYTES_MAX)], Ok(())),
+    ] {
+        let mut fold = fold();
+        let pushed = pieces
+            .iter()
+            .try_for_each(|piece| fold.push(piece.as_bytes()));
+        assert_eq!(pushed, expected);
+    }
+    let mut fold = fold();
+    // A character may be divided among two pieces.
+    assert_eq!(fold.push(&[b'#', 0xc3]), Ok(()));
+    assert_eq!(fold.push(&[0xa4, b'\n', 0xff]), Ok(()));
+    assert_eq!(fold.finish(), Err(ScrapeError::NotText));
+}

@@ -1,0 +1,172 @@
+//! Files in which the planner of a service keeps the rates that it measured of late, so that the next one begins with
+//! them. A file is written whole or not at all. One that is truncated, foreign or from the future is an error, and
+//! nothing of it is taken.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Now;
+use crate::forecast::{HISTORY_MAX, History, HistoryError, Measured};
+
+/// Interval between two writes.
+pub const STATE_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum size of a file, in bytes: more than the longest history has.
+pub const STATE_BYTES_MAX: u64 = 1024 * 1024;
+/// Version of the files that are written and read.
+pub const STATE_VERSION: u32 = 1;
+/// Name of the format.
+const FORMAT: &str = "weir-history";
+
+/// Reason why a file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum StateError {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("more than {STATE_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("it is no history, or not all of one: {0}")]
+    Form(#[from] serde_json::Error),
+    #[error("version {0}, not {STATE_VERSION}: it is from another version of weir")]
+    Version(u32),
+    #[error("it is of service {0}")]
+    Service(String),
+    #[error("it ends {0:?} from now: the clock was set back")]
+    Future(Duration),
+    #[error("{0}")]
+    History(#[from] HistoryError),
+}
+
+/// File of one service.
+#[derive(Debug, Clone)]
+pub struct StateFile {
+    path: PathBuf,
+    service: String,
+}
+
+/// Rates that an earlier planner measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Past {
+    /// The rates.
+    pub history: History,
+    /// Time since their end.
+    pub age: Duration,
+}
+
+/// Begin of every version.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u32,
+}
+
+/// Content of a file.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    format: String,
+    version: u32,
+    service: String,
+    /// Unix time in ms of the end of the last sample.
+    end_unix_ms: u64,
+    /// Nanoseconds of the first sample's begin within the hour, by the planner's clock.
+    begin_ns: u64,
+    /// Gap before it and length in ns, and rate in requests/s, of each sample.
+    samples: Vec<(u64, u64, f64)>,
+}
+
+impl StateFile {
+    /// Returns the file of a service in a folder. A service's name is a file name, too.
+    pub fn new(folder: &Path, service: &str) -> StateFile {
+        StateFile {
+            path: folder.join(format!("{service}.history.json")),
+            service: service.to_owned(),
+        }
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file; `None` if there is none, or nothing in it is remembered any more.
+    ///
+    /// # Errors
+    /// Fails if it cannot be read, or is no history of this service by this version that ended before `now`.
+    pub fn read(&self, now: Now) -> Result<Option<Past>, StateError> {
+        let file = match std::fs::File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut bytes = Vec::new();
+        file.take(STATE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > STATE_BYTES_MAX {
+            return Err(StateError::TooLarge);
+        }
+        self.parse(&bytes, now)
+    }
+
+    fn parse(&self, bytes: &[u8], now: Now) -> Result<Option<Past>, StateError> {
+        let head: Head = serde_json::from_slice(bytes)?;
+        if head.format != FORMAT || head.version != STATE_VERSION {
+            return Err(StateError::Version(head.version));
+        }
+        let content: Content = serde_json::from_slice(bytes)?;
+        if content.service != self.service {
+            return Err(StateError::Service(content.service));
+        }
+        let ms = Duration::from_millis;
+        let ahead = ms(content.end_unix_ms.saturating_sub(now.unix_ms));
+        if !ahead.is_zero() {
+            return Err(StateError::Future(ahead));
+        }
+        let age = ms(now.unix_ms.saturating_sub(content.end_unix_ms));
+        let samples = content
+            .samples
+            .into_iter()
+            .map(|(gap, span, rate)| Measured {
+                gap: Duration::from_nanos(gap),
+                span: Duration::from_nanos(span),
+                rate,
+            });
+        let begin = Duration::from_nanos(content.begin_ns);
+        let history = History::new(samples, begin)?;
+        Ok((age < HISTORY_MAX).then_some(Past { history, age }))
+    }
+
+    /// Writes the file: readers see the earlier content or the new one.
+    ///
+    /// # Errors
+    /// Fails if the folder or the file cannot be written.
+    pub fn write(&self, text: &str) -> Result<(), StateError> {
+        let beside = self.path.with_extension("json.new");
+        let mut file = std::fs::File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        Ok(std::fs::rename(&beside, &self.path)?)
+    }
+
+    /// Returns the text of a history whose end is `age` before `now`.
+    ///
+    /// # Errors
+    /// Fails if a value has no text, which would be a bug.
+    pub fn text(&self, history: &History, age: Duration, now: Now) -> Result<String, StateError> {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let one = |one: &Measured| (ns(one.gap), ns(one.span), one.rate);
+        Ok(serde_json::to_string(&Content {
+            format: FORMAT.to_owned(),
+            version: STATE_VERSION,
+            service: self.service.clone(),
+            end_unix_ms: now.unix_ms.saturating_sub(age_ms),
+            begin_ns: ns(history.phase()),
+            samples: history.samples().map(one).collect(),
+        })?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

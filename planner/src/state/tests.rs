@@ -1,0 +1,142 @@
+//! Files of histories, whole and broken.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn now(unix_ms: u64) -> Now {
+    Now {
+        at: Duration::from_secs(3),
+        unix_ms,
+    }
+}
+
+fn history() -> History {
+    let one = |(gap, span, rate): (u64, u64, f64)| Measured {
+        gap: Duration::from_millis(gap),
+        span: Duration::from_millis(span),
+        rate,
+    };
+    let samples = [
+        (0, 0, 7.0),
+        (0, 250, 40.1),
+        (3000, 251, 0.0),
+        (0, 249, 1e-3),
+    ];
+    History::new(samples.map(one), Duration::from_millis(130)).unwrap()
+}
+
+fn file(folder: &tempfile::TempDir) -> StateFile {
+    StateFile::new(folder.path(), "demo")
+}
+
+/// A whole file, written half a second after the end of the history, at 100 s.
+fn text() -> String {
+    let file = StateFile::new(Path::new("nowhere"), "demo");
+    file.text(&history(), Duration::from_millis(500), now(100_000))
+        .unwrap()
+}
+
+#[test]
+fn file_is_read_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = file(&folder);
+    assert_eq!(file.read(now(0)).unwrap(), None);
+    file.write(&text()).unwrap();
+    file.write(&text()).unwrap();
+    let age = Duration::from_millis(2500);
+    let history = history();
+    assert_eq!(
+        file.read(now(102_000)).unwrap(),
+        Some(Past { history, age })
+    );
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["demo.history.json"]);
+    // Nothing of it is remembered.
+    assert_eq!(file.read(now(99_500 + 3_600_000)).unwrap(), None);
+}
+
+#[test]
+fn other_files_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = file(&folder);
+    let whole = text();
+    let cut = &whole[..whole.len() / 2];
+    let of = |old: &str, new: &str| {
+        assert!(whole.contains(old), "{whole}");
+        whole.replace(old, new)
+    };
+    for (text, expected) in [
+        (String::new(), "it is no history, or not all of one: EOF"),
+        (cut.to_owned(), "it is no history, or not all of one: EOF"),
+        ("service: demo\n".to_owned(), "it is no history"),
+        ("{\"version\": 1}".to_owned(), "it is no history"),
+        ("[]".to_owned(), "it is no history"),
+        (of("weir-history", "other"), "version 1, not 1"),
+        (
+            of("\"version\":1", "\"version\":2,\"more\":[]"),
+            "version 2, not 1",
+        ),
+        (of("demo", "other"), "it is of service other"),
+        (of("40.1", "-40.1"), "a rate that is"),
+        (of("40.1", "1e999"), "it is no history"),
+        (of("40.1", "null"), "it is no history"),
+        (
+            of("250000000", "18446744073709551615"),
+            "samples of more than",
+        ),
+        (of("250000000", "-1"), "it is no history"),
+        (
+            " ".repeat(usize::try_from(STATE_BYTES_MAX).unwrap()) + "{}",
+            "more than 1048576 bytes",
+        ),
+    ] {
+        std::fs::write(file.path(), &text).unwrap();
+        let refused = file.read(now(102_000)).unwrap_err().to_string();
+        assert!(refused.starts_with(expected), "{text}: {refused}");
+    }
+    std::fs::write(file.path(), &whole).unwrap();
+    let refused = file.read(now(99_000)).unwrap_err().to_string();
+    assert_eq!(refused, "it ends 500ms from now: the clock was set back");
+    std::fs::remove_file(file.path()).unwrap();
+    std::fs::create_dir(file.path()).unwrap();
+    assert!(matches!(file.read(now(102_000)), Err(StateError::Io(_))));
+    assert!(file.write(&whole).is_err());
+}
+
+proptest! {
+    /// Cut anywhere, or with any byte changed, it is read or refused.
+    #[test]
+    fn broken_files_never_panic(cut in 0..500_usize, at in 0..500_usize, byte in any::<u8>()) {
+        let file = StateFile::new(Path::new("nowhere"), "demo");
+        let mut bytes = text().into_bytes();
+        let length = bytes.len();
+        bytes.truncate(cut);
+        if cut < length {
+            prop_assert!(file.parse(&bytes, now(102_000)).is_err());
+        }
+        let mut bytes = text().into_bytes();
+        if let Some(changed) = bytes.get_mut(at) {
+            *changed = byte;
+        }
+        if let Ok(Some(past)) = file.parse(&bytes, now(102_000)) {
+            let rates = past.history.samples().map(|one| one.rate);
+            prop_assert!(rates.into_iter().all(|rate| rate.is_finite() && rate >= 0.0));
+        }
+    }
+}
+
+#[test]
+fn longest_history_fits_into_a_file() {
+    let one = Measured {
+        gap: Duration::ZERO,
+        span: Duration::from_nanos(249_999_999),
+        rate: 12_345.678_901_234_567,
+    };
+    let samples = std::iter::repeat_n(one, crate::forecast::HISTORY_SAMPLES_MAX);
+    let history = History::new(samples, Duration::ZERO).unwrap();
+    let file = StateFile::new(Path::new("nowhere"), "demo");
+    let text = file.text(&history, Duration::ZERO, now(1)).unwrap();
+    assert!((text.len() as u64) < STATE_BYTES_MAX, "{}", text.len());
+}
