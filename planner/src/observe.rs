@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod counts;
+mod executions;
 mod failing;
 #[cfg(feature = "kubernetes")]
 pub mod pods;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, Span};
+pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
 pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};
@@ -51,8 +53,8 @@ pub struct Counts {
     pub routes: BTreeMap<String, Route>,
     /// Whether a variant's servers fail, so that the proxy avoids it; by variant known to the proxy.
     pub failing: BTreeMap<String, bool>,
-    /// Predicted time of a request in ms, from the proxy's measurements; by variant known to the proxy.
-    pub predicted_ms: BTreeMap<String, f64>,
+    /// Executions by variant, for variants that had any.
+    pub executions: ByVariant,
     /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,
 }

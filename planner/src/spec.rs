@@ -14,6 +14,7 @@ mod renamed;
 #[cfg(feature = "kubernetes")]
 pub mod resource;
 mod servers;
+mod service_times;
 mod stages;
 mod variant;
 

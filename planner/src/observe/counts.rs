@@ -1,6 +1,6 @@
 //! Parser of Envoy's Prometheus output: the counts of a service's stages, with labels as labels or in the names.
 
-use weir_api::metrics::{Metric, PREFIX, decode};
+use weir_api::metrics::{Metric, PREFIX, Series, decode};
 
 use super::Counts;
 
@@ -30,6 +30,16 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
             counts.slack.push((bucket, value));
             continue;
         }
+        if let Some((part, series)) = part(&sample).filter(|(_, of)| is_ours(&of.service)) {
+            let executions = counts.executions.entry(series.value).or_default();
+            match (series.metric, part) {
+                (Metric::ServiceMs, Part::Count) => executions.answered += value,
+                (Metric::ServiceMs, Part::Sum) => executions.total_ms += value,
+                (_, Part::Count) => executions.batches += value,
+                (_, Part::Sum) => executions.batched += value,
+            }
+            continue;
+        }
         let series = decode(&sample.metric, |label| sample.labels.get(label));
         let Some(series) = series.filter(|series| is_ours(&series.service)) else {
             continue;
@@ -40,9 +50,6 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
             Metric::Requests => routes.entry(series.value).or_default().routed += value,
             Metric::Failing => {
                 counts.failing.insert(series.value, value > 0.0);
-            }
-            Metric::PredictedServiceMs => {
-                counts.predicted_ms.insert(series.value, value);
             }
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
             _ => {}
@@ -61,13 +68,32 @@ fn slack(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
     edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
 }
 
+/// Count or sum of a histogram.
+#[derive(Clone, Copy)]
+enum Part {
+    Count,
+    Sum,
+}
+
+/// Part of a histogram of executions, and its series.
+fn part(sample: &prometheus_parse::Sample) -> Option<(Part, Series)> {
+    let name = &sample.metric;
+    let count = name.strip_suffix("_count").map(|name| (Part::Count, name));
+    let sum = || name.strip_suffix("_sum").map(|name| (Part::Sum, name));
+    let (part, name) = count.or_else(sum)?;
+    let series = decode(name, |label| sample.labels.get(label))?;
+    let is_execution = matches!(series.metric, Metric::ServiceMs | Metric::BatchRequests);
+    is_execution.then_some((part, series))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use weir_api::metrics::{Kind, Series, encode};
+    use weir_api::metrics::{Kind, encode};
 
+    use super::super::Executions;
     use super::*;
 
     #[test]
@@ -228,9 +254,20 @@ mod tests {
         let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
         let failing_of = counts(text, &["demo"]).failing;
         assert_eq!(failing_of, BTreeMap::from(failing));
-        let text = "weir_predicted_service_milliseconds__service__demo__variant__res_net{} 42\n\
-            weir_predicted_service_milliseconds__service__other__variant__c{} 7\n";
-        let predicted = counts(text, &["demo"]).predicted_ms;
-        assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
+        let text = "weir_service_milliseconds__service__demo__variant__res_net_bucket{le=\"50\"} 7\n\
+            weir_service_milliseconds__service__demo__variant__res_net_sum{} 360\n\
+            weir_service_milliseconds__service__demo__variant__res_net_count{} 9\n\
+            weir_batch_requests_sum{service=\"demo\",variant=\"res-net\"} 9\n\
+            weir_batch_requests_count{service=\"demo\",variant=\"res-net\"} 3\n\
+            weir_wait_milliseconds__service__demo_count{} 5\n\
+            weir_service_milliseconds__service__other__variant__c_count{} 7\n";
+        let executions = Executions {
+            answered: 9.0,
+            total_ms: 360.0,
+            batches: 3.0,
+            batched: 9.0,
+        };
+        let found = counts(text, &["demo"]).executions;
+        assert_eq!(found, [("res-net".to_owned(), executions)].into());
     }
 }
