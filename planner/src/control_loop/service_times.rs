@@ -91,10 +91,10 @@ impl VariantTimes {
         while self.rates.front().is_some_and(is_old) {
             self.rates.pop_front();
         }
-        self.measure(now, new, present);
+        let measured = self.measure(now, new, present);
         self.window.expire(now);
         let estimate = self.window.estimate();
-        if let Some(estimate) = estimate.filter(|_| new.answered > 0.0) {
+        if let Some(estimate) = estimate.filter(|_| measured) {
             self.learnt.learn(self.millis, estimate.ratio, now, rule);
         }
         let reading = self.reading(now, estimate);
@@ -122,19 +122,20 @@ impl VariantTimes {
         self.counts_from = now + Duration::try_from_secs_f64(longest_s).unwrap_or_default();
     }
 
-    fn measure(&mut self, now: Duration, new: Executions, present: Present) {
+    /// Takes in executions; returns whether they count.
+    fn measure(&mut self, now: Duration, new: Executions, present: Present) -> bool {
         let Some(mean_ms) = new.mean_ms() else {
-            return;
+            return false;
         };
         let begin = self.seen.replace(now).unwrap_or(now);
         if std::mem::take(&mut self.cold) {
             self.counts_from = self.counts_from.max(now + WARM_UP);
         }
         let Some(expected) = present.expected else {
-            return;
+            return false;
         };
         if begin < self.counts_from || present.fails {
-            return;
+            return false;
         }
         let slots_ms = f64::from(expected.slots) * (now - begin).as_secs_f64() * 1e3;
         let is_busy = new.total_ms >= BUSY * slots_ms;
@@ -144,6 +145,7 @@ impl VariantTimes {
             ratio,
             executions: new.answered,
         });
+        true
     }
 
     fn reading(&self, now: Duration, estimate: Option<Estimate>) -> Reading {
