@@ -92,7 +92,7 @@ impl StateMachine {
         rule: &ServiceTimeRule,
     ) -> Option<VariantState> {
         let before = self.state;
-        let shown = shown(before, reading, rule);
+        let shown = shown(before, reading, rule)?;
         let since = match self.next {
             Some((next, since)) if next == shown => since,
             _ => now,
@@ -115,26 +115,23 @@ pub fn slow_above(is_slow: bool, rule: &ServiceTimeRule) -> f64 {
     }
 }
 
-/// State that the reading shows.
-fn shown(before: VariantState, reading: Reading, rule: &ServiceTimeRule) -> VariantState {
+/// State that the reading shows; `None` if there are too few executions.
+fn shown(before: VariantState, reading: Reading, rule: &ServiceTimeRule) -> Option<VariantState> {
     if reading.idle >= rule.inactive_after {
-        return VariantState::Inactive;
+        return Some(VariantState::Inactive);
     }
     let Some(ratio) = reading.ratio else {
-        return match before {
-            VariantState::Inactive => VariantState::Normal,
-            before => before,
-        };
+        return (before == VariantState::Inactive).then_some(VariantState::Normal);
     };
     let saturated = match before {
         VariantState::Overloaded => rule.overloaded_from * LEAVE_RATE,
         _ => rule.overloaded_from,
     };
-    match ratio > slow_above(before.is_slow(), rule) {
+    Some(match ratio > slow_above(before.is_slow(), rule) {
         false => VariantState::Normal,
         true if reading.load >= saturated => VariantState::Overloaded,
         true => VariantState::Interfered,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -173,8 +170,6 @@ mod tests {
             (Overloaded, 0, Some(1.3), 0.85, Overloaded),
             (Overloaded, 0, Some(1.3), 0.8, Interfered),
             (Overloaded, 0, Some(1.1), 1.0, Normal),
-            // Too few executions say nothing.
-            (Interfered, 59, None, 0.0, Interfered),
             (Interfered, 60, None, 0.0, Inactive),
             (Normal, 60, Some(2.0), 1.0, Inactive),
             (Inactive, 0, None, 0.0, Normal),
@@ -183,9 +178,13 @@ mod tests {
             let reading = reading(idle_s, ratio, load);
             assert_eq!(
                 shown(before, reading, &rule),
-                expected,
+                Some(expected),
                 "{before:?} {reading:?}"
             );
+        }
+        // Too few executions say nothing.
+        for before in [Normal, Overloaded, Interfered] {
+            assert_eq!(shown(before, reading(59, None, 0.0), &rule), None);
         }
     }
 

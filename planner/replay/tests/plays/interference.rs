@@ -2,7 +2,6 @@
 //! and normal again after. In simulated time; no test depends on wall-clock time.
 
 use std::fs;
-use std::time::Duration;
 
 use weir_planner::service::VariantState;
 use weir_planner::telemetry::status::ServiceTimeReport;
@@ -24,7 +23,11 @@ const FOUND_WITHIN_S: usize = 25;
 fn played(policy: &str, correct: bool, rps: u32, seed: u64) -> (Play, Summary) {
     let per_core = "parallelism: per-core";
     let (cores, policy, parallelism) = match policy {
-        "infaas" => ("initial: 4, min: 0", "policy: infaas", per_core),
+        "infaas" => (
+            "initial: 4, min: 0",
+            "policy: infaas\n  infaas: { accuracyMin: 75 }",
+            per_core,
+        ),
         "sponge" => ("initial: 4, min: 1", "policy: sponge", "parallelism: 1"),
         _ => ("initial: 4", "policy: infadapter", per_core),
     };
@@ -78,32 +81,12 @@ contenders:
 
 /// Service time of b, the last variant.
 fn of_b(second: &Second) -> ServiceTimeReport {
-    *second.service_times.last().unwrap()
-}
-
-/// Percent of the requests sent within these seconds that were answered within the second of the SLO.
-fn on_time_percent(
-    play: &Play,
-    sent: impl Fn(u32) -> Duration,
-    from_s: usize,
-    until_s: usize,
-) -> f64 {
-    let within = |at: Duration| (from_s..until_s).contains(&(at.as_secs() as usize));
-    let of = play.outcomes.iter().filter(|one| within(sent(one.request)));
-    let (mut on_time, mut all) = (0.0, 0.0);
-    for outcome in of {
-        all += 1.0;
-        let in_time = outcome.ended - sent(outcome.request) <= Duration::from_secs(1);
-        if in_time && matches!(outcome.fate, weir_replay::request::Fate::Answered(_)) {
-            on_time += 1.0;
-        }
-    }
-    100.0 * on_time / all
+    second.service_times.last().copied().unwrap_or_default()
 }
 
 #[test]
 fn interfered_variant_is_found_planned_for_and_normal_again() {
-    for (policy, rps) in [("infadapter", 90), ("infaas", 90), ("sponge", 30)] {
+    for (policy, rps) in [("infadapter", 90), ("infaas", 60), ("sponge", 30)] {
         for seed in 1..=2 {
             let (corrected, summary) = played(policy, true, rps, seed);
             let (plain, without) = played(policy, false, rps, seed);
