@@ -7,6 +7,7 @@
 //! - a variant fails: it keeps its cores, and gets no share while another variant of its stage has a capacity
 //! - a variant gets less than its quota because requests could not wait for it: the decision is unchanged; its reason
 //!   and the status report the shortfall, and the accuracy reported is that of the routed requests
+//! - a variant takes another time than its profile says: capacities and policies count with the measured one
 //! - a backend does not report its cores: the last confirmed ones hold
 //! - demand is unknown, or the solver found nothing in time: the cores stay
 //! - demand exceeds the capacity: the largest possible capacity, with shares in proportion
@@ -58,6 +59,7 @@ pub const RISE: f64 = 1.02;
 /// State kept from cycle to cycle.
 #[derive(Debug)]
 pub struct Planner {
+    /// The service, with its profiles corrected by measurements.
     service: Arc<Service>,
     observations: Observations,
     rollout: Rollout,

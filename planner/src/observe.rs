@@ -9,6 +9,7 @@ mod arrivals;
 mod counts;
 mod dns;
 mod download;
+mod executions;
 mod exposition;
 mod failing;
 mod fetches;
@@ -31,6 +32,7 @@ pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use dns::{DNS_LOOKUP_MAX, DNS_STALE_AFTER, DnsWatch};
 pub use download::SCRAPE_BYTES_MAX;
+pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
 pub use fetches::Fetches;
 pub use proxies::PROXY_DEPARTED_AFTER;
@@ -59,8 +61,8 @@ pub struct Counts {
     pub routes: BTreeMap<String, Route>,
     /// Whether a variant's servers fail, so that the proxy avoids it; by variant known to the proxy.
     pub failing: BTreeMap<String, bool>,
-    /// Predicted time of a request in ms, from the proxy's measurements; by variant known to the proxy.
-    pub predicted_ms: BTreeMap<String, f64>,
+    /// Executions by variant, for variants that had any.
+    pub executions: ByVariant,
     /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,
 }

@@ -5,7 +5,11 @@
 //! capacities if demand is unknown or exceeds them all. Batches are chosen by the policy ([`batches`]) and limited to
 //! those that servers have been sent. The downstream time of a stage sums over the later stages: the time of the
 //! slowest variant with a share, and the time in which its batch fills, q = (b − 1)/λ (IPA, Eq. 7).
+//!
+//! Capacities and downstream times are those of the corrected profiles. The service times sent to the filters are the
+//! profiles' own: filters correct them by the ratios that they measure, and would do so twice.
 
+mod expected;
 mod run;
 
 use weir_api::plan::HOUR_MS;
@@ -15,6 +19,7 @@ use crate::capacity::Allocation;
 use crate::policy::batches;
 use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
+pub use expected::Expected;
 use run::Run;
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
@@ -103,26 +108,16 @@ pub fn capacities(
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
-/// Time of a request at a variant from dispatch to answer, by its profile, in ms.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ServiceTime {
-    /// Time sent to the filters.
-    pub sent_ms: f64,
-    /// Mean time of a single request.
-    pub min_ms: f64,
-    /// High percentile in the largest batch, batch delay included.
-    pub most_ms: f64,
-}
-
-/// Service times on these allocations, with the batches that servers have been sent; `None` without cores.
-pub fn service_times(
+/// Executions on these allocations as the profiles have them, with the batches that servers have been sent; `None`
+/// without cores.
+pub fn expected(
     service: &Service,
     allocations: &[Allocation],
     inputs: Option<Inputs>,
     confirmed: &[Option<u32>],
-) -> Vec<Option<ServiceTime>> {
+) -> Vec<Option<Expected>> {
     let runs = runs(service, allocations, inputs, confirmed);
-    runs.iter().map(Run::service_time).collect()
+    runs.iter().map(Run::expected).collect()
 }
 
 fn runs<'a>(
@@ -191,10 +186,11 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     old.len() != new.len() || !old.iter().zip(new).all(same)
 }
 
-/// Shortest time of a request at a variant on the most cores it may have, in ms.
+/// Shortest time of a request at a variant on the most cores it may have, by its profile, in ms.
 pub fn shortest_ms(variant: &Variant) -> f64 {
     let most = variant.cores(variant.max);
-    variant.profile.shortest_ms(most).min(HOUR_MS as f64)
+    let profile = variant.profile.uncorrected();
+    profile.shortest_ms(most).min(HOUR_MS as f64)
 }
 
 fn shares(
@@ -257,7 +253,7 @@ mod tests {
         let one = [Allocation::one(each), Allocation::NONE];
         let three = [Allocation::new(3, each), Allocation::NONE];
         let [one, three] = [one, three].map(|allocations| {
-            let part = draft(&service, &allocations, Some(expected(1.0))).unwrap();
+            let part = draft(&service, &allocations, Some(steady(1.0))).unwrap();
             let capacities = capacities(&service, &allocations, None, &[]);
             (part.variants[0].clone(), capacities[0])
         });
@@ -266,15 +262,14 @@ mod tests {
         assert_eq!(three.1, 3.0 * one.1);
     }
 
-    fn expected(demand_rps: f64) -> Inputs {
+    fn steady(demand_rps: f64) -> Inputs {
         Inputs::steady(Rps(demand_rps))
     }
 
     /// Cores and demand → shares and slots of a (0.8·(20·n − 2), 70 %, one at a time on each core)
     /// and b (0.8·(10·n − 2), 80 %, two at a time).
     fn check(cores: [u32; 2], demand: Option<f64>, shares: [f64; 2], slots: [u32; 2]) {
-        let Draft { variants, .. } =
-            draft(&service(8), &whole(cores), demand.map(expected)).unwrap();
+        let Draft { variants, .. } = draft(&service(8), &whole(cores), demand.map(steady)).unwrap();
         let got: Vec<_> = variants
             .iter()
             .map(|part| (part.share.0, part.slots))
@@ -309,7 +304,7 @@ mod tests {
             let drafts = drafts_under(
                 &service(8),
                 &allocations,
-                Some(expected(57.6)),
+                Some(steady(57.6)),
                 Conditions {
                     failing: &failing,
                     ..Conditions::default()
@@ -325,9 +320,9 @@ mod tests {
     fn no_capacity_shares_by_slots_and_no_slots_gives_no_plan() {
         let mut service = service(8);
         service.latency_max_ms = 1.0;
-        let plan = draft(&service, &whole([3, 1]), Some(expected(10.0))).unwrap();
+        let plan = draft(&service, &whole([3, 1]), Some(steady(10.0))).unwrap();
         assert_eq!([0, 1].map(|n: usize| plan.variants[n].share.0), [0.6, 0.4]);
-        assert_eq!(draft(&service, &whole([0, 0]), Some(expected(10.0))), None);
+        assert_eq!(draft(&service, &whole([0, 0]), Some(steady(10.0))), None);
     }
 
     proptest::proptest! {
@@ -338,7 +333,7 @@ mod tests {
         ) {
             let service = service(8);
             let cores = millis.map(|millis| Allocation::one(Cores::from_millis(millis)));
-            let forecast = demand.map(expected);
+            let forecast = demand.map(steady);
             let Some(Draft { variants, .. }) = draft(&service, &cores, forecast) else {
                 proptest::prop_assert_eq!(millis, [0, 0]);
                 return Ok(());
@@ -358,7 +353,7 @@ mod tests {
     #[test]
     fn only_significant_changes_are_published() {
         let cores = whole([4, 2]);
-        let drafts = drafts(&service(8), &cores, Some(expected(57.6))).unwrap();
+        let drafts = drafts(&service(8), &cores, Some(steady(57.6))).unwrap();
         type Change = fn(&mut Draft);
         let table: &[(&str, bool, Change)] = &[
             ("nothing", false, |_| {}),

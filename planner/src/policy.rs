@@ -214,10 +214,11 @@ pub(crate) fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decisi
     keep(actual, SolveStatus::OutOfTime, why)
 }
 
-/// Latency model of a variant's promise: a high percentile instead of the profile's mean. A server with one lane idles
-/// while it waits for a batch to fill.
+/// Latency model of a variant's promise: a high percentile instead of the profile's mean, with the largest correction.
+/// A server with one lane idles while it waits for a batch to fill.
 fn promised(variant: &Variant) -> LatencyModel {
     let (model, tail) = (variant.profile.latency.model, variant.profile.latency.tail);
+    let tail = tail * variant.profile.correction.largest();
     let idle_ms = match variant.makes_batches() {
         true => 0.0,
         false => variant.batch_delay.as_secs_f64() * 1e3,

@@ -8,8 +8,15 @@
 //!
 //! If both are given, the lower rate holds: the rate at which the slots can execute, by the latency model,
 //! bounds any fit.
+//!
+//! A [`Correction`] by measurements applies to the latency model alone. The fit was measured under load, with all that
+//! slows executions down then: a measured time within that of the fit confirms it, and a longer one lowers the bound.
+
+mod correction;
 
 use weir_api::{Cores, Rps};
+
+pub use correction::{Correction, HOLDS_PERCENT, POINTS_MAX, Ratio};
 
 use crate::solve::latency_model::{LatencyModel, Parallelism};
 
@@ -44,9 +51,20 @@ pub struct Profile {
     pub batch: u32,
     /// Sustained rate, if measured; otherwise it follows from the latency model.
     pub fit: Option<Fit>,
+    /// Correction of the latency by measurements.
+    pub correction: Correction,
 }
 
 impl Profile {
+    /// Returns the profile without its correction.
+    #[must_use]
+    pub fn uncorrected(self) -> Profile {
+        Profile {
+            correction: Correction::NONE,
+            ..self
+        }
+    }
+
     /// Returns the number of requests executed at the same time with `cores`; 0 without cores.
     pub fn slots(&self, cores: Cores) -> u32 {
         self.batches(cores).saturating_mul(self.batch)
@@ -86,12 +104,13 @@ impl Profile {
         Rps(utilisation * fitted.min(executed).max(0.0))
     }
 
-    fn mean_ms(&self, cores: Cores) -> f64 {
+    /// Returns the predicted mean time of a batch in ms; infinite without cores.
+    pub fn mean_ms(&self, cores: Cores) -> f64 {
         if cores == Cores::ZERO {
             return f64::INFINITY;
         }
         let each = self.parallelism.cores_each(cores.as_f64());
-        self.latency.model.service_ms(self.batch, each)
+        self.correction.factor(each) * self.latency.model.service_ms(self.batch, each)
     }
 
     fn batches(&self, cores: Cores) -> u32 {
@@ -123,6 +142,7 @@ mod tests {
                 intercept_rps: -5.0,
                 utilisation: 0.8,
             }),
+            correction: Correction::NONE,
         }
     }
 
@@ -167,5 +187,26 @@ mod tests {
         let single =
             profile(Parallelism::Fixed(NonZeroU32::MIN), 1).capacity(Cores::whole(40), 500.0);
         assert!((single.0 - 0.8 * 1000.0 / 4.9).abs() < 1e-9, "{single}");
+    }
+    #[test]
+    fn correction_lowers_the_executed_rate_and_not_the_fit() {
+        // 20·4 − 5 = 75 fitted; 4 slots / 40 ms = 100 executed.
+        for (percent, service_ms, capacity) in [
+            (100, 60.0, 60.0),
+            // Executions a third slower than in the latency model are what the fit was measured with.
+            (130, 78.0, 60.0),
+            (200, 120.0, 40.0),
+            (50, 30.0, 60.0),
+        ] {
+            let mut profile = profile(Parallelism::PerCore, 1);
+            profile.correction = Correction::of([Ratio {
+                millis: 1000,
+                percent,
+            }]);
+            let cores = Cores::whole(4);
+            assert_eq!(profile.service_ms(cores), service_ms, "{percent}");
+            assert_eq!(profile.capacity(cores, 500.0), Rps(capacity), "{percent}");
+            assert_eq!(profile.uncorrected().service_ms(cores), 60.0);
+        }
     }
 }

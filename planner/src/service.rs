@@ -4,6 +4,8 @@
 pub mod policy;
 mod reconfigure;
 pub(crate) mod rule;
+mod service_times;
+mod variant_state;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,6 +21,8 @@ pub use policy::{
     Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
 };
 pub use reconfigure::{BATCH, Reconfigure, ReconfigureMethod};
+pub use service_times::{CORRECTION_LIMIT, CORRECTION_MIN, ServiceTimeRule};
+pub use variant_state::{Reading, StateMachine, VariantState, slow_above};
 
 /// Maximum size of a service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -125,6 +129,8 @@ pub struct Service {
     pub scale_down_after: Duration,
     /// Timeout of one resize.
     pub resize_timeout: Duration,
+    /// Rule for measured service times.
+    pub service_times: ServiceTimeRule,
     /// Request classes; used by the filters only.
     pub classes: Classes,
     /// One or more stages, in the order in which a request passes them.

@@ -15,6 +15,7 @@ mod renamed;
 #[cfg(feature = "kubernetes")]
 pub mod resource;
 mod servers;
+mod service_times;
 mod stages;
 mod variant;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_planner::telemetry::status::ServiceTimeReport;
 
 /// Default time a client waits for an answer.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -152,4 +153,7 @@ pub struct Second {
     pub cores_actual: Vec<f64>,
     /// Quotas of the current plan.
     pub shares: Vec<f64>,
+    /// Measured service times, with a planner; no part of the report's file.
+    #[serde(skip)]
+    pub service_times: Vec<ServiceTimeReport>,
 }

@@ -176,6 +176,7 @@ impl Planner {
                 batch: confirmed.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
                 capacity_rps: Rps(capacity),
                 routed: routed.and_then(|routed| routed.get(index)).copied(),
+                service_time: self.service_time(index),
                 blocker: self.rollout.blockers.get(index).cloned().flatten(),
                 failing_ms: self
                     .observations

@@ -1,176 +1,350 @@
-//! Service times measured by the proxies, compared with the profiles → variants whose profile is wrong. Pure.
+//! Executions measured by the proxies, compared with the profiles: the correction that the planner plans with, the
+//! state of each variant, and profiles that no longer hold. Pure.
 //!
-//! A server may make any batch from one request to the largest, so any time between those two is plausible. A time
-//! that stays outside shows that the server is slower or faster than its profile, or makes other batches. The filters
-//! use their measurements, and the *why* of the decision names the variant.
+//! Measured at the cores of one execution, a ratio to the profile is learnt for these ([`learnt`]). Executions do not
+//! count
+//! - after more replicas have become ready, until [`WARM_UP`] after the first execution: they are cold starts
+//! - while other executions may still be those before a change of cores
+//! - while the variant's servers fail
+//!
+//! A profile whose times are not measured for `serviceTimes.driftAfter` is reported once, and in each reason.
 
-use std::ops::RangeInclusive;
+mod learnt;
+mod window;
+
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Planner;
-use crate::observe::Scrape;
-use crate::plan::{ServiceTime, service_times};
+use crate::capacity::Allocation;
+use crate::observe::{ExecutionCounts, Executions, Scrape};
+use crate::plan::{Expected, expected};
+use crate::profile::Correction;
+use crate::service::{Reading, Service, ServiceTimeRule, StateMachine, VariantState, slow_above};
+use crate::telemetry::status::ServiceTimeReport;
+use learnt::Learnt;
+use window::{Block, Estimate, WINDOW, Window, ratio};
 
-/// Relative tolerance around the expected times.
-const WRONG_MIN: f64 = 0.25;
-/// Additional tolerance in ms: proxies report whole ms, and the network adds some.
-const WRONG_MIN_MS: f64 = 2.0;
-/// Time for which a value must stay outside. Proxies have forgotten measurements with other cores by then.
-const LASTS: Duration = Duration::from_secs(15);
+/// Time after the first execution of new replicas for which they may be cold.
+const WARM_UP: Duration = Duration::from_secs(10);
+/// Part of the slots that must be taken on average for executions to be faster than the profile.
+const BUSY: f64 = 0.5;
 
-/// Service time outside the expected range, by variant.
+/// Measured service times of all variants.
+#[derive(Debug, Default)]
+pub(super) struct ServiceTimes {
+    counts: ExecutionCounts,
+    variants: Vec<VariantTimes>,
+}
+
+/// Measured service times of one variant.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ServiceTimes(Vec<Option<Outside>>);
-
-#[derive(Debug, Clone, Copy)]
-struct Outside {
-    since: Duration,
-    ms: f64,
-    planned: ServiceTime,
+struct VariantTimes {
+    window: Window,
+    learnt: Learnt,
+    machine: StateMachine,
+    /// Present cores of one execution, in thousandths.
+    millis: u32,
+    allocation: Option<Allocation>,
+    /// Whether new replicas have not executed anything yet.
+    cold: bool,
+    /// Start from which executions count.
+    counts_from: Duration,
+    /// Time at which executions were last seen; at first that of the first cycle.
+    seen: Option<Duration>,
+    /// Executions of the last [`WINDOW`].
+    rates: VecDeque<(Duration, f64)>,
+    sustained_rps: f64,
+    drifts_since: Option<Duration>,
 }
 
 impl ServiceTimes {
     /// Creates an empty record.
     pub(super) fn new(variants: usize) -> ServiceTimes {
-        ServiceTimes(vec![None; variants])
+        ServiceTimes {
+            counts: ExecutionCounts::default(),
+            variants: vec![VariantTimes::default(); variants],
+        }
     }
+}
 
-    /// Takes in the times in ms that proxies reported for a variant at `at`. `planned` is `None` for a variant without
-    /// cores.
-    pub(super) fn see(
+/// Present condition of a variant.
+#[derive(Debug, Clone, Copy)]
+struct Present {
+    allocation: Allocation,
+    expected: Option<Expected>,
+    fails: bool,
+}
+
+impl VariantTimes {
+    /// Takes in the executions since the last cycle; returns the state before if it has changed.
+    fn see(
         &mut self,
-        at: Duration,
-        variant: usize,
-        reported: impl Iterator<Item = f64>,
-        planned: Option<&ServiceTime>,
-    ) {
-        let Some(outside) = self.0.get_mut(variant) else {
-            return;
-        };
-        let measured = planned.and_then(|planned| {
-            // A proxy with too few measurements reports the planned time.
-            let measured = reported.filter(|ms| (ms - planned.sent_ms).abs() > 1.0);
-            Some((median(measured.collect())?, planned))
-        });
-        let off = measured.filter(|(ms, planned)| !may_be(planned).contains(ms));
-        *outside = off.map(|(ms, planned)| Outside {
-            since: outside.map_or(at, |before| before.since),
-            ms,
-            planned: *planned,
-        });
+        now: Duration,
+        new: Executions,
+        present: Present,
+        rule: &ServiceTimeRule,
+    ) -> Option<VariantState> {
+        self.change(now, present);
+        self.rates.push_back((now, new.answered));
+        let is_old = |(at, _): &(Duration, f64)| now.saturating_sub(*at) >= WINDOW;
+        while self.rates.front().is_some_and(is_old) {
+            self.rates.pop_front();
+        }
+        let measured = self.measure(now, new, present);
+        self.window.expire(now);
+        let estimate = self.window.estimate();
+        if let Some(estimate) = estimate.filter(|_| measured) {
+            self.learnt.learn(self.millis, estimate.ratio, now, rule);
+        }
+        let reading = self.reading(now, estimate);
+        let changed = self.machine.see(now, reading, rule);
+        self.drift(now, estimate, rule);
+        changed
     }
 
-    /// Measured time of a variant in ms and the profile's, if the profile is wrong.
-    fn measured(&self, variant: usize, now: Duration) -> Option<(f64, ServiceTime)> {
-        let outside = self.0.get(variant).copied().flatten()?;
-        let lasts = now.saturating_sub(outside.since) >= LASTS;
-        lasts.then_some((outside.ms, outside.planned))
+    /// Takes in a change of cores or replicas.
+    fn change(&mut self, now: Duration, present: Present) {
+        self.sustained_rps = present.expected.map_or(0.0, |it| it.sustained_rps);
+        let before = self.allocation.replace(present.allocation);
+        let before = before.unwrap_or(present.allocation);
+        if before == present.allocation && self.seen.is_some() {
+            return;
+        }
+        self.seen = self.seen.or(Some(now));
+        self.cold |= present.allocation.replicas() > before.replicas();
+        let millis = present.expected.map_or(0, |expected| expected.millis);
+        if millis != self.millis {
+            self.window.clear();
+        }
+        self.millis = millis;
+        let longest_s = present.expected.map_or(0.0, |it| it.longest_ms / 1e3);
+        self.counts_from = now + Duration::try_from_secs_f64(longest_s).unwrap_or_default();
+    }
+
+    /// Takes in executions; returns whether they count.
+    fn measure(&mut self, now: Duration, new: Executions, present: Present) -> bool {
+        let Some(mean_ms) = new.mean_ms() else {
+            return false;
+        };
+        let begin = self.seen.replace(now).unwrap_or(now);
+        if std::mem::take(&mut self.cold) {
+            self.counts_from = self.counts_from.max(now + WARM_UP);
+        }
+        let Some(expected) = present.expected else {
+            return false;
+        };
+        if begin < self.counts_from || present.fails {
+            return false;
+        }
+        let slots_ms = f64::from(expected.slots) * (now - begin).as_secs_f64() * 1e3;
+        let is_busy = new.total_ms >= BUSY * slots_ms;
+        let ratio = ratio(mean_ms, &expected.mean_ms(new.together()), is_busy);
+        self.window.add(Block {
+            at: now,
+            ratio,
+            executions: new.answered,
+        });
+        true
+    }
+
+    fn reading(&self, now: Duration, estimate: Option<Estimate>) -> Reading {
+        let executions: f64 = self.rates.iter().map(|(_, executions)| executions).sum();
+        let rps = executions / WINDOW.as_secs_f64();
+        let is_known = self.sustained_rps > 0.0;
+        Reading {
+            idle: now.saturating_sub(self.seen.unwrap_or(now)),
+            ratio: estimate.map(|estimate| estimate.ratio),
+            load: if is_known {
+                rps / self.sustained_rps
+            } else {
+                0.0
+            },
+        }
+    }
+
+    /// Notes since when the profile has not held.
+    fn drift(&mut self, now: Duration, estimate: Option<Estimate>, rule: &ServiceTimeRule) {
+        let above = slow_above(self.drifts_since.is_some(), rule);
+        let holds = |estimate: Estimate| (1.0 / above..=above).contains(&estimate.ratio);
+        let is_inactive = self.machine.state() == VariantState::Inactive;
+        match estimate.map(holds) {
+            _ if is_inactive => self.drifts_since = None,
+            Some(true) => self.drifts_since = None,
+            Some(false) => self.drifts_since = self.drifts_since.or(Some(now)),
+            None => {}
+        }
+    }
+
+    /// Time for which the profile has not held, from `serviceTimes.driftAfter` on.
+    fn drifted(&self, now: Duration, rule: &ServiceTimeRule) -> Option<Duration> {
+        let lasts = now.saturating_sub(self.drifts_since?);
+        (lasts >= rule.drift_after).then_some(lasts)
+    }
+
+    /// Factor at the actual cores; without cores, the latest measured one.
+    fn correction(&self, now: Duration) -> f64 {
+        let latest = self.learnt.ratios(now).last().map(|ratio| ratio.millis);
+        let millis = match self.millis {
+            0 => latest.unwrap_or_default(),
+            millis => millis,
+        };
+        Correction::of(self.learnt.ratios(now)).factor(f64::from(millis) / 1e3)
+    }
+
+    fn report(&self, now: Duration, rule: &ServiceTimeRule) -> ServiceTimeReport {
+        let estimate = self.window.estimate();
+        let correction = if rule.correct {
+            self.correction(now)
+        } else {
+            1.0
+        };
+        let ms = |lasts: Duration| u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        ServiceTimeReport {
+            state: self.machine.state(),
+            measured_ratio: estimate.map(|estimate| estimate.ratio),
+            executions: estimate.map_or(0, |estimate| estimate.executions as u64),
+            correction,
+            drift_ms: self.drifted(now, rule).map(ms),
+        }
     }
 }
 
 impl Planner {
-    /// Compares the proxies' measurements with the published plan.
+    /// Compares the executions since the last cycle with the profiles, and corrects these.
     pub(super) fn see_service_times(&mut self, scrapes: &[Scrape]) {
-        let planned = service_times(
-            &self.service,
-            &self.rollout.out,
-            self.planned,
-            self.rollout.batches.confirmed(),
-        );
-        for (index, variant) in self.service.variants.iter().enumerate() {
-            let counts = scrapes
-                .iter()
-                .filter_map(|scrape| scrape.counts.as_ref().ok());
-            let reported =
-                counts.filter_map(|counts| counts.predicted_ms.get(&variant.name).copied());
-            let planned = planned.get(index).and_then(Option::as_ref);
-            self.measured
-                .service_times
-                .see(self.now, index, reported, planned);
+        let (now, rule) = (self.now, self.service.service_times);
+        let ready = self.rollout.ready();
+        let confirmed = self.rollout.batches.confirmed();
+        let expected = expected(&self.service, &ready, self.planned, confirmed);
+        let failing = self.observations.failing_since();
+        let times = &mut self.measured.service_times;
+        let mut new = times.counts.observe(now, scrapes);
+        let present = ready.into_iter().zip(expected).zip(failing);
+        let each = self.service.variants.iter().zip(&mut times.variants);
+        for ((variant, times), ((allocation, expected), fails)) in each.zip(present) {
+            let present = Present {
+                allocation,
+                expected,
+                fails: fails.is_some(),
+            };
+            let new = new.remove(&variant.name).unwrap_or_default();
+            let changed = times.see(now, new, present, &rule);
+            let report = times.report(now, &rule);
+            if let Some(before) = changed {
+                log_state(&variant.name, before, &report);
+            }
+            let profile = format!("profile of {}", variant.name);
+            match report.drift_ms {
+                Some(_) => self.troubles.failed(
+                    &profile,
+                    &"it no longer holds",
+                    &renewal(&self.service.name, &variant.name),
+                ),
+                None => self.troubles.went_well(&profile),
+            }
         }
+        self.correct();
     }
 
-    /// Names the variants whose service time differs from their profile.
+    /// Takes over the corrections that hold now.
+    fn correct(&mut self) {
+        if !self.service.service_times.correct {
+            return;
+        }
+        let now = self.now;
+        let times = self.measured.service_times.variants.iter();
+        let corrections: Vec<Correction> = times
+            .map(|times| Correction::of(times.learnt.ratios(now)))
+            .collect();
+        let known = self.service.variants.iter();
+        let known = known.map(|variant| variant.profile.correction);
+        if known.eq(corrections.iter().copied()) {
+            return;
+        }
+        let mut service = Service::clone(&self.service);
+        for (variant, correction) in service.variants.iter_mut().zip(corrections) {
+            variant.profile.correction = correction;
+        }
+        self.service = service.into();
+    }
+
+    /// Service time of a variant, for the status.
+    pub(super) fn service_time(&self, variant: usize) -> ServiceTimeReport {
+        let times = self.measured.service_times.variants.get(variant);
+        times.map_or_else(ServiceTimeReport::default, |times| {
+            times.report(self.now, &self.service.service_times)
+        })
+    }
+
+    /// Names the variants that do not take the times of their profiles.
     pub(super) fn service_time_notes(&self) -> String {
         let each = self.service.variants.iter().enumerate();
-        let notes = each.filter_map(|(index, variant)| {
-            let (took, planned) = self.measured.service_times.measured(index, self.now)?;
-            let (min, most) = (planned.min_ms.round(), planned.most_ms.round());
-            let profile_ms = match min < most {
-                true => format!("{min} to {most}"),
-                false => most.to_string(),
-            };
-            let name = &variant.name;
-            Some(format!(
-                "; {name} takes {took:.0} ms, its profile says {profile_ms} ms: its latency or its batches are others"
-            ))
-        });
-        notes.collect()
+        each.map(|(index, variant)| {
+            let report = self.service_time(index);
+            measured_note(&variant.name, &report)
+                + &drift_note(&self.service.name, &variant.name, &report)
+        })
+        .collect()
     }
 }
 
-fn may_be(planned: &ServiceTime) -> RangeInclusive<f64> {
-    let min = planned.min_ms * (1.0 - WRONG_MIN) - WRONG_MIN_MS;
-    min..=planned.most_ms * (1.0 + WRONG_MIN) + WRONG_MIN_MS
+/// Measured and planned ratio of a variant that is not as in its profile.
+fn measured_note(name: &str, report: &ServiceTimeReport) -> String {
+    let ServiceTimeReport {
+        state,
+        measured_ratio,
+        executions,
+        correction,
+        ..
+    } = *report;
+    let planned = match correction == 1.0 {
+        true => String::new(),
+        false => format!(", planned with {correction:.2}"),
+    };
+    let is = match state.is_slow() {
+        true => format!(": it is {}", state.label()),
+        false => String::new(),
+    };
+    match measured_ratio {
+        _ if planned.is_empty() && is.is_empty() => String::new(),
+        Some(ratio) => format!(
+            "; {name}: measured {ratio:.2} × profile over {executions} executions{planned}{is}"
+        ),
+        None => format!("; {name}: not measured of late{planned}{is}"),
+    }
 }
 
-fn median(mut all: Vec<f64>) -> Option<f64> {
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied()
+/// Name of a variant whose profile no longer holds, with the command that renews it.
+fn drift_note(service: &str, name: &str, report: &ServiceTimeReport) -> String {
+    let Some(drift_ms) = report.drift_ms else {
+        return String::new();
+    };
+    let minutes = drift_ms / 60_000;
+    format!(
+        "; the profile of {name} has not held for {minutes} min: {}",
+        renewal(service, name)
+    )
+}
+
+fn renewal(service: &str, name: &str) -> String {
+    format!(
+        "measure it anew with `weir profile`, or `weir profile --from-proxy URL --service {service} --variant {name}`"
+    )
+}
+
+fn log_state(name: &str, before: VariantState, report: &ServiceTimeReport) {
+    let (state, before) = (report.state, before.label());
+    let measured = report.measured_ratio.map_or_else(String::new, |ratio| {
+        let executions = report.executions;
+        format!(", measured {ratio:.2} × profile over {executions} executions")
+    });
+    let label = state.label();
+    match state.is_slow() {
+        true => tracing::warn!("variant {name} is {label}, and was {before}{measured}"),
+        false => tracing::info!("variant {name} is {label}, and was {before}{measured}"),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 20 ms for one request, 60 ms in the largest batch.
-    const PLANNED: ServiceTime = ServiceTime {
-        sent_ms: 40.0,
-        min_ms: 20.0,
-        most_ms: 60.0,
-    };
-
-    fn s(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn time_outside_profile_for_a_while_is_reported() {
-        for (reported, measured) in [
-            (&[20.0, 20.0][..], None),
-            (&[14.0], None),
-            (&[12.0], Some(12.0)),
-            (&[76.0], None),
-            (&[78.0], Some(78.0)),
-            // Values equal to the plan's are no measurements, and one outlier among several is ignored.
-            (&[40.0, 40.0, 90.0], Some(90.0)),
-            (&[50.0, 52.0, 90.0], None),
-            (&[], None),
-        ] {
-            let mut times = ServiceTimes::new(1);
-            times.see(s(0), 0, reported.iter().copied(), Some(&PLANNED));
-            times.see(s(14), 0, reported.iter().copied(), Some(&PLANNED));
-            assert_eq!(times.measured(0, s(14)), None);
-            times.see(s(15), 0, reported.iter().copied(), Some(&PLANNED));
-            let found = times.measured(0, s(15)).map(|(ms, _)| ms);
-            assert_eq!(found, measured, "{reported:?}");
-        }
-    }
-
-    #[test]
-    fn time_within_profile_or_without_cores_resets_the_wait() {
-        let mut times = ServiceTimes::new(1);
-        for (second, reported, planned) in [
-            (0, 90.0, Some(&PLANNED)),
-            (10, 30.0, Some(&PLANNED)),
-            (20, 90.0, Some(&PLANNED)),
-            (30, 90.0, None),
-            (40, 90.0, Some(&PLANNED)),
-        ] {
-            times.see(s(second), 0, std::iter::once(reported), planned);
-            assert_eq!(times.measured(0, s(second)), None, "{second}");
-        }
-        times.see(s(55), 0, std::iter::once(95.0), Some(&PLANNED));
-        assert_eq!(times.measured(0, s(55)), Some((95.0, PLANNED)));
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use super::*;
 use crate::backends::NotReplaced;
 use crate::capacity::{Allocation, Resize};
 use crate::distribution::Receipt;
-use crate::observe::{Counts, Route, ScrapeError};
+use crate::observe::{Counts, Executions, Route, ScrapeError};
 use crate::plan::Draft;
 use crate::policy::sponge::tests::sponge;
 use crate::spec::tests::service;
@@ -37,8 +37,8 @@ struct SimPorts {
     routes: Mutex<BTreeMap<String, Route>>,
     /// Variants that the proxy reports as failing.
     failing: Mutex<BTreeMap<String, bool>>,
-    /// Service time in ms that the proxy predicts for each variant.
-    predicted_ms: Mutex<BTreeMap<String, f64>>,
+    /// Executions of each variant so far.
+    executions: Mutex<BTreeMap<String, Executions>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
     at: Mutex<Duration>,
@@ -66,7 +66,7 @@ impl Observe for SimPorts {
                 slack: self.slack.lock().unwrap().clone(),
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
-                predicted_ms: self.predicted_ms.lock().unwrap().clone(),
+                executions: self.executions.lock().unwrap().clone(),
             })
         };
         vec![Scrape {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_api::metrics::{Metric, decode};
+use weir_api::metrics::{Kind, Metric, decode};
 
 use super::exposition::Sample;
 use super::{Counts, ScrapeError};
@@ -13,13 +13,14 @@ use super::{Counts, ScrapeError};
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Metrics that the planner reads.
-const READ: [Metric; 6] = [
+const READ: [Metric; 7] = [
     Metric::Arrivals,
     Metric::Requests,
     Metric::DowngradedFrom,
     Metric::Failing,
-    Metric::PredictedServiceMs,
     Metric::DemandSlackMs,
+    Metric::ServiceMs,
+    Metric::BatchRequests,
 ];
 
 /// Names of the stages whose counts are read.
@@ -70,7 +71,13 @@ impl Folded {
                 sum.downgraded += route.downgraded;
             }
             counts.failing.extend(more.failing);
-            counts.predicted_ms.extend(more.predicted_ms);
+            for (variant, executions) in more.executions {
+                counts
+                    .executions
+                    .entry(variant)
+                    .or_default()
+                    .add(executions);
+            }
         }
         Some(counts)
     }
@@ -90,9 +97,30 @@ pub struct Fold {
 #[derive(Debug)]
 struct Place {
     metric: Metric,
+    part: Part,
     stage: usize,
     variant: String,
 }
+
+/// Part of its metric that a series is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All of a counter or gauge.
+    Value,
+    /// Histogram: one bucket.
+    Bucket,
+    /// Histogram: number of values.
+    Count,
+    /// Histogram: their sum.
+    Sum,
+}
+
+/// Endings of a histogram's names.
+const PARTS: [(&str, Part); 3] = [
+    ("_bucket", Part::Bucket),
+    ("_count", Part::Count),
+    ("_sum", Part::Sum),
+];
 
 impl Fold {
     /// Begins a text, of which the counts of these stages are read.
@@ -179,8 +207,14 @@ impl Fold {
             Metric::Failing => {
                 counts.failing.insert(variant(), value > 0.0);
             }
-            Metric::PredictedServiceMs => {
-                counts.predicted_ms.insert(variant(), value);
+            Metric::ServiceMs | Metric::BatchRequests => {
+                let executions = counts.executions.entry(variant()).or_default();
+                *match (place.metric, place.part) {
+                    (Metric::ServiceMs, Part::Count) => &mut executions.answered,
+                    (Metric::ServiceMs, _) => &mut executions.total_ms,
+                    (_, Part::Count) => &mut executions.batches,
+                    _ => &mut executions.batched,
+                } += value;
             }
             Metric::DemandSlackMs => {
                 let edge = sample.label("le")?.parse();
@@ -196,16 +230,22 @@ impl Fold {
 /// Returns the place of a sample; `None` if it is of no stage or is not read.
 fn place(sample: &Sample, names: &StageNames) -> Option<Place> {
     let label = |name: &str| sample.label(name);
-    let bucket = sample.name.strip_suffix("_bucket");
-    let bucket = bucket.and_then(|name| decode(name, label));
-    let bucket = bucket.filter(|series| series.metric == Metric::DemandSlackMs);
-    let is_bucket = bucket.is_some();
-    let series = bucket.or_else(|| decode(sample.name, label))?;
-    // The sum and the number of a histogram are no buckets.
-    let is_read = READ.contains(&series.metric);
-    (is_read && is_bucket == (series.metric == Metric::DemandSlackMs)).then_some(())?;
+    let of_histogram = |(ending, part): &(&str, Part)| {
+        let series = decode(sample.name.strip_suffix(ending)?, label)?;
+        // A variant's name may end like this too.
+        (series.metric.kind() == Kind::Histogram).then_some((*part, series))
+    };
+    let found = PARTS.iter().find_map(of_histogram);
+    let (part, series) = found.or_else(|| Some((Part::Value, decode(sample.name, label)?)))?;
+    let is_read = match series.metric {
+        Metric::DemandSlackMs => part == Part::Bucket,
+        Metric::ServiceMs | Metric::BatchRequests => matches!(part, Part::Count | Part::Sum),
+        metric => part == Part::Value && READ.contains(&metric),
+    };
+    is_read.then_some(())?;
     Some(Place {
         metric: series.metric,
+        part,
         stage: *names.0.get(&series.service)?,
         variant: series.value,
     })

@@ -1,6 +1,7 @@
 //! Status of a resource from the report of a cycle: pure. Conditions and their reasons are closed lists;
 //! details for people are in the messages.
 
+mod service_times;
 mod unplanned;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -341,7 +342,10 @@ fn health_condition(report: &CycleReport, notes: &WatchNotes) -> ConditionValue 
         SolveStatus::Infeasible => condition("DemandAboveCapacity", report.why.clone()),
         SolveStatus::OutOfTime => condition("SolverOutOfTime", report.why.clone()),
         SolveStatus::NoDemand | SolveStatus::Optimal | SolveStatus::Good => {
-            ConditionValue::new(ConditionType::Degraded, false, "AsExpected", "")
+            match service_times::degraded(report) {
+                Some((reason, message)) => condition(reason, message),
+                None => ConditionValue::new(ConditionType::Degraded, false, "AsExpected", ""),
+            }
         }
     }
 }

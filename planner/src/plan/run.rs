@@ -3,9 +3,9 @@
 use weir_api::plan::HOUR_MS;
 use weir_api::{Rps, Share, VariantPlan};
 
-use super::{ServiceTime, shortest_ms};
+use super::{Expected, shortest_ms};
 use crate::capacity::Allocation;
-use crate::profile::Profile;
+use crate::profile::{Fit, Profile};
 use crate::service::{Service, Variant};
 
 /// A variant with its allocation and batch.
@@ -93,15 +93,39 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(super) fn service_time(&self) -> Option<ServiceTime> {
-        let max = Profile {
-            batch: self.max,
-            ..self.profile
+    /// Executions as the profile has them.
+    pub(super) fn expected(&self) -> Option<Expected> {
+        let variant = self.variant;
+        let (each, replicas) = (self.allocation.each(), self.allocation.replicas());
+        let by_server = !variant.batch_delay.is_zero();
+        let of = |batch: u32| Profile {
+            batch,
+            ..self.profile.uncorrected()
         };
-        (self.allocation != Allocation::NONE).then(|| ServiceTime {
-            sent_ms: self.takes_ms(&self.sent_together()),
-            min_ms: max.shortest_ms(self.allocation.each()),
-            most_ms: self.takes_ms(&max),
+        let largest = if by_server {
+            self.max
+        } else {
+            self.profile.batch
+        };
+        let sustained = Profile {
+            fit: self.profile.fit.map(|fit| Fit {
+                utilisation: 1.0,
+                ..fit
+            }),
+            ..of(self.profile.batch)
+        };
+        let (single_ms, pair_ms) = (of(1).mean_ms(each), of(2).mean_ms(each));
+        let millis = self.profile.parallelism.cores_each(each.as_f64()) * 1e3;
+        (self.allocation != Allocation::NONE).then(|| Expected {
+            millis: millis.round() as u32,
+            slots: of(largest).slots(each).saturating_mul(replicas),
+            sustained_rps: f64::from(replicas) * sustained.capacity(each, f64::INFINITY).0,
+            longest_ms: self.takes_ms(&of(largest)),
+            single_ms,
+            per_request_ms: pair_ms - single_ms,
+            largest,
+            by_server,
+            delay_ms: variant.batch_delay.as_secs_f64() * 1e3,
         })
     }
 
@@ -113,7 +137,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn part(&self, slots: u32, share: f64) -> VariantPlan {
-        let sent = self.sent_together();
+        let sent = self.sent_together().uncorrected();
         VariantPlan {
             service_min_ms: shortest_ms(self.variant),
             name: self.variant.name.clone(),
@@ -127,5 +151,49 @@ impl<'a> Run<'a> {
             accuracy: self.variant.accuracy,
             cancels: self.variant.cancels,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_api::Cores;
+
+    use super::*;
+    use crate::plan::{capacities, draft, drafts};
+    use crate::profile::{Correction, Ratio};
+    use crate::service::{Inputs, Stage};
+    use crate::spec::tests::service;
+
+    #[test]
+    fn filters_get_the_profile_and_capacity_follows_the_measured_time() {
+        let profiled = service(8);
+        let mut slow = profiled.clone();
+        let cores = [4, 2].map(|cores| Allocation::one(Cores::whole(cores)));
+        slow.variants[1].profile.correction = Correction::of([Ratio {
+            millis: 1000,
+            percent: 400,
+        }]);
+        let parts = |service: &Service| {
+            let draft = draft(service, &cores, Some(Inputs::steady(Rps(57.6)))).unwrap();
+            draft.variants
+        };
+        let (before, after) = (parts(&profiled), parts(&slow));
+        assert_eq!(after[1].service_ms, before[1].service_ms);
+        assert_eq!(after[1].service_min_ms, before[1].service_min_ms);
+        assert_eq!(after[1].slots, before[1].slots);
+        assert!(after[1].share.0 < before[1].share.0, "{after:?}");
+        let capacity = |service| capacities(service, &cores, None, &[])[1];
+        // 0.8·(10·2 − 2); then two at a time in 4 × 83 ms.
+        assert!((capacity(&profiled) - 14.4).abs() < 1e-9);
+        assert!((capacity(&slow) - 0.8 * 2000.0 / 332.0).abs() < 1e-9);
+        let mut pipeline = slow.clone();
+        pipeline.stages = (0..2)
+            .map(|index| Stage {
+                name: format!("s{index}"),
+                variants: index..index + 1,
+            })
+            .collect();
+        let drafts = drafts(&pipeline, &cores, Some(Inputs::steady(Rps(1.0)))).unwrap();
+        assert_eq!(drafts[0].downstream_ms, 332.0, "of the stage that is slow");
     }
 }

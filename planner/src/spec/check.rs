@@ -14,6 +14,7 @@ use super::limits::{limits, resources};
 use super::proxies::{proxy_dns, proxy_pods, stats};
 use super::raw::{RawDemand, RawDuration, RawObjective, ServiceSpec};
 use super::servers::refuse_groups;
+use super::service_times::service_times;
 use super::stages::stages;
 use super::variant::{Frame, size};
 use crate::forecast::{
@@ -125,6 +126,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
             "",
         )?,
         resize_timeout: shorter("resize.timeout", raw.resize.timeout)?,
+        service_times: service_times(&raw.service_times)?,
         classes: classes(&raw.classes, raw.default_class.as_deref(), raw.max_skips)?,
         stages,
         variants,

@@ -18,6 +18,7 @@ mod duration;
 mod profile;
 mod proxies;
 mod rules;
+mod service_times;
 mod variant;
 mod yaml;
 
@@ -47,6 +48,7 @@ pub use duration::RawDuration;
 pub use profile::{RawBounds, RawRange, RawReference};
 pub(crate) use profile::{RawMeasured, RawProfile};
 pub use proxies::{RawDns, RawPods, RawProxies};
+pub use service_times::RawServiceTimes;
 pub use variant::*;
 pub use yaml::from_yaml;
 
@@ -192,6 +194,9 @@ pub struct ServiceSpec {
     /// Resizing: timeout, fallback and scale-down stabilization.
     #[serde(default)]
     pub resize: RawResize,
+    /// Measured service times: correction of the profiles, and states of the variants.
+    #[serde(default)]
+    pub service_times: RawServiceTimes,
     /// Request classes, for the configuration of the filters. Without any, all requests are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

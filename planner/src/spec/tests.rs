@@ -46,6 +46,7 @@ fn example_file_is_valid_and_comments_show_defaults() {
         "demand",
         "solver",
         "resize",
+        "serviceTimes",
         "  timeout",
         "    min",
         "    max",

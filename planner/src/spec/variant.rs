@@ -14,7 +14,7 @@ use super::raw::{
 };
 use super::servers;
 use crate::capacity::Allocation;
-use crate::profile::{Fit, Latency, Profile};
+use crate::profile::{Correction, Fit, Latency, Profile};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Reconfigure, Replicas, Variant,
@@ -99,6 +99,7 @@ pub(super) fn variant(
             Some(capacity) => Some(fit(&key("capacity"), capacity)?),
             None => None,
         },
+        correction: Correction::NONE,
     };
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
     let shape = VariantShape {

@@ -4,6 +4,7 @@
 
 mod make;
 mod proxies;
+mod service_times;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,6 +19,7 @@ use crate::distribution::slot_allocation::{Counts, ProxyView};
 use crate::telemetry::status::CycleReport;
 use make::Make;
 use proxies::ProxyMetrics;
+use service_times::ServiceTimeMetrics;
 
 /// Result of a poll; a closed list, for labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +83,7 @@ pub struct ServiceMetrics {
     polls_refused: IntCounter,
     controller_restarts: IntCounter,
     proxies: ProxyMetrics,
+    service_times: ServiceTimeMetrics,
     cores_target: GaugeVec,
     cores_actual: GaugeVec,
     cores_shortfall: GaugeVec,
@@ -257,6 +260,7 @@ impl ServiceMetrics {
                 "Unexpected ends of the controller, which then started anew.",
             )?,
             proxies: ProxyMetrics::new(make)?,
+            service_times: ServiceTimeMetrics::new(make)?,
             cores_target: make
                 .gauges("cores_target", "Cores the decision wants a variant to have.")?,
             cores_actual: make
@@ -350,6 +354,7 @@ impl ServiceMetrics {
             );
             show(&self.share, variant.share.0);
             show(&self.slots, variant.slots.into());
+            self.service_times.show(name, &variant.service_time);
             let routed = variant.routed.map_or(f64::NAN, |of| of.share.0);
             show(&self.routed_share, routed);
         }

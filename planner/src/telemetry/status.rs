@@ -9,7 +9,7 @@ use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::backends::Blocker;
 use crate::observe::RoutedShare;
-use crate::service::SolveStatus;
+use crate::service::{SolveStatus, VariantState};
 
 /// Maximum number of cycles kept: 17 minutes at one a second.
 pub const CYCLES_MAX: usize = 1024;
@@ -114,6 +114,35 @@ pub struct VariantReport {
     /// Time for which its servers have been failing, as reported by the proxies; `null` if they are
     /// healthy.
     pub failing_ms: Option<u64>,
+    /// Measured service time, compared with its profile.
+    pub service_time: ServiceTimeReport,
+}
+
+/// Measured service time of a variant, compared with its profile.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ServiceTimeReport {
+    /// State of the variant.
+    pub state: VariantState,
+    /// Measured time relative to the profile's; `null` if there are too few executions.
+    pub measured_ratio: Option<f64>,
+    /// Executions that were measured.
+    pub executions: u64,
+    /// Factor on the profile's time that is planned with, at the actual cores.
+    pub correction: f64,
+    /// Time for which the profile has not held; `null` if it holds, or not for long enough.
+    pub drift_ms: Option<u64>,
+}
+
+impl Default for ServiceTimeReport {
+    fn default() -> ServiceTimeReport {
+        ServiceTimeReport {
+            state: VariantState::default(),
+            measured_ratio: None,
+            executions: 0,
+            correction: 1.0,
+            drift_ms: None,
+        }
+    }
 }
 
 /// The latest cycles.

@@ -19,14 +19,15 @@ use weir_planner::distribution::{Publish, Publisher, Receipt};
 use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
 use weir_planner::policy::decide;
+use weir_planner::profile::Correction;
 use weir_planner::service::{Decision, Inputs, Service};
 
 /// Maximum number of cached decisions; beyond it they are computed again.
 const MEMO_MAX: usize = 100_000;
 
 /// Cache key of a decision for one service: the actual state, the forecast (bit for bit), and the
-/// readiness times of the variants.
-type Problem = (Vec<Actual>, Option<InputKey>, Vec<Duration>);
+/// readiness times and corrections of the variants.
+type Problem = (Vec<Actual>, Option<InputKey>, Vec<(Duration, Correction)>);
 
 type InputKey = (u64, bool, Option<u64>, Option<u64>);
 
@@ -222,8 +223,9 @@ impl Solver for SimulatedPorts {
         actual: Vec<Actual>,
         inputs: Option<Inputs>,
     ) -> Decision {
-        let readiness = service.variants.iter().map(|variant| variant.readiness);
-        let problem = (actual, inputs.map(input_key), readiness.collect());
+        let each = service.variants.iter();
+        let learnt = each.map(|variant| (variant.readiness, variant.profile.correction));
+        let problem = (actual, inputs.map(input_key), learnt.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();

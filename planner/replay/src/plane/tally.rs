@@ -1,11 +1,14 @@
 //! Counters of a proxy since its start, as its statistics report them. They sum the engines' samples
 //! and add nothing.
 
-use weir_api::metrics::Metric;
-use weir_filter::stats::{Change, Sample};
+use std::rc::Rc;
 
-use weir_planner::observe::Counts;
+use weir_api::metrics::Metric;
+use weir_filter::stats::{Change, Label, Sample};
+use weir_filter::variant::VariantId;
+
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
+use weir_planner::observe::{ByVariant, Counts, Executions};
 
 /// Counters of one proxy, over its workers.
 #[derive(Debug, Clone)]
@@ -14,6 +17,7 @@ pub(crate) struct Tally {
     /// Requests by remaining time: bucket i holds those at most [`EDGES_MS`]\[i\] and above the edge
     /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
+    executions: ByVariant,
 }
 
 impl Tally {
@@ -21,6 +25,7 @@ impl Tally {
     pub(crate) const NEW: Tally = Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
+        executions: ByVariant::new(),
     };
 
     /// Counts the arrival of a request at a proxy without the filter.
@@ -28,8 +33,8 @@ impl Tally {
         self.arrivals += 1;
     }
 
-    /// Adds an engine's samples.
-    pub(super) fn add(&mut self, samples: &[Sample]) {
+    /// Adds an engine's samples; `name` knows its variants.
+    pub(super) fn add(&mut self, samples: &[Sample], name: impl Fn(VariantId) -> Option<Rc<str>>) {
         for sample in samples {
             match (sample.metric, sample.change) {
                 (Metric::Arrivals, _) => self.arrive(),
@@ -39,9 +44,29 @@ impl Tally {
                         *slack += 1;
                     }
                 }
+                (Metric::ServiceMs | Metric::BatchRequests, Change::Value(value)) => {
+                    let executions = self.executions_of(sample.label, &name);
+                    execute(executions, sample.metric, value as f64);
+                }
                 _ => {}
             }
         }
+    }
+
+    fn executions_of(
+        &mut self,
+        label: Label,
+        name: &impl Fn(VariantId) -> Option<Rc<str>>,
+    ) -> Option<&mut Executions> {
+        let Label::Variant(id) = label else {
+            return None;
+        };
+        let name = name(id)?;
+        if !self.executions.contains_key(&*name) {
+            self.executions
+                .insert(name.to_string(), Executions::default());
+        }
+        self.executions.get_mut(&*name)
     }
 
     /// Returns the contents of a scrape. It leaves out routing counts and, as Envoy does, histograms without
@@ -59,14 +84,28 @@ impl Tally {
             .collect();
         Counts {
             slack: if sum > 0 { slack } else { Buckets::new() },
+            executions: self.executions.clone(),
             ..Counts::of_arrivals(self.arrivals as f64)
         }
     }
 }
 
+/// Adds a value of a histogram of executions.
+fn execute(executions: Option<&mut Executions>, metric: Metric, value: f64) {
+    let Some(executions) = executions else {
+        return;
+    };
+    let (count, sum) = match metric {
+        Metric::ServiceMs => (&mut executions.answered, &mut executions.total_ms),
+        _ => (&mut executions.batches, &mut executions.batched),
+    };
+    *count += 1.0;
+    *sum += value;
+}
+
 #[cfg(test)]
 mod tests {
-    use weir_filter::stats::{Label, Stats};
+    use weir_filter::stats::Stats;
 
     use super::*;
 
@@ -83,7 +122,7 @@ mod tests {
         stats.value(Metric::WaitMs, Label::None, 1);
         let mut samples = Vec::new();
         stats.swap(&mut samples);
-        tally.add(&samples);
+        tally.add(&samples, |_| None);
         let counts = tally.counts();
         assert_eq!(counts.arrivals, 2.0);
         for (edge, expected) in [
@@ -99,5 +138,37 @@ mod tests {
             assert!(counts.slack.contains(&(edge, expected)), "{edge}");
         }
         assert_eq!(counts.slack.len(), EDGES_MS.len() + 1);
+    }
+
+    #[test]
+    fn executions_are_counted_by_variant() {
+        let mut stats = Stats::default();
+        for (metric, variant, value) in [
+            (Metric::ServiceMs, 0, 20),
+            (Metric::ServiceMs, 0, 30),
+            (Metric::BatchRequests, 0, 2),
+            (Metric::ServiceMs, 1, 90),
+            (Metric::ServiceMs, 2, 1),
+        ] {
+            stats.value(metric, Label::Variant(VariantId(variant)), value);
+        }
+        let mut samples = Vec::new();
+        stats.swap(&mut samples);
+        let mut tally = Tally::NEW;
+        let names = ["a", "b"];
+        tally.add(&samples, |id| {
+            names.get(usize::from(id.0)).map(|name| Rc::from(*name))
+        });
+        let executions = |answered, total_ms, batches, batched| Executions {
+            answered,
+            total_ms,
+            batches,
+            batched,
+        };
+        let expected = [
+            ("a".to_owned(), executions(2.0, 50.0, 1.0, 2.0)),
+            ("b".to_owned(), executions(1.0, 90.0, 0.0, 0.0)),
+        ];
+        assert_eq!(tally.counts().executions, expected.into());
     }
 }

@@ -328,7 +328,8 @@ impl Worker {
 
     /// Adds the engine's counts of the latest call to its proxy's.
     pub(crate) fn count_into(&mut self, counted: &mut Tally) {
-        counted.add(&self.samples);
+        let name = |id| self.engine.variant_name(id).cloned();
+        counted.add(&self.samples, name);
         self.samples.clear();
     }
 }

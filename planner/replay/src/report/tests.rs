@@ -159,6 +159,7 @@ fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Pla
                 cores_target: vec![target, 2.0],
                 cores_actual: vec![cores, 2.0],
                 shares: vec![cores / (cores + 2.0), 2.0 / (cores + 2.0)],
+                service_times: Vec::new(),
             }
         };
         let outcomes = requests.iter().map(outcome).collect();

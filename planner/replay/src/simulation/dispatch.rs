@@ -222,6 +222,7 @@ impl<W: Witness> Simulation<'_, W> {
             cores_target: cores(&actuated),
             cores_actual: cores(&actuated),
             shares: self.shares.clone(),
+            service_times: Vec::new(),
         };
         match &self.control {
             ControlPlane::Static => {}
@@ -236,6 +237,9 @@ impl<W: Witness> Simulation<'_, W> {
                             .map_or(0.0, |part| part.cores_target.as_f64())
                     });
                     second.cores_target = targets.collect();
+                    let each = self.scenario.service.variants.iter();
+                    let each = each.filter_map(|variant| report.variants.get(&variant.name));
+                    second.service_times = each.map(|one| one.service_time).collect();
                 }
             }
         }

@@ -8,6 +8,7 @@
 )]
 
 mod batches;
+mod interference;
 mod lanes;
 mod stability;
 mod transitions;

@@ -1,6 +1,7 @@
 //! Variants that become ready or answer later than configured.
 
 use super::*;
+use crate::service::VariantState;
 
 fn late() -> ActuateError {
     ActuateError::Timeout(Duration::from_millis(200))
@@ -43,23 +44,59 @@ async fn slow_start_is_planned_with_measured_time() {
     assert_eq!(readiness, Duration::from_secs(16));
 }
 
+/// Adds executions of b that take `ms` each.
+fn execute(bed: &Bed, executions: u32, ms: f64) {
+    let mut all = bed.sim.executions.lock().unwrap();
+    let b = all.entry("b".to_owned()).or_default();
+    b.answered += f64::from(executions);
+    b.total_ms += f64::from(executions) * ms;
+}
+
 #[tokio::test]
-async fn variant_slower_than_its_profile_is_named() {
+async fn slow_variant_is_planned_with_its_measured_time() {
     let mut bed = Bed::new(service(8), &[2, 2]);
     bed.warm_up().await;
-    let log_decision = |bed: &Bed, ms: f64| {
-        *bed.sim.predicted_ms.lock().unwrap() = [("b".to_owned(), ms)].into();
-    };
-    log_decision(&bed, 900.0);
-    let mut whys = Vec::new();
+    let before = bed.run_cycle(20.0).await;
+    // 22 requests/s: b alone carries 22.4 on 3 cores, in 56 ms each.
+    assert_eq!(actuated(&before), [1.0, 3.0]);
+    let mut reports = Vec::new();
     for _ in 0..20 {
-        whys.push(bed.run_cycle(20.0).await.why);
+        execute(&bed, 20, 168.0);
+        reports.push(bed.run_cycle(20.0).await);
     }
-    let expected =
-        "; b takes 900 ms, its profile says 56 ms: its latency or its batches are others";
-    let first = whys.iter().position(|why| why.contains(expected));
-    assert_eq!(first, Some(15), "{whys:?}");
-    log_decision(&bed, 60.0);
-    let why = bed.run_cycle(20.0).await.why;
-    assert!(!why.contains("its profile"), "{why}");
+    let last = reports.last().unwrap();
+    // Two at a time in 168 ms are 0.8·11.9: no number of cores carries 22 any more.
+    let expected = "b: measured 3.00 × profile over ";
+    assert!(last.why.contains(expected), "{}", last.why);
+    assert!(
+        last.why.contains("planned with 3.00: it is interfered"),
+        "{}",
+        last.why
+    );
+    let b = &last.variants["b"];
+    assert_eq!(b.service_time.correction, 3.0);
+    assert!(b.share.0 < 0.6 && b.share.0 > 0.0, "{:?}", b.share);
+    assert!((b.capacity_rps.0 - before.variants["b"].capacity_rps.0).abs() > 5.0);
+    // Filters correct their predictions by themselves.
+    let ms = |report: usize| bed.sim.plans.lock().unwrap()[report][1].service_ms;
+    let plans = bed.sim.plans.lock().unwrap().len();
+    let at_cores = |service: &Service, cores: f64| {
+        let profile = service.variants[1].profile.uncorrected();
+        profile.service_ms(Cores::try_from(cores).unwrap())
+    };
+    let actual = b.cores_actual.as_f64();
+    assert_eq!(ms(plans - 1), at_cores(&bed.planner.service, actual));
+    for _ in 0..30 {
+        let cores = bed.sim.real.lock().unwrap()[1].as_f64();
+        let profiled = at_cores(&bed.planner.service, cores);
+        execute(&bed, 20, profiled);
+        reports.push(bed.run_cycle(20.0).await);
+    }
+    let last = reports.last().unwrap();
+    assert_eq!(
+        (actuated(last), requested(last)),
+        (vec![1.0, 3.0], vec![1.0, 3.0])
+    );
+    assert!(!last.why.contains("profile"), "{}", last.why);
+    assert_eq!(last.variants["b"].service_time.state, VariantState::Normal);
 }

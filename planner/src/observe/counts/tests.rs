@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use weir_api::metrics::{Kind, Series, encode};
 
+use super::super::Executions;
 use super::*;
 
 #[test]
@@ -165,10 +166,21 @@ fn only_variants_known_to_a_proxy_are_read() {
     let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
     let failing_of = counts(text, &["demo"]).failing;
     assert_eq!(failing_of, BTreeMap::from(failing));
-    let text = "weir_predicted_service_milliseconds__service__demo__variant__res_net{} 42\n\
-        weir_predicted_service_milliseconds__service__other__variant__c{} 7\n";
-    let predicted = counts(text, &["demo"]).predicted_ms;
-    assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
+    let text = "weir_service_milliseconds__service__demo__variant__res_net_bucket{le=\"50\"} 7\n\
+        weir_service_milliseconds__service__demo__variant__res_net_sum{} 360\n\
+        weir_service_milliseconds__service__demo__variant__res_net_count{} 9\n\
+        weir_batch_requests_sum{service=\"demo\",variant=\"res-net\"} 9\n\
+        weir_batch_requests_count{service=\"demo\",variant=\"res-net\"} 3\n\
+        weir_wait_milliseconds__service__demo_count{} 5\n\
+        weir_service_milliseconds__service__other__variant__c_count{} 7\n";
+    let executions = Executions {
+        answered: 9.0,
+        total_ms: 360.0,
+        batches: 3.0,
+        batched: 9.0,
+    };
+    let found = counts(text, &["demo"]).executions;
+    assert_eq!(found, [("res-net".to_owned(), executions)].into());
 }
 
 /// Counts of one service as the general parser reads them from a whole text.
@@ -194,6 +206,23 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
             counts.slack.extend(edge.map(|edge| (edge, value)));
             continue;
         }
+        let ended = ["_count", "_sum"].into_iter().find_map(|ending| {
+            let series = decode(sample.metric.strip_suffix(ending)?, label)?;
+            let is_read = matches!(series.metric, Metric::ServiceMs | Metric::BatchRequests);
+            is_read.then_some((ending, series))
+        });
+        if let Some((ending, series)) = ended {
+            if stages.contains(&&*series.service) {
+                let executions = counts.executions.entry(series.value).or_default();
+                match (series.metric, ending) {
+                    (Metric::ServiceMs, "_count") => executions.answered += value,
+                    (Metric::ServiceMs, _) => executions.total_ms += value,
+                    (_, "_count") => executions.batches += value,
+                    _ => executions.batched += value,
+                }
+            }
+            continue;
+        }
         let Some(series) = decode(&sample.metric, label) else {
             continue;
         };
@@ -207,9 +236,6 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
             Metric::Failing => {
                 counts.failing.insert(series.value, value > 0.0);
-            }
-            Metric::PredictedServiceMs => {
-                counts.predicted_ms.insert(series.value, value);
             }
             _ => {}
         }

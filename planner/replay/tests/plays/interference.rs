@@ -1,0 +1,131 @@
+//! A variant whose servers are slowed down for a while, as by a neighbour on their machine: it is found, planned for,
+//! and normal again after. In simulated time; no test depends on wall-clock time.
+
+use std::fs;
+
+use weir_planner::service::VariantState;
+use weir_planner::telemetry::status::ServiceTimeReport;
+use weir_replay::input::requests;
+use weir_replay::report::Summary;
+use weir_replay::request::{Play, Second};
+use weir_replay::scenario::{Overrides, read};
+use weir_replay::simulation::play;
+
+/// Length, and start and end of the interference, in seconds.
+const LENGTH_S: usize = 240;
+const SLOW_FROM_S: usize = 60;
+const SLOW_UNTIL_S: usize = 150;
+/// Time within which interference is found or known to be over: half a window of 15 s, the dwell time of 10 s, and the
+/// cycles on the way.
+const FOUND_WITHIN_S: usize = 25;
+
+/// Variants a and b, of which b is slowed down.
+fn played(policy: &str, correct: bool, rps: u32, seed: u64) -> (Play, Summary) {
+    let per_core = "parallelism: per-core";
+    let (cores, policy, parallelism) = match policy {
+        "infaas" => (
+            "initial: 4, min: 0",
+            "policy: infaas\n  infaas: { accuracyMin: 75 }",
+            per_core,
+        ),
+        "sponge" => ("initial: 4, min: 1", "policy: sponge", "parallelism: 1"),
+        _ => ("initial: 4", "policy: infadapter", per_core),
+    };
+    let mut service = String::new();
+    let mut servers = String::new();
+    for (name, accuracy, slope, gamma_ms) in [("a", 70.0, 24.0, 40), ("b", 76.0, 12.0, 80)] {
+        if policy == "policy: sponge" && name == "a" {
+            continue;
+        }
+        service += &format!(
+            "    - name: {name}
+      cluster: {name}
+      accuracy: {accuracy}
+      cores: {{ {cores} }}
+      capacity: {{ slopeRps: {slope}, interceptRps: -2 }}
+      latency: {{ gammaMs: {gamma_ms}, etaMs: 2, {parallelism}, tail: 1.26 }}
+"
+        );
+        servers += &format!("  {name}: {{ resize_delay_ms: 300, round_trip_ms: 1 }}\n");
+    }
+    let lasts_s = SLOW_UNTIL_S - SLOW_FROM_S;
+    let text = format!(
+        "name: interference
+seed: {seed}
+length_s: {LENGTH_S}
+service:
+  service: demo
+  slo: 1s
+  mode: active
+  {policy}
+  budget: {{ cores: 16 }}
+  serviceTimes: {{ correct: {correct} }}
+  variants:
+{service}servers:
+{servers}load: {{ generator: poisson, rps: {rps} }}
+faults:
+  - {{ at_s: {SLOW_FROM_S}, what: server-slow, variant: b, percent: 200, lasts_s: {lasts_s} }}
+contenders:
+  - {{ plane: weir, control: planner }}
+"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, text).unwrap();
+    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
+    let requests = requests(seed, &sending);
+    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
+    let summary = Summary::of(&scenario, &requests, &play, None).unwrap();
+    (play, summary)
+}
+
+/// Service time of b, the last variant.
+fn of_b(second: &Second) -> ServiceTimeReport {
+    second.service_times.last().copied().unwrap_or_default()
+}
+
+#[test]
+fn interfered_variant_is_found_planned_for_and_normal_again() {
+    for (policy, rps) in [("infadapter", 90), ("infaas", 60), ("sponge", 30)] {
+        for seed in 1..=2 {
+            let (corrected, summary) = played(policy, true, rps, seed);
+            let (plain, without) = played(policy, false, rps, seed);
+            let states: Vec<VariantState> = corrected
+                .seconds
+                .iter()
+                .map(|second| of_b(second).state)
+                .collect();
+            let (before, rest) = states.split_at(SLOW_FROM_S);
+            assert!(before.iter().all(|state| *state == VariantState::Normal));
+            let found = rest.iter().position(|state| state.is_slow());
+            let found = found.unwrap_or(LENGTH_S);
+            let slow = &corrected.seconds[SLOW_FROM_S + found];
+            let normal = states[SLOW_UNTIL_S..]
+                .iter()
+                .position(|state| !state.is_slow());
+            let normal = normal.unwrap_or(LENGTH_S);
+            println!(
+                "{policy}, seed {seed}: found after {found} s, normal after {normal} s, {} % on time, {} % without; \
+                 {:.0} and {:.0} core-seconds",
+                summary.on_time_percent,
+                without.on_time_percent,
+                corrected.core_seconds,
+                plain.core_seconds,
+            );
+            assert!(
+                found <= FOUND_WITHIN_S && normal <= FOUND_WITHIN_S,
+                "{found} {normal}"
+            );
+            let correction = of_b(slow).correction;
+            assert!((1.8..=2.2).contains(&correction), "{correction}");
+            assert_eq!(of_b(corrected.seconds.last().unwrap()).correction, 1.0);
+            assert!(
+                plain
+                    .seconds
+                    .iter()
+                    .all(|second| of_b(second).correction == 1.0)
+            );
+            assert!(summary.on_time_percent >= without.on_time_percent);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Measurements of one variant, cycle by cycle.
+
+use weir_api::Cores;
+
+use super::*;
+
+/// 20 ms for a request on one core, 5 ms on four; 8 slots, 100 requests/s on one core.
+fn present(cores: u32, replicas: u32) -> Present {
+    let single_ms = 20.0 / f64::from(cores.max(1));
+    let expected = Expected {
+        millis: cores * 1000,
+        slots: 8,
+        sustained_rps: 100.0,
+        longest_ms: 900.0,
+        single_ms,
+        per_request_ms: 0.0,
+        largest: 1,
+        by_server: false,
+        delay_ms: 0.0,
+    };
+    Present {
+        allocation: Allocation::new(replicas, Cores::whole(cores)),
+        expected: (replicas > 0).then_some(expected),
+        fails: false,
+    }
+}
+
+/// A variant that is measured once a second.
+#[derive(Default)]
+struct Bed {
+    times: VariantTimes,
+    second: u64,
+    rule: ServiceTimeRule,
+}
+
+impl Bed {
+    /// Runs cycles with `rps` executions of `mean_ms` each, and returns the last report.
+    fn run(&mut self, cycles: u64, present: Present, rps: u32, mean_ms: f64) -> ServiceTimeReport {
+        for _ in 0..cycles {
+            let answered = f64::from(rps);
+            let new = Executions {
+                answered,
+                total_ms: answered * mean_ms,
+                batches: answered,
+                batched: answered,
+            };
+            let now = self.now();
+            self.times.see(now, new, present, &self.rule);
+            self.second += 1;
+        }
+        let now = Duration::from_secs(self.second - 1);
+        self.times.report(now, &self.rule)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.second)
+    }
+
+    fn correction(&self, cores: f64) -> f64 {
+        Correction::of(self.times.learnt.ratios(self.now())).factor(cores)
+    }
+}
+
+#[test]
+fn twenty_executions_correct_the_profile() {
+    let mut bed = Bed::default();
+    let one = present(1, 1);
+    // The first two cycles may have seen executions of before.
+    for (cycles, measured, correction) in [(3, None, 1.0), (1, None, 1.0), (1, Some(1.5), 1.5)] {
+        let report = bed.run(cycles, one, 9, 30.0);
+        assert_eq!(
+            (report.measured_ratio, report.correction),
+            (measured, correction)
+        );
+    }
+    let report = bed.run(30, one, 9, 20.0);
+    assert_eq!((report.measured_ratio, report.correction), (Some(1.0), 1.0));
+    bed.rule.correct = false;
+    let report = bed.run(30, one, 9, 30.0);
+    assert_eq!((report.measured_ratio, report.correction), (Some(1.5), 1.0));
+}
+
+#[test]
+fn cold_starts_do_not_count() {
+    let mut bed = Bed::default();
+    bed.run(5, present(0, 0), 0, 0.0);
+    // Ready for a minute before the first request comes.
+    bed.run(60, present(1, 1), 0, 0.0);
+    let report = bed.run(11, present(1, 1), 50, 400.0);
+    assert_eq!((report.measured_ratio, bed.correction(1.0)), (None, 1.0));
+    let report = bed.run(5, present(1, 1), 50, 20.0);
+    assert_eq!((report.measured_ratio, report.executions), (Some(1.0), 250));
+    // A second replica starts.
+    bed.run(11, present(1, 2), 50, 400.0);
+    assert_eq!(bed.correction(1.0), 1.0);
+    bed.run(20, present(1, 2), 50, 20.0);
+    assert_eq!(bed.correction(1.0), 1.0);
+    // Fewer replicas are no start.
+    let report = bed.run(12, present(1, 1), 50, 40.0);
+    assert_eq!(report.correction, 2.0);
+}
+
+#[test]
+fn ratio_of_one_core_is_replaced_by_that_of_four_after_a_resize() {
+    let mut bed = Bed::default();
+    bed.run(20, present(1, 1), 50, 26.0);
+    assert_eq!(bed.correction(1.0), 1.3);
+    // On four cores nothing is known yet; 26 ms would be five times the profile there, and do not count.
+    let report = bed.run(2, present(4, 1), 50, 26.0);
+    assert_eq!((report.measured_ratio, report.correction), (None, 1.3));
+    let report = bed.run(10, present(4, 1), 50, 5.0);
+    assert_eq!((report.measured_ratio, report.correction), (Some(1.0), 1.0));
+    assert_eq!((bed.correction(1.0), bed.correction(4.0)), (1.3, 1.0));
+    // Back on one core, what was learnt there holds at once.
+    let report = bed.run(1, present(1, 1), 50, 5.0);
+    assert_eq!((report.measured_ratio, report.correction), (None, 1.3));
+}
+
+#[test]
+fn correction_fades_without_requests() {
+    let mut bed = Bed::default();
+    bed.run(20, present(1, 1), 50, 40.0);
+    for (cycles, state, correction) in [
+        (59, VariantState::Interfered, 2.0),
+        (2, VariantState::Inactive, 2.0),
+        (120, VariantState::Inactive, 1.5),
+        (120, VariantState::Inactive, 1.0),
+    ] {
+        let report = bed.run(cycles, present(1, 1), 0, 0.0);
+        assert_eq!((report.state, report.correction), (state, correction));
+    }
+    // So it does where the variant has lost its cores for being slow.
+    bed.run(20, present(1, 1), 50, 40.0);
+    let report = bed.run(60, present(0, 0), 0, 0.0);
+    assert_eq!(report.correction, 2.0);
+    assert_eq!(bed.run(240, present(0, 0), 0, 0.0).correction, 1.0);
+}
+
+#[test]
+fn only_a_busy_variant_is_faster_than_its_profile() {
+    let mut bed = Bed::default();
+    // 8 slots: 100 requests/s of 10 ms take one of them, 500 take five.
+    assert_eq!(bed.run(20, present(1, 1), 100, 10.0).correction, 1.0);
+    assert_eq!(bed.run(20, present(1, 1), 500, 10.0).correction, 0.5);
+    assert_eq!(bed.run(20, present(1, 1), 100, 10.0).correction, 1.0);
+}
+
+#[test]
+fn failing_servers_are_not_measured() {
+    let mut bed = Bed::default();
+    let fails = Present {
+        fails: true,
+        ..present(1, 1)
+    };
+    let report = bed.run(20, fails, 50, 200.0);
+    assert_eq!((report.measured_ratio, report.correction), (None, 1.0));
+}
+
+#[test]
+fn state_follows_rate_and_time_and_drift_is_reported() {
+    let mut bed = Bed::default();
+    for (cycles, rps, mean_ms, state, drift_min) in [
+        (30, 50, 20.0, VariantState::Normal, None),
+        (30, 50, 40.0, VariantState::Interfered, None),
+        (30, 95, 40.0, VariantState::Overloaded, None),
+        (30, 50, 40.0, VariantState::Interfered, None),
+        (540, 50, 40.0, VariantState::Interfered, Some(10)),
+        (300, 50, 40.0, VariantState::Interfered, Some(15)),
+        (30, 50, 20.0, VariantState::Normal, None),
+        // A profile that is too slow does not hold either.
+        (620, 900, 10.0, VariantState::Normal, Some(10)),
+    ] {
+        let report = bed.run(cycles, present(1, 1), rps, mean_ms);
+        let drift = report.drift_ms.map(|ms| ms / 60_000);
+        assert_eq!((report.state, drift), (state, drift_min), "{rps} {mean_ms}");
+    }
+}
+
+#[test]
+fn notes_name_ratio_plan_state_and_renewal() {
+    let report = ServiceTimeReport::default();
+    assert_eq!(
+        measured_note("b", &report) + &drift_note("demo", "b", &report),
+        ""
+    );
+    let report = ServiceTimeReport {
+        state: VariantState::Interfered,
+        measured_ratio: Some(1.31),
+        executions: 412,
+        correction: 1.3,
+        drift_ms: Some(720_000),
+    };
+    assert_eq!(
+        measured_note("b", &report) + &drift_note("demo", "b", &report),
+        "; b: measured 1.31 × profile over 412 executions, planned with 1.30: it is interfered; the profile of b has not \
+         held for 12 min: measure it anew with `weir profile`, or `weir profile --from-proxy URL --service demo --variant b`"
+    );
+    let unmeasured = ServiceTimeReport {
+        measured_ratio: None,
+        state: VariantState::Inactive,
+        drift_ms: None,
+        ..report
+    };
+    let expected = "; b: not measured of late, planned with 1.30";
+    assert_eq!(measured_note("b", &unmeasured), expected);
+}

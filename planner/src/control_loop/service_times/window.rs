@@ -1,0 +1,200 @@
+//! Latest executions of a variant on its present cores → ratio of their time to the profile's. Pure.
+//!
+//! A block is the executions that the proxies counted between two cycles, with the ratio of their mean time to the
+//! profile's mean. The estimate is the median of the blocks, weighted by executions: half of the blocks may be off, by a
+//! stall or a few slow requests, and it holds. Means are compared because capacity follows from the mean, and because a
+//! histogram gives its mean whatever its buckets are.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Time for which blocks count.
+pub(super) const WINDOW: Duration = Duration::from_secs(15);
+/// Executions for an estimate. With fewer in a [`WINDOW`], older blocks count too.
+pub(super) const EXECUTIONS_MIN: f64 = 20.0;
+/// Age beyond which no block counts.
+pub(super) const BLOCK_AGE_MAX: Duration = Duration::from_secs(300);
+/// Maximum number of blocks: two windows of the shortest cycles.
+const BLOCKS_MAX: usize = 512;
+/// Deviation in ms that is none: proxies report whole ms, rounded up, and the network adds some.
+const TOLERANCE_MS: f64 = 2.0;
+
+/// Executions between two cycles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Block {
+    pub(super) at: Duration,
+    pub(super) ratio: f64,
+    pub(super) executions: f64,
+}
+
+/// Median ratio, and the executions it is of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Estimate {
+    pub(super) ratio: f64,
+    pub(super) executions: f64,
+}
+
+/// Blocks, oldest first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Window(VecDeque<Block>);
+
+impl Window {
+    pub(super) fn add(&mut self, block: Block) {
+        self.0.push_back(block);
+        while self.0.len() > BLOCKS_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// Drops the blocks that no longer count at `now`.
+    pub(super) fn expire(&mut self, now: Duration) {
+        let mut executions: f64 = self.0.iter().map(|block| block.executions).sum();
+        while let Some(oldest) = self.0.front() {
+            let age = now.saturating_sub(oldest.at);
+            let suffices = executions - oldest.executions >= EXECUTIONS_MIN;
+            if age < WINDOW || (!suffices && age < BLOCK_AGE_MAX) {
+                return;
+            }
+            executions -= oldest.executions;
+            self.0.pop_front();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Weighted median of the ratios; `None` with too few executions.
+    pub(super) fn estimate(&self) -> Option<Estimate> {
+        let executions: f64 = self.0.iter().map(|block| block.executions).sum();
+        if executions < EXECUTIONS_MIN {
+            return None;
+        }
+        let mut blocks: Vec<&Block> = self.0.iter().collect();
+        blocks.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let mut up_to = 0.0;
+        let middle = blocks.into_iter().find(|block| {
+            up_to += block.executions;
+            up_to * 2.0 >= executions
+        });
+        middle.map(|block| Estimate {
+            ratio: block.ratio,
+            executions,
+        })
+    }
+}
+
+/// Ratio of a measured mean to the range that the profile allows; 1 within it. A variant that is not `busy` is never
+/// faster than its profile: alone on its machine it may be, with all its slots taken it is another matter.
+pub(super) fn ratio(mean_ms: f64, profile: &RangeInclusive<f64>, busy: bool) -> f64 {
+    let (low, high) = (*profile.start(), *profile.end());
+    if low <= 0.0 {
+        return 1.0;
+    }
+    if mean_ms > high + TOLERANCE_MS {
+        return mean_ms / high;
+    }
+    if busy && mean_ms + TOLERANCE_MS < low {
+        return mean_ms / low;
+    }
+    1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(second: u64, ratio: f64, executions: f64) -> Block {
+        Block {
+            at: Duration::from_secs(second),
+            ratio,
+            executions,
+        }
+    }
+
+    fn estimate(blocks: &[(u64, f64, f64)], now: u64) -> Option<(f64, f64)> {
+        let mut window = Window::default();
+        for (second, ratio, executions) in blocks {
+            window.add(block(*second, *ratio, *executions));
+        }
+        window.expire(Duration::from_secs(now));
+        window.estimate().map(|one| (one.ratio, one.executions))
+    }
+
+    #[test]
+    fn median_is_weighted_by_executions() {
+        for (blocks, now, expected) in [
+            (&[][..], 0, None),
+            (&[(0, 1.5, 19.0)], 0, None),
+            (&[(0, 1.5, 20.0)], 0, Some((1.5, 20.0))),
+            // A stall of one block, however long, is not the estimate.
+            (
+                &[(0, 1.1, 10.0), (1, 90.0, 9.0), (2, 1.2, 10.0)],
+                2,
+                Some((1.2, 29.0)),
+            ),
+            (&[(0, 1.0, 10.0), (1, 2.0, 30.0)], 1, Some((2.0, 40.0))),
+            // Older blocks count while the newer ones are too few.
+            (&[(0, 1.0, 30.0), (20, 2.0, 30.0)], 20, Some((2.0, 30.0))),
+            (&[(0, 1.0, 30.0), (20, 2.0, 10.0)], 20, Some((1.0, 40.0))),
+            (&[(0, 1.0, 30.0), (300, 2.0, 10.0)], 300, None),
+        ] {
+            assert_eq!(estimate(blocks, now), expected, "{blocks:?}");
+        }
+    }
+
+    #[test]
+    fn ratio_is_one_within_profile_and_tolerance() {
+        for (mean_ms, low, high, busy, expected) in [
+            (60.0, 30.0, 40.0, false, 1.5),
+            (42.0, 30.0, 40.0, false, 1.0),
+            (35.0, 30.0, 40.0, true, 1.0),
+            (28.0, 30.0, 40.0, true, 1.0),
+            (15.0, 30.0, 40.0, true, 0.5),
+            // Faster with few requests says nothing.
+            (15.0, 30.0, 40.0, false, 1.0),
+            // Whole ms of a fast model, and a profile without a time.
+            (3.0, 1.0, 1.0, false, 1.0),
+            (50.0, 0.0, 0.0, true, 1.0),
+        ] {
+            assert_eq!(
+                ratio(mean_ms, &(low..=high), busy),
+                expected,
+                "{mean_ms} {busy}"
+            );
+        }
+    }
+
+    proptest! {
+        /// With more than half of the executions around a ratio, the estimate is there, whatever the rest is.
+        #[test]
+        fn estimate_withstands_a_minority(
+            good in prop::collection::vec((1.4_f64..1.6, 10.0_f64..50.0), 8..20),
+            bad in prop::collection::vec((0.01_f64..100.0, 1.0_f64..9.0), 0..8),
+        ) {
+            let mut blocks: Vec<_> = good.into_iter().chain(bad).collect();
+            blocks.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let blocks: Vec<_> = blocks.into_iter().map(|(ratio, n)| (0, ratio, n)).collect();
+            let (ratio, _) = estimate(&blocks, 0).unwrap();
+            prop_assert!((1.4..1.6).contains(&ratio), "{ratio}");
+        }
+
+        #[test]
+        fn window_is_bounded_and_its_executions_are_positive(
+            blocks in prop::collection::vec((0_u64..5, 0.1_f64..9.0), 0..1500),
+        ) {
+            let (mut window, mut now) = (Window::default(), 0);
+            for (pause, executions) in blocks {
+                now += pause;
+                window.add(block(now, 1.0, executions));
+                window.expire(Duration::from_secs(now));
+                prop_assert!(window.0.len() <= BLOCKS_MAX);
+                let oldest = window.0.front().unwrap().at;
+                prop_assert!(Duration::from_secs(now) - oldest < BLOCK_AGE_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Executions of a variant as its profile has them, to compare measurements with.
+//!
+//! The latency model gives the time of a batch, and each request of it is measured with that time. Of the batches only
+//! their mean size is known, so the mean time of a request lies in a range. With batches of 1 to B and the mean m, the
+//! mean over requests is at least that of the batch m, and at most that of the batch 1 + B − B/m: batches are then either
+//! single requests or the largest. A server that makes batches by itself may make any.
+
+use std::ops::RangeInclusive;
+
+/// Executions on the present cores by the profile, without its correction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// Cores of one execution, in thousandths.
+    pub millis: u32,
+    /// Requests that are executed at the same time.
+    pub slots: u32,
+    /// Rate that the servers sustain, all of it.
+    pub sustained_rps: f64,
+    /// High percentile of the largest batch's time, in ms.
+    pub longest_ms: f64,
+    /// Mean time of a single request, in ms.
+    pub single_ms: f64,
+    /// Time of each further request of a batch, in ms.
+    pub per_request_ms: f64,
+    /// Largest batch.
+    pub largest: u32,
+    /// Whether the server makes the batches.
+    pub by_server: bool,
+    /// Time for which a server waits for a batch to fill, in ms.
+    pub delay_ms: f64,
+}
+
+impl Expected {
+    /// Mean times of a request that the profile allows, in ms, for the mean number of requests that were sent together;
+    /// `None` if it is not known.
+    pub fn mean_ms(&self, together: Option<f64>) -> RangeInclusive<f64> {
+        let largest = f64::from(self.largest.max(1));
+        let of = |batch: f64| self.single_ms + (batch - 1.0) * self.per_request_ms;
+        match together {
+            _ if self.by_server => of(1.0)..=of(largest) + self.delay_ms,
+            None => of(1.0)..=of(largest),
+            Some(mean) => {
+                let mean = mean.clamp(1.0, largest);
+                of(mean)..=of(1.0 + largest - largest / mean)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EXPECTED: Expected = Expected {
+        millis: 1000,
+        slots: 8,
+        sustained_rps: 100.0,
+        longest_ms: 100.0,
+        single_ms: 20.0,
+        per_request_ms: 10.0,
+        largest: 4,
+        by_server: false,
+        delay_ms: 5.0,
+    };
+
+    #[test]
+    fn range_follows_the_mean_batch() {
+        let server = Expected {
+            by_server: true,
+            ..EXPECTED
+        };
+        let single = Expected {
+            largest: 1,
+            ..EXPECTED
+        };
+        for (expected, together, range) in [
+            (EXPECTED, Some(1.0), 20.0..=20.0),
+            (EXPECTED, Some(2.0), 30.0..=40.0),
+            (EXPECTED, Some(4.0), 50.0..=50.0),
+            (EXPECTED, Some(9.0), 50.0..=50.0),
+            (EXPECTED, None, 20.0..=50.0),
+            (single, None, 20.0..=20.0),
+            (server, Some(1.0), 20.0..=55.0),
+        ] {
+            assert_eq!(expected.mean_ms(together), range, "{together:?}");
+        }
+    }
+
+    proptest! {
+        /// The mean over the requests of any batches lies in the range of their mean size.
+        #[test]
+        fn any_batches_lie_in_the_range(batches in prop::collection::vec(1_u32..=4, 1..40)) {
+            let requests = f64::from(batches.iter().sum::<u32>());
+            let total_ms = batches.iter().map(|batch| {
+                let batch = f64::from(*batch);
+                batch * (20.0 + (batch - 1.0) * 10.0)
+            });
+            let mean_ms = total_ms.sum::<f64>() / requests;
+            let range = EXPECTED.mean_ms(Some(requests / batches.len() as f64));
+            let (low, high) = (range.start() - 1e-9, range.end() + 1e-9);
+            prop_assert!((low..=high).contains(&mean_ms), "{mean_ms} {range:?}");
+        }
+    }
+}

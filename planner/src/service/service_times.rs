@@ -1,0 +1,54 @@
+//! Rule for measured service times: whether and how far they correct the profiles, and the thresholds of a variant's
+//! state.
+
+use std::time::Duration;
+
+/// Default largest correction: an execution that takes longer than four times its profile has another cause.
+const CORRECTION_MAX: f64 = 4.0;
+/// Smallest correction: a variant is planned with at most twice its profile's speed.
+pub const CORRECTION_MIN: f64 = 0.5;
+/// Largest value of the largest correction.
+pub const CORRECTION_LIMIT: f64 = 10.0;
+/// Default ratio above which a variant is slow.
+const INTERFERED_ABOVE: f64 = 1.25;
+/// Default part of the sustained rate from which a variant is saturated.
+const OVERLOADED_FROM: f64 = 0.9;
+/// Default time for which another state must hold.
+const DWELL: Duration = Duration::from_secs(10);
+/// Default time without a request after which a variant is inactive.
+const INACTIVE_AFTER: Duration = Duration::from_secs(60);
+/// Default time after which a deviation is the profile's fault.
+const DRIFT_AFTER: Duration = Duration::from_secs(600);
+
+/// Rule for measured service times.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ServiceTimeRule {
+    /// Whether the planner plans with the measured times.
+    pub correct: bool,
+    /// Largest correction.
+    pub correction_max: f64,
+    /// Ratio of the measured time to the profile's above which a variant is slow.
+    pub interfered_above: f64,
+    /// Part of the sustained rate from which a slow variant is overloaded.
+    pub overloaded_from: f64,
+    /// Time for which another state must hold before it is taken on.
+    pub dwell: Duration,
+    /// Time without a request after which a variant is inactive.
+    pub inactive_after: Duration,
+    /// Time after which a profile that does not hold is to be measured anew.
+    pub drift_after: Duration,
+}
+
+impl Default for ServiceTimeRule {
+    fn default() -> ServiceTimeRule {
+        ServiceTimeRule {
+            correct: true,
+            correction_max: CORRECTION_MAX,
+            interfered_above: INTERFERED_ABOVE,
+            overloaded_from: OVERLOADED_FROM,
+            dwell: DWELL,
+            inactive_after: INACTIVE_AFTER,
+            drift_after: DRIFT_AFTER,
+        }
+    }
+}
