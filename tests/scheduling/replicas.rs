@@ -215,8 +215,7 @@ async fn batches_missing_in_the_profile_are_reported_in_the_reason() {
         let reported = async || {
             let status = planner.status(1).await.unwrap();
             let why = &status.cycles.last().unwrap().why;
-            let text = " ms, its profile says 40 ms: its latency or its batches are others";
-            why.contains("; model takes ") && why.contains(text)
+            why.contains("; model: measured ") && why.contains(" × profile over ")
         };
         wait::until_async("the why", PATIENCE * 3, reported)
             .await
