@@ -1,6 +1,7 @@
 //! A checked service: everything that the planner knows of it. [`crate::spec`] reads it from a file or a resource and
 //! checks it wholly; nothing else in the planner doubts a value of [`Service`].
 
+mod limits;
 pub mod policy;
 mod reconfigure;
 pub(crate) mod rule;
@@ -14,71 +15,21 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use crate::capacity::{Allocation, ResourceLimits};
-use crate::forecast::{DemandRule, SAMPLE_INTERVAL_MIN};
+use crate::forecast::DemandRule;
 use crate::profile::Profile;
 
+pub use limits::{
+    BUDGET_MAX, CORES_MAX, CYCLE, CYCLE_MAX, CYCLE_MIN, DNS_INTERVAL, DNS_INTERVAL_MAX,
+    DNS_INTERVAL_MIN, FILE_BYTES_MAX, OPTIONS_MAX, PLAN_MAX_AGE, REPLICAS_MAX, RESIZE_TIMEOUT,
+    SCALE_DOWN_AFTER, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SCRAPES_PER_CYCLE, SOLVER_LIMIT,
+    STAGES_MAX, STATS_MAX, STEP_MIN, TIME_LEFT_MIN_MS,
+};
 pub use policy::{
     Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
 };
 pub use reconfigure::{BATCH, Reconfigure, ReconfigureMethod};
 pub use service_times::{CORRECTION_LIMIT, CORRECTION_MIN, ServiceTimeRule};
 pub use variant_state::{Reading, StateMachine, VariantState, slow_above};
-
-/// Maximum size of a service file, in bytes.
-pub const FILE_BYTES_MAX: usize = 256 * 1024;
-/// Maximum number of proxies scraped. A service file lists no more; of more pods, the first by name are
-/// scraped.
-pub const STATS_MAX: usize = 256;
-/// Maximum cores of one replica, in steps.
-pub const CORES_MAX: u32 = 1024;
-/// Maximum replicas of one variant.
-pub const REPLICAS_MAX: u32 = 1000;
-/// Maximum cores of one service, in steps.
-pub const BUDGET_MAX: u32 = 65_536;
-/// Smallest step of cores: the kernel's least CPU quota, which Kubernetes rounds up to.
-pub const STEP_MIN: Cores = Cores::from_millis(10);
-/// Maximum number of (cores, replicas) options, over all variants, that a solve chooses from.
-pub const OPTIONS_MAX: u32 = 8192;
-/// Maximum stages of a pipeline: each has its own plans and proxies.
-pub const STAGES_MAX: usize = 16;
-/// Shortest cycle.
-pub const CYCLE_MIN: Duration = Duration::from_millis(100);
-/// Longest cycle.
-pub const CYCLE_MAX: Duration = Duration::from_secs(60);
-
-/// Minimum interval between two scrapes.
-pub const SCRAPE_INTERVAL_MIN: Duration = SAMPLE_INTERVAL_MIN;
-/// Minimum interval at which a DNS name of proxies is resolved.
-pub const DNS_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Maximum of that interval.
-pub const DNS_INTERVAL_MAX: Duration = Duration::from_secs(600);
-/// Default of that interval: a cluster's DNS server answers with what it learned a few seconds ago.
-pub const DNS_INTERVAL: Duration = Duration::from_secs(5);
-/// Scrapes per cycle, if the service does not set the interval.
-pub const SCRAPES_PER_CYCLE: u64 = 4;
-
-/// Default cycle: shares, slots and cores change every second.
-pub const CYCLE: Duration = Duration::from_secs(1);
-/// Default scrape timeout. A scrape on a local network takes a few ms; a proxy that needs three tenths of a
-/// cycle is overloaded or unreachable.
-pub const SCRAPE_TIMEOUT: Duration = Duration::from_millis(300);
-/// Default resize timeout. A resize not confirmed by then is tried again in the next cycle.
-pub const RESIZE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Default scale-down stabilization: a model takes seconds to load.
-pub const SCALE_DOWN_AFTER: Duration = Duration::from_secs(30);
-/// Default solver time limit. Typical instances take 10 ms; the rest of the cycle is left for resizing.
-pub const SOLVER_LIMIT: Duration = Duration::from_millis(250);
-/// Default maximum age of a plan: proxies run for a minute without a planner before they use their
-/// fallback.
-pub const PLAN_MAX_AGE: Duration = Duration::from_secs(60);
-
-/// Least time for a batch to fill and execute, in ms: a network latency of the whole SLO leaves nothing to solve for.
-pub const TIME_LEFT_MIN_MS: f64 = 1.0;
-
-const _: () = assert!(SCRAPE_TIMEOUT.as_millis() < CYCLE.as_millis());
-const _: () = assert!(RESIZE_TIMEOUT.as_millis() < CYCLE.as_millis());
-const _: () = assert!(SOLVER_LIMIT.as_millis() < CYCLE.as_millis());
-const _: () = assert!(PLAN_MAX_AGE.as_millis() > 2 * CYCLE.as_millis());
 
 /// A validated service, made by [`Service::from_yaml`] and [`Service::from_resource`] only.
 #[derive(Debug, Clone, PartialEq)]
