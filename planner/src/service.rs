@@ -45,7 +45,6 @@ pub const STAGES_MAX: usize = 16;
 pub const CYCLE_MIN: Duration = Duration::from_millis(100);
 /// Longest cycle.
 pub const CYCLE_MAX: Duration = Duration::from_secs(60);
-
 /// Minimum interval between two scrapes.
 pub const SCRAPE_INTERVAL_MIN: Duration = SAMPLE_INTERVAL_MIN;
 /// Minimum interval at which a DNS name of proxies is resolved.
@@ -56,7 +55,6 @@ pub const DNS_INTERVAL_MAX: Duration = Duration::from_secs(600);
 pub const DNS_INTERVAL: Duration = Duration::from_secs(5);
 /// Scrapes per cycle, if the service does not set the interval.
 pub const SCRAPES_PER_CYCLE: u64 = 4;
-
 /// Default cycle: shares, slots and cores change every second.
 pub const CYCLE: Duration = Duration::from_secs(1);
 /// Default scrape timeout. A scrape on a local network takes a few ms; a proxy that needs three tenths of a
