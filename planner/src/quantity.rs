@@ -1,5 +1,7 @@
 //! Conversion between Kubernetes quantities and cores. Pure, exact in nano-units.
 
+pub(crate) mod cpu;
+
 #[cfg(feature = "kubernetes")]
 use weir_api::Cores;
 

@@ -11,6 +11,8 @@ use crate::service::{Service, Variant};
 pub(super) struct Backend<'a> {
     pub(super) variant: &'a Variant,
     pub(super) port: u16,
+    /// Port for gRPC, if that is another one.
+    pub(super) grpc: Option<u16>,
     pub(super) subset: Option<&'a str>,
     pub(super) host: &'a str,
     /// Name of the Kubernetes Service.
@@ -22,15 +24,13 @@ pub(super) struct Backend<'a> {
 pub(super) fn backends(service: &Service) -> Result<Vec<Backend<'_>>, ManifestError> {
     let each = service.variants.iter().enumerate();
     let backends = each.map(|(index, variant)| {
-        if let Some(cluster) = &variant.grpc_cluster {
-            let right = "left out: these routes lead to one port of a variant's servers, so that gRPC and REST need a \
-                service each; a standalone Envoy (--target envoy) serves both";
-            return Err(refused(format!("variants[{index}].grpcCluster"), cluster, right));
-        }
         let right = "outbound|PORT|SUBSET|SERVICE.NAMESPACE.svc.DOMAIN, as istiod names clusters \
             (SUBSET may be empty), such as outbound|8000||small.models.svc.cluster.local";
         let path = format!("variants[{index}].cluster");
-        parse(variant).ok_or_else(|| refused(path, &variant.cluster, right))
+        let backend = parse(variant, &variant.cluster);
+        let backend = backend.ok_or_else(|| refused(path, &variant.cluster, right))?;
+        let grpc = grpc(&backend, index)?;
+        Ok::<_, ManifestError>(Backend { grpc, ..backend })
     });
     let backends: Vec<Backend> = backends.collect::<Result<_, _>>()?;
     let Some(first) = backends.first() else {
@@ -62,8 +62,32 @@ pub(super) fn ports(backends: &[Backend]) -> Vec<u16> {
     ports
 }
 
-fn parse(variant: &Variant) -> Option<Backend<'_>> {
-    let mut parts = variant.cluster.split('|');
+/// Returns the gRPC port of a variant, which must be another one of the same servers.
+fn grpc(backend: &Backend, index: usize) -> Result<Option<u16>, ManifestError> {
+    let Some(cluster) = &backend.variant.grpc_cluster else {
+        return Ok(None);
+    };
+    let other = parse(backend.variant, cluster);
+    let same = |other: &Backend| {
+        let (own, others) = ((backend.host, backend.subset), (other.host, other.subset));
+        own == others && backend.port != other.port
+    };
+    match other.filter(same) {
+        Some(other) => Ok(Some(other.port)),
+        None => {
+            let (subset, host) = (backend.subset.unwrap_or(""), backend.host);
+            let right = format!("another port of the same servers, outbound|PORT|{subset}|{host}");
+            Err(refused(
+                format!("variants[{index}].grpcCluster"),
+                cluster,
+                right,
+            ))
+        }
+    }
+}
+
+fn parse<'a>(variant: &'a Variant, cluster: &'a str) -> Option<Backend<'a>> {
+    let mut parts = cluster.split('|');
     let ("outbound", port, subset, host, None) = (
         parts.next()?,
         parts.next()?,
@@ -86,6 +110,7 @@ fn parse(variant: &Variant) -> Option<Backend<'_>> {
     Some(Backend {
         variant,
         port: port.parse().ok().filter(|port| *port > 0)?,
+        grpc: None,
         subset,
         host,
         name,

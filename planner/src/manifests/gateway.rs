@@ -128,7 +128,9 @@ impl Frame<'_> {
     fn route(&self, backends: &[Backend]) -> Result<Vec<Document>, ManifestError> {
         let spec = route::spec(self, backends)?;
         let body = self.object(&format!("{GATEWAY_API}/v1"), "HTTPRoute", spec);
-        Ok(vec![Document::new(route::WHY, body)])
+        let ports = backends.iter().any(|backend| backend.grpc.is_some());
+        let more = if ports { route::PORTS_WHY } else { "" };
+        Ok(vec![Document::new(format!("{}{more}", route::WHY), body)])
     }
 
     fn extension(&self) -> Result<Value, ManifestError> {

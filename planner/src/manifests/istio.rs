@@ -22,7 +22,7 @@ use super::backend::{Backend, backends, namespace};
 use super::calls::{self, Call};
 use super::options::{Ingress, Mesh, PLANNER_PORT};
 use super::plugin::PlannerAt;
-use super::{Document, File, ManifestError, Options};
+use super::{Document, File, ManifestError, Options, refused};
 use crate::service::Service;
 use crate::spec::ServiceSpec;
 
@@ -49,10 +49,17 @@ pub(super) fn files(
     spec: &ServiceSpec,
     options: &Options,
 ) -> Result<Vec<File>, ManifestError> {
+    let backends = backends(service)?;
+    if let Some(index) = backends.iter().position(|it| it.grpc.is_some()) {
+        let right = "left out: Istio's sidecars have a gate at one port of a variant's servers; Envoy Gateway \
+            (--gateway) and a standalone Envoy (--envoy) serve both ports";
+        let path = format!("variants[{index}].grpcCluster");
+        return Err(refused(path, "given", right));
+    }
     let frame = Frame {
         service,
         options,
-        backends: backends(service)?,
+        backends,
         planner: planner_at(options),
         ingress: options.ingress(Mesh::Istio),
     };

@@ -94,11 +94,14 @@ impl Policy for Infaas {
 
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         replica::check(at, self.name(), variant, false)?;
-        let VariantShape { max, highest, .. } = *variant;
+        let VariantShape {
+            step, max, highest, ..
+        } = *variant;
         if variant.profile.parallelism == Parallelism::PerCore {
-            let right = format!("{highest}, with policy infaas: the budget alone bounds replicas");
+            let most = step.times(highest);
+            let right = format!("{most}, with policy infaas: the budget alone bounds replicas");
             let path = format!("{at}.cores.max");
-            rule(max == highest, path, max, &right)?;
+            rule(max == highest, path, step.times(max), &right)?;
         }
         Ok(())
     }
@@ -124,7 +127,9 @@ impl Policy for Infaas {
             Ok(solved) => solved,
             Err((status, why)) => return keep(actual, status, format!("cores stay: {why}")),
         };
-        let note = solved.note(|gap| format!("{gap:.4} too dear"));
+        // The problem counts cores in steps, and so does its objective.
+        let step = service.step.as_f64();
+        let note = solved.note(|gap| format!("{:.4} too dear", gap * step));
         let Solved {
             plan,
             status,
@@ -136,11 +141,6 @@ impl Policy for Infaas {
             return keep(actual, status, format!("cores stay: {why}"));
         }
         let desired = replicas(service, &plan);
-        let cores = |replicas: &[u32]| -> u32 {
-            let each = service.variants.iter().zip(replicas);
-            each.map(|(variant, n)| n * replica::cores_each(variant))
-                .sum()
-        };
         let target = |(variant, count): (&Variant, &u32)| replica::target(variant, *count);
         let targets: Vec<Target> = service.variants.iter().zip(&desired).map(target).collect();
         let stops = desired
@@ -156,8 +156,8 @@ impl Policy for Infaas {
         let why = format!(
             "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
             forecast.demand.0,
-            cores(&desired),
-            service.budget,
+            cores(service, &desired),
+            service.budget_cores(),
             self.accuracy_min,
         );
         Decision {
@@ -165,8 +165,8 @@ impl Policy for Infaas {
             status,
             kept,
             why,
-            objective: (!kept).then_some(-plan.objective),
-            optimum: Some(-plan.objective),
+            objective: (!kept).then_some(-plan.objective * step),
+            optimum: Some(-plan.objective * step),
         }
     }
 }
@@ -232,18 +232,18 @@ fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -
             let each = limit.each.get(index).copied().unwrap_or(0);
             (limit.name.clone(), part(each, limit))
         });
-        let cores = (CORES.to_owned(), cores_of(variant));
+        let cores = (CORES.to_owned(), steps_of(variant));
         resources.chain([cores]).collect::<BTreeMap<_, _>>()
     };
     let variant = |(index, (variant, replicas)): (usize, (&Variant, &u32))| infaas::Variant {
         name: variant.name.clone(),
         resource: CORES.to_owned(),
         takes: Some(takes(index, variant)),
-        cost: cores_of(variant),
+        cost: steps_of(variant),
         // In this problem every replica sustains something, so 0 becomes the smallest number.
         sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
         latency_ms: if sustains(service, rule, variant) > 0.0 {
-            variant.profile.service_ms(one(variant))
+            variant.profile.service_ms(replica::cores_each(variant))
         } else {
             LATENCY_MS_MAX
         },
@@ -286,15 +286,19 @@ fn sustains(service: &Service, rule: Infaas, variant: &Variant) -> f64 {
     if variant.accuracy < rule.accuracy_min {
         return 0.0;
     }
-    variant.capacity(one(variant), service.latency_max_ms)
+    variant.capacity(replica::cores_each(variant), service.latency_max_ms)
 }
 
-fn cores_of(variant: &Variant) -> f64 {
-    f64::from(replica::cores_each(variant))
+/// Cores of a replica in the problem: in steps, which are whole numbers.
+fn steps_of(variant: &Variant) -> f64 {
+    f64::from(replica::steps_each(variant))
 }
 
-fn one(variant: &Variant) -> Cores {
-    Cores::whole(replica::cores_each(variant))
+/// Cores of that many replicas of each variant.
+fn cores(service: &Service, replicas: &[u32]) -> Cores {
+    let each = service.variants.iter().zip(replicas);
+    each.map(|(variant, n)| replica::cores_each(variant).times(*n))
+        .sum()
 }
 
 fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> bool {
@@ -302,11 +306,8 @@ fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast)
     let carried: f64 = each
         .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
         .sum();
-    let each = service.variants.iter().zip(running);
-    let cores: u32 = each
-        .map(|(variant, n)| n * replica::cores_each(variant))
-        .sum();
-    carried >= forecast.demand.0 + rule.slack_rps && cores <= service.budget
+    let within = cores(service, running) <= service.budget_cores();
+    carried >= forecast.demand.0 + rule.slack_rps && within
 }
 
 /// N + δ, in the variants' order and within their limits.
@@ -316,4 +317,4 @@ fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -35,10 +35,6 @@ impl Policy for Infadapter {
         (VARIANTS_MAX, "of them")
     }
 
-    fn plans_fractions(&self) -> bool {
-        true
-    }
-
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         let right = "given, with policy infadapter";
         let path = format!("{at}.capacity");

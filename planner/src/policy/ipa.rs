@@ -22,16 +22,16 @@
 mod allocation;
 mod rise;
 
-use weir_api::Rps;
 use weir_api::plan::VARIANTS_MAX;
+use weir_api::{Cores, Rps};
 
 use super::{DEMAND_MIN, Solved, keep, promised, ready, replica, stay, wait_ms};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::service::{
-    ConfigError, Decision, Inputs, Policy, ScaleDown, Service, SolveStatus, Stage, Variant,
-    VariantShape,
+    ConfigError, Decision, Inputs, Policy, STEP_MIN, ScaleDown, Service, SolveStatus, Stage,
+    Variant, VariantShape,
 };
 use crate::solve::ipa::{
     Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
@@ -193,8 +193,8 @@ fn within_budget(
 ) -> Result<Found, (SolveStatus, String)> {
     let solved =
         |demand: Rps, price: f64| solved(service, rule, (demand, price), among, time_limit);
-    // If a core costs more than all accuracy is worth, the plan has the fewest cores.
-    let price_max = 100.0 * rule.alpha + 1.0;
+    // If a step of cores costs more than all accuracy is worth, the plan has the fewest cores.
+    let price_max = (100.0 * rule.alpha + 1.0) / service.step.as_f64();
     match solved(demand, 0.0) {
         Ok(free) if fits(service, &free.plan) => return Ok(free),
         Ok(_) => {}
@@ -206,7 +206,7 @@ fn within_budget(
     }
     let mut found = solved(demand, price_max)?;
     if !fits(service, &found.plan) {
-        let (fewest, budget) = (cores(service, &found.plan), service.budget);
+        let (fewest, budget) = (cores(service, &found.plan), service.budget_cores());
         let why = format!(
             "{:.1} requests/s need {fewest} cores, and there are {budget}",
             demand.0
@@ -222,13 +222,14 @@ fn within_budget(
             Err(_) => break,
         }
     }
-    let gap = high * (f64::from(service.budget) - found.plan.cores);
-    // Duality bounds the gap only from a proven optimum.
-    if gap > 0.0 && found.status == SolveStatus::Optimal {
+    let left = service.budget_cores().as_f64() - found.plan.cores;
+    let gap = high * left;
+    // Duality bounds the gap only from a proven optimum. A sum of fractions of a core is not exact.
+    if left > STEP_MIN.as_f64() / 2.0 && gap > 0.0 && found.status == SolveStatus::Optimal {
         found.status = SolveStatus::Good;
         found.note = format!(
             ", at most {gap:.2} below the best within {} cores",
-            service.budget
+            service.budget_cores()
         );
     }
     Ok(found)
@@ -284,7 +285,7 @@ fn input(service: &Service, rule: Ipa, (demand, price): (Rps, f64), among: &[boo
     let variant = |variant: &Variant| VariantInput {
         name: variant.name.clone(),
         accuracy_percent: variant.accuracy,
-        replica_cores: f64::from(replica::cores_each(variant)),
+        replica_cores: replica::cores_each(variant).as_f64(),
         latency: Latency::Sponge(promised(variant)),
         batches: Batches::UpTo(variant.profile.batch),
         wait_ms: wait_ms(variant),
@@ -318,20 +319,20 @@ fn of<'a>(service: &'a Service, stage: &Stage) -> &'a [Variant] {
 }
 
 fn fits(service: &Service, plan: &Plan) -> bool {
-    cores(service, plan) <= f64::from(service.budget)
+    cores(service, plan) <= service.budget_cores()
 }
 
 /// Cores of a plan, including variants that stay loaded.
-fn cores(service: &Service, plan: &Plan) -> f64 {
+fn cores(service: &Service, plan: &Plan) -> Cores {
     let each = service.variants.iter();
-    let cores = each.map(|variant| replicas(variant, plan) * replica::cores_each(variant));
-    f64::from(cores.sum::<u32>())
+    each.map(|variant| replica::cores_each(variant).times(replicas(variant, plan)))
+        .sum()
 }
 
 /// Objective α·PAS − β·Σ n·R − δ·Σ b, without the added price.
 fn worth(service: &Service, rule: Ipa, plan: &Plan) -> f64 {
     let batches: u32 = plan.stages.iter().map(|stage| stage.batch).sum();
-    let cores = cores(service, plan);
+    let cores = cores(service, plan).as_f64();
     rule.alpha * plan.accuracy_percent - rule.beta * cores - rule.delta * f64::from(batches)
 }
 
@@ -359,4 +360,4 @@ fn stages(plan: &Plan) -> String {
 
 mod settings;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,6 +1,6 @@
 //! Replicas as policies count them: an instance that executes one batch at a time. If a server executes a batch on each
-//! core (`parallelism: per-core`), that is a core. Otherwise it is a replica of the workload, with a fixed number of
-//! cores.
+//! core (`parallelism: per-core`), that is a whole core. Otherwise it is a replica of the workload, with a fixed number
+//! of cores, or a fraction of one (`budget.step`).
 
 use std::num::NonZeroU32;
 
@@ -22,15 +22,29 @@ pub(super) fn check(
 ) -> Result<(), ConfigError> {
     let VariantShape {
         profile,
+        step,
         min,
         max,
         replicas,
         ..
     } = *variant;
+    let (min_cores, max_cores) = (step.times(min), step.times(max));
     let (path, fewest) = (format!("{at}.cores.min"), format!("{at}.replicas.min"));
     let none = format!("0, with policy {policy}: not every variant runs");
     if profile.parallelism == Parallelism::PerCore {
-        rule(keeps || min == 0, path, min, &none)?;
+        rule(keeps || min == 0, &path, min_cores, &none)?;
+        let one = Cores::whole(1);
+        let with =
+            format!("with policy {policy} and parallelism per-core: a replica is a whole core");
+        let right = format!("a multiple of 1, {with}");
+        rule(min_cores.is_multiple(one), path, min_cores, &right)?;
+        let right = format!("1 or more, {with}");
+        rule(
+            max_cores >= one,
+            format!("{at}.cores.max"),
+            max_cores,
+            &right,
+        )?;
         let right = format!(
             "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
         );
@@ -46,9 +60,9 @@ pub(super) fn check(
         format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
     one_at_a_time(at, profile, &right)?;
     let right = format!(
-        "{max}, as cores.max: policy {policy} changes how many replicas there are, not their cores"
+        "{max_cores}, as cores.max: policy {policy} changes how many replicas there are, not their cores"
     );
-    rule(min == max, path, min, &right)?;
+    rule(min == max, path, min_cores, &right)?;
     let may_be = keeps || replicas.min == 0;
     rule(may_be, fewest, replicas.min, &none)
 }
@@ -68,15 +82,24 @@ pub(super) fn is_core(variant: &Variant) -> bool {
     variant.profile.parallelism == Parallelism::PerCore
 }
 
+/// Cores of one replica, in steps.
+pub(super) fn steps_each(variant: &Variant) -> u32 {
+    if is_core(variant) {
+        Cores::whole(1).count(variant.step).max(1)
+    } else {
+        variant.max
+    }
+}
+
 /// Cores of one replica.
-pub(super) fn cores_each(variant: &Variant) -> u32 {
-    if is_core(variant) { 1 } else { variant.max }
+pub(super) fn cores_each(variant: &Variant) -> Cores {
+    variant.cores(steps_each(variant))
 }
 
 /// Maximum replicas; 0 if the workload may have none.
 pub(super) fn most(variant: &Variant) -> u32 {
     if is_core(variant) && variant.replicas.max > 0 {
-        variant.max
+        variant.max / steps_each(variant)
     } else {
         variant.replicas.max
     }
@@ -85,7 +108,7 @@ pub(super) fn most(variant: &Variant) -> u32 {
 /// Minimum replicas: those that stay loaded when others are chosen.
 pub(super) fn min(variant: &Variant) -> u32 {
     if is_core(variant) {
-        variant.min
+        variant.min / steps_each(variant)
     } else {
         variant.replicas.min
     }
@@ -93,15 +116,14 @@ pub(super) fn min(variant: &Variant) -> u32 {
 
 /// Number of replicas, and whether they are whole ones.
 pub(super) fn count(variant: &Variant, allocation: Allocation) -> (u32, bool) {
-    let cores = allocation.cores().millis();
-    let each = Cores::whole(cores_each(variant)).millis();
-    (cores / each, cores.is_multiple_of(each))
+    let (cores, each) = (allocation.cores(), cores_each(variant));
+    (cores.count(each), cores.is_multiple(each))
 }
 
 /// Target of that many replicas.
 pub(super) fn target(variant: &Variant, count: u32) -> Target {
     if is_core(variant) {
-        return Target::one(Cores::whole(count));
+        return Target::one(cores_each(variant).times(count));
     }
-    Target::of(Allocation::new(count, Cores::whole(cores_each(variant))))
+    Target::of(Allocation::new(count, cores_each(variant)))
 }

@@ -78,10 +78,6 @@ impl Policy for Sponge {
         (1, "of them, with policy sponge")
     }
 
-    fn plans_fractions(&self) -> bool {
-        true
-    }
-
     /// Checks for one permanent replica that executes one batch at a time on all its cores, as Sponge's
     /// h(b, c) = b / l(b, c) assumes.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {

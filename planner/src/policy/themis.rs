@@ -11,6 +11,9 @@
 //! - The actual allocation is kept while it carries the demand in time with at most `tolerance` cores more than needed.
 //!   Before the window is full, nothing is removed.
 //!
+//! The problem counts cores in steps (`budget.step`). Its latency model has the coefficients that cores divide, over the
+//! step ([`by_steps`]).
+//!
 //! The batch follows from the actual cores, as with IPA ([`super::ipa`]).
 
 use weir_api::{Cores, Rps};
@@ -25,7 +28,7 @@ use crate::service::{
     ConfigError, Decision, Inputs, Needs, Policy, ScaleDown, Service, SolveStatus, Variant,
     VariantShape,
 };
-use crate::solve::latency_model::Latency;
+use crate::solve::latency_model::{Latency, LatencyModel};
 use crate::solve::themis::{
     self, Input, Phase, Plan, Problem, Running, Scaling, StageInput, solve,
 };
@@ -56,6 +59,7 @@ impl Policy for Themis {
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
         let VariantShape {
             profile,
+            step,
             min,
             max,
             replicas,
@@ -63,22 +67,23 @@ impl Policy for Themis {
         } = *variant;
         one_at_a_time(at, profile, "1, with policy themis")?;
         let unit = "cores, with policy themis";
-        let cores = 1..=themis::CORES_MAX;
-        within(format!("{at}.cores.max"), max, cores.clone(), unit)?;
-        within(format!("{at}.cores.min"), min, cores, unit)?;
+        let (min_cores, max_cores) = (step.times(min), step.times(max));
+        let cores = step..=step.times(themis::CORES_MAX);
+        within(format!("{at}.cores.max"), max_cores, cores.clone(), unit)?;
+        within(format!("{at}.cores.min"), min_cores, cores, unit)?;
         let right = "1 or more, with policy themis: every stage serves";
         let path = format!("{at}.replicas.min");
         rule(replicas.min > 0, path, replicas.min, right)?;
         let batches = 1..=themis::BATCH_MAX;
         let unit = "requests, with policy themis";
         within(format!("{at}.batch"), profile.batch, batches, unit)?;
+        let new = self.horizontal_cores;
+        let right = format!("a multiple of budget.step ({step}), as all numbers of cores");
+        rule(new.is_multiple(step), "themis.horizontalCores", new, &right)?;
         let path = format!("{at}.cores");
-        let right = format!(
-            "with themis.horizontalCores ({}) in between",
-            self.horizontal_cores
-        );
-        let between = (min..=max).contains(&self.horizontal_cores);
-        rule(between, path, format!("{min} to {max}"), &right)
+        let right = format!("with themis.horizontalCores ({new}) in between");
+        let between = (min_cores..=max_cores).contains(&new);
+        rule(between, path, format!("{min_cores} to {max_cores}"), &right)
     }
 
     fn needs(&self, _service: &Service) -> Needs {
@@ -107,7 +112,11 @@ impl Policy for Themis {
             Ok(solved) => solved,
             Err((status, why)) => return keep(actual, status, format!("cores stay: {why}")),
         };
-        let mut note = solved.note(|gap| format!("{gap:.0} cores too many"));
+        let step = service.step;
+        let mut note = solved.note(|gap| {
+            let cores = Cores::try_from(gap * step.as_f64()).unwrap_or_default();
+            format!("{cores} cores too many")
+        });
         let Solved {
             mut plan, status, ..
         } = solved;
@@ -149,11 +158,11 @@ impl Policy for Themis {
             "{:.1} requests/s,{} lasting: {phase}{} in {:.0} ms{note}{reason}",
             demand.0,
             if lasting { "" } else { " not" },
-            settings(scaling),
+            settings(scaling, step),
             scaling.latency_ms,
         );
         let cores: Cores = actual.iter().map(|one| one.reserved).sum();
-        let optimum = -f64::from(scaling.cores);
+        let optimum = -step.times(scaling.cores).as_f64();
         Decision {
             targets,
             status,
@@ -224,11 +233,12 @@ fn kept(
         return (false, "");
     }
     let cores: Cores = actual.iter().map(|one| one.reserved).sum();
-    let more = cores.as_f64() - f64::from(scaling.cores);
-    match (forecast.window_full, more) {
-        (_, 0.0) => (false, ""),
+    let planned = service.step.times(scaling.cores);
+    let apart = cores.max(planned).saturating_sub(cores.min(planned));
+    match (forecast.window_full, apart) {
+        (_, Cores::ZERO) => (false, ""),
         (false, _) => (true, ", kept: the demand's window has not filled yet"),
-        (true, more) if more.abs() <= rule.tolerance => {
+        (true, apart) if apart.as_f64() <= rule.tolerance => {
             (true, ", kept: within the tolerance of it")
         }
         (true, _) => (false, ""),
@@ -239,7 +249,7 @@ fn kept(
 fn targets(service: &Service, plan: &Plan, actual: &[Actual], window_full: bool) -> Vec<Target> {
     let of = |scaling: &Option<Scaling>, index: usize| {
         let setting = scaling.as_ref()?.stages.get(index)?;
-        Some((setting.instances, Cores::whole(setting.cores)))
+        Some((setting.instances, service.step.times(setting.cores)))
     };
     let target = |(index, (variant, actual)): (usize, (&Variant, &Actual))| {
         let vertical = of(&plan.vertical, index);
@@ -278,7 +288,7 @@ fn targets(service: &Service, plan: &Plan, actual: &[Actual], window_full: bool)
 
 /// Adds replicas of the horizontal plan within the budget, first to the stage with the smallest part of them.
 fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut [Target]) {
-    let budget = Cores::whole(service.budget);
+    let budget = service.budget_cores();
     let Some(horizontal) = &plan.horizontal else {
         return;
     };
@@ -303,8 +313,7 @@ fn start_beside(service: &Service, plan: &Plan, actual: &[Actual], targets: &mut
 /// Takes cores from the largest serving replicas until all starting ones fit, but leaves them the cores that new
 /// replicas start with.
 fn free_cores(service: &Service, actual: &[Actual], targets: &mut [Target]) {
-    let budget = Cores::whole(service.budget);
-    let one = Cores::whole(1);
+    let budget = service.budget_cores();
     loop {
         let each = targets.iter().zip(actual);
         let all: Cores = each
@@ -317,13 +326,13 @@ fn free_cores(service: &Service, actual: &[Actual], targets: &mut [Target]) {
         let Some(largest) = largest.filter(|_| all > budget) else {
             return;
         };
-        largest.each = largest.each.saturating_sub(one).max(largest.start);
+        largest.each = largest.each.saturating_sub(service.step).max(largest.start);
     }
 }
 
 /// Limits a target to the service's minima and, before the window is full, to no less than the actual allocation.
 fn bounded(variant: &Variant, actual: Actual, target: Target, window_full: bool) -> Target {
-    let min = Cores::whole(variant.min);
+    let min = variant.cores(variant.min);
     let now = if window_full {
         Target::default()
     } else {
@@ -342,10 +351,14 @@ fn input(service: &Service, rule: Themis, actual: &[Actual], demand: Rps, lastin
             .stages
             .get(index)
             .map_or_else(String::new, |stage| stage.name.clone()),
-        latency: Latency::Sponge(promised(variant)),
+        latency: Latency::Sponge(by_steps(promised(variant), variant.step)),
         running: Running {
             instances: actual.ready.replicas().min(variant.replicas.max),
-            cores: (actual.ready.each().millis() / 1000).clamp(1, variant.max),
+            cores: actual
+                .ready
+                .each()
+                .count(variant.step)
+                .clamp(1, variant.max),
         },
         cores_max: variant.max,
         batch_max: variant.profile.batch,
@@ -358,14 +371,24 @@ fn input(service: &Service, rule: Themis, actual: &[Actual], demand: Rps, lastin
         lasting,
         slo_ms: service.latency_max_ms,
         budget_cores: service.budget,
-        horizontal_cores: rule.horizontal_cores,
+        horizontal_cores: rule.horizontal_cores.count(service.step),
         stages: each.enumerate().map(stage).collect(),
     }
 }
 
-fn settings(scaling: &Scaling) -> String {
+/// Model in steps of cores instead of cores.
+fn by_steps(model: LatencyModel, step: Cores) -> LatencyModel {
+    LatencyModel {
+        gamma_ms: model.gamma_ms / step.as_f64(),
+        epsilon_ms: model.epsilon_ms / step.as_f64(),
+        ..model
+    }
+}
+
+fn settings(scaling: &Scaling, step: Cores) -> String {
     let each = scaling.stages.iter().map(|stage| {
-        let (n, c, name, b) = (stage.instances, stage.cores, &stage.name, stage.batch);
+        let (n, c) = (stage.instances, step.times(stage.cores));
+        let (name, b) = (&stage.name, stage.batch);
         format!(" {n} × {c} cores for {name} in batches of {b}")
     });
     each.collect::<Vec<_>>().join(",")
@@ -373,4 +396,4 @@ fn settings(scaling: &Scaling) -> String {
 
 mod settings;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

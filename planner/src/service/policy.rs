@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use weir_api::Rps;
+use weir_api::{Cores, Rps};
 
 use super::{ConfigError, Replicas, Service};
 use crate::capacity::{Actual, Allocation, Target};
@@ -22,11 +22,6 @@ pub trait Policy: Debug + Send + Sync {
 
     /// Whether it plans pipelines of several stages.
     fn plans_pipelines(&self) -> bool {
-        false
-    }
-
-    /// Whether it plans with fractions of a core (`budget.step`).
-    fn plans_fractions(&self) -> bool {
         false
     }
 
@@ -102,6 +97,8 @@ impl PartialEq for SharedPolicy {
 pub struct VariantShape<'a> {
     /// Its profile.
     pub profile: &'a Profile,
+    /// Step in which its cores are given.
+    pub step: Cores,
     /// Fewest cores of a replica, in steps.
     pub min: u32,
     /// Most cores of a replica, in steps.

@@ -24,7 +24,7 @@ use crate::key::KeySource;
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, Policy, SCRAPE_INTERVAL_MIN,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, SCRAPE_INTERVAL_MIN,
     SCRAPES_PER_CYCLE, STEP_MIN, Service, Variant,
 };
 
@@ -86,7 +86,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         whole_ms(path, value, range, ", less than cycle")
     };
     let policy = policy::checked(raw.policy, raw.sections())?;
-    let step = step(raw.budget.step.0, &*policy)?;
+    let step = step(raw.budget.step.0)?;
     let steps = (1..=BUDGET_MAX, step);
     let budget = size("budget.cores", raw.budget.cores.0, steps, "")?;
     let frame = Frame {
@@ -134,18 +134,12 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
 }
 
 /// Validates the step of all numbers of cores.
-fn step(step: Cores, policy: &dyn Policy) -> Result<Cores, ConfigError> {
+fn step(step: Cores) -> Result<Cores, ConfigError> {
     let one = Cores::whole(1);
     let right =
         "0.01 to 1 core, and go into one core without a remainder, such as 0.5, 0.1 or 0.05";
     let fits = step >= STEP_MIN && one.is_multiple(step);
     rule(fits, "budget.step", step, right)?;
-    let right = format!(
-        "1, or left out, with policy {}: it plans with whole cores",
-        policy.name()
-    );
-    let planned = step == one || policy.plans_fractions();
-    rule(planned, "budget.step", step, &right)?;
     Ok(step)
 }
 

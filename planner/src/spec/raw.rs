@@ -13,7 +13,6 @@
 
 mod amount;
 mod classes;
-mod cpu;
 mod duration;
 mod profile;
 mod proxies;
@@ -36,14 +35,15 @@ use super::renamed::renamed;
 use super::resource::SloServiceStatus;
 use crate::forecast::Forecasting;
 use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis, Sections};
+use crate::quantity::cpu;
 use crate::service::{
     CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
     SOLVER_LIMIT,
 };
 
+pub use crate::quantity::cpu::RawCpu;
 pub(crate) use amount::RawAmount;
 pub use classes::RawClass;
-pub use cpu::RawCpu;
 pub use duration::RawDuration;
 pub use profile::{RawBounds, RawRange, RawReference};
 pub(crate) use profile::{RawMeasured, RawProfile};
@@ -252,7 +252,7 @@ pub struct RawBudget {
     #[schemars(range(min = 0.01, max = 65_536))]
     pub cores: RawCpu,
     /// Step in which cores are given: all numbers of cores are multiples of it. It goes into one core without a
-    /// remainder, such as 0.5 or 0.05. Defaults to 1. For policy infadapter and sponge.
+    /// remainder, such as 0.5 or 0.05. Defaults to 1.
     #[serde(default = "cpu::step", skip_serializing_if = "cpu::is_step")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub step: RawCpu,

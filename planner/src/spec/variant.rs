@@ -104,6 +104,7 @@ pub(super) fn variant(
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
     let shape = VariantShape {
         profile: &profile,
+        step,
         min,
         max,
         highest,

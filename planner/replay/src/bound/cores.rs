@@ -22,6 +22,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_api::Cores;
 use weir_sim::server::{Latency, Parallelism};
 
 use super::Window;
@@ -93,10 +94,11 @@ pub fn min_core_seconds(
     on_time: u64,
 ) -> Option<MinCoreSeconds> {
     let whole_control = |control| matches!(control, Control::Planner | Control::Static);
-    let whole = scenario
-        .contenders
-        .iter()
-        .all(|contender| whole_control(contender.control))
+    let whole = scenario.service.step == Cores::whole(1)
+        && scenario
+            .contenders
+            .iter()
+            .all(|contender| whole_control(contender.control))
         && scenario
             .variants
             .iter()

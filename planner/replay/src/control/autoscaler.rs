@@ -1,5 +1,5 @@
 //! Autoscalers after Kubernetes' own: they know utilisation and not latency. They set each variant's
-//! cores, within its bounds and the budget.
+//! cores, within its bounds and the budget, in steps of the budget.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) struct Autoscaler {
 struct UsageHistory {
     busy_core_seconds: f64,
     core_seconds: f64,
-    /// Recommendations of the HPA, or usage samples of the VPA, in cores.
+    /// Recommendations of the HPA, or usage samples of the VPA, in steps of cores.
     past: VecDeque<f64>,
 }
 
@@ -80,6 +80,7 @@ impl Autoscaler {
     /// Reads the counters, computes the target cores and requests them.
     pub(crate) fn run_cycle(&mut self, now: u64, counters: &[Usage]) {
         let mut left = self.service.budget;
+        let step = self.service.step;
         let lists = self
             .service
             .variants
@@ -94,19 +95,20 @@ impl Autoscaler {
                 .get(index)
                 .copied()
                 .unwrap_or_default();
+            let has_steps = f64::from(has.millis()) / f64::from(step.millis());
             let recommended = match history.sample(*counter) {
                 // It had no cores: neither autoscaler scales up from zero.
-                None => has.as_f64(),
+                None => has_steps,
                 Some((used, had)) => match self.rule {
-                    Rule::Hpa => history.hpa(has.as_f64(), used / had),
-                    Rule::Vpa => history.vpa(used),
+                    Rule::Hpa => history.hpa(has_steps, used / had),
+                    Rule::Vpa => history.vpa(used / step.as_f64()),
                 },
             };
             let most = variant.max.min(left);
-            let cores = (recommended.ceil() as u32).clamp(variant.min.min(most), most);
-            left -= cores;
+            let steps = (recommended.ceil() as u32).clamp(variant.min.min(most), most);
+            left -= steps;
             if let Some(target) = self.target.get_mut(index) {
-                *target = Cores::whole(cores);
+                *target = variant.cores(steps);
             }
         }
         // Scale-downs first, so that the total stays within the budget.

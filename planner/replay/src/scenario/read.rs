@@ -14,7 +14,6 @@ use super::refused::{ScenarioError, within};
 use super::{Scenario, contender, load, place, proxies, sending, server};
 use crate::file_error::FileError;
 use crate::input::Sending;
-use weir_api::Cores;
 use weir_planner::service::Service;
 use weir_planner::spec::{ServiceFile, ServiceSpec, from_yaml};
 
@@ -185,13 +184,5 @@ fn service(written: Value, folder: &Path) -> Result<Service, ScenarioError> {
         .and_then(ServiceFile::try_from)
         .map_err(|error| ScenarioError::config("service", &error))?
         .service;
-    if service.step != Cores::whole(1) {
-        let right = "1, or left out: a replay's servers have whole cores";
-        return Err(ScenarioError::value(
-            "service.budget.step",
-            service.step,
-            right,
-        ));
-    }
     Ok(service)
 }

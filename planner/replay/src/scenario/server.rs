@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, SLOTS_MAX};
 use weir_sim::network::ROUND_TRIP_MAX;
 use weir_sim::server::{Latency, Parallelism};
@@ -177,7 +178,8 @@ pub(super) fn check_cores(
         let Some((cores, why)) = fewest_cores(service, index, contenders) else {
             continue;
         };
-        let each = server.parallelism.cores_each(f64::from(cores));
+        let cores = cores.as_f64();
+        let each = server.parallelism.cores_each(cores);
         if known(each) {
             continue;
         }
@@ -188,7 +190,6 @@ pub(super) fn check_cores(
             .is_some_and(|raw| raw.throughput.is_some());
         let (key, measured, cores, whose) = match server.parallelism {
             Parallelism::Fixed(n) if of_server => {
-                let cores = f64::from(cores);
                 ("throughput", measured * f64::from(n.get()), cores, "")
             }
             _ if of_server => ("throughput", measured, each, " of each execution"),
@@ -211,7 +212,7 @@ fn fewest_cores(
     service: &Service,
     index: usize,
     contenders: &[Contender],
-) -> Option<(u32, String)> {
+) -> Option<(Cores, String)> {
     let variant = service.variants.get(index)?;
     let before = service.variants.iter().take(index);
     // An autoscaler divides the budget in the order of the variants; the last may get less than their minimum.
@@ -226,12 +227,13 @@ fn fewest_cores(
         };
         let why = format!(
             "{contender} may give that (service.variants[{index}].cores.min: {})",
-            variant.min
+            variant.cores(variant.min)
         );
-        Some((min.max(1), why))
+        Some((variant.cores(min.max(1)), why))
     });
-    let initial = variant.initial.cores().as_f64() as u32;
-    let initial = (initial > 0).then(|| (initial, "the server starts with that".to_owned()));
+    let initial = variant.initial.cores();
+    let initial =
+        (initial > Cores::ZERO).then(|| (initial, "the server starts with that".to_owned()));
     initial
         .into_iter()
         .chain(given)

@@ -1,6 +1,7 @@
 //! Tests of valid scenario files and their values. Tests of invalid ones are in the files below.
 
 mod bad;
+mod fractions;
 mod measured;
 mod records;
 mod surroundings;

@@ -1,4 +1,5 @@
-//! The service's HTTPRoute: a rule for each variant by its public name, and the fallback.
+//! The service's HTTPRoute: a rule for each variant by its public name, and the fallback. Where servers have another
+//! port for gRPC, a rule more leads there: it matches what the filter takes for gRPC.
 
 use std::time::Duration;
 
@@ -13,26 +14,36 @@ use super::{Frame, format_time};
 const RULES_MAX: usize = 16;
 /// Maximum number of matches of all rules of an HTTPRoute.
 const MATCHES_MAX: usize = 128;
+/// Content types of gRPC, as the filter knows them ([`weir_filter::request::protocol::is_grpc`]); not those of gRPC-Web.
+const GRPC: &str = "(?i)application/grpc([ ;+].*)?";
 
 pub(super) const WHY: &str = "The filter names the variant in x-slo-variant and lets Envoy choose the route anew. The last rule, without \
     headers, is for what nothing has chosen: bypassed requests, and all of them where the filter failed open. It leads \
     to what can bear all traffic, the quickest variant. There are no retries: each would be an execution that no \
     slot counts.";
+pub(super) const PORTS_WHY: &str = "\n\
+    Rules with `content-type` lead to a port for gRPC. A rule that matches more headers comes first. Envoy speaks HTTP/2 to that port \
+    only if the Service says so: `appProtocol: kubernetes.io/h2c`.";
 
 pub(super) fn spec(frame: &Frame, backends: &[Backend]) -> Result<Value, ManifestError> {
-    if backends.len() >= RULES_MAX {
+    let quickest = fallback(frame.service)?;
+    let last = backends.iter().find(|backend| backend.variant == quickest);
+    let last = last.ok_or_else(|| refused("variants", 0, "1 or more"))?;
+    let count = |backend: &Backend| 1 + usize::from(backend.grpc.is_some());
+    let ports_count: usize = backends.iter().map(count).sum();
+    let rules_count = ports_count + count(last);
+    if rules_count > RULES_MAX {
         let right = format!(
-            "at most {}: an HTTPRoute has {RULES_MAX} rules",
-            RULES_MAX - 1
+            "at most {} (a gRPC port counts as one more): an HTTPRoute has {RULES_MAX} rules",
+            RULES_MAX - count(last)
         );
-        return Err(refused("variants", backends.len(), right));
+        return Err(refused("variants", ports_count, right));
     }
     let paths = &frame.options.paths;
-    let rules_count = backends.len() + 1;
     let renamed = backends
         .iter()
-        .map(|it| paths_after_choice(paths, &[it.variant]));
-    let matches_count = paths.len() + renamed.map(|paths| paths.len()).sum::<usize>();
+        .map(|it| count(it) * paths_after_choice(paths, &[it.variant]).len());
+    let matches_count = count(last) * paths.len() + renamed.sum::<usize>();
     if matches_count > MATCHES_MAX {
         let right = format!(
             "at most {}: an HTTPRoute has {MATCHES_MAX} matches, and {rules_count} rules need each path",
@@ -43,15 +54,12 @@ pub(super) fn spec(frame: &Frame, backends: &[Backend]) -> Result<Value, Manifes
     let times = Times::of(frame.service);
     let chosen = |backend: &Backend| {
         let header =
-            json!([{ "type": "Exact", "name": "x-slo-variant", "value": backend.variant.name }]);
+            json!({ "type": "Exact", "name": "x-slo-variant", "value": backend.variant.name });
         let paths = paths_after_choice(paths, &[backend.variant]);
-        rule(&paths, backend, Some(&header), times.answer)
+        of_ports(&paths, backend, &[header], times.answer)
     };
-    let mut rules: Vec<Value> = backends.iter().map(chosen).collect();
-    let quickest = fallback(frame.service)?;
-    let last = backends.iter().find(|backend| backend.variant == quickest);
-    let last = last.ok_or_else(|| refused("variants", 0, "1 or more"))?;
-    rules.push(rule(paths, last, None, times.max()));
+    let mut rules: Vec<Value> = backends.iter().flat_map(chosen).collect();
+    rules.extend(of_ports(paths, last, &[], times.max()));
     let (namespace, name) = frame.options.envoy_gateway(&frame.ingress);
     let mut spec = json!({
         "parentRefs": [{ "name": name, "namespace": namespace }], "rules": rules,
@@ -63,21 +71,42 @@ pub(super) fn spec(frame: &Frame, backends: &[Backend]) -> Result<Value, Manifes
     Ok(spec)
 }
 
-fn rule(paths: &[String], backend: &Backend, headers: Option<&Value>, timeout: Duration) -> Value {
+/// Returns the rules of a backend's ports: that of the one for gRPC first.
+fn of_ports(
+    paths: &[String],
+    backend: &Backend,
+    headers: &[Value],
+    timeout: Duration,
+) -> Vec<Value> {
+    let grpc = backend.grpc.map(|port| {
+        let value = json!({ "type": "RegularExpression", "name": "content-type", "value": GRPC });
+        let headers = [headers, &[value]].concat();
+        rule(paths, (backend.name, port), &headers, timeout)
+    });
+    let rest = rule(paths, (backend.name, backend.port), headers, timeout);
+    grpc.into_iter().chain([rest]).collect()
+}
+
+fn rule(
+    paths: &[String],
+    (name, port): (&str, u16),
+    headers: &[Value],
+    timeout: Duration,
+) -> Value {
     let mut paths: Vec<Value> = paths.iter().map(|it| path(it)).collect();
     if paths.is_empty() {
         paths.push(path("/*"));
     }
     let matched = |path: Value| match headers {
-        Some(headers) => json!({ "path": path, "headers": headers }),
-        None => json!({ "path": path }),
+        [] => json!({ "path": path }),
+        headers => json!({ "path": path, "headers": headers }),
     };
     json!({
         "matches": paths.into_iter().map(matched).collect::<Vec<Value>>(),
         "filters": [{
             "type": "RequestHeaderModifier", "requestHeaderModifier": { "remove": ["x-slo-cluster"] },
         }],
-        "backendRefs": [{ "name": backend.name, "port": backend.port }],
+        "backendRefs": [{ "name": name, "port": port }],
         "timeouts": { "request": format_time(timeout) },
     })
 }

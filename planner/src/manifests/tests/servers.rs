@@ -55,16 +55,93 @@ fn plain_envoy_has_a_cluster_for_each_port() {
     assert_eq!(routes[0]["route"]["timeout"], routes[1]["route"]["timeout"]);
 }
 
+/// Another port of the first variant's servers.
+fn second_port() -> String {
+    let spec = ServiceSpec::from_yaml(&example()).unwrap();
+    let cluster = service(&spec).unwrap().variants[0].cluster.clone();
+    cluster.replacen("|8000|", "|8001|", 1)
+}
+
 #[test]
-fn meshes_refuse_a_second_port() {
-    let text = with("grpcCluster: resnet18-grpc");
-    for target in [Target::Istio, Target::Gateway] {
-        let expected = [
-            "variants[0].grpcCluster: resnet18-grpc",
-            "left out",
-            "--target envoy",
-        ];
-        refuses(&text, &Options::default(), target, &expected);
+fn istio_refuses_a_second_port() {
+    let text = with(&format!("grpcCluster: '{}'", second_port()));
+    let expected = [
+        "variants[0].grpcCluster: given",
+        "left out",
+        "a gate at one port",
+        "--gateway",
+        "--envoy",
+    ];
+    refuses(&text, &Options::default(), Target::Istio, &expected);
+}
+
+#[test]
+fn envoy_gateway_has_a_rule_for_each_port() {
+    let text = with(&format!("grpcCluster: '{}'", second_port()));
+    let rules = |options: &Options| {
+        let files = render(&text, options, Target::Gateway).unwrap();
+        let route = body(&files, "k8s/envoy-gateway/resnet/httproute.yaml");
+        route["spec"]["rules"].as_array().unwrap().clone()
+    };
+    let grpc = json!({
+        "type": "RegularExpression", "name": "content-type", "value": "(?i)application/grpc([ ;+].*)?",
+    });
+    let of = |name: &str| json!({ "type": "Exact", "name": "x-slo-variant", "value": name });
+    // The first is the quickest, which the last two rules lead to.
+    let expected = [
+        (json!([of("resnet18"), grpc]), 8001),
+        (json!([of("resnet18")]), 8000),
+        (json!([of("resnet50")]), 8000),
+        (json!([of("resnet152")]), 8000),
+        (json!([grpc]), 8001),
+        (Value::Null, 8000),
+    ];
+    let found = rules(&Options::default());
+    let found: Vec<(Value, u16)> = found
+        .iter()
+        .map(|rule| {
+            let port = rule["backendRefs"][0]["port"].as_u64().unwrap();
+            let headers = rule["matches"][0].get("headers").cloned();
+            (headers.unwrap_or_default(), port.try_into().unwrap())
+        })
+        .collect();
+    assert_eq!(found, expected);
+    let named = Options {
+        paths: vec![
+            "/v2/*".to_owned(),
+            "/inference.GRPCInferenceService/*".to_owned(),
+        ],
+        ..Options::default()
+    };
+    for rule in rules(&named) {
+        assert_eq!(rule["matches"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn grpc_port_of_other_servers_is_refused() {
+    let own = second_port();
+    let wrong = [
+        "resnet18-grpc".to_owned(),
+        own.replacen("|8001|", "|0|", 1),
+        own.replacen("||", "|other|", 1),
+        own.replacen(".models.", ".others.", 1),
+    ];
+    for cluster in wrong {
+        let text = with(&format!("grpcCluster: '{cluster}'"));
+        let right = format!(
+            "it must be another port of the same servers, {}",
+            own.replacen("|8001|", "|PORT|", 1)
+        );
+        let expected = [&format!("variants[0].grpcCluster: {cluster}"), &right];
+        for target in [Target::Istio, Target::Gateway] {
+            refuses(
+                &text,
+                &Options::default(),
+                target,
+                &expected.map(|it| it.as_str()),
+            );
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::solve::latency_model::Parallelism;
 use crate::spec::tests::service;
 
 /// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, too slow for the 300 ms allowed; 8 cores.
-fn infaas(accuracy_min: f64, slack_rps: f64) -> Service {
+pub(in crate::policy) fn infaas(accuracy_min: f64, slack_rps: f64) -> Service {
     let mut service = service(8);
     service.latency_max_ms = 300.0;
     service.policy = SharedPolicy::new(Infaas {

@@ -138,7 +138,8 @@ fn carrier(variant: &Variant, allocation: Allocation, demand_rps: f64) -> Option
 /// Cores per batch; a variant without cores counts with those that it would start with.
 fn cores_each(variant: &Variant, allocation: Allocation) -> f64 {
     let each = match allocation {
-        Allocation::NONE => f64::from(variant.min.max(1)),
+        Allocation::NONE if replica::is_core(variant) => 1.0,
+        Allocation::NONE => variant.cores(variant.min.max(1)).as_f64(),
         allocation => allocation.each().as_f64(),
     };
     variant.profile.parallelism.cores_each(each)
@@ -214,6 +215,6 @@ pub(in crate::policy) fn carrying(
         .iter()
         .map(|allocation| allocation.cores())
         .sum();
-    let holds = cores <= Cores::whole(service.budget) && latency_ms <= service.latency_max_ms;
+    let holds = cores <= service.budget_cores() && latency_ms <= service.latency_max_ms;
     holds.then_some(batches)
 }

@@ -36,7 +36,7 @@ pub(super) fn beside(
         has_grown = true;
         let each = targets.iter().zip(actual);
         let cores = each.map(|(target, actual)| target.cores(actual.ready).max(actual.reserved));
-        if cores.sum::<Cores>() > Cores::whole(service.budget) || time_limit.is_over() {
+        if cores.sum::<Cores>() > service.budget_cores() || time_limit.is_over() {
             return None;
         }
     }
@@ -74,7 +74,7 @@ fn quickest(
         let mut then = allocations.to_vec();
         *then.get_mut(index)? = Allocation::new(target.replicas, target.each);
         let after = of_stage(&capacities(service, &then, forecast), stage);
-        Some((after - before) / f64::from(replica::cores_each(variant)))
+        Some((after - before) / replica::cores_each(variant).as_f64())
     };
     let all = stage
         .variants

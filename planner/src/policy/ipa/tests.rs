@@ -23,7 +23,7 @@ const RULE: Ipa = Ipa {
 
 /// Detect: n 40 % in 20·b + 10 ms, m 60 % in 80·b + 20 ms; classify: r 70 % in 30·b + 10 ms, s 75 % in
 /// 90·b + 10 ms. Batches to 8, `budget` cores, 500 ms of 1000.
-fn pipeline(budget: u32) -> Service {
+pub(in crate::policy) fn pipeline(budget: u32) -> Service {
     let mut service = service(budget);
     service.policy = SharedPolicy::new(RULE);
     let template = service.variants[0].clone();

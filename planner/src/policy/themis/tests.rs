@@ -11,13 +11,13 @@ use crate::solve::latency_model::{LatencyModel, Parallelism};
 use crate::spec::tests::service;
 
 const RULE: Themis = Themis {
-    horizontal_cores: 1,
+    horizontal_cores: Cores::whole(1),
     tolerance: 0.0,
 };
 
 /// Detect in 80·b/c + 20 ms, classify in 40·b/c + 10 ms; one batch at a time, batches to 4, up to 8 cores per
 /// replica and 8 replicas; 500 ms of 1000.
-fn pipeline(budget: u32) -> Service {
+pub(in crate::policy) fn pipeline(budget: u32) -> Service {
     let mut service = service(budget);
     service.policy = SharedPolicy::new(RULE);
     let template = service.variants[0].clone();

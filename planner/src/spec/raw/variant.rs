@@ -7,10 +7,10 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::amount::RawAmount;
-use super::cpu::RawCpu;
 use super::duration::RawDuration;
 use super::profile::RawReference;
 use super::rules::{in_range, rules};
+use crate::quantity::cpu::RawCpu;
 use crate::service::{ReconfigureMethod, WorkloadKind};
 use crate::solve::latency_model::{LatencyModel, Line, Parallelism};
 

@@ -111,13 +111,84 @@ fn wrong_size_or_step_is_refused() {
     }
 }
 
+/// A service of one variant with that policy, these cores and this parallelism, in steps of 0.1.
+fn one(policy: &str, cores: &str, parallelism: &str) -> Result<Service, String> {
+    let head = small().replace("budget: {cores: 8}", "budget: {cores: 2, step: 0.1}");
+    let head = head.split("variants:").next().unwrap();
+    let text = format!(
+        "{head}policy: {policy}\nvariants: [{{name: a, cluster: a, accuracy: 70, cores: {cores}, \
+         latency: {{gammaMs: 40, parallelism: {parallelism}}}, \
+         resize: 'http://127.0.0.1:2/cores'}}]\n"
+    );
+    Service::from_yaml(&text).map_err(|error| error.to_string())
+}
+
 #[test]
-fn policies_of_whole_cores_refuse_a_step() {
-    for policy in ["ipa", "infaas", "themis"] {
-        let text = small().replace("budget: {cores: 8}", "budget: {cores: 8, step: 0.5}");
-        let text = format!("policy: {policy}\n{text}");
-        let error = Service::from_yaml(&text).unwrap_err().to_string();
-        let message = format!("budget.step: 0.5; it must be 1, or left out, with policy {policy}");
-        assert!(error.contains(&message), "{error}");
+fn every_policy_plans_replicas_with_fractions() {
+    let fixed = "{initial: 0.3, min: 0.3, max: 0.3}, replicas: {initial: 1, min: 0, max: 4}";
+    let scaled = "{initial: 0.1, min: 100m, max: 0.8}, replicas: {initial: 1, min: 1, max: 4}";
+    let new = "themis\nthemis: {horizontalCores: 200m}";
+    for (policy, cores, sizes) in [
+        ("ipa", fixed, (3, 3)),
+        ("infaas", fixed, (3, 3)),
+        (new, scaled, (1, 8)),
+        ("sponge", "{initial: 0.2, min: 0.1, max: 0.8}", (1, 8)),
+    ] {
+        let service = one(policy, cores, "1").unwrap_or_else(|error| panic!("{policy}: {error}"));
+        let variant = &service.variants[0];
+        assert_eq!((variant.min, variant.max), sizes, "{policy}");
+        assert_eq!(service.budget, 20);
+    }
+}
+
+#[test]
+fn fraction_of_a_replica_is_refused() {
+    let scaled = "{initial: 0.1, min: 0.1, max: 0.8}";
+    for (policy, cores, parallelism, message) in [
+        (
+            "ipa",
+            "{initial: 0.5, min: 0.5}",
+            "per-core",
+            "cores.min: 0.5; it must be a multiple of 1, with policy ipa and parallelism per-core",
+        ),
+        (
+            "ipa",
+            "{initial: 0.5, min: 0, max: 0.5}",
+            "per-core",
+            "cores.max: 0.5; it must be 1 or more, with policy ipa and parallelism per-core",
+        ),
+        (
+            "infaas",
+            "{initial: 0.1, min: 0, max: 1.9}",
+            "per-core",
+            "cores.max: 1.9; it must be 2, with policy infaas: the budget alone bounds replicas",
+        ),
+        (
+            "ipa",
+            scaled,
+            "1",
+            "cores.min: 0.1; it must be 0.8, as cores.max: policy ipa",
+        ),
+        (
+            "themis",
+            scaled,
+            "1",
+            "cores: 0.1 to 0.8; it must be with themis.horizontalCores (1) in between",
+        ),
+        (
+            "themis\nthemis: {horizontalCores: 0.25}",
+            scaled,
+            "1",
+            "themis.horizontalCores: 0.25; it must be a multiple of budget.step (0.1)",
+        ),
+        (
+            "themis\nthemis: {horizontalCores: 0}",
+            scaled,
+            "1",
+            "themis.horizontalCores: 0; it must be 0.01 to 256 cores",
+        ),
+    ] {
+        let error = one(policy, cores, parallelism).unwrap_err();
+        assert!(error.contains(message), "{policy} {cores}: {error}");
     }
 }

@@ -81,7 +81,7 @@ fn policies_have_defaults() {
     };
     assert_eq!(read(&infaas()).policy, SharedPolicy::new(rule));
     let rule = Themis {
-        horizontal_cores: 1,
+        horizontal_cores: weir_api::Cores::whole(1),
         tolerance: 1.0,
     };
     assert_eq!(read(&themis()).policy, SharedPolicy::new(rule));

@@ -70,15 +70,6 @@ fn invalid_scenario_is_refused_with_line_field_and_value() {
             &[":17:", "service.variants[1].accuracy: 180"],
         ),
         (
-            "budget: {cores: 8}",
-            "budget: {cores: 8, step: 0.5}",
-            &[
-                ":7:",
-                "service.budget.step: 0.5",
-                "a replay's servers have whole cores",
-            ],
-        ),
-        (
             "cores: {initial: 2}",
             "cores: {initial: 9}",
             &["variants[0].cores.initial: 9"],

@@ -43,13 +43,13 @@ impl RawCpu {
 }
 
 /// Default step of the cores.
-pub(super) const fn step() -> RawCpu {
+pub(crate) const fn step() -> RawCpu {
     RawCpu::whole(1)
 }
 
 /// Whether it is the default.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-pub(super) fn is_step(value: &RawCpu) -> bool {
+pub(crate) fn is_step(value: &RawCpu) -> bool {
     *value == step()
 }
 
