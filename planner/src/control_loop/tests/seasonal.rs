@@ -39,11 +39,11 @@ async fn cores_are_there_before_the_rise_from_the_second_season_on() {
     ] {
         let learned = if demand.contains("2m") { 2 } else { 1 };
         for (season, [quiet, before]) in capacities(demand).await.into_iter().enumerate() {
-            let is_there = before >= 60.0;
+            let is_ready = before >= 60.0;
             let known = season == 0 || season >= learned;
             let expected = season >= learned;
             assert!(
-                !known || is_there == expected,
+                !known || is_ready == expected,
                 "{demand}, {season}: {before}"
             );
             // They are not kept for the whole season.
