@@ -45,7 +45,7 @@ pub use stable::BURSTS_MAX;
 const DISPERSION: f64 = 1.5;
 
 /// Settings of the forecast: λ = headroom × the greatest of a smoothed and a recent greatest rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DemandRule {
     /// Time constant of the exponential average.
     pub smoothing: Duration,
@@ -154,7 +154,6 @@ impl Demand {
     /// No rate known yet.
     pub fn new(rule: DemandRule) -> Demand {
         Demand {
-            rule,
             first: None,
             last: None,
             sampled: None,
@@ -167,6 +166,7 @@ impl Demand {
             level: Level::default(),
             present: Level::default(),
             ahead: rule.ahead.as_ref().map(Ahead::new),
+            rule,
         }
     }
 
@@ -205,9 +205,10 @@ impl Demand {
             forecaster.observe(&observed);
         }
         self.samples.forget(oldest);
-        let (known, rule) = (self.known(), self.rule);
+        let known = self.known();
         self.present.follow(known, self.deviation(known));
-        let expected = self.bursts.follow(at, known, rule.window, rule.bursts);
+        let (window, remembered) = (self.rule.window, self.rule.bursts);
+        let expected = self.bursts.follow(at, known, window, remembered);
         self.level.follow(expected, self.deviation(expected));
     }
 

@@ -6,6 +6,7 @@
 
 mod check;
 mod classes;
+mod demand;
 mod duration;
 mod limits;
 mod profile;

@@ -14,7 +14,7 @@ use weir_forecast::ensemble::Ensemble;
 use weir_forecast::gap::Trace;
 use weir_forecast::history::WINDOW;
 use weir_forecast::lstm::file::ModelFile;
-use weir_forecast::model::Kind;
+use weir_forecast::model::{Kind, Season, Settings};
 use weir_forecast::task::Task;
 use weir_planner::spec::RawDuration;
 
@@ -41,6 +41,9 @@ pub(crate) struct Forecast {
     /// Model file of `weir train`, whose LSTM is tested too.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
+    /// Season of the seasonal forecaster, as `demand.season`: 1m to 168h. Default: patterns of the hour and the day.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    season: Option<RawDuration>,
     /// Write a picture (SVG) of the load, the forecasts and the choice.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -60,8 +63,12 @@ impl Forecast {
         let trace = self.of.read(WINDOW + scored_min)?;
         let train_seconds = self.train_seconds(&trace, scored_min)?;
         let network = model.as_ref().map(|file| &file.network);
+        let settings = Settings {
+            network,
+            season: self.season()?,
+        };
         let kinds = [&Kind::UNTRAINED[..], &[Kind::Lstm]].concat();
-        let mut ensemble = Ensemble::new(&kinds, task, network);
+        let mut ensemble = Ensemble::new(&kinds, task, settings);
         let extent = Extent {
             task,
             train_seconds,
@@ -81,6 +88,14 @@ impl Forecast {
             true => format!("{:#}\n", self.as_json(&trace, &extent, &report)),
             false => self.summary(&trace, &extent, &report),
         })
+    }
+
+    fn season(&self) -> anyhow::Result<Option<Season>> {
+        let of = |given| {
+            let seconds = seconds("--season", given)? as u64;
+            anyhow::Ok(Season::new(seconds)?)
+        };
+        self.season.map(of).transpose()
     }
 
     fn train_seconds(&self, trace: &Trace, scored_min: usize) -> anyhow::Result<usize> {

@@ -142,11 +142,11 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::model::{Kind, create};
+    use crate::model::{Kind, Settings, create};
 
     /// Part of the peaks covered, in the second half of `seconds`.
     fn covered(kind: Kind, task: Task, seconds: u64, mut rate: impl FnMut(u64) -> f64) -> f64 {
-        let mut model = Calibrated::new(create(kind, task, None).unwrap(), task);
+        let mut model = Calibrated::new(create(kind, task, Settings::default()).unwrap(), task);
         let mut history = History::default();
         let (mut count, mut covered) = (0.0, 0.0);
         for at in 1..=seconds {
@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn nothing_is_learned_over_a_gap() {
         let task = Task::new(20, 0.9).unwrap();
-        let mut model = Calibrated::new(create(Kind::Last, task, None).unwrap(), task);
+        let mut model =
+            Calibrated::new(create(Kind::Last, task, Settings::default()).unwrap(), task);
         let mut history = History::default();
         let outcomes = (1..20_000).filter(|at| at % 21 != 0).filter_map(|at| {
             history.push(at, 10.0);

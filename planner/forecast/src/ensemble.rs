@@ -3,8 +3,7 @@
 use crate::calibrated::{Calibrated, per_horizon};
 use crate::choice::Choice;
 use crate::history::History;
-use crate::lstm::Network;
-use crate::model::{Kind, Prediction, REFIT_SECONDS, create};
+use crate::model::{Kind, Prediction, REFIT_SECONDS, Settings, create};
 use crate::task::Task;
 
 /// Forecasters with their history.
@@ -19,9 +18,9 @@ pub struct Ensemble {
 impl Ensemble {
     /// Creates these forecasters, of which the LSTM needs a network and is left out without one. The choice begins
     /// with the moving maximum, which needs nothing to be learned.
-    pub fn new(kinds: &[Kind], task: Task, network: Option<&Network>) -> Ensemble {
+    pub fn new(kinds: &[Kind], task: Task, settings: Settings<'_>) -> Ensemble {
         let created = |kind: &Kind| {
-            let model = create(*kind, task, network)?;
+            let model = create(*kind, task, settings)?;
             Some((*kind, Calibrated::new(model, task)))
         };
         let members: Vec<_> = kinds.iter().filter_map(created).collect();

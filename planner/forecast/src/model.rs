@@ -1,5 +1,6 @@
 //! Forecasters: one file each.
 
+mod cyclic;
 mod last;
 mod linear;
 mod lstm;
@@ -13,6 +14,9 @@ use crate::history::History;
 use crate::lstm::Network;
 use crate::task::Task;
 
+pub use cyclic::{
+    Cyclic, PHASES_MAX, SEASON_MAX_S, SEASON_MIN_S, SEASONS_MAX, Season, SeasonError,
+};
 pub use linear::Linear;
 pub use lstm::Recurrent;
 pub use seasonal::{BUCKETS_MAX, PERIODS, Seasonal};
@@ -53,7 +57,7 @@ pub enum Kind {
     Smoothing,
     /// Linear quantile regression on features of the last two minutes.
     Linear,
-    /// Smoothing, moved by the load's hourly and daily pattern.
+    /// Smoothing, moved by the load's hourly and daily pattern, or that of a given season.
     Seasonal,
     /// The papers' LSTM.
     Lstm,
@@ -82,14 +86,26 @@ impl Kind {
     }
 }
 
-/// Creates a forecaster that needs no trained model, or the LSTM with its network; `None` for the LSTM without one.
-pub fn create(kind: Kind, task: Task, network: Option<&Network>) -> Option<Box<dyn Model>> {
+/// Settings of single forecasters.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings<'a> {
+    /// Network of the LSTM.
+    pub network: Option<&'a Network>,
+    /// Season of the seasonal forecaster; without one it finds hourly and daily patterns when it is fitted.
+    pub season: Option<Season>,
+}
+
+/// Creates a forecaster; `None` for the LSTM without a network.
+pub fn create(kind: Kind, task: Task, settings: Settings<'_>) -> Option<Box<dyn Model>> {
     Some(match kind {
         Kind::Last => Box::new(last::Last),
         Kind::Maximum => Box::new(maximum::Maximum::new(task)),
         Kind::Smoothing => Box::new(smoothing::Smoothing::new(task)),
         Kind::Linear => Box::new(Linear::new(task)),
-        Kind::Seasonal => Box::new(Seasonal::new(task)),
-        Kind::Lstm => Box::new(Recurrent::new(network?.clone())),
+        Kind::Seasonal => match settings.season {
+            Some(season) => Box::new(Cyclic::new(task, season)),
+            None => Box::new(Seasonal::new(task)),
+        },
+        Kind::Lstm => Box::new(Recurrent::new(settings.network?.clone())),
     })
 }

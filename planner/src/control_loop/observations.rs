@@ -51,7 +51,7 @@ impl Observations {
             slack: Slack::new(),
             failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
             quotas: vec![Vec::new(); service.stages.len()],
-            demand: Demand::new(service.demand),
+            demand: Demand::new(service.demand.clone()),
             base: Duration::ZERO,
             gap: Gap::Ended,
             lost: ErrorLog::default(),

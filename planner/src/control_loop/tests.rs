@@ -7,6 +7,7 @@ mod resizes;
 mod restart;
 mod routed;
 mod samples;
+mod seasonal;
 mod slow;
 
 use std::collections::BTreeMap;

@@ -3,10 +3,12 @@
 //! They take one rate for each whole second; samples are divided among the seconds that they cover. A sample over more
 //! than [`GAP`] ends what is known, because its rate may have been anything within.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_forecast::ensemble::Ensemble;
-use weir_forecast::model::Kind;
+use weir_forecast::lstm::Network;
+use weir_forecast::model::{Kind, Season, Settings};
 use weir_forecast::task::{HORIZON_MAX, Task};
 
 /// Longest sample that is divided among its seconds.
@@ -34,28 +36,55 @@ pub enum Forecasting {
     Smoothing,
     /// Linear quantile regression.
     Linear,
+    /// Smoothing, moved by the pattern of `demand.season`.
+    Seasonal,
+    /// The LSTM of `demand.model`.
+    Lstm,
 }
 
 /// Settings of the forecast ahead.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AheadRule {
     /// Forecasters among which the best is followed.
-    pub forecasters: &'static [Kind],
+    pub forecasters: Vec<Kind>,
     /// Horizon and quantile.
     pub task: Task,
+    /// Season of the load.
+    pub season: Option<Season>,
+    /// Network of the LSTM.
+    pub network: Option<Arc<Network>>,
 }
 
-impl Forecasting {
-    /// Forecasters to run; none for the reactive estimates alone.
-    pub fn kinds(self) -> &'static [Kind] {
-        match self {
-            Forecasting::Reactive => &[],
-            Forecasting::Auto => &[Kind::Last, Kind::Maximum, Kind::Smoothing, Kind::Linear],
-            Forecasting::Last => &[Kind::Last],
-            Forecasting::Maximum => &[Kind::Maximum],
-            Forecasting::Smoothing => &[Kind::Smoothing],
-            Forecasting::Linear => &[Kind::Linear],
-        }
+impl AheadRule {
+    /// Creates the settings; `None` for the reactive estimates alone. The automatic choice is also among the seasonal
+    /// forecaster and the LSTM, each if what it needs is there.
+    pub fn new(
+        forecasting: Forecasting,
+        task: Task,
+        season: Option<Season>,
+        network: Option<Arc<Network>>,
+    ) -> Option<AheadRule> {
+        let forecasters = match forecasting {
+            Forecasting::Reactive => return None,
+            Forecasting::Auto => {
+                let seasonal = season.map(|_| Kind::Seasonal);
+                let lstm = network.as_ref().map(|_| Kind::Lstm);
+                let always = [Kind::Last, Kind::Maximum, Kind::Smoothing, Kind::Linear];
+                always.into_iter().chain(seasonal).chain(lstm).collect()
+            }
+            Forecasting::Last => vec![Kind::Last],
+            Forecasting::Maximum => vec![Kind::Maximum],
+            Forecasting::Smoothing => vec![Kind::Smoothing],
+            Forecasting::Linear => vec![Kind::Linear],
+            Forecasting::Seasonal => vec![Kind::Seasonal],
+            Forecasting::Lstm => vec![Kind::Lstm],
+        };
+        Some(AheadRule {
+            forecasters,
+            task,
+            season,
+            network,
+        })
     }
 }
 
@@ -77,8 +106,12 @@ pub(super) struct Ahead {
 
 impl Ahead {
     pub(super) fn new(rule: &AheadRule) -> Ahead {
+        let settings = Settings {
+            network: rule.network.as_deref(),
+            season: rule.season,
+        };
         Ahead {
-            ensemble: Ensemble::new(rule.forecasters, rule.task, None),
+            ensemble: Ensemble::new(&rule.forecasters, rule.task, settings),
             second: 0,
             requests: 0.0,
             measured_s: 0.0,
@@ -134,10 +167,8 @@ mod tests {
     use super::*;
 
     fn ahead(forecasting: Forecasting) -> Ahead {
-        Ahead::new(&AheadRule {
-            forecasters: forecasting.kinds(),
-            task: Task::new(4, 0.95).unwrap(),
-        })
+        let task = Task::new(4, 0.95).unwrap();
+        Ahead::new(&AheadRule::new(forecasting, task, None, None).unwrap())
     }
 
     #[test]
@@ -172,6 +203,46 @@ mod tests {
         ahead.observe(seconds(19.5), seconds(22.1), 7.0);
         // The seconds 20 and 21; of 19 a half was not measured.
         assert_eq!(ahead.ensemble.history().len(), 2);
+    }
+
+    #[test]
+    fn model_forecasts_once_its_window_is_full() {
+        let task = Task::new(4, 0.95).unwrap();
+        // Without weights the peak is the window's mean.
+        let network = Network::new(vec![0.0; weir_forecast::lstm::WEIGHTS]).unwrap();
+        let rule = AheadRule::new(Forecasting::Lstm, task, None, Some(Arc::new(network)));
+        let mut ahead = Ahead::new(&rule.unwrap());
+        for second in 0..200 {
+            let [from, to] = [second, second + 1].map(Duration::from_secs);
+            ahead.observe(from, to, 50.0);
+            // A second counts once the next one has begun.
+            let expected = if second < 120 { 0.0 } else { 50.0 };
+            let upper = ahead.upper();
+            assert!((upper - expected).abs() < 1.0, "{second}: {upper}");
+        }
+    }
+
+    #[test]
+    fn automatic_choice_is_among_the_forecasters_that_have_what_they_need() {
+        let task = Task::new(4, 0.95).unwrap();
+        let season = Season::new(3600).unwrap();
+        let network = Arc::new(Network::new(vec![0.1; weir_forecast::lstm::WEIGHTS]).unwrap());
+        for (season, network, more) in [
+            (None, None, &[][..]),
+            (Some(season), None, &[Kind::Seasonal]),
+            (None, Some(&network), &[Kind::Lstm]),
+            (Some(season), Some(&network), &[Kind::Seasonal, Kind::Lstm]),
+        ] {
+            let rule = AheadRule::new(Forecasting::Auto, task, season, network.cloned());
+            let rule = rule.unwrap();
+            let always = [Kind::Last, Kind::Maximum, Kind::Smoothing, Kind::Linear];
+            assert_eq!(rule.forecasters, [&always, more].concat());
+            // None of them is left out.
+            let ahead = Ahead::new(&rule);
+            assert_eq!(ahead.ensemble.members().count(), rule.forecasters.len());
+        }
+        let rule = AheadRule::new(Forecasting::Reactive, task, Some(season), None);
+        assert_eq!(rule, None);
     }
 
     #[test]

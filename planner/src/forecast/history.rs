@@ -50,7 +50,7 @@ pub struct History {
 impl History {
     /// Creates an empty history, as long as a forecast by `rule` depends on it.
     pub(super) fn of(rule: &DemandRule) -> History {
-        let ahead = rule.ahead.map_or(Duration::ZERO, |_| AHEAD);
+        let ahead = rule.ahead.as_ref().map_or(Duration::ZERO, |_| AHEAD);
         let kept = rule.bursts.max(rule.window + rule.moving).max(ahead);
         History {
             kept: kept.min(HISTORY_MAX),

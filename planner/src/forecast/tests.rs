@@ -8,10 +8,9 @@ pub(super) fn demand(headroom: f64) -> Demand {
 
 pub(super) fn rule(headroom: f64, forecasting: Forecasting) -> DemandRule {
     let seconds = Duration::from_secs;
-    let forecasters = forecasting.kinds();
     let task = weir_forecast::task::Task::new(20, 0.95).unwrap();
     DemandRule {
-        ahead: (!forecasters.is_empty()).then_some(AheadRule { forecasters, task }),
+        ahead: AheadRule::new(forecasting, task, None, None),
         smoothing: seconds(5),
         window: seconds(10),
         moving: seconds(3),

@@ -5,27 +5,24 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_api::Cores;
-use weir_forecast::task::{QUANTILES, Task};
 
 use super::ServiceFile;
 use super::classes::classes;
-use super::duration::{HOUR, MS, SECOND, duration, whole_ms};
+use super::demand::{demand, refuse_model};
+use super::duration::{HOUR, MS, duration, whole_ms};
 use super::limits::{limits, resources};
 use super::proxies::{proxy_dns, proxy_pods, stats};
-use super::raw::{RawDemand, RawDuration, RawObjective, ServiceSpec};
+use super::raw::{RawDuration, RawObjective, ServiceSpec};
 use super::servers::refuse_groups;
 use super::service_times::service_times;
 use super::stages::stages;
 use super::variant::{Frame, size};
-use crate::forecast::{
-    AheadRule, BURSTS_MAX, DemandRule, SAMPLE_INTERVAL_MIN, WINDOW_MAX, horizon,
-};
 use crate::key::KeySource;
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
     BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, SCRAPE_INTERVAL_MIN,
-    SCRAPES_PER_CYCLE, STEP_MIN, Service, Variant,
+    SCRAPES_PER_CYCLE, STEP_MIN, Service,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -59,6 +56,7 @@ pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, Con
         rule(value.is_none(), key, value.unwrap_or_default(), right)?;
     }
     refuse_groups(&raw)?;
+    refuse_model(&raw.demand)?;
     service(valid_name("metadata.name", name)?, raw)
 }
 
@@ -151,28 +149,6 @@ fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
         beta: weight("beta", raw.beta)?,
         gamma: weight("gamma", raw.gamma)?,
         tolerance: weight("tolerance", raw.tolerance)?,
-    })
-}
-
-fn demand(raw: &RawDemand, variants: &[Variant]) -> Result<DemandRule, ConfigError> {
-    let least = SAMPLE_INTERVAL_MIN;
-    let smoothing = ("demand.smoothing", raw.smoothing);
-    let window = ("demand.window", raw.window);
-    let moving = ("demand.moving", raw.moving);
-    let within_window = least..=raw.window.0.max(least);
-    let bursts = ("demand.bursts", raw.bursts);
-    let quantile = within("demand.quantile", raw.quantile, QUANTILES, "")?;
-    let readiness = variants.iter().map(|variant| variant.readiness).max();
-    let task = Task::new(horizon(readiness.unwrap_or_default()), quantile);
-    let task = task.map_err(|_| refusal("demand.quantile", quantile, "0.5 to 0.999"))?;
-    let forecasters = raw.forecaster.kinds();
-    Ok(DemandRule {
-        smoothing: duration(smoothing.0, smoothing.1, least..=WINDOW_MAX, "")?,
-        window: duration(window.0, window.1, SECOND..=WINDOW_MAX, "")?,
-        moving: duration(moving.0, moving.1, within_window, ", at most window")?,
-        headroom: within("demand.headroom", raw.headroom, 1.0..=10.0, "")?,
-        bursts: duration(bursts.0, bursts.1, Duration::ZERO..=BURSTS_MAX, "")?,
-        ahead: (!forecasters.is_empty()).then_some(AheadRule { forecasters, task }),
     })
 }
 

@@ -60,10 +60,10 @@ impl ServiceSpec {
         Ok(())
     }
 
-    /// Parses a service file and the profiles beside it.
+    /// Parses a service file, and the profiles and the model beside it.
     ///
     /// # Errors
-    /// See [`ServiceFile::from_yaml`]; also fails if a profile cannot be read or is not valid.
+    /// See [`ServiceFile::from_yaml`]; also fails if a profile or the model cannot be read or is not valid.
     pub fn from_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut spec = ServiceFile::parse(text)?;
@@ -87,6 +87,7 @@ impl ServiceSpec {
             read.map_err(|error| refusal(&at, format!("{file} ({error})"), right))?;
             Ok(text)
         })?;
+        spec.demand.read_model(folder)?;
         Ok(spec)
     }
 }

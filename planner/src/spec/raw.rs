@@ -13,6 +13,7 @@
 
 mod amount;
 mod classes;
+mod demand;
 mod duration;
 mod profile;
 mod proxies;
@@ -22,7 +23,6 @@ mod variant;
 mod yaml;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 #[cfg(feature = "kubernetes")]
 use kube::CustomResource;
@@ -33,7 +33,6 @@ use self::rules::{in_range, rules};
 use super::renamed::renamed;
 #[cfg(feature = "kubernetes")]
 use super::resource::SloServiceStatus;
-use crate::forecast::Forecasting;
 use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis, Sections};
 use crate::quantity::cpu;
 use crate::service::{
@@ -44,6 +43,7 @@ use crate::service::{
 pub use crate::quantity::cpu::RawCpu;
 pub(crate) use amount::RawAmount;
 pub use classes::RawClass;
+pub use demand::RawDemand;
 pub use duration::RawDuration;
 pub use profile::{RawBounds, RawRange, RawReference};
 pub(crate) use profile::{RawMeasured, RawProfile};
@@ -263,29 +263,6 @@ pub struct RawBudget {
     pub resources: BTreeMap<String, RawAmount>,
 }
 
-/// Demand = headroom × the greater of two rates: the exponential average of the arrivals, and their highest
-/// mean over `moving` in the last `window`. It is higher if bursts recur.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-pub struct RawDemand {
-    /// Time constant of the exponential average.
-    pub smoothing: RawDuration,
-    /// Window in which the highest mean is taken.
-    pub window: RawDuration,
-    /// Span of each of these means. Must not exceed the window.
-    pub moving: RawDuration,
-    /// Factor on the rate; 1 or more.
-    pub headroom: f64,
-    /// Time for which a burst is remembered. If another burst comes within it, cores are kept ready for the
-    /// next. 0s disables this.
-    pub bursts: RawDuration,
-    /// Forecaster of the peak within the longest readiness of a variant, at least 4s. Cores are for the greater of
-    /// the rate above and its quantile. reactive: none.
-    pub forecaster: Forecasting,
-    /// Quantile of the peak, 0.5 to 0.999.
-    pub quantile: f64,
-}
-
 /// Limits of the solver.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
@@ -345,21 +322,6 @@ impl Default for RawObjective {
     }
 }
 
-impl Default for RawDemand {
-    /// 1.1 is InfAdapter's. See [`crate::forecast`] for the three spans.
-    fn default() -> Self {
-        RawDemand {
-            smoothing: seconds(5),
-            window: seconds(10),
-            moving: seconds(3),
-            headroom: 1.1,
-            bursts: seconds(300),
-            forecaster: Forecasting::Reactive,
-            quantile: 0.95,
-        }
-    }
-}
-
 impl Default for RawSolver {
     fn default() -> Self {
         RawSolver {
@@ -376,10 +338,6 @@ impl Default for RawResize {
             scale_down_stabilization: RawDuration(SCALE_DOWN_AFTER),
         }
     }
-}
-
-const fn seconds(count: u64) -> RawDuration {
-    RawDuration(Duration::from_secs(count))
 }
 
 const fn cycle() -> RawDuration {

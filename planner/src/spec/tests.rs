@@ -334,8 +334,8 @@ fn refusal_names_key_value_and_allowed_values() {
         ),
         (
             "mode: active",
-            "mode: active\ndemand: {forecaster: lstm}",
-            &["demand.forecaster", "lstm", "smoothing"],
+            "mode: active\ndemand: {forecaster: prophet}",
+            &["demand.forecaster", "prophet", "smoothing"],
         ),
         (
             "mode: active",

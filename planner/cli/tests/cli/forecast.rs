@@ -74,6 +74,18 @@ fn all_forecasters_are_scored_and_drawn() {
         score.unwrap()["smape_percent"].as_f64().unwrap()
     };
     assert!(smape("linear") < smape("last") / 2.0, "{json}");
+    // The load swings every 15 minutes.
+    let json = stdout(&run(
+        path,
+        &[&forecast[..], &["--json", "--season", "15m"]].concat(),
+    ));
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let scores = report["scores"].as_array().unwrap();
+    let loss = |name: &str| {
+        let score = scores.iter().find(|score| score["forecaster"] == name);
+        score.unwrap()["pinball_rps"].as_f64().unwrap()
+    };
+    assert!(loss("seasonal") < loss("smoothing"), "{json}");
 }
 
 #[test]
@@ -148,6 +160,14 @@ fn invalid_traces_and_arguments_are_refused_with_place_and_value() {
         (
             &["--trace", "load.txt", "--train", "1h"],
             "--train: 1h; it must be 120s to 1000s",
+        ),
+        (
+            &["--trace", "load.txt", "--season", "30s"],
+            "season: 30 s; it must be 60 to 604800 s",
+        ),
+        (
+            &["--trace", "load.txt", "--season", "61500ms"],
+            "--season: 1m1.5s; it must be whole seconds",
         ),
         (
             &["--trace", "load.txt", "--model", "load.txt"],

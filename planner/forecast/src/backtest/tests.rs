@@ -5,6 +5,7 @@ use weir_sim::load::{Pulse, Rates};
 
 use super::*;
 use crate::gap::Gaps;
+use crate::model::Settings;
 
 const HOURS: usize = 14;
 const SECONDS: usize = HOURS * 3600;
@@ -56,7 +57,7 @@ fn shape(name: &str, seed: u64) -> Trace {
 }
 
 fn report(trace: &Trace, task: Task, train_seconds: usize) -> Report {
-    let mut ensemble = Ensemble::new(&Kind::UNTRAINED, task, None);
+    let mut ensemble = Ensemble::new(&Kind::UNTRAINED, task, Settings::default());
     let extent = Extent {
         task,
         train_seconds,

@@ -3,6 +3,7 @@
 
 use super::{Model, Prediction};
 use crate::history::History;
+use crate::loss::{from_log, log_rate};
 use crate::normal;
 use crate::task::Task;
 
@@ -30,6 +31,13 @@ impl Smoothing {
             variance: 0.0,
             weight: 0.0,
         }
+    }
+
+    /// Moves mean and deviation by a logarithm.
+    pub(super) fn shift(&mut self, log: f64) {
+        let factor = libm::exp(log);
+        self.variance *= factor * factor;
+        self.mean = from_log(log_rate(self.mean) + log);
     }
 }
 

@@ -15,7 +15,7 @@ fn arrivals(sample: u32) -> f64 {
 
 fn bed() -> Bed {
     let service = service(8);
-    let demand = service.demand;
+    let demand = service.demand.clone();
     let mut bed = Bed::new(service, &[2, 2]);
     // The window of the service, and not a short one.
     let mut service = Service::clone(&bed.planner.service);
