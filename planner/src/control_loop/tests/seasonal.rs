@@ -32,7 +32,7 @@ async fn capacities(demand: &str) -> Vec<[f64; 2]> {
 }
 
 #[tokio::test]
-async fn cores_are_there_before_the_rise_from_the_second_season_on() {
+async fn cores_are_raised_before_the_rise_from_the_second_season_on() {
     for demand in [
         "forecaster: seasonal, season: 1m",
         "forecaster: seasonal, season: 2m",
