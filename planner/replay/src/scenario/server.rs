@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, SLOTS_MAX};
 use weir_sim::network::ROUND_TRIP_MAX;
-use weir_sim::server::{Latency, Parallelism};
+use weir_sim::server::{Latency, NOISE_SIGMA_MAX, Parallelism};
 
 use super::raw::RawServer;
 use super::refused::{ScenarioError, millis, seconds, within};
@@ -84,7 +84,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
         Some(sigma) => sigma,
         None => sigma_of(profile.latency.tail).ok_or_else(|| {
             let complaint = format!(
-                "missing; no log-normal noise up to 1 has the profile's tail of {}, so say it here",
+                "missing; no log-normal noise up to {NOISE_SIGMA_MAX} has the profile's tail of {}, so say it here",
                 profile.latency.tail
             );
             ScenarioError::about(at("noise_sigma"), complaint)
@@ -100,7 +100,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
             Some(ms) => delay("batch_delay_ms", ms)?,
             None => variant.batch_delay,
         },
-        noise_sigma: within(at("noise_sigma"), sigma, 0.0..=1.0, "")?,
+        noise_sigma: within(at("noise_sigma"), sigma, 0.0..=NOISE_SIGMA_MAX, "")?,
         readiness: seconds(at("readiness_s"), readiness_s, 0.0..=DELAY_MAX_S)?,
         resize_delay: delay("resize_delay_ms", raw.resize_delay_ms.unwrap_or(0.0))?,
         round_trip: millis(
@@ -245,7 +245,7 @@ fn fewest_cores(
 fn sigma_of(tail: f64) -> Option<f64> {
     let root = Z_99 * Z_99 - 2.0 * libm::log(tail);
     let sigma = Z_99 - root.max(0.0).sqrt();
-    (root >= 0.0 && sigma <= 1.0).then_some(sigma.max(0.0))
+    (root >= 0.0 && sigma <= NOISE_SIGMA_MAX).then_some(sigma.max(0.0))
 }
 
 fn parallelism(path: &str, written: &Value) -> Result<Parallelism, ScenarioError> {
@@ -268,10 +268,11 @@ mod tests {
 
     #[test]
     fn noise_has_the_profiles_tail() {
-        for (tail, sigma) in [(1.0, 0.0), (1.2556, 0.1), (6.2, 0.9995)] {
+        for (tail, sigma) in [(1.0, 0.0), (1.2556, 0.1), (6.2, 0.9995), (7.2, 1.1164)] {
             assert!((sigma_of(tail).unwrap() - sigma).abs() < 1e-3, "{tail}");
         }
-        assert_eq!(sigma_of(6.3), None);
+        assert!(sigma_of(14.1).is_some());
+        assert_eq!(sigma_of(14.3), None);
         assert_eq!(sigma_of(100.0), None);
     }
 }

@@ -16,9 +16,9 @@ use crate::forecast::Forecasting;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
-    ("self.forecaster != 'lstm'", "forecaster lstm is for service files: a resource has no model file"),
-    ("self.forecaster != 'seasonal' || has(self.season)", "forecaster seasonal needs a season"),
-    ("!has(self.season) || self.forecaster in ['seasonal', 'auto']", "season is for forecaster seasonal and auto"),
+    ("!has(self.forecaster) || self.forecaster != 'lstm'", "forecaster lstm is for service files: a resource has no model file"),
+    ("!has(self.forecaster) || self.forecaster != 'seasonal' || has(self.season)", "forecaster seasonal needs a season"),
+    ("!has(self.season) || has(self.forecaster) && self.forecaster in ['seasonal', 'auto']", "season is for forecaster seasonal and auto"),
 ])))]
 pub struct RawDemand {
     /// Time constant of the exponential average.

@@ -17,8 +17,8 @@ fn invalid_keys_beside_service_and_load_are_refused() {
             &[":22:", "servers.fast.noise", "noise_sigma"],
         ),
         (
-            "servers: {fast: {noise_sigma: 2}}",
-            &["servers.fast.noise_sigma: 2", "0 to 1"],
+            "servers: {fast: {noise_sigma: 2.1}}",
+            &["servers.fast.noise_sigma: 2.1", "0 to 2"],
         ),
         (
             "servers: {fast: {parallelism: 0}}",
