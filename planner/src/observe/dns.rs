@@ -1,7 +1,7 @@
 //! Proxies of a DNS name: it is resolved again and again, and each of its addresses is a proxy. A failed or empty answer
 //! keeps the last addresses, and is logged and reported; it never reads as no proxy.
 //!
-//! Of a name with IPv4 and IPv6 addresses only the IPv4 ones are taken: a pod with both would be scraped twice.
+//! Only the IPv4 addresses of a name that has IPv6 ones too are taken: a pod with both would be scraped twice.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
