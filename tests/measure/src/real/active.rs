@@ -29,6 +29,8 @@ const SPLITS: [[f64; 3]; 4] = [
 /// Lowest and highest load, as parts of the first split's throughput.
 const LOADS: (f64, f64) = (0.2, 0.9);
 const SECONDS: usize = 60;
+/// Seconds of the lowest load before, which do not count: a planner runs long before a load rises.
+const WARM_UP: usize = 15;
 /// Interval at which quotas are read.
 const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 
@@ -41,6 +43,19 @@ pub struct ActiveRow {
     pub on_time_percent: Vec<f64>,
     /// Core-seconds, for each seed.
     pub core_seconds: Vec<f64>,
+    /// Second by second, for each seed.
+    pub seconds: Vec<Vec<ActiveSecond>>,
+}
+
+/// One second of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct ActiveSecond {
+    /// Requests sent in it.
+    pub sent: u64,
+    /// Those of them that were answered on time.
+    pub on_time: u64,
+    /// Cores of the servers at its end, from the cheapest server to the most accurate.
+    pub cores: Vec<f64>,
 }
 
 /// Measures the servers on several numbers of cores, then plays the splits and the mode in turns.
@@ -59,7 +74,9 @@ pub(super) async fn measure(
         .zip(start)
         .map(|(profile, cores)| profile.capacity_rps(cores))
         .sum();
-    let rates = Rates::swell(LOADS.0 * throughput, LOADS.1 * throughput, SECONDS)?;
+    let (low, high) = (LOADS.0 * throughput, LOADS.1 * throughput);
+    let swell = Rates::swell(low, high, SECONDS)?;
+    let rates = Rates::new([vec![low; WARM_UP], swell.rps().to_vec()].concat())?;
     let active = Sizes::Active {
         budget: BUDGET,
         min: MEASURED.first().copied().unwrap_or(BUDGET),
@@ -74,6 +91,7 @@ pub(super) async fn measure(
         cores: cores.clone(),
         on_time_percent: Vec::new(),
         core_seconds: Vec::new(),
+        seconds: Vec::new(),
     };
     let mut rows: Vec<ActiveRow> = ways.iter().map(row).collect();
     for seed in 1..=seeds {
@@ -85,13 +103,14 @@ pub(super) async fn measure(
                 body,
                 rates: &rates,
             };
-            let (on_time, core_seconds) = played.play(*split, *sizes, seed).await?;
+            let (on_time, core_seconds, seconds) = played.play(*split, *sizes, seed).await?;
             eprintln!(
                 "{:>18}  {on_time:6.2} % on time, {core_seconds:.1} core-seconds",
                 row.cores
             );
             row.on_time_percent.push(on_time);
             row.core_seconds.push(core_seconds);
+            row.seconds.push(seconds);
         }
     }
     Ok(rows)
@@ -106,8 +125,14 @@ struct Played<'a> {
 }
 
 impl Played<'_> {
-    /// Plays the load with these cores at its start. Returns the on-time share in percent, and the core-seconds.
-    async fn play(self, split: [f64; 3], sizes: Sizes, seed: u64) -> Result<(f64, f64)> {
+    /// Plays the load with these cores at its start. Returns the on-time share in percent, the core-seconds, and the
+    /// seconds of the run.
+    async fn play(
+        self,
+        split: [f64; 3],
+        sizes: Sizes,
+        seed: u64,
+    ) -> Result<(f64, f64, Vec<ActiveSecond>)> {
         for (server, cores) in self.servers.iter_mut().zip(split) {
             server.cores = cores;
             server.group.set(cores)?;
@@ -116,12 +141,15 @@ impl Played<'_> {
         super::own_queue::until_empty(servers, self.body).await?;
         let system = System::start(servers, self.profiles, self.folder, sizes).await?;
         let target = system.target(Way::Weir)?;
-        let end = Instant::now() + Duration::from_secs(SECONDS as u64);
+        let counted = Instant::now() + Duration::from_secs(WARM_UP as u64);
+        let end = counted + Duration::from_secs(SECONDS as u64);
         let mut core_seconds = 0.0;
+        let mut cores_by_second = vec![Vec::new(); SECONDS];
         let sampled = async {
             let mut ticks = interval(SAMPLED_EVERY);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            let mut last = Instant::now();
+            tokio::time::sleep_until(counted).await;
+            let mut last = counted;
             while last < end {
                 ticks.tick().await;
                 let cores: Vec<f64> = servers
@@ -130,6 +158,10 @@ impl Played<'_> {
                     .collect::<Result<_>>()?;
                 core_seconds += cores.iter().sum::<f64>() * last.elapsed().as_secs_f64();
                 last = Instant::now();
+                let second = last.duration_since(counted).as_secs() as usize;
+                if let Some(of_second) = cores_by_second.get_mut(second) {
+                    *of_second = cores;
+                }
             }
             Ok(())
         };
@@ -142,7 +174,16 @@ impl Played<'_> {
             sampled,
         )
         .await?;
-        Ok((run.on_time_percent(), core_seconds))
+        let counts = run.by_second(WARM_UP + SECONDS).split_off(WARM_UP);
+        let seconds = cores_by_second.into_iter().zip(counts);
+        let seconds = seconds.map(|(cores, (sent, on_time))| ActiveSecond {
+            sent,
+            on_time,
+            cores,
+        });
+        let counted = WARM_UP as u64..(WARM_UP + SECONDS) as u64;
+        let on_time = run.on_time_percent_within(&counted);
+        Ok((on_time, core_seconds, seconds.collect()))
     }
 }
 

@@ -40,6 +40,18 @@ impl LoadRun {
         percent(on_time as u64, sent.len() as u64)
     }
 
+    /// Requests sent in each of the first seconds, and those of them answered on time.
+    pub(crate) fn by_second(&self, seconds: usize) -> Vec<(u64, u64)> {
+        let mut counts = vec![(0, 0); seconds];
+        for outcome in &self.outcomes {
+            if let Some((sent, on_time)) = counts.get_mut(outcome.sent_at.as_secs() as usize) {
+                *sent += 1;
+                *on_time += u64::from(outcome.on_time(SLO));
+            }
+        }
+        counts
+    }
+
     /// Answers per second, late ones included.
     pub(crate) fn answered_rps(&self) -> f64 {
         (self.summary.on_time + self.summary.late) as f64 / self.seconds
