@@ -48,7 +48,7 @@ use crate::capacity::{Actual, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
-use crate::forecast::History;
+use crate::forecast::{History, KnownLoad};
 use crate::observe::{Observation, Observe, Scrape};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
 use crate::telemetry::status::{CycleReport, Stages};
@@ -109,6 +109,11 @@ impl Planner {
     pub fn restore(&mut self, now: Now, history: &History, age: Duration) {
         let horizon = self.measured.horizon.time(self.service.scrape_interval);
         self.observations.restore(now, history, age, horizon);
+    }
+
+    /// Plans for a load that is known in advance, for comparison in replays.
+    pub fn know(&mut self, load: KnownLoad) {
+        self.observations.known = Some(load);
     }
 
     /// Returns the rates measured of late, and the time since their end; `None` if there are none.

@@ -17,6 +17,7 @@
 mod ahead;
 mod ewma;
 mod history;
+mod known;
 mod rise;
 mod samples;
 mod stable;
@@ -38,6 +39,7 @@ use window_max::WindowMax;
 
 pub use ahead::{AheadRule, Forecasting, horizon};
 pub use history::{HISTORY_MAX, HISTORY_SAMPLES_MAX, History, HistoryError, Measured};
+pub use known::KnownLoad;
 pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
 pub use stable::BURSTS_MAX;
 

@@ -15,7 +15,12 @@ pub(super) use autoscaler::{Autoscaler, PERIOD as AUTOSCALER_PERIOD, Rule, Usage
 pub(super) use driver::PlannerDriver;
 pub(super) use kubelet::{Change, Kubelet};
 
-use super::scenario::{Control, Scenario};
+use super::request::Request;
+use super::scenario::{Control, Scenario, Server};
+use weir_planner::forecast::KnownLoad;
+
+/// Changes of cores one after the other before a plan is in force: what shrinks, then what grows.
+const CHANGES: u32 = 2;
 
 /// Control plane of a contender.
 pub(super) enum ControlPlane {
@@ -31,6 +36,7 @@ impl ControlPlane {
     pub(super) fn new(
         control: Control,
         scenario: &Scenario,
+        requests: &[Request],
         cores: &[Cores],
         proxies: usize,
     ) -> ControlPlane {
@@ -40,11 +46,12 @@ impl ControlPlane {
         };
         match control {
             Control::Static => ControlPlane::Static,
-            Control::Planner => ControlPlane::Planner(Box::new(PlannerDriver::new(
-                &scenario.service,
-                kubelet,
-                proxies,
-            ))),
+            Control::Planner | Control::Clairvoyant => {
+                let known = (control == Control::Clairvoyant).then(|| known(scenario, requests));
+                let service = &scenario.service;
+                let driver = PlannerDriver::new(service, kubelet, proxies, known);
+                ControlPlane::Planner(Box::new(driver))
+            }
             Control::HpaLike => autoscaler(Rule::Hpa, kubelet),
             Control::VpaLike => autoscaler(Rule::Vpa, kubelet),
         }
@@ -67,4 +74,18 @@ impl ControlPlane {
             ControlPlane::Autoscaler(autoscaler) => Some(act(&mut autoscaler.kubelet)),
         }
     }
+}
+
+/// Load of a planner that knows the future: what arrives in each second, as far ahead as the slowest change takes.
+fn known(scenario: &Scenario, requests: &[Request]) -> KnownLoad {
+    let mut rates = vec![0.0; scenario.length.as_secs() as usize + 1];
+    for request in requests {
+        if let Some(rate) = rates.get_mut(request.arrives.as_secs() as usize) {
+            *rate += 1.0;
+        }
+    }
+    let change = |server: &Server| server.readiness + server.resize_delay * CHANGES;
+    let slowest = scenario.variants.iter().map(change).max();
+    let horizon = slowest.unwrap_or_default() + scenario.service.cycle;
+    KnownLoad::new(rates, horizon, scenario.service.demand.moving)
 }

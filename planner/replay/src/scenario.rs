@@ -20,7 +20,8 @@ use weir_sim::server::{Latency, Parallelism};
 
 use weir_planner::service::Service;
 
-pub use read::{Overrides, SCENARIO_BYTES_MAX, first_error, read};
+pub use place::line as line_of;
+pub use read::{FieldError, Overrides, SCENARIO_BYTES_MAX, first_error, read, read_text};
 
 /// Checked scenario.
 #[derive(Debug, Clone)]
@@ -122,6 +123,9 @@ pub enum Plane {
 pub enum Control {
     /// The planner's cycle.
     Planner,
+    /// The planner's cycle with the load known in advance, and the same delays: a plan of somebody who knows the
+    /// future.
+    Clairvoyant,
     /// Cores keep their initial values.
     Static,
     /// Cores follow utilisation as an HPA's replicas would: every 15 s, towards 70 %, with a scale-down

@@ -212,7 +212,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
             spread: spread(seed),
             simulated_servers,
             names: names.zip(0..).collect(),
-            control: ControlPlane::new(contender.control, scenario, &cores, proxies),
+            control: ControlPlane::new(contender.control, scenario, requests, &cores, proxies),
             plans: Vec::new(),
             plans_at: Vec::new(),
             counted: vec![Tally::NEW; proxies],

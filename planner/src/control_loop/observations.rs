@@ -8,7 +8,7 @@ use weir_api::Share;
 
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
-use crate::forecast::{Demand, History};
+use crate::forecast::{Demand, History, KnownLoad};
 use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
 use crate::service::{Inputs, Service, Stage};
 
@@ -24,6 +24,10 @@ pub(super) struct Observations {
     /// first plan.
     pub(super) quotas: Vec<Vec<Share>>,
     pub(super) demand: Demand,
+    /// Load that is known in advance; it replaces the forecast.
+    pub(super) known: Option<KnownLoad>,
+    /// Time of the latest sample.
+    sampled_at: Duration,
     /// Time of the demand at which [`Now::at`] is zero: a restored demand has an earlier past.
     base: Duration,
     gap: Gap,
@@ -52,6 +56,8 @@ impl Observations {
             failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
             quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand.clone()),
+            known: None,
+            sampled_at: Duration::ZERO,
             base: Duration::ZERO,
             gap: Gap::Ended,
             lost: ErrorLog::default(),
@@ -60,6 +66,7 @@ impl Observations {
 
     /// Samples the arrivals since the last sample. A rise is extrapolated over `horizon`.
     pub(super) fn sample(&mut self, now: Now, scrapes: &[Scrape], horizon: Duration) {
+        self.sampled_at = now.at;
         self.slack.observe(now.at, scrapes);
         let seen = self.arrivals.observe(now.at, scrapes, Span::Sample);
         // Zero arrivals before the first request are no forecast.
@@ -124,7 +131,10 @@ impl Observations {
     /// Inputs of the next decision. Inputs that the policy does not need are left out, so that decisions repeat.
     pub(super) fn inputs(&self, service: &Service) -> Option<Inputs> {
         let needs = service.policy.needs(service);
-        let mut forecast = self.demand.forecast()?;
+        let mut forecast = match &self.known {
+            Some(known) => known.forecast(self.sampled_at),
+            None => self.demand.forecast()?,
+        };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
         let left_ms = needs
             .left

@@ -93,7 +93,7 @@ pub fn min_core_seconds(
     requests: &[Request],
     on_time: u64,
 ) -> Option<MinCoreSeconds> {
-    let whole_control = |control| matches!(control, Control::Planner | Control::Static);
+    let whole_control = |control| !matches!(control, Control::HpaLike | Control::VpaLike);
     let whole = scenario.service.step == Cores::whole(1)
         && scenario
             .contenders

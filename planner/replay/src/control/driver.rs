@@ -12,6 +12,7 @@ use super::ports::SimulatedPorts;
 use crate::EPOCH_MS;
 use weir_planner::clock::Now;
 use weir_planner::control_loop::{Planner, Ports};
+use weir_planner::forecast::KnownLoad;
 use weir_planner::service::Service;
 use weir_planner::telemetry::status::CycleReport;
 
@@ -32,13 +33,23 @@ pub(crate) struct PlannerDriver {
 }
 
 impl PlannerDriver {
-    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> PlannerDriver {
+    /// Starts a planner, which knows the load in advance if it is given.
+    pub(crate) fn new(
+        service: &Service,
+        kubelet: Kubelet,
+        proxies: usize,
+        known: Option<KnownLoad>,
+    ) -> PlannerDriver {
         let mut service = service.clone();
         service.solver_limit = SOLVER_LIMIT;
         let simulated = Arc::new(SimulatedPorts::new(&service, kubelet, proxies));
+        let mut planner = Planner::new(Arc::new(service));
+        if let Some(known) = known {
+            planner.know(known);
+        }
         PlannerDriver {
             ports: simulated,
-            planner: Some(Planner::new(Arc::new(service))),
+            planner: Some(planner),
             cycle: None,
             report: None,
         }

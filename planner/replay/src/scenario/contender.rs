@@ -40,8 +40,9 @@ impl Plane {
 
 impl Control {
     /// All control planes.
-    pub const ALL: [Control; 4] = [
+    pub const ALL: [Control; 5] = [
         Control::Planner,
+        Control::Clairvoyant,
         Control::Static,
         Control::HpaLike,
         Control::VpaLike,
@@ -52,6 +53,7 @@ impl Control {
     pub fn name(self) -> &'static str {
         match self {
             Control::Planner => "planner",
+            Control::Clairvoyant => "clairvoyant",
             Control::Static => "static",
             Control::HpaLike => "hpa-like",
             Control::VpaLike => "vpa-like",
@@ -69,16 +71,19 @@ impl fmt::Display for Contender {
 /// Default contenders: Weir under every control plane, and every data plane with the initial cores. The
 /// former compare the control planes, the latter the data planes.
 pub(super) fn standard() -> Vec<Contender> {
-    let weir = Control::ALL.map(|control| Contender {
+    let controls = Control::ALL
+        .iter()
+        .filter(|one| **one != Control::Clairvoyant);
+    let weir = controls.map(|control| Contender {
         plane: Plane::Weir,
-        control,
+        control: *control,
     });
     let others = Plane::ALL.iter().filter(|plane| **plane != Plane::Weir);
     let others = others.map(|plane| Contender {
         plane: *plane,
         control: Control::Static,
     });
-    weir.into_iter().chain(others).collect()
+    weir.chain(others).collect()
 }
 
 pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, ScenarioError> {

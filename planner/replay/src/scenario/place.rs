@@ -6,7 +6,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_saphyr::Spanned;
 
 /// Returns the line, from 1; `None` if the text is not YAML.
-pub(super) fn line(text: &str, path: &str) -> Option<u64> {
+#[must_use]
+pub fn line(text: &str, path: &str) -> Option<u64> {
     let steps: Vec<&str> = path
         .split(['.', '[', ']'])
         .filter(|step| !step.is_empty())

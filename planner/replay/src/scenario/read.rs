@@ -17,6 +17,16 @@ use crate::input::Sending;
 use weir_planner::service::Service;
 use weir_planner::spec::{ServiceFile, ServiceSpec, from_yaml};
 
+/// Error in the text of a scenario.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct FieldError {
+    /// Path of the field.
+    pub path: String,
+    /// Value, and the expected value.
+    pub message: String,
+}
+
 /// Maximum size of a scenario file, in bytes: a day of written rates, with room to spare.
 pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Maximum length of a name.
@@ -57,18 +67,36 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Fi
     })
 }
 
+/// Reads and checks the text of a scenario and every file that it names, relative to `folder`.
+///
+/// # Errors
+/// The first error, by its path.
+pub fn read_text(
+    text: &str,
+    folder: &Path,
+    overrides: Overrides,
+) -> Result<(Scenario, Sending), FieldError> {
+    check(text, folder, overrides).map_err(|wrong| match wrong {
+        ScenarioError::InScenario { path, message, .. } => {
+            let complaint = message.strip_prefix(&format!("{path}: "));
+            FieldError {
+                message: complaint.unwrap_or(&message).to_owned(),
+                path,
+            }
+        }
+        ScenarioError::InFile(refused) => FieldError {
+            path: "load".to_owned(),
+            message: refused.to_string(),
+        },
+    })
+}
+
 /// First error of a scenario's text as its path and the complaint, if there is one. Files that the
 /// scenario names are relative to `folder`.
 #[must_use]
 pub fn first_error(text: &str, folder: &Path) -> Option<(String, String)> {
-    match check(text, folder, Overrides::default()).err()? {
-        ScenarioError::InScenario { path, message, .. } => {
-            let complaint = message.strip_prefix(&format!("{path}: "));
-            let complaint = complaint.unwrap_or(&message).to_owned();
-            Some((path, complaint))
-        }
-        ScenarioError::InFile(refused) => Some(("load".to_owned(), refused.to_string())),
-    }
+    let FieldError { path, message } = read_text(text, folder, Overrides::default()).err()?;
+    Some((path, message))
 }
 
 fn check(

@@ -222,7 +222,7 @@ fn fewest_cores(
     let given = contenders.iter().filter_map(|contender| {
         let min = match contender.control {
             Control::Static => return None,
-            Control::Planner => variant.min,
+            Control::Planner | Control::Clairvoyant => variant.min,
             Control::HpaLike | Control::VpaLike => variant.min.min(left),
         };
         let why = format!(
