@@ -50,6 +50,11 @@ pub(crate) fn measure(sh: &Shell, layout: &Layout) -> Result<()> {
     run(sh, &MEASURE).context("weir-measure does not compile")
 }
 
+/// Compiles the planner's command line alone.
+pub(crate) fn command_line(sh: &Shell) -> Result<()> {
+    run(sh, &["build", "--package", "weir"]).context("weir does not compile")
+}
+
 /// Compiles both filter modules, then the programs and all tests.
 pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;

@@ -52,6 +52,11 @@ impl Layout {
         self.target.join("tools")
     }
 
+    /// Folder of the experiments' report.
+    pub(crate) fn experiments(&self) -> PathBuf {
+        self.target.join("experiments")
+    }
+
     /// Path of a program of the workspace.
     pub(crate) fn binary(&self, name: &str) -> PathBuf {
         self.binaries.join(name)

@@ -1,5 +1,5 @@
-//! Development commands: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test |
-//! check-slot-table | soak | bench | envoy | book`.
+//! Development commands: `cargo xtask setup | filter | image | demo | up | validate | experiments | workers | kube |
+//! test | check-slot-table | soak | bench | envoy | book`.
 //!
 //! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
 //! this process, so that signals and the exit code are its own.
@@ -10,6 +10,7 @@ mod clock;
 mod cluster;
 mod compile;
 mod debian;
+mod experiments;
 mod image;
 mod layout;
 mod native;
@@ -60,6 +61,8 @@ enum Task {
     Up(Passed),
     /// Compare replay with a real Envoy at three loads.
     Validate(Passed),
+    /// Play the experiments of the papers; a name plays that one alone, and other arguments go to `weir experiment`.
+    Experiments(Passed),
     /// Measure the queue that workers share, on a real Envoy (`workers --help`).
     Workers(Passed),
     /// Measure the planner on an emulated Kubernetes (`kube --help`).
@@ -126,6 +129,7 @@ fn run(task: Task) -> Result<()> {
         Task::Demo(_) => demo("demo", &layout),
         Task::Up(_) => demo("up", &layout),
         Task::Validate(_) => measure("validate", &layout),
+        Task::Experiments(_) => experiments::run(&layout, passed()),
         Task::Workers(_) => measure("workers", &layout),
         Task::Kube(_) => measure("kube", &layout),
         Task::Test(_) => test(&layout),

@@ -4,6 +4,8 @@ mod check;
 mod completions;
 mod endpoint;
 mod exit;
+#[cfg(feature = "replay")]
+mod experiment;
 #[cfg(feature = "forecast")]
 mod forecast;
 #[cfg(feature = "profile")]
@@ -67,6 +69,9 @@ enum Command {
     /// Simulate a scenario with the real filter and planner.
     #[cfg(feature = "replay")]
     Replay(replay::Replay),
+    /// Play the experiments of files, beside the papers' figures.
+    #[cfg(feature = "replay")]
+    Experiment(experiment::ExperimentArguments),
     /// Solve an optimization problem of one of the papers.
     Solve(solve::Solve),
     #[cfg(feature = "kubernetes")]
@@ -122,6 +127,8 @@ fn run() -> anyhow::Result<Exit> {
         Command::Profile(arguments) => profile(*arguments)?,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => arguments.run()?,
+        #[cfg(feature = "replay")]
+        Command::Experiment(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
         #[cfg(feature = "kubernetes")]
         Command::Manifests(arguments) => arguments.run()?,

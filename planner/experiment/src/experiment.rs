@@ -1,0 +1,265 @@
+//! Checked experiment: every scenario of it is valid.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use weir_planner::service::ConfigError;
+use weir_planner::spec::from_yaml;
+use weir_replay::file_error::FileError;
+use weir_replay::scenario::{self, FieldError, Overrides};
+use weir_sim::load::read_bounded;
+
+use crate::input::Input;
+use crate::path;
+use crate::raw::{Changes, Column, Kind, Published, RawExperiment, RawRow};
+
+/// Maximum size of an experiment file, in bytes.
+pub const EXPERIMENT_BYTES_MAX: u64 = 1024 * 1024;
+/// Maximum number of cases, of rows and of seeds.
+const EACH_MAX: usize = 64;
+
+/// Checked experiment.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Name, as on the command line.
+    pub name: String,
+    /// Title of its section.
+    pub title: String,
+    /// The paper.
+    pub paper: String,
+    /// Figures of the paper that it plays again.
+    pub figures: String,
+    /// Question that it answers.
+    pub question: String,
+    /// Seeds of the plays.
+    pub seeds: Vec<u64>,
+    /// Cases, the columns' groups.
+    pub cases: Vec<Case>,
+    /// Rows.
+    pub rows: Vec<Row>,
+    /// Measured quantities.
+    pub columns: Vec<Column>,
+    /// Remarks of its author, for the report.
+    pub remarks: Vec<String>,
+    pub(crate) published: Vec<Published>,
+    /// Folder to which the files of the scenarios are relative.
+    pub(crate) folder: PathBuf,
+}
+
+/// Case of an experiment.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Name.
+    pub name: String,
+    /// Descriptions of its inputs.
+    pub inputs: Vec<String>,
+    /// Scenario of each row, as text.
+    pub(crate) scenarios: Vec<String>,
+}
+
+/// Row of an experiment.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Name.
+    pub name: String,
+    /// Kind.
+    pub kind: Kind,
+}
+
+/// Reads and checks an experiment, with inputs of the folder `data`, or their substitutes without one.
+///
+/// # Errors
+/// The first error: file, line, field, value, and the expected value.
+pub fn read(file: &Path, data: Option<&Path>) -> Result<Experiment, FileError> {
+    let refused = |line, message| FileError {
+        file: file.display().to_string(),
+        line,
+        message,
+    };
+    let text = read_bounded(file, EXPERIMENT_BYTES_MAX)
+        .map_err(|error| refused(None, format!("{error:#}")))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    check(&text, folder, data).map_err(|wrong| {
+        let line = scenario::line_of(&text, &wrong.path);
+        refused(line, format!("{}: {}", wrong.path, wrong.message))
+    })
+}
+
+/// Error at a path of the file.
+#[derive(Debug, PartialEq)]
+struct Wrong {
+    path: String,
+    message: String,
+}
+
+fn wrong(path: impl Into<String>, message: impl Into<String>) -> Wrong {
+    Wrong {
+        path: path.into(),
+        message: message.into(),
+    }
+}
+
+fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, Wrong> {
+    let raw: RawExperiment = from_yaml(text, "experiment").map_err(|error| match error {
+        ConfigError::Form { path, message } => wrong(path, message),
+        ConfigError::Value { path, value, right } => {
+            wrong(path, format!("{value}; it must be {right}"))
+        }
+        ConfigError::TooLarge(_) => wrong("experiment", error.to_string()),
+    })?;
+    let each = [
+        ("cases", raw.cases.len()),
+        ("rows", raw.rows.len()),
+        ("seeds", raw.seeds.len()),
+        ("columns", raw.columns.len()),
+    ];
+    for (path, count) in each {
+        if !(1..=EACH_MAX).contains(&count) {
+            let right = format!("{count} of them; it must be 1 to {EACH_MAX}");
+            return Err(wrong(path, right));
+        }
+    }
+    different("cases", raw.cases.iter().map(|case| &*case.name))?;
+    different("rows", raw.rows.iter().map(|row| &*row.name))?;
+    known(&raw)?;
+    let mut cases = Vec::with_capacity(raw.cases.len());
+    for (index, case) in raw.cases.iter().enumerate() {
+        let mut base = raw.scenario.clone();
+        let mut inputs = Vec::new();
+        for (at, input) in raw.inputs.iter().enumerate() {
+            let uses = |cases: &Vec<String>| cases.contains(&case.name);
+            if input.cases.as_ref().is_none_or(uses) {
+                let path = format!("inputs[{at}]");
+                let input = Input::of(input, data).map_err(|why| wrong(&path, why))?;
+                change(&mut base, &input.set, &path)?;
+                inputs.push(input.description);
+            }
+        }
+        change(&mut base, &case.set, &format!("cases[{index}]"))?;
+        let mut scenarios = Vec::with_capacity(raw.rows.len());
+        for (at, row) in raw.rows.iter().enumerate() {
+            let of_case = (&case.set, format!("cases[{index}].set"));
+            scenarios.push(of_row(&base, row, at, folder, &of_case)?);
+        }
+        cases.push(Case {
+            name: case.name.clone(),
+            inputs,
+            scenarios,
+        });
+    }
+    let row = |row: RawRow| Row {
+        name: row.name,
+        kind: row.kind,
+    };
+    Ok(Experiment {
+        name: raw.name,
+        title: raw.title,
+        paper: raw.paper,
+        figures: raw.figures,
+        question: raw.question,
+        seeds: raw.seeds,
+        cases,
+        rows: raw.rows.into_iter().map(row).collect(),
+        columns: raw.columns,
+        remarks: raw.remarks,
+        published: raw.published,
+        folder: folder.to_owned(),
+    })
+}
+
+/// Returns the scenario of a row, once it is valid. The case's changes have been made, and are only named in errors.
+fn of_row(
+    base: &Value,
+    row: &RawRow,
+    at: usize,
+    folder: &Path,
+    (of_case, path_of_case): &(&Changes, String),
+) -> Result<String, Wrong> {
+    let path = format!("rows[{at}]");
+    let mut value = base.clone();
+    change(&mut value, &row.set, &path)?;
+    let contenders = json!([row.contender]);
+    path::set(&mut value, "contenders", contenders).map_err(|why| wrong("scenario", why))?;
+    let text = value.to_string();
+    let checked = scenario::read_text(&text, folder, Overrides::default());
+    checked.map_err(
+        |FieldError {
+             path: field,
+             message,
+         }| {
+            // A field that the row or the case sets is wrong there, and every other one in the scenario.
+            let of_row = field
+                .strip_prefix("contenders[0]")
+                .map(|rest| format!("{path}.contender{rest}"));
+            let sets = |changes: &Changes| {
+                let mut keys = changes.keys();
+                keys.any(|key| field.starts_with(key.as_str()) || key.starts_with(field.as_str()))
+            };
+            let within = if sets(&row.set) {
+                format!("{path}.set")
+            } else if sets(of_case) {
+                path_of_case.clone()
+            } else {
+                format!("scenario.{field}")
+            };
+            let message = format!("{message} (row {}, field {field})", row.name);
+            wrong(of_row.unwrap_or(within), message)
+        },
+    )?;
+    Ok(text)
+}
+
+fn change(value: &mut Value, changes: &Changes, path: &str) -> Result<(), Wrong> {
+    for (at, new) in changes {
+        path::set(value, at, new.clone())
+            .map_err(|why| wrong(format!("{path}.set"), format!("{at}: {why}")))?;
+    }
+    Ok(())
+}
+
+fn different<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Wrong> {
+    let mut known = BTreeSet::new();
+    for (index, name) in names.enumerate() {
+        if !known.insert(name) {
+            let path = format!("{path}[{index}].name");
+            return Err(wrong(path, format!("{name}; it must be another name")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the names to which inputs and the paper's values refer.
+fn known(raw: &RawExperiment) -> Result<(), Wrong> {
+    let is_case = |name: &str| raw.cases.iter().any(|case| case.name == name);
+    for (index, input) in raw.inputs.iter().enumerate() {
+        let named = input.cases.iter().flatten();
+        if let Some(name) = named.into_iter().find(|name| !is_case(name)) {
+            let path = format!("inputs[{index}].cases");
+            return Err(wrong(path, format!("{name}; it must be a case")));
+        }
+    }
+    for (index, value) in raw.published.iter().enumerate() {
+        let path = |field| format!("published[{index}].{field}");
+        if !is_case(&value.case) {
+            let right = format!("{}; it must be a case", value.case);
+            return Err(wrong(path("case"), right));
+        }
+        if !raw.rows.iter().any(|row| row.name == value.row) {
+            let right = format!("{}; it must be a row", value.row);
+            return Err(wrong(path("row"), right));
+        }
+        if !raw.columns.contains(&value.column) {
+            let right = format!("{}; it must be one of columns", value.column.heading());
+            return Err(wrong(path("column"), right));
+        }
+        if !value.value.is_finite() {
+            let right = format!("{}; it must be a number", value.value);
+            return Err(wrong(path("value"), right));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Tests of experiment files: what is refused, and what is played.
+
+use serde_json::json;
+
+use super::*;
+use crate::Results;
+
+const EXPERIMENT: &str = "
+name: small
+title: Small
+paper: A paper
+figures: Fig. 1
+question: Who loses the fewest?
+scenario:
+  name: small
+  length_s: 20
+  service:
+    service: demo
+    slo: 1s
+    mode: active
+    budget: { cores: 4 }
+    variants:
+      - name: only
+        cluster: only
+        accuracy: 70
+        cores: { initial: 2 }
+        capacity: { slopeRps: 20, interceptRps: 0 }
+        latency: { gammaMs: 50, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core }
+  load: { generator: poisson, rps: 20 }
+seeds: [1, 2]
+cases:
+  - { name: usual }
+  - { name: twice, set: { load.rps: 40 } }
+rows:
+  - { name: two cores, kind: baseline, contender: { plane: fifo-weights, control: static } }
+  - { name: one core, kind: baseline, contender: { plane: fifo-weights, control: static },
+      set: { service.variants.only.cores.initial: 1 } }
+  - { name: Weir, kind: weir, contender: { plane: weir, control: planner } }
+columns: [lost-percent, mean-cores, accuracy]
+published:
+  - { row: two cores, case: usual, column: mean-cores, value: 2 }
+";
+
+fn checked(text: &str) -> Result<Experiment, String> {
+    check(text, Path::new(""), None).map_err(|wrong| format!("{}: {}", wrong.path, wrong.message))
+}
+
+fn played(threads: usize) -> Results {
+    let experiment = checked(EXPERIMENT).unwrap();
+    experiment.play(threads, &|_| {}).unwrap()
+}
+
+#[test]
+fn rows_and_cases_change_the_scenario() {
+    let results = played(2);
+    let cell = |case, row, column| results.cell(case, row, column).unwrap().mean;
+    assert_eq!(cell("usual", "two cores", Column::MeanCores), 2.0);
+    assert_eq!(cell("usual", "one core", Column::MeanCores), 1.0);
+    let lost = |case, row| cell(case, row, Column::LostPercent);
+    // One core executes 20 requests/s: half of 40 requests/s are lost at least.
+    assert!(lost("twice", "one core") >= 50.0, "{results:?}");
+    assert!(lost("twice", "Weir") < 10.0, "{results:?}");
+    let bounds = results.cases[1].bounds.unwrap();
+    assert!(bounds.lost_percent <= lost("twice", "Weir"), "{bounds:?}");
+    assert!(bounds.mean_cores.unwrap() > 1.5, "{bounds:?}");
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    assert_eq!(played(1), played(3));
+}
+
+#[test]
+fn distance_is_that_of_the_mean() {
+    let distances = played(1).distances;
+    assert_eq!(distances.len(), 1);
+    assert_eq!((distances[0].played, distances[0].percent), (2.0, 0.0));
+    assert!(!distances[0].lacks_reason());
+}
+
+#[test]
+fn bad_values_are_refused_by_their_path() {
+    let cases = [
+        (
+            "seeds: [1, 2]",
+            "seeds: []",
+            "seeds: 0 of them; it must be 1 to 64",
+        ),
+        (
+            "name: twice",
+            "name: usual",
+            "cases[1].name: usual; it must be another name",
+        ),
+        (
+            "load.rps: 40",
+            "load.rps.more: 40",
+            "cases[1].set: load.rps.more: more; 20 has no keys",
+        ),
+        (
+            "load.rps: 40",
+            "load.rps: -1",
+            "cases[1].set: second 0: -1 requests/s must be",
+        ),
+        (
+            "variants.only.",
+            "variants.huge.",
+            "rows[1].set: service.variants.huge.cores.initial",
+        ),
+        (
+            "control: planner",
+            "control: magic",
+            "rows[2].contender.control",
+        ),
+        ("length_s: 20", "length_s: 0", "scenario.length_s: 0"),
+        (
+            "row: two cores",
+            "row: three cores",
+            "published[0].row: three cores; it must be a row",
+        ),
+        (
+            "case: usual",
+            "case: unusual",
+            "published[0].case: unusual; it must be a case",
+        ),
+        (
+            "column: mean-cores",
+            "column: plans",
+            "published[0].column: plans",
+        ),
+        ("kind: weir", "kind: ours", "rows[2].kind"),
+    ];
+    for (good, bad, complaint) in cases {
+        assert!(EXPERIMENT.contains(good), "{good}");
+        let error = checked(&EXPERIMENT.replace(good, bad)).unwrap_err();
+        assert!(error.starts_with(complaint), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn input_is_a_file_or_its_substitute() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("rates.txt"), "5\n".repeat(20)).unwrap();
+    let input = "
+inputs:
+  - file: rates.txt
+    cases: [usual]
+    set: { load: { file: $FILE } }
+    substitute: a generated load
+";
+    let text = format!("{EXPERIMENT}{input}");
+    let with = check(&text, Path::new(""), Some(folder.path())).unwrap();
+    assert_eq!(with.cases[0].inputs, ["rates.txt"]);
+    assert!(with.cases[0].scenarios[0].contains("rates.txt"));
+    let without = check(&text, Path::new(""), None).unwrap();
+    let substitute = "a generated load (substitute for rates.txt)";
+    assert_eq!(without.cases[0].inputs, [substitute]);
+    let empty = tempfile::tempdir().unwrap();
+    let error = check(&text, Path::new(""), Some(empty.path())).unwrap_err();
+    assert!(error.message.contains("no such file"), "{error:?}");
+    assert_eq!(error.path, "inputs[0]");
+}
+
+#[test]
+fn changes_apply_to_the_case_and_the_row_only() {
+    let experiment = checked(EXPERIMENT).unwrap();
+    let value = |case: usize, row: usize, at: &str| {
+        let text = &experiment.cases[case].scenarios[row];
+        let scenario: serde_json::Value = serde_json::from_str(text).unwrap();
+        scenario.pointer(at).cloned().unwrap()
+    };
+    assert_eq!(value(0, 0, "/load/rps"), json!(20));
+    assert_eq!(value(1, 0, "/load/rps"), json!(40));
+    let initial = "/service/variants/0/cores/initial";
+    assert_eq!(value(1, 1, initial), json!(1));
+    assert_eq!(value(1, 2, initial), json!(2));
+}

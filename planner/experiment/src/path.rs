@@ -1,0 +1,92 @@
+//! Changes of a scenario by paths. A segment names a key of a mapping, an element of a list by its `name`, or by its
+//! index.
+
+use serde_json::{Map, Value};
+
+/// Sets the value at a path. Mappings that are missing on the way are made.
+///
+/// # Errors
+/// The first segment that fits nothing, and what would fit.
+pub(crate) fn set(root: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    let mut here = root;
+    for segment in path.split('.') {
+        here = match here {
+            Value::Null => {
+                *here = Value::Object(Map::new());
+                child(here, segment)?
+            }
+            _ => child(here, segment)?,
+        };
+    }
+    *here = value;
+    Ok(())
+}
+
+fn child<'a>(here: &'a mut Value, segment: &str) -> Result<&'a mut Value, String> {
+    match here {
+        Value::Object(keys) => Ok(keys.entry(segment).or_insert(Value::Null)),
+        Value::Array(list) => {
+            let has_name = |one: &Value| one.get("name").and_then(Value::as_str) == Some(segment);
+            let at = list.iter().position(has_name).or(segment.parse().ok());
+            let length = list.len();
+            at.and_then(|at| list.get_mut(at)).ok_or_else(|| {
+                format!("{segment}; it must be the name or the index of one of {length} elements")
+            })
+        }
+        other => Err(format!("{segment}; {other} has no keys")),
+    }
+}
+
+/// Replaces a word in all texts of a value.
+pub(crate) fn replace(value: &Value, word: &str, by: &str) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace(word, by)),
+        Value::Array(list) => list.iter().map(|one| replace(one, word, by)).collect(),
+        Value::Object(keys) => {
+            let each = keys.iter();
+            Value::Object(
+                each.map(|(key, one)| (key.clone(), replace(one, word, by)))
+                    .collect(),
+            )
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_names_and_indices_lead_to_a_value() {
+        let mut root =
+            json!({ "variants": [{ "name": "small" }, { "name": "large", "cores": 1 }] });
+        set(&mut root, "variants.large.cores", json!(8)).unwrap();
+        set(&mut root, "variants.0.batch", json!(4)).unwrap();
+        set(&mut root, "budget.cores", json!(20)).unwrap();
+        let changed = json!({
+            "variants": [{ "name": "small", "batch": 4 }, { "name": "large", "cores": 8 }],
+            "budget": { "cores": 20 },
+        });
+        assert_eq!(root, changed);
+    }
+
+    #[test]
+    fn segment_that_fits_nothing_is_named() {
+        let mut root = json!({ "variants": [{ "name": "small" }], "seed": 1 });
+        let error = set(&mut root, "variants.huge.cores", json!(8)).unwrap_err();
+        let right = "huge; it must be the name or the index of one of 1 elements";
+        assert_eq!(error, right);
+        let error = set(&mut root, "seed.more", json!(8)).unwrap_err();
+        assert_eq!(error, "more; 1 has no keys");
+    }
+
+    #[test]
+    fn word_is_replaced_at_any_depth() {
+        let value = json!({ "file": { "path": "$FILE" }, "list": ["$FILE.gz", 1] });
+        let by = json!({ "file": { "path": "a" }, "list": ["a.gz", 1] });
+        assert_eq!(replace(&value, "$FILE", "a"), by);
+    }
+}

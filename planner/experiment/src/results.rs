@@ -1,0 +1,215 @@
+//! Results of an experiment: means over the seeds, the paper's values beside them, and the clairvoyant bounds.
+
+use serde::Serialize;
+use weir_replay::report::Summary;
+use weir_replay::scenario::Scenario;
+
+use crate::experiment::Experiment;
+use crate::play::{Played, mean_cores};
+use crate::raw::{Column, Kind};
+
+/// Results of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// Name of the experiment.
+    pub name: String,
+    /// Names of the columns.
+    pub columns: Vec<Column>,
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// Results of the cases.
+    pub cases: Vec<CaseResults>,
+    /// Distances to the paper's values.
+    pub distances: Vec<Distance>,
+}
+
+/// Results of a case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseResults {
+    /// Name of the case.
+    pub name: String,
+    /// Inputs that were played.
+    pub inputs: Vec<String>,
+    /// Rows, in the order of the file.
+    pub rows: Vec<RowResults>,
+    /// Clairvoyant bounds; `None` without a row of Weir.
+    pub bounds: Option<Bounds>,
+}
+
+/// Results of a row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RowResults {
+    /// Name of the row.
+    pub name: String,
+    /// Kind of the row.
+    pub kind: Kind,
+    /// Cell of each column; `None` if there was no value.
+    pub cells: Vec<Option<Cell>>,
+}
+
+/// Value over the seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cell {
+    /// Mean.
+    pub mean: f64,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+/// Bounds that nobody could beat.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bounds {
+    /// Requests that nobody could have answered on time with the cores of the rows, percent.
+    pub lost_percent: f64,
+    /// Mean cores without which nobody could have answered as many on time as Weir did; `None` if unknown.
+    pub mean_cores: Option<f64>,
+}
+
+/// Distance of a value to the paper's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Distance {
+    /// Case.
+    pub case: String,
+    /// Row.
+    pub row: String,
+    /// Column.
+    pub column: Column,
+    /// The paper's value.
+    pub published: f64,
+    /// Value of the play.
+    pub played: f64,
+    /// Difference, percent of the paper's value.
+    pub percent: f64,
+    /// Reason, from the experiment file.
+    pub why: Option<String>,
+}
+
+/// Distance beyond which a reason must be given, percent.
+const DISTANCE_MAX: f64 = 15.0;
+
+impl Distance {
+    /// Whether the distance is so large that it needs a reason, and has none.
+    #[must_use]
+    pub fn lacks_reason(&self) -> bool {
+        self.percent.abs() > DISTANCE_MAX && self.why.is_none()
+    }
+}
+
+impl Bounds {
+    pub(crate) fn of(scenario: &Scenario, summary: &Summary) -> Option<Bounds> {
+        let bound = summary.bound.as_ref()?;
+        let on_time = 100.0 * bound.bound.on_time as f64 / summary.sent.max(1) as f64;
+        let min = summary.min_core_seconds.as_ref();
+        Some(Bounds {
+            lost_percent: 100.0 - on_time,
+            mean_cores: min.map(|min| mean_cores(scenario, min.core_seconds)),
+        })
+    }
+}
+
+impl Cell {
+    fn of(values: &[f64]) -> Option<Cell> {
+        if values.is_empty() {
+            return None;
+        }
+        let fold = |start, choose: fn(f64, f64) -> f64| values.iter().copied().fold(start, choose);
+        Some(Cell {
+            mean: rounded(values.iter().sum::<f64>() / values.len() as f64),
+            min: rounded(fold(f64::INFINITY, f64::min)),
+            max: rounded(fold(f64::NEG_INFINITY, f64::max)),
+        })
+    }
+}
+
+impl Results {
+    /// Puts plays together, which are ordered by case, row and seed.
+    pub(crate) fn new(experiment: &Experiment, played: &[Played]) -> Results {
+        let seeds = experiment.seeds.len().max(1);
+        let mut rows = played.chunks(seeds);
+        let mut cases = Vec::with_capacity(experiment.cases.len());
+        for case in &experiment.cases {
+            let mut of_case = Vec::with_capacity(experiment.rows.len());
+            let mut bounds = Vec::new();
+            for (row, plays) in experiment.rows.iter().zip(rows.by_ref()) {
+                let cell = |column: usize| {
+                    let values = plays.iter().map(|play| *play.values.get(column)?);
+                    Cell::of(&values.flatten().collect::<Vec<f64>>())
+                };
+                of_case.push(RowResults {
+                    name: row.name.clone(),
+                    kind: row.kind,
+                    cells: (0..experiment.columns.len()).map(cell).collect(),
+                });
+                bounds.extend(mean_bounds(plays).map(|bounds| (row.kind, bounds)));
+            }
+            cases.push(CaseResults {
+                name: case.name.clone(),
+                inputs: case.inputs.clone(),
+                rows: of_case,
+                bounds: together(&bounds),
+            });
+        }
+        let mut results = Results {
+            name: experiment.name.clone(),
+            columns: experiment.columns.clone(),
+            seeds: experiment.seeds.clone(),
+            cases,
+            distances: Vec::new(),
+        };
+        results.distances = results.distances_to(experiment);
+        results
+    }
+
+    /// Returns the cell of a row, by names.
+    #[must_use]
+    pub fn cell(&self, case: &str, row: &str, column: Column) -> Option<Cell> {
+        let case = self.cases.iter().find(|one| one.name == case)?;
+        let row = case.rows.iter().find(|one| one.name == row)?;
+        let at = self.columns.iter().position(|one| *one == column)?;
+        *row.cells.get(at)?
+    }
+
+    fn distances_to(&self, experiment: &Experiment) -> Vec<Distance> {
+        let distance = |published: &crate::raw::Published| {
+            let cell = self.cell(&published.case, &published.row, published.column)?;
+            let percent = 100.0 * (cell.mean - published.value) / published.value;
+            Some(Distance {
+                case: published.case.clone(),
+                row: published.row.clone(),
+                column: published.column,
+                published: published.value,
+                played: cell.mean,
+                percent: rounded(percent),
+                why: published.why.clone(),
+            })
+        };
+        experiment.published.iter().filter_map(distance).collect()
+    }
+}
+
+fn mean_bounds(plays: &[Played]) -> Option<Bounds> {
+    let bounds: Vec<Bounds> = plays.iter().filter_map(|play| play.bounds).collect();
+    let lost: Vec<f64> = bounds.iter().map(|one| one.lost_percent).collect();
+    let cores: Option<Vec<f64>> = bounds.iter().map(|one| one.mean_cores).collect();
+    Some(Bounds {
+        lost_percent: Cell::of(&lost)?.mean,
+        mean_cores: cores.and_then(|cores| Some(Cell::of(&cores)?.mean)),
+    })
+}
+
+/// Bounds of a case: the fewest lost with the cores of any row, and the cores for as many on time as Weir's.
+fn together(bounds: &[(Kind, Bounds)]) -> Option<Bounds> {
+    let lost = bounds.iter().map(|(_, bounds)| bounds.lost_percent);
+    let of_weir = bounds.iter().find(|(kind, _)| *kind == Kind::Weir);
+    Some(Bounds {
+        lost_percent: lost.reduce(f64::min)?,
+        mean_cores: of_weir.and_then(|(_, bounds)| bounds.mean_cores),
+    })
+}
+
+/// Rounds to a thousandth, which hides differences between machines.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
