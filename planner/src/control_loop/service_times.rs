@@ -4,7 +4,7 @@
 //! Measured at the cores of one execution, a ratio to the profile is learnt for these ([`learnt`]). Executions do not
 //! count
 //! - after more replicas have become ready, until [`WARM_UP`] after the first execution: they are cold starts
-//! - while other executions may still be those before a change of cores
+//! - while other executions may still be those before a change of cores or of the batch
 //! - while the variant's servers fail
 //!
 //! A profile whose times are not measured for `serviceTimes.driftAfter` is reported once, and in each reason.
@@ -46,6 +46,8 @@ struct VariantTimes {
     /// Present cores of one execution, in thousandths.
     millis: u32,
     allocation: Option<Allocation>,
+    /// Largest batch, and the longest time that it takes, in ms.
+    batch: (u32, f64),
     /// Whether new replicas have not executed anything yet.
     cold: bool,
     /// Start from which executions count.
@@ -108,7 +110,11 @@ impl VariantTimes {
         self.sustained_rps = present.expected.map_or(0.0, |it| it.sustained_rps);
         let before = self.allocation.replace(present.allocation);
         let before = before.unwrap_or(present.allocation);
-        if before == present.allocation && self.seen.is_some() {
+        let batch = present
+            .expected
+            .map_or((0, 0.0), |it| (it.largest, it.longest_ms));
+        let batch_before = std::mem::replace(&mut self.batch, batch);
+        if before == present.allocation && batch_before.0 == batch.0 && self.seen.is_some() {
             return;
         }
         self.seen = self.seen.or(Some(now));
@@ -118,7 +124,7 @@ impl VariantTimes {
             self.window.clear();
         }
         self.millis = millis;
-        let longest_s = present.expected.map_or(0.0, |it| it.longest_ms / 1e3);
+        let longest_s = batch_before.1.max(batch.1) / 1e3;
         self.counts_from = now + Duration::try_from_secs_f64(longest_s).unwrap_or_default();
     }
 

@@ -1,14 +1,14 @@
 //! A variant whose servers are slowed down for a while, as by a neighbour on their machine: it is found, planned for,
 //! and normal again after. In simulated time; no test depends on wall-clock time.
 
-use std::fs;
+use std::path::Path;
 
 use weir_planner::service::VariantState;
 use weir_planner::telemetry::status::ServiceTimeReport;
 use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::request::{Play, Second};
-use weir_replay::scenario::{Overrides, read};
+use weir_replay::scenario::{Overrides, read_text};
 use weir_replay::simulation::play;
 
 /// Length, and start and end of the interference, in seconds.
@@ -69,10 +69,15 @@ contenders:
   - {{ plane: weir, control: planner }}
 "
     );
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
+    played_text(&text, seed)
+}
+
+fn played_text(text: &str, seed: u64) -> (Play, Summary) {
+    let overrides = Overrides {
+        seed: Some(seed),
+        of_capacity: None,
+    };
+    let (scenario, sending) = read_text(text, Path::new(""), overrides).unwrap();
     let requests = requests(seed, &sending);
     let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
     let summary = Summary::of(&scenario, &requests, &play, None).unwrap();
@@ -127,5 +132,48 @@ fn interfered_variant_is_found_planned_for_and_normal_again() {
             );
             assert!(summary.on_time_percent >= without.on_time_percent);
         }
+    }
+}
+
+/// A variant that executes batches, exactly as its profile says, on a network that takes part of the objective.
+const BATCHES: &str = "
+name: batches
+length_s: 300
+service:
+  service: demo
+  slo: 1s
+  mode: active
+  policy: sponge
+  budget: { cores: 16 }
+  variants:
+    - name: detector
+      cluster: detector
+      accuracy: 100
+      cores: { initial: 8 }
+      batch: 16
+      latency: { gammaMs: 35.9, epsilonMs: 5.5, deltaMs: 0.9, etaMs: 15.1, parallelism: 1 }
+servers:
+  detector: { resize_delay_ms: 100 }
+load: { generator: poisson, rps: 20 }
+network: 4g
+payload_bytes: 200000
+proxies: { workers: 2 }
+contenders:
+  - { plane: weir, control: planner }
+";
+
+/// Two workers send parts of a batch that the server executes as one: these look like small batches that take long. A
+/// request may also wait at the server for another batch, so that single measurements are longer than the profile's.
+#[test]
+fn batches_that_take_the_time_of_the_profile_are_normal() {
+    for seed in 1..=3 {
+        let (play, _) = played_text(BATCHES, seed);
+        let mut corrections = 0.0;
+        for (second, report) in play.seconds.iter().map(of_b).enumerate() {
+            assert!(!report.state.is_slow(), "second {second}: {report:?}");
+            corrections += report.correction;
+        }
+        let mean = corrections / play.seconds.len() as f64;
+        assert!(mean < 1.1, "seed {seed}: {mean}");
     }
 }
