@@ -9,6 +9,7 @@
 
 mod check;
 mod console;
+mod experiment;
 mod forecast;
 mod golden;
 mod init;
