@@ -17,6 +17,7 @@ mod line;
 mod manifests;
 mod profile;
 mod profile_import;
+mod profile_pod;
 mod reach;
 mod replay;
 mod serve;
