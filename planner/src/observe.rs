@@ -10,7 +10,7 @@ mod counts;
 mod dns;
 mod download;
 mod executions;
-mod exposition;
+pub mod exposition;
 mod failing;
 mod fetches;
 #[cfg(feature = "kubernetes")]

@@ -16,6 +16,7 @@ mod leave;
 mod observe;
 mod parts;
 mod planned;
+mod pod_server;
 mod refuse;
 mod request_log;
 mod rights;

@@ -1,5 +1,5 @@
-//! `weir profile`: measures a variant through its endpoint, or reads what others have measured. The result goes to standard output and into the profile
-//! file, the progress to standard error.
+//! `weir profile`: measures a variant through its endpoint, or reads what others have measured. The result goes to
+//! standard output and into the profile file, the progress to standard error.
 //!
 //! The file is written after each point, so that an interrupted measurement goes on with `--resume`.
 
@@ -7,6 +7,9 @@ mod import;
 mod output;
 mod progress;
 mod report;
+mod value;
+#[cfg(feature = "kubernetes")]
+mod via;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +66,7 @@ pub(crate) struct Profile {
     /// Content type of the request.
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
     content_type: String,
-    /// Cores of the server. With several, --cgroup or --resize gives the server each of them in turn.
+    /// Cores of the server. With several, --cgroup, --resize or --via gives the server each of them in turn.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
     cores: Vec<f64>,
     /// Folder of the server's control group, whose CPU quota is set to the cores and restored at the end.
@@ -117,6 +120,9 @@ pub(crate) struct Profile {
     /// Draw the points and the fitted curves into this SVG file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    #[cfg(feature = "kubernetes")]
+    #[command(flatten)]
+    via: via::Via,
     #[command(flatten)]
     import: import::Import,
 }
@@ -129,14 +135,14 @@ impl Profile {
         if self.url.is_none() {
             return self.import(stop).await;
         }
-        let extent = self.extent()?;
+        let extent = self.extent().await?;
         let subject = extent.endpoint.subject();
         let known = self.known(subject)?;
         let labelled = self.labelled()?;
         let mut progress = Progress::new(self, subject, known.clone())?;
         let measured = tokio::select! {
             measured = self.measure(&extent, &labelled, &known, &mut progress) => measured,
-            _ = stop.changed() => Err(anyhow::anyhow!("interrupted")),
+            _ = stop.changed() => Err(interrupted(&extent).await),
         };
         progress.bar.finish_and_clear();
         let points = progress.points.len();
@@ -191,13 +197,11 @@ impl Profile {
             right,
             "--cores: it must be 1 to {VALUES_MAX} different numbers"
         );
-        let several = self.url.is_some()
-            && self.cores.len() > 1
-            && self.cgroup.is_none()
-            && self.resize.is_none();
+        let is_resized = self.cgroup.is_some() || self.resize.is_some() || self.is_pod();
+        let several = self.url.is_some() && self.cores.len() > 1 && !is_resized;
         anyhow::ensure!(
             !several,
-            "--cores: several; it must be one number, or --cgroup or --resize must say where they are set"
+            "--cores: several; it must be one number, or --cgroup, --resize or --via must say where they are set"
         );
         for batch in &self.batches {
             let right = (1..=1024).contains(batch);
@@ -221,7 +225,31 @@ impl Profile {
         Ok(())
     }
 
-    fn extent(&self) -> anyhow::Result<Extent> {
+    /// Whether the server is a pod that is resized.
+    fn is_pod(&self) -> bool {
+        #[cfg(feature = "kubernetes")]
+        return self.via.is_given();
+        #[cfg(not(feature = "kubernetes"))]
+        false
+    }
+
+    /// Opens the server's cores for changes.
+    async fn resize(&self) -> anyhow::Result<Resize> {
+        #[cfg(feature = "kubernetes")]
+        if let Some(pod) = self.via.open(&self.cores).await? {
+            return Ok(pod);
+        }
+        Ok(match (&self.cgroup, &self.resize) {
+            (Some(folder), _) => Resize::Group(Cgroup::open(folder).context("--cgroup")?),
+            (None, Some(url)) => Resize::Address {
+                url: url.clone(),
+                tell_batch: self.tell_batch,
+            },
+            (None, None) => Resize::None,
+        })
+    }
+
+    async fn extent(&self) -> anyhow::Result<Extent> {
         let read =
             |path: &Path| fs::read(path).with_context(|| format!("--request {}", path.display()));
         let (Some(url), Some(request)) = (&self.url, &self.request) else {
@@ -242,20 +270,12 @@ impl Profile {
             false => Batching::Rows,
         };
         let endpoint = Endpoint::new(url.clone(), protocol, batching, body, &batches, timeout)?;
-        let resize = match (&self.cgroup, &self.resize) {
-            (Some(folder), _) => Resize::Group(Cgroup::open(folder).context("--cgroup")?),
-            (None, Some(url)) => Resize::Address {
-                url: url.clone(),
-                tell_batch: self.tell_batch,
-            },
-            (None, None) => Resize::None,
-        };
         let mut cores = self.cores.clone();
         cores.sort_by(f64::total_cmp);
         Ok(Extent {
             endpoint: Arc::new(endpoint),
             cores,
-            resize,
+            resize: self.resize().await?,
             batches,
             batching,
             concurrency_max: self.concurrency_max,
@@ -307,5 +327,13 @@ impl Profile {
             earlier.subject
         );
         Ok(earlier.points)
+    }
+}
+
+/// Restores the server's cores; returns the error of an interrupted measurement.
+async fn interrupted(extent: &Extent) -> anyhow::Error {
+    match extent.resize.restore().await {
+        Ok(()) => anyhow::anyhow!("interrupted"),
+        Err(error) => anyhow::anyhow!("interrupted; and {error}"),
     }
 }

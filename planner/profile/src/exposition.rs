@@ -4,38 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use prometheus_parse::{Scrape, Value};
+pub use weir_planner::observe::exposition::Sample;
 
 use crate::ProfileError;
 use crate::histogram::Histogram;
 
 /// Maximum number of samples that are read from one text.
 pub const SAMPLES_MAX: usize = 100_000;
-
-/// Sample of a text.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// Name of the metric, with `_` for `:`.
-    pub name: String,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Value, finite and 0 or more.
-    pub value: f64,
-}
-
-impl Sample {
-    /// Value of a label; empty without it.
-    #[must_use]
-    pub fn label(&self, name: &str) -> &str {
-        self.labels.get(name).map_or("", String::as_str)
-    }
-}
+/// Characters of a line that an error shows.
+const SHOWN_MAX: usize = 120;
 
 /// Reads the samples whose names begin with one of `prefixes`.
 ///
 /// # Errors
 /// The first line of theirs that cannot be read, or a text that ends within a line.
-pub fn samples(text: &str, prefixes: &[&str]) -> Result<Vec<Sample>, ProfileError> {
+pub fn samples<'a>(text: &'a str, prefixes: &[&str]) -> Result<Vec<Sample<'a>>, ProfileError> {
     let lines = text.lines().count();
     if !text.is_empty() && !text.ends_with('\n') {
         return Err(ProfileError(format!(
@@ -57,45 +40,18 @@ pub fn samples(text: &str, prefixes: &[&str]) -> Result<Vec<Sample>, ProfileErro
     Ok(found)
 }
 
-fn sample(line: &str) -> Result<Sample, String> {
-    let shown = || line.chars().take(120).collect::<String>();
-    let unreadable = || format!("{}; it must be NAME{{LABELS}} VALUE", shown());
-    let parsed =
-        Scrape::parse(std::iter::once(Ok(plain(line)))).map_err(|error| error.to_string())?;
-    let mut samples = parsed.samples.into_iter();
-    let sample = samples.next().ok_or_else(unreadable)?;
-    let Value::Untyped(value) = sample.value else {
-        return Err(unreadable());
-    };
-    if !value.is_finite() || value < 0.0 {
-        let name = sample.metric;
+fn sample(line: &str) -> Result<Sample<'_>, String> {
+    let sample = Sample::parse_strictly(line).ok_or_else(|| {
+        let shown: String = line.chars().take(SHOWN_MAX).collect();
+        format!("{shown}; it must be NAME{{LABELS}} VALUE")
+    })?;
+    if !sample.value.is_finite() || sample.value < 0.0 {
         return Err(format!(
-            "{name}: {value}; it must be a finite number, 0 or more"
+            "{}: {}; it must be a finite number, 0 or more",
+            sample.name, sample.value
         ));
     }
-    let labels = sample.labels.iter();
-    Ok(Sample {
-        name: sample.metric,
-        labels: labels
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
-        value,
-    })
-}
-
-/// Returns the line as the parser takes it: no empty labels, no braces within them, no colons in the name.
-fn plain(line: &str) -> String {
-    let (Some(open), Some(close)) = (line.find('{'), line.rfind('}')) else {
-        let (name, value) = line.split_once(' ').unwrap_or((line, ""));
-        return format!("{} {value}", name.replace(':', "_"));
-    };
-    let name = line.get(..open).unwrap_or_default().replace(':', "_");
-    let labels = line.get(open + 1..close).unwrap_or_default();
-    let value = line.get(close + 1..).unwrap_or_default();
-    match labels.is_empty() {
-        true => format!("{name}{value}"),
-        false => format!("{name}{{{}}}{value}", labels.replace(['{', '}'], "")),
-    }
+    Ok(sample)
 }
 
 /// Puts the samples of histograms and summaries together by the key that `key` returns for a sample and its name without
@@ -130,8 +86,8 @@ pub fn histograms<K: Ord + Clone>(
             "_sum" => *of.sum.get_or_insert(0.0) += sample.value,
             "_count" => *of.count.get_or_insert(0.0) += sample.value,
             _ => {
-                let edge = sample.label("le").parse().map_err(|_| {
-                    let le = sample.label("le");
+                let le = sample.label("le").unwrap_or_default();
+                let edge = le.parse().map_err(|_| {
                     ProfileError(format!("{}, le: {le:?}; it must be a number", sample.name))
                 })?;
                 match of.buckets.iter_mut().find(|(other, _)| *other == edge) {
@@ -172,7 +128,7 @@ mod tests {
         let found = samples(text, &["weir_", "rest_", ":tensorflow:"]).unwrap();
         let found: Vec<_> = found
             .iter()
-            .map(|sample| (sample.name.as_str(), sample.value, sample.labels.len()))
+            .map(|sample| (sample.name, sample.value, sample.label("path")))
             .collect();
         assert_eq!(
             found,
@@ -180,12 +136,16 @@ mod tests {
                 (
                     "weir_service_milliseconds__service__demo__variant__a_bucket",
                     3.0,
-                    1
+                    None
                 ),
-                ("weir_arrivals_total__service__demo", 3.0, 0),
-                ("weir_slots", 4.0, 0),
-                ("rest_server_request_duration_seconds_count", 7.0, 2),
-                ("_tensorflow_serving_request_latency_sum", 1.5e6, 3),
+                ("weir_arrivals_total__service__demo", 3.0, None),
+                ("weir_slots", 4.0, None),
+                (
+                    "rest_server_request_duration_seconds_count",
+                    7.0,
+                    Some("/v2/models/{model_name}/infer")
+                ),
+                (":tensorflow:serving:request_latency_sum", 1.5e6, None),
             ]
         );
     }
@@ -211,6 +171,10 @@ mod tests {
             (
                 "weir_slots{} many\n",
                 "line 1: weir_slots{} many; it must be NAME",
+            ),
+            (
+                "weir_slots{a=1} 2\n",
+                "line 1: weir_slots{a=1} 2; it must be NAME",
             ),
         ] {
             let error = samples(text, &["weir_"]).unwrap_err().to_string();

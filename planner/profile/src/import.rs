@@ -31,6 +31,16 @@ pub enum Format {
     TfServing,
 }
 
+impl Format {
+    /// Whether it has counters, so that the increase between two readings can be taken.
+    pub fn has_counters(self) -> bool {
+        match self {
+            Format::Triton | Format::Mlserver | Format::TfServing => true,
+            Format::Csv | Format::PerfAnalyzer => false,
+        }
+    }
+}
+
 /// Facts that a source does not have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Given {
@@ -67,7 +77,7 @@ pub fn import(
 ) -> Result<Imported, ProfileError> {
     let imported = match format {
         Format::Csv => table::import(text, given)?,
-        Format::Triton => triton::import(text, given)?,
+        Format::Triton => triton::import(text, earlier, given)?,
         Format::PerfAnalyzer => perf_analyzer::import(text, given)?,
         Format::Mlserver => prometheus::import(Program::Mlserver, text, earlier, given)?,
         Format::TfServing => prometheus::import(Program::TfServing, text, earlier, given)?,

@@ -60,8 +60,8 @@ impl Reading {
         let samples = samples(text, &metrics.map(Metric::name))?;
         let key = |of: Metric| {
             move |sample: &Sample, base: &str| {
-                let label = |name: &str| sample.labels.get(name).map(String::as_str);
-                let series = decode(base, label).filter(|series| series.metric == of)?;
+                let series =
+                    decode(base, |name| sample.label(name)).filter(|series| series.metric == of)?;
                 Some((series.service, series.value))
             }
         };
@@ -71,7 +71,7 @@ impl Reading {
             batch: histograms(&samples, key(Metric::BatchRequests))?,
             slots: samples
                 .iter()
-                .filter_map(|sample| Some((slots(sample, &sample.name)?, sample.value)))
+                .filter_map(|sample| Some((slots(sample, sample.name)?, sample.value)))
                 .collect(),
         })
     }

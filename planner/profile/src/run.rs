@@ -84,10 +84,11 @@ pub struct Run {
     pub busy: Vec<Point>,
 }
 
-/// Measures all; `known` are points of an earlier run, which are not measured again.
+/// Measures all; `known` are points of an earlier run, which are not measured again. The server gets its cores back, also
+/// after an error; if the future is dropped, the caller restores them.
 ///
 /// # Errors
-/// The server does not get ready or fails, or a quota cannot be set. Points measured before have been told.
+/// The server does not get ready or fails, or its cores cannot be set. Points measured before have been reported.
 pub async fn run(
     extent: &Extent,
     known: &[Point],
@@ -96,13 +97,10 @@ pub async fn run(
     let (readiness, first_answer) = wait_ready(extent, tell).await?;
     warm_up(extent, tell).await?;
     let busy = points(extent, known, tell).await;
-    if let Resize::Group(group) = &extent.resize {
-        group.restore()?;
-    }
     Ok(Run {
         readiness,
         first_answer,
-        busy: busy?,
+        busy: extent.resize.restored(busy).await?,
     })
 }
 

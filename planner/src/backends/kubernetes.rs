@@ -4,7 +4,7 @@
 //! [`pod`], [`patch`], [`api_failure`], [`rate_limit`], [`distribute`] and [`replace`] take values and return values;
 //! [`watch`], [`workload`] and [`namespace`] watch, [`actuate`] acts. Memory, QoS classes, nodes and everything else
 //! about a pod stay unchanged. A pod ends only by its workload's number of replicas, or by an eviction if the service says
-//! `fallback: replace`.
+//! `fallback: replace`. [`pod_server`] is a single pod that `weir profile` resizes.
 
 pub mod pod;
 
@@ -27,5 +27,7 @@ pub mod namespace;
 pub(crate) mod reconfigure;
 
 pub mod actuate;
+
+pub mod pod_server;
 
 mod error;

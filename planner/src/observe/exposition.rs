@@ -1,27 +1,21 @@
-//! One line of the Prometheus text format, read without allocation: name, labels and value. Whether the planner needs
-//! the line is left to the caller.
+//! One line of the Prometheus text format, read without allocation: name, labels and value. Whether the line is needed is
+//! left to the caller. The planner leaves out a line that it cannot read; [`Sample::parse_strictly`] is for readers that
+//! must not, such as the profiler.
 
 /// Value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sample<'a> {
+pub struct Sample<'a> {
     /// Name with its suffix, such as `_bucket`.
-    pub(super) name: &'a str,
+    pub name: &'a str,
     labels: &'a str,
     /// Value, which may be infinite or no number.
-    pub(super) value: f64,
+    pub value: f64,
 }
 
 impl<'a> Sample<'a> {
     /// Parses a line; `None` if it is none of a series. A timestamp is ignored.
-    pub(super) fn parse(line: &'a str) -> Option<Sample<'a>> {
-        let ends = |byte: u8| byte == b'{' || byte.is_ascii_whitespace();
-        let end = line.bytes().position(ends)?;
-        let (name, rest) = line.split_at_checked(end)?;
-        let (labels, rest) = match rest.strip_prefix('{') {
-            Some(rest) => rest.split_at_checked(closing(rest)?)?,
-            None => ("", rest),
-        };
-        let rest = rest.strip_prefix('}').unwrap_or(rest);
+    pub fn parse(line: &'a str) -> Option<Sample<'a>> {
+        let (name, labels, rest) = split(line)?;
         let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
         Some(Sample {
             name,
@@ -30,8 +24,18 @@ impl<'a> Sample<'a> {
         })
     }
 
+    /// Parses a line of which nothing may be left over: `None` too if a label is not `name="value"`, or if something else
+    /// than a timestamp follows the value.
+    pub fn parse_strictly(line: &'a str) -> Option<Sample<'a>> {
+        let (_, labels, rest) = split(line)?;
+        let mut after = rest.split_ascii_whitespace().skip(1);
+        let is_timestamp = after.next().is_none_or(|time| time.parse::<i64>().is_ok());
+        let is_whole = is_timestamp && after.next().is_none() && are_labels(labels);
+        Sample::parse(line).filter(|_| is_whole)
+    }
+
     /// Returns the value of a label as it is written, escapes included.
-    pub(super) fn label(&self, name: &str) -> Option<&'a str> {
+    pub fn label(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.labels;
         loop {
             let (before, after) = rest.split_once("=\"")?;
@@ -41,6 +45,41 @@ impl<'a> Sample<'a> {
             }
             rest = after.strip_prefix('"')?;
         }
+    }
+}
+
+/// Splits a line into its name, its labels without the braces, and the rest with the value.
+fn split(line: &str) -> Option<(&str, &str, &str)> {
+    let ends = |byte: u8| byte == b'{' || byte.is_ascii_whitespace();
+    let end = line.bytes().position(ends)?;
+    let (name, rest) = line.split_at_checked(end)?;
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(rest) => rest.split_at_checked(closing(rest)?)?,
+        None => ("", rest),
+    };
+    Some((name, labels, rest.strip_prefix('}').unwrap_or(rest)))
+}
+
+/// Whether it is a list of `name="value"`; the last may be followed by a comma.
+fn are_labels(mut rest: &str) -> bool {
+    loop {
+        rest = rest.trim_start_matches(' ');
+        if rest.is_empty() {
+            return true;
+        }
+        let Some((name, after)) = rest.split_once("=\"") else {
+            return false;
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = quote(after).filter(|_| !name.is_empty() && name.chars().all(is_name));
+        let Some(after) = end.and_then(|end| after.get(end + 1..)) else {
+            return false;
+        };
+        rest = match after.strip_prefix(',') {
+            Some(next) => next,
+            None if after.is_empty() => return true,
+            None => return false,
+        };
     }
 }
 
@@ -101,6 +140,37 @@ mod tests {
         ] {
             assert_eq!(Sample::parse(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn strict_reader_takes_whole_lines_only() {
+        for line in [
+            "a 1",
+            "a{} 1 1700000000000",
+            "a:b{le=\"+Inf\",path=\"/{x}\",} 1e3",
+            "a{x=\"\\\"\", y=\"\"} 1",
+        ] {
+            let read = Sample::parse(line);
+            assert!(read.is_some(), "{line}");
+            assert_eq!(Sample::parse_strictly(line), read, "{line}");
+        }
+        for line in [
+            "a",
+            "a x",
+            "a 1 x",
+            "a 1 2 3",
+            "a{le=1} 2",
+            "a{le=\"1\" x=\"2\"} 2",
+            "a{=\"1\"} 2",
+            "a{le=\"1\",,} 2",
+            "a{x y=\"1\"} 2",
+        ] {
+            assert_eq!(Sample::parse_strictly(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn broken_labels_have_no_values() {
         let broken = Sample::parse("a{le=1,x} 2").unwrap();
         assert_eq!((broken.label("le"), broken.label("x")), (None, None));
     }

@@ -12,8 +12,7 @@ use reqwest::Url;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weir_planner::solve::latency_model::Parallelism;
-use weir_planner::spec::RawDuration;
-use weir_profile::fitted::{Assumed, Fitted, TAIL_MAX};
+use weir_profile::fitted::{Assumed, Fitted};
 use weir_profile::import::{self, Columns, Given, Imported};
 use weir_profile::measurement::Percentile;
 use weir_profile::plot::Plot;
@@ -24,10 +23,8 @@ use weir_profile::source::Source;
 use super::Profile;
 use super::output::{Stamp, write};
 use super::report;
+use super::value::{duration, pair, parallelism, percentile, tail};
 use crate::output::print;
-
-/// Maximum time between two readings.
-const FOR_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Form of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,6 +68,14 @@ pub(super) struct Import {
     /// Read counters twice, that time apart, and take what was counted between. Without it all since the start counts.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     r#for: Option<Duration>,
+    /// Earlier reading of the same counters (triton, mlserver, tf-serving): what was counted since then is taken.
+    #[arg(
+        long,
+        value_name = "FILE|URL",
+        requires = "import",
+        conflicts_with = "for"
+    )]
+    earlier: Option<String>,
     /// Batches that the server executes at once: a number or per-core. Default: as the source shows it, else 1.
     #[arg(long, value_name = "N", value_parser = parallelism)]
     parallelism: Option<Parallelism>,
@@ -89,47 +94,6 @@ pub(super) struct Import {
     /// Value that a column must have for a row of a CSV to count; given several times, any of a column's values.
     #[arg(long = "where", value_name = "COLUMN=VALUE", requires = "import", value_parser = pair)]
     only: Vec<(String, String)>,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let right = format!(
-        "it must be a duration such as 60s, 1s to {} h",
-        FOR_MAX.as_secs() / 3600
-    );
-    let raw: Result<RawDuration, _> = serde_json::from_value(text.into());
-    let found = raw.ok().map(|raw| raw.0);
-    let found = found.filter(|time| (Duration::from_secs(1)..=FOR_MAX).contains(time));
-    found.ok_or(right)
-}
-
-fn parallelism(text: &str) -> Result<Parallelism, String> {
-    let number = || text.parse().ok().map(Parallelism::Fixed);
-    let found = (text == "per-core")
-        .then_some(Parallelism::PerCore)
-        .or_else(number);
-    found.ok_or_else(|| "it must be per-core, or a number from 1 on".to_owned())
-}
-
-fn percentile(text: &str) -> Result<Percentile, String> {
-    let mut all = Percentile::ALL.into_iter();
-    let found = all.find(|one| one.percent().to_string() == text);
-    found.ok_or_else(|| "it must be 80, 95 or 99".to_owned())
-}
-
-fn tail(text: &str) -> Result<f64, String> {
-    let found = text
-        .parse()
-        .ok()
-        .filter(|tail| (1.0..=TAIL_MAX).contains(tail));
-    found.ok_or_else(|| format!("it must be 1 to {TAIL_MAX}"))
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let found = text
-        .split_once('=')
-        .filter(|(a, b)| !a.is_empty() && !b.is_empty());
-    let found = found.map(|(a, b)| (a.to_owned(), b.to_owned()));
-    found.ok_or_else(|| "it must be two texts with = between".to_owned())
 }
 
 /// Numbers of one variant, and the place that they come from.
@@ -174,13 +138,29 @@ impl Profile {
             Some(Format::TfServing) => (import::Format::TfServing, "tf-serving"),
             Some(Format::Csv) | None => (import::Format::Csv, "csv"),
         };
-        let counters = matches!(format, import::Format::Mlserver | import::Format::TfServing);
+        let counters = format.has_counters();
         let twice = arguments.r#for.is_some();
         anyhow::ensure!(
             !twice || counters && matches!(source, Source::Url(_)),
-            "--for: it must be left out; only an address of mlserver or tf-serving can be read twice"
+            "--for: it must be left out; only an address of triton, mlserver or tf-serving can be read twice"
         );
-        let (earlier, _) = self.earlier(&source).await.with_context(about)?;
+        anyhow::ensure!(
+            arguments.earlier.is_none() || counters,
+            "--earlier: it must be left out; only triton, mlserver and tf-serving count"
+        );
+        let (earlier, between) = match &arguments.earlier {
+            Some(text) => {
+                let about = || format!("--earlier {text}");
+                let earlier = Source::of(text).with_context(about)?;
+                let read = earlier.read().await.with_context(about)?;
+                (Some(read), Some(format!("counted since {earlier}")))
+            }
+            None => {
+                let (read, _) = self.earlier(&source).await.with_context(about)?;
+                let between = |time| format!("counted between two readings, {time:?} apart");
+                (read, arguments.r#for.map(between))
+            }
+        };
         let now = source.read().await.with_context(about)?;
         let given = Given {
             cores,
@@ -195,8 +175,9 @@ impl Profile {
         let Imported {
             measurements,
             parallelism,
-            notes,
+            mut notes,
         } = found;
+        notes.extend(between);
         let assumed = Assumed {
             parallelism: arguments
                 .parallelism

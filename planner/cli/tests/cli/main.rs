@@ -18,6 +18,7 @@ mod line;
 mod manifests;
 mod profile;
 mod profile_import;
+mod profile_pod;
 mod reach;
 mod replay;
 mod serve;

@@ -253,7 +253,7 @@ async fn wrong_requests_and_arguments_are_refused_by_name() {
         ),
         (
             &["--cores", "1,2"],
-            "--cores: several; it must be one number, or --cgroup or --resize",
+            "--cores: several; it must be one number, or --cgroup, --resize or --via",
         ),
         (&["--batches", "0"], "--batches: 0; it must be 1 to 1024"),
         (

@@ -177,6 +177,71 @@ async fn every_variant_gets_a_file_and_one_with_too_little_is_named() {
     );
 }
 
+/// Triton's statistics: executions of 2 requests in 25 ms each.
+fn triton(executions: u32) -> String {
+    let stat = |count: u32, ms: u32| serde_json::json!({"count": count, "ns": u64::from(count * ms) * 1_000_000});
+    let batch = serde_json::json!({"batch_size": 2, "compute_input": stat(executions, 2),
+        "compute_infer": stat(executions, 20), "compute_output": stat(executions, 3)});
+    let model = serde_json::json!({"name": "digits", "version": "1", "inference_count": 2 * executions,
+        "execution_count": executions, "inference_stats": {"queue": stat(2 * executions, 4)}, "batch_stats": [batch]});
+    serde_json::json!({"model_stats": [model]}).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_of_triton_are_read_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, executions) in [("early.json", 1000), ("late.json", 1400)] {
+        fs::write(folder.path().join(name), triton(executions)).unwrap();
+    }
+    let readings = Arc::new(AtomicU32::new(0));
+    let answer = move || {
+        let reading = readings.fetch_add(1, Ordering::Relaxed);
+        async move { triton(1000 + 400 * reading) }
+    };
+    let app = axum::Router::new().route("/v2/models/digits/stats", get(answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!(
+        "http://{}/v2/models/digits/stats",
+        listener.local_addr().unwrap()
+    );
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    for (source, more, note) in [
+        (
+            url.as_str(),
+            ["--for", "1s"],
+            "counted between two readings, 1s apart",
+        ),
+        (
+            "late.json",
+            ["--earlier", "early.json"],
+            "counted since early.json",
+        ),
+    ] {
+        let of = ["--import", source, "--format", "triton", "--replace"];
+        let output = run(folder.path(), "profile", &[&of[..], &more].concat()).await;
+        assert!(output.status.success(), "{output:?}");
+        let report = text(&output.stdout);
+        assert!(report.contains(note), "{report}");
+        let found = written(&folder.path().join("profile.yaml"));
+        let measured = &found["origin"]["measurements"][0];
+        assert_eq!(
+            (
+                &measured["batch"],
+                &measured["meanMs"],
+                &measured["executions"]
+            ),
+            (&2.into(), &25.0.into(), &400.into())
+        );
+    }
+    let of = ["--import", "early.json", "--format", "triton", "--replace"];
+    let swapped = [&of[..], &["--earlier", "late.json"]].concat();
+    let error = text(&run(folder.path(), "profile", &swapped).await.stderr);
+    assert!(
+        error.contains("--import early.json: model digits: inference_count fell from 2800 to 2000"),
+        "{error}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn table_of_another_program_is_imported_and_drawn() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,6 +342,11 @@ async fn wrong_sources_and_arguments_are_refused_by_name() {
             &["--import", "a.csv", "--format", "csv", "--for", "1s"],
             1,
             "--for: it must be left out",
+        ),
+        (
+            &["--import", "a.csv", "--format", "csv", "--earlier", "a.csv"],
+            1,
+            "--earlier: it must be left out",
         ),
         (
             &["--import", "none", "--format", "csv"],

@@ -26,6 +26,11 @@ struct Metrics {
     rest: Option<Histogram>,
 }
 
+/// Value of a label; empty without it.
+fn label<'a>(sample: &Sample<'a>, name: &str) -> &'a str {
+    sample.label(name).unwrap_or_default()
+}
+
 impl Program {
     /// Unit of its times, in ms.
     fn unit_ms(self) -> f64 {
@@ -45,11 +50,11 @@ impl Program {
                 let samples = samples(text, &NAMES)?;
                 // The library also exports the time of creation.
                 let model = |sample: &Sample, base: &str| {
-                    (base == NAMES[0]).then(|| sample.label("model").to_owned())
+                    (base == NAMES[0]).then(|| label(sample, "model").to_owned())
                 };
                 let infer = |sample: &Sample, base: &str| {
-                    let is_infer = sample.label("path").ends_with("/infer")
-                        && sample.label("status_code").starts_with('2');
+                    let is_infer = label(sample, "path").ends_with("/infer")
+                        && label(sample, "status_code").starts_with('2');
                     (base == NAMES[1] && is_infer).then_some(())
                 };
                 Ok(Metrics {
@@ -60,8 +65,8 @@ impl Program {
             Program::TfServing => {
                 let samples = samples(text, &[":tensorflow:serving:request_latency"])?;
                 let model = |sample: &Sample, base: &str| {
-                    (base == "_tensorflow_serving_request_latency")
-                        .then(|| sample.label("model_name").to_owned())
+                    (base == ":tensorflow:serving:request_latency")
+                        .then(|| label(sample, "model_name").to_owned())
                 };
                 Ok(Metrics {
                     times: histograms(&samples, model)?,
@@ -291,7 +296,7 @@ mod tests {
                 tf_serving(40),
                 Some(tf_serving(90)),
                 None,
-                "_tensorflow_serving_request_latency: the count fell from 180 to 80",
+                ":tensorflow:serving:request_latency: the count fell from 180 to 80",
             ),
             (
                 Program::TfServing,

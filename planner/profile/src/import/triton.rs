@@ -1,4 +1,7 @@
 //! Triton's statistics extension: for each batch that was executed, number and time of its executions.
+//!
+//! All counters are cumulative since the server started, or since it loaded the model. With an earlier reading the
+//! increase counts; a counter that fell was reset, and both readings are refused.
 
 use serde::Deserialize;
 
@@ -19,6 +22,12 @@ struct ModelStats {
     name: String,
     #[serde(default)]
     version: String,
+    /// Inferences, each of a batch on its own, without answers of the cache.
+    #[serde(default)]
+    inference_count: u64,
+    /// Executions of the model, each of a batch.
+    #[serde(default)]
+    execution_count: u64,
     #[serde(default)]
     batch_stats: Vec<BatchStats>,
     inference_stats: InferenceStats,
@@ -27,6 +36,10 @@ struct ModelStats {
 #[derive(Deserialize)]
 struct InferenceStats {
     queue: Duration,
+    #[serde(default)]
+    fail: Duration,
+    #[serde(default)]
+    cache_hit: Duration,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +51,7 @@ struct BatchStats {
 }
 
 /// Number of events, and their time together.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Duration {
     count: u64,
     ns: u64,
@@ -51,15 +64,150 @@ impl Duration {
             count => self.ns as f64 / count as f64 / NS,
         }
     }
+
+    /// Increase since an earlier reading; `name` is for messages.
+    fn since(&self, before: &Duration, name: &str) -> Result<Duration, ProfileError> {
+        Ok(Duration {
+            count: increase(&format!("{name}.count"), self.count, before.count)?,
+            ns: increase(&format!("{name}.ns"), self.ns, before.ns)?,
+        })
+    }
 }
 
-pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError> {
+impl BatchStats {
+    fn since(&self, before: Option<&BatchStats>) -> Result<BatchStats, ProfileError> {
+        let none = Duration::default();
+        let of = |name: &str, now: &Duration, before: Option<&Duration>| {
+            let name = format!("batch_stats of batch {}: {name}", self.batch_size);
+            now.since(before.unwrap_or(&none), &name)
+        };
+        let (input, infer) = (&self.compute_input, &self.compute_infer);
+        let output = &self.compute_output;
+        Ok(BatchStats {
+            batch_size: self.batch_size,
+            compute_input: of("compute_input", input, before.map(|one| &one.compute_input))?,
+            compute_infer: of("compute_infer", infer, before.map(|one| &one.compute_infer))?,
+            compute_output: of(
+                "compute_output",
+                output,
+                before.map(|one| &one.compute_output),
+            )?,
+        })
+    }
+}
+
+impl ModelStats {
+    /// Returns what was counted since an earlier reading.
+    fn since(&self, before: &ModelStats) -> Result<ModelStats, ProfileError> {
+        let batch = |all: &ModelStats, size: u32| {
+            let mut sizes = all.batch_stats.iter();
+            sizes.position(|one| one.batch_size == size)
+        };
+        for old in &before.batch_stats {
+            if batch(self, old.batch_size).is_none() {
+                let counter = format!("batch_stats of batch {}", old.batch_size);
+                increase(&counter, 0, old.compute_infer.count.max(1))?;
+            }
+        }
+        let (now, old) = (&self.inference_stats, &before.inference_stats);
+        let batches = self.batch_stats.iter().map(|one| {
+            let old = batch(before, one.batch_size);
+            one.since(old.and_then(|at| before.batch_stats.get(at)))
+        });
+        Ok(ModelStats {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            inference_count: increase(
+                "inference_count",
+                self.inference_count,
+                before.inference_count,
+            )?,
+            execution_count: increase(
+                "execution_count",
+                self.execution_count,
+                before.execution_count,
+            )?,
+            inference_stats: InferenceStats {
+                queue: now.queue.since(&old.queue, "inference_stats.queue")?,
+                fail: now.fail.since(&old.fail, "inference_stats.fail")?,
+                cache_hit: now
+                    .cache_hit
+                    .since(&old.cache_hit, "inference_stats.cache_hit")?,
+            },
+            batch_stats: batches.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Facts for people that the measurements do not show.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.execution_count > 0 {
+            let (inferences, executions) = (self.inference_count, self.execution_count);
+            let mean = inferences as f64 / executions as f64;
+            notes.push(format!(
+                "{inferences} inferences in {executions} executions: {mean:.2} in a batch"
+            ));
+        }
+        let stats = &self.inference_stats;
+        if stats.cache_hit.count > 0 {
+            notes.push(format!(
+                "{} answers came from the response cache; their times are left out",
+                stats.cache_hit.count
+            ));
+        }
+        if stats.fail.count > 0 {
+            notes.push(format!("{} requests failed", stats.fail.count));
+        }
+        notes.push(format!(
+            "times are from the start of an execution to its end; a request waited {:.2} ms before it",
+            stats.queue.mean_ms()
+        ));
+        notes
+    }
+}
+
+/// Increase of a counter between two readings.
+fn increase(counter: &str, now: u64, before: u64) -> Result<u64, ProfileError> {
+    now.checked_sub(before).ok_or_else(|| {
+        ProfileError(format!(
+            "{counter} fell from {before} to {now}; the later reading must be of the same run of the server and its \
+             model: read both again, the earlier one first"
+        ))
+    })
+}
+
+fn models(text: &str) -> Result<Vec<(String, ModelStats)>, ProfileError> {
     let answer: Answer = serde_json::from_str(text).map_err(|error| {
         let right = "it must be the answer of /v2/models/NAME/stats";
         ProfileError(format!("{error}; {right}"))
     })?;
     let models = answer.model_stats.into_iter();
-    let models: Vec<(String, ModelStats)> = models.map(|one| (one.name.clone(), one)).collect();
+    Ok(models.map(|one| (one.name.clone(), one)).collect())
+}
+
+/// Returns what was counted of a model since the earlier reading.
+fn since(name: &str, now: &ModelStats, earlier: &str) -> Result<ModelStats, ProfileError> {
+    let before =
+        models(earlier).map_err(|error| ProfileError(format!("the earlier reading: {error}")))?;
+    let mut same = before
+        .iter()
+        .filter(|(of, one)| of == name && one.version == now.version);
+    let Some((_, before)) = same.next() else {
+        return Err(ProfileError(format!(
+            "model {name}, version '{}': not in the earlier reading; it must be of the same server and model",
+            now.version
+        )));
+    };
+    now.since(before)
+        .map_err(|error| ProfileError(format!("model {name}: {error}")))
+}
+
+pub(super) fn import(
+    text: &str,
+    earlier: Option<&str>,
+    given: &Given,
+) -> Result<Imported, ProfileError> {
+    let models = models(text)?;
     if let Some(model) = &given.model {
         let versions = models.iter().filter(|(name, _)| name == model);
         let versions: Vec<&str> = versions.map(|(_, one)| one.version.as_str()).collect();
@@ -71,10 +219,17 @@ pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError
         }
     }
     let (name, model) = only(&models, given, "model_stats")?;
+    let increase = earlier
+        .map(|earlier| since(name, model, earlier))
+        .transpose()?;
+    let model = increase.as_ref().unwrap_or(model);
     let (mut measurements, mut notes) = (Vec::new(), Vec::new());
     let mut left_out = Vec::new();
     for batch in &model.batch_stats {
         let executions = batch.compute_infer.count;
+        if executions == 0 {
+            continue;
+        }
         if executions < EXECUTIONS_MIN {
             left_out.push(format!("batch {} with {executions}", batch.batch_size));
             continue;
@@ -107,10 +262,7 @@ pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError
             left_out.join(", ")
         ));
     }
-    let queue_ms = model.inference_stats.queue.mean_ms();
-    notes.push(format!(
-        "times are from the start of an execution to its end; a request waited {queue_ms:.2} ms before it"
-    ));
+    notes.extend(model.notes());
     Ok(Imported {
         measurements,
         parallelism: None,
@@ -119,108 +271,4 @@ pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Answer in the form of Triton's statistics extension.
-    const ANSWER: &str = r#"{"model_stats": [{"name": "digits", "version": "1", "last_inference": 1700000000000,
-        "inference_count": 4100, "execution_count": 1105,
-        "inference_stats": {
-            "success": {"count": 4100, "ns": 90000000000}, "fail": {"count": 0, "ns": 0},
-            "queue": {"count": 4100, "ns": 8200000000},
-            "compute_input": {"count": 4100, "ns": 100000000}, "compute_infer": {"count": 4100, "ns": 80000000000},
-            "compute_output": {"count": 4100, "ns": 100000000},
-            "cache_hit": {"count": 0, "ns": 0}, "cache_miss": {"count": 0, "ns": 0}},
-        "response_stats": {},
-        "batch_stats": [
-            {"batch_size": 1, "compute_input": {"count": 100, "ns": 50000000},
-             "compute_infer": {"count": 100, "ns": 900000000}, "compute_output": {"count": 100, "ns": 50000000}},
-            {"batch_size": 2, "compute_input": {"count": 5, "ns": 1}, "compute_infer": {"count": 5, "ns": 1},
-             "compute_output": {"count": 5, "ns": 1}},
-            {"batch_size": 4, "compute_input": {"count": 1000, "ns": 1000000000},
-             "compute_infer": {"count": 1000, "ns": 28000000000}, "compute_output": {"count": 1000, "ns": 1000000000}}],
-        "memory_usage": []}]}"#;
-
-    fn given(model: Option<&str>) -> Given {
-        Given {
-            cores: 4.0,
-            batch: 1,
-            model: model.map(str::to_owned),
-            ..Given::default()
-        }
-    }
-
-    #[test]
-    fn each_batch_with_enough_executions_is_a_measurement() {
-        for model in [None, Some("digits")] {
-            let found = import(ANSWER, &given(model)).unwrap();
-            let measured: Vec<_> = found
-                .measurements
-                .iter()
-                .map(|one| {
-                    (
-                        one.cores,
-                        one.batch,
-                        one.mean_ms.unwrap(),
-                        one.executions.unwrap(),
-                    )
-                })
-                .collect();
-            assert_eq!(measured, [(4.0, 1, 10.0, 100), (4.0, 4, 30.0, 1000)]);
-            let notes = found.notes.join("\n");
-            assert!(
-                notes.contains("batch 2 with 5") && notes.contains("waited 2.00 ms"),
-                "{notes}"
-            );
-        }
-    }
-
-    #[test]
-    fn wrong_answers_are_refused() {
-        let empty = r#"{"model_stats": []}"#.to_owned();
-        let idle = ANSWER
-            .replace("\"count\": 1000", "\"count\": 3")
-            .replace("\"count\": 100,", "\"count\": 3,");
-        let twice = ANSWER.replacen(
-            "[{\"name\"",
-            &format!("[{},{{\"name\"", {
-                let one = ANSWER.strip_prefix("{\"model_stats\": [").unwrap();
-                one.strip_suffix("]}").unwrap()
-            }),
-            1,
-        );
-        let cut = ANSWER[..ANSWER.len() / 2].to_owned();
-        for (text, model, expected) in [
-            (empty, None, "no model_stats; is it the right --format?"),
-            (
-                idle,
-                None,
-                "model digits: too few executions: batch 1 with 3, batch 2 with 5, batch 4 with 3; it must be 30",
-            ),
-            (
-                twice.clone(),
-                None,
-                "2 models; --model must name one of: digits, digits",
-            ),
-            (
-                twice,
-                Some("digits"),
-                "--model digits: versions 1, 1; it must be one",
-            ),
-            (
-                ANSWER.to_owned(),
-                Some("x"),
-                "--model x: no such model; it must be one of: digits",
-            ),
-            (
-                "<html>".to_owned(),
-                None,
-                "expected value at line 1 column 1; it must be the answer of",
-            ),
-            (cut, None, "EOF while parsing"),
-        ] {
-            let error = import(&text, &given(model)).unwrap_err().to_string();
-            assert!(error.starts_with(expected), "{expected}\n{error}");
-        }
-    }
-}
+mod tests;
