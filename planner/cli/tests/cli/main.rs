@@ -18,6 +18,7 @@ mod manifests;
 mod profile;
 mod profile_import;
 mod reach;
+mod record;
 mod replay;
 mod serve;
 mod solve;
