@@ -22,6 +22,8 @@ mod profile;
 #[cfg(feature = "replay")]
 mod progress;
 #[cfg(feature = "replay")]
+mod record;
+#[cfg(feature = "replay")]
 mod replay;
 mod serve;
 mod solve;
@@ -66,6 +68,9 @@ enum Command {
     /// Measure a variant through its endpoint, and write its profile.
     #[cfg(feature = "profile")]
     Profile(Box<profile::Profile>),
+    /// Write the records of a replay from Envoy's access log.
+    #[cfg(feature = "replay")]
+    Record(record::Record),
     /// Simulate a scenario with the real filter and planner.
     #[cfg(feature = "replay")]
     Replay(replay::Replay),
@@ -125,6 +130,8 @@ fn run() -> anyhow::Result<Exit> {
         Command::Init(arguments) => init(arguments)?,
         #[cfg(feature = "profile")]
         Command::Profile(arguments) => profile(*arguments)?,
+        #[cfg(feature = "replay")]
+        Command::Record(arguments) => arguments.run()?,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => arguments.run()?,
         #[cfg(feature = "replay")]

@@ -52,7 +52,7 @@ impl Replay {
             of_capacity: self.of_capacity,
         };
         let (mut scenario, sending) = scenario::read(&self.file, overrides)?;
-        scenario.contenders = chosen(&scenario.contenders, &self.only)?;
+        scenario.contenders = chosen(&scenario, &self.only)?;
         if let Some(folder) = &self.report {
             report::check(folder)?;
         }
@@ -78,8 +78,8 @@ impl Replay {
 }
 
 /// Contenders named on the command line, in the scenario's order; all if it names none.
-fn chosen(all: &[Contender], only: &[String]) -> anyhow::Result<Vec<Contender>> {
-    let names: Vec<String> = all.iter().map(Contender::to_string).collect();
+fn chosen(scenario: &Scenario, only: &[String]) -> anyhow::Result<Vec<Contender>> {
+    let names: Vec<String> = labels(scenario);
     if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
         anyhow::bail!(
             "--only {unknown}: no contender of the scenario; it has {}",
@@ -87,8 +87,18 @@ fn chosen(all: &[Contender], only: &[String]) -> anyhow::Result<Vec<Contender>> 
         );
     }
     let plays = |name: &String| only.is_empty() || only.contains(name);
-    let chosen = all.iter().zip(&names).filter(|(_, name)| plays(name));
+    let chosen = scenario
+        .contenders
+        .iter()
+        .zip(&names)
+        .filter(|(_, name)| plays(name));
     Ok(chosen.map(|(contender, _)| *contender).collect())
+}
+
+fn labels(scenario: &Scenario) -> Vec<String> {
+    let all = scenario.contenders.iter();
+    all.map(|contender| contender.label(&scenario.service))
+        .collect()
 }
 
 /// Simulates every contender, computes the bounds, and creates the report.
@@ -96,7 +106,7 @@ fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
     let mut progress = Progress::new(scenario)?;
     let mut plays: Vec<Play> = Vec::with_capacity(scenario.contenders.len());
     for contender in &scenario.contenders {
-        progress.begin(contender.to_string());
+        progress.begin(contender.label(&scenario.service));
         let tell = |over| progress.second(over);
         plays.push(simulation::play_telling(
             tell,
@@ -136,11 +146,7 @@ impl Summary {
             silent_s: length.saturating_sub(seconds.len() as u64),
             mean_rps: requests.len() as f64 / length_s,
             capacity_rps: scenario.variants.iter().map(Server::capacity_rps).sum(),
-            contenders: scenario
-                .contenders
-                .iter()
-                .map(Contender::to_string)
-                .collect(),
+            contenders: labels(scenario),
         }
     }
 

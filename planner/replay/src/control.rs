@@ -1,8 +1,7 @@
 //! Control planes: they decide cores and shares. Either the real planner on simulated ports (`ports`,
-//! `driver`), utilisation-based autoscalers (`autoscaler`), or none. `kubelet` simulates the delay of a
-//! change of cores.
+//! `driver`), `baselines` after papers and products, or none. `kubelet` simulates the delay of a change of cores.
 
-mod autoscaler;
+mod baselines;
 mod driver;
 mod kubelet;
 mod ports;
@@ -11,7 +10,12 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-pub(super) use autoscaler::{Autoscaler, PERIOD as AUTOSCALER_PERIOD, Rule, Usage};
+use baselines::Rule;
+use baselines::infadapter::Decisions;
+pub(super) use baselines::infadapter::{COMBINATIONS_MAX, combinations};
+use baselines::per_second::PerSecond;
+use baselines::vpa_plus::VpaPlus;
+pub(super) use baselines::{BaselineDriver, Observation, Usage};
 pub(super) use driver::PlannerDriver;
 pub(super) use kubelet::{Change, Kubelet};
 
@@ -22,14 +26,30 @@ use weir_planner::forecast::KnownLoad;
 /// Changes of cores one after the other before a plan is in force: what shrinks, then what grows.
 const CHANGES: u32 = 2;
 
+/// Cores of each variant at the start: the service's, but for a control that has one variant only. That one has at
+/// least one step.
+pub(super) fn initial_cores(control: Control, scenario: &Scenario) -> Vec<Cores> {
+    let each = scenario.variants.iter().enumerate();
+    let cores = each.map(|(index, server)| {
+        let initial = Cores::try_from(server.cores).unwrap_or_default();
+        match (control, control.variant()) {
+            (_, Some(only)) if only != index => Cores::ZERO,
+            (Control::StaticAt { cores, .. }, _) => cores,
+            (_, Some(_)) => initial.max(scenario.service.step),
+            (_, None) => initial,
+        }
+    });
+    cores.collect()
+}
+
 /// Control plane of a contender.
 pub(super) enum ControlPlane {
     /// Cores and shares never change.
     Static,
     /// The real planner.
     Planner(Box<PlannerDriver>),
-    /// Utilisation-based autoscaler.
-    Autoscaler(Box<Autoscaler>),
+    /// Baseline after a paper or product.
+    Baseline(Box<BaselineDriver>),
 }
 
 impl ControlPlane {
@@ -41,20 +61,24 @@ impl ControlPlane {
         proxies: usize,
     ) -> ControlPlane {
         let kubelet = Kubelet::new(&scenario.variants, cores);
-        let autoscaler = |rule, kubelet| {
-            ControlPlane::Autoscaler(Box::new(Autoscaler::new(rule, &scenario.service, kubelet)))
-        };
-        match control {
-            Control::Static => ControlPlane::Static,
+        let service = &scenario.service;
+        let rule = match control {
+            Control::Static | Control::StaticAt { .. } => return ControlPlane::Static,
             Control::Planner | Control::Clairvoyant => {
                 let known = (control == Control::Clairvoyant).then(|| known(scenario, requests));
-                let service = &scenario.service;
                 let driver = PlannerDriver::new(service, kubelet, proxies, known);
-                ControlPlane::Planner(Box::new(driver))
+                return ControlPlane::Planner(Box::new(driver));
             }
-            Control::HpaLike => autoscaler(Rule::Hpa, kubelet),
-            Control::VpaLike => autoscaler(Rule::Vpa, kubelet),
-        }
+            Control::Hpa => Rule::hpa(cores.len()),
+            Control::Vpa => Rule::vpa(cores.len()),
+            Control::VpaPlus { variant } => Rule::VpaPlus(variant, VpaPlus::default()),
+            Control::MsPlus => Rule::MsPlus(Decisions::default()),
+            Control::InfadapterCode => Rule::Infadapter(Decisions::default()),
+            Control::Fa2 { variant } => Rule::Fa2(variant, PerSecond::default()),
+            Control::SpongePaper { variant } => Rule::SpongePaper(variant, PerSecond::default()),
+            Control::SpongeCode { variant } => Rule::SpongeCode(variant, PerSecond::default()),
+        };
+        ControlPlane::Baseline(Box::new(BaselineDriver::new(rule, service, kubelet)))
     }
 
     /// Period of its cycle; `None` if it has none.
@@ -62,7 +86,7 @@ impl ControlPlane {
         match self {
             ControlPlane::Static => None,
             ControlPlane::Planner(_) => Some(scenario.service.scrape_interval),
-            ControlPlane::Autoscaler(_) => Some(AUTOSCALER_PERIOD),
+            ControlPlane::Baseline(driver) => Some(driver.period()),
         }
     }
 
@@ -71,7 +95,7 @@ impl ControlPlane {
         match self {
             ControlPlane::Static => None,
             ControlPlane::Planner(driver) => Some(act(&mut driver.ports.state().kubelet)),
-            ControlPlane::Autoscaler(autoscaler) => Some(act(&mut autoscaler.kubelet)),
+            ControlPlane::Baseline(driver) => Some(act(&mut driver.kubelet)),
         }
     }
 }

@@ -41,7 +41,7 @@ impl DataPlane {
     ) -> Result<DataPlane, PlayError> {
         let forwards = matches!(
             plane,
-            Plane::FifoRoundRobin | Plane::FifoWeights | Plane::FifoTimeout
+            Plane::FifoRoundRobin | Plane::FifoWeights | Plane::FifoQuotas | Plane::FifoTimeout
         );
         if forwards {
             let cores: Vec<f64> = cores.iter().map(|cores| cores.as_f64()).collect();
@@ -80,6 +80,16 @@ impl DataPlane {
         plane.iter_mut().for_each(Worker::meet);
         plane.iter_mut().for_each(Worker::meet);
         Ok(DataPlane::Weir(plane))
+    }
+}
+
+impl DataPlane {
+    /// Takes in the shares of a plan; returns whether requests follow them. An engine has the plan itself.
+    pub(super) fn follow(&mut self, shares: &[f64]) -> bool {
+        match self {
+            DataPlane::Weir(_) => true,
+            DataPlane::Fifo(fifo) => fifo.follow(shares),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checked form of a scenario file: every value of a [`Scenario`] is valid.
 
 mod contender;
+mod control;
 mod fault;
 mod load;
 mod place;
@@ -16,6 +17,7 @@ mod throughput;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_api::Cores;
 use weir_sim::server::{Latency, Parallelism};
 
 use weir_planner::service::Service;
@@ -113,13 +115,14 @@ pub enum Plane {
     FifoRoundRobin,
     /// Forwards at once by static weights, proportional to capacity.
     FifoWeights,
+    /// Forwards at once by the quotas of the current plan: InfAdapter's dispatcher.
+    FifoQuotas,
     /// Forwards at once by weighted least request, with the objective as route timeout: the demo's *careful*.
     FifoTimeout,
 }
 
 /// Control plane of a contender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     /// The planner's cycle.
     Planner,
@@ -128,11 +131,41 @@ pub enum Control {
     Clairvoyant,
     /// Cores keep their initial values.
     Static,
-    /// Cores follow utilisation as an HPA's replicas would: every 15 s, towards 70 %, with a scale-down
-    /// stabilization of five minutes.
-    HpaLike,
-    /// Cores follow the 90th percentile of use plus a margin of 15 %, as VPA's recommender would.
-    VpaLike,
+    /// One variant has that many cores, the others none.
+    StaticAt {
+        /// Index of the variant.
+        variant: usize,
+        /// Its cores.
+        cores: Cores,
+    },
+    /// Kubernetes' HorizontalPodAutoscaler with its documented defaults; a pod has one step of cores.
+    Hpa,
+    /// Kubernetes' VerticalPodAutoscaler with its recommender's defaults, resizing in place.
+    Vpa,
+    /// InfAdapter's VPA+: one variant, on the cores that the VPA's recommender gives it.
+    VpaPlus {
+        /// Index of the variant.
+        variant: usize,
+    },
+    /// InfAdapter's MS+: one variant at a time.
+    MsPlus,
+    /// InfAdapter as its published program is.
+    InfadapterCode,
+    /// FA2 as Sponge's published program has it: instances of one core of one variant.
+    Fa2 {
+        /// Index of the variant.
+        variant: usize,
+    },
+    /// Sponge's Algorithm 1, as the paper means it, for one variant.
+    SpongePaper {
+        /// Index of the variant.
+        variant: usize,
+    },
+    /// Sponge as its published program is, for one variant.
+    SpongeCode {
+        /// Index of the variant.
+        variant: usize,
+    },
 }
 
 /// Fault at a time.

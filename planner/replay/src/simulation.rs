@@ -11,6 +11,7 @@ mod event_queue;
 mod flight;
 mod health;
 mod lifecycle;
+mod observation;
 mod plans;
 mod server;
 mod shell;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use weir_api::{Cores, Plan};
+use weir_api::Plan;
 use weir_filter::config::ConfigError;
 use weir_filter::engine::StreamId;
 use weir_filter::verdict::Verdict;
@@ -34,7 +35,7 @@ use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
 use self::server::{Job, SimulatedServer};
 use self::witness::Witness;
-use super::control::ControlPlane;
+use super::control::{self, ControlPlane};
 use super::plane::{DataPlane, Headers, Tally};
 use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
@@ -173,11 +174,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
             return Err(PlayError::Servers { servers, variants });
         }
         let order = order(requests)?;
-        let cores: Vec<Cores> = scenario
-            .variants
-            .iter()
-            .map(|server| Cores::try_from(server.cores).unwrap_or_default())
-            .collect();
+        let cores = control::initial_cores(contender.control, scenario);
         let simulated_servers = scenario.variants.iter().zip(&cores).zip(0..);
         let simulated_servers = simulated_servers
             .map(|((server, cores), index)| {
@@ -276,7 +273,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
             self.witness.end(&mut workers.iter_mut(), self.now);
         }
         let play = Play {
-            contender: contender.to_string(),
+            contender: contender.label(&self.scenario.service),
             outcomes: self.outcomes,
             seconds: self.seconds,
             resizes: self.resizes,

@@ -10,7 +10,7 @@ const LOADS: [(&str, &str); 8] = [
     ("generator: poisson, rps: 45", "weir+planner"),
     (
         "generator: diurnal, low_rps: 10, high_rps: 90, period_s: 15",
-        "edf-without-feasibility+vpa-like",
+        "edf-without-feasibility+vpa",
     ),
     (
         "generator: burst, low_rps: 20, high_rps: 90, low_s: 4, high_s: 2",
@@ -18,7 +18,7 @@ const LOADS: [(&str, &str); 8] = [
     ),
     (
         "generator: ramp, low_rps: 5, high_rps: 80",
-        "weir-global+hpa-like",
+        "weir-global+hpa",
     ),
     (
         "generator: step, low_rps: 5, high_rps: 70, at_s: 9",

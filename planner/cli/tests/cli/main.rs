@@ -20,6 +20,7 @@ mod profile;
 mod profile_import;
 mod profile_pod;
 mod reach;
+mod record;
 mod replay;
 mod serve;
 mod solve;

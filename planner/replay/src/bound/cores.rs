@@ -93,7 +93,10 @@ pub fn min_core_seconds(
     requests: &[Request],
     on_time: u64,
 ) -> Option<MinCoreSeconds> {
-    let whole_control = |control| !matches!(control, Control::HpaLike | Control::VpaLike);
+    let whole_control = |control| {
+        use Control::{Clairvoyant, Planner, Static};
+        matches!(control, Planner | Static | Clairvoyant)
+    };
     let whole = scenario.service.step == Cores::whole(1)
         && scenario
             .contenders

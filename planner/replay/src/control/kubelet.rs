@@ -21,6 +21,20 @@ pub(crate) struct Change {
     pub(crate) ticket: u32,
 }
 
+/// What must become ready before new cores are usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loading {
+    /// Nothing, unless the variant had no cores: its server is resized in place.
+    InPlace,
+    /// Replicas that come with a growth. While they load, a further growth waits.
+    Replicas,
+    /// Another server, with the old one in service until that time has passed.
+    Replacement {
+        /// Time until the new one is ready, ns.
+        ready_after: u64,
+    },
+}
+
 /// Cores of all variants, in variant order.
 #[derive(Debug)]
 pub(crate) struct Kubelet {
@@ -62,9 +76,31 @@ impl Kubelet {
         self.confirmed.iter().copied().zip(pending)
     }
 
+    /// Time from the request for a variant's new server to its readiness, ns.
+    pub(crate) fn ready_after(&self, variant: usize) -> u64 {
+        let times = self.times.get(variant);
+        times.map_or(0, |(delay, readiness)| delay + readiness)
+    }
+
+    /// Whether a change of any variant is pending.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.pending.iter().any(Option::is_some)
+    }
+
     /// Requests a change of cores and returns the time at which they are usable; `None` if refused. A pending
     /// change to the same cores continues; one to other cores is replaced.
     pub(crate) fn request(&mut self, now: u64, variant: usize, cores: Cores) -> Option<u64> {
+        self.request_loading(now, variant, cores, Loading::InPlace)
+    }
+
+    /// Requests a change of cores, with what must become ready first.
+    pub(crate) fn request_loading(
+        &mut self,
+        now: u64,
+        variant: usize,
+        cores: Cores,
+        loading: Loading,
+    ) -> Option<u64> {
         if now < self.refused_until {
             return None;
         }
@@ -74,20 +110,29 @@ impl Kubelet {
         match pending {
             Some(change) if change.cores == cores => return Some(change.ready_at),
             None if has == cores => return Some(now),
+            Some(change) if loading == Loading::Replicas && change.cores.min(cores) > has => {
+                return Some(change.ready_at);
+            }
             _ => {}
         }
         let in_force_at = (now + delay).max(self.deferred_until);
-        let loads = has == Cores::ZERO && cores > Cores::ZERO;
+        let from_zero = has == Cores::ZERO;
+        let loads = cores > has && (from_zero || loading == Loading::Replicas);
+        let ready_at = match loading {
+            Loading::Replacement { ready_after } => (now + ready_after).max(in_force_at),
+            _ if loads => in_force_at + readiness,
+            _ => in_force_at,
+        };
+        let in_force_at = match loading {
+            Loading::Replacement { .. } if !from_zero => ready_at,
+            _ => in_force_at,
+        };
         self.tickets += 1;
         let change = Change {
             variant: u16::try_from(variant).ok()?,
             cores,
             in_force_at,
-            ready_at: if loads {
-                in_force_at + readiness
-            } else {
-                in_force_at
-            },
+            ready_at,
             ticket: self.tickets,
         };
         *pending = Some(change);
@@ -150,6 +195,39 @@ mod tests {
         assert_eq!(kubelet.request(9_000_000, 0, three), Some(9_000_000));
         // The model is loaded already.
         assert_eq!(kubelet.request(9_000_000, 0, two), Some(11_000_000));
+    }
+
+    #[test]
+    fn replicas_that_load_continue_until_fewer_suffice() {
+        let mut kubelet = kubelet();
+        let grow = |kubelet: &mut Kubelet, now, cores| {
+            kubelet.request_loading(now, 0, Cores::whole(cores), Loading::Replicas)
+        };
+        assert_eq!(grow(&mut kubelet, 0, 2), Some(7_000_000));
+        let change = kubelet.take_started()[0];
+        kubelet.confirm(change);
+        // A third replica loads too; the fourth waits for it.
+        assert_eq!(grow(&mut kubelet, 10_000_000, 3), Some(17_000_000));
+        assert_eq!(grow(&mut kubelet, 11_000_000, 4), Some(17_000_000));
+        assert_eq!(grow(&mut kubelet, 12_000_000, 1), Some(14_000_000));
+        assert_eq!(kubelet.take_started().len(), 2);
+    }
+
+    #[test]
+    fn replaced_server_serves_until_the_new_one_is_ready() {
+        let mut kubelet = kubelet();
+        let loading = Loading::Replacement {
+            ready_after: kubelet.ready_after(0),
+        };
+        let two = Cores::whole(2);
+        assert_eq!(kubelet.request_loading(0, 0, two, loading), Some(7_000_000));
+        let change = kubelet.take_started()[0];
+        assert_eq!(change.in_force_at, 2_000_000, "nothing is replaced");
+        kubelet.confirm(change);
+        let one = Cores::whole(1);
+        assert_eq!(kubelet.request_loading(0, 0, one, loading), Some(7_000_000));
+        assert!(kubelet.is_changing());
+        assert_eq!(kubelet.take_started()[0].in_force_at, 7_000_000);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Fifo {
     weights: Vec<f64>,
     active: Vec<u32>,
     requests_max: u32,
+    /// Whether the weights follow the shares of plans.
+    follows: bool,
     /// `true`: one circuit breaker for the whole cluster. `false`: one for each variant, each its own cluster.
     bound_is_joint: bool,
     /// Timeout of the route.
@@ -85,13 +87,22 @@ impl Fifo {
                 .into_iter()
                 .map(|weight| if sum > 0.0 { weight / sum } else { 0.0 })
                 .collect(),
+            follows: plane == Plane::FifoQuotas,
             requests_max: if careful { within } else { REQUESTS_MAX },
             bound_is_joint: careful,
             timeout: if careful { service.slo } else { ROUTE_TIMEOUT },
         }
     }
 
-    /// Static weights, summing to 1.
+    /// Takes in the shares of a plan, which become the weights where these follow plans.
+    pub(crate) fn follow(&mut self, shares: &[f64]) -> bool {
+        if self.follows {
+            self.weights = shares.to_vec();
+        }
+        self.follows
+    }
+
+    /// Weights, summing to 1.
     pub(crate) fn weights(&self) -> &[f64] {
         &self.weights
     }

@@ -28,6 +28,11 @@ impl Tally {
         executions: ByVariant::new(),
     };
 
+    /// Requests that have arrived.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
     /// Counts the arrival of a request at a proxy without the filter.
     pub(crate) fn arrive(&mut self) {
         self.arrivals += 1;

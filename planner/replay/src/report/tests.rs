@@ -119,10 +119,10 @@ fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Pla
         "edf-without-feasibility + planner",
         "gateway-receipt + planner",
         "fifo-round-robin + static",
-        "fifo-weights + hpa-like",
-        "fifo-timeout + vpa-like",
+        "fifo-weights + hpa",
+        "fifo-timeout + vpa",
         "weir + static",
-        "weir + hpa-like",
+        "weir + hpa",
     ];
     let one = |index: usize| {
         let outcome = |request: &Request| {

@@ -1,17 +1,17 @@
 //! Names of the contenders, and the default contenders of a scenario.
 
-use std::fmt;
+use weir_planner::service::Service;
 
 use super::raw::RawContender;
 use super::refused::ScenarioError;
-use super::{Contender, Control, Plane};
+use super::{Contender, Control, Plane, control};
 
-/// Maximum number of contenders of a scenario, more than exist.
+/// Maximum number of contenders of a scenario.
 const CONTENDERS_MAX: usize = 64;
 
 impl Plane {
     /// All data planes.
-    pub const ALL: [Plane; 8] = [
+    pub const ALL: [Plane; 9] = [
         Plane::Weir,
         Plane::WeirGlobal,
         Plane::EdfPerWorker,
@@ -19,6 +19,7 @@ impl Plane {
         Plane::GatewayReceipt,
         Plane::FifoRoundRobin,
         Plane::FifoWeights,
+        Plane::FifoQuotas,
         Plane::FifoTimeout,
     ];
 
@@ -33,74 +34,57 @@ impl Plane {
             Plane::GatewayReceipt => "gateway-receipt",
             Plane::FifoRoundRobin => "fifo-round-robin",
             Plane::FifoWeights => "fifo-weights",
+            Plane::FifoQuotas => "fifo-quotas",
             Plane::FifoTimeout => "fifo-timeout",
         }
     }
 }
 
-impl Control {
-    /// All control planes.
-    pub const ALL: [Control; 5] = [
-        Control::Planner,
-        Control::Clairvoyant,
-        Control::Static,
-        Control::HpaLike,
-        Control::VpaLike,
-    ];
-
-    /// Name in scenarios and reports.
+impl Contender {
+    /// Name in reports and on the command line, for example `weir+planner` or `fifo-weights+vpa-plus-resnet18`.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Control::Planner => "planner",
-            Control::Clairvoyant => "clairvoyant",
-            Control::Static => "static",
-            Control::HpaLike => "hpa-like",
-            Control::VpaLike => "vpa-like",
-        }
+    pub fn label(self, service: &Service) -> String {
+        let control = self.control.label(service);
+        format!("{}+{control}", self.plane.name())
     }
 }
 
-impl fmt::Display for Contender {
-    /// Writes for example `weir+planner`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{}", self.plane.name(), self.control.name())
-    }
-}
-
-/// Default contenders: Weir under every control plane, and every data plane with the initial cores. The
-/// former compare the control planes, the latter the data planes.
+/// Default contenders: Weir under every control plane without settings that is not a published program, and every
+/// data plane with the initial cores, where those are no plan's quotas. The former compare the control planes, the
+/// latter the data planes.
 pub(super) fn standard() -> Vec<Contender> {
-    let controls = Control::ALL
-        .iter()
-        .filter(|one| **one != Control::Clairvoyant);
-    let weir = controls.map(|control| Contender {
+    let weir = Control::STANDARD.map(|control| Contender {
         plane: Plane::Weir,
-        control: *control,
+        control,
     });
-    let others = Plane::ALL.iter().filter(|plane| **plane != Plane::Weir);
+    let others = Plane::ALL.iter();
+    let others = others.filter(|plane| !matches!(plane, Plane::Weir | Plane::FifoQuotas));
     let others = others.map(|plane| Contender {
         plane: *plane,
         control: Control::Static,
     });
-    weir.chain(others).collect()
+    weir.into_iter().chain(others).collect()
 }
 
-pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, ScenarioError> {
+pub(super) fn contenders(
+    raw: Option<&[RawContender]>,
+    service: &Service,
+) -> Result<Vec<Contender>, ScenarioError> {
     let Some(raw) = raw else {
         return Ok(standard());
     };
     super::refused::within("contenders", raw.len(), 1..=CONTENDERS_MAX, "of them")?;
     let mut contenders = Vec::new();
     for (index, raw) in raw.iter().enumerate() {
+        let path = format!("contenders[{index}]");
         let contender = Contender {
             plane: raw.plane,
-            control: raw.control,
+            control: control::control(&path, raw, service)?,
         };
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";
-            let path = format!("contenders[{index}]");
-            return Err(ScenarioError::value(path, contender, right));
+            let label = contender.label(service);
+            return Err(ScenarioError::value(path, label, right));
         }
         contenders.push(contender);
     }

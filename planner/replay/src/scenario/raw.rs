@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_solve::latency_model::LatencyOrSponge;
 
-use super::{Control, Plane};
+use super::Plane;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,7 +182,26 @@ pub(super) struct RawClass {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawContender {
     pub(super) plane: Plane,
-    pub(super) control: Control,
+    pub(super) control: ControlName,
+    pub(super) variant: Option<String>,
+    pub(super) cores: Option<f64>,
+}
+
+/// Name of a control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ControlName {
+    Planner,
+    Clairvoyant,
+    Static,
+    Hpa,
+    Vpa,
+    VpaPlus,
+    MsPlus,
+    InfadapterCode,
+    Fa2,
+    SpongePaper,
+    SpongeCode,
 }
 
 /// Either `random` alone, or `at_s` and `what` with the keys of that fault.

@@ -139,7 +139,7 @@ fn check(
         seed,
     };
     let faults = faults(&raw.faults, &targets)?;
-    let contenders = contender::contenders(raw.contenders.as_deref())?;
+    let contenders = contender::contenders(raw.contenders.as_deref(), &service)?;
     server::check_cores(&service, &raw.servers, &variants, &contenders)?;
     let scenario = Scenario {
         name: raw.name,

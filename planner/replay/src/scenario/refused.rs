@@ -64,7 +64,7 @@ impl ScenarioError {
             _ => complaint,
         };
         let path = joined(prefix, path);
-        let renamed = renamed::new_key(&path, complaint);
+        let renamed = renamed::new_name(&path, complaint);
         let complaint = renamed.as_deref().unwrap_or(complaint);
         ScenarioError::InScenario {
             line: line.filter(|_| prefix.is_empty()),

@@ -8,8 +8,16 @@ const RENAMED: [(&str, &str); 3] = [
     ("clients.patience_ms", "clients.timeout_ms"),
 ];
 
-/// Message that names the new key, if the parser refuses an old one at `path`.
-pub(super) fn new_key(path: &str, message: &str) -> Option<String> {
+/// Old and new name of a control.
+const CONTROLS: [(&str, &str); 2] = [("hpa-like", "hpa"), ("vpa-like", "vpa")];
+
+/// Message that names the new key or value, if the parser refuses an old one at `path`.
+pub(super) fn new_name(path: &str, message: &str) -> Option<String> {
+    if path.starts_with("contenders[") && path.ends_with("].control") {
+        let old = |(old, _): &&(&str, &str)| message.contains(&format!("unknown variant `{old}`"));
+        let (old, new) = CONTROLS.iter().find(old)?;
+        return Some(format!("{old} is no longer a control; it is {new}"));
+    }
     if !message.contains("unknown field") {
         return None;
     }
@@ -32,6 +40,21 @@ mod tests {
 
     use super::*;
     use crate::scenario::first_error;
+
+    #[test]
+    fn each_old_control_is_refused_with_the_new_one_named() {
+        for (old, new) in CONTROLS {
+            let text = format!(
+                "name: a\nload: {{rates: [1]}}\nservice: {{}}\ncontenders: [{{plane: weir, control: {old}}}]\n"
+            );
+            let (path, message) = first_error(&text, Path::new("")).unwrap();
+            let expected = format!("{old} is no longer a control; it is {new}");
+            assert_eq!(
+                (path.as_str(), message),
+                ("contenders[0].control", expected)
+            );
+        }
+    }
 
     #[test]
     fn each_old_key_is_refused_with_the_new_one_named() {

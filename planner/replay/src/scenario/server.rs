@@ -214,19 +214,19 @@ fn fewest_cores(
     contenders: &[Contender],
 ) -> Option<(Cores, String)> {
     let variant = service.variants.get(index)?;
-    let before = service.variants.iter().take(index);
-    // An autoscaler divides the budget in the order of the variants; the last may get less than their minimum.
-    let left = before.fold(service.budget, |left, variant| {
-        left.saturating_sub(variant.max)
-    });
     let given = contenders.iter().filter_map(|contender| {
         let min = match contender.control {
             Control::Static => return None,
-            Control::Planner | Control::Clairvoyant => variant.min,
-            Control::HpaLike | Control::VpaLike => variant.min.min(left),
+            Control::StaticAt { variant, .. } if variant != index => return None,
+            Control::StaticAt { cores, .. } => cores.count(service.step),
+            one => match one.variant() {
+                Some(only) if only != index => return None,
+                _ => variant.min,
+            },
         };
         let why = format!(
-            "{contender} may give that (service.variants[{index}].cores.min: {})",
+            "{} may give that (service.variants[{index}].cores.min: {})",
+            contender.label(service),
             variant.cores(variant.min)
         );
         Some((variant.cores(min.max(1)), why))

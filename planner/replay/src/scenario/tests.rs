@@ -1,6 +1,7 @@
 //! Tests of valid scenario files and their values. Tests of invalid ones are in the files below.
 
 mod bad;
+mod contenders;
 mod fractions;
 mod measured;
 mod records;
@@ -148,7 +149,7 @@ fn commented_out_template_keys_are_valid() {
     let (scenario, sending) = Fixture::new().good(&spelled);
     assert_eq!(taken_in, ["servers", "classes", "contenders", "faults"]);
     assert_eq!(scenario.faults.len(), 9);
-    assert_eq!(scenario.contenders.len(), 2);
+    assert_eq!(scenario.contenders.len(), 5);
     assert_eq!(scenario.variants[2].latency.ms(1, 1.0), 302.0);
     assert_eq!(sending.clients.clocks.far_off_ms, 600_000.0);
 }

@@ -8,7 +8,7 @@ use super::Simulation;
 use super::event_queue::Event;
 use super::server::Job;
 use super::witness::Witness;
-use crate::control::{Change, ControlPlane, Usage};
+use crate::control::{Change, ControlPlane};
 use crate::nanos;
 use crate::plane::{DataPlane, Tally};
 use crate::request::{Resize, Second};
@@ -113,18 +113,29 @@ impl<W: Witness> Simulation<'_, W> {
                 driver.begin(time);
                 self.continue_cycle();
             }
-            ControlPlane::Autoscaler(autoscaler) => {
-                let counters = |server: &super::SimulatedServer| Usage {
-                    core_seconds: server.core_seconds(time),
-                    busy_core_seconds: server.busy_core_seconds(time),
-                };
-                let counters: Vec<Usage> = self.simulated_servers.iter().map(counters).collect();
-                autoscaler.run_cycle(now, &counters);
-                let plan = autoscaler.plan(time);
-                self.start_changes();
-                self.publish(plan);
+            ControlPlane::Baseline(baseline) => {
+                let with_waiting = baseline.needs_waiting();
+                self.run_baseline(with_waiting);
             }
         }
+    }
+
+    /// Runs the cycle of a baseline.
+    fn run_baseline(&mut self, with_waiting: bool) {
+        let (now, time) = (self.now, self.time());
+        let seen = self.observation(with_waiting);
+        let ControlPlane::Baseline(baseline) = &mut self.control else {
+            return;
+        };
+        baseline.run_cycle(now, seen);
+        let (plan, batch) = (baseline.plan(time), baseline.batch);
+        if let Some((index, batch)) = batch
+            && let Some(server) = self.simulated_servers.get_mut(index)
+        {
+            server.set_batch(time, batch);
+        }
+        self.start_changes();
+        self.publish(plan);
     }
 
     /// Polls the running cycle, if there is one.
@@ -198,7 +209,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
         self.wake_server(variant);
         let plan = match &mut self.control {
-            ControlPlane::Autoscaler(autoscaler) => autoscaler.plan(time),
+            ControlPlane::Baseline(baseline) => baseline.plan(time),
             _ => None,
         };
         self.publish(plan);
@@ -226,7 +237,7 @@ impl<W: Witness> Simulation<'_, W> {
         };
         match &self.control {
             ControlPlane::Static => {}
-            ControlPlane::Autoscaler(autoscaler) => second.cores_target = cores(&autoscaler.target),
+            ControlPlane::Baseline(baseline) => second.cores_target = cores(&baseline.target),
             ControlPlane::Planner(driver) => {
                 if let Some(report) = &driver.report {
                     second.demand_rps = report.demand_rps.map(|demand| demand.0);

@@ -71,8 +71,9 @@ impl<W: Witness> Simulation<'_, W> {
         let Some(part) = self.part_of(&plan, proxy) else {
             return;
         };
-        if let DataPlane::Weir(_) = &self.plane {
-            self.shares = self.shares_of(&plan);
+        let shares = self.shares_of(&plan);
+        if self.plane.follow(&shares) {
+            self.shares = shares;
         }
         self.tell(worker, |worker, now, verdicts| {
             worker.on_plan(&part, now, verdicts)

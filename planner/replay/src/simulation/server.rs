@@ -123,6 +123,14 @@ impl SimulatedServer {
         self.model.advance(now, &mut self.ended);
     }
 
+    /// Sets the maximum batch from `now` on.
+    pub(crate) fn set_batch(&mut self, now: Duration, batch: u32) {
+        self.model.advance(now, &mut self.ended);
+        if let Some(batch) = NonZeroU32::new(batch) {
+            self.model.set_batch(batch);
+        }
+    }
+
     /// Actual cores × seconds so far.
     pub(crate) fn core_seconds(&self, now: Duration) -> f64 {
         let since = now.saturating_sub(self.counted_until).as_secs_f64();

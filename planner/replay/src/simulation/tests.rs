@@ -1,6 +1,7 @@
 //! Scenarios small enough to compute by hand, and random schedules (`schedules`), in which every step
 //! of every engine is checked.
 
+mod baselines;
 mod failing;
 mod network_fade;
 mod planner_cycle;

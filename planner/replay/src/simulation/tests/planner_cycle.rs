@@ -35,7 +35,7 @@ pub(super) fn waves(seconds: u64, rps: u64) -> Vec<Request> {
     requests(&times)
 }
 
-fn answered(play: &Play) -> f64 {
+pub(super) fn answered(play: &Play) -> f64 {
     let count = play
         .outcomes
         .iter()
@@ -132,7 +132,7 @@ fn lost_plan_leaves_old_one_until_next_plan() {
     let mut scenario = closed_loop();
     let all = waves(10, 40);
     let shares = |scenario: &Scenario| {
-        let play = play(scenario, &all, with(Control::HpaLike), 1).unwrap();
+        let play = play(scenario, &all, with(Control::Hpa), 1).unwrap();
         play.seconds[5].shares.clone()
     };
     scenario.service.variants[0].initial = weir_planner::capacity::Allocation::NONE;
@@ -149,10 +149,10 @@ fn lost_plan_leaves_old_one_until_next_plan() {
 #[test]
 fn autoscalers_follow_utilisation() {
     let mut scenario = closed_loop();
-    scenario.length = Duration::from_secs(60);
-    for control in [Control::HpaLike, Control::VpaLike] {
+    for (control, seconds) in [(Control::Hpa, 60), (Control::Vpa, 1800)] {
+        scenario.length = Duration::from_secs(seconds);
         // A request takes 43 ms of a core on a, or 84 ms on one of b's two cores: an overload of both.
-        let play = play(&scenario, &waves(60, 200), with(control), 1).unwrap();
+        let play = play(&scenario, &waves(seconds, 200), with(control), 1).unwrap();
         let last = play.seconds.last().unwrap();
         assert!(
             last.cores_actual.iter().sum::<f64>() > 4.0,

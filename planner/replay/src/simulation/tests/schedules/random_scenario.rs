@@ -151,8 +151,8 @@ pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) 
     };
     let control = match (planner, scales, seed % 2) {
         (true, ..) => Control::Planner,
-        (_, true, 0) => Control::HpaLike,
-        (_, true, _) => Control::VpaLike,
+        (_, true, 0) => Control::Hpa,
+        (_, true, _) => Control::Vpa,
         _ => Control::Static,
     };
     (scenario, requests, Contender { plane, control })
