@@ -12,7 +12,6 @@ use weir_api::Cores;
 
 use baselines::Rule;
 use baselines::infadapter::Decisions;
-pub(super) use baselines::infadapter::{COMBINATIONS_MAX, combinations};
 use baselines::per_second::PerSecond;
 use baselines::vpa_plus::VpaPlus;
 pub(super) use baselines::{BaselineDriver, Observation, Usage};

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_say_what_would_be_right() {
+    fn wrong_lines_are_refused_with_the_right_form() {
         for (line, parts) in [
             ("", ["no JSON object", "EOF"]),
             ("[2026] \"GET /\" 200", ["no JSON object", "expected"]),

@@ -6,7 +6,9 @@ use weir_planner::service::Service;
 use super::Control;
 use super::raw::{ControlName, RawContender};
 use super::refused::ScenarioError;
-use crate::control::{COMBINATIONS_MAX, combinations};
+
+/// Maximum number of combinations of cores that InfAdapter's program tries in a decision.
+const COMBINATIONS_MAX: u64 = 2_000_000;
 
 impl Control {
     /// Control planes of the default contenders.
@@ -128,6 +130,12 @@ pub(super) fn control(
             variant: variant(path, raw, service)?,
         },
     })
+}
+
+/// Number of combinations of cores within the budget: (B + n over n) for n variants and B steps.
+fn combinations(service: &Service) -> u64 {
+    let (budget, variants) = (u64::from(service.budget), service.variants.len() as u64);
+    (1..=variants).fold(1_u64, |ways, n| ways.saturating_mul(budget + n) / n)
 }
 
 /// The variant that is named, or the only one.

@@ -35,8 +35,6 @@ const UTILISATION: f64 = 0.8;
 const CORES_MIN: f64 = 2.0;
 /// Minutes whose greatest rates are known, and span of their exponential mean.
 const MINUTES: usize = 10;
-/// Maximum number of combinations of cores that are tried.
-pub(crate) const COMBINATIONS_MAX: u64 = 2_000_000;
 
 /// Cores of each variant in steps, and its part of the load.
 #[derive(Debug, Clone, PartialEq)]
@@ -219,7 +217,7 @@ impl Candidate {
     }
 }
 
-/// Trial of all combinations, from the most accurate variant to the least accurate one.
+/// Trial of all combinations (a scenario bounds their number), from the most accurate variant to the least accurate one.
 struct Search<'a> {
     problem: &'a Problem,
     load: f64,
@@ -258,13 +256,6 @@ impl Search<'_> {
             *one = 0;
         }
     }
-}
-
-/// Number of combinations of cores that InfAdapter's decision tries at most.
-pub(crate) fn combinations(service: &Service) -> u64 {
-    // Ways to distribute at most B steps over n variants: (B + n over n).
-    let (budget, variants) = (u64::from(service.budget), service.variants.len() as u64);
-    (1..=variants).fold(1_u64, |ways, n| ways.saturating_mul(budget + n) / n)
 }
 
 /// ⌊0.8 · (slope · n + intercept)⌋; 0.8 of the profile's rate where no line is fitted.

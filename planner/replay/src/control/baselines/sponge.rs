@@ -161,7 +161,7 @@ mod tests {
     /// The paper's Fig. 1 in small: the same load needs more cores where the network was slow. By hand: 8 wait with
     /// 1000 ms − 200 − network left.
     #[test]
-    fn paper_counts_the_greatest_network_latency_of_all_that_wait() {
+    fn paper_counts_the_largest_network_latency_of_all_that_wait() {
         let latency = latency();
         let waiting = |network_ms: f64| {
             let one = |index: u32| Waiting {

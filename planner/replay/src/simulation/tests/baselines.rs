@@ -39,7 +39,7 @@ fn baselines_serve_within_the_budget() {
         (Plane::Weir, Control::Fa2 { variant: 0 }, 0.9),
         (Plane::Weir, Control::SpongePaper { variant: 0 }, 0.9),
         (Plane::FifoWeights, Control::SpongePaper { variant: 0 }, 0.8),
-        (Plane::Weir, Control::SpongeCode { variant: 0 }, 0.9),
+        (Plane::Weir, Control::SpongeCode { variant: 0 }, 0.8),
     ] {
         let contender = Contender { plane, control };
         let play = play(&scenario, &all, contender, 1).unwrap();

@@ -109,9 +109,3 @@ fn forecast_is_an_exponential_mean_and_then_the_last_minute() {
     assert_eq!(loads[..3], [(120, 44.0), (270, 44.0), (420, 44.0)]);
     assert_eq!(loads[3..], [(570, 44.0), (630, 66.0)]);
 }
-
-#[test]
-fn combinations_are_counted() {
-    assert_eq!(combinations(&service(8, 0.05)), 45);
-    assert!(combinations(&service(3000, 0.05)) > COMBINATIONS_MAX);
-}
