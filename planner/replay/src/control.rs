@@ -1,11 +1,12 @@
 //! Control planes: they decide cores and shares. Either the real planner on simulated ports (`ports`,
 //! `driver`), utilisation-based autoscalers (`autoscaler`), or none. `kubelet` simulates the delay of a
-//! change of cores.
+//! change of cores, and `replicas` the starts and ends of replicas.
 
 mod autoscaler;
 mod driver;
 mod kubelet;
 mod ports;
+mod replicas;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use weir_api::Cores;
 pub(super) use autoscaler::{Autoscaler, PERIOD as AUTOSCALER_PERIOD, Rule, Usage};
 pub(super) use driver::PlannerDriver;
 pub(super) use kubelet::{Change, Kubelet};
+pub(super) use replicas::ReplicaDue;
 
 use super::scenario::{Control, Scenario};
 

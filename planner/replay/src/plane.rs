@@ -9,7 +9,7 @@ mod worker;
 
 use serde_json::{Value, json};
 use weir_api::plan::{FORMAT, HOUR_MS};
-use weir_api::{Cores, Plan, VariantPlan};
+use weir_api::{Plan, VariantPlan};
 use weir_filter::config::Config;
 use weir_filter::coordination::{Memory, Scope};
 
@@ -36,7 +36,7 @@ impl DataPlane {
     pub(super) fn new(
         plane: Plane,
         scenario: &Scenario,
-        cores: &[Cores],
+        initial: &[Allocation],
         seed: u64,
     ) -> Result<DataPlane, PlayError> {
         let forwards = matches!(
@@ -44,15 +44,14 @@ impl DataPlane {
             Plane::FifoRoundRobin | Plane::FifoWeights | Plane::FifoTimeout
         );
         if forwards {
-            let cores: Vec<f64> = cores.iter().map(|cores| cores.as_f64()).collect();
             return Ok(DataPlane::Fifo(Box::new(Fifo::new(
                 plane,
                 &scenario.service,
-                &cores,
+                initial,
                 seed,
             ))));
         }
-        let mut config = config(plane, scenario, cores)?;
+        let mut config = config(plane, scenario, initial)?;
         match plane {
             Plane::EdfPerWorker => config.scope = Scope::Worker,
             // Otherwise it would estimate the service time from its own measurements.
@@ -104,14 +103,13 @@ pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
 }
 
 /// Returns the plugin's configuration. Unless it has a plan, adds a static one for the starting cores.
-fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, PlayError> {
+fn config(plane: Plane, scenario: &Scenario, initial: &[Allocation]) -> Result<Config, PlayError> {
     let mut plugin = scenario.proxies.plugin.clone();
     let keys = plugin.as_object_mut().ok_or(PlayError::PluginShape)?;
     let ours = || json!(scenario.service.name);
     keys.entry("service").or_insert_with(ours);
     if keys.get("plan").is_none_or(Value::is_null) {
-        let actual = Allocation::ones(cores);
-        let draft = draft(&scenario.service, &actual, None).ok_or(PlayError::NoCores)?;
+        let draft = draft(&scenario.service, initial, None).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": scenario.service.name, "revision": 1,
             "max_age_ms": HOUR_MS, "downstream_ms": draft.downstream_ms, "variants": draft.variants,

@@ -131,15 +131,19 @@ pub struct Play {
     pub events: u64,
 }
 
-/// Change of a variant's actual cores.
+/// Change of a variant's actual cores, or of its replicas.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resize {
     /// Time of the change.
     pub at: Duration,
     /// Index of the variant in [`super::scenario::Scenario::variants`].
     pub variant: u16,
-    /// Actual cores from then on.
+    /// Actual cores of all its replicas from then on.
     pub cores: f64,
+    /// Number of executions at once, over its replicas that serve.
+    pub slots: u32,
+    /// Cores of the largest of these.
+    pub each: f64,
 }
 
 /// State of the control plane at the end of one second; lists are in variant order.

@@ -9,6 +9,7 @@ mod raw;
 mod read;
 mod refused;
 mod renamed;
+mod replicated;
 mod sending;
 mod server;
 mod throughput;
@@ -66,8 +67,10 @@ pub struct Server {
     pub resize_delay: Duration,
     /// Round trip between proxy and server, without the execution: half of it each way.
     pub round_trip: Duration,
-    /// Initial cores.
+    /// Initial cores, of each replica.
     pub cores: f64,
+    /// Initial replicas of a variant whose replicas start and end; `None` if it is one server.
+    pub replicas: Option<u32>,
 }
 
 /// Identical proxies.
@@ -83,6 +86,20 @@ pub struct Proxies {
     pub plan_delay: Duration,
     /// Time from a worker's notification until the other worker wakes.
     pub notify_delay: Duration,
+    /// Choice among the replicas of a variant.
+    pub load_balancing: LoadBalancing,
+}
+
+/// Envoy's choice among the ready replicas of a variant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadBalancing {
+    /// Of two at random, the one with fewer requests in flight from this proxy; as `envoy/weir.yaml` and the manifests
+    /// have it.
+    #[default]
+    LeastRequest,
+    /// In turn, by each worker.
+    RoundRobin,
 }
 
 /// Data plane with a control plane.
@@ -172,6 +189,15 @@ pub enum FaultKind {
         /// Duration.
         lasts: Duration,
     },
+    /// One replica of a variant crashes and comes back.
+    ReplicaCrash {
+        /// Index of the variant.
+        variant: usize,
+        /// The replica.
+        replica: ReplicaChoice,
+        /// Duration, without the time until it is ready again.
+        lasts: Duration,
+    },
     /// A variant's server answers 404, as a server does that has not loaded its model.
     ServerErrors {
         /// Index of the variant.
@@ -210,6 +236,15 @@ pub enum FaultKind {
         /// Duration.
         lasts: Duration,
     },
+}
+
+/// Choice among the replicas of a variant that serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicaChoice {
+    /// By the order of their start, from 0; the last if there are fewer.
+    Place(u32),
+    /// Any: this number modulo their count.
+    Random(u32),
 }
 
 #[cfg(test)]

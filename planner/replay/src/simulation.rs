@@ -6,13 +6,16 @@
 //! Once the buffers have grown, a request allocates nothing here.
 
 mod arrival;
+mod crash;
 mod dispatch;
 mod event_queue;
+mod fleet;
 mod flight;
 mod health;
 mod lifecycle;
 mod plans;
 mod server;
+mod serving;
 mod shell;
 pub(super) mod witness;
 
@@ -30,15 +33,18 @@ use weir_sim::server::Run;
 
 pub(super) use self::event_queue::Event;
 use self::event_queue::EventQueue;
+use self::fleet::Fleet;
 use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
-use self::server::{Job, SimulatedServer};
+use self::server::Job;
+pub(super) use self::server::SimulatedServer;
 use self::witness::Witness;
 use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers, Tally};
 use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
 use crate::nanos;
+use weir_planner::capacity::Allocation;
 use weir_planner::distribution::slot_allocation::TooFew;
 
 /// Reason why a scenario cannot be simulated.
@@ -138,7 +144,12 @@ pub(super) struct Simulation<'a, W> {
     pub(super) plane: DataPlane,
     /// Chooses the worker of a request's connection at random, as in Envoy.
     spread: ChaCha8Rng,
+    /// Chooses among the servers of a variant.
+    balance: ChaCha8Rng,
     pub(super) simulated_servers: Vec<SimulatedServer>,
+    /// Servers of each variant.
+    pub(super) fleets: Vec<Fleet>,
+    seed: u64,
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
     plans: Vec<Rc<Plan>>,
@@ -178,18 +189,22 @@ impl<'a, W: Witness> Simulation<'a, W> {
             .iter()
             .map(|server| Cores::try_from(server.cores).unwrap_or_default())
             .collect();
-        let simulated_servers = scenario.variants.iter().zip(&cores).zip(0..);
-        let simulated_servers = simulated_servers
-            .map(|((server, cores), index)| {
-                SimulatedServer::new(server, *cores, noise_seed(seed, index))
-            })
-            .collect::<Result<Vec<SimulatedServer>, PlayError>>()?;
-        let plane = DataPlane::new(contender.plane, scenario, &cores, seed)?;
+        let initial = scenario.variants.iter().zip(&cores);
+        let initial: Vec<Allocation> = initial
+            .map(|(server, cores)| Allocation::new(server.count(), *cores))
+            .collect();
+        let plane = DataPlane::new(contender.plane, scenario, &initial, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
             DataPlane::Fifo(_) => Some(scenario.proxies.count.max(1)),
         };
         let proxies = proxies.unwrap_or(1) as usize;
+        let workers = match &plane {
+            DataPlane::Weir(workers) => workers.len(),
+            DataPlane::Fifo(_) => proxies,
+        };
+        let (simulated_servers, fleets) =
+            fleet::at_start(scenario, &cores, (workers, proxies), seed)?;
         let names = scenario
             .service
             .variants
@@ -210,7 +225,10 @@ impl<'a, W: Witness> Simulation<'a, W> {
             shares: Vec::new(),
             plane,
             spread: spread(seed),
+            balance: fleet::balance(seed),
             simulated_servers,
+            fleets,
+            seed,
             names: names.zip(0..).collect(),
             control: ControlPlane::new(contender.control, scenario, &cores, proxies),
             plans: Vec::new(),

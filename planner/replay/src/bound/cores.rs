@@ -113,7 +113,7 @@ pub fn min_core_seconds(
             latency: server.latency.clone(),
             parallelism: server.parallelism,
             batch_max: server.batch_max.max(1),
-            cores: server.cores,
+            cores: server.cores * f64::from(server.count()),
             hop: server.hop(),
             resize_delay: server.resize_delay.min(scenario.length),
             whole,

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use weir_api::{Cores, Plan, PlanError, Revision};
 
-use super::kubelet::Kubelet;
+use super::kubelet::{Kubelet, Requested};
 use crate::nanos;
 use weir_planner::backends::{Actuate, ActuateError, NotReplaced};
-use weir_planner::capacity::{Actual, Allocation, Resize, Target};
+use weir_planner::capacity::{Actual, Resize};
 use weir_planner::clock::Now;
 use weir_planner::control_loop::Solver;
 use weir_planner::distribution::{Publish, Publisher, Receipt};
@@ -40,11 +40,6 @@ fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
         left,
         lasted,
     )
-}
-
-/// State of a replayed variant, which is one replica.
-fn one(cores: Cores) -> Actual {
-    Actual::certain(Allocation::one(cores))
 }
 
 /// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
@@ -140,38 +135,33 @@ impl Observe for SimulatedPorts {
 impl Actuate for SimulatedPorts {
     async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let state = self.state();
-        let known = state.kubelet.known().map(|(confirmed, pending)| {
-            let now = one(confirmed);
-            Some(Ok(pending.map_or(now, |cores| now.or(Target::one(cores)))))
-        });
-        known.collect()
+        let variants = 0..state.kubelet.confirmed().len();
+        let actual = |variant| Some(Ok(state.kubelet.actual(variant)));
+        variants.map(actual).collect()
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
-        let (begin, ready): (Duration, Vec<Option<u64>>) = {
+        let (begin, requested): (Duration, Vec<Option<Requested>>) = {
             let mut state = self.state();
             let now = state.now;
-            let request = |change: &Resize| {
-                state
-                    .kubelet
-                    .request(nanos(now), change.variant, change.cores())
-            };
+            let request = |change: &Resize| state.kubelet.resize(nanos(now), change);
             (now, changes.iter().map(request).collect())
         };
         let limit = begin + self.resize_timeout;
-        for (change, ready) in changes.iter().zip(ready) {
-            let Some(ready) = ready.map(Duration::from_nanos) else {
+        for (change, requested) in changes.iter().zip(requested) {
+            let Some(Requested { at, blocked }) = requested else {
                 answers.push(Err(ActuateError::Status(409, "refused".to_owned())));
                 continue;
             };
+            let ready = Duration::from_nanos(at);
             // All resizes run at the same time, so a later one has probably been confirmed by now.
             let confirmed = |state: &PortState| (state.now >= ready).then_some(true);
             let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
-            answers.push(if in_time {
-                Ok(one(change.cores()))
-            } else {
-                Err(ActuateError::Timeout(self.resize_timeout))
+            answers.push(match blocked {
+                _ if !in_time => Err(ActuateError::Timeout(self.resize_timeout)),
+                Some(error) => Err(error),
+                None => Ok(self.state().kubelet.resized(change)),
             });
         }
         answers

@@ -11,6 +11,7 @@ use weir_filter::routing::fallback::VariantList;
 use weir_filter::routing::router::{Candidate, Requirements, Router};
 
 use crate::scenario::Plane;
+use weir_planner::capacity::Allocation;
 use weir_planner::profile::Fit;
 use weir_planner::service::Service;
 
@@ -43,12 +44,14 @@ pub(crate) struct Fifo {
 
 impl Fifo {
     /// Creates the proxies of that data plane. Weights are the throughput of the starting cores.
-    pub(crate) fn new(plane: Plane, service: &Service, cores: &[f64], seed: u64) -> Fifo {
+    pub(crate) fn new(plane: Plane, service: &Service, initial: &[Allocation], seed: u64) -> Fifo {
+        let cores: Vec<f64> = initial.iter().map(|one| one.cores().as_f64()).collect();
         let fitted: Vec<f64> = service
             .variants
             .iter()
-            .zip(cores)
-            .map(|(variant, cores)| {
+            .zip(initial)
+            .map(|(variant, initial)| {
+                let cores = &initial.each().as_f64();
                 let fitted = |fit: &Fit| fit.slope_rps * cores + fit.intercept_rps;
                 let by_latency = || {
                     variant.capacity(
@@ -57,7 +60,8 @@ impl Fifo {
                     )
                 };
                 let rps = variant.profile.fit.as_ref().map_or_else(by_latency, fitted);
-                if *cores > 0.0 { rps.max(0.0) } else { 0.0 }
+                let one_rps = if *cores > 0.0 { rps.max(0.0) } else { 0.0 };
+                f64::from(initial.replicas()) * one_rps
             })
             .collect();
         let joint: f64 = fitted.iter().sum();
@@ -68,7 +72,7 @@ impl Fifo {
                 .map(|cores| f64::from(u8::from(*cores > 0.0)))
                 .collect(),
             _ if joint > 0.0 => fitted,
-            _ => cores.to_vec(),
+            _ => cores,
         };
         let sum: f64 = weights.iter().sum();
         let careful = plane == Plane::FifoTimeout;

@@ -8,7 +8,7 @@ use weir_sim::server::{LatencyModel, Parallelism};
 use super::*;
 use crate::bound::{Kind, MinKind};
 use crate::request::{Fate, Outcome, Second};
-use crate::scenario::{Proxies, Server};
+use crate::scenario::{LoadBalancing, Proxies, Server};
 use crate::simulation::tests::two_variants;
 
 /// Two variants, a (70 %) and b (80 %), with 4 and 2 initial cores.
@@ -28,6 +28,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
         resize_delay: Duration::from_millis(200),
         round_trip: Duration::ZERO,
         cores,
+        replicas: None,
     };
     Scenario {
         name: "a <day> & a night".to_owned(),
@@ -42,6 +43,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
             plugin: serde_json::Value::Null,
             plan_delay: Duration::ZERO,
             notify_delay: Duration::ZERO,
+            load_balancing: LoadBalancing::default(),
         },
         contenders: Vec::new(),
         faults: Vec::new(),

@@ -32,6 +32,7 @@ pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Sce
             raw.notify_delay_ms,
             PLAN_DELAY_MAX_MS,
         )?,
+        load_balancing: raw.load_balancing,
     })
 }
 

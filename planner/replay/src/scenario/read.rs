@@ -11,7 +11,7 @@ use super::fault::{FaultTargets, faults};
 use super::load::LoadContext;
 use super::raw::RawScenario;
 use super::refused::{ScenarioError, within};
-use super::{Scenario, contender, load, place, proxies, sending, server};
+use super::{Scenario, contender, load, place, proxies, replicated, sending, server};
 use crate::file_error::FileError;
 use crate::input::Sending;
 use weir_planner::service::Service;
@@ -106,12 +106,14 @@ fn check(
     };
     let targets = FaultTargets {
         length,
+        service: &service,
         variants: &variants,
         proxies: &proxies,
         seed,
     };
     let faults = faults(&raw.faults, &targets)?;
     let contenders = contender::contenders(raw.contenders.as_deref())?;
+    let contenders = replicated::contenders(&service, contenders, raw.contenders.is_some())?;
     server::check_cores(&service, &raw.servers, &variants, &contenders)?;
     let scenario = Scenario {
         name: raw.name,

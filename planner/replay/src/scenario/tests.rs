@@ -113,6 +113,7 @@ fn shipped_scenarios_are_valid() {
             "reach-one-classes",
             "reach-three",
             "reach-three-classes",
+            "replicas",
             "sponge",
             "sponge-demo",
             "swell",

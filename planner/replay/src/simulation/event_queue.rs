@@ -29,7 +29,7 @@ pub(crate) enum Event {
     ServerArrival {
         request: u32,
         attempt: u8,
-        variant: u16,
+        server: u32,
     },
     /// Answer arrives at the proxy.
     Answer {
@@ -40,7 +40,7 @@ pub(crate) enum Event {
     /// Rest of a slowly read answer arrives at the proxy.
     AnswerEnd { request: u32, attempt: u8 },
     /// Server has an execution to end or start.
-    ServerWake { variant: u16 },
+    ServerWake { server: u32 },
     /// Timer of a worker fires.
     Tick { worker: u32 },
     /// Worker is notified.
@@ -59,6 +59,16 @@ pub(crate) enum Event {
     CoresChanged { variant: u16, ticket: u32 },
     /// Changed cores are usable.
     CoresReady { variant: u16, ticket: u32 },
+    /// Crashed server starts again.
+    ServerRestart { server: u32 },
+    /// Something may change at a replica.
+    ReplicaDue { variant: u16, server: u32 },
+    /// Replica that has not drained is killed.
+    ReplicaKilled { server: u32 },
+    /// Proxies learn that a replica has crashed.
+    CrashNotice { server: u32 },
+    /// Crashed replica is ready again.
+    ReplicaRecovered { server: u32 },
     /// Fault begins.
     FaultBegin { fault: u32 },
     /// Fault ends.

@@ -28,6 +28,8 @@ pub(crate) struct Flight {
     pub(crate) worker: u32,
     /// Index of the variant it was sent to.
     pub(crate) variant: u16,
+    /// Index of the server it was sent to.
+    pub(crate) server: u32,
     /// Time at which the last byte of its body is at the proxy, ns.
     pub(crate) whole: u64,
 }
@@ -38,6 +40,7 @@ impl Flight {
         attempt: 0,
         worker: 0,
         variant: 0,
+        server: 0,
         whole: 0,
     };
 }

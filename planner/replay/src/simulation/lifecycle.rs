@@ -17,10 +17,6 @@ use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Scenario;
 
-/// Time until a connection to a server that is down is refused.
-pub(super) const BREAK_DELAY: Duration = Duration::from_micros(200);
-/// Time from a request's arrival at a failing server to its error answer.
-const ERROR_DELAY: Duration = Duration::from_millis(3);
 /// First retry delay of a client after a 503; it doubles with each retry.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum retry delay, as a multiple of the first.
@@ -64,25 +60,29 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         };
         (flight.place, flight.variant) = (Place::InFlight, variant);
-        let attempt = flight.attempt;
+        let (attempt, worker) = (flight.attempt, flight.worker);
+        let server = self.choose_server(worker, variant);
+        if let Some(flight) = self.flights.get_mut(place) {
+            flight.server = server;
+        }
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
         // Servers start only once they have the whole request.
         let hop = self
-            .hop(variant)
+            .hop(server)
             .saturating_add(self.remaining_upload(request));
         if hop > 0 {
             self.arm_limit(request, attempt, timeout);
             let reach = Event::ServerArrival {
                 request,
                 attempt,
-                variant,
+                server,
             };
             self.event_queue.add(now.saturating_add(hop), reach);
-        } else if self.take(request, attempt, variant) {
+        } else if self.take(request, attempt, server) {
             self.arm_limit(request, attempt, timeout);
-            self.wake_server(variant);
+            self.wake_server(server);
         }
     }
 
@@ -95,66 +95,6 @@ impl<W: Witness> Simulation<'_, W> {
                 Event::TimeLimit { request, attempt },
             );
         }
-    }
-
-    /// Handles a request's arrival at its server, even if its client has disconnected.
-    pub(super) fn reach(&mut self, request: u32, attempt: u8, variant: u16) {
-        if self.take(request, attempt, variant) {
-            self.wake_server(variant);
-        }
-    }
-
-    /// Offers the request to the server; if it is refused, schedules the error at the proxy.
-    fn take(&mut self, request: u32, attempt: u8, variant: u16) -> bool {
-        let time = self.time();
-        let server = self
-            .simulated_servers
-            .get_mut(usize::from(variant))
-            .filter(|server| server.up);
-        let failing = server.as_ref().is_some_and(|server| server.failing);
-        let taken =
-            !failing && server.is_some_and(|server| server.take(time, Job { request, attempt }));
-        if failing {
-            let at = self.now + nanos(ERROR_DELAY) + self.hop(variant);
-            self.event_queue
-                .add(at, Event::ServerError { request, attempt });
-        } else if !taken {
-            let at = self.now + nanos(BREAK_DELAY) + self.hop(variant);
-            self.event_queue
-                .add(at, Event::ConnectionFailed { request, attempt });
-        }
-        taken
-    }
-
-    /// One-way latency between the proxy and that server, ns.
-    fn hop(&self, variant: u16) -> u64 {
-        let server = self.simulated_servers.get(usize::from(variant));
-        server.map_or(0, |server| server.hop)
-    }
-
-    /// Advances a server that has an execution to end or start.
-    pub(super) fn serve(&mut self, variant: u16) {
-        let time = self.time();
-        let mut ended = std::mem::take(&mut self.ended);
-        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
-            server.advance(time, &mut ended);
-        }
-        let hop = self.hop(variant);
-        for (job, _) in ended.drain(..) {
-            if hop == 0 {
-                self.answer(job, variant);
-            } else {
-                let Job { request, attempt } = job;
-                let answer = Event::Answer {
-                    request,
-                    attempt,
-                    variant,
-                };
-                self.event_queue.add(self.now.saturating_add(hop), answer);
-            }
-        }
-        self.ended = ended;
-        self.wake_server(variant);
     }
 
     /// Handles an answer, or its first byte, at the proxy; its client may have disconnected.
@@ -284,10 +224,11 @@ impl<W: Witness> Simulation<'_, W> {
             return None;
         }
         flight.place = Place::Away;
-        let (worker, variant) = (flight.worker, flight.variant);
+        let (worker, variant, server) = (flight.worker, flight.variant, flight.server);
         if let DataPlane::Fifo(fifo) = &mut self.plane {
             fifo.ended(variant);
         }
+        self.leave_server(worker, server);
         Some((worker, variant))
     }
 
@@ -311,7 +252,14 @@ impl<W: Witness> Simulation<'_, W> {
         else {
             return;
         };
-        flight.place = Place::Away;
+        let left = std::mem::replace(&mut flight.place, Place::Away);
+        if left == Place::InFlight {
+            let (worker, server) = (flight.worker, flight.server);
+            self.leave_server(worker, server);
+        }
+        let Some(flight) = self.flights.get_mut(place) else {
+            return;
+        };
         let leaves = leaves_at(known);
         let hears = self.now.saturating_add(nanos(known.way_back));
         if matches!(status, 429 | 503) && flight.attempt < known.retries && hears < leaves {

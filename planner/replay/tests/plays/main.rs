@@ -10,5 +10,6 @@
 mod batches;
 mod interference;
 mod lanes;
+mod replicas;
 mod stability;
 mod transitions;
