@@ -14,12 +14,13 @@ mod sending;
 mod server;
 mod throughput;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_sim::server::{Latency, Parallelism};
 
-use weir_planner::service::Service;
+use weir_planner::service::{Service, Stage};
 
 pub use read::{Overrides, SCENARIO_BYTES_MAX, first_error, read};
 
@@ -44,6 +45,38 @@ pub struct Scenario {
     pub contenders: Vec<Contender>,
     /// Faults, by time.
     pub faults: Vec<Fault>,
+}
+
+impl Scenario {
+    /// Variants of each stage of the pipeline, or of the only one.
+    pub fn stages(&self) -> impl Iterator<Item = Range<usize>> {
+        stages(&self.service)
+    }
+
+    /// Throughput of the servers with their initial cores, requests/s: the least of all stages.
+    #[must_use]
+    pub fn capacity_rps(&self) -> f64 {
+        capacity_rps(&self.service, &self.variants)
+    }
+}
+
+/// Variants of each stage.
+fn stages(service: &Service) -> impl Iterator<Item = Range<usize>> {
+    let (all, count) = (service.variants.len(), service.stages.len());
+    let variants = move |stage: &Stage| match count {
+        1 => 0..all,
+        _ => stage.variants.clone(),
+    };
+    service.stages.iter().map(variants)
+}
+
+/// Throughput of the servers with their initial cores: the least of all stages.
+fn capacity_rps(service: &Service, servers: &[Server]) -> f64 {
+    let of_stage = |variants: Range<usize>| -> f64 {
+        let servers = servers.get(variants).unwrap_or_default();
+        servers.iter().map(Server::capacity_rps).sum()
+    };
+    stages(service).map(of_stage).fold(f64::INFINITY, f64::min)
 }
 
 /// Server of one variant, which the planner's profile may describe wrongly.
@@ -76,18 +109,30 @@ pub struct Server {
 /// Identical proxies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proxies {
-    /// Number of proxies; requests are spread evenly over them.
+    /// Number of proxies of each stage; requests are spread evenly over them.
     pub count: u32,
     /// Workers of each proxy.
     pub workers: u32,
     /// Configuration of the filter as JSON, as in Envoy; the static plan is added if missing.
     pub plugin: serde_json::Value,
+    /// The same for each stage of a pipeline after the first.
+    pub later_plugins: Vec<serde_json::Value>,
     /// Time from publishing a plan until a worker obeys it.
     pub plan_delay: Duration,
     /// Time from a worker's notification until the other worker wakes.
     pub notify_delay: Duration,
     /// Choice among the replicas of a variant.
     pub load_balancing: LoadBalancing,
+}
+
+impl Proxies {
+    /// Configuration of the filter at a stage.
+    pub(crate) fn plugin_of(&self, stage: usize) -> &serde_json::Value {
+        let later = stage
+            .checked_sub(1)
+            .and_then(|index| self.later_plugins.get(index));
+        later.unwrap_or(&self.plugin)
+    }
 }
 
 /// Envoy's choice among the ready replicas of a variant.

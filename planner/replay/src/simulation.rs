@@ -17,6 +17,7 @@ mod plans;
 mod server;
 mod serving;
 mod shell;
+mod stages;
 pub(super) mod witness;
 
 use std::collections::BTreeMap;
@@ -38,10 +39,11 @@ use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
 use self::server::Job;
 pub(super) use self::server::SimulatedServer;
+use self::stages::StageSpan;
 use self::witness::Witness;
 use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers, Tally};
-use super::request::{Outcome, Play, Request, Resize, Second};
+use super::request::{Outcome, Passage, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
 use crate::nanos;
 use weir_planner::capacity::Allocation;
@@ -142,6 +144,10 @@ pub(super) struct Simulation<'a, W> {
     ends: Vec<u32>,
     under_way: usize,
     pub(super) plane: DataPlane,
+    /// Workers, proxies and variants of each stage.
+    pub(super) stages: Vec<StageSpan>,
+    /// Passages of each request through all stages; empty if there is one.
+    passages: Vec<Passage>,
     /// Chooses the worker of a request's connection at random, as in Envoy.
     spread: ChaCha8Rng,
     /// Chooses among the servers of a variant.
@@ -152,7 +158,8 @@ pub(super) struct Simulation<'a, W> {
     seed: u64,
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
-    plans: Vec<Rc<Plan>>,
+    /// Published plans, each with its stage.
+    plans: Vec<(u16, Rc<Plan>)>,
     plans_at: Vec<Duration>,
     /// Counters of each proxy.
     pub(super) counted: Vec<Tally>,
@@ -196,12 +203,17 @@ impl<'a, W: Witness> Simulation<'a, W> {
         let plane = DataPlane::new(contender.plane, scenario, &initial, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
-            DataPlane::Fifo(_) => Some(scenario.proxies.count.max(1)),
+            DataPlane::Fifo(stages) => Some(scenario.proxies.count.max(1) * stages.len() as u32),
         };
         let proxies = proxies.unwrap_or(1) as usize;
         let workers = match &plane {
             DataPlane::Weir(workers) => workers.len(),
             DataPlane::Fifo(_) => proxies,
+        };
+        let stages = stages::spans(scenario, &plane);
+        let passages = match stages.len() {
+            1 => Vec::new(),
+            count => vec![Passage::NONE; requests.len() * count],
         };
         let (simulated_servers, fleets) =
             fleet::at_start(scenario, &cores, (workers, proxies), seed)?;
@@ -224,6 +236,8 @@ impl<'a, W: Witness> Simulation<'a, W> {
             under_way: requests.len(),
             shares: Vec::new(),
             plane,
+            stages,
+            passages,
             spread: spread(seed),
             balance: fleet::balance(seed),
             simulated_servers,
@@ -296,6 +310,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
         let play = Play {
             contender: contender.to_string(),
             outcomes: self.outcomes,
+            passages: self.passages,
             seconds: self.seconds,
             resizes: self.resizes,
             core_seconds: self.core_seconds,

@@ -1,6 +1,7 @@
 //! Servers as the bounds see them: slots and speed of each variant over time, derived from a scenario
 //! and the cores that a contender had. Nothing is executed.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use weir_sim::server::{SERVICE_MAX, service_time};
@@ -94,6 +95,14 @@ impl Servers {
                 .variants
                 .iter()
                 .any(|server| server.noise_sigma > 0.0),
+        }
+    }
+
+    /// Servers of some of the variants.
+    pub(super) fn of(&self, variants: Range<usize>) -> Servers {
+        Servers {
+            variants: self.variants.get(variants).unwrap_or_default().to_vec(),
+            noisy: self.noisy,
         }
     }
 

@@ -43,6 +43,11 @@ pub(crate) struct Kubelet {
     /// Index of the next server to start.
     next_server: u32,
     due: Vec<ReplicaDue>,
+    /// Largest batch of each variant's servers.
+    batches_max: Vec<u32>,
+    /// Batch that each variant's servers have been sent.
+    batches: Vec<Option<u32>>,
+    new_batches: Vec<(u16, u32)>,
 }
 
 /// Change that was requested.
@@ -75,6 +80,9 @@ impl Kubelet {
             replicas,
             next_server,
             due: Vec::new(),
+            batches_max: servers.iter().map(|server| server.batch_max).collect(),
+            batches: vec![None; servers.len()],
+            new_batches: Vec::new(),
             confirmed: cores.to_vec(),
             pending: vec![None; servers.len()],
             tickets: 0,
@@ -138,6 +146,23 @@ impl Kubelet {
     /// Carries out what is due at a replica; `None` if it has ended.
     pub(crate) fn carry_out(&mut self, now: u64, due: ReplicaDue) -> Option<ReplicaChange> {
         self.with_replicas(due.variant, |set| set.carry_out(now, due.server))?
+    }
+
+    /// Sends the servers of a variant their maximum batch; returns the one that they use, if any serves.
+    pub(crate) fn send_batch(&mut self, variant: usize, batch: u32) -> Option<u32> {
+        let batch = batch.min(*self.batches_max.get(variant)?).max(1);
+        let sent = self.batches.get_mut(variant)?;
+        if *sent != Some(batch) {
+            *sent = Some(batch);
+            self.new_batches.push((u16::try_from(variant).ok()?, batch));
+        }
+        let serves = self.actual(variant).ready != Allocation::NONE;
+        serves.then_some(batch)
+    }
+
+    /// Takes the batches that servers have been sent since the last call.
+    pub(crate) fn take_batches(&mut self) -> Vec<(u16, u32)> {
+        std::mem::take(&mut self.new_batches)
     }
 
     /// Takes the times at which replicas change that were requested since the last call.

@@ -15,7 +15,7 @@ use weir_planner::backends::{Actuate, ActuateError, NotReplaced};
 use weir_planner::capacity::{Actual, Resize};
 use weir_planner::clock::Now;
 use weir_planner::control_loop::Solver;
-use weir_planner::distribution::{Publish, Publisher, Receipt};
+use weir_planner::distribution::{Publish, Publishers, Receipt};
 use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
 use weir_planner::policy::decide;
@@ -50,7 +50,7 @@ fn name(proxy: usize) -> Arc<str> {
 /// Simulated ports of the planner.
 pub(crate) struct SimulatedPorts {
     state: Mutex<PortState>,
-    publisher: Publisher,
+    publishers: Publishers,
     memo: Mutex<HashMap<Problem, Decision>>,
     /// Name of each proxy.
     names: Vec<Arc<str>>,
@@ -65,12 +65,23 @@ pub(crate) struct PortState {
     pub(crate) counted: Vec<Option<Counts>>,
     /// Simulated backends.
     pub(crate) kubelet: Kubelet,
-    /// Plan revision of each proxy.
+    /// Plan revision of each proxy, stage by stage.
     pub(crate) taken: Vec<Revision>,
-    /// Plans published since the simulation last took them.
-    pub(crate) plans: Vec<Plan>,
+    /// Newest revision of each stage's plan.
+    newest: Vec<Revision>,
+    /// Plans published since the simulation last took them, each with its stage.
+    pub(crate) plans: Vec<(u16, Plan)>,
     /// Time at which the waiting cycle is to be polled again.
     pub(crate) wake_at: Option<Duration>,
+}
+
+impl PortState {
+    /// Whether each proxy has the newest plan of its stage.
+    fn is_adopted(&self) -> bool {
+        let each = self.taken.len() / self.newest.len().max(1);
+        let mut stages = self.taken.chunks(each.max(1)).zip(&self.newest);
+        stages.all(|(taken, newest)| taken.iter().all(|taken| taken >= newest))
+    }
 }
 
 impl SimulatedPorts {
@@ -81,10 +92,11 @@ impl SimulatedPorts {
                 counted: vec![Some(Counts::default()); proxies],
                 kubelet,
                 taken: vec![Revision(0); proxies],
+                newest: vec![Revision(0); service.stages.len()],
                 plans: Vec::new(),
                 wake_at: None,
             }),
-            publisher: Publisher::new(service),
+            publishers: Publishers::new(service),
             memo: Mutex::new(HashMap::new()),
             names: (0..proxies).map(name).collect(),
             resize_timeout: service.resize_timeout,
@@ -167,6 +179,16 @@ impl Actuate for SimulatedPorts {
         answers
     }
 
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        let mut state = self.state();
+        let each = batches.iter().enumerate();
+        let send = |(variant, batch): (usize, &Option<u32>)| {
+            let batch = state.kubelet.send_batch(variant, (*batch)?)?;
+            Some(Ok(batch))
+        };
+        each.map(send).collect()
+    }
+
     fn retire(&self, _: usize, _: Cores) -> Option<Result<Actual, NotReplaced>> {
         None
     }
@@ -178,25 +200,24 @@ impl Actuate for SimulatedPorts {
 
 impl Publish for SimulatedPorts {
     fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
-        // A replayed service has one stage.
-        let receipt = self
-            .publisher
-            .publish(drafts.into_iter().next().unwrap_or_default(), now)?;
-        if let Some(newest) = self.publisher.newest().filter(|_| receipt.new > 0) {
-            self.state().plans.push(newest.plan.clone());
+        let receipt = self.publishers.publish(drafts, now)?;
+        let mut state = self.state();
+        for (stage, publisher) in (0..).zip(self.publishers.all()) {
+            let Some(newest) = publisher.newest() else {
+                continue;
+            };
+            let known = state.newest.get_mut(usize::from(stage));
+            if let Some(known) = known.filter(|known| **known != newest.plan.revision) {
+                *known = newest.plan.revision;
+                state.plans.push((stage, newest.plan.clone()));
+            }
         }
         Ok(receipt)
     }
 
-    async fn wait_adopted(&self, revision: Revision, within: Duration) -> bool {
+    async fn wait_adopted(&self, _: Revision, within: Duration) -> bool {
         let until = self.state().now + within;
-        let all = move |state: &PortState| {
-            state
-                .taken
-                .iter()
-                .all(|taken| *taken >= revision)
-                .then_some(true)
-        };
+        let all = move |state: &PortState| state.is_adopted().then_some(true);
         self.when(until, all, false).await
     }
 

@@ -5,6 +5,7 @@ use weir_api::Cores;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::Range;
 use std::time::Duration;
 
 use weir_filter::routing::fallback::VariantList;
@@ -33,6 +34,8 @@ enum LoadBalancing {
 #[derive(Debug)]
 pub(crate) struct Fifo {
     balancing: LoadBalancing,
+    /// Index of the stage's first variant.
+    first: usize,
     weights: Vec<f64>,
     active: Vec<u32>,
     requests_max: u32,
@@ -43,11 +46,19 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// Creates the proxies of that data plane. Weights are the throughput of the starting cores.
-    pub(crate) fn new(plane: Plane, service: &Service, initial: &[Allocation], seed: u64) -> Fifo {
+    /// Creates the proxies of a stage, with those variants. Weights are the throughput of the starting cores.
+    pub(crate) fn new(
+        plane: Plane,
+        service: &Service,
+        variants: Range<usize>,
+        initial: &[Allocation],
+        seed: u64,
+    ) -> Fifo {
+        let first = variants.start;
+        let initial = initial.get(variants.clone()).unwrap_or_default();
+        let variants = service.variants.get(variants).unwrap_or_default();
         let cores: Vec<f64> = initial.iter().map(|one| one.cores().as_f64()).collect();
-        let fitted: Vec<f64> = service
-            .variants
+        let fitted: Vec<f64> = variants
             .iter()
             .zip(initial)
             .map(|(variant, initial)| {
@@ -79,6 +90,7 @@ impl Fifo {
         // Little's law: at most as many in flight as can be answered within the objective.
         let within = (joint * service.slo.as_secs_f64()).round().clamp(1.0, 1e6) as u32;
         Fifo {
+            first,
             balancing: if careful {
                 LoadBalancing::LeastRequest(Box::new(ChaCha8Rng::seed_from_u64(seed)))
             } else {
@@ -151,12 +163,13 @@ impl Fifo {
             return None;
         }
         *self.active.get_mut(index)? += 1;
-        Some(index)
+        Some(self.first + index)
     }
 
     /// Records at the proxy that a request in flight to that variant has ended.
     pub(crate) fn ended(&mut self, variant: u16) {
-        if let Some(active) = self.active.get_mut(usize::from(variant)) {
+        let index = usize::from(variant).checked_sub(self.first);
+        if let Some(active) = index.and_then(|index| self.active.get_mut(index)) {
             *active = active.saturating_sub(1);
         }
     }

@@ -41,6 +41,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
             count: 1,
             workers: 2,
             plugin: serde_json::Value::Null,
+            later_plugins: Vec::new(),
             plan_delay: Duration::ZERO,
             notify_delay: Duration::ZERO,
             load_balancing: LoadBalancing::default(),
@@ -64,6 +65,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
     Play {
         contender: contender.to_owned(),
         outcomes,
+        passages: Vec::new(),
         seconds,
         resizes: Vec::new(),
         core_seconds: 12.345_678,

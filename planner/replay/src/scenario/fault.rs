@@ -97,6 +97,11 @@ impl GivenKeys {
 }
 
 impl FaultTargets<'_> {
+    /// Number of proxies of all stages; those of the first stage come first.
+    fn proxies(&self) -> u32 {
+        self.proxies.count * self.service.stages.len() as u32
+    }
+
     fn scheduled(
         &self,
         at: &str,
@@ -114,7 +119,7 @@ impl FaultTargets<'_> {
         };
         let proxy = || {
             let proxy = raw.proxy.unwrap_or(0);
-            let last = self.proxies.count - 1;
+            let last = self.proxies() - 1;
             within(
                 format!("{at}.proxy"),
                 proxy,
@@ -238,7 +243,7 @@ impl FaultTargets<'_> {
         let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
         let at = Duration::from_millis(rng.random_range(0..=length_ms));
         let lasts = Duration::from_millis(rng.random_range(1000..=10_000));
-        let proxy = rng.random_range(0..self.proxies.count);
+        let proxy = rng.random_range(0..self.proxies());
         let worker = rng.random_range(0..self.proxies.workers);
         let variant = rng.random_range(0..self.variants.len());
         let percent = rng.random_range(200..=1000);

@@ -1,4 +1,4 @@
-//! Contenders of a service with replicas: autoscalers that change the cores of single servers do not play.
+//! Contenders of a service with replicas or stages: autoscalers that change the cores of single servers do not play.
 
 use weir_planner::service::{Replicas, Service};
 
@@ -11,9 +11,12 @@ pub(super) fn contenders(
     mut contenders: Vec<Contender>,
     given: bool,
 ) -> Result<Vec<Contender>, ScenarioError> {
-    let replicated = |variant: &weir_planner::service::Variant| variant.replicas != Replicas::ONE;
-    let Some(first) = service.variants.iter().find(|variant| replicated(variant)) else {
-        return Ok(contenders);
+    let mut replicated = service.variants.iter();
+    let replicated = replicated.find(|variant| variant.replicas != Replicas::ONE);
+    let why = match (replicated, service.stages.len()) {
+        (None, 1) => return Ok(contenders),
+        (Some(variant), _) => format!("variant {} has replicas", variant.name),
+        (None, _) => "the service has stages".to_owned(),
     };
     let plays =
         |contender: &Contender| matches!(contender.control, Control::Planner | Control::Static);
@@ -23,8 +26,7 @@ pub(super) fn contenders(
             .get(index)
             .map_or("", |contender| contender.control.name());
         let right = format!(
-            "planner or static, as variant {} has replicas: the others change the cores of one server",
-            first.name
+            "planner or static, as {why}: the others change the cores of one service's single servers"
         );
         return Err(ScenarioError::value(
             format!("contenders[{index}].control"),

@@ -4,6 +4,7 @@ mod bad;
 mod fractions;
 mod measured;
 mod records;
+mod replicas;
 mod surroundings;
 
 use std::path::PathBuf;
@@ -108,6 +109,8 @@ fn shipped_scenarios_are_valid() {
             "capacity",
             "measured",
             "overload",
+            "pipeline",
+            "pipeline-themis",
             "reach-batches",
             "reach-one",
             "reach-one-classes",

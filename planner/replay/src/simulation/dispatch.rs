@@ -11,7 +11,7 @@ use super::server::Job;
 use super::witness::Witness;
 use crate::control::{Change, ControlPlane, Usage};
 use crate::nanos;
-use crate::plane::{DataPlane, Tally};
+use crate::plane::{DataPlane, Fifo, Tally};
 use crate::request::Second;
 use weir_planner::observe::Counts;
 
@@ -30,11 +30,12 @@ impl<W: Witness> Simulation<'_, W> {
                     self.event_queue.add(at, Event::Tick { worker: index });
                 }
             }
-            DataPlane::Fifo(fifo) => self.shares = fifo.weights().to_vec(),
+            DataPlane::Fifo(stages) => {
+                let weights = stages.iter().flat_map(Fifo::weights);
+                self.shares = weights.copied().collect();
+            }
         }
-        if self.shares.is_empty() {
-            self.shares = self.static_shares();
-        }
+        self.see_static_shares();
         if self.control.period(self.scenario).is_some() {
             self.event_queue.add(0, Event::Cycle);
         }
@@ -107,6 +108,12 @@ impl<W: Witness> Simulation<'_, W> {
                 let lost = now < self.scrapes_lost_until;
                 let counted = |counted: &Tally| (!lost).then(|| counted.counts());
                 let mut counted: Vec<Option<Counts>> = self.counted.iter().map(counted).collect();
+                // Demand is what arrives at the first stage.
+                let entry = self.stages.first().map_or(0, |span| span.proxies.len());
+                for counts in counted.iter_mut().skip(entry).flatten() {
+                    counts.arrivals = 0.0;
+                    counts.slack.clear();
+                }
                 if let DataPlane::Weir(workers) = &self.plane {
                     for worker in workers {
                         let proxy = counted.get_mut(worker.proxy as usize);
@@ -126,7 +133,7 @@ impl<W: Witness> Simulation<'_, W> {
                 };
                 let counters: Vec<Usage> = self.simulated_servers.iter().map(counters).collect();
                 autoscaler.run_cycle(now, &counters);
-                let plan = autoscaler.plan(time);
+                let plan = autoscaler.plan(time).map(|plan| (0, plan));
                 self.start_changes();
                 self.publish(plan);
             }
@@ -162,6 +169,7 @@ impl<W: Witness> Simulation<'_, W> {
                 .add(in_force_at, Event::CoresChanged { variant, ticket });
         }
         self.start_replicas();
+        self.send_batches();
     }
 
     fn resized(&mut self, variant: u16, ticket: u32) {
@@ -208,7 +216,7 @@ impl<W: Witness> Simulation<'_, W> {
             ControlPlane::Autoscaler(autoscaler) => autoscaler.plan(time),
             _ => None,
         };
-        self.publish(plan);
+        self.publish(plan.map(|plan| (0, plan)));
     }
 
     fn second(&mut self) {

@@ -33,6 +33,8 @@ pub(crate) struct Fleet {
     started: u64,
     /// Position of each worker in the round of the servers.
     positions: Vec<u32>,
+    /// Maximum batch that its servers have been sent.
+    batch: Option<u32>,
 }
 
 /// Separate random stream for the choice of servers.
@@ -180,7 +182,26 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
+    /// Carries out the changes of batches that the planner has sent.
+    pub(super) fn send_batches(&mut self) {
+        let time = self.time();
+        let batches = self.control.with_kubelet(|kubelet| kubelet.take_batches());
+        for (variant, batch) in batches.unwrap_or_default() {
+            let Some(fleet) = self.fleets.get_mut(usize::from(variant)) else {
+                continue;
+            };
+            fleet.batch = Some(batch);
+            for server in fleet.servers.clone() {
+                if let Some(known) = self.simulated_servers.get_mut(server as usize) {
+                    known.set_batch(time, batch);
+                }
+                self.wake_server(server);
+            }
+        }
+    }
+
     fn add_server(&mut self, variant: u16, server: u32) {
+        let time = self.time();
         let index = usize::from(variant);
         let (Some(known), Some(fleet)) = (
             self.scenario.variants.get(index),
@@ -195,6 +216,9 @@ impl<W: Witness> Simulation<'_, W> {
         // Its configuration was checked at the start.
         if let Ok(mut new) = SimulatedServer::new(known, place, Cores::ZERO, seed) {
             new.phase = Phase::Starts;
+            if let Some(batch) = fleet.batch {
+                new.set_batch(time, batch);
+            }
             fleet.add(server, false);
             self.simulated_servers.push(new);
         }

@@ -16,7 +16,7 @@ const ERROR: &str = "error";
 
 impl<W: Witness> Simulation<'_, W> {
     /// Passes a server's error (it does not know the model) to the client.
-    pub(super) fn server_error(&mut self, stream: u32, attempt: u8) {
+    pub(super) fn server_error(&mut self, stream: u32, attempt: u16) {
         let Some(worker) = self.end_flight(stream, attempt) else {
             return;
         };

@@ -30,6 +30,9 @@ impl<W: Witness> Simulation<'_, W> {
     pub(super) fn carry_out(&mut self, request: u32, verdict: &Verdict) {
         match verdict {
             Verdict::Forward(dispatch) => {
+                if let Some(flight) = self.flights.get_mut(request as usize) {
+                    flight.deadline_ms = dispatch.deadline.as_ms();
+                }
                 let variant = self.names.get(&*dispatch.name).copied().unwrap_or(u16::MAX);
                 self.forward(
                     request,
@@ -68,6 +71,7 @@ impl<W: Witness> Simulation<'_, W> {
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
+        self.record_dispatch(request, variant);
         // Servers start only once they have the whole request.
         let hop = self
             .hop(server)
@@ -86,7 +90,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    fn arm_limit(&mut self, request: u32, attempt: u8, timeout: Duration) {
+    fn arm_limit(&mut self, request: u32, attempt: u16, timeout: Duration) {
         if let Some(known) = self.requests.get(request as usize) {
             let limit = leaves_at(known).min(self.now.saturating_add(nanos(timeout)));
             // An answer at exactly that time still counts.
@@ -110,7 +114,13 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         }
         let worker = flight.worker;
-        if at_proxy > 0 {
+        let goes_on = usize::from(flight.stage) + 1 < self.stages.len();
+        if goes_on {
+            self.end_flight(request, attempt);
+            self.tell(worker, |worker, now, verdicts| {
+                worker.on_answer(request, HealthSignal::Served, now, verdicts)
+            });
+        } else if at_proxy > 0 {
             flight.place = Place::Reading;
             let ends = self.now.saturating_add(at_proxy).min(leaves_at(known));
             self.event_queue
@@ -128,10 +138,13 @@ impl<W: Witness> Simulation<'_, W> {
         }
         self.carry_out_verdicts(worker, true);
         self.arm(worker);
+        if goes_on {
+            self.enter_next_stage(request);
+        }
     }
 
     /// Handles the end of a slowly read answer at the proxy; its client may have disconnected.
-    pub(super) fn answer_rest(&mut self, request: u32, attempt: u8) {
+    pub(super) fn answer_rest(&mut self, request: u32, attempt: u16) {
         let Some((worker, variant)) = self.remove_from(Place::Reading, request, attempt) else {
             return;
         };
@@ -149,7 +162,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    pub(super) fn limit(&mut self, request: u32, attempt: u8) {
+    pub(super) fn limit(&mut self, request: u32, attempt: u16) {
         let mut left = self.remove_from(Place::InFlight, request, attempt);
         if left.is_none() && matches!(self.plane, DataPlane::Fifo(_)) {
             // A route's timeout cuts off an answer that has begun; Weir lets it finish.
@@ -175,7 +188,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    pub(super) fn leave(&mut self, request: u32, attempt: u8) {
+    pub(super) fn leave(&mut self, request: u32, attempt: u16) {
         let flight = self.flights.get(request as usize);
         let held = flight.filter(|f| f.place == Place::Held && f.attempt == attempt);
         let Some(worker) = held.map(|flight| flight.worker) else {
@@ -186,7 +199,7 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Handles the failed connection to a server that was or went down.
-    pub(crate) fn broken(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn broken(&mut self, request: u32, attempt: u16) {
         let Some(worker) = self.end_flight(request, attempt) else {
             return;
         };
@@ -196,7 +209,7 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Answers a request 503 that was in flight when its worker's VM restarted; no engine is left to notify.
-    pub(crate) fn break_flight(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn break_flight(&mut self, request: u32, attempt: u16) {
         if self.end_flight(request, attempt).is_some() {
             let reason = Reason::NoBackend;
             self.refuse(request, reason.label(), reason.status(), None);
@@ -204,28 +217,31 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Records a request as lost that was in flight when its proxy restarted.
-    pub(crate) fn lose(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn lose(&mut self, request: u32, attempt: u16) {
         if self.end_flight(request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
     /// Ends the flight of that attempt, if it is in flight; returns its worker.
-    pub(super) fn end_flight(&mut self, request: u32, attempt: u8) -> Option<u32> {
+    pub(super) fn end_flight(&mut self, request: u32, attempt: u16) -> Option<u32> {
         let left = self.remove_from(Place::InFlight, request, attempt);
         left.map(|(worker, _)| worker)
     }
 
     /// Removes the attempt from upstream, if it is at `place`; returns its worker and
     /// variant.
-    fn remove_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
+    fn remove_from(&mut self, place: Place, request: u32, attempt: u16) -> Option<(u32, u16)> {
         let flight = self.flights.get_mut(request as usize)?;
         if (flight.place, flight.attempt) != (place, attempt) {
             return None;
         }
         flight.place = Place::Away;
         let (worker, variant, server) = (flight.worker, flight.variant, flight.server);
-        if let DataPlane::Fifo(fifo) = &mut self.plane {
+        let stage = usize::from(flight.stage);
+        if let DataPlane::Fifo(stages) = &mut self.plane
+            && let Some(fifo) = stages.get_mut(stage)
+        {
             fifo.ended(variant);
         }
         self.leave_server(worker, server);
@@ -233,7 +249,7 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Records an answer as lost whose client was still reading when the proxy or the VM restarted.
-    pub(crate) fn lose_answer(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn lose_answer(&mut self, request: u32, attempt: u16) {
         if self.remove_from(Place::Reading, request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
@@ -262,15 +278,17 @@ impl<W: Witness> Simulation<'_, W> {
         };
         let leaves = leaves_at(known);
         let hears = self.now.saturating_add(nanos(known.way_back));
-        if matches!(status, 429 | 503) && flight.attempt < known.retries && hears < leaves {
+        if matches!(status, 429 | 503) && flight.retried < known.retries && hears < leaves {
             let pauses = 2_u32
-                .saturating_pow(u32::from(flight.attempt))
+                .saturating_pow(u32::from(flight.retried))
                 .min(RETRY_PAUSES_MAX);
             let pause =
                 retry_after_s.map_or(RETRY_PAUSE * pauses, |s| Duration::from_secs(u64::from(s)));
             let retry_at = hears.saturating_add(nanos(pause));
             if retry_at < leaves {
+                flight.retried += 1;
                 flight.attempt += 1;
+                flight.stage = 0;
                 let way_up = nanos(known.head.saturating_sub(known.sent));
                 self.event_queue
                     .add(retry_at.saturating_add(way_up), Event::Retry { request });

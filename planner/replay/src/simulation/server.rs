@@ -14,7 +14,7 @@ use crate::scenario::Server;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) request: u32,
-    pub(crate) attempt: u8,
+    pub(crate) attempt: u16,
 }
 
 /// Phase of a server's life.
@@ -157,6 +157,15 @@ impl SimulatedServer {
         self.model.load() == (0, 0)
             && self.ended.is_empty()
             && self.active.iter().all(|active| *active == 0)
+    }
+
+    /// Changes the maximum batch from `now` on.
+    pub(crate) fn set_batch(&mut self, now: Duration, batch: u32) {
+        if let Some(batch) = NonZeroU32::new(batch) {
+            self.model.advance(now, &mut self.ended);
+            self.model.set_batch(batch);
+            self.model.advance(now, &mut self.ended);
+        }
     }
 
     /// Actual cores × seconds so far.

@@ -15,14 +15,14 @@ const ERROR_DELAY: Duration = Duration::from_millis(3);
 
 impl<W: Witness> Simulation<'_, W> {
     /// Handles a request's arrival at its server, even if its client has disconnected.
-    pub(super) fn reach(&mut self, request: u32, attempt: u8, server: u32) {
+    pub(super) fn reach(&mut self, request: u32, attempt: u16, server: u32) {
         if self.take(request, attempt, server) {
             self.wake_server(server);
         }
     }
 
     /// Offers the request to the server; if it is refused, schedules the error at the proxy.
-    pub(super) fn take(&mut self, request: u32, attempt: u8, server: u32) -> bool {
+    pub(super) fn take(&mut self, request: u32, attempt: u16, server: u32) -> bool {
         let time = self.time();
         let known = self
             .simulated_servers
@@ -59,7 +59,8 @@ impl<W: Witness> Simulation<'_, W> {
             variant = known.variant;
         }
         let hop = self.hop(server);
-        for (job, _) in ended.drain(..) {
+        for (job, run) in ended.drain(..) {
+            self.record_execution(job, &run);
             if hop == 0 {
                 self.answer(job, variant);
             } else {
