@@ -248,30 +248,12 @@ fn planes_without_weir_pass_all_stages_too() {
 
 #[test]
 fn replicas_of_a_stage_follow_the_load() {
-    let stage = |name: &str, variant: &str, service_ms: u32| {
-        format!(
-            "    - name: {name}
-      variants:
-        - name: {variant}
-          cluster: {variant}
-          accuracy: 70
-          cores: {{ initial: 1, min: 1, max: 4 }}
-          replicas: {{ initial: 2, min: 1, max: 8 }}
-          readiness: 2s
-          latency: {{ gammaMs: {service_ms}, epsilonMs: 0, deltaMs: 0, etaMs: 5, parallelism: 1, tail: 1.26 }}
-"
-        )
-    };
-    let stages = format!(
-        "  stages:\n{}{}",
-        stage("detect", "a", 40),
-        stage("classify", "b", 30)
-    );
+    let stages = replicated_stages();
     let load = "load: { generator: step, low_rps: 15, high_rps: 60, at_s: 10 }\ncontenders: [{ plane: weir, control: planner }]\n";
     let (mut scenario, requests) = {
         let text = load.to_owned()
             + "servers: { a: { resize_delay_ms: 300 }, b: { resize_delay_ms: 300 } }";
-        let (scenario, requests) = themis(&stages, &text);
+        let (scenario, requests) = themis(5, &stages, &text);
         (scenario, requests)
     };
     let (play, summary) = played(&scenario, &requests);
@@ -305,10 +287,10 @@ fn replicas_of_a_stage_follow_the_load() {
     assert!(fixed.on_time < summary.on_time, "{fixed:?}");
 }
 
-fn themis(stages: &str, rest: &str) -> (Scenario, Vec<Request>) {
+fn themis(seed: u64, stages: &str, rest: &str) -> (Scenario, Vec<Request>) {
     let text = format!(
         "name: themis
-seed: 5
+seed: {seed}
 length_s: 60
 service:
   service: video
@@ -326,4 +308,62 @@ service:
     let (scenario, sending) = read(&path, Overrides::default()).unwrap();
     let requests = requests(scenario.seed, &sending);
     (scenario, requests)
+}
+
+/// Two stages whose variants have two replicas at the start.
+fn replicated_stages() -> String {
+    let stage = |name: &str, variant: &str, service_ms: u32| {
+        format!(
+            "    - name: {name}
+      variants:
+        - name: {variant}
+          cluster: {variant}
+          accuracy: 70
+          cores: {{ initial: 1, min: 1, max: 4 }}
+          replicas: {{ initial: 2, min: 1, max: 8 }}
+          readiness: 2s
+          latency: {{ gammaMs: {service_ms}, epsilonMs: 0, deltaMs: 0, etaMs: 5, parallelism: 1, tail: 1.26 }}
+"
+        )
+    };
+    format!(
+        "  stages:\n{}{}",
+        stage("detect", "a", 40),
+        stage("classify", "b", 30)
+    )
+}
+
+#[test]
+fn requests_of_replicated_stages_end_once_whatever_fails() {
+    let mut ended = std::collections::BTreeSet::new();
+    for seed in 1..=30 {
+        let plane = ["weir", "weir", "edf-per-worker", "fifo-timeout"][seed as usize % 4];
+        let control = if plane == "weir" { "planner" } else { "static" };
+        let rest = format!(
+            "load: {{ generator: poisson, rps: 45 }}
+contenders: [{{ plane: {plane}, control: {control} }}]
+proxies: {{ count: 2, workers: 2 }}
+clients: {{ retries: 2, timeout_ms: 900, slow_readers: {{ share: 0.2, bytes_per_s: 30000 }} }}
+payload_bytes: 100000
+answer_bytes: 100000
+network: {{ constant: {{ bytes_per_s: 2000000, round_trip_ms: 10 }} }}
+servers: {{ a: {{ resize_delay_ms: 300, round_trip_ms: 3 }}, b: {{ resize_delay_ms: 300 }} }}
+faults:
+  - {{ random: 8 }}
+  - {{ at_s: 5, what: server-crash, variant: a, replica: random, lasts_s: 2 }}
+  - {{ at_s: 6, what: server-crash, variant: b, replica: 0, lasts_s: 9 }}
+  - {{ at_s: 7, what: server-crash, variant: b, lasts_s: 1 }}
+"
+        );
+        let (scenario, requests) = themis(seed, &replicated_stages(), &rest);
+        let (_, summary) = played(&scenario, &requests);
+        assert!(summary.on_time > 0, "seed {seed}: {summary:?}");
+        ended.extend(summary.refused.keys().copied());
+        ended.extend((summary.lost > 0).then_some("lost"));
+        ended.extend((summary.disconnected > 0).then_some("disconnected"));
+    }
+    println!("{ended:?}");
+    for end in ["lost", "no-backend", "infeasible", "timeout"] {
+        assert!(ended.contains(end), "{end} does not occur");
+    }
 }
