@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use weir_replay::input::requests;
 use weir_replay::report::{self, Report};
 use weir_replay::request::{Play, Request};
-use weir_replay::scenario::{self, Contender, Overrides, Scenario, Server};
+use weir_replay::scenario::{self, Contender, Overrides, Scenario};
 use weir_replay::simulation;
 
 use crate::output::print;
@@ -145,7 +145,7 @@ impl Summary {
             length_s,
             silent_s: length.saturating_sub(seconds.len() as u64),
             mean_rps: requests.len() as f64 / length_s,
-            capacity_rps: scenario.variants.iter().map(Server::capacity_rps).sum(),
+            capacity_rps: scenario.capacity_rps(),
             contenders: labels(scenario),
         }
     }

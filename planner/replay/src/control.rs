@@ -1,10 +1,12 @@
 //! Control planes: they decide cores and shares. Either the real planner on simulated ports (`ports`,
-//! `driver`), `baselines` after papers and products, or none. `kubelet` simulates the delay of a change of cores.
+//! `driver`), `baselines` after papers and products, or none. `kubelet` simulates the delay of a change of cores, and
+//! `replicas` the starts and ends of replicas.
 
 mod baselines;
 mod driver;
 mod kubelet;
 mod ports;
+mod replicas;
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use baselines::vpa_plus::VpaPlus;
 pub(super) use baselines::{BaselineDriver, Observation, Usage};
 pub(super) use driver::PlannerDriver;
 pub(super) use kubelet::{Change, Kubelet};
+pub(super) use replicas::ReplicaDue;
 
 use super::request::Request;
 use super::scenario::{Control, Scenario, Server};

@@ -1,11 +1,13 @@
 //! Start and end of faults. Each fault changes the simulation exactly as it would change a real
 //! system.
 
+use std::time::Duration;
+
 use super::plane::{DataPlane, Tally};
 use super::request::Fate;
 use super::scenario::FaultKind;
 use super::simulation::witness::Witness;
-use super::simulation::{Event, Flight, Place, Simulation};
+use super::simulation::{Event, Flight, Place, SimulatedServer, Simulation};
 use crate::nanos;
 
 impl<W: Witness> Simulation<'_, W> {
@@ -18,11 +20,12 @@ impl<W: Witness> Simulation<'_, W> {
         else {
             return;
         };
-        let (now, time) = (self.now, self.time());
+        let now = self.now;
         let lasts = match what {
             FaultKind::PlannerOutage { lasts }
             | FaultKind::ScrapeLoss { lasts }
             | FaultKind::ServerCrash { lasts, .. }
+            | FaultKind::ReplicaCrash { lasts, .. }
             | FaultKind::ServerErrors { lasts, .. }
             | FaultKind::ServerSlow { lasts, .. }
             | FaultKind::ResizeRefused { lasts }
@@ -42,25 +45,28 @@ impl<W: Witness> Simulation<'_, W> {
                 self.scrapes_lost_until = self.scrapes_lost_until.max(until);
             }
             FaultKind::ServerCrash { variant, .. } => {
-                if let Some(server) = self.simulated_servers.get_mut(variant) {
-                    server.crash(time);
-                    self.break_connections(variant);
-                    self.event_queue.add(until, Event::FaultEnd { fault });
+                for server in self.servers_of(variant) {
+                    self.crash_server(server);
+                    self.event_queue.add(until, Event::ServerRestart { server });
+                }
+            }
+            FaultKind::ReplicaCrash {
+                variant, replica, ..
+            } => {
+                if let Some(server) = self.crash_replica(variant, replica) {
+                    self.event_queue.add(until, Event::ServerRestart { server });
                 }
             }
             FaultKind::ServerErrors { variant, .. } => {
-                if let Some(server) = self.simulated_servers.get_mut(variant) {
-                    server.failing = true;
-                    self.event_queue.add(until, Event::FaultEnd { fault });
-                }
+                self.with_servers(variant, |server, _| server.failing = true);
+                self.event_queue.add(until, Event::FaultEnd { fault });
             }
             FaultKind::ServerSlow {
                 variant, percent, ..
             } => {
-                if let Some(server) = self.simulated_servers.get_mut(variant) {
-                    server.slow_by(time, f64::from(percent) / 100.0);
-                    self.event_queue.add(until, Event::FaultEnd { fault });
-                }
+                let factor = f64::from(percent) / 100.0;
+                self.with_servers(variant, |server, time| server.slow_by(time, factor));
+                self.event_queue.add(until, Event::FaultEnd { fault });
             }
             FaultKind::LostNotification { proxy, worker } => {
                 let index = self.worker_index(proxy, worker);
@@ -89,29 +95,31 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     pub(super) fn fault_ends(&mut self, fault: u32) {
-        let time = self.time();
-        match self
-            .scenario
-            .faults
-            .get(fault as usize)
-            .map(|fault| fault.what)
-        {
-            Some(FaultKind::ServerCrash { variant, .. }) => {
-                if let Some(server) = self.simulated_servers.get_mut(variant) {
-                    server.up = true;
-                }
-            }
+        let known = self.scenario.faults.get(fault as usize);
+        match known.map(|fault| fault.what) {
             Some(FaultKind::ServerErrors { variant, .. }) => {
-                if let Some(server) = self.simulated_servers.get_mut(variant) {
-                    server.failing = false;
-                }
+                self.with_servers(variant, |server, _| server.failing = false);
             }
             Some(FaultKind::ServerSlow { variant, .. }) => {
-                if let Some(server) = self.simulated_servers.get_mut(variant) {
-                    server.slow_by(time, 1.0);
-                }
+                self.with_servers(variant, |server, time| server.slow_by(time, 1.0));
             }
             _ => {}
+        }
+    }
+
+    /// Servers of a variant that have not ended.
+    fn servers_of(&self, variant: usize) -> Vec<u32> {
+        let fleet = self.fleets.get(variant);
+        fleet.map_or_else(Vec::new, |fleet| fleet.servers().to_vec())
+    }
+
+    /// Runs `act` on each server of a variant.
+    fn with_servers(&mut self, variant: usize, act: impl Fn(&mut SimulatedServer, Duration)) {
+        let time = self.time();
+        for server in self.servers_of(variant) {
+            if let Some(server) = self.simulated_servers.get_mut(server as usize) {
+                act(server, time);
+            }
         }
     }
 
@@ -171,15 +179,14 @@ impl<W: Witness> Simulation<'_, W> {
 
     /// Breaks all connections to a server. The proxies notice one hop later; answers sent before arrive
     /// before.
-    fn break_connections(&mut self, variant: usize) {
+    pub(super) fn break_connections(&mut self, server: u32) {
         let hop = self
             .simulated_servers
-            .get(variant)
+            .get(server as usize)
             .map_or(0, |server| server.hop);
         for request in 0..self.flights.len() as u32 {
             let flight = self.flights.get(request as usize).copied();
-            let in_flight =
-                flight.filter(|f| f.place == Place::InFlight && usize::from(f.variant) == variant);
+            let in_flight = flight.filter(|f| f.place == Place::InFlight && f.server == server);
             match in_flight {
                 Some(Flight { attempt, .. }) if hop > 0 => {
                     let at = self.now.saturating_add(hop);

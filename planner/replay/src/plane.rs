@@ -7,9 +7,11 @@ mod tally;
 mod wire;
 mod worker;
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 use weir_api::plan::{FORMAT, HOUR_MS};
-use weir_api::{Cores, Plan, VariantPlan};
+use weir_api::{Plan, VariantPlan};
 use weir_filter::config::Config;
 use weir_filter::coordination::{Memory, Scope};
 
@@ -22,21 +24,21 @@ use super::scenario::{Plane, Scenario};
 use super::simulation::PlayError;
 use weir_planner::capacity::Allocation;
 use weir_planner::distribution::slot_allocation::{Role, TooFew, divide};
-use weir_planner::plan::draft;
+use weir_planner::plan::drafts;
 
 /// A data plane.
 pub(super) enum DataPlane {
     /// Filter engines, one for each worker of each proxy.
     Weir(Vec<Worker>),
-    /// Proxies without the filter: requests queue at the servers.
-    Fifo(Box<Fifo>),
+    /// Proxies without the filter, by stage: requests queue at the servers.
+    Fifo(Vec<Fifo>),
 }
 
 impl DataPlane {
     pub(super) fn new(
         plane: Plane,
         scenario: &Scenario,
-        cores: &[Cores],
+        initial: &[Allocation],
         seed: u64,
     ) -> Result<DataPlane, PlayError> {
         let forwards = matches!(
@@ -44,20 +46,11 @@ impl DataPlane {
             Plane::FifoRoundRobin | Plane::FifoWeights | Plane::FifoQuotas | Plane::FifoTimeout
         );
         if forwards {
-            let cores: Vec<f64> = cores.iter().map(|cores| cores.as_f64()).collect();
-            return Ok(DataPlane::Fifo(Box::new(Fifo::new(
-                plane,
-                &scenario.service,
-                &cores,
-                seed,
-            ))));
-        }
-        let mut config = config(plane, scenario, cores)?;
-        match plane {
-            Plane::EdfPerWorker => config.scope = Scope::Worker,
-            // Otherwise it would estimate the service time from its own measurements.
-            Plane::EdfWithoutFeasibility => config.correct = false,
-            _ => {}
+            let stages = (0..).zip(scenario.stages());
+            let fifo = |(stage, variants): (u64, Range<usize>)| {
+                Fifo::new(plane, &scenario.service, variants, initial, seed + stage)
+            };
+            return Ok(DataPlane::Fifo(stages.map(fifo).collect()));
         }
         let (proxies, workers) = match plane {
             Plane::WeirGlobal => (1, 1),
@@ -66,30 +59,31 @@ impl DataPlane {
                 scenario.proxies.workers.max(1),
             ),
         };
-        let mut plane = Vec::new();
-        for (proxy, part) in (0..).zip(parts(config.static_plan.take(), proxies)?) {
-            let slot_table = Memory::default();
-            let config = Config {
-                static_plan: part,
-                ..config.clone()
-            };
-            let worker = |index| Worker::new(proxy, config.clone(), slot_table.clone(), index);
-            plane.extend((0..workers).map(worker));
+        let mut all = Vec::new();
+        for stage in 0..scenario.service.stages.len() as u16 {
+            let mut config = config(plane, scenario, stage, initial)?;
+            match plane {
+                Plane::EdfPerWorker => config.scope = Scope::Worker,
+                // Otherwise it would estimate the service time from its own measurements.
+                Plane::EdfWithoutFeasibility => config.correct = false,
+                _ => {}
+            }
+            let first = u32::from(stage) * proxies;
+            for (proxy, part) in (first..).zip(parts(config.static_plan.take(), proxies)?) {
+                let slot_table = Memory::default();
+                let config = Config {
+                    static_plan: part,
+                    ..config.clone()
+                };
+                let place = (stage, proxy);
+                let worker = |index| Worker::new(place, config.clone(), slot_table.clone(), index);
+                all.extend((0..workers).map(worker));
+            }
         }
         // Twice: the first worker sees the others only on the second pass.
-        plane.iter_mut().for_each(Worker::meet);
-        plane.iter_mut().for_each(Worker::meet);
-        Ok(DataPlane::Weir(plane))
-    }
-}
-
-impl DataPlane {
-    /// Takes in the shares of a plan; returns whether requests follow them. An engine has the plan itself.
-    pub(super) fn follow(&mut self, shares: &[f64]) -> bool {
-        match self {
-            DataPlane::Weir(_) => true,
-            DataPlane::Fifo(fifo) => fifo.follow(shares),
-        }
+        all.iter_mut().for_each(Worker::meet);
+        all.iter_mut().for_each(Worker::meet);
+        Ok(DataPlane::Weir(all))
     }
 }
 
@@ -113,17 +107,23 @@ pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
     }
 }
 
-/// Returns the plugin's configuration. Unless it has a plan, adds a static one for the starting cores.
-fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, PlayError> {
-    let mut plugin = scenario.proxies.plugin.clone();
+/// Returns the plugin's configuration at a stage. Unless it has a plan, adds a static one for the starting cores.
+fn config(
+    plane: Plane,
+    scenario: &Scenario,
+    stage: u16,
+    initial: &[Allocation],
+) -> Result<Config, PlayError> {
+    let mut plugin = scenario.proxies.plugin_of(usize::from(stage)).clone();
     let keys = plugin.as_object_mut().ok_or(PlayError::PluginShape)?;
-    let ours = || json!(scenario.service.name);
-    keys.entry("service").or_insert_with(ours);
+    let known = scenario.service.stages.get(usize::from(stage));
+    let name = known.map_or("", |known| &known.name);
+    keys.entry("service").or_insert_with(|| json!(name));
     if keys.get("plan").is_none_or(Value::is_null) {
-        let actual = Allocation::ones(cores);
-        let draft = draft(&scenario.service, &actual, None).ok_or(PlayError::NoCores)?;
+        let drafts = drafts(&scenario.service, initial, None).ok_or(PlayError::NoCores)?;
+        let draft = drafts.get(usize::from(stage)).ok_or(PlayError::NoCores)?;
         let plan = json!({
-            "format": FORMAT, "service": scenario.service.name, "revision": 1,
+            "format": FORMAT, "service": name, "revision": 1,
             "max_age_ms": HOUR_MS, "downstream_ms": draft.downstream_ms, "variants": draft.variants,
         });
         keys.insert("plan".to_owned(), plan);

@@ -112,6 +112,29 @@ pub struct Outcome {
     pub dispatched: Option<Duration>,
 }
 
+/// Passage of a request through one stage of a pipeline, in its client's last attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passage {
+    /// Index of the variant it was sent to; means nothing unless it was dispatched.
+    pub variant: u16,
+    /// Time at which it was at a proxy of the stage.
+    pub arrived: Option<Duration>,
+    /// Time at which it was sent upstream.
+    pub dispatched: Option<Duration>,
+    /// Start and end of its execution.
+    pub executed: Option<(Duration, Duration)>,
+}
+
+impl Passage {
+    /// Passage of a request that has not reached the stage.
+    pub const NONE: Passage = Passage {
+        variant: 0,
+        arrived: None,
+        dispatched: None,
+        executed: None,
+    };
+}
+
 /// Results of one contender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Play {
@@ -119,6 +142,8 @@ pub struct Play {
     pub contender: String,
     /// One for each request, in request order.
     pub outcomes: Vec<Outcome>,
+    /// Passages of each request through all stages of a pipeline, in request order; empty if there is one stage.
+    pub passages: Vec<Passage>,
     /// One for each second, in time order.
     pub seconds: Vec<Second>,
     /// Every change of the actual cores, in time order, until the last request has ended.
@@ -131,15 +156,19 @@ pub struct Play {
     pub events: u64,
 }
 
-/// Change of a variant's actual cores.
+/// Change of a variant's actual cores, or of its replicas.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resize {
     /// Time of the change.
     pub at: Duration,
     /// Index of the variant in [`super::scenario::Scenario::variants`].
     pub variant: u16,
-    /// Actual cores from then on.
+    /// Actual cores of all its replicas from then on.
     pub cores: f64,
+    /// Number of executions at once, over its replicas that serve.
+    pub slots: u32,
+    /// Cores of the largest of these.
+    pub each: f64,
 }
 
 /// State of the control plane at the end of one second; lists are in variant order.

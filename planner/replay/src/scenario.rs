@@ -10,17 +10,19 @@ mod raw;
 mod read;
 mod refused;
 mod renamed;
+mod replicated;
 mod sending;
 mod server;
 mod throughput;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 use weir_sim::server::{Latency, Parallelism};
 
-use weir_planner::service::Service;
+use weir_planner::service::{Service, Stage};
 
 pub use place::line as line_of;
 pub use read::{FieldError, Overrides, SCENARIO_BYTES_MAX, first_error, read, read_text};
@@ -48,6 +50,38 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
 }
 
+impl Scenario {
+    /// Variants of each stage of the pipeline, or of the only one.
+    pub fn stages(&self) -> impl Iterator<Item = Range<usize>> {
+        stages(&self.service)
+    }
+
+    /// Throughput of the servers with their initial cores, requests/s: the least of all stages.
+    #[must_use]
+    pub fn capacity_rps(&self) -> f64 {
+        capacity_rps(&self.service, &self.variants)
+    }
+}
+
+/// Variants of each stage.
+fn stages(service: &Service) -> impl Iterator<Item = Range<usize>> {
+    let (all, count) = (service.variants.len(), service.stages.len());
+    let variants = move |stage: &Stage| match count {
+        1 => 0..all,
+        _ => stage.variants.clone(),
+    };
+    service.stages.iter().map(variants)
+}
+
+/// Throughput of the servers with their initial cores: the least of all stages.
+fn capacity_rps(service: &Service, servers: &[Server]) -> f64 {
+    let of_stage = |variants: Range<usize>| -> f64 {
+        let servers = servers.get(variants).unwrap_or_default();
+        servers.iter().map(Server::capacity_rps).sum()
+    };
+    stages(service).map(of_stage).fold(f64::INFINITY, f64::min)
+}
+
 /// Server of one variant, which the planner's profile may describe wrongly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
@@ -69,23 +103,51 @@ pub struct Server {
     pub resize_delay: Duration,
     /// Round trip between proxy and server, without the execution: half of it each way.
     pub round_trip: Duration,
-    /// Initial cores.
+    /// Initial cores, of each replica.
     pub cores: f64,
+    /// Initial replicas of a variant whose replicas start and end; `None` if it is one server.
+    pub replicas: Option<u32>,
 }
 
 /// Identical proxies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proxies {
-    /// Number of proxies; requests are spread evenly over them.
+    /// Number of proxies of each stage; requests are spread evenly over them.
     pub count: u32,
     /// Workers of each proxy.
     pub workers: u32,
     /// Configuration of the filter as JSON, as in Envoy; the static plan is added if missing.
     pub plugin: serde_json::Value,
+    /// The same for each stage of a pipeline after the first.
+    pub later_plugins: Vec<serde_json::Value>,
     /// Time from publishing a plan until a worker obeys it.
     pub plan_delay: Duration,
     /// Time from a worker's notification until the other worker wakes.
     pub notify_delay: Duration,
+    /// Choice among the replicas of a variant.
+    pub load_balancing: LoadBalancing,
+}
+
+impl Proxies {
+    /// Configuration of the filter at a stage.
+    pub(crate) fn plugin_of(&self, stage: usize) -> &serde_json::Value {
+        let later = stage
+            .checked_sub(1)
+            .and_then(|index| self.later_plugins.get(index));
+        later.unwrap_or(&self.plugin)
+    }
+}
+
+/// Envoy's choice among the ready replicas of a variant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadBalancing {
+    /// Of two at random, the one with fewer requests in flight from this proxy; as `envoy/weir.yaml` and the manifests
+    /// have it.
+    #[default]
+    LeastRequest,
+    /// In turn, by each worker.
+    RoundRobin,
 }
 
 /// Data plane with a control plane.
@@ -209,6 +271,15 @@ pub enum FaultKind {
         /// Duration.
         lasts: Duration,
     },
+    /// One replica of a variant crashes and comes back.
+    ReplicaCrash {
+        /// Index of the variant.
+        variant: usize,
+        /// The replica.
+        replica: ReplicaChoice,
+        /// Duration, without the time until it is ready again.
+        lasts: Duration,
+    },
     /// A variant's server answers 404, as a server does that has not loaded its model.
     ServerErrors {
         /// Index of the variant.
@@ -247,6 +318,15 @@ pub enum FaultKind {
         /// Duration.
         lasts: Duration,
     },
+}
+
+/// Choice among the replicas of a variant that serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicaChoice {
+    /// By the order of their start, from 0; the last if there are fewer.
+    Place(u32),
+    /// Any: this number modulo their count.
+    Random(u32),
 }
 
 #[cfg(test)]

@@ -6,15 +6,19 @@
 //! Once the buffers have grown, a request allocates nothing here.
 
 mod arrival;
+mod crash;
 mod dispatch;
 mod event_queue;
+mod fleet;
 mod flight;
 mod health;
 mod lifecycle;
 mod observation;
 mod plans;
 mod server;
+mod serving;
 mod shell;
+mod stages;
 pub(super) mod witness;
 
 use std::collections::BTreeMap;
@@ -31,15 +35,19 @@ use weir_sim::server::Run;
 
 pub(super) use self::event_queue::Event;
 use self::event_queue::EventQueue;
+use self::fleet::Fleet;
 use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
-use self::server::{Job, SimulatedServer};
+use self::server::Job;
+pub(super) use self::server::SimulatedServer;
+use self::stages::StageSpan;
 use self::witness::Witness;
 use super::control::{self, ControlPlane};
 use super::plane::{DataPlane, Headers, Tally};
-use super::request::{Outcome, Play, Request, Resize, Second};
+use super::request::{Outcome, Passage, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
 use crate::nanos;
+use weir_planner::capacity::Allocation;
 use weir_planner::distribution::slot_allocation::TooFew;
 
 /// Reason why a scenario cannot be simulated.
@@ -137,12 +145,22 @@ pub(super) struct Simulation<'a, W> {
     ends: Vec<u32>,
     under_way: usize,
     pub(super) plane: DataPlane,
+    /// Workers, proxies and variants of each stage.
+    pub(super) stages: Vec<StageSpan>,
+    /// Passages of each request through all stages; empty if there is one.
+    passages: Vec<Passage>,
     /// Chooses the worker of a request's connection at random, as in Envoy.
     spread: ChaCha8Rng,
+    /// Chooses among the servers of a variant.
+    balance: ChaCha8Rng,
     pub(super) simulated_servers: Vec<SimulatedServer>,
+    /// Servers of each variant.
+    pub(super) fleets: Vec<Fleet>,
+    seed: u64,
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
-    plans: Vec<Rc<Plan>>,
+    /// Published plans, each with its stage.
+    plans: Vec<(u16, Rc<Plan>)>,
     plans_at: Vec<Duration>,
     /// Counters of each proxy.
     pub(super) counted: Vec<Tally>,
@@ -175,18 +193,27 @@ impl<'a, W: Witness> Simulation<'a, W> {
         }
         let order = order(requests)?;
         let cores = control::initial_cores(contender.control, scenario);
-        let simulated_servers = scenario.variants.iter().zip(&cores).zip(0..);
-        let simulated_servers = simulated_servers
-            .map(|((server, cores), index)| {
-                SimulatedServer::new(server, *cores, noise_seed(seed, index))
-            })
-            .collect::<Result<Vec<SimulatedServer>, PlayError>>()?;
-        let plane = DataPlane::new(contender.plane, scenario, &cores, seed)?;
+        let initial = scenario.variants.iter().zip(&cores);
+        let initial: Vec<Allocation> = initial
+            .map(|(server, cores)| Allocation::new(server.count(), *cores))
+            .collect();
+        let plane = DataPlane::new(contender.plane, scenario, &initial, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
-            DataPlane::Fifo(_) => Some(scenario.proxies.count.max(1)),
+            DataPlane::Fifo(stages) => Some(scenario.proxies.count.max(1) * stages.len() as u32),
         };
         let proxies = proxies.unwrap_or(1) as usize;
+        let workers = match &plane {
+            DataPlane::Weir(workers) => workers.len(),
+            DataPlane::Fifo(_) => proxies,
+        };
+        let stages = stages::spans(scenario, &plane);
+        let passages = match stages.len() {
+            1 => Vec::new(),
+            count => vec![Passage::NONE; requests.len() * count],
+        };
+        let (simulated_servers, fleets) =
+            fleet::at_start(scenario, &cores, (workers, proxies), seed)?;
         let names = scenario
             .service
             .variants
@@ -206,8 +233,13 @@ impl<'a, W: Witness> Simulation<'a, W> {
             under_way: requests.len(),
             shares: Vec::new(),
             plane,
+            stages,
+            passages,
             spread: spread(seed),
+            balance: fleet::balance(seed),
             simulated_servers,
+            fleets,
+            seed,
             names: names.zip(0..).collect(),
             control: ControlPlane::new(contender.control, scenario, requests, &cores, proxies),
             plans: Vec::new(),
@@ -275,6 +307,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
         let play = Play {
             contender: contender.label(&self.scenario.service),
             outcomes: self.outcomes,
+            passages: self.passages,
             seconds: self.seconds,
             resizes: self.resizes,
             core_seconds: self.core_seconds,

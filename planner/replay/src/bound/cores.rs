@@ -15,6 +15,8 @@
 //! start: the initial cores stay for one resize delay, used or not. Requests released after it are
 //! served by cores paid for after it. The bound is the greater of the two.
 //!
+//! A request of a pipeline costs the sum over its stages.
+//!
 //! The bound ignores idle cores between requests, whole cores where a fraction would do, and load
 //! times, so it may be too low but never too high. One assumption is needed: a core is paid for until
 //! its execution has ended. (A simulated server that shrinks finishes running executions for free.)
@@ -116,11 +118,15 @@ pub fn min_core_seconds(
             latency: server.latency.clone(),
             parallelism: server.parallelism,
             batch_max: server.batch_max.max(1),
-            cores: server.cores,
+            cores: server.cores * f64::from(server.count()),
             hop: server.hop(),
             resize_delay: server.resize_delay.min(scenario.length),
             whole,
         })
+        .collect();
+    let stages: Vec<&[Machine]> = scenario
+        .stages()
+        .map(|variants| machines.get(variants).unwrap_or_default())
         .collect();
     let windows: Vec<Window> = requests.iter().map(Window::of).collect();
     let noisy = scenario
@@ -129,7 +135,7 @@ pub fn min_core_seconds(
         .any(|server| server.noise_sigma > 0.0);
     Some(MinCoreSeconds {
         on_time,
-        core_seconds: min(&windows, on_time, &machines)?,
+        core_seconds: min_of_stages(&windows, on_time, &stages)?,
         kind: if noisy {
             MinKind::Estimate
         } else {
@@ -144,16 +150,29 @@ pub fn min_core_seconds(
 /// Returns the minimum core-seconds for `on_time` requests; `None` if no number of cores suffices.
 #[must_use]
 pub fn min(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64> {
-    let settled = machines.iter().map(|machine| machine.resize_delay).max()?;
+    min_of_stages(windows, on_time, &[machines])
+}
+
+/// Returns the minimum core-seconds for `on_time` requests that pass all stages. Each stage is given the whole window,
+/// which is more than the others leave it: so the sum is still a lower bound.
+fn min_of_stages(windows: &[Window], on_time: u64, stages: &[&[Machine]]) -> Option<f64> {
+    let machines = || stages.iter().copied().flatten();
+    let settled = machines().map(|machine| machine.resize_delay).max()?;
     let at_start = |machine: &Machine| machine.cores * machine.resize_delay.as_secs_f64();
-    let start: f64 = machines.iter().map(at_start).sum();
-    let machines: Vec<(&Machine, Work)> = machines
-        .iter()
-        .map(|machine| (machine, Work::of(machine)))
-        .collect();
+    let start: f64 = machines().map(at_start).sum();
+    let work = |machines: &&'_ [Machine]| -> Vec<(Machine, Work)> {
+        let each = machines.iter();
+        each.map(|machine| (machine.clone(), Work::of(machine)))
+            .collect()
+    };
+    let stages: Vec<Vec<(Machine, Work)>> = stages.iter().map(work).collect();
+    let all_stages = |window: &Window| {
+        let each = stages.iter().map(|machines| cost(window, machines));
+        each.sum::<Option<f64>>()
+    };
     let costed = windows
         .iter()
-        .filter_map(|window| Some((window.release, cost(window, &machines)?)));
+        .filter_map(|window| Some((window.release, all_stages(window)?)));
     let mut all: Vec<(Duration, f64)> = costed.collect();
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
     let on_time = usize::try_from(on_time)
@@ -171,7 +190,7 @@ pub fn min(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64
 }
 
 /// Minimum core-seconds of a request; `None` if no variant can answer it on time.
-fn cost(window: &Window, machines: &[(&Machine, Work)]) -> Option<f64> {
+fn cost(window: &Window, machines: &[(Machine, Work)]) -> Option<f64> {
     let able = machines
         .iter()
         .filter(|(machine, _)| machine.accuracy >= window.min_accuracy);

@@ -10,6 +10,7 @@
 //! - [`moore_hodgson`]: one slot, all requests present from the start; exact
 //! - [`ordered`]: any number of identical slots, requests due in release order; exact
 //! - [`fluid`]: everything else; an upper bound
+//! - `pipeline`: an upper bound of a pipeline, the least of its stages'
 //! - [`cores`]: a lower bound on core-seconds
 //!
 //! Without release order even one slot with equal service times is infeasible at this size: the
@@ -20,6 +21,7 @@ pub mod fluid;
 pub mod moore_hodgson;
 mod options;
 pub mod ordered;
+mod pipeline;
 pub mod servers;
 
 use std::time::Duration;
@@ -91,6 +93,10 @@ pub fn of_plays(scenario: &Scenario, requests: &[Request], plays: &[Play]) -> Ve
     let windows: Vec<Window> = requests.iter().map(Window::of).collect();
     let mut known: Vec<(Servers, Bound)> = Vec::new();
     let mut bounds = Vec::with_capacity(plays.len());
+    if scenario.stages().nth(1).is_some() {
+        let bound = |play| pipeline::most_on_time(scenario, &windows, play);
+        return plays.iter().map(bound).collect();
+    }
     for play in plays {
         let servers = Servers::played(scenario, play);
         // Contenders with the same cores have the same bound.

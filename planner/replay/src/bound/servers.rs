@@ -1,6 +1,7 @@
 //! Servers as the bounds see them: slots and speed of each variant over time, derived from a scenario
 //! and the cores that a contender had. Nothing is executed.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use weir_sim::server::{SERVICE_MAX, service_time};
@@ -57,6 +58,9 @@ pub struct BatchTime {
 impl Servers {
     /// Creates the servers with the cores that a contender had over time.
     #[must_use]
+    ///
+    /// All executions of a variant are taken to be as fast as on its largest replica, and any replica to execute any
+    /// request: then no replicas with these cores are on time more often.
     pub fn played(scenario: &Scenario, play: &Play) -> Servers {
         Servers::with(scenario, &play.resizes)
     }
@@ -72,9 +76,12 @@ impl Servers {
         let variants = scenario.variants.iter().zip(accuracies).enumerate();
         let lanes = |(index, (server, accuracy)): (usize, (&Server, f64))| {
             let speed = fastest_factor(scenario, index);
-            let mut steps = vec![step(server, Duration::ZERO, server.cores, speed)];
+            let slots = server.parallelism.at_once(server.cores) * server.count();
+            let begin = step(server, Duration::ZERO, (slots, server.cores), speed);
+            let mut steps = vec![begin];
             for resize in resizes.iter().filter(|r| usize::from(r.variant) == index) {
-                push(&mut steps, step(server, resize.at, resize.cores, speed));
+                let capacity = (resize.slots, resize.each);
+                push(&mut steps, step(server, resize.at, capacity, speed));
             }
             Lanes {
                 accuracy,
@@ -88,6 +95,14 @@ impl Servers {
                 .variants
                 .iter()
                 .any(|server| server.noise_sigma > 0.0),
+        }
+    }
+
+    /// Servers of some of the variants.
+    pub(super) fn of(&self, variants: Range<usize>) -> Servers {
+        Servers {
+            variants: self.variants.get(variants).unwrap_or_default().to_vec(),
+            noisy: self.noisy,
         }
     }
 
@@ -185,8 +200,8 @@ impl BatchTime {
     }
 }
 
-fn step(server: &Server, from: Duration, cores: f64, factor: f64) -> Step {
-    let slots = server.parallelism.at_once(cores);
+/// Step with `slots` executions at once, each as fast as on a replica with those cores.
+fn step(server: &Server, from: Duration, (slots, cores): (u32, f64), factor: f64) -> Step {
     let each = server.parallelism.cores_each(cores);
     let batch = server.batch_max.max(1);
     if slots == 0 {
@@ -227,6 +242,7 @@ mod tests {
     use super::*;
     use crate::report::tests::{play, scenario};
     use crate::scenario::Fault;
+    use weir_sim::server::Parallelism;
 
     fn slots(lanes: &Lanes) -> Vec<(u64, u32)> {
         let step = |step: &Step| (step.from.as_millis() as u64, step.slots);
@@ -238,6 +254,8 @@ mod tests {
             at: Duration::from_millis(*at_ms),
             variant: *variant,
             cores: *cores,
+            slots: Parallelism::PerCore.at_once(*cores),
+            each: *cores,
         };
         Play {
             resizes: resizes.iter().map(resize).collect(),

@@ -131,8 +131,7 @@ impl BaselineDriver {
     /// its rule; the cores of the servers that it replaces are not counted.
     fn retarget(&mut self, steps: &[Option<u32>], change: Change) {
         let step = self.service.step;
-        let known = self.kubelet.known();
-        let held = known.map(|(has, pending)| pending.map_or(has, |pending| pending.max(has)));
+        let held = self.kubelet.held();
         let held: Vec<u32> = held.map(|cores| cores.count(step)).collect();
         let mut free = self.service.budget.saturating_sub(held.iter().sum());
         for (index, (desired, held)) in steps.iter().zip(held).enumerate() {

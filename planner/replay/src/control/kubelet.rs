@@ -1,8 +1,12 @@
 //! Simulated resizes. A change takes effect after the server's delay. A variant that had no cores must
-//! also become ready first. Only then is the change confirmed. Faults refuse or defer changes.
+//! also become ready first. Only then is the change confirmed. Faults refuse or defer changes. Variants that may have
+//! several replicas are in [`super::replicas`].
 
 use weir_api::Cores;
+use weir_planner::backends::ActuateError;
+use weir_planner::capacity::{Actual, Allocation, Resize, Target};
 
+use super::replicas::{ReplicaChange, ReplicaDue, ReplicaSet};
 use crate::nanos;
 use crate::scenario::Server;
 
@@ -48,13 +52,51 @@ pub(crate) struct Kubelet {
     /// End of the fault that defers changes, ns.
     pub(crate) deferred_until: u64,
     started: Vec<Change>,
+    /// Replicas of the variants that may have several.
+    replicas: Vec<Option<ReplicaSet>>,
+    /// Index of the next server to start.
+    next_server: u32,
+    due: Vec<ReplicaDue>,
+    /// Largest batch of each variant's servers.
+    batches_max: Vec<u32>,
+    /// Batch that each variant's servers have been sent.
+    batches: Vec<Option<u32>>,
+    new_batches: Vec<(u16, u32)>,
+}
+
+/// Change that was requested.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Requested {
+    /// Time at which it is in force, ns.
+    pub(crate) at: u64,
+    /// Reason why a part of it has to wait.
+    pub(crate) blocked: Option<ActuateError>,
+}
+
+/// Actual capacity of a variant with one server.
+fn one(cores: Cores) -> Actual {
+    Actual::certain(Allocation::one(cores))
 }
 
 impl Kubelet {
     pub(crate) fn new(servers: &[Server], cores: &[Cores]) -> Kubelet {
         let times = |server: &Server| (nanos(server.resize_delay), nanos(server.readiness));
+        let mut next_server = 0;
+        let mut replicas = Vec::with_capacity(servers.len());
+        for (variant, (server, cores)) in (0..).zip(servers.iter().zip(cores)) {
+            let count = server.replicas.unwrap_or(1);
+            let set = |count| ReplicaSet::new(variant, times(server), (count, next_server), *cores);
+            replicas.push(server.replicas.map(set));
+            next_server += count;
+        }
         Kubelet {
             times: servers.iter().map(times).collect(),
+            replicas,
+            next_server,
+            due: Vec::new(),
+            batches_max: servers.iter().map(|server| server.batch_max).collect(),
+            batches: vec![None; servers.len()],
+            new_batches: Vec::new(),
             confirmed: cores.to_vec(),
             pending: vec![None; servers.len()],
             tickets: 0,
@@ -69,11 +111,84 @@ impl Kubelet {
         &self.confirmed
     }
 
-    /// Confirmed and pending cores of each variant.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (Cores, Option<Cores>)> {
-        let pending = self.pending.iter();
-        let pending = pending.map(|change| change.map(|change| change.cores));
-        self.confirmed.iter().copied().zip(pending)
+    /// Cores that each variant has or may still have; of a single server.
+    pub(crate) fn held(&self) -> impl Iterator<Item = Cores> {
+        let pending = self.pending.iter().map(|change| change.map(|it| it.cores));
+        let each = self.confirmed.iter().copied().zip(pending);
+        each.map(|(has, pending)| pending.map_or(has, |pending| pending.max(has)))
+    }
+
+    /// Actual capacity of a variant; both outcomes of a pending change count.
+    pub(crate) fn actual(&self, variant: usize) -> Actual {
+        if let Some(set) = self.set(variant) {
+            return set.actual();
+        }
+        let now = one(self.confirmed.get(variant).copied().unwrap_or_default());
+        let pending = self.pending.get(variant).copied().flatten();
+        pending.map_or(now, |change| now.or(Target::one(change.cores)))
+    }
+
+    /// Requests a change; `None` if it is refused.
+    pub(crate) fn resize(&mut self, now: u64, change: &Resize) -> Option<Requested> {
+        let Some(Some(set)) = self.replicas.get_mut(change.variant) else {
+            let at = self.request(now, change.variant, change.cores())?;
+            return Some(Requested { at, blocked: None });
+        };
+        if now < self.refused_until {
+            return None;
+        }
+        let times = (now, self.deferred_until);
+        let (at, blocked) = set.request(times, change, &mut self.next_server, &mut self.due);
+        Some(Requested { at, blocked })
+    }
+
+    /// Actual capacity after a change in force.
+    pub(crate) fn resized(&self, change: &Resize) -> Actual {
+        match self.set(change.variant) {
+            Some(set) => set.actual(),
+            None => one(change.cores()),
+        }
+    }
+
+    fn set(&self, variant: usize) -> Option<&ReplicaSet> {
+        self.replicas.get(variant)?.as_ref()
+    }
+
+    /// Runs `act` on the replicas of a variant that may have several.
+    pub(crate) fn with_replicas<R>(
+        &mut self,
+        variant: u16,
+        act: impl FnOnce(&mut ReplicaSet) -> R,
+    ) -> Option<R> {
+        let set = self.replicas.get_mut(usize::from(variant))?;
+        set.as_mut().map(act)
+    }
+
+    /// Carries out what is due at a replica; `None` if it has ended.
+    pub(crate) fn carry_out(&mut self, now: u64, due: ReplicaDue) -> Option<ReplicaChange> {
+        self.with_replicas(due.variant, |set| set.carry_out(now, due.server))?
+    }
+
+    /// Sends the servers of a variant their maximum batch; returns the one that they use, if any serves.
+    pub(crate) fn send_batch(&mut self, variant: usize, batch: u32) -> Option<u32> {
+        let batch = batch.min(*self.batches_max.get(variant)?).max(1);
+        let sent = self.batches.get_mut(variant)?;
+        if *sent != Some(batch) {
+            *sent = Some(batch);
+            self.new_batches.push((u16::try_from(variant).ok()?, batch));
+        }
+        let serves = self.actual(variant).ready != Allocation::NONE;
+        serves.then_some(batch)
+    }
+
+    /// Takes the batches that servers have been sent since the last call.
+    pub(crate) fn take_batches(&mut self) -> Vec<(u16, u32)> {
+        std::mem::take(&mut self.new_batches)
+    }
+
+    /// Takes the times at which replicas change that were requested since the last call.
+    pub(crate) fn take_due(&mut self) -> Vec<ReplicaDue> {
+        std::mem::take(&mut self.due)
     }
 
     /// Time from the request for a variant's new server to its readiness, ns.

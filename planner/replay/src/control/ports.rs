@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use weir_api::{Cores, Plan, PlanError, Revision};
 
-use super::kubelet::Kubelet;
+use super::kubelet::{Kubelet, Requested};
 use crate::nanos;
 use weir_planner::backends::{Actuate, ActuateError, NotReplaced};
-use weir_planner::capacity::{Actual, Allocation, Resize, Target};
+use weir_planner::capacity::{Actual, Resize};
 use weir_planner::clock::Now;
 use weir_planner::control_loop::Solver;
-use weir_planner::distribution::{Publish, Publisher, Receipt};
+use weir_planner::distribution::{Publish, Publishers, Receipt};
 use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
 use weir_planner::policy::decide;
@@ -42,11 +42,6 @@ fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
     )
 }
 
-/// State of a replayed variant, which is one replica.
-fn one(cores: Cores) -> Actual {
-    Actual::certain(Allocation::one(cores))
-}
-
 /// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
 fn name(proxy: usize) -> Arc<str> {
     format!("proxy-{proxy:03}").into()
@@ -55,7 +50,7 @@ fn name(proxy: usize) -> Arc<str> {
 /// Simulated ports of the planner.
 pub(crate) struct SimulatedPorts {
     state: Mutex<PortState>,
-    publisher: Publisher,
+    publishers: Publishers,
     memo: Mutex<HashMap<Problem, Decision>>,
     /// Name of each proxy.
     names: Vec<Arc<str>>,
@@ -70,12 +65,23 @@ pub(crate) struct PortState {
     pub(crate) counted: Vec<Option<Counts>>,
     /// Simulated backends.
     pub(crate) kubelet: Kubelet,
-    /// Plan revision of each proxy.
+    /// Plan revision of each proxy, stage by stage.
     pub(crate) taken: Vec<Revision>,
-    /// Plans published since the simulation last took them.
-    pub(crate) plans: Vec<Plan>,
+    /// Newest revision of each stage's plan.
+    newest: Vec<Revision>,
+    /// Plans published since the simulation last took them, each with its stage.
+    pub(crate) plans: Vec<(u16, Plan)>,
     /// Time at which the waiting cycle is to be polled again.
     pub(crate) wake_at: Option<Duration>,
+}
+
+impl PortState {
+    /// Whether each proxy has the newest plan of its stage.
+    fn is_adopted(&self) -> bool {
+        let each = self.taken.len() / self.newest.len().max(1);
+        let mut stages = self.taken.chunks(each.max(1)).zip(&self.newest);
+        stages.all(|(taken, newest)| taken.iter().all(|taken| taken >= newest))
+    }
 }
 
 impl SimulatedPorts {
@@ -86,10 +92,11 @@ impl SimulatedPorts {
                 counted: vec![Some(Counts::default()); proxies],
                 kubelet,
                 taken: vec![Revision(0); proxies],
+                newest: vec![Revision(0); service.stages.len()],
                 plans: Vec::new(),
                 wake_at: None,
             }),
-            publisher: Publisher::new(service),
+            publishers: Publishers::new(service),
             memo: Mutex::new(HashMap::new()),
             names: (0..proxies).map(name).collect(),
             resize_timeout: service.resize_timeout,
@@ -140,41 +147,46 @@ impl Observe for SimulatedPorts {
 impl Actuate for SimulatedPorts {
     async fn actual(&self) -> Vec<Option<Result<Actual, ActuateError>>> {
         let state = self.state();
-        let known = state.kubelet.known().map(|(confirmed, pending)| {
-            let now = one(confirmed);
-            Some(Ok(pending.map_or(now, |cores| now.or(Target::one(cores)))))
-        });
-        known.collect()
+        let variants = 0..state.kubelet.confirmed().len();
+        let actual = |variant| Some(Ok(state.kubelet.actual(variant)));
+        variants.map(actual).collect()
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
-        let (begin, ready): (Duration, Vec<Option<u64>>) = {
+        let (begin, requested): (Duration, Vec<Option<Requested>>) = {
             let mut state = self.state();
             let now = state.now;
-            let request = |change: &Resize| {
-                state
-                    .kubelet
-                    .request(nanos(now), change.variant, change.cores())
-            };
+            let request = |change: &Resize| state.kubelet.resize(nanos(now), change);
             (now, changes.iter().map(request).collect())
         };
         let limit = begin + self.resize_timeout;
-        for (change, ready) in changes.iter().zip(ready) {
-            let Some(ready) = ready.map(Duration::from_nanos) else {
+        for (change, requested) in changes.iter().zip(requested) {
+            let Some(Requested { at, blocked }) = requested else {
                 answers.push(Err(ActuateError::Status(409, "refused".to_owned())));
                 continue;
             };
+            let ready = Duration::from_nanos(at);
             // All resizes run at the same time, so a later one has probably been confirmed by now.
             let confirmed = |state: &PortState| (state.now >= ready).then_some(true);
             let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
-            answers.push(if in_time {
-                Ok(one(change.cores()))
-            } else {
-                Err(ActuateError::Timeout(self.resize_timeout))
+            answers.push(match blocked {
+                _ if !in_time => Err(ActuateError::Timeout(self.resize_timeout)),
+                Some(error) => Err(error),
+                None => Ok(self.state().kubelet.resized(change)),
             });
         }
         answers
+    }
+
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        let mut state = self.state();
+        let each = batches.iter().enumerate();
+        let send = |(variant, batch): (usize, &Option<u32>)| {
+            let batch = state.kubelet.send_batch(variant, (*batch)?)?;
+            Some(Ok(batch))
+        };
+        each.map(send).collect()
     }
 
     fn retire(&self, _: usize, _: Cores) -> Option<Result<Actual, NotReplaced>> {
@@ -188,25 +200,24 @@ impl Actuate for SimulatedPorts {
 
 impl Publish for SimulatedPorts {
     fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
-        // A replayed service has one stage.
-        let receipt = self
-            .publisher
-            .publish(drafts.into_iter().next().unwrap_or_default(), now)?;
-        if let Some(newest) = self.publisher.newest().filter(|_| receipt.new > 0) {
-            self.state().plans.push(newest.plan.clone());
+        let receipt = self.publishers.publish(drafts, now)?;
+        let mut state = self.state();
+        for (stage, publisher) in (0..).zip(self.publishers.all()) {
+            let Some(newest) = publisher.newest() else {
+                continue;
+            };
+            let known = state.newest.get_mut(usize::from(stage));
+            if let Some(known) = known.filter(|known| **known != newest.plan.revision) {
+                *known = newest.plan.revision;
+                state.plans.push((stage, newest.plan.clone()));
+            }
         }
         Ok(receipt)
     }
 
-    async fn wait_adopted(&self, revision: Revision, within: Duration) -> bool {
+    async fn wait_adopted(&self, _: Revision, within: Duration) -> bool {
         let until = self.state().now + within;
-        let all = move |state: &PortState| {
-            state
-                .taken
-                .iter()
-                .all(|taken| *taken >= revision)
-                .then_some(true)
-        };
+        let all = move |state: &PortState| state.is_adopted().then_some(true);
         self.when(until, all, false).await
     }
 

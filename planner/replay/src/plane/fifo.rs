@@ -5,12 +5,14 @@ use weir_api::Cores;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::Range;
 use std::time::Duration;
 
 use weir_filter::routing::fallback::VariantList;
 use weir_filter::routing::router::{Candidate, Requirements, Router};
 
 use crate::scenario::Plane;
+use weir_planner::capacity::Allocation;
 use weir_planner::profile::Fit;
 use weir_planner::service::Service;
 
@@ -32,6 +34,8 @@ enum LoadBalancing {
 #[derive(Debug)]
 pub(crate) struct Fifo {
     balancing: LoadBalancing,
+    /// Index of the stage's first variant.
+    first: usize,
     weights: Vec<f64>,
     active: Vec<u32>,
     requests_max: u32,
@@ -44,13 +48,23 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// Creates the proxies of that data plane. Weights are the throughput of the starting cores.
-    pub(crate) fn new(plane: Plane, service: &Service, cores: &[f64], seed: u64) -> Fifo {
-        let fitted: Vec<f64> = service
-            .variants
+    /// Creates the proxies of a stage, with those variants. Weights are the throughput of the starting cores.
+    pub(crate) fn new(
+        plane: Plane,
+        service: &Service,
+        variants: Range<usize>,
+        initial: &[Allocation],
+        seed: u64,
+    ) -> Fifo {
+        let first = variants.start;
+        let initial = initial.get(variants.clone()).unwrap_or_default();
+        let variants = service.variants.get(variants).unwrap_or_default();
+        let cores: Vec<f64> = initial.iter().map(|one| one.cores().as_f64()).collect();
+        let fitted: Vec<f64> = variants
             .iter()
-            .zip(cores)
-            .map(|(variant, cores)| {
+            .zip(initial)
+            .map(|(variant, initial)| {
+                let cores = &initial.each().as_f64();
                 let fitted = |fit: &Fit| fit.slope_rps * cores + fit.intercept_rps;
                 let by_latency = || {
                     variant.capacity(
@@ -59,7 +73,8 @@ impl Fifo {
                     )
                 };
                 let rps = variant.profile.fit.as_ref().map_or_else(by_latency, fitted);
-                if *cores > 0.0 { rps.max(0.0) } else { 0.0 }
+                let one_rps = if *cores > 0.0 { rps.max(0.0) } else { 0.0 };
+                f64::from(initial.replicas()) * one_rps
             })
             .collect();
         let joint: f64 = fitted.iter().sum();
@@ -70,13 +85,14 @@ impl Fifo {
                 .map(|cores| f64::from(u8::from(*cores > 0.0)))
                 .collect(),
             _ if joint > 0.0 => fitted,
-            _ => cores.to_vec(),
+            _ => cores,
         };
         let sum: f64 = weights.iter().sum();
         let careful = plane == Plane::FifoTimeout;
         // Little's law: at most as many in flight as can be answered within the objective.
         let within = (joint * service.slo.as_secs_f64()).round().clamp(1.0, 1e6) as u32;
         Fifo {
+            first,
             balancing: if careful {
                 LoadBalancing::LeastRequest(Box::new(ChaCha8Rng::seed_from_u64(seed)))
             } else {
@@ -158,12 +174,13 @@ impl Fifo {
             return None;
         }
         *self.active.get_mut(index)? += 1;
-        Some(index)
+        Some(self.first + index)
     }
 
     /// Records at the proxy that a request in flight to that variant has ended.
     pub(crate) fn ended(&mut self, variant: u16) {
-        if let Some(active) = self.active.get_mut(usize::from(variant)) {
+        let index = usize::from(variant).checked_sub(self.first);
+        if let Some(active) = index.and_then(|index| self.active.get_mut(index)) {
             *active = active.saturating_sub(1);
         }
     }

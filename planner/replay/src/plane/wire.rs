@@ -24,16 +24,19 @@ pub(crate) struct Headers {
     budget: Value,
     start: Value,
     accuracy: Value,
+    deadline: Value,
 }
 
 impl Headers {
     /// Writes a request's headers. Omits the client's start time if deadlines count from receipt, and
-    /// the class if there are no classes.
+    /// the class if there are no classes. The stages of a pipeline after the first get the deadline that the one before
+    /// has passed on, Unix ms.
     pub(crate) fn write<'a>(
         &'a mut self,
         request: &Request,
         with_start: bool,
         class: Option<&'a str>,
+        passed_on: Option<u64>,
     ) -> Wire<'a> {
         let budget_us = request.budget.as_micros();
         let (ms, us) = (budget_us / 1000, budget_us % 1000);
@@ -43,7 +46,7 @@ impl Headers {
         } else {
             self.budget.write(format_args!("{ms}.{us:03}"));
         }
-        let mut lines = [("", &[] as &[u8]); 4];
+        let mut lines = [("", &[] as &[u8]); 5];
         if let Some(line) = lines.first_mut() {
             *line = ("x-slo-ms", self.budget.get());
         }
@@ -65,6 +68,10 @@ impl Headers {
         }
         if let Some((class, line)) = class.zip(lines.get_mut(3)) {
             *line = ("x-slo-class", class.as_bytes());
+        }
+        if let Some((deadline_ms, line)) = passed_on.zip(lines.get_mut(4)) {
+            self.deadline.write(format_args!("{deadline_ms}"));
+            *line = ("x-slo-deadline", self.deadline.get());
         }
         Wire::pick(lines)
     }
@@ -112,7 +119,7 @@ mod tests {
             let policy = weir_filter::config::Config::parse(config).unwrap().deadline;
             let ns = sent_us * 1000;
             let now = Now { mono: Mono(ns), wall: Wall(EPOCH_MS * 1_000_000 + ns) };
-            let wire = headers.write(&request, true, Some("gold"));
+            let wire = headers.write(&request, true, Some("gold"), None);
             prop_assert_eq!(wire.min_accuracy(), Some(min_accuracy));
             let late_us = u64::from(skew_ms.unsigned_abs()) * 1000;
             let left = read(&policy, &wire, now, None).deadline.map(|d| d.at.since(now.mono));
@@ -121,9 +128,10 @@ mod tests {
                 Err(_) => prop_assert!(budget_us <= late_us + 1),
             }
             prop_assert_eq!(wire.get(Field::Class), Some(&b"gold"[..]));
-            let wire = headers.write(&request, false, None);
+            let wire = headers.write(&request, false, None, Some(1_234));
             prop_assert_eq!(wire.get(Field::Start), None);
             prop_assert_eq!(wire.get(Field::Class), None);
+            prop_assert_eq!(wire.get(Field::Deadline), Some(&b"1234"[..]));
         }
     }
 }

@@ -29,7 +29,9 @@ const TICK_MOST: Duration = TIMEOUTS.renewal;
 
 /// Worker of a proxy.
 pub(crate) struct Worker {
-    /// Index of its proxy.
+    /// Stage of its proxy.
+    pub(crate) stage: u16,
+    /// Index of its proxy, over all stages.
     pub(crate) proxy: u32,
     /// Decision logic of the filter.
     pub(crate) engine: Engine,
@@ -47,9 +49,15 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Creates worker `index` of a proxy; the workers of a proxy share `slot_table`.
-    pub(crate) fn new(proxy: u32, config: Config, slot_table: Memory, index: u32) -> Worker {
+    pub(crate) fn new(
+        (stage, proxy): (u16, u32),
+        config: Config,
+        slot_table: Memory,
+        index: u32,
+    ) -> Worker {
         let incarnation = u64::from(index) + 1;
         Worker {
+            stage,
             proxy,
             engine: Engine::new(config, Box::new(slot_table.clone()), incarnation),
             loses_wake: false,

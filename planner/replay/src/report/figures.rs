@@ -117,17 +117,27 @@ impl FigureData<'_> {
     fn accuracy(&self) -> Result<Figure, ReportError> {
         let named =
             self.of_each(|play| series::accuracies(self.scenario, self.requests, play, self.bins));
-        let known = self
-            .scenario
-            .service
-            .variants
-            .iter()
-            .map(|known| known.accuracy);
-        let min = known.clone().fold(100.0, f64::min);
-        let most = known.fold(0.0, f64::max);
+        let (min, most) = self.accuracy_range();
         let range = (min.floor() - 1.0).max(0.0)..(most.ceil() + 1.0).min(100.0).max(min + 1.0);
         let caption = "Mean accuracy of the answers to the requests sent in each interval.";
         self.over_time("Accuracy", caption, named, range, "%")
+    }
+
+    /// Minimum and maximum accuracy of an answer, percent: products over the stages.
+    fn accuracy_range(&self) -> (f64, f64) {
+        let variants = &self.scenario.service.variants;
+        let stages = self.scenario.stages().map(|of_stage| {
+            let known = variants.get(of_stage).unwrap_or_default().iter();
+            let known = known.map(|known| known.accuracy);
+            (
+                known.clone().fold(100.0, f64::min),
+                known.fold(0.0, f64::max),
+            )
+        });
+        let product = |before: f64, of_stage: f64| before * of_stage / 100.0;
+        let both =
+            stages.reduce(|before, next| (product(before.0, next.0), product(before.1, next.1)));
+        both.unwrap_or((100.0, 0.0))
     }
 
     fn cores(&self) -> Result<Figure, ReportError> {

@@ -9,6 +9,7 @@ mod figures;
 mod folder;
 mod html;
 mod series;
+mod stages;
 mod summary;
 mod table;
 
@@ -22,6 +23,7 @@ use super::request::{Play, Request};
 use super::scenario::Scenario;
 use figures::Figure;
 pub use folder::{FILES, check};
+pub use stages::OfStage;
 pub use summary::{Summary, Yardstick};
 
 /// Error of a report.

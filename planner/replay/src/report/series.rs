@@ -91,7 +91,7 @@ pub(super) fn on_time(
     bins: Bins,
 ) -> Points {
     bins.means(paired(requests, play).map(|(request, outcome)| {
-        let is_on_time = Verdict::of(scenario, request, outcome) == Verdict::OnTime;
+        let is_on_time = Verdict::of(scenario, request, outcome, play) == Verdict::OnTime;
         let value = if is_on_time { 100.0 } else { 0.0 };
         (request.sent.as_secs() as usize, value)
     }))
@@ -105,11 +105,11 @@ pub(super) fn accuracies(
     bins: Bins,
 ) -> Points {
     bins.means(paired(requests, play).filter_map(|(request, outcome)| {
-        let Fate::Answered(variant) = outcome.fate else {
+        if !matches!(outcome.fate, Fate::Answered(_)) {
             return None;
-        };
+        }
         let second = request.sent.as_secs() as usize;
-        Some((second, accuracy(scenario, variant)))
+        Some((second, accuracy(scenario, play, outcome)))
     }))
 }
 

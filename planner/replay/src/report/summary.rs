@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::ReportError;
+use super::stages::{self, OfStage};
 use crate::bound::{Bound, MinCoreSeconds};
 use crate::request::{Fate, Outcome, Play, Request};
 use crate::scenario::Scenario;
@@ -28,6 +29,9 @@ pub struct Summary {
     /// Summary of each class, in the scenario's order; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<OfClass>,
+    /// Summary of each stage of a pipeline; empty if there is only one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<OfStage>,
     /// Answered within the budget, with insufficient accuracy.
     pub too_inaccurate: u64,
     /// Answered after the budget.
@@ -112,7 +116,7 @@ impl Summary {
         let mut latencies: Vec<Duration> = Vec::new();
         let (mut accuracies, mut at_once) = (0.0, 0);
         for (request, outcome) in paired {
-            match Verdict::of(scenario, request, outcome) {
+            match Verdict::of(scenario, request, outcome, play) {
                 Verdict::OnTime => sum.on_time += 1,
                 Verdict::TooInaccurate => sum.too_inaccurate += 1,
                 Verdict::Late => sum.late += 1,
@@ -124,9 +128,9 @@ impl Summary {
                 Verdict::Disconnected => sum.disconnected += 1,
                 Verdict::Lost => sum.lost += 1,
             }
-            if let Fate::Answered(variant) = outcome.fate {
+            if matches!(outcome.fate, Fate::Answered(_)) {
                 latencies.push(outcome.ended.saturating_sub(request.sent));
-                accuracies += accuracy(scenario, variant);
+                accuracies += accuracy(scenario, play, outcome);
             }
         }
         latencies.sort_unstable();
@@ -134,6 +138,7 @@ impl Summary {
         sum.sent = requests.len() as u64;
         sum.on_time_percent = percent(sum.on_time, sum.sent).unwrap_or(0.0);
         sum.classes = by_class(scenario, requests, play);
+        sum.stages = stages::by_stage(scenario, play);
         sum.refused_at_once_percent = percent(at_once, sum.refused.values().sum());
         sum.p50_ms = quantile(50);
         sum.p95_ms = quantile(95);
@@ -167,6 +172,7 @@ impl Summary {
             on_time: 0,
             on_time_percent: 0.0,
             classes: Vec::new(),
+            stages: Vec::new(),
             too_inaccurate: 0,
             late: 0,
             refused: BTreeMap::new(),
@@ -199,12 +205,19 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    pub(super) fn of(scenario: &Scenario, request: &Request, outcome: &Outcome) -> Verdict {
+    pub(super) fn of(
+        scenario: &Scenario,
+        request: &Request,
+        outcome: &Outcome,
+        play: &Play,
+    ) -> Verdict {
+        let is_too_inaccurate = || {
+            let mut variants = stages::variants(play, outcome);
+            variants.any(|variant| of_variant(scenario, variant) < request.min_accuracy)
+        };
         match outcome.fate {
             Fate::Answered(_) if outcome.ended > request.deadline() => Verdict::Late,
-            Fate::Answered(variant) if accuracy(scenario, variant) < request.min_accuracy => {
-                Verdict::TooInaccurate
-            }
+            Fate::Answered(_) if is_too_inaccurate() => Verdict::TooInaccurate,
             Fate::Answered(_) => Verdict::OnTime,
             Fate::Refused(reason) => Verdict::Refused(reason),
             Fate::Disconnected => Verdict::Disconnected,
@@ -216,7 +229,7 @@ impl Verdict {
 /// Number of on-time answers.
 pub(super) fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
     let is_on_time = |(request, outcome): &(&Request, &Outcome)| {
-        Verdict::of(scenario, request, outcome) == Verdict::OnTime
+        Verdict::of(scenario, request, outcome, play) == Verdict::OnTime
     };
     paired(requests, play).filter(is_on_time).count() as u64
 }
@@ -230,7 +243,7 @@ fn by_class(scenario: &Scenario, requests: &[Request], play: &Play) -> Vec<OfCla
     for (request, outcome) in paired(requests, play) {
         if let Some((sent, on_time)) = counts.get_mut(usize::from(request.class)) {
             *sent += 1;
-            let verdict = Verdict::of(scenario, request, outcome);
+            let verdict = Verdict::of(scenario, request, outcome, play);
             *on_time += u64::from(verdict == Verdict::OnTime);
         }
     }
@@ -252,8 +265,19 @@ pub(super) fn paired<'a>(
     requests.iter().zip(&play.outcomes)
 }
 
+/// Accuracy of an answer, percent: of its variant, or the product over the stages of a pipeline.
+pub(super) fn accuracy(scenario: &Scenario, play: &Play, outcome: &Outcome) -> f64 {
+    let mut variants = stages::variants(play, outcome);
+    let first = variants
+        .next()
+        .map_or(0.0, |first| of_variant(scenario, first));
+    variants.fold(first, |product, variant| {
+        product * of_variant(scenario, variant) / 100.0
+    })
+}
+
 /// Accuracy of a variant, percent; 0 for an unknown one.
-pub(super) fn accuracy(scenario: &Scenario, variant: u16) -> f64 {
+fn of_variant(scenario: &Scenario, variant: u16) -> f64 {
     let known = scenario.service.variants.get(usize::from(variant));
     known.map_or(0.0, |known| known.accuracy)
 }
@@ -265,7 +289,7 @@ pub(super) fn rounded(value: f64) -> f64 {
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-fn percent(part: u64, of: u64) -> Option<f64> {
+pub(super) fn percent(part: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| rounded(100.0 * part as f64 / of as f64))
 }
 

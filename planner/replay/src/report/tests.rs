@@ -8,7 +8,7 @@ use weir_sim::server::{LatencyModel, Parallelism};
 use super::*;
 use crate::bound::{Kind, MinKind};
 use crate::request::{Fate, Outcome, Second};
-use crate::scenario::{Proxies, Server};
+use crate::scenario::{LoadBalancing, Proxies, Server};
 use crate::simulation::tests::two_variants;
 
 /// Two variants, a (70 %) and b (80 %), with 4 and 2 initial cores.
@@ -28,6 +28,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
         resize_delay: Duration::from_millis(200),
         round_trip: Duration::ZERO,
         cores,
+        replicas: None,
     };
     Scenario {
         name: "a <day> & a night".to_owned(),
@@ -40,8 +41,10 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
             count: 1,
             workers: 2,
             plugin: serde_json::Value::Null,
+            later_plugins: Vec::new(),
             plan_delay: Duration::ZERO,
             notify_delay: Duration::ZERO,
+            load_balancing: LoadBalancing::default(),
         },
         contenders: Vec::new(),
         faults: Vec::new(),
@@ -62,6 +65,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
     Play {
         contender: contender.to_owned(),
         outcomes,
+        passages: Vec::new(),
         seconds,
         resizes: Vec::new(),
         core_seconds: 12.345_678,

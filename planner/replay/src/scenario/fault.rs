@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use weir_planner::service::Service;
 
 use super::raw::{RawFault, What};
 use super::refused::{ScenarioError, seconds, within};
-use super::{Fault, FaultKind, Proxies, Server};
+use super::{Fault, FaultKind, Proxies, ReplicaChoice, Server};
 use crate::input::seed::{Draw, rng};
 
 /// Maximum number of faults of a scenario.
@@ -20,6 +22,7 @@ const PERCENT_MAX: u32 = 10_000;
 /// Parts of the scenario that faults can affect.
 pub(super) struct FaultTargets<'a> {
     pub(super) length: Duration,
+    pub(super) service: &'a Service,
     pub(super) variants: &'a [Server],
     pub(super) proxies: &'a Proxies,
     pub(super) seed: u64,
@@ -42,7 +45,7 @@ pub(super) fn faults(
                 let count = within(format!("{at}.random"), count, 1..=most, "faults")?;
                 faults.extend((0..count).map(|_| targets.drawn(&mut rng)));
             }
-            None => faults.push(targets.scheduled(&at, raw)?),
+            None => faults.push(targets.scheduled(&at, raw, &mut rng)?),
         }
         within(
             "faults",
@@ -64,6 +67,7 @@ impl GivenKeys {
             ("at_s", raw.at_s.is_some()),
             ("what", raw.what.is_some()),
             ("variant", raw.variant.is_some()),
+            ("replica", raw.replica.is_some()),
             ("proxy", raw.proxy.is_some()),
             ("worker", raw.worker.is_some()),
             ("lasts_s", raw.lasts_s.is_some()),
@@ -93,7 +97,17 @@ impl GivenKeys {
 }
 
 impl FaultTargets<'_> {
-    fn scheduled(&self, at: &str, raw: &RawFault) -> Result<Fault, ScenarioError> {
+    /// Number of proxies of all stages; those of the first stage come first.
+    fn proxies(&self) -> u32 {
+        self.proxies.count * self.service.stages.len() as u32
+    }
+
+    fn scheduled(
+        &self,
+        at: &str,
+        raw: &RawFault,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Fault, ScenarioError> {
         let missing = |key: &str| ScenarioError::value(format!("{at}.{key}"), "missing", "given");
         let when = raw.at_s.ok_or_else(|| missing("at_s"))?;
         let length_s = self.length.as_secs_f64();
@@ -105,7 +119,7 @@ impl FaultTargets<'_> {
         };
         let proxy = || {
             let proxy = raw.proxy.unwrap_or(0);
-            let last = self.proxies.count - 1;
+            let last = self.proxies() - 1;
             within(
                 format!("{at}.proxy"),
                 proxy,
@@ -145,10 +159,15 @@ impl FaultTargets<'_> {
             What::ScrapeLoss => (FaultKind::ScrapeLoss { lasts: lasts()? }, &["lasts_s"]),
             What::ServerCrash => {
                 let (variant, lasts) = (variant()?, lasts()?);
-                (
-                    FaultKind::ServerCrash { variant, lasts },
-                    &["variant", "lasts_s"],
-                )
+                let kind = match &raw.replica {
+                    Some(written) => FaultKind::ReplicaCrash {
+                        variant,
+                        replica: self.replica(at, written, variant, rng)?,
+                        lasts,
+                    },
+                    None => FaultKind::ServerCrash { variant, lasts },
+                };
+                (kind, &["variant", "replica", "lasts_s"])
             }
             What::ServerErrors => {
                 let (variant, lasts) = (variant()?, lasts()?);
@@ -188,12 +207,43 @@ impl FaultTargets<'_> {
         })
     }
 
+    fn replica(
+        &self,
+        at: &str,
+        written: &Value,
+        variant: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<ReplicaChoice, ScenarioError> {
+        let path = format!("{at}.replica");
+        let known = self.service.variants.get(variant);
+        let max = known.map_or(1, |known| known.replicas.max);
+        if self
+            .variants
+            .get(variant)
+            .is_none_or(|server| server.replicas.is_none())
+        {
+            let right = "left out: the variant is one server (service.variants[].replicas)";
+            return Err(ScenarioError::value(path, written, right));
+        }
+        if written.as_str() == Some("random") {
+            return Ok(ReplicaChoice::Random(rng.random()));
+        }
+        let place = written.as_u64().and_then(|place| u32::try_from(place).ok());
+        let place = place.filter(|place| *place < max);
+        let right = format!(
+            "random, or 0 to {} (replicas.max less 1)",
+            max.saturating_sub(1)
+        );
+        let choice = place.map(ReplicaChoice::Place);
+        choice.ok_or_else(|| ScenarioError::value(path, written, right))
+    }
+
     /// Random fault, except server errors, at any whole ms; lasts 1 to 10 s if it has a duration.
     fn drawn(&self, rng: &mut ChaCha8Rng) -> Fault {
         let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
         let at = Duration::from_millis(rng.random_range(0..=length_ms));
         let lasts = Duration::from_millis(rng.random_range(1000..=10_000));
-        let proxy = rng.random_range(0..self.proxies.count);
+        let proxy = rng.random_range(0..self.proxies());
         let worker = rng.random_range(0..self.proxies.workers);
         let variant = rng.random_range(0..self.variants.len());
         let percent = rng.random_range(200..=1000);

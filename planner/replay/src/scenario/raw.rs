@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_solve::latency_model::LatencyOrSponge;
 
-use super::Plane;
+use super::{LoadBalancing, Plane};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +71,7 @@ pub(super) struct RawProxies {
     pub(super) plugin: Value,
     pub(super) plan_delay_ms: f64,
     pub(super) notify_delay_ms: f64,
+    pub(super) load_balancing: LoadBalancing,
 }
 
 /// Exactly one of `rates`, `generator`, `file` and `records`; each other key belongs to some of these.
@@ -212,6 +213,8 @@ pub(super) struct RawFault {
     pub(super) at_s: Option<f64>,
     pub(super) what: Option<What>,
     pub(super) variant: Option<String>,
+    /// `random` or a number.
+    pub(super) replica: Option<Value>,
     pub(super) proxy: Option<u32>,
     pub(super) worker: Option<u32>,
     pub(super) lasts_s: Option<f64>,
@@ -244,6 +247,7 @@ impl Default for RawProxies {
             plugin: Value::Object(serde_json::Map::new()),
             plan_delay_ms: 50.0,
             notify_delay_ms: 0.1,
+            load_balancing: LoadBalancing::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::fault::{FaultTargets, faults};
 use super::load::LoadContext;
 use super::raw::RawScenario;
 use super::refused::{ScenarioError, within};
-use super::{Scenario, contender, load, place, proxies, sending, server};
+use super::{Scenario, contender, load, place, proxies, replicated, sending, server};
 use crate::file_error::FileError;
 use crate::input::Sending;
 use weir_planner::service::Service;
@@ -119,7 +119,7 @@ fn check(
         length_s: raw.length_s,
         folder,
         classes: &class_names,
-        capacity_rps: variants.iter().map(super::Server::capacity_rps).sum(),
+        capacity_rps: super::capacity_rps(&service, &variants),
         seed,
     };
     let (arrivals, length_s) = load::load(&raw.load, &context)?;
@@ -134,12 +134,14 @@ fn check(
     };
     let targets = FaultTargets {
         length,
+        service: &service,
         variants: &variants,
         proxies: &proxies,
         seed,
     };
     let faults = faults(&raw.faults, &targets)?;
     let contenders = contender::contenders(raw.contenders.as_deref(), &service)?;
+    let contenders = replicated::contenders(&service, contenders, raw.contenders.is_some())?;
     server::check_cores(&service, &raw.servers, &variants, &contenders)?;
     let scenario = Scenario {
         name: raw.name,
@@ -190,7 +192,23 @@ fn service(written: Value, folder: &Path) -> Result<Service, ScenarioError> {
     keys.entry("listen").or_insert(json!("127.0.0.1:0"));
     keys.entry("proxies")
         .or_insert(json!({ "stats": ["http://127.0.0.1/stats"] }));
-    let variants = keys.get_mut("variants").and_then(Value::as_array_mut);
+    fill_in_addresses(keys.get_mut("variants"));
+    let stages = keys.get_mut("stages").and_then(Value::as_array_mut);
+    for stage in stages.into_iter().flatten() {
+        fill_in_addresses(stage.get_mut("variants"));
+    }
+    // JSON is YAML.
+    let spec = ServiceSpec::from_file(&folder.join("service"), &written.to_string());
+    let service = spec
+        .and_then(ServiceFile::try_from)
+        .map_err(|error| ScenarioError::config("service", &error))?
+        .service;
+    Ok(service)
+}
+
+/// Adds missing addresses to a list of variants, which a replay never uses.
+fn fill_in_addresses(variants: Option<&mut Value>) {
+    let variants = variants.and_then(Value::as_array_mut);
     for variant in variants.into_iter().flatten() {
         if let Some(variant) = variant.as_object_mut() {
             // As an address, which a replay never uses either.
@@ -202,15 +220,4 @@ fn service(written: Value, folder: &Path) -> Result<Service, ScenarioError> {
                 .or_insert(json!("http://127.0.0.1/resize"));
         }
     }
-    if let Some(stages) = keys.get("stages") {
-        let right = "left out: a replay plays one targets";
-        return Err(ScenarioError::value("service.stages", stages, right));
-    }
-    // JSON is YAML.
-    let spec = ServiceSpec::from_file(&folder.join("service"), &written.to_string());
-    let service = spec
-        .and_then(ServiceFile::try_from)
-        .map_err(|error| ScenarioError::config("service", &error))?
-        .service;
-    Ok(service)
 }

@@ -47,9 +47,19 @@ impl Server {
         self.round_trip / 2
     }
 
-    /// Throughput of full batches on the initial cores, requests/s.
+    /// Number of servers at the start.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.replicas.unwrap_or(1)
+    }
+
+    /// Throughput of full batches on the initial cores of all replicas, requests/s.
     #[must_use]
     pub fn capacity_rps(&self) -> f64 {
+        f64::from(self.count()) * self.capacity_of_one_rps()
+    }
+
+    fn capacity_of_one_rps(&self) -> f64 {
         let at_once = f64::from(self.parallelism.at_once(self.cores));
         let each = self.parallelism.cores_each(self.cores);
         let ms = self.latency.ms(self.batch_max, each);
@@ -64,14 +74,6 @@ impl Server {
 fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
     let at = |key: &str| format!("servers.{}.{key}", variant.name);
     let delay = |key: &str, ms: f64| millis(at(key), ms, DELAY_MAX_S * 1e3);
-    if variant.replicas != Replicas::ONE {
-        let right = "left out: a replayed variant is one replica";
-        return Err(ScenarioError::value(
-            "service.variants[].replicas",
-            &variant.name,
-            right,
-        ));
-    }
     let profile = &variant.profile;
     let parallelism = match &raw.parallelism {
         Some(written) => parallelism(&at("parallelism"), written)?,
@@ -108,7 +110,8 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
             raw.round_trip_ms.unwrap_or(0.0),
             ROUND_TRIP_MAX.as_secs_f64() * 1e3,
         )?,
-        cores: variant.initial.cores().as_f64(),
+        cores: variant.initial.each().as_f64(),
+        replicas: (variant.replicas != Replicas::ONE).then(|| variant.initial.replicas()),
     })
 }
 
@@ -127,7 +130,7 @@ fn latency(
         }
         (Some(latency), None) => latency.0.clone(),
         (None, Some(rates)) => {
-            let initial = variant.initial.cores().as_f64();
+            let initial = variant.initial.each().as_f64();
             let table = throughput::table(&at("throughput"), rates, parallelism, initial)?;
             Latency::Table(table)
         }
@@ -231,7 +234,7 @@ fn fewest_cores(
         );
         Some((variant.cores(min.max(1)), why))
     });
-    let initial = variant.initial.cores();
+    let initial = variant.initial.each();
     let initial =
         (initial > Cores::ZERO).then(|| (initial, "the server starts with that".to_owned()));
     initial

@@ -5,6 +5,7 @@ mod contenders;
 mod fractions;
 mod measured;
 mod records;
+mod replicas;
 mod surroundings;
 
 use std::path::PathBuf;
@@ -109,11 +110,14 @@ fn shipped_scenarios_are_valid() {
             "capacity",
             "measured",
             "overload",
+            "pipeline",
+            "pipeline-themis",
             "reach-batches",
             "reach-one",
             "reach-one-classes",
             "reach-three",
             "reach-three-classes",
+            "replicas",
             "sponge",
             "sponge-demo",
             "swell",

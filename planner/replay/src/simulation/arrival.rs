@@ -41,23 +41,33 @@ impl<W: Witness> Simulation<'_, W> {
         if leaves <= self.now {
             return self.end(request, Fate::Disconnected, leaves);
         }
-        let rest = upload_time(known);
+        self.record_arrival(request);
         let worker_draw = self.spread.random::<u32>();
         let place = request as usize;
         let Some(flight) = self.flights.get_mut(place) else {
             return;
         };
-        let attempt = flight.attempt;
+        let (attempt, stage) = (flight.attempt, flight.stage);
+        // The stages after the first get a complete request.
+        let rest = match stage {
+            0 => upload_time(known),
+            _ => 0,
+        };
         flight.whole = self.now.saturating_add(rest);
         match &mut self.plane {
             DataPlane::Weir(workers) => {
-                let index = worker_draw % (workers.len() as u32).max(1);
+                let Some(span) = self.stages.get(usize::from(stage)) else {
+                    return;
+                };
+                let count = span.workers.len() as u32;
+                let index = span.workers.start + worker_draw % count.max(1);
                 let Some(worker) = workers.get_mut(index as usize) else {
                     return;
                 };
                 let with_start = self.contender.plane != Plane::GatewayReceipt;
                 let class = class_of(self.scenario, known);
-                let wire = self.headers.write(known, with_start, class);
+                let passed_on = (stage > 0).then_some(flight.deadline_ms);
+                let wire = self.headers.write(known, with_start, class, passed_on);
                 let Some(counted) = self.counted.get_mut(worker.proxy as usize) else {
                     return;
                 };
@@ -87,13 +97,18 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Forwards a complete request at a proxy without Weir.
-    pub(super) fn forward_complete(&mut self, request: u32, attempt: u8) {
+    pub(super) fn forward_complete(&mut self, request: u32, attempt: u16) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
         else {
             return;
         };
-        let DataPlane::Fifo(fifo) = &mut self.plane else {
+        let stage = usize::from(flight.stage);
+        let (DataPlane::Fifo(stages), Some(span)) = (&mut self.plane, self.stages.get(stage))
+        else {
+            return;
+        };
+        let Some(fifo) = stages.get_mut(stage) else {
             return;
         };
         if (flight.place, flight.attempt) != (Place::Away, attempt) {
@@ -103,9 +118,10 @@ impl<W: Witness> Simulation<'_, W> {
         if leaves <= self.now {
             return self.end(request, Fate::Disconnected, leaves);
         }
-        let proxy = flight.worker as usize % self.counted.len().max(1);
-        flight.worker = proxy as u32;
-        if let Some(counted) = self.counted.get_mut(proxy) {
+        let count = span.proxies.len() as u32;
+        let proxy = span.proxies.start + flight.worker % count.max(1);
+        flight.worker = proxy;
+        if let Some(counted) = self.counted.get_mut(proxy as usize) {
             counted.arrive();
         }
         let timeout = fifo.timeout;
@@ -116,7 +132,7 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Handles the arrival of a piece of a request's body at the proxy.
-    pub(super) fn receive(&mut self, request: u32, attempt: u8, piece: u32) {
+    pub(super) fn receive(&mut self, request: u32, attempt: u16, piece: u32) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get(place))
         else {
@@ -174,7 +190,7 @@ impl<W: Witness> Simulation<'_, W> {
         self.arm(index);
     }
 
-    fn expect_piece(&mut self, request: u32, attempt: u8, piece: u32) {
+    fn expect_piece(&mut self, request: u32, attempt: u16, piece: u32) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get(place))
         else {

@@ -6,12 +6,13 @@ use weir_api::Cores;
 
 use super::Simulation;
 use super::event_queue::Event;
+use super::fleet::NO_SERVER;
 use super::server::Job;
 use super::witness::Witness;
 use crate::control::{Change, ControlPlane};
 use crate::nanos;
-use crate::plane::{DataPlane, Tally};
-use crate::request::{Resize, Second};
+use crate::plane::{DataPlane, Fifo, Tally};
+use crate::request::Second;
 use weir_planner::observe::Counts;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -29,11 +30,12 @@ impl<W: Witness> Simulation<'_, W> {
                     self.event_queue.add(at, Event::Tick { worker: index });
                 }
             }
-            DataPlane::Fifo(fifo) => self.shares = fifo.weights().to_vec(),
+            DataPlane::Fifo(stages) => {
+                let weights = stages.iter().flat_map(Fifo::weights);
+                self.shares = weights.copied().collect();
+            }
         }
-        if self.shares.is_empty() {
-            self.shares = self.static_shares();
-        }
+        self.see_static_shares();
         if self.control.period(self.scenario).is_some() {
             self.event_queue.add(0, Event::Cycle);
         }
@@ -59,15 +61,15 @@ impl<W: Witness> Simulation<'_, W> {
             Event::ServerArrival {
                 request,
                 attempt,
-                variant,
-            } => self.reach(request, attempt, variant),
+                server,
+            } => self.reach(request, attempt, server),
             Event::Answer {
                 request,
                 attempt,
                 variant,
             } => self.answer(Job { request, attempt }, variant),
             Event::AnswerEnd { request, attempt } => self.answer_rest(request, attempt),
-            Event::ServerWake { variant } => self.serve(variant),
+            Event::ServerWake { server } => self.serve(server),
             Event::Tick { worker } => self.tick(worker),
             Event::Notify { worker } => self.notify(worker),
             Event::FailureNotice { worker } => self.news(worker),
@@ -77,6 +79,11 @@ impl<W: Witness> Simulation<'_, W> {
             Event::ContinueCycle => self.continue_cycle(),
             Event::CoresChanged { variant, ticket } => self.resized(variant, ticket),
             Event::CoresReady { variant, ticket } => self.ready(variant, ticket),
+            Event::ServerRestart { server } => self.restart_server(server),
+            Event::ReplicaDue { variant, server } => self.replica_due(variant, server),
+            Event::ReplicaKilled { server } => self.kill(server),
+            Event::CrashNotice { server } => self.notice_crash(server),
+            Event::ReplicaRecovered { server } => self.recover(server),
             Event::FaultBegin { fault } => self.fault_begins(fault),
             Event::FaultEnd { fault } => self.fault_ends(fault),
             Event::SecondEnd => self.second(),
@@ -101,6 +108,12 @@ impl<W: Witness> Simulation<'_, W> {
                 let lost = now < self.scrapes_lost_until;
                 let counted = |counted: &Tally| (!lost).then(|| counted.counts());
                 let mut counted: Vec<Option<Counts>> = self.counted.iter().map(counted).collect();
+                // Demand is what arrives at the first stage.
+                let entry = self.stages.first().map_or(0, |span| span.proxies.len());
+                for counts in counted.iter_mut().skip(entry).flatten() {
+                    counts.arrivals = 0.0;
+                    counts.slack.clear();
+                }
                 if let DataPlane::Weir(workers) = &self.plane {
                     for worker in workers {
                         let proxy = counted.get_mut(worker.proxy as usize);
@@ -135,7 +148,7 @@ impl<W: Witness> Simulation<'_, W> {
             server.set_batch(time, batch);
         }
         self.start_changes();
-        self.publish(plan);
+        self.publish(plan.map(|plan| (0, plan)));
     }
 
     /// Polls the running cycle, if there is one.
@@ -166,6 +179,8 @@ impl<W: Witness> Simulation<'_, W> {
             self.event_queue
                 .add(in_force_at, Event::CoresChanged { variant, ticket });
         }
+        self.start_replicas();
+        self.send_batches();
     }
 
     fn resized(&mut self, variant: u16, ticket: u32) {
@@ -177,15 +192,14 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         };
         let usable = change.ready_at <= self.now;
-        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
-            server.resize(time, change.cores, usable);
-            self.resizes.push(Resize {
-                at: time,
-                variant,
-                cores: change.cores.as_f64(),
-            });
+        let Some(server) = self.only_server(variant) else {
+            return;
+        };
+        if let Some(known) = self.simulated_servers.get_mut(server as usize) {
+            known.resize(time, change.cores, usable);
         }
-        self.wake_server(variant);
+        self.record_cores(variant);
+        self.wake_server(server);
         if usable {
             self.ready(variant, ticket);
         } else {
@@ -204,15 +218,16 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         }
         let time = self.time();
-        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
-            server.use_cores(time);
+        let server = self.only_server(variant).unwrap_or(NO_SERVER);
+        if let Some(known) = self.simulated_servers.get_mut(server as usize) {
+            known.use_cores(time);
         }
-        self.wake_server(variant);
+        self.wake_server(server);
         let plan = match &mut self.control {
             ControlPlane::Baseline(baseline) => baseline.plan(time),
             _ => None,
         };
-        self.publish(plan);
+        self.publish(plan.map(|plan| (0, plan)));
     }
 
     fn second(&mut self) {
@@ -223,11 +238,7 @@ impl<W: Witness> Simulation<'_, W> {
                 .map(|cores| cores.as_f64())
                 .collect::<Vec<f64>>()
         };
-        let actuated: Vec<Cores> = self
-            .simulated_servers
-            .iter()
-            .map(|server| server.cores)
-            .collect();
+        let actuated: Vec<Cores> = self.actual_cores().collect();
         let mut second = Second {
             demand_rps: None,
             cores_target: cores(&actuated),

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Simulated event.
+/// Simulated event. An `attempt` is a [`super::Flight::attempt`]: events of an earlier one are void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// Rejected request arrives at the proxy again.
@@ -12,35 +12,35 @@ pub(crate) enum Event {
     /// Piece of a request's body arrives at the proxy; pieces count from 1.
     BodyPiece {
         request: u32,
-        attempt: u8,
+        attempt: u16,
         piece: u32,
     },
     /// Last byte of a request arrives at a proxy without Weir.
-    RequestComplete { request: u32, attempt: u8 },
+    RequestComplete { request: u32, attempt: u16 },
     /// Request in flight reaches its timeout or its client's timeout.
-    TimeLimit { request: u32, attempt: u8 },
+    TimeLimit { request: u32, attempt: u16 },
     /// Client of a queued request disconnects.
-    Disconnect { request: u32, attempt: u8 },
+    Disconnect { request: u32, attempt: u16 },
     /// Connection to a server that is down fails.
-    ConnectionFailed { request: u32, attempt: u8 },
+    ConnectionFailed { request: u32, attempt: u16 },
     /// Error answer of a server arrives at the proxy.
-    ServerError { request: u32, attempt: u8 },
+    ServerError { request: u32, attempt: u16 },
     /// Request arrives at its server.
     ServerArrival {
         request: u32,
-        attempt: u8,
-        variant: u16,
+        attempt: u16,
+        server: u32,
     },
     /// Answer arrives at the proxy.
     Answer {
         request: u32,
-        attempt: u8,
+        attempt: u16,
         variant: u16,
     },
     /// Rest of a slowly read answer arrives at the proxy.
-    AnswerEnd { request: u32, attempt: u8 },
+    AnswerEnd { request: u32, attempt: u16 },
     /// Server has an execution to end or start.
-    ServerWake { variant: u16 },
+    ServerWake { server: u32 },
     /// Timer of a worker fires.
     Tick { worker: u32 },
     /// Worker is notified.
@@ -59,6 +59,16 @@ pub(crate) enum Event {
     CoresChanged { variant: u16, ticket: u32 },
     /// Changed cores are usable.
     CoresReady { variant: u16, ticket: u32 },
+    /// Crashed server starts again.
+    ServerRestart { server: u32 },
+    /// Something may change at a replica.
+    ReplicaDue { variant: u16, server: u32 },
+    /// Replica that has not drained is killed.
+    ReplicaKilled { server: u32 },
+    /// Proxies learn that a replica has crashed.
+    CrashNotice { server: u32 },
+    /// Crashed replica is ready again.
+    ReplicaRecovered { server: u32 },
     /// Fault begins.
     FaultBegin { fault: u32 },
     /// Fault ends.

@@ -22,12 +22,20 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flight {
     pub(crate) place: Place,
-    /// Attempt of the client, from 0.
-    pub(crate) attempt: u8,
+    /// Number of the stages entered, over all attempts of the client, less one: tells apart what belongs to each.
+    pub(crate) attempt: u16,
+    /// Retries of the client so far.
+    pub(crate) retried: u8,
+    /// Stage of the pipeline.
+    pub(crate) stage: u16,
+    /// Deadline that the stage before has passed on, Unix ms.
+    pub(crate) deadline_ms: u64,
     /// Index of its worker.
     pub(crate) worker: u32,
     /// Index of the variant it was sent to.
     pub(crate) variant: u16,
+    /// Index of the server it was sent to.
+    pub(crate) server: u32,
     /// Time at which the last byte of its body is at the proxy, ns.
     pub(crate) whole: u64,
 }
@@ -36,8 +44,12 @@ impl Flight {
     pub(crate) const NEW: Flight = Flight {
         place: Place::Away,
         attempt: 0,
+        retried: 0,
+        stage: 0,
+        deadline_ms: 0,
         worker: 0,
         variant: 0,
+        server: 0,
         whole: 0,
     };
 }

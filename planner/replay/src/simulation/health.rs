@@ -5,7 +5,8 @@ use weir_filter::variant::VariantKey;
 
 use super::Simulation;
 use super::event_queue::Event;
-use super::lifecycle::BREAK_DELAY;
+use super::fleet::{Fleet, NO_SERVER};
+use super::serving::BREAK_DELAY;
 use super::witness::Witness;
 use crate::nanos;
 use crate::plane::DataPlane;
@@ -15,7 +16,7 @@ const ERROR: &str = "error";
 
 impl<W: Witness> Simulation<'_, W> {
     /// Passes a server's error (it does not know the model) to the client.
-    pub(super) fn server_error(&mut self, stream: u32, attempt: u8) {
+    pub(super) fn server_error(&mut self, stream: u32, attempt: u16) {
         let Some(worker) = self.end_flight(stream, attempt) else {
             return;
         };
@@ -41,10 +42,10 @@ impl<W: Witness> Simulation<'_, W> {
             let Some((variant, _)) = of_key.next() else {
                 continue;
             };
-            let hop = self
-                .simulated_servers
-                .get(usize::from(variant))
-                .map_or(0, |s| s.hop);
+            let first = self.fleets.get(usize::from(variant));
+            let first = first.and_then(Fleet::first).unwrap_or(NO_SERVER);
+            let server = self.simulated_servers.get(first as usize);
+            let hop = server.map_or(0, |server| server.hop);
             let at = self.now + nanos(BREAK_DELAY) + 2 * hop;
             let worker = index;
             self.event_queue
@@ -54,7 +55,9 @@ impl<W: Witness> Simulation<'_, W> {
 
     /// Passes a probe's answer, or its failure, to the worker.
     pub(super) fn probed(&mut self, worker: u32, variant: u16) {
-        let server = self.simulated_servers.get(usize::from(variant));
+        let first = self.fleets.get(usize::from(variant));
+        let first = first.and_then(Fleet::first).unwrap_or(NO_SERVER);
+        let server = self.simulated_servers.get(first as usize);
         let probed = match server.filter(|server| server.up) {
             None => ProbeResult::Nobody,
             Some(server) => ProbeResult::Status(if server.failing { 404 } else { 200 }),

@@ -17,10 +17,6 @@ use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Scenario;
 
-/// Time until a connection to a server that is down is refused.
-pub(super) const BREAK_DELAY: Duration = Duration::from_micros(200);
-/// Time from a request's arrival at a failing server to its error answer.
-const ERROR_DELAY: Duration = Duration::from_millis(3);
 /// First retry delay of a client after a 503; it doubles with each retry.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum retry delay, as a multiple of the first.
@@ -34,6 +30,9 @@ impl<W: Witness> Simulation<'_, W> {
     pub(super) fn carry_out(&mut self, request: u32, verdict: &Verdict) {
         match verdict {
             Verdict::Forward(dispatch) => {
+                if let Some(flight) = self.flights.get_mut(request as usize) {
+                    flight.deadline_ms = dispatch.deadline.as_ms();
+                }
                 let variant = self.names.get(&*dispatch.name).copied().unwrap_or(u16::MAX);
                 self.forward(
                     request,
@@ -64,29 +63,34 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         };
         (flight.place, flight.variant) = (Place::InFlight, variant);
-        let attempt = flight.attempt;
+        let (attempt, worker) = (flight.attempt, flight.worker);
+        let server = self.choose_server(worker, variant);
+        if let Some(flight) = self.flights.get_mut(place) {
+            flight.server = server;
+        }
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
+        self.record_dispatch(request, variant);
         // Servers start only once they have the whole request.
         let hop = self
-            .hop(variant)
+            .hop(server)
             .saturating_add(self.remaining_upload(request));
         if hop > 0 {
             self.arm_limit(request, attempt, timeout);
             let reach = Event::ServerArrival {
                 request,
                 attempt,
-                variant,
+                server,
             };
             self.event_queue.add(now.saturating_add(hop), reach);
-        } else if self.take(request, attempt, variant) {
+        } else if self.take(request, attempt, server) {
             self.arm_limit(request, attempt, timeout);
-            self.wake_server(variant);
+            self.wake_server(server);
         }
     }
 
-    fn arm_limit(&mut self, request: u32, attempt: u8, timeout: Duration) {
+    fn arm_limit(&mut self, request: u32, attempt: u16, timeout: Duration) {
         if let Some(known) = self.requests.get(request as usize) {
             let limit = leaves_at(known).min(self.now.saturating_add(nanos(timeout)));
             // An answer at exactly that time still counts.
@@ -95,66 +99,6 @@ impl<W: Witness> Simulation<'_, W> {
                 Event::TimeLimit { request, attempt },
             );
         }
-    }
-
-    /// Handles a request's arrival at its server, even if its client has disconnected.
-    pub(super) fn reach(&mut self, request: u32, attempt: u8, variant: u16) {
-        if self.take(request, attempt, variant) {
-            self.wake_server(variant);
-        }
-    }
-
-    /// Offers the request to the server; if it is refused, schedules the error at the proxy.
-    fn take(&mut self, request: u32, attempt: u8, variant: u16) -> bool {
-        let time = self.time();
-        let server = self
-            .simulated_servers
-            .get_mut(usize::from(variant))
-            .filter(|server| server.up);
-        let failing = server.as_ref().is_some_and(|server| server.failing);
-        let taken =
-            !failing && server.is_some_and(|server| server.take(time, Job { request, attempt }));
-        if failing {
-            let at = self.now + nanos(ERROR_DELAY) + self.hop(variant);
-            self.event_queue
-                .add(at, Event::ServerError { request, attempt });
-        } else if !taken {
-            let at = self.now + nanos(BREAK_DELAY) + self.hop(variant);
-            self.event_queue
-                .add(at, Event::ConnectionFailed { request, attempt });
-        }
-        taken
-    }
-
-    /// One-way latency between the proxy and that server, ns.
-    fn hop(&self, variant: u16) -> u64 {
-        let server = self.simulated_servers.get(usize::from(variant));
-        server.map_or(0, |server| server.hop)
-    }
-
-    /// Advances a server that has an execution to end or start.
-    pub(super) fn serve(&mut self, variant: u16) {
-        let time = self.time();
-        let mut ended = std::mem::take(&mut self.ended);
-        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
-            server.advance(time, &mut ended);
-        }
-        let hop = self.hop(variant);
-        for (job, _) in ended.drain(..) {
-            if hop == 0 {
-                self.answer(job, variant);
-            } else {
-                let Job { request, attempt } = job;
-                let answer = Event::Answer {
-                    request,
-                    attempt,
-                    variant,
-                };
-                self.event_queue.add(self.now.saturating_add(hop), answer);
-            }
-        }
-        self.ended = ended;
-        self.wake_server(variant);
     }
 
     /// Handles an answer, or its first byte, at the proxy; its client may have disconnected.
@@ -170,7 +114,13 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         }
         let worker = flight.worker;
-        if at_proxy > 0 {
+        let goes_on = usize::from(flight.stage) + 1 < self.stages.len();
+        if goes_on {
+            self.end_flight(request, attempt);
+            self.tell(worker, |worker, now, verdicts| {
+                worker.on_answer(request, HealthSignal::Served, now, verdicts)
+            });
+        } else if at_proxy > 0 {
             flight.place = Place::Reading;
             let ends = self.now.saturating_add(at_proxy).min(leaves_at(known));
             self.event_queue
@@ -188,10 +138,13 @@ impl<W: Witness> Simulation<'_, W> {
         }
         self.carry_out_verdicts(worker, true);
         self.arm(worker);
+        if goes_on {
+            self.enter_next_stage(request);
+        }
     }
 
     /// Handles the end of a slowly read answer at the proxy; its client may have disconnected.
-    pub(super) fn answer_rest(&mut self, request: u32, attempt: u8) {
+    pub(super) fn answer_rest(&mut self, request: u32, attempt: u16) {
         let Some((worker, variant)) = self.remove_from(Place::Reading, request, attempt) else {
             return;
         };
@@ -209,7 +162,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    pub(super) fn limit(&mut self, request: u32, attempt: u8) {
+    pub(super) fn limit(&mut self, request: u32, attempt: u16) {
         let mut left = self.remove_from(Place::InFlight, request, attempt);
         if left.is_none() && matches!(self.plane, DataPlane::Fifo(_)) {
             // A route's timeout cuts off an answer that has begun; Weir lets it finish.
@@ -235,7 +188,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    pub(super) fn leave(&mut self, request: u32, attempt: u8) {
+    pub(super) fn leave(&mut self, request: u32, attempt: u16) {
         let flight = self.flights.get(request as usize);
         let held = flight.filter(|f| f.place == Place::Held && f.attempt == attempt);
         let Some(worker) = held.map(|flight| flight.worker) else {
@@ -246,7 +199,7 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Handles the failed connection to a server that was or went down.
-    pub(crate) fn broken(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn broken(&mut self, request: u32, attempt: u16) {
         let Some(worker) = self.end_flight(request, attempt) else {
             return;
         };
@@ -256,7 +209,7 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Answers a request 503 that was in flight when its worker's VM restarted; no engine is left to notify.
-    pub(crate) fn break_flight(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn break_flight(&mut self, request: u32, attempt: u16) {
         if self.end_flight(request, attempt).is_some() {
             let reason = Reason::NoBackend;
             self.refuse(request, reason.label(), reason.status(), None);
@@ -264,35 +217,39 @@ impl<W: Witness> Simulation<'_, W> {
     }
 
     /// Records a request as lost that was in flight when its proxy restarted.
-    pub(crate) fn lose(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn lose(&mut self, request: u32, attempt: u16) {
         if self.end_flight(request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
     /// Ends the flight of that attempt, if it is in flight; returns its worker.
-    pub(super) fn end_flight(&mut self, request: u32, attempt: u8) -> Option<u32> {
+    pub(super) fn end_flight(&mut self, request: u32, attempt: u16) -> Option<u32> {
         let left = self.remove_from(Place::InFlight, request, attempt);
         left.map(|(worker, _)| worker)
     }
 
     /// Removes the attempt from upstream, if it is at `place`; returns its worker and
     /// variant.
-    fn remove_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
+    fn remove_from(&mut self, place: Place, request: u32, attempt: u16) -> Option<(u32, u16)> {
         let flight = self.flights.get_mut(request as usize)?;
         if (flight.place, flight.attempt) != (place, attempt) {
             return None;
         }
         flight.place = Place::Away;
-        let (worker, variant) = (flight.worker, flight.variant);
-        if let DataPlane::Fifo(fifo) = &mut self.plane {
+        let (worker, variant, server) = (flight.worker, flight.variant, flight.server);
+        let stage = usize::from(flight.stage);
+        if let DataPlane::Fifo(stages) = &mut self.plane
+            && let Some(fifo) = stages.get_mut(stage)
+        {
             fifo.ended(variant);
         }
+        self.leave_server(worker, server);
         Some((worker, variant))
     }
 
     /// Records an answer as lost whose client was still reading when the proxy or the VM restarted.
-    pub(crate) fn lose_answer(&mut self, request: u32, attempt: u8) {
+    pub(crate) fn lose_answer(&mut self, request: u32, attempt: u16) {
         if self.remove_from(Place::Reading, request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
@@ -311,18 +268,27 @@ impl<W: Witness> Simulation<'_, W> {
         else {
             return;
         };
-        flight.place = Place::Away;
+        let left = std::mem::replace(&mut flight.place, Place::Away);
+        if left == Place::InFlight {
+            let (worker, server) = (flight.worker, flight.server);
+            self.leave_server(worker, server);
+        }
+        let Some(flight) = self.flights.get_mut(place) else {
+            return;
+        };
         let leaves = leaves_at(known);
         let hears = self.now.saturating_add(nanos(known.way_back));
-        if matches!(status, 429 | 503) && flight.attempt < known.retries && hears < leaves {
+        if matches!(status, 429 | 503) && flight.retried < known.retries && hears < leaves {
             let pauses = 2_u32
-                .saturating_pow(u32::from(flight.attempt))
+                .saturating_pow(u32::from(flight.retried))
                 .min(RETRY_PAUSES_MAX);
             let pause =
                 retry_after_s.map_or(RETRY_PAUSE * pauses, |s| Duration::from_secs(u64::from(s)));
             let retry_at = hears.saturating_add(nanos(pause));
             if retry_at < leaves {
+                flight.retried += 1;
                 flight.attempt += 1;
+                flight.stage = 0;
                 let way_up = nanos(known.head.saturating_sub(known.sent));
                 self.event_queue
                     .add(retry_at.saturating_add(way_up), Event::Retry { request });

@@ -1,4 +1,4 @@
-//! Simulated server of one variant: its model, its actual cores, and the requests it executes.
+//! Simulated server, one replica of a variant: its model, its actual cores, and the requests it executes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,11 +14,30 @@ use crate::scenario::Server;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) request: u32,
-    pub(crate) attempt: u8,
+    pub(crate) attempt: u16,
+}
+
+/// Phase of a server's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It loads, and gets no requests yet.
+    Starts,
+    /// It gets requests.
+    Serves,
+    /// It ends with the requests that it has.
+    Drains,
+    /// It has ended.
+    Ended,
 }
 
 /// Simulated server.
 pub(crate) struct SimulatedServer {
+    /// Index of its variant.
+    pub(crate) variant: u16,
+    /// Phase of its life.
+    pub(crate) phase: Phase,
+    /// Requests in flight from each proxy, as Envoy counts them.
+    pub(crate) active: Vec<u32>,
     model: ServerModel<Job>,
     parallelism: Parallelism,
     /// One-way latency between the proxy and the server, ns.
@@ -38,8 +57,10 @@ pub(crate) struct SimulatedServer {
 }
 
 impl SimulatedServer {
+    /// Creates a server that serves with those cores.
     pub(crate) fn new(
         server: &Server,
+        (variant, proxies): (u16, usize),
         cores: Cores,
         seed: u64,
     ) -> Result<SimulatedServer, PlayError> {
@@ -62,6 +83,9 @@ impl SimulatedServer {
         };
         config.check().map_err(|error| refused(error.to_string()))?;
         Ok(SimulatedServer {
+            variant,
+            phase: Phase::Serves,
+            active: vec![0; proxies],
             model: ServerModel::new(config).map_err(|error| refused(error.to_string()))?,
             parallelism: server.parallelism,
             hop: nanos(server.hop()),
@@ -123,11 +147,24 @@ impl SimulatedServer {
         self.model.advance(now, &mut self.ended);
     }
 
-    /// Sets the maximum batch from `now` on.
+    /// Number of executions at once on the actual cores.
+    pub(crate) fn at_once(&self) -> u32 {
+        self.parallelism.at_once(self.cores.as_f64())
+    }
+
+    /// Whether it has no requests, and none is on its way to it from a proxy that waits for the answer.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.model.load() == (0, 0)
+            && self.ended.is_empty()
+            && self.active.iter().all(|active| *active == 0)
+    }
+
+    /// Changes the maximum batch from `now` on.
     pub(crate) fn set_batch(&mut self, now: Duration, batch: u32) {
-        self.model.advance(now, &mut self.ended);
         if let Some(batch) = NonZeroU32::new(batch) {
+            self.model.advance(now, &mut self.ended);
             self.model.set_batch(batch);
+            self.model.advance(now, &mut self.ended);
         }
     }
 

@@ -135,13 +135,6 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    pub(super) fn wake_server(&mut self, variant: u16) {
-        let server = self.simulated_servers.get_mut(usize::from(variant));
-        if let Some(at) = server.and_then(|server| server.wake(self.now)) {
-            self.event_queue.add(at, Event::ServerWake { variant });
-        }
-    }
-
     /// Gives a worker a new engine.
     pub(crate) fn renew(&mut self, worker: u32) {
         self.witness.on_new_engine(worker as usize);

@@ -17,7 +17,9 @@ use weir_sim::server::{LatencyModel, Parallelism};
 
 use super::*;
 use crate::request::{Fate, Reading};
-use crate::scenario::{Contender, Control, Fault, FaultKind, Plane, Proxies, Server};
+use crate::scenario::{
+    Contender, Control, Fault, FaultKind, LoadBalancing, Plane, Proxies, Server,
+};
 use weir_planner::service::Service;
 
 /// Service of two variants and eight cores.
@@ -48,6 +50,7 @@ pub(crate) fn server(name: &str, service_ms: f64, cores: f64) -> Server {
         resize_delay: Duration::ZERO,
         round_trip: Duration::ZERO,
         cores,
+        replicas: None,
     }
 }
 
@@ -74,8 +77,10 @@ pub(crate) fn scenario(slots: [u32; 2]) -> Scenario {
             workers: 1,
             plugin: json!({"service": service.name, "plan": {"variants": [
                 variant("a", slots[0], a, 50.0, 70.0), variant("b", slots[1], b, 100.0, 80.0)]}}),
+            later_plugins: Vec::new(),
             plan_delay: ms(5),
             notify_delay: Duration::from_micros(100),
+            load_balancing: LoadBalancing::default(),
         },
         service,
         contenders: vec![WEIR],

@@ -57,3 +57,47 @@ fn batches_larger_than_planned_lose_no_requests() {
     }
     assert!(all_unknown > 10.0, "nothing to lose: {all_unknown}");
 }
+
+/// Median latency, ms, of a server that waits up to 50 ms for four requests, at 5 requests/s.
+fn median_ms(tell: bool) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    let text = format!(
+        "name: batches
+seed: 1
+length_s: 60
+service:
+  service: demo
+  slo: 500ms
+  policy: ipa
+  mode: active
+  budget: {{ cores: 2 }}
+  variants:
+    - name: a
+      cluster: a
+      accuracy: 45.7
+      cores: {{ initial: 2, min: 0 }}
+      batch: 4
+      batchDelay: 50ms
+      tellBatch: {tell}
+      latency: {{ gammaMs: 20, epsilonMs: 0, deltaMs: 0, etaMs: 20, parallelism: per-core, tail: 1.26 }}
+load: {{ generator: poisson, rps: 5 }}
+contenders:
+  - {{ plane: weir, control: planner }}
+"
+    );
+    fs::write(&path, text).unwrap();
+    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
+    let requests = requests(1, &sending);
+    let play = play(&scenario, &requests, scenario.contenders[0], 1).unwrap();
+    let sum = Summary::of(&scenario, &requests, &play, None).unwrap();
+    sum.p50_ms.unwrap()
+}
+
+#[test]
+fn servers_make_the_batches_that_the_planner_sends_them() {
+    let (own, sent) = (median_ms(false), median_ms(true));
+    println!("{own} ms, {sent} ms where the batch is sent");
+    assert!((85.0..110.0).contains(&own), "{own}");
+    assert!(sent < own - 40.0, "{sent}: a batch of one does not wait");
+}

@@ -10,5 +10,7 @@
 mod batches;
 mod interference;
 mod lanes;
+mod pipeline;
+mod replicas;
 mod stability;
 mod transitions;
