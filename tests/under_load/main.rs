@@ -5,6 +5,7 @@ mod closed_loop;
 mod memory;
 mod mesh_resize;
 mod overlap;
+mod profile;
 mod proxies;
 mod replay;
 mod soak;
