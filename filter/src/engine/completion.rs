@@ -140,9 +140,11 @@ impl Engine {
             };
             variant.observe(completion.planned, took * factor, now);
         }
+        let label = Label::Variant(id);
         if completion.answered {
-            let label = Label::Variant(id);
             self.stats.time(Metric::ServiceMs, label, took);
+        } else if completion.is_measurement {
+            self.stats.time(Metric::CutOffMs, label, took);
         }
     }
 }
