@@ -117,6 +117,13 @@ impl Variant {
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
+    /// Whether it has its maximum of requests with incoming bodies: half of its slots, divided among the workers, and at
+    /// least one.
+    pub(super) fn has_max_streams(&self, workers: u32) -> bool {
+        let max = self.slots.total() / 2 / workers.max(1);
+        self.uploads >= max.max(1)
+    }
+
     /// Port of its servers for a request.
     pub(super) fn port(&self, grpc: bool) -> &Port {
         self.ports.of(grpc)

@@ -52,7 +52,7 @@ impl Variants {
         self.table.get_mut(usize::from(id.0))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Variant> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Variant> + Clone {
         self.table.iter()
     }
 
@@ -87,6 +87,7 @@ impl Variants {
             failing: avoid.excludes(&variant.health),
             response_time: move || variant.response_time(class, place, now),
             accuracy: variant.accuracy,
+            streams_full: false,
         })
     }
 
