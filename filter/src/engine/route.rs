@@ -183,6 +183,7 @@ impl Request {
             min_accuracy: self.min_accuracy,
             list: self.list(),
             after: now.since(self.arrived.mono),
+            class: self.class,
         }
     }
 }

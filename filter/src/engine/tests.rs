@@ -9,6 +9,7 @@ use crate::request::wire::Wire;
 use crate::time::Wall;
 
 mod batches;
+mod class_times;
 mod classes;
 mod demand;
 mod fallback;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::fallback::{Skip, VariantList};
 use crate::variant::VariantId;
+use crate::waiting::class::ClassId;
 
 /// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
@@ -41,6 +42,8 @@ pub struct Requirements<'a> {
     pub list: &'a VariantList,
     /// Time since its arrival.
     pub after: Duration,
+    /// Its class.
+    pub class: ClassId,
 }
 
 impl Requirements<'_> {

@@ -6,6 +6,7 @@
 //! than [`SAMPLES_MIN`] the time that all workers of the proxy measured together applies, and without that the
 //! planned time. So a prediction that has grown too large for any request to be sent expires by itself.
 
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use crate::time::{Mono, nanos};
@@ -78,6 +79,15 @@ struct Correction {
     mean: u64,
 }
 
+/// Number of ratios, their sum and that of their squares.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moments {
+    /// Number.
+    pub count: f64,
+    sum: f64,
+    squares: f64,
+}
+
 #[derive(Debug)]
 struct Window {
     counts: Box<[u16]>,
@@ -85,6 +95,7 @@ struct Window {
     highest: usize,
     seen: u32,
     sum: u64,
+    squares: f64,
 }
 
 impl Default for ServiceTimeEstimator {
@@ -146,6 +157,20 @@ impl ServiceTimeEstimator {
         }
     }
 
+    /// Predicts by what was measured; `None` with too few ratios.
+    #[must_use]
+    pub fn measured(&self, planned: Duration) -> Option<ServiceTime> {
+        self.correction?;
+        Some(self.estimate(planned, None))
+    }
+
+    /// Moments of the ratios that count.
+    #[must_use]
+    pub fn moments(&self) -> Moments {
+        let [current, before] = &self.windows;
+        current.moments() + before.moments()
+    }
+
     /// Drops ratios older than two windows; returns whether a window has ended.
     fn rotate(&mut self, now: Mono) -> bool {
         if now < self.window_ends {
@@ -197,6 +222,46 @@ impl ServiceTimeEstimator {
     }
 }
 
+impl Moments {
+    /// Mean; 0 without any.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+
+    /// Square of the mean's standard error.
+    #[must_use]
+    pub fn square_of_mean_error(&self) -> f64 {
+        let mean = self.mean();
+        let squares = (self.squares - self.count * mean * mean).max(0.0);
+        squares / (self.count - 1.0).max(1.0) / self.count.max(1.0)
+    }
+}
+
+impl Add for Moments {
+    type Output = Moments;
+
+    fn add(self, other: Moments) -> Moments {
+        Moments {
+            count: self.count + other.count,
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+        }
+    }
+}
+
+impl Sub for Moments {
+    type Output = Moments;
+
+    fn sub(self, other: Moments) -> Moments {
+        Moments {
+            count: self.count - other.count,
+            sum: self.sum - other.sum,
+            squares: self.squares - other.squares,
+        }
+    }
+}
+
 impl Window {
     fn new() -> Window {
         Window {
@@ -204,6 +269,15 @@ impl Window {
             highest: 0,
             seen: 0,
             sum: 0,
+            squares: 0.0,
+        }
+    }
+
+    fn moments(&self) -> Moments {
+        Moments {
+            count: f64::from(self.seen),
+            sum: self.sum as f64,
+            squares: self.squares,
         }
     }
 
@@ -217,6 +291,7 @@ impl Window {
             self.highest = self.highest.max(bucket);
             self.seen += 1;
             self.sum += ratio;
+            self.squares += ratio as f64 * ratio as f64;
         }
     }
 
@@ -228,7 +303,7 @@ impl Window {
         if self.seen > 0 {
             self.counts.fill(0);
         }
-        (self.highest, self.seen, self.sum) = (0, 0, 0);
+        (self.highest, self.seen, self.sum, self.squares) = (0, 0, 0, 0.0);
     }
 }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::waiting::class::ClassId;
 
 #[derive(Debug, Clone, Copy)]
 struct Plain {
@@ -40,6 +41,7 @@ fn requirements(list: &VariantList, left_ms: u64, after_ms: u64) -> Requirements
         min_accuracy: 70.0,
         list,
         after: Duration::from_millis(after_ms),
+        class: ClassId(0),
     }
 }
 
