@@ -2,5 +2,6 @@
 
 pub mod class_times;
 pub mod fallback;
+pub mod moments;
 pub mod router;
 pub mod service_time;

@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use super::service_time::{Moments, SAMPLES_MIN, ServiceTime, ServiceTimeEstimator};
+use super::moments::Moments;
+use super::service_time::{SAMPLES_MIN, ServiceTime, ServiceTimeEstimator};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
 

@@ -6,9 +6,9 @@
 //! than [`SAMPLES_MIN`] the time that all workers of the proxy measured together applies, and without that the
 //! planned time. So a prediction that has grown too large for any request to be sent expires by itself.
 
-use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use super::moments::Moments;
 use crate::time::{Mono, nanos};
 
 /// Half of the time remembered.
@@ -77,15 +77,6 @@ struct Correction {
     high: u64,
     safe: u64,
     mean: u64,
-}
-
-/// Number of ratios, their sum and that of their squares.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Moments {
-    /// Number.
-    pub count: f64,
-    sum: f64,
-    squares: f64,
 }
 
 #[derive(Debug)]
@@ -219,46 +210,6 @@ impl ServiceTimeEstimator {
             left -= count;
         }
         ONE
-    }
-}
-
-impl Moments {
-    /// Mean; 0 without any.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        self.sum / self.count.max(1.0)
-    }
-
-    /// Square of the mean's standard error.
-    #[must_use]
-    pub fn square_of_mean_error(&self) -> f64 {
-        let mean = self.mean();
-        let squares = (self.squares - self.count * mean * mean).max(0.0);
-        squares / (self.count - 1.0).max(1.0) / self.count.max(1.0)
-    }
-}
-
-impl Add for Moments {
-    type Output = Moments;
-
-    fn add(self, other: Moments) -> Moments {
-        Moments {
-            count: self.count + other.count,
-            sum: self.sum + other.sum,
-            squares: self.squares + other.squares,
-        }
-    }
-}
-
-impl Sub for Moments {
-    type Output = Moments;
-
-    fn sub(self, other: Moments) -> Moments {
-        Moments {
-            count: self.count - other.count,
-            sum: self.sum - other.sum,
-            squares: self.squares - other.squares,
-        }
     }
 }
 
