@@ -1,5 +1,7 @@
 //! Choice of a variant: quotas, ordered fallback, accuracy, and the time that each variant is predicted to take.
 
+pub mod class_times;
 pub mod fallback;
+pub mod moments;
 pub mod router;
 pub mod service_time;

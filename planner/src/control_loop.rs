@@ -48,9 +48,10 @@ use crate::capacity::{Actual, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
-use crate::forecast::{History, KnownLoad};
+use crate::forecast::{History, KnownLoad, Learnt, LearntError};
 use crate::observe::{Observation, Observe, Scrape};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
+use crate::state::Past;
 use crate::telemetry::status::{CycleReport, Stages};
 
 /// Ratio of demand to the previous cycle's that starts the next cycle at once; also of the time left before to now.
@@ -105,10 +106,18 @@ impl Planner {
         }
     }
 
-    /// Continues from the rates that an earlier planner measured, whose end is `age` ago.
-    pub fn restore(&mut self, now: Now, history: &History, age: Duration) {
+    /// Continues from what an earlier planner knew.
+    ///
+    /// # Errors
+    /// Fails if what its forecasters learned does not fit the service; then only its history is taken over.
+    pub fn restore(&mut self, now: Now, past: &Past) -> Result<(), LearntError> {
         let horizon = self.measured.horizon.time(self.service.scrape_interval);
-        self.observations.restore(now, history, age, horizon);
+        self.observations.restore(now, past, horizon)
+    }
+
+    /// Returns what the forecasters have learned, and the time since; `None` if there is nothing.
+    pub fn forecast_learnt(&self, now: Now) -> Option<(Learnt, Duration)> {
+        self.observations.learnt(now)
     }
 
     /// Plans for a load that is known in advance, for comparison in replays.

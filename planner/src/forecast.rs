@@ -42,6 +42,7 @@ pub use history::{HISTORY_MAX, HISTORY_SAMPLES_MAX, History, HistoryError, Measu
 pub use known::KnownLoad;
 pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
 pub use stable::BURSTS_MAX;
+pub use weir_forecast::learnt::{Learnt, LearntError};
 
 /// Factor on the dispersion of a window's counts, because by chance it is found too small.
 const DISPERSION: f64 = 1.5;
@@ -241,6 +242,40 @@ impl Demand {
             self.observe(at, Rps(one.rate));
             self.foresee(horizon);
         }
+    }
+
+    /// Numbers that the forecast ahead has learned until the end of the history; `None` without such a forecast, or
+    /// before the first rate.
+    pub fn learnt(&self) -> Option<Learnt> {
+        let ahead = self.ahead.as_ref().filter(|_| !self.history.is_empty())?;
+        Some(ahead.learnt(self.history.end()))
+    }
+
+    /// Takes over numbers that were learned `age` before `now`, by the time of this demand, and forgets what it has
+    /// learned by itself. Of what is replayed afterwards nothing is to be learned: [`Demand::relearn`] restores them.
+    ///
+    /// # Errors
+    /// Fails, and takes nothing over, if they do not fit.
+    pub fn begin_with(
+        &mut self,
+        learnt: &Learnt,
+        now: Duration,
+        age: Duration,
+    ) -> Result<(), LearntError> {
+        if let Some(rule) = &self.rule.ahead {
+            self.ahead = Some(Ahead::continuing(rule, learnt, now, age)?);
+        }
+        Ok(())
+    }
+
+    /// Takes over learned numbers once more, after a replay of rates that were learned from already.
+    ///
+    /// # Errors
+    /// Fails if they do not fit.
+    pub fn relearn(&mut self, learnt: &Learnt) -> Result<(), LearntError> {
+        self.ahead
+            .as_mut()
+            .map_or(Ok(()), |ahead| ahead.relearn(learnt))
     }
 
     /// Rates measured of late.

@@ -8,37 +8,78 @@ use tokio::task::JoinHandle;
 use crate::clock::Now;
 use crate::control_loop::Planner;
 use crate::error_log::ErrorLog;
-use crate::state::{STATE_INTERVAL, StateError, StateFile};
+use crate::state::{LEARNT_INTERVAL, Past, STATE_INTERVAL, StateError, StateFile};
 
 /// Fallback while the file cannot be written.
 const FALLBACK: &str = "a planner that starts anew will not know the load";
 
-/// File of a control loop's service, and the write under way.
+/// Files of a control loop's service, and the write under way.
 #[derive(Debug)]
 pub(crate) struct Memory {
     file: StateFile,
     written: Option<Duration>,
+    learnt_written: Option<Duration>,
     writing: Option<JoinHandle<Result<(), StateError>>>,
     log: ErrorLog,
 }
 
+/// Texts of the files.
+#[derive(Debug)]
+struct Texts {
+    history: String,
+    learnt: Option<String>,
+}
+
+impl Texts {
+    fn write(&self, file: &StateFile) -> Result<(), StateError> {
+        file.write(&self.history)?;
+        self.learnt
+            .as_ref()
+            .map_or(Ok(()), |learnt| file.write_learnt(learnt))
+    }
+}
+
 impl Memory {
-    /// Lets a new planner continue from the file. Without a valid one it begins without a history, and the log says why.
+    /// Lets a new planner continue from the files. Without a valid one it begins without what would be in it, and the
+    /// log says why.
     pub(crate) fn restore(file: StateFile, planner: &mut Planner, now: Now) -> Memory {
         let path = file.path().display();
-        match file.read(now) {
-            Ok(Some(past)) => {
-                let samples = past.history.samples().count();
-                let age = past.age;
+        let history = match file.read(now) {
+            Ok(Some((history, age))) => {
+                let samples = history.samples().count();
                 tracing::info!("{path}: begins with {samples} rates, the last {age:?} ago");
-                planner.restore(now, &past.history, age);
+                Some((history, age))
             }
-            Ok(None) => tracing::info!("{path}: no history of the last hour; begins without one"),
-            Err(error) => tracing::error!("{path}: {error}; begins without a history"),
+            Ok(None) => {
+                tracing::info!("{path}: no history of the last hour; begins without one");
+                None
+            }
+            Err(error) => {
+                tracing::error!("{path}: {error}; begins without a history");
+                None
+            }
+        };
+        let path = file.learnt_path();
+        let path = path.display();
+        let learnt = match file.read_learnt(now) {
+            Ok(learnt) => learnt,
+            Err(error) => {
+                tracing::error!("{path}: {error}; forecasters learn anew");
+                None
+            }
+        };
+        let past = Past { history, learnt };
+        match planner.restore(now, &past) {
+            Ok(()) if past.learnt.is_some() => {
+                tracing::info!("{path}: forecasters begin with what was learned");
+            }
+            Ok(()) => {}
+            Err(error) => tracing::error!("{path}: {error}; forecasters learn anew"),
         }
         Memory {
             file,
             written: None,
+            learnt_written: None,
             writing: None,
             log: ErrorLog::default(),
         }
@@ -46,12 +87,14 @@ impl Memory {
 
     /// Begins to write if [`STATE_INTERVAL`] has passed since the last write, which has ended.
     pub(crate) fn keep(&mut self, planner: &Planner, now: Now) {
-        let is_due = |written: Duration| now.at.saturating_sub(written) >= STATE_INTERVAL;
+        let is_due = |written: Option<Duration>, interval: Duration| {
+            written.is_none_or(|written| now.at.saturating_sub(written) >= interval)
+        };
         let is_busy = self
             .writing
             .as_ref()
             .is_some_and(|task| !task.is_finished());
-        if is_busy || !self.written.is_none_or(is_due) {
+        if is_busy || !is_due(self.written, STATE_INTERVAL) {
             return;
         }
         if let Some(Some(result)) = self
@@ -62,9 +105,13 @@ impl Memory {
             self.note(result.unwrap_or(Ok(())));
         }
         self.written = Some(now.at);
+        let learns = is_due(self.learnt_written, LEARNT_INTERVAL);
+        if learns {
+            self.learnt_written = Some(now.at);
+        }
         let file = self.file.clone();
-        let text = self.text(planner, now);
-        self.writing = text.map(|text| tokio::task::spawn_blocking(move || file.write(&text)));
+        let texts = self.texts(planner, learns, now);
+        self.writing = texts.map(|texts| tokio::task::spawn_blocking(move || texts.write(&file)));
     }
 
     /// Writes what is known at the end.
@@ -73,16 +120,20 @@ impl Memory {
             // Two writes at once would mix.
             let _ = before.await;
         }
-        if let Some(text) = self.text(planner, now) {
-            let result = self.file.write(&text);
+        if let Some(texts) = self.texts(planner, true, now) {
+            let result = texts.write(&self.file);
             self.note(result);
         }
     }
 
-    fn text(&mut self, planner: &Planner, now: Now) -> Option<String> {
+    /// Texts of the history, and if it `learns` of what was learned.
+    fn texts(&mut self, planner: &Planner, learns: bool, now: Now) -> Option<Texts> {
         let (history, age) = planner.history(now)?;
-        match self.file.text(history, age, now) {
-            Ok(text) => Some(text),
+        let learnt = planner.forecast_learnt(now).filter(|_| learns);
+        let learnt = learnt.map(|(learnt, age)| self.file.learnt_text(learnt, age, now));
+        let history = self.file.text(history, age, now);
+        match history.and_then(|history| Ok((history, learnt.transpose()?))) {
+            Ok((history, learnt)) => Some(Texts { history, learnt }),
             Err(error) => {
                 self.note(Err(error));
                 None
@@ -102,6 +153,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use weir_forecast::learnt::{LearntChoice, LearntMember};
 
     use super::*;
     use crate::forecast::{History, Measured};
@@ -126,7 +179,11 @@ mod tests {
         };
         let history = History::new([one; 60], Duration::ZERO).unwrap();
         let mut planner = planner();
-        planner.restore(now(0), &history, Duration::ZERO);
+        let past = Past {
+            history: Some((history, Duration::ZERO)),
+            learnt: None,
+        };
+        planner.restore(now(0), &past).unwrap();
         planner
     }
 
@@ -156,6 +213,71 @@ mod tests {
         Memory::restore(file, &mut second, now(9));
         assert_eq!(known(&second, 9), known(&first, 9));
         assert_eq!(known(&second, 9).unwrap().1, Duration::from_secs(9));
+    }
+
+    /// A planner whose forecasters follow a season of two minutes.
+    fn seasonal(season: &str) -> Planner {
+        let mut text = crate::spec::tests::small();
+        let keys = format!("mode: active\ndemand: {{forecaster: auto, season: {season}}}");
+        text = text.replacen("mode: active", &keys, 1);
+        Planner::new(Arc::new(crate::service::Service::from_yaml(&text).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn forecasters_begin_with_what_they_learned_unless_it_does_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = |second: u64| Measured {
+            gap: Duration::ZERO,
+            span: Duration::from_secs(1),
+            rate: if second % 120 < 60 { 20.0 } else { 60.0 },
+        };
+        let history = History::new((0..1200).map(one), Duration::ZERO).unwrap();
+        let past = Past {
+            history: Some((history, Duration::ZERO)),
+            learnt: None,
+        };
+        let mut first = seasonal("2m");
+        first.restore(now(0), &past).unwrap();
+        let file = StateFile::new(folder.path(), "demo");
+        let memory = Memory::restore(file.clone(), &mut first, now(0));
+        memory.end(&first, now(0)).await;
+        let learnt = |planner: &Planner, second: u64| {
+            let (learnt, age) = planner.forecast_learnt(now(second)).unwrap();
+            (learnt.members, learnt.choice, age)
+        };
+        let known = learnt(&first, 0);
+        assert!(known.1.horizons > 100.0, "{known:?}");
+        let mut second = seasonal("2m");
+        Memory::restore(file.clone(), &mut second, now(7));
+        let restored = learnt(&second, 7);
+        assert_eq!(restored.2, Duration::from_secs(7));
+        // Text has almost all digits.
+        let shown = |members: &Vec<LearntMember>, choice: &LearntChoice| {
+            format!("{members:.6?} {choice:.6?}")
+        };
+        assert_eq!(shown(&restored.0, &restored.1), shown(&known.0, &known.1));
+        // Where the history is forgotten, the season is not.
+        let (past, _) = file.read_learnt(now(2 * 3600)).unwrap().unwrap();
+        assert_eq!(
+            shown(&past.members, &past.choice),
+            shown(&known.0, &known.1)
+        );
+        assert_eq!(file.read(now(2 * 3600)).unwrap(), None);
+        // The history is taken over also where the rest does not fit, or is broken.
+        for text in [
+            None,
+            Some("{}"),
+            Some("{\"format\":\"weir-learnt\",\"version\":1}"),
+        ] {
+            if let Some(text) = text {
+                std::fs::write(file.learnt_path(), text).unwrap();
+            }
+            let mut other = seasonal("3m");
+            Memory::restore(file.clone(), &mut other, now(7));
+            let (members, _, _) = learnt(&other, 7);
+            assert_ne!(shown(&members, &known.1), shown(&known.0, &known.1));
+            assert!(super::tests::known(&other, 7).is_some(), "{text:?}");
+        }
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ mod supervise;
 mod writer;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ pub struct Options {
     /// Address at which other planners reach this one's endpoints, such as `http://10.0.0.7:8080`; with a
     /// certificate, `https://…`.
     pub address: String,
+    /// Folder in which what is known of the loads is kept, for the next start.
+    pub state: Option<PathBuf>,
 }
 
 /// Reason why the operator cannot start, or cannot go on.
@@ -114,6 +117,8 @@ struct Shared {
     stores: Vec<Store<SloService>>,
     controllers: tokio::sync::Mutex<BTreeMap<Name, ServiceController>>,
     profiles: Profiles,
+    /// Folder of what is known of the loads.
+    state: Option<PathBuf>,
     /// Consecutive failures of each resource's reconciliation.
     failures: Mutex<BTreeMap<Name, u32>>,
 }
@@ -217,6 +222,7 @@ async fn run_controllers(
         stores: reconcilers.iter().map(Controller::store).collect(),
         controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
+        state: options.state.clone(),
         failures: Mutex::default(),
     });
     let running = reconcilers.into_iter().map(|reconciler| {

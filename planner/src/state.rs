@@ -1,6 +1,8 @@
-//! Files in which the planner of a service keeps the rates that it measured of late, so that the next one begins with
-//! them. A file is written whole or not at all. One that is truncated, foreign or from the future is an error, and
-//! nothing of it is taken.
+//! Files in which the planner of a service keeps the rates that it measured of late, and what its forecasters have
+//! learned ([`StateFile::read_learnt`]), so that the next one begins with them. A file is written whole or not at all. One
+//! that is truncated, foreign or from the future is an error, and nothing of it is taken.
+
+mod learnt;
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,7 +11,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Now;
-use crate::forecast::{HISTORY_MAX, History, HistoryError, Measured};
+use crate::forecast::{HISTORY_MAX, History, HistoryError, Learnt, Measured};
+
+pub use learnt::{LEARNT_AGE_MAX, LEARNT_INTERVAL, LEARNT_VERSION};
 
 /// Interval between two writes.
 pub const STATE_INTERVAL: Duration = Duration::from_secs(5);
@@ -38,6 +42,10 @@ pub enum StateError {
     Future(Duration),
     #[error("{0}")]
     History(#[from] HistoryError),
+    #[error("it is not what forecasters have learned, or not all of it: {0}")]
+    LearntForm(serde_json::Error),
+    #[error("version {0}, not {LEARNT_VERSION}: it is from another version of weir")]
+    LearntVersion(u32),
 }
 
 /// File of one service.
@@ -47,13 +55,13 @@ pub struct StateFile {
     service: String,
 }
 
-/// Rates that an earlier planner measured.
-#[derive(Debug, Clone, PartialEq)]
+/// Knowledge of an earlier planner.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Past {
-    /// The rates.
-    pub history: History,
-    /// Time since their end.
-    pub age: Duration,
+    /// Rates that it measured, and the time since their end.
+    pub history: Option<(History, Duration)>,
+    /// Numbers that its forecasters learned, and the time since.
+    pub learnt: Option<(Learnt, Duration)>,
 }
 
 /// Begin of every version.
@@ -95,21 +103,14 @@ impl StateFile {
     ///
     /// # Errors
     /// Fails if it cannot be read, or is no history of this service by this version that ended before `now`.
-    pub fn read(&self, now: Now) -> Result<Option<Past>, StateError> {
-        let file = match std::fs::File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let mut bytes = Vec::new();
-        file.take(STATE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > STATE_BYTES_MAX {
-            return Err(StateError::TooLarge);
+    pub fn read(&self, now: Now) -> Result<Option<(History, Duration)>, StateError> {
+        match read_bounded(&self.path)? {
+            Some(bytes) => self.parse(&bytes, now),
+            None => Ok(None),
         }
-        self.parse(&bytes, now)
     }
 
-    fn parse(&self, bytes: &[u8], now: Now) -> Result<Option<Past>, StateError> {
+    fn parse(&self, bytes: &[u8], now: Now) -> Result<Option<(History, Duration)>, StateError> {
         let head: Head = serde_json::from_slice(bytes)?;
         if head.format != FORMAT || head.version != STATE_VERSION {
             return Err(StateError::Version(head.version));
@@ -134,7 +135,7 @@ impl StateFile {
             });
         let begin = Duration::from_nanos(content.begin_ns);
         let history = History::new(samples, begin)?;
-        Ok((age < HISTORY_MAX).then_some(Past { history, age }))
+        Ok((age < HISTORY_MAX).then_some((history, age)))
     }
 
     /// Writes the file: readers see the earlier content or the new one.
@@ -142,11 +143,7 @@ impl StateFile {
     /// # Errors
     /// Fails if the folder or the file cannot be written.
     pub fn write(&self, text: &str) -> Result<(), StateError> {
-        let beside = self.path.with_extension("json.new");
-        let mut file = std::fs::File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        Ok(std::fs::rename(&beside, &self.path)?)
+        write_whole(&self.path, text)
     }
 
     /// Returns the text of a history whose end is `age` before `now`.
@@ -166,6 +163,30 @@ impl StateFile {
             samples: history.samples().map(one).collect(),
         })?)
     }
+}
+
+/// Reads a file of at most [`STATE_BYTES_MAX`]; `None` if there is none.
+fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut bytes = Vec::new();
+    file.take(STATE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > STATE_BYTES_MAX {
+        true => Err(StateError::TooLarge),
+        false => Ok(Some(bytes)),
+    }
+}
+
+/// Writes a file: readers see the earlier content or the new one.
+fn write_whole(path: &Path, text: &str) -> Result<(), StateError> {
+    let beside = path.with_extension("json.new");
+    let mut file = std::fs::File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    Ok(std::fs::rename(&beside, path)?)
 }
 
 #[cfg(test)]

@@ -26,7 +26,9 @@ impl Engine {
         request.variant = match self.choose(&mut request, true, now) {
             Ok(variant) => variant,
             Err(reason) => {
-                self.variants.mark_contended(request.requirements(now.mono));
+                if reason != Reason::QueueFull {
+                    self.variants.mark_contended(request.requirements(now.mono));
+                }
                 let variant = self.gate_variant(&request);
                 let context = request.refusal_context();
                 return self.refuse_new(reason, RefusalContext { variant, ..context });

@@ -10,6 +10,7 @@ use crate::routing::service_time::CUT_OFF_FACTOR;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
+use crate::waiting::class::ClassId;
 
 /// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,6 +28,7 @@ pub(super) struct Completion {
     at: Mono,
     lane: LanePosition,
     planned: Duration,
+    class: ClassId,
     answered: bool,
     /// Whether its duration is a valid measurement of the server's time.
     is_measurement: bool,
@@ -80,7 +82,8 @@ impl Engine {
         let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
         if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
-            let service = variant.predicted.high.max(flight.planned);
+            let service = variant.predicted_of(request.class).high;
+            let service = service.max(flight.planned);
             let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
             let unique = u64::from(stream);
             variant.slots.orphan(now.mono, end, unique, lane.ordinal);
@@ -94,6 +97,7 @@ impl Engine {
             at: now.mono,
             lane,
             planned: flight.planned,
+            class: request.class,
             answered: end == End::Answered,
             is_measurement: measured && !request.uploading,
         });
@@ -138,11 +142,14 @@ impl Engine {
             } else {
                 CUT_OFF_FACTOR
             };
-            variant.observe(completion.planned, took * factor, now);
+            let Completion { class, planned, .. } = completion;
+            variant.observe(class, planned, took * factor, now);
         }
+        let label = Label::Variant(id);
         if completion.answered {
-            let label = Label::Variant(id);
             self.stats.time(Metric::ServiceMs, label, took);
+        } else if completion.is_measurement {
+            self.stats.time(Metric::CutOffMs, label, took);
         }
     }
 }

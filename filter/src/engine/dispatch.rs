@@ -35,9 +35,8 @@ impl Engine {
         let stage = request.due.since(now.mono);
         if owns_slots {
             let server_wait = lane.server_wait.unwrap_or_default();
-            variant
-                .slots
-                .take(now.mono + server_wait + variant.predicted.high);
+            let service = variant.predicted_of(request.class).high;
+            variant.slots.take(now.mono + server_wait + service);
             if request.uploading || request.shape.stream {
                 variant.slots.mark_open_ended(lane.ordinal);
             }

@@ -7,7 +7,7 @@ use crate::coordination::LaneRequest;
 use crate::coordination::lead::Lead;
 use crate::slots::latest_start;
 use crate::time::{Mono, nanos};
-use crate::waiting::class::ClassId;
+use crate::waiting::class::{CLASSES_MAX, ClassId};
 use crate::waiting::queue::Place;
 
 /// Divisor of the standard deviation by which an execution may end early, as an urgent request may hope
@@ -60,9 +60,9 @@ impl Variant {
     /// Whether the first waiting request has no time to wait at the server for the execution that ends next. It
     /// is not sent early: the execution may end sooner than predicted, or another variant may take the request.
     fn is_pressed(&self, now: Mono) -> bool {
-        let last = |due| latest_start(due, self.predicted.high);
-        let earliest = self.slots.queue.earliest();
-        earliest.is_some_and(|due| last(due) < self.earliest_start(now))
+        let queue = &self.slots.queue;
+        let last = queue.latest_start(|class| self.predicted_of(class).high);
+        last.is_some_and(|last| last < self.earliest_start(now))
     }
 
     /// Time at which the first waiting request must be able to start, or else it is downgraded or refused.
@@ -95,10 +95,11 @@ impl Variant {
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
+        let predicted = self.predicted_of(class);
         let service = if self.slots.queue.is_contended() && keeps_busy {
-            self.predicted.safe
+            predicted.safe
         } else {
-            self.predicted.high
+            predicted.high
         };
         if wait.is_zero() {
             return service + self.lead().known_gap();
@@ -106,19 +107,23 @@ impl Variant {
         service + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
     }
 
-    /// Time that the first waiting request must have left when it starts. While slots are contended, and more wait
+    /// Time that a waiting request must have left when it starts, by its class. While slots are contended, and more wait
     /// than are needed to keep the slots busy, and one of them has time enough, a request that is likely to be late
     /// would waste a slot.
-    pub(super) fn needed(&self, begins: Mono) -> Duration {
+    pub(super) fn needed(&self, begins: Mono) -> [Duration; CLASSES_MAX] {
         let queue = &self.slots.queue;
         let more = queue.len() as u64 > u64::from(self.slots.total());
         let safe = self.predicted.safe;
         let has_safe = |deadline| latest_start(deadline, safe) >= begins;
-        if more && queue.is_contended() && queue.latest().is_some_and(has_safe) {
-            safe
-        } else {
-            self.predicted.high
-        }
+        let is_safe = more && queue.is_contended() && queue.latest().is_some_and(has_safe);
+        std::array::from_fn(|class| {
+            let predicted = self.predicted_of(ClassId(class as u8));
+            if is_safe {
+                predicted.safe
+            } else {
+                predicted.high
+            }
+        })
     }
 
     /// Predicted response time of a new request that is last in order.

@@ -249,7 +249,8 @@ impl Engine {
         }
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;
-            variant.slots.take(now + variant.predicted.high);
+            let service = variant.predicted_of(request.class).high;
+            variant.slots.take(now + service);
             // The slot table is updated on the next check, at once.
             variant.slots.reported.stale = true;
         }

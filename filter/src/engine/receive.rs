@@ -243,13 +243,10 @@ impl Engine {
         }
     }
 
-    /// Whether a variant has its maximum of streams: half of its slots, divided among the workers, and at least
-    /// one.
+    /// Whether a variant has its maximum of streams.
     pub(super) fn exceeds_streams(&self, variant: VariantId) -> bool {
-        self.variants.get(variant).is_some_and(|variant| {
-            let most = variant.slots.total() / 2 / self.workers.max(1);
-            variant.uploads >= most.max(1)
-        })
+        let variant = self.variants.get(variant);
+        variant.is_some_and(|variant| variant.has_max_streams(self.workers))
     }
 
     /// Holds `bytes` bytes of a request's body. At the limit of all bytes, the requests whose bodies have been

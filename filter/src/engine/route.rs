@@ -74,6 +74,12 @@ impl Engine {
         let mut list = *request.list();
         let candidates =
             (self.variants).candidates(request.class, request.place(), avoid, now.mono);
+        let streams = request.uploading && self.owns_slots();
+        let table = self.variants.iter();
+        let candidates = candidates.zip(table).map(|(mut candidate, variant)| {
+            candidate.streams_full = streams && variant.has_max_streams(self.workers);
+            candidate
+        });
         let chosen = (self.router).choose_listed(&mut list, candidates, requirements, except);
         let failing = list;
         let failing = failing.failing();
@@ -177,6 +183,7 @@ impl Request {
             min_accuracy: self.min_accuracy,
             list: self.list(),
             after: now.since(self.arrived.mono),
+            class: self.class,
         }
     }
 }
@@ -185,5 +192,6 @@ fn reason(no_route: NoRoute) -> Reason {
     match no_route {
         NoRoute::NoCapacity => Reason::NoCapacity,
         NoRoute::Infeasible => Reason::Infeasible,
+        NoRoute::StreamsFull => Reason::QueueFull,
     }
 }

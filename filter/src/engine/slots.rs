@@ -226,10 +226,16 @@ impl Engine {
             return None;
         }
         let begins = variant.must_begin(now);
-        let service = variant.needed(begins);
-        let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
-        if let Some((_, stream)) = variant.expiries.first().filter(|(at, _)| late(*at)) {
-            let request = self.requests.get(&stream)?;
+        let needed = variant.needed(begins);
+        let late = |class: ClassId, deadline| {
+            let service = needed.get(usize::from(class.0)).copied();
+            deadline <= now || latest_start(deadline, service.unwrap_or_default()) < begins
+        };
+        let expires = variant.expiries.first();
+        let expires =
+            expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
+        let expired = expires.filter(|(at, _, request)| late(request.class, *at));
+        if let Some((_, stream, request)) = expired {
             variant.slots.queue.cancel(request.class, request.place());
             variant.slots.queue.set_contended();
             return Some(stream);
@@ -237,7 +243,7 @@ impl Engine {
         let (_, _, stream) = variant
             .slots
             .queue
-            .pop_where(|place| late(place.deadline))?;
+            .pop_where(|class, place| late(class, place.deadline))?;
         Some(stream)
     }
 }

@@ -9,6 +9,7 @@ use crate::request::wire::Wire;
 use crate::time::Wall;
 
 mod batches;
+mod class_times;
 mod classes;
 mod demand;
 mod fallback;
@@ -223,6 +224,32 @@ fn abandoned_execution_keeps_its_slot_until_its_predicted_end() {
             verdicts = release(&mut engine, at(free_at));
         }
         assert_eq!(forwarded(&verdicts), [1], "{how:?}");
+    }
+}
+
+#[test]
+fn execution_that_is_cut_off_is_counted_with_its_time() {
+    for (how, metric) in [
+        (End::TimedOut, Some(Metric::CutOffMs)),
+        (End::Answered, Some(Metric::ServiceMs)),
+        (End::Disconnected, None),
+        (End::Failed, None),
+    ] {
+        let mut engine = engine(&[variant("a", 1.0, 1, 300.0)], "");
+        submit(&mut engine, 0, 1000, at(0));
+        end(&mut engine, 0, how, at(50));
+        release(&mut engine, at(400));
+        let mut samples = Vec::new();
+        engine.stats.swap(&mut samples);
+        let times = samples
+            .iter()
+            .filter(|sample| matches!(sample.metric, Metric::CutOffMs | Metric::ServiceMs));
+        let times: Vec<_> = times.map(|sample| (sample.metric, sample.change)).collect();
+        let expected: Vec<_> = metric
+            .into_iter()
+            .map(|metric| (metric, crate::stats::Change::Value(50)))
+            .collect();
+        assert_eq!(times, expected, "{how:?}");
     }
 }
 

@@ -12,12 +12,13 @@ use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
 use crate::health::Health;
 use crate::priority::Urgency;
+use crate::routing::class_times::ClassTimes;
 use crate::routing::router::Requirements;
 use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator};
 use crate::slots::{VariantSlots, latest_start};
 use crate::time::Mono;
 use crate::variant::{VariantId, VariantKey};
-use crate::waiting::class::Classes;
+use crate::waiting::class::{ClassId, Classes};
 use crate::waiting::wait_queue::WaitQueue;
 
 /// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
@@ -62,6 +63,8 @@ pub(super) struct Variant {
     /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
     pub(super) service_time: ServiceTimeEstimator,
+    /// The same by class.
+    class_times: ClassTimes,
     /// Service time that all workers measured together, at the last renewal.
     common: Option<ServiceTime>,
     pub(super) gate_estimate: Option<(Duration, Mono)>,
@@ -78,7 +81,7 @@ impl Variant {
             return Some(now);
         }
         let check_at = (!self.slots.queue.is_empty()).then(|| now + CHECK_PERIOD);
-        let wake = self.slots.next_wake(self.predicted.high);
+        let wake = self.slots.next_wake(|class| self.predicted_of(class).high);
         let due = self.batch_due_at(batch_wait);
         check_at.into_iter().chain(wake).chain(due).min()
     }
@@ -117,6 +120,13 @@ impl Variant {
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
+    /// Whether it has its maximum of requests with incoming bodies: half of its slots, divided among the workers, and at
+    /// least one.
+    pub(super) fn has_max_streams(&self, workers: u32) -> bool {
+        let max = self.slots.total() / 2 / workers.max(1);
+        self.uploads >= max.max(1)
+    }
+
     /// Port of its servers for a request.
     pub(super) fn port(&self, grpc: bool) -> &Port {
         self.ports.of(grpc)
@@ -125,8 +135,14 @@ impl Variant {
     /// Whether it, with its id, could meet these requirements without waiting.
     pub(super) fn fits(&self, id: VariantId, requirements: Requirements<'_>) -> bool {
         let left = requirements.left_for(id);
-        left.is_some_and(|left| self.predicted.high <= left)
-            && self.accuracy >= requirements.min_accuracy
+        let high = self.predicted_of(requirements.class).high;
+        left.is_some_and(|left| high <= left) && self.accuracy >= requirements.min_accuracy
+    }
+
+    /// Predicted service time of a request of that class. The requests of a batch take its time together.
+    pub(super) fn predicted_of(&self, class: ClassId) -> ServiceTime {
+        let own = self.class_times.of(class).filter(|_| self.batch <= 1);
+        own.unwrap_or(self.predicted)
     }
 
     /// Whether the plan in force includes it.
@@ -145,7 +161,8 @@ impl Variant {
     }
 
     /// Records the duration of an execution, completed or aborted.
-    pub(super) fn observe(&mut self, planned: Duration, took: Duration, now: Mono) {
+    pub(super) fn observe(&mut self, class: ClassId, planned: Duration, took: Duration, now: Mono) {
+        self.class_times.record(class, planned, took, now);
         if self.service_time.record(planned, took, now) {
             self.estimate();
         }
@@ -163,6 +180,7 @@ impl Variant {
     /// Predicts anew, without what is too old.
     pub(super) fn predict(&mut self, now: Mono) {
         self.predicted = self.service_time.predict(self.planned, self.common, now);
+        self.class_times.predict(self.planned, now);
     }
 
     fn estimate(&mut self) {
@@ -187,6 +205,7 @@ impl Variant {
             batch_open_since: None,
             completion: None,
             service_time: ServiceTimeEstimator::default(),
+            class_times: ClassTimes::new(classes.list.len()),
             common: None,
             gate_estimate: None,
             shortest: None,
@@ -202,6 +221,7 @@ impl Variant {
             self.name = Rc::from(plan.name.as_str());
             self.key = VariantKey::of(&plan.name);
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
+            self.class_times.clear();
             (self.health, self.probed_at) = (Health::default(), None);
             (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
         }
@@ -216,6 +236,7 @@ impl Variant {
         self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
         self.estimate();
+        self.class_times.estimate(planned);
         self.batch = plan.batch;
         self.cancels = plan.cancels;
         self.share = plan.share.0;

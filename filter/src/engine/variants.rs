@@ -52,7 +52,7 @@ impl Variants {
         self.table.get_mut(usize::from(id.0))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Variant> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Variant> + Clone {
         self.table.iter()
     }
 
@@ -87,6 +87,7 @@ impl Variants {
             failing: avoid.excludes(&variant.health),
             response_time: move || variant.response_time(class, place, now),
             accuracy: variant.accuracy,
+            streams_full: false,
         })
     }
 
@@ -120,7 +121,8 @@ impl Variants {
             any_slots = true;
             let able = variant.fits(id, requirements) && !avoid.excludes(&variant.health);
             let left = requirements.left_for(id).filter(|_| able)?;
-            Some(variant.predicted.high + requirements.left.saturating_sub(left))
+            let high = variant.predicted_of(requirements.class).high;
+            Some(high + requirements.left.saturating_sub(left))
         });
         match times.min() {
             Some(min) => Ok(min),
@@ -135,7 +137,8 @@ impl Variants {
     pub(super) fn could_serve(&self, requirements: Requirements<'_>) -> bool {
         let table = (0..).map(VariantId).zip(&self.table);
         let mut planned = table.filter_map(|(id, variant)| {
-            let shortest = variant.shortest?.min(variant.predicted.high);
+            let predicted = variant.predicted_of(requirements.class);
+            let shortest = variant.shortest?.min(predicted.high);
             let gate_estimate = variant
                 .gate_estimate
                 .map_or(shortest, |(gate_estimate, _)| gate_estimate);

@@ -26,16 +26,19 @@ pub enum Skip {
     Expired,
     /// It cannot answer before its own budget, or the deadline, is over.
     Infeasible,
+    /// It has its maximum of requests with incoming bodies, of which this is one.
+    QueueFull,
 }
 
 impl Skip {
     /// All reasons.
-    pub const ALL: [Skip; 5] = [
+    pub const ALL: [Skip; 6] = [
         Skip::NoCapacity,
         Skip::NoBackend,
         Skip::Accuracy,
         Skip::Expired,
         Skip::Infeasible,
+        Skip::QueueFull,
     ];
 
     /// Label on the wire.
@@ -47,6 +50,7 @@ impl Skip {
             Skip::Accuracy => "accuracy",
             Skip::Expired => "expired",
             Skip::Infeasible => "infeasible",
+            Skip::QueueFull => "queue-full",
         }
     }
 }
@@ -272,7 +276,7 @@ impl Router {
         T: Fn() -> Duration,
     {
         list.chosen = None;
-        let mut any_slots = false;
+        let (mut any_slots, mut any_full) = (false, false);
         for place in 0..list.entries().len() {
             let found = match list.entries().get(place).and_then(|entry| entry.variant) {
                 Some(variant) if except == Some(variant) => {
@@ -302,14 +306,15 @@ impl Router {
                 }
                 Err(skip) => {
                     any_slots |= skip != Skip::NoCapacity;
+                    any_full |= skip == Skip::QueueFull;
                     list.skip(place, skip);
                 }
             }
         }
-        Err(if any_slots {
-            NoRoute::Infeasible
-        } else {
-            NoRoute::NoCapacity
+        Err(match any_slots {
+            _ if any_full => NoRoute::StreamsFull,
+            true => NoRoute::Infeasible,
+            false => NoRoute::NoCapacity,
         })
     }
 
@@ -328,6 +333,7 @@ impl Router {
         match self.choose(others, requirements) {
             Ok(RouteChoice { variant, .. }) => Ok(VariantId(variant as u16)),
             Err(NoRoute::NoCapacity) => Err(Skip::NoCapacity),
+            Err(NoRoute::StreamsFull) => Err(Skip::QueueFull),
             Err(NoRoute::Infeasible) => {
                 let last = requirements.list.entries().last();
                 let expired = last.is_some_and(|any| any.left(requirements.after).is_none());

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::fallback::{Skip, VariantList};
 use crate::variant::VariantId;
+use crate::waiting::class::ClassId;
 
 /// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
@@ -26,6 +27,8 @@ pub struct Candidate<T> {
     pub response_time: T,
     /// Accuracy, percent.
     pub accuracy: f64,
+    /// Whether the request would be one too many of its requests with incoming bodies.
+    pub streams_full: bool,
 }
 
 /// Requirements of a request.
@@ -39,6 +42,8 @@ pub struct Requirements<'a> {
     pub list: &'a VariantList,
     /// Time since its arrival.
     pub after: Duration,
+    /// Its class.
+    pub class: ClassId,
 }
 
 impl Requirements<'_> {
@@ -57,6 +62,8 @@ pub enum NoRoute {
     NoCapacity,
     /// No allowed variant can finish in time.
     Infeasible,
+    /// The allowed variants that could have their maximum of requests with incoming bodies.
+    StreamsFull,
 }
 
 /// Result of the choice.
@@ -183,17 +190,20 @@ pub fn best<T: Fn() -> Duration>(
     candidates: impl Iterator<Item = Candidate<T>>,
     requirements: Requirements<'_>,
 ) -> Result<usize, NoRoute> {
-    let mut any_slots = false;
+    let (mut any_slots, mut any_full) = (false, false);
     let mut best: Option<(usize, Candidate<T>)> = None;
     for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.is_open()) {
         any_slots = true;
+        let misfit = candidate.misfit(id(index), requirements);
+        any_full |= misfit == Some(Skip::QueueFull);
         let better = best.as_ref().is_none_or(|(_, best)| candidate.beats(best));
-        if candidate.fits(id(index), requirements) && better {
+        if misfit.is_none() && better {
             best = Some((index, candidate));
         }
     }
     match best {
         Some((index, _)) => Ok(index),
+        None if any_full => Err(NoRoute::StreamsFull),
         None if any_slots => Err(NoRoute::Infeasible),
         None => Err(NoRoute::NoCapacity),
     }
@@ -237,7 +247,10 @@ impl<T: Fn() -> Duration> Candidate<T> {
         let Some(left) = requirements.left_for(variant) else {
             return Some(Skip::Expired);
         };
-        ((self.response_time)() > left).then_some(Skip::Infeasible)
+        if (self.response_time)() > left {
+            return Some(Skip::Infeasible);
+        }
+        self.streams_full.then_some(Skip::QueueFull)
     }
 
     fn is_open(&self) -> bool {

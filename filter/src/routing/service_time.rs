@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::moments::Moments;
 use crate::time::{Mono, nanos};
 
 /// Half of the time remembered.
@@ -85,6 +86,7 @@ struct Window {
     highest: usize,
     seen: u32,
     sum: u64,
+    squares: f64,
 }
 
 impl Default for ServiceTimeEstimator {
@@ -146,6 +148,20 @@ impl ServiceTimeEstimator {
         }
     }
 
+    /// Predicts by what was measured; `None` with too few ratios.
+    #[must_use]
+    pub fn measured(&self, planned: Duration) -> Option<ServiceTime> {
+        self.correction?;
+        Some(self.estimate(planned, None))
+    }
+
+    /// Moments of the ratios that count.
+    #[must_use]
+    pub fn moments(&self) -> Moments {
+        let [current, before] = &self.windows;
+        current.moments() + before.moments()
+    }
+
     /// Drops ratios older than two windows; returns whether a window has ended.
     fn rotate(&mut self, now: Mono) -> bool {
         if now < self.window_ends {
@@ -204,6 +220,15 @@ impl Window {
             highest: 0,
             seen: 0,
             sum: 0,
+            squares: 0.0,
+        }
+    }
+
+    fn moments(&self) -> Moments {
+        Moments {
+            count: f64::from(self.seen),
+            sum: self.sum as f64,
+            squares: self.squares,
         }
     }
 
@@ -217,6 +242,7 @@ impl Window {
             self.highest = self.highest.max(bucket);
             self.seen += 1;
             self.sum += ratio;
+            self.squares += ratio as f64 * ratio as f64;
         }
     }
 
@@ -228,7 +254,7 @@ impl Window {
         if self.seen > 0 {
             self.counts.fill(0);
         }
-        (self.highest, self.seen, self.sum) = (0, 0, 0);
+        (self.highest, self.seen, self.sum, self.squares) = (0, 0, 0, 0.0);
     }
 }
 

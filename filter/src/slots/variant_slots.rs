@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
 use crate::priority::{ORPHAN_MAX, Urgency};
 use crate::time::{Mono, nanos};
+use crate::waiting::class::ClassId;
 use crate::waiting::wait_queue::WaitQueue;
 
 /// The value 1 in the fixed point of [`VariantSlots::mean_rank`].
@@ -194,15 +195,13 @@ impl VariantSlots {
     }
 
     /// Next time at which something changes by itself: the end of an orphan, which frees a slot for any worker;
-    /// the start of a lane's lead; or the latest start for the earliest deadline held, given `service`.
+    /// the start of a lane's lead; or the latest start of a request that is first in its class, given the `service` time of
+    /// each class.
     #[must_use]
-    pub fn next_wake(&self, service: Duration) -> Option<Mono> {
+    pub fn next_wake(&self, service: impl Fn(ClassId) -> Duration) -> Option<Mono> {
         let orphan_end = self.orphans.first().map(|(end, ..)| *end);
         let lead = self.lanes.0.lead_at.filter(|_| !self.queue.is_empty());
-        let head = self
-            .queue
-            .earliest()
-            .map(|deadline| latest_start(deadline, service));
+        let head = self.queue.latest_start(service);
         orphan_end.into_iter().chain(lead).chain(head).min()
     }
 
@@ -354,7 +353,7 @@ mod tests {
         slots.take(Mono(50));
         slots.orphan(Mono(0), Mono(50), 0, 0);
         assert_eq!(
-            slots.next_wake(service),
+            slots.next_wake(|_| service),
             Some(Mono(50)),
             "others may wait for it"
         );
@@ -363,10 +362,10 @@ mod tests {
             arrival: 0,
         };
         slots.queue.push(ClassId(0), place, 7);
-        assert_eq!(slots.next_wake(service), Some(Mono(40)));
+        assert_eq!(slots.next_wake(|_| service), Some(Mono(40)));
         slots.queue.cancel(ClassId(0), place);
         slots.expire_orphans(Mono(50));
-        assert_eq!(slots.next_wake(service), None);
+        assert_eq!(slots.next_wake(|_| service), None);
     }
 
     #[test]

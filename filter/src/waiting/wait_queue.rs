@@ -5,9 +5,10 @@
 //! once slots are contended: see `class_scheduler`. With a single class this is one queue.
 
 use std::cmp::{Ordering, Reverse};
+use std::time::Duration;
 
 use crate::priority::Urgency;
-use crate::time::Mono;
+use crate::time::{Mono, nanos};
 use crate::waiting::class::{CLASSES_MAX, ClassId, Classes};
 use crate::waiting::queue::{Place, Queue};
 
@@ -96,10 +97,13 @@ impl WaitQueue {
     /// Removes the earliest request that is first in its class and satisfies `leaves`, for lack of time: no
     /// class is charged, and from now on classes are ordered by share (see
     /// [`set_contended`](WaitQueue::set_contended)).
-    pub fn pop_where(&mut self, leaves: impl Fn(Place) -> bool) -> Option<(ClassId, Place, u32)> {
+    pub fn pop_where(
+        &mut self,
+        leaves: impl Fn(ClassId, Place) -> bool,
+    ) -> Option<(ClassId, Place, u32)> {
         let (_, class) = self
             .firsts()
-            .filter(|(place, _)| leaves(*place))
+            .filter(|(place, class)| leaves(id(*class), *place))
             .min_by_key(|(place, _)| *place)?;
         self.set_contended();
         self.take(class)
@@ -158,6 +162,16 @@ impl WaitQueue {
     #[must_use]
     pub fn earliest(&self) -> Option<Mono> {
         self.firsts().map(|(place, _)| place.deadline).min()
+    }
+
+    /// Earliest of the latest starts of the requests that are first in their classes, by the service time of a class.
+    #[must_use]
+    pub fn latest_start(&self, service: impl Fn(ClassId) -> Duration) -> Option<Mono> {
+        let starts = self.firsts().map(|(place, class)| {
+            let service = nanos(service(id(class)));
+            Mono(place.deadline.0.saturating_sub(service))
+        });
+        starts.min()
     }
 
     /// Whether a newcomer would go before all requests held.

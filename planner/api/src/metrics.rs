@@ -107,6 +107,9 @@ pub enum Metric {
     DispatchSlackMs,
     /// Histogram, by variant: service time, to the end of the response.
     ServiceMs,
+    /// Histogram, by variant: service time until the deadline, or a timeout of Envoy's, cut the execution off: it would
+    /// have taken longer. Not part of [`Metric::ServiceMs`].
+    CutOffMs,
     /// Histogram, by variant: requests dispatched together for the server's batch.
     BatchRequests,
     /// Histogram, in µs: time for which a slot was free while another worker's request waited for it.
@@ -135,7 +138,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 47] = [
+    pub const ALL: [Metric; 48] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -173,6 +176,7 @@ impl Metric {
         Metric::NetworkLatencyMs,
         Metric::DispatchSlackMs,
         Metric::ServiceMs,
+        Metric::CutOffMs,
         Metric::BatchRequests,
         Metric::HandoverUs,
         Metric::CasConflicts,
@@ -246,6 +250,7 @@ impl Metric {
             Metric::NetworkLatencyMs => ("weir_network_latency_milliseconds", Histogram, NONE),
             Metric::DispatchSlackMs => ("weir_dispatch_slack_milliseconds", Histogram, NONE),
             Metric::ServiceMs => ("weir_service_milliseconds", Histogram, VARIANT),
+            Metric::CutOffMs => ("weir_cut_off_milliseconds", Histogram, VARIANT),
             Metric::BatchRequests => ("weir_batch_requests", Histogram, VARIANT),
             Metric::HandoverUs => ("weir_handover_microseconds", Histogram, NONE),
             Metric::CasConflicts => ("weir_cas_conflicts_total", Counter, NONE),

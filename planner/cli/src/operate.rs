@@ -35,6 +35,10 @@ pub(crate) struct Operate {
     /// Address at which other planners reach this one. Default: POD_IP, or else the address of --listen.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
+    /// Folder in which the loads measured of late, and what forecasters have learned, are kept for the planner's next
+    /// start; it is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArguments,
     /// Certificates by which that of another planner is trusted (PEM). Default: the file of --tls-cert.
@@ -77,6 +81,10 @@ impl Operate {
         let client = kube::Client::try_default()
             .await
             .context("no cluster: neither a service account nor a kubeconfig (KUBECONFIG)")?;
+        if let Some(folder) = &self.state {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("--state {}", folder.display()))?;
+        }
         let options = Options {
             name,
             namespace,
@@ -86,6 +94,7 @@ impl Operate {
                 scheme(tls.as_ref()),
                 SocketAddr::new(ip, listening.port())
             ),
+            state: self.state,
         };
         let endpoint = Endpoint {
             listener,

@@ -8,8 +8,9 @@
 use std::collections::VecDeque;
 
 use crate::history::History;
+use crate::learnt::LearntMember;
 use crate::loss::{from_log, log_rate, pinball};
-use crate::model::{Model, Prediction};
+use crate::model::{Kind, Model, Prediction};
 use crate::task::Task;
 
 /// γ as a part of the spread of errors.
@@ -17,7 +18,7 @@ const STEP: f64 = 0.04;
 /// Forecasts within a horizon that the offset learns from.
 const PER_HORIZON: usize = 4;
 /// Maximum of the offset, up or down, as a logarithm: 20 times.
-const OFFSET_MAX: f64 = 3.0;
+pub(crate) const OFFSET_MAX: f64 = 3.0;
 /// Minimum of the spread, as a logarithm.
 const SPREAD_MIN: f64 = 0.005;
 /// Part of a new error in the spread.
@@ -119,6 +120,28 @@ impl Calibrated {
         })
     }
 
+    /// Numbers that it has learned, as the forecaster `kind`.
+    pub(crate) fn learnt(&self, kind: Kind) -> LearntMember {
+        LearntMember {
+            kind,
+            offset: self.offset,
+            spread: self.spread,
+            outcomes: self.outcomes,
+            model: self.model.learnt(),
+        }
+    }
+
+    /// Takes over numbers that have been checked; returns whether they are the model's.
+    pub(crate) fn relearn(&mut self, learnt: &LearntMember) -> bool {
+        if !self.model.relearn(&learnt.model) {
+            return false;
+        }
+        self.offset = learnt.offset;
+        self.spread = learnt.spread;
+        self.outcomes = learnt.outcomes;
+        true
+    }
+
     /// Lets the model fit again.
     pub fn refit(&mut self) {
         self.model.refit();
@@ -142,7 +165,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::model::{Kind, Settings, create};
+    use crate::model::{Settings, create};
 
     /// Part of the peaks covered, in the second half of `seconds`.
     fn covered(kind: Kind, task: Task, seconds: u64, mut rate: impl FnMut(u64) -> f64) -> f64 {

@@ -5,6 +5,8 @@
 //! two, as in a paired test, so that neither chance nor an advantage that comes and goes changes it. Between two changes
 //! are [`HORIZONS_MIN`] at least.
 
+use crate::learnt::{LearntChoice, LearntLosses};
+
 /// Horizons that the mean losses remember: half of all so far, because models learn, and as many as this at most.
 pub const MEMORY_MAX: f64 = 2000.0;
 /// Minimum of the horizons remembered.
@@ -65,6 +67,35 @@ impl Choice {
     /// Number of changes so far.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Losses so far, and the forecaster that is followed.
+    pub(crate) fn learnt(&self) -> LearntChoice {
+        let losses = |memory: &Memory| LearntLosses {
+            losses: memory.losses,
+            horizons: memory.horizons,
+            squares: memory.squares.clone(),
+        };
+        LearntChoice {
+            current: self.current,
+            horizons: self.horizons,
+            since: self.since,
+            changes: self.changes,
+            members: self.members.iter().map(losses).collect(),
+        }
+    }
+
+    /// Takes over losses of as many forecasters.
+    pub(crate) fn relearn(&mut self, learnt: &LearntChoice) {
+        self.current = learnt.current;
+        self.horizons = learnt.horizons;
+        self.since = learnt.since;
+        self.changes = learnt.changes;
+        for (memory, losses) in self.members.iter_mut().zip(&learnt.members) {
+            memory.losses = losses.losses;
+            memory.horizons = losses.horizons;
+            memory.squares.clone_from(&losses.squares);
+        }
     }
 
     /// Takes in the losses of the same moment, by forecaster; `None` or not finite without a forecast then.

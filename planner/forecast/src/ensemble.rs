@@ -3,7 +3,8 @@
 use crate::calibrated::{Calibrated, per_horizon};
 use crate::choice::Choice;
 use crate::history::History;
-use crate::model::{Kind, Prediction, REFIT_SECONDS, Settings, create};
+use crate::learnt::{Learnt, LearntError};
+use crate::model::{Kind, Prediction, REFIT_SECONDS, Season, Settings, create};
 use crate::task::Task;
 
 /// Forecasters with their history.
@@ -13,6 +14,8 @@ pub struct Ensemble {
     members: Vec<(Kind, Calibrated)>,
     choice: Choice,
     refitted_at: Option<u64>,
+    task: Task,
+    season: Option<Season>,
 }
 
 impl Ensemble {
@@ -31,6 +34,8 @@ impl Ensemble {
             members,
             choice,
             refitted_at: None,
+            task,
+            season: settings.season,
         }
     }
 
@@ -60,6 +65,57 @@ impl Ensemble {
             self.members.iter_mut().for_each(|(_, one)| one.refit());
         }
         due
+    }
+
+    /// Numbers that have been learned until `at_ms` by the time of [`Ensemble::observe`].
+    pub fn learnt(&self, at_ms: u64) -> Learnt {
+        let members = self.members.iter();
+        Learnt {
+            horizon_s: self.task.horizon(),
+            quantile: self.task.quantile(),
+            season_s: self.season.map(Season::seconds),
+            at_ms,
+            members: members.map(|(kind, one)| one.learnt(*kind)).collect(),
+            choice: self.choice.learnt(),
+        }
+    }
+
+    /// Takes over numbers that another process has learned. The choice is taken over where it was among the same
+    /// forecasters.
+    ///
+    /// # Errors
+    /// Fails, and changes nothing of a new ensemble, if they are of another task or season, or out of range.
+    pub fn relearn(&mut self, learnt: &Learnt) -> Result<(), LearntError> {
+        let (own_horizon_s, own_quantile) = (self.task.horizon(), self.task.quantile());
+        let (horizon_s, quantile) = (learnt.horizon_s, learnt.quantile);
+        if (horizon_s, quantile) != (own_horizon_s, own_quantile) {
+            return Err(LearntError::Task {
+                horizon_s,
+                quantile,
+                own_horizon_s,
+                own_quantile,
+            });
+        }
+        if learnt.season_s != self.season.map(Season::seconds) {
+            return Err(LearntError::Season);
+        }
+        learnt.check()?;
+        let before = self.learnt(0);
+        for (kind, one) in &mut self.members {
+            let known = learnt.members.iter().find(|member| member.kind == *kind);
+            if known.is_some_and(|known| !one.relearn(known)) {
+                let name = kind.name();
+                for ((_, one), before) in self.members.iter_mut().zip(&before.members) {
+                    one.relearn(before);
+                }
+                return Err(LearntError::Value(name));
+            }
+        }
+        let kinds = learnt.members.iter().map(|member| member.kind);
+        if kinds.eq(self.members.iter().map(|(kind, _)| *kind)) {
+            self.choice.relearn(&learnt.choice);
+        }
+        Ok(())
     }
 
     /// Latest seconds.

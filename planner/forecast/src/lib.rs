@@ -12,6 +12,7 @@ pub mod ensemble;
 mod features;
 pub mod gap;
 pub mod history;
+pub mod learnt;
 pub mod loss;
 pub mod lstm;
 pub mod model;

@@ -11,6 +11,7 @@ mod smoothing;
 use std::fmt::Debug;
 
 use crate::history::History;
+use crate::learnt::LearntModel;
 use crate::lstm::Network;
 use crate::task::Task;
 
@@ -38,6 +39,17 @@ pub trait Model: Debug + Send + Sync {
     /// Forecast by what has been observed; `None` until enough is known.
     fn predict(&self, history: &History) -> Option<Prediction>;
 
+    /// Numbers that it has learned, apart from the latest seconds.
+    fn learnt(&self) -> LearntModel {
+        LearntModel::Nothing
+    }
+
+    /// Takes over numbers of an earlier model; returns whether they are this model's and in range, and else changes
+    /// nothing.
+    fn relearn(&mut self, learnt: &LearntModel) -> bool {
+        *learnt == LearntModel::Nothing
+    }
+
     /// Fits again, where that takes longer than a second may. Called about once in [`REFIT_SECONDS`].
     fn refit(&mut self) {}
 }
@@ -46,7 +58,7 @@ pub trait Model: Debug + Send + Sync {
 pub const REFIT_SECONDS: u64 = 3600;
 
 /// Name of a forecaster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The latest rate.

@@ -8,9 +8,10 @@ use weir_api::Share;
 
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
-use crate::forecast::{Demand, History, KnownLoad};
+use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError};
 use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
 use crate::service::{Inputs, Service, Stage};
+use crate::state::Past;
 
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
@@ -87,21 +88,37 @@ impl Observations {
         }
     }
 
-    /// Continues from the history of an earlier planner, the end of which is `age` ago.
+    /// Continues from what an earlier planner knew.
+    ///
+    /// # Errors
+    /// Fails if what was learned does not fit the service; then only the history is taken over.
     pub(super) fn restore(
         &mut self,
         now: Now,
-        history: &History,
-        age: Duration,
+        past: &Past,
         horizon: Duration,
-    ) {
-        if history.is_empty() {
-            return;
+    ) -> Result<(), LearntError> {
+        let history = past.history.as_ref();
+        let history = history.filter(|(history, _)| !history.is_empty());
+        let begin = history.map(|(history, age)| (history, history.replay_begin(now.at), *age));
+        let end = begin.map(|(history, begin, age)| begin + history.length() + age);
+        let learnt = past.learnt.as_ref();
+        let begins = learnt.map_or(Ok(()), |(learnt, age)| {
+            self.demand.begin_with(learnt, end.unwrap_or(now.at), *age)
+        });
+        if let Some((history, begin, _)) = begin {
+            self.demand.replay(history, begin, horizon);
+            self.base = end.unwrap_or_default().saturating_sub(now.at);
+            self.gap = Gap::Begun;
         }
-        let begin = history.replay_begin(now.at);
-        self.demand.replay(history, begin, horizon);
-        self.base = (begin + history.length() + age).saturating_sub(now.at);
-        self.gap = Gap::Begun;
+        begins?;
+        learnt.map_or(Ok(()), |(learnt, _)| self.demand.relearn(learnt))
+    }
+
+    /// Returns what the forecasters have learned, and the time since; `None` if there is nothing.
+    pub(super) fn learnt(&self, now: Now) -> Option<(Learnt, Duration)> {
+        let (_, age) = self.history(now)?;
+        Some((self.demand.learnt()?, age))
     }
 
     /// Returns the history, and the time since its end; `None` if nothing has been measured.

@@ -7,6 +7,9 @@
 //! - while other executions may still be those before a change of cores or of the batch
 //! - while the variant's servers fail
 //!
+//! Executions that were cut off count by [`Executions::mean_ms`], so that servers which never answer are slow too. Their
+//! times are only known from below, so with any of them a variant is not faster than its profile.
+//!
 //! A profile whose times are not measured for `serviceTimes.driftAfter` is reported once, and in each reason.
 
 mod learnt;
@@ -88,7 +91,7 @@ impl VariantTimes {
         rule: &ServiceTimeRule,
     ) -> Option<VariantState> {
         self.change(now, present);
-        self.rates.push_back((now, new.answered));
+        self.rates.push_back((now, new.ended()));
         let is_old = |(at, _): &(Duration, f64)| now.saturating_sub(*at) >= WINDOW;
         while self.rates.front().is_some_and(is_old) {
             self.rates.pop_front();
@@ -144,12 +147,13 @@ impl VariantTimes {
             return false;
         }
         let slots_ms = f64::from(expected.slots) * (now - begin).as_secs_f64() * 1e3;
-        let is_busy = new.total_ms >= BUSY * slots_ms;
+        let is_busy = new.cut_off == 0.0 && new.total_ms >= BUSY * slots_ms;
         let ratio = ratio(mean_ms, &expected.mean_ms(new.together()), is_busy);
         self.window.add(Block {
             at: now,
             ratio,
-            executions: new.answered,
+            executions: new.ended(),
+            cut_off: new.cut_off,
         });
         true
     }
@@ -210,6 +214,7 @@ impl VariantTimes {
             state: self.machine.state(),
             measured_ratio: estimate.map(|estimate| estimate.ratio),
             executions: estimate.map_or(0, |estimate| estimate.executions as u64),
+            cut_off: estimate.map_or(0, |estimate| estimate.cut_off as u64),
             correction,
             drift_ms: self.drifted(now, rule).map(ms),
         }
@@ -300,7 +305,6 @@ fn measured_note(name: &str, report: &ServiceTimeReport) -> String {
     let ServiceTimeReport {
         state,
         measured_ratio,
-        executions,
         correction,
         ..
     } = *report;
@@ -315,9 +319,19 @@ fn measured_note(name: &str, report: &ServiceTimeReport) -> String {
     match measured_ratio {
         _ if planned.is_empty() && is.is_empty() => String::new(),
         Some(ratio) => format!(
-            "; {name}: measured {ratio:.2} × profile over {executions} executions{planned}{is}"
+            "; {name}: measured {ratio:.2} × profile over {}{planned}{is}",
+            executions_of(report)
         ),
         None => format!("; {name}: not measured of late{planned}{is}"),
+    }
+}
+
+/// Number of executions measured, and of those that were cut off.
+fn executions_of(report: &ServiceTimeReport) -> String {
+    let executions = report.executions;
+    match report.cut_off {
+        0 => format!("{executions} executions"),
+        cut_off => format!("{executions} executions, {cut_off} of them cut off"),
     }
 }
 
@@ -342,8 +356,8 @@ fn renewal(service: &str, name: &str) -> String {
 fn log_state(name: &str, before: VariantState, report: &ServiceTimeReport) {
     let (state, before) = (report.state, before.label());
     let measured = report.measured_ratio.map_or_else(String::new, |ratio| {
-        let executions = report.executions;
-        format!(", measured {ratio:.2} × profile over {executions} executions")
+        let executions = executions_of(report);
+        format!(", measured {ratio:.2} × profile over {executions}")
     });
     let label = state.label();
     match state.is_slow() {

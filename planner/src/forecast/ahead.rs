@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_forecast::ensemble::Ensemble;
+use weir_forecast::learnt::{Learnt, LearntError};
 use weir_forecast::lstm::Network;
 use weir_forecast::model::{Kind, Season, Settings};
 use weir_forecast::task::{HORIZON_MAX, Task};
@@ -102,7 +103,12 @@ pub(super) struct Ahead {
     requests: f64,
     measured_s: f64,
     upper: f64,
+    /// Seconds that the forecasters' time is ahead of the demand's: the season goes on over a restart.
+    shift_s: u64,
 }
+
+/// Period within which the forecasters' time matters where the load has no season.
+const NO_SEASON_S: u64 = 3600;
 
 impl Ahead {
     pub(super) fn new(rule: &AheadRule) -> Ahead {
@@ -116,7 +122,49 @@ impl Ahead {
             requests: 0.0,
             measured_s: 0.0,
             upper: 0.0,
+            shift_s: 0,
         }
+    }
+
+    /// Creates forecasters that continue from what was learned `age` before `now`.
+    ///
+    /// # Errors
+    /// Fails if it does not fit.
+    pub(super) fn continuing(
+        rule: &AheadRule,
+        learnt: &Learnt,
+        now: Duration,
+        age: Duration,
+    ) -> Result<Ahead, LearntError> {
+        let mut ahead = Ahead::new(rule);
+        ahead.ensemble.relearn(learnt)?;
+        let period = rule.season.map_or(NO_SEASON_S, Season::seconds);
+        let shift_s = learnt.at_ms as f64 / 1e3 + age.as_secs_f64() - now.as_secs_f64();
+        let periods = (shift_s / period as f64).floor();
+        ahead.shift_s = (shift_s - periods * period as f64).round() as u64;
+        Ok(ahead)
+    }
+
+    /// Numbers learned until `at`.
+    pub(super) fn learnt(&self, at: Duration) -> Learnt {
+        let at = at + Duration::from_secs(self.shift_s);
+        self.ensemble
+            .learnt(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes over what was learned.
+    ///
+    /// # Errors
+    /// Fails if it does not fit.
+    pub(super) fn relearn(&mut self, learnt: &Learnt) -> Result<(), LearntError> {
+        self.ensemble.relearn(learnt)?;
+        self.predict();
+        Ok(())
+    }
+
+    fn predict(&mut self) {
+        let forecast = self.ensemble.forecast();
+        self.upper = forecast.map_or(0.0, |forecast| forecast.upper);
     }
 
     /// Takes in the mean rate from `from` to `at`.
@@ -149,10 +197,10 @@ impl Ahead {
     /// Ends the second under way. One that was measured in part is left out.
     fn end(&mut self) {
         if self.measured_s >= MEASURED_MIN {
+            let second = self.second.saturating_add(self.shift_s);
             self.ensemble
-                .observe(self.second, self.requests / self.measured_s);
-            let forecast = self.ensemble.forecast();
-            self.upper = forecast.map_or(0.0, |forecast| forecast.upper);
+                .observe(second, self.requests / self.measured_s);
+            self.predict();
         }
     }
 

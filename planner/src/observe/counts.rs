@@ -13,13 +13,14 @@ use super::{Counts, ScrapeError};
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Metrics that the planner reads.
-const READ: [Metric; 7] = [
+const READ: [Metric; 8] = [
     Metric::Arrivals,
     Metric::Requests,
     Metric::DowngradedFrom,
     Metric::Failing,
     Metric::DemandSlackMs,
     Metric::ServiceMs,
+    Metric::CutOffMs,
     Metric::BatchRequests,
 ];
 
@@ -207,11 +208,13 @@ impl Fold {
             Metric::Failing => {
                 counts.failing.insert(variant(), value > 0.0);
             }
-            Metric::ServiceMs | Metric::BatchRequests => {
+            Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
                 let executions = counts.executions.entry(variant()).or_default();
                 *match (place.metric, place.part) {
                     (Metric::ServiceMs, Part::Count) => &mut executions.answered,
                     (Metric::ServiceMs, _) => &mut executions.total_ms,
+                    (Metric::CutOffMs, Part::Count) => &mut executions.cut_off,
+                    (Metric::CutOffMs, _) => &mut executions.cut_off_ms,
                     (_, Part::Count) => &mut executions.batches,
                     _ => &mut executions.batched,
                 } += value;
@@ -239,7 +242,9 @@ fn place(sample: &Sample, names: &StageNames) -> Option<Place> {
     let (part, series) = found.or_else(|| Some((Part::Value, decode(sample.name, label)?)))?;
     let is_read = match series.metric {
         Metric::DemandSlackMs => part == Part::Bucket,
-        Metric::ServiceMs | Metric::BatchRequests => matches!(part, Part::Count | Part::Sum),
+        Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
+            matches!(part, Part::Count | Part::Sum)
+        }
         metric => part == Part::Value && READ.contains(&metric),
     };
     is_read.then_some(())?;

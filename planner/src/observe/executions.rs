@@ -1,6 +1,10 @@
 //! Executions of each variant between two cycles, over all proxies, by their histograms of service times and of
 //! requests sent together. Pure: the time comes with the scrape.
 //!
+//! An execution that was cut off is censored: it would have taken longer. Over all executions the mean is then that of
+//! right-censored exponential times, their sum divided by the number of answers, but no execution counts as more than
+//! twice the time that was seen of it, as in the filter.
+//!
 //! The owner of a variant's slots counts its executions, so the sum over all proxies counts each once. A new proxy
 //! begins with its first answer. A count that fell belongs to a restarted proxy and counts from 0.
 
@@ -10,6 +14,9 @@ use std::time::Duration;
 use super::Scrape;
 use super::proxies::Proxies;
 
+/// Maximum factor on the time of executions that were cut off: the filter's own.
+const CUT_OFF_FACTOR: f64 = 2.0;
+
 /// Executions since the start of a proxy, or between two scrapes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Executions {
@@ -17,6 +24,10 @@ pub struct Executions {
     pub answered: f64,
     /// Sum of their service times, in ms.
     pub total_ms: f64,
+    /// Requests whose executions were cut off.
+    pub cut_off: f64,
+    /// Sum of their service times until then, in ms.
+    pub cut_off_ms: f64,
     /// Batches that were sent.
     pub batches: f64,
     /// Requests in these batches.
@@ -24,9 +35,15 @@ pub struct Executions {
 }
 
 impl Executions {
-    /// Mean service time in ms; `None` without answers.
+    /// Requests that were answered or cut off.
+    pub fn ended(&self) -> f64 {
+        self.answered + self.cut_off
+    }
+
+    /// Mean service time in ms; `None` without executions.
     pub fn mean_ms(&self) -> Option<f64> {
-        (self.answered > 0.0).then(|| self.total_ms / self.answered)
+        let known = self.answered.max(self.ended() / CUT_OFF_FACTOR);
+        (known > 0.0).then(|| (self.total_ms + self.cut_off_ms) / known)
     }
 
     /// Mean number of requests sent together; `None` if it is not known.
@@ -38,6 +55,8 @@ impl Executions {
     pub(super) fn add(&mut self, more: Executions) {
         self.answered += more.answered;
         self.total_ms += more.total_ms;
+        self.cut_off += more.cut_off;
+        self.cut_off_ms += more.cut_off_ms;
         self.batches += more.batches;
         self.batched += more.batched;
     }
@@ -51,13 +70,22 @@ impl Executions {
         Executions {
             answered: self.answered - before.answered,
             total_ms: self.total_ms - before.total_ms,
+            cut_off: self.cut_off - before.cut_off,
+            cut_off_ms: self.cut_off_ms - before.cut_off_ms,
             batches: self.batches - before.batches,
             batched: self.batched - before.batched,
         }
     }
 
-    fn counters(&self) -> [f64; 4] {
-        [self.answered, self.total_ms, self.batches, self.batched]
+    fn counters(&self) -> [f64; 6] {
+        [
+            self.answered,
+            self.total_ms,
+            self.cut_off,
+            self.cut_off_ms,
+            self.batches,
+            self.batched,
+        ]
     }
 }
 
@@ -89,6 +117,8 @@ impl ExecutionCounts {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::{Counts, ScrapeError};
     use super::*;
 
@@ -100,6 +130,7 @@ mod tests {
             total_ms: 20.0 * answered,
             batches: answered / 2.0,
             batched: answered,
+            ..Executions::default()
         }
     }
 
@@ -139,6 +170,50 @@ mod tests {
         assert_eq!(executions(6).together(), Some(2.0));
         let none = Executions::default();
         assert_eq!((none.mean_ms(), none.together()), (None, None));
+    }
+
+    #[test]
+    fn cut_off_executions_lengthen_the_mean() {
+        for (answered, cut_off, mean_ms) in [
+            // 20 ms each, and 100 ms until they were cut off.
+            (4.0, 0.0, Some(20.0)),
+            (99.0, 1.0, Some(2080.0 / 99.0)),
+            (3.0, 1.0, Some(160.0 / 3.0)),
+            (2.0, 2.0, Some(120.0)),
+            (1.0, 3.0, Some(160.0)),
+            (0.0, 4.0, Some(200.0)),
+            (0.0, 0.0, None),
+        ] {
+            let executions = Executions {
+                answered,
+                total_ms: 20.0 * answered,
+                cut_off,
+                cut_off_ms: 100.0 * cut_off,
+                ..Executions::default()
+            };
+            assert_eq!(executions.mean_ms(), mean_ms, "{answered} {cut_off}");
+        }
+    }
+
+    proptest! {
+        /// The mean is at least that of the times seen, and at most that with cut-off executions counted twice.
+        #[test]
+        fn mean_is_bounded_by_the_censored_times(
+            answered in prop::collection::vec(1.0_f64..500.0, 0..40),
+            cut_off in prop::collection::vec(1.0_f64..500.0, 1..40),
+        ) {
+            let (total_ms, cut_off_ms) = (answered.iter().sum::<f64>(), cut_off.iter().sum::<f64>());
+            let executions = Executions {
+                answered: answered.len() as f64,
+                total_ms,
+                cut_off: cut_off.len() as f64,
+                cut_off_ms,
+                ..Executions::default()
+            };
+            let (seen, mean) = (total_ms + cut_off_ms, executions.mean_ms().unwrap());
+            prop_assert!(mean * executions.ended() >= seen - 1e-6, "{mean}");
+            prop_assert!(mean * executions.ended() <= 2.0 * seen + 1e-6, "{mean}");
+        }
     }
 
     #[test]

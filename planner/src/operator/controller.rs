@@ -23,6 +23,7 @@ use crate::http::Leader;
 use crate::registry::ServiceHandle;
 use crate::service::Service;
 use crate::spec::resource::{SloService, SloServiceStatus};
+use crate::state::StateFile;
 use crate::telemetry::status::CycleReport;
 use weir_api::Plan;
 
@@ -328,7 +329,11 @@ impl ServiceTask {
             });
         };
         let (clock, stop) = (self.shared.clock, self.stop.clone());
-        run_cycles(&handle, clock, (proxies, backends), None, stop, on_report).await;
+        let folder = self.shared.state.as_deref();
+        // One planner at a time leads, and the names of services are unique.
+        let state = folder.map(|folder| StateFile::new(folder, &self.service.name));
+        let ports = (proxies, backends);
+        run_cycles(&handle, clock, ports, state, stop, on_report).await;
     }
 }
 

@@ -127,6 +127,8 @@ pub struct ServiceTimeReport {
     pub measured_ratio: Option<f64>,
     /// Executions that were measured.
     pub executions: u64,
+    /// Those of them that were cut off at their deadlines.
+    pub cut_off: u64,
     /// Factor on the profile's time that is planned with, at the actual cores.
     pub correction: f64,
     /// Time for which the profile has not held; `null` if it holds, or not for long enough.
@@ -139,6 +141,7 @@ impl Default for ServiceTimeReport {
             state: VariantState::default(),
             measured_ratio: None,
             executions: 0,
+            cut_off: 0,
             correction: 1.0,
             drift_ms: None,
         }

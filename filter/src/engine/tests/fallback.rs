@@ -6,6 +6,7 @@ use crate::request::wire::Field;
 
 mod any_run;
 mod changes;
+mod streams;
 
 fn accurate(name: &str, share: f64, slots: u32, service_ms: f64, accuracy: u32) -> String {
     variant(name, share, slots, service_ms)

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::waiting::class::ClassId;
 
 #[derive(Debug, Clone, Copy)]
 struct Plain {
@@ -10,6 +11,7 @@ struct Plain {
     failing: bool,
     takes_ms: u64,
     accuracy: f64,
+    streams_full: bool,
 }
 
 impl Plain {
@@ -20,6 +22,7 @@ impl Plain {
             failing: self.failing,
             response_time: move || Duration::from_millis(self.takes_ms),
             accuracy: self.accuracy,
+            streams_full: self.streams_full,
         }
     }
 }
@@ -38,6 +41,7 @@ fn requirements(list: &VariantList, left_ms: u64, after_ms: u64) -> Requirements
         min_accuracy: 70.0,
         list,
         after: Duration::from_millis(after_ms),
+        class: ClassId(0),
     }
 }
 
@@ -46,6 +50,7 @@ const FAST: Plain = Plain {
     failing: false,
     takes_ms: 20,
     accuracy: 70.0,
+    streams_full: false,
 };
 const MEDIUM: Plain = Plain {
     takes_ms: 100,
@@ -188,12 +193,17 @@ fn labels_of_skips_are_distinct_names() {
 }
 
 fn plain() -> impl Strategy<Value = Plain> {
-    let flags = (prop::bool::weighted(0.8), prop::bool::weighted(0.2));
-    (flags, 0..100_u64, 60..90_u32).prop_map(|((has_slots, failing), takes_ms, accuracy)| Plain {
-        has_slots,
-        failing,
-        takes_ms,
-        accuracy: f64::from(accuracy),
+    let seldom = prop::bool::weighted(0.2);
+    let flags = (prop::bool::weighted(0.8), seldom, seldom);
+    (flags, 0..100_u64, 60..90_u32).prop_map(|(flags, takes_ms, accuracy)| {
+        let (has_slots, failing, streams_full) = flags;
+        Plain {
+            has_slots,
+            failing,
+            takes_ms,
+            accuracy: f64::from(accuracy),
+            streams_full,
+        }
     })
 }
 
@@ -227,7 +237,7 @@ proptest! {
             let plain = variants[usize::from(variant)];
             let until_ms = within_ms.map_or(u64::MAX, |within_ms| within_ms.saturating_sub(after_ms));
             plain.has_slots && !plain.failing && plain.accuracy >= 70.0 && except != Some(variant)
-                && until_ms > 0 && plain.takes_ms <= left_ms.min(until_ms)
+                && !plain.streams_full && until_ms > 0 && plain.takes_ms <= left_ms.min(until_ms)
         };
         let able: Vec<Vec<u16>> = members
             .iter()

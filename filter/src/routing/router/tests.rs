@@ -10,6 +10,7 @@ fn variant(share: f64, service_ms: u64, accuracy: f64) -> Candidate<impl Fn() ->
         failing: false,
         response_time: move || Duration::from_millis(service_ms),
         accuracy,
+        streams_full: false,
     }
 }
 
@@ -19,6 +20,7 @@ fn requirements(left_ms: u64) -> Requirements<'static> {
         min_accuracy: 0.0,
         list: &VariantList::EMPTY,
         after: Duration::ZERO,
+        class: ClassId(0),
     }
 }
 

@@ -122,7 +122,7 @@ impl Pair {
             Step::Expire(until) => {
                 let late = |place: Place| place.deadline.0 <= until;
                 let min = self.model.keys().map(|(_, place)| *place).min();
-                let left = self.queue.pop_where(late);
+                let left = self.queue.pop_where(|_, place| late(place));
                 assert_eq!(left.map(|(_, place, _)| place), min.filter(|p| late(*p)));
                 left.into_iter().for_each(|left| self.left(left));
             }

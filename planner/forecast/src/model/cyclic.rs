@@ -8,6 +8,7 @@
 use super::smoothing::Smoothing;
 use super::{Model, Prediction};
 use crate::history::History;
+use crate::learnt::{LearntModel, WEIGHT_MAX};
 use crate::loss::{from_log, log_rate};
 use crate::task::Task;
 
@@ -189,6 +190,27 @@ impl Model for Cyclic {
             median: moved(smoothed.median),
             upper: moved(smoothed.upper),
         })
+    }
+
+    fn learnt(&self) -> LearntModel {
+        let rises = self.rises.iter().map(|rise| (rise.mean, rise.seasons));
+        LearntModel::Season(rises.collect())
+    }
+
+    fn relearn(&mut self, learnt: &LearntModel) -> bool {
+        let LearntModel::Season(rises) = learnt else {
+            return false;
+        };
+        let is_valid = |(mean, seasons): &(f64, f64)| {
+            mean.abs() <= WEIGHT_MAX && (0.0..=SEASONS_MAX).contains(seasons)
+        };
+        if rises.len() != self.rises.len() || !rises.iter().all(is_valid) {
+            return false;
+        }
+        for (rise, (mean, seasons)) in self.rises.iter_mut().zip(rises) {
+            (rise.mean, rise.seasons) = (*mean, *seasons);
+        }
+        true
     }
 }
 

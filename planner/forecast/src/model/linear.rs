@@ -12,6 +12,7 @@ use nalgebra::{SMatrix, SVector};
 use super::{Model, Prediction};
 use crate::features::{FEATURES, Features};
 use crate::history::History;
+use crate::learnt::{LearntFit, LearntModel, SUM_MAX, WEIGHT_MAX, are_within};
 use crate::loss::from_log;
 use crate::task::Task;
 
@@ -147,6 +148,39 @@ impl Model for Linear {
             median,
             upper: upper.predict(features).max(median),
         })
+    }
+
+    fn learnt(&self) -> LearntModel {
+        let fit = |fit: &Fit| LearntFit {
+            squares: fit.squares.iter().copied().collect(),
+            products: fit.products.iter().copied().collect(),
+            weights: fit.weights.iter().copied().collect(),
+        };
+        LearntModel::Linear {
+            pairs: self.pairs,
+            fits: self.fits.iter().map(fit).collect(),
+        }
+    }
+
+    fn relearn(&mut self, learnt: &LearntModel) -> bool {
+        let LearntModel::Linear { pairs, fits } = learnt else {
+            return false;
+        };
+        let is_valid = |fit: &LearntFit| {
+            are_within(&fit.squares, FEATURES * FEATURES, SUM_MAX)
+                && are_within(&fit.products, FEATURES, SUM_MAX)
+                && are_within(&fit.weights, FEATURES, WEIGHT_MAX)
+        };
+        if fits.len() != self.fits.len() || !fits.iter().all(is_valid) {
+            return false;
+        }
+        self.pairs = *pairs;
+        for (own, fit) in self.fits.iter_mut().zip(fits) {
+            own.squares = SMatrix::from_column_slice(&fit.squares);
+            own.products = SVector::from_column_slice(&fit.products);
+            own.weights = SVector::from_column_slice(&fit.weights);
+        }
+        true
     }
 }
 

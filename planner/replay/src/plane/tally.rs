@@ -49,7 +49,10 @@ impl Tally {
                         *slack += 1;
                     }
                 }
-                (Metric::ServiceMs | Metric::BatchRequests, Change::Value(value)) => {
+                (
+                    Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests,
+                    Change::Value(value),
+                ) => {
                     let executions = self.executions_of(sample.label, &name);
                     execute(executions, sample.metric, value as f64);
                 }
@@ -102,6 +105,7 @@ fn execute(executions: Option<&mut Executions>, metric: Metric, value: f64) {
     };
     let (count, sum) = match metric {
         Metric::ServiceMs => (&mut executions.answered, &mut executions.total_ms),
+        Metric::CutOffMs => (&mut executions.cut_off, &mut executions.cut_off_ms),
         _ => (&mut executions.batches, &mut executions.batched),
     };
     *count += 1.0;
@@ -153,6 +157,7 @@ mod tests {
             (Metric::ServiceMs, 0, 30),
             (Metric::BatchRequests, 0, 2),
             (Metric::ServiceMs, 1, 90),
+            (Metric::CutOffMs, 1, 120),
             (Metric::ServiceMs, 2, 1),
         ] {
             stats.value(metric, Label::Variant(VariantId(variant)), value);
@@ -164,16 +169,21 @@ mod tests {
         tally.add(&samples, |id| {
             names.get(usize::from(id.0)).map(|name| Rc::from(*name))
         });
-        let executions = |answered, total_ms, batches, batched| Executions {
-            answered,
-            total_ms,
-            batches,
-            batched,
+        let a = Executions {
+            answered: 2.0,
+            total_ms: 50.0,
+            batches: 1.0,
+            batched: 2.0,
+            ..Executions::default()
         };
-        let expected = [
-            ("a".to_owned(), executions(2.0, 50.0, 1.0, 2.0)),
-            ("b".to_owned(), executions(1.0, 90.0, 0.0, 0.0)),
-        ];
+        let b = Executions {
+            answered: 1.0,
+            total_ms: 90.0,
+            cut_off: 1.0,
+            cut_off_ms: 120.0,
+            ..Executions::default()
+        };
+        let expected = [("a".to_owned(), a), ("b".to_owned(), b)];
         assert_eq!(tally.counts().executions, expected.into());
     }
 }

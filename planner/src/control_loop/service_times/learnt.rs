@@ -3,6 +3,13 @@
 //! A ratio is taken over in steps and only if it differs by more than a tenth, so that noise changes no plan. Without
 //! measurements it holds for [`HOLDS_FOR`], then fades until [`FORGOTTEN_AFTER`]: a variant that got no requests because
 //! it was slow is tried again.
+//!
+//! A slow episode is the time from the first ratio above the profile to one that holds, whatever the cores are. What
+//! it multiplied, its end divides again:
+//! - where the ratio at the present cores has fallen to 1 from a peak, the ratios of other cores measured in the episode
+//!   are divided by this peak
+//! - where the present cores were not slow in the episode, nothing tells its end from a profile that is wrong at the other
+//!   cores alone: their ratios begin to fade
 
 use std::time::Duration;
 
@@ -22,32 +29,68 @@ pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// Ratios by cores, the latest measured last.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Learnt(Vec<Point>);
+pub(super) struct Learnt {
+    points: Vec<Point>,
+    /// Start of the present slow episode.
+    slow_since: Option<Duration>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Point {
     ratio: Ratio,
     measured: Duration,
+    /// Largest ratio of the slow episode, in percent.
+    peak: u32,
 }
 
 impl Learnt {
     /// Takes in a measured `ratio` at these cores of one execution.
     pub(super) fn learn(&mut self, millis: u32, ratio: f64, now: Duration, rule: &ServiceTimeRule) {
         let before = self.percent(millis, now);
-        self.0.retain(|point| point.ratio.millis != millis);
+        let is_here = |point: &&Point| point.ratio.millis == millis;
+        let peak = self.points.iter().find(is_here).map(|point| point.peak);
+        self.points.retain(|point| point.ratio.millis != millis);
         let percent = applied(before.unwrap_or(HOLDS_PERCENT), ratio, rule);
-        self.0.push(Point {
+        let is_slow = percent > HOLDS_PERCENT;
+        let mut peak = peak.unwrap_or(HOLDS_PERCENT);
+        if is_slow {
+            self.slow_since.get_or_insert(now);
+            peak = peak.max(percent);
+        } else {
+            self.end_episode(peak, now);
+            peak = HOLDS_PERCENT;
+        }
+        self.points.push(Point {
             ratio: Ratio { millis, percent },
             measured: now,
+            peak,
         });
-        if self.0.len() > POINTS_MAX {
-            self.0.remove(0);
+        if self.points.len() > POINTS_MAX {
+            self.points.remove(0);
+        }
+    }
+
+    /// Ends the slow episode, which had this `peak` at the present cores: see the module.
+    fn end_episode(&mut self, peak: u32, now: Duration) {
+        let Some(since) = self.slow_since.take() else {
+            return;
+        };
+        let slow = |point: &&mut Point| point.measured >= since && point.peak > HOLDS_PERCENT;
+        for point in self.points.iter_mut().filter(slow) {
+            if peak > HOLDS_PERCENT {
+                let excess = f64::from(point.ratio.percent) / f64::from(peak);
+                let percent = in_steps(excess * f64::from(HOLDS_PERCENT));
+                point.ratio.percent = percent.max(HOLDS_PERCENT).min(point.ratio.percent);
+            } else {
+                point.measured = point.measured.min(now.saturating_sub(HOLDS_FOR));
+            }
+            point.peak = HOLDS_PERCENT;
         }
     }
 
     /// Ratios that hold at `now`, the latest measured last.
     pub(super) fn ratios(&self, now: Duration) -> impl Iterator<Item = Ratio> {
-        self.0.iter().filter_map(move |point| point.at(now))
+        self.points.iter().filter_map(move |point| point.at(now))
     }
 
     /// Ratio at these cores in percent; `None` if they were not measured, or long ago.
@@ -166,6 +209,46 @@ mod tests {
         ]);
         let ratios: Vec<u32> = many.ratios(s(5)).map(|ratio| ratio.percent).collect();
         assert_eq!(ratios, [130, 150, 160, 170]);
+    }
+
+    #[test]
+    fn end_of_interference_divides_the_ratios_of_other_cores() {
+        // Cores × 1000, measured ratio, second; then cores, expected percent at the end.
+        for (measurements, cores, percent) in [
+            // Twice as slow on four cores, then on eight, and over there.
+            (&[(4, 2.0, 0), (8, 2.0, 20), (8, 1.0, 40)][..], 4, 100),
+            (&[(4, 2.0, 0), (8, 2.0, 20), (8, 1.0, 40)], 8, 100),
+            // It ends in steps, as a median over the change does.
+            (
+                &[(4, 2.0, 0), (8, 2.0, 20), (8, 1.4, 30), (8, 1.0, 40)],
+                4,
+                100,
+            ),
+            // The profile of four cores is wrong by 1.3 besides.
+            (&[(4, 2.6, 0), (8, 2.0, 20), (8, 1.0, 40)], 4, 130),
+            // A little noise at the present cores explains nothing.
+            (&[(1, 2.0, 0), (4, 1.12, 20), (4, 1.0, 40)], 1, 180),
+            // Measured before the interference began.
+            (
+                &[(1, 1.3, 0), (4, 1.0, 10), (4, 2.0, 20), (4, 1.0, 30)],
+                1,
+                130,
+            ),
+            // Four cores were never slow: the profile may be wrong for one.
+            (&[(1, 1.3, 0), (4, 1.0, 10)], 1, 130),
+            (&[(1, 2.0, 90), (4, 1.0, 100), (4, 1.0, 220)], 1, 150),
+            (&[(1, 2.0, 90), (4, 1.0, 100), (4, 1.0, 340)], 1, 100),
+            // A profile that is too slow elsewhere remains so.
+            (&[(1, 0.6, 0), (4, 2.0, 10), (4, 1.0, 20)], 1, 60),
+        ] {
+            let measurements: Vec<_> = measurements
+                .iter()
+                .map(|(cores, ratio, second)| (cores * 1000, *ratio, *second))
+                .collect();
+            let (_, _, end) = *measurements.last().unwrap();
+            let found = learnt(&measurements).percent(cores * 1000, s(end));
+            assert_eq!(found.unwrap_or(100), percent, "{measurements:?}");
+        }
     }
 
     proptest! {

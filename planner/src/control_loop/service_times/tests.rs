@@ -43,13 +43,18 @@ impl Bed {
                 total_ms: answered * mean_ms,
                 batches: answered,
                 batched: answered,
+                ..Executions::default()
             };
-            let now = self.now();
-            self.times.see(now, new, present, &self.rule);
-            self.second += 1;
+            self.see(new, present);
         }
         let now = Duration::from_secs(self.second - 1);
         self.times.report(now, &self.rule)
+    }
+
+    fn see(&mut self, new: Executions, present: Present) {
+        let now = self.now();
+        self.times.see(now, new, present, &self.rule);
+        self.second += 1;
     }
 
     fn now(&self) -> Duration {
@@ -157,6 +162,61 @@ fn failing_servers_are_not_measured() {
 }
 
 #[test]
+fn cut_off_executions_make_a_variant_slow() {
+    // 20 ms by the profile. Each second some are answered and others cut off after 60 ms.
+    for (answered, answered_ms, cut_off, ratio, state) in [
+        (0.0, 0.0, 30.0, 6.0, VariantState::Interfered),
+        (10.0, 50.0, 20.0, 5.6667, VariantState::Interfered),
+        (20.0, 40.0, 10.0, 3.5, VariantState::Interfered),
+        (0.0, 0.0, 95.0, 6.0, VariantState::Overloaded),
+        // A few are no reason.
+        (98.0, 20.0, 2.0, 1.0, VariantState::Normal),
+        // With a short deadline their times say little: it is not faster for that.
+        (98.0, 5.0, 2.0, 1.0, VariantState::Normal),
+    ] {
+        let mut bed = Bed::default();
+        bed.run(20, present(1, 1), 50, 20.0);
+        let new = Executions {
+            answered,
+            total_ms: answered * answered_ms,
+            cut_off,
+            cut_off_ms: cut_off * 60.0,
+            batches: answered + cut_off,
+            batched: answered + cut_off,
+        };
+        for _ in 0..30 {
+            bed.see(new, present(1, 1));
+        }
+        let now = Duration::from_secs(bed.second - 1);
+        let report = bed.times.report(now, &bed.rule);
+        let measured = report.measured_ratio.unwrap();
+        assert!((measured - ratio).abs() < 1e-3, "{measured} for {ratio}");
+        assert_eq!(report.state, state, "{answered} {cut_off}");
+        assert_eq!(report.cut_off, cut_off as u64 * 15);
+        // Bounded as any ratio is.
+        assert!(report.correction <= bed.rule.correction_max);
+        assert_eq!(report.correction > 1.0, ratio > 1.1, "{report:?}");
+    }
+}
+
+#[test]
+fn server_that_never_answers_is_active() {
+    let mut bed = Bed::default();
+    bed.run(20, present(1, 1), 50, 20.0);
+    let hangs = Executions {
+        cut_off: 1.0,
+        cut_off_ms: 500.0,
+        ..Executions::default()
+    };
+    for _ in 0..120 {
+        bed.see(hangs, present(1, 1));
+    }
+    let report = bed.times.report(bed.now(), &bed.rule);
+    assert_eq!(report.state, VariantState::Interfered);
+    assert_eq!(report.correction, bed.rule.correction_max);
+}
+
+#[test]
 fn state_follows_rate_and_time_and_drift_is_reported() {
     let mut bed = Bed::default();
     for (cycles, rps, mean_ms, state, drift_min) in [
@@ -187,6 +247,7 @@ fn notes_name_ratio_plan_state_and_renewal() {
         state: VariantState::Interfered,
         measured_ratio: Some(1.31),
         executions: 412,
+        cut_off: 0,
         correction: 1.3,
         drift_ms: Some(720_000),
     };
@@ -195,6 +256,13 @@ fn notes_name_ratio_plan_state_and_renewal() {
         "; b: measured 1.31 × profile over 412 executions, planned with 1.30: it is interfered; the profile of b has not \
          held for 12 min: measure it anew with `weir profile`, or `weir profile --from-proxy URL --service demo --variant b`"
     );
+    let cut_off = ServiceTimeReport {
+        cut_off: 400,
+        drift_ms: None,
+        ..report
+    };
+    let expected = "; b: measured 1.31 × profile over 412 executions, 400 of them cut off, planned with 1.30: it is interfered";
+    assert_eq!(measured_note("b", &cut_off), expected);
     let unmeasured = ServiceTimeReport {
         measured_ratio: None,
         state: VariantState::Inactive,

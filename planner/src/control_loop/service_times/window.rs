@@ -26,6 +26,8 @@ pub(super) struct Block {
     pub(super) at: Duration,
     pub(super) ratio: f64,
     pub(super) executions: f64,
+    /// Those of them that were cut off.
+    pub(super) cut_off: f64,
 }
 
 /// Median ratio, and the executions it is of.
@@ -33,6 +35,8 @@ pub(super) struct Block {
 pub(super) struct Estimate {
     pub(super) ratio: f64,
     pub(super) executions: f64,
+    /// Those of them that were cut off.
+    pub(super) cut_off: f64,
 }
 
 /// Blocks, oldest first.
@@ -81,6 +85,7 @@ impl Window {
         middle.map(|block| Estimate {
             ratio: block.ratio,
             executions,
+            cut_off: self.0.iter().map(|block| block.cut_off).sum(),
         })
     }
 }
@@ -112,6 +117,7 @@ mod tests {
             at: Duration::from_secs(second),
             ratio,
             executions,
+            cut_off: 0.0,
         }
     }
 

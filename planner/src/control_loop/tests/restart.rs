@@ -44,7 +44,15 @@ fn past(planner: &Planner, sample: u32, gap: u32) -> Past {
     assert_eq!(age, Duration::ZERO);
     file.write(&file.text(history, age, written).unwrap())
         .unwrap();
-    file.read(now(SAMPLE * (sample + gap))).unwrap().unwrap()
+    if let Some((learnt, age)) = planner.forecast_learnt(written) {
+        file.write_learnt(&file.learnt_text(learnt, age, written).unwrap())
+            .unwrap();
+    }
+    let begun = now(SAMPLE * (sample + gap));
+    Past {
+        history: file.read(begun).unwrap(),
+        learnt: file.read_learnt(begun).unwrap(),
+    }
 }
 
 /// Restarts a planner `gap` samples after its last one, and compares its forecasts with those of one that went on.
@@ -58,8 +66,7 @@ async fn restarted(gap: u32, with_history: bool) -> Vec<(Option<Forecast>, Forec
     let mut anew = bed();
     *anew.sim.arrived.lock().unwrap() = *on.sim.arrived.lock().unwrap();
     if with_history {
-        anew.planner
-            .restore(now(Duration::ZERO), &past.history, past.age);
+        anew.planner.restore(now(Duration::ZERO), &past).unwrap();
         let forecasts = [&on, &anew].map(|bed| bed.planner.observations.demand.forecast());
         assert_eq!(forecasts[0], forecasts[1], "as it was left");
     }

@@ -169,6 +169,8 @@ fn only_variants_known_to_a_proxy_are_read() {
     let text = "weir_service_milliseconds__service__demo__variant__res_net_bucket{le=\"50\"} 7\n\
         weir_service_milliseconds__service__demo__variant__res_net_sum{} 360\n\
         weir_service_milliseconds__service__demo__variant__res_net_count{} 9\n\
+        weir_cut_off_milliseconds_sum{service=\"demo\",variant=\"res-net\"} 500\n\
+        weir_cut_off_milliseconds__service__demo__variant__res_net_count{} 2\n\
         weir_batch_requests_sum{service=\"demo\",variant=\"res-net\"} 9\n\
         weir_batch_requests_count{service=\"demo\",variant=\"res-net\"} 3\n\
         weir_wait_milliseconds__service__demo_count{} 5\n\
@@ -176,6 +178,8 @@ fn only_variants_known_to_a_proxy_are_read() {
     let executions = Executions {
         answered: 9.0,
         total_ms: 360.0,
+        cut_off: 2.0,
+        cut_off_ms: 500.0,
         batches: 3.0,
         batched: 9.0,
     };
@@ -208,7 +212,10 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
         }
         let ended = ["_count", "_sum"].into_iter().find_map(|ending| {
             let series = decode(sample.metric.strip_suffix(ending)?, label)?;
-            let is_read = matches!(series.metric, Metric::ServiceMs | Metric::BatchRequests);
+            let is_read = matches!(
+                series.metric,
+                Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests
+            );
             is_read.then_some((ending, series))
         });
         if let Some((ending, series)) = ended {
@@ -217,6 +224,8 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
                 match (series.metric, ending) {
                     (Metric::ServiceMs, "_count") => executions.answered += value,
                     (Metric::ServiceMs, _) => executions.total_ms += value,
+                    (Metric::CutOffMs, "_count") => executions.cut_off += value,
+                    (Metric::CutOffMs, _) => executions.cut_off_ms += value,
                     (_, "_count") => executions.batches += value,
                     _ => executions.batched += value,
                 }

@@ -48,6 +48,7 @@ mod tests {
             state,
             measured_ratio: Some(1.52),
             executions: 300,
+            cut_off: 0,
             correction: 1.5,
             drift_ms,
         };

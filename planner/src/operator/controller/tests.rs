@@ -35,6 +35,7 @@ fn shared() -> (Arc<Shared>, watch::Sender<()>) {
         stores: Vec::new(),
         controllers: Default::default(),
         profiles: Default::default(),
+        state: None,
         failures: Default::default(),
     };
     (Arc::new(shared), lives)

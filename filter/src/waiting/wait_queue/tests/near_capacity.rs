@@ -60,7 +60,7 @@ fn run(rule: Rule, traffic: [Traffic; 2], shares: [f64; 2]) -> [(u64, u64); 2] {
         }
         while busy.len() < SLOTS && !queue.is_empty() {
             if queue
-                .pop_where(|place| now + SERVICE_US > place.deadline.0)
+                .pop_where(|_, place| now + SERVICE_US > place.deadline.0)
                 .is_some()
             {
                 continue;

@@ -1,0 +1,80 @@
+//! Moments of a sample: enough for its mean and that mean's error, and of several samples together.
+
+use std::ops::{Add, Sub};
+
+/// Number of ratios, their sum and that of their squares.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Moments {
+    /// Number.
+    pub count: f64,
+    /// Sum.
+    pub sum: f64,
+    /// Sum of their squares.
+    pub squares: f64,
+}
+
+impl Moments {
+    /// Mean; 0 without any.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+
+    /// Square of the mean's standard error.
+    #[must_use]
+    pub fn square_of_mean_error(&self) -> f64 {
+        let mean = self.mean();
+        let squares = (self.squares - self.count * mean * mean).max(0.0);
+        squares / (self.count - 1.0).max(1.0) / self.count.max(1.0)
+    }
+}
+
+impl Add for Moments {
+    type Output = Moments;
+
+    fn add(self, other: Moments) -> Moments {
+        Moments {
+            count: self.count + other.count,
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+        }
+    }
+}
+
+impl Sub for Moments {
+    type Output = Moments;
+
+    fn sub(self, other: Moments) -> Moments {
+        Moments {
+            count: self.count - other.count,
+            sum: self.sum - other.sum,
+            squares: self.squares - other.squares,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> Moments {
+        Moments {
+            count: values.len() as f64,
+            sum: values.iter().sum(),
+            squares: values.iter().map(|value| value * value).sum(),
+        }
+    }
+
+    #[test]
+    fn mean_and_its_error_are_those_of_the_sample() {
+        let all = of(&[1.0, 2.0, 3.0, 6.0]);
+        assert_eq!(all.mean(), 3.0);
+        // A variance of 14/3, of four values.
+        assert!((all.square_of_mean_error() - 14.0 / 12.0).abs() < 1e-12);
+        let parts = of(&[1.0, 6.0]) + of(&[2.0, 3.0]);
+        assert_eq!(parts, all);
+        assert_eq!(all - of(&[1.0, 6.0]), of(&[2.0, 3.0]));
+        let none = Moments::default();
+        assert_eq!((none.mean(), none.square_of_mean_error()), (0.0, 0.0));
+    }
+}
