@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weir_filter::routing::fallback::VariantList;
 use weir_filter::routing::router::{Candidate, Requirements, Router};
+use weir_filter::waiting::class::ClassId;
 
 use crate::scenario::Plane;
 use weir_planner::capacity::Allocation;
@@ -133,12 +134,14 @@ impl Fifo {
                     failing: false,
                     response_time: || Duration::ZERO,
                     accuracy: 0.0,
+                    streams_full: false,
                 });
                 let requirements = Requirements {
                     left: Duration::MAX,
                     min_accuracy: 0.0,
                     list: &VariantList::EMPTY,
                     after: Duration::ZERO,
+                    class: ClassId::default(),
                 };
                 router.choose(candidates, requirements).ok()?.variant
             }

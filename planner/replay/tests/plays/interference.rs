@@ -18,9 +18,29 @@ const SLOW_UNTIL_S: usize = 150;
 /// Time within which interference is found or known to be over: half a window of 15 s, the dwell time of 10 s, and the
 /// cycles on the way.
 const FOUND_WITHIN_S: usize = 25;
+/// Time after the interference within which the cores taken for it are given back.
+const GIVEN_BACK_WITHIN_S: usize = 60;
+
+/// Service objective, and time of b's executions while it is slowed down, in percent.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    slo: &'static str,
+    percent: u32,
+}
+
+const TWICE: Case = Case {
+    slo: "1s",
+    percent: 200,
+};
+/// 820 ms for each execution: all of them are cut off.
+const BEYOND_DEADLINE: Case = Case {
+    slo: "500ms",
+    percent: 1000,
+};
 
 /// Variants a and b, of which b is slowed down.
-fn played(policy: &str, correct: bool, rps: u32, seed: u64) -> (Play, Summary) {
+fn played(case: Case, policy: &str, correct: bool, rps: u32, seed: u64) -> (Play, Summary) {
+    let Case { slo, percent } = case;
     let per_core = "parallelism: per-core";
     let (cores, policy, parallelism) = match policy {
         "infaas" => (
@@ -55,7 +75,7 @@ seed: {seed}
 length_s: {LENGTH_S}
 service:
   service: demo
-  slo: 1s
+  slo: {slo}
   mode: active
   {policy}
   budget: {{ cores: 16 }}
@@ -64,7 +84,7 @@ service:
 {service}servers:
 {servers}load: {{ generator: poisson, rps: {rps} }}
 faults:
-  - {{ at_s: {SLOW_FROM_S}, what: server-slow, variant: b, percent: 200, lasts_s: {lasts_s} }}
+  - {{ at_s: {SLOW_FROM_S}, what: server-slow, variant: b, percent: {percent}, lasts_s: {lasts_s} }}
 contenders:
   - {{ plane: weir, control: planner }}
 "
@@ -89,12 +109,18 @@ fn of_b(second: &Second) -> ServiceTimeReport {
     second.service_times.last().copied().unwrap_or_default()
 }
 
+/// Mean target of all variants' cores.
+fn cores(seconds: &[Second]) -> f64 {
+    let all = seconds.iter().flat_map(|second| &second.cores_target);
+    all.sum::<f64>() / seconds.len() as f64
+}
+
 #[test]
 fn interfered_variant_is_found_planned_for_and_normal_again() {
     for (policy, rps) in [("infadapter", 90), ("infaas", 60), ("sponge", 30)] {
         for seed in 1..=2 {
-            let (corrected, summary) = played(policy, true, rps, seed);
-            let (plain, without) = played(policy, false, rps, seed);
+            let (corrected, summary) = played(TWICE, policy, true, rps, seed);
+            let (plain, without) = played(TWICE, policy, false, rps, seed);
             let states: Vec<VariantState> = corrected
                 .seconds
                 .iter()
@@ -124,6 +150,14 @@ fn interfered_variant_is_found_planned_for_and_normal_again() {
             let correction = of_b(slow).correction;
             assert!((1.8..=2.2).contains(&correction), "{correction}");
             assert_eq!(of_b(corrected.seconds.last().unwrap()).correction, 1.0);
+            // What was learnt at the cores of the interference costs no cores after it.
+            let before = cores(&corrected.seconds[SLOW_FROM_S / 2..SLOW_FROM_S]);
+            let after = cores(&corrected.seconds[SLOW_UNTIL_S + GIVEN_BACK_WITHIN_S..]);
+            println!("{before:.1} cores before, {after:.1} after");
+            assert!(
+                after <= before * 1.1 + 0.5,
+                "{after} cores, {before} before"
+            );
             assert!(
                 plain
                     .seconds
@@ -132,6 +166,31 @@ fn interfered_variant_is_found_planned_for_and_normal_again() {
             );
             assert!(summary.on_time_percent >= without.on_time_percent);
         }
+    }
+}
+
+#[test]
+fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
+    for seed in 1..=2 {
+        let (corrected, summary) = played(BEYOND_DEADLINE, "infadapter", true, 90, seed);
+        let (_, without) = played(BEYOND_DEADLINE, "infadapter", false, 90, seed);
+        let seconds = &corrected.seconds;
+        let slow = &seconds[SLOW_FROM_S..SLOW_UNTIL_S];
+        let found = slow.iter().position(|second| of_b(second).state.is_slow());
+        let largest = slow.iter().map(|second| of_b(second).correction);
+        let largest = largest.fold(1.0, f64::max);
+        let cut_off = slow.iter().map(|second| of_b(second).cut_off).max();
+        println!(
+            "seed {seed}: found after {found:?} s, planned with {largest}, {cut_off:?} cut off, {} % on time, {} % without",
+            summary.on_time_percent, without.on_time_percent,
+        );
+        assert!(
+            found.is_some_and(|found| found <= FOUND_WITHIN_S),
+            "{found:?}"
+        );
+        assert_eq!(largest, 4.0, "the maximum");
+        assert!(cut_off > Some(0));
+        assert!(summary.on_time_percent >= without.on_time_percent);
     }
 }
 

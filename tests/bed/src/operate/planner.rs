@@ -91,6 +91,7 @@ impl Planner {
             namespace: namespace.to_owned(),
             namespaces: vec![planned.to_owned()],
             address: advertised.unwrap_or(&url).to_owned(),
+            state: None,
         };
         let key = Key::new(KEY).context("the key is too short")?;
         let endpoint = Endpoint {

@@ -62,10 +62,7 @@ fn stages_have_replicas_and_proxies_of_their_own() {
         .map(|one| one.label(&scenario.service))
         .collect();
     assert!(names.contains(&"weir+planner".to_owned()), "{names:?}");
-    assert!(
-        !names.iter().any(|name| name.ends_with("pa")),
-        "{names:?}"
-    );
+    assert!(!names.iter().any(|name| name.ends_with("pa")), "{names:?}");
     assert_eq!(scenario.proxies.load_balancing, LoadBalancing::LeastRequest);
     let configs = [0, 1].map(|stage| {
         let plugin = scenario.proxies.plugin_of(stage).to_string();
