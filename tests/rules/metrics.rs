@@ -15,6 +15,7 @@ const OTHERS: [&str; 12] = [
     "weir_apiserver",
     "weir_bed",
     "weir_draw",
+    "weir_experiment",
     "weir_filter",
     "weir_forecast",
     "weir_measure",

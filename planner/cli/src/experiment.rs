@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Interval of the lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(3);
 /// First lines of the page.
-const INTRODUCTION: &str = include_str!("experiment/introduction.md");
+const INTRODUCTION: &str = include_str!("experiment/introduction.txt");
 
 /// Arguments of `weir experiment`.
 #[derive(Debug, clap::Args)]

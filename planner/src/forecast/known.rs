@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demand_is_the_greatest_mean_ahead() {
+    fn demand_is_the_highest_mean_ahead() {
         let rates = vec![10.0, 10.0, 10.0, 40.0, 60.0, 0.0];
         let load = KnownLoad::new(rates, Duration::from_secs(3), Duration::from_secs(2));
         let forecast = load.forecast(Duration::from_millis(400));
