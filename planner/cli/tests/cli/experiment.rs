@@ -22,7 +22,10 @@ fn text(bytes: &[u8]) -> String {
 /// Copies the experiment `sponge` with fewer plays, and changes it.
 fn short(folder: &Path, change: impl Fn(String) -> String) -> PathBuf {
     let written = fs::read_to_string(self::folder().join("sponge.yaml")).unwrap();
-    let (from, to) = (("length_s: 600", "seeds: [1, 2, 3]"), ("length_s: 20", "seeds: [1]"));
+    let (from, to) = (
+        ("length_s: 600", "seeds: [1, 2, 3]"),
+        ("length_s: 20", "seeds: [1]"),
+    );
     assert!(written.contains(from.0) && written.contains(from.1));
     let written = written.replace(from.0, to.0).replace(from.1, to.1);
     let path = folder.join("short.yaml");
@@ -66,7 +69,12 @@ fn report_is_the_same_again() {
     let names: Vec<&str> = first.1.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         names,
-        ["experiments.md", "sponge-lost-percent.svg", "sponge-mean-cores.svg", "sponge.json"]
+        [
+            "experiments.md",
+            "sponge-lost-percent.svg",
+            "sponge-mean-cores.svg",
+            "sponge.json"
+        ]
     );
     assert!(first.0.contains("static 16"), "{}", first.0);
 }
@@ -83,7 +91,10 @@ published:
     let output = run(&[&file], &["--report", report.to_str().unwrap()]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("8 played and 4 published (+100 %)"), "{stderr}");
+    assert!(
+        stderr.contains("8 played and 4 published (+100 %)"),
+        "{stderr}"
+    );
     assert!(report.join("experiments.md").is_file());
 }
 

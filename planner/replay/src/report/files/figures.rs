@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use weir_draw::{Axes, Chart, GREY, INK, Layer, PALETTE, Points, Stroke, nth, top};
 
+use super::bars;
 use super::series::{self, Bins};
-use super::summary::Summary;
-use super::{ReportError, bars};
+use crate::report::ReportError;
+use crate::report::summary::Summary;
 use crate::request::{Play, Request, Second};
 use crate::scenario::Scenario;
 
