@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 
 /// Drawing with title, caption and legend.
 #[derive(Debug)]
-pub(super) struct Figure {
+pub(in crate::report) struct Figure {
     pub(super) title: String,
     pub(super) caption: String,
     /// Names and strokes of the legend.
@@ -30,7 +30,7 @@ struct FigureData<'a> {
 }
 
 /// Draws all figures, in reading order.
-pub(super) fn draw(
+pub(in crate::report) fn draw(
     scenario: &Scenario,
     requests: &[Request],
     plays: &[Play],
