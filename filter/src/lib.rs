@@ -12,7 +12,7 @@
 //! [`reason`]. [`config`] is checked once.
 //!
 //! All of this is plain Rust without clock or I/O: time is an argument ([`time`]). Only `host`, which
-//! exists on wasm32 alone, knows proxy-wasm; it carries out verdicts.
+//! exists on wasm32-wasip1 alone, knows proxy-wasm; it carries out verdicts.
 
 pub mod config;
 pub mod coordination;
@@ -31,5 +31,5 @@ pub mod variant;
 pub mod verdict;
 pub mod waiting;
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(target_os = "wasi")]
 mod host;

@@ -1,6 +1,8 @@
 //! Wiring of one service's planner, the same for `weir serve` and `weir operate`: the HTTP client, the adapters made with
 //! it, and the cycles that run over them.
 
+mod aside;
+
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -9,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::backends::cgroup::{self, CgroupServer};
 use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
 use crate::clock::Clock;
-use crate::control_loop::{Aside, Planner, Ports};
+use crate::control_loop::{Planner, Ports};
 use crate::http::CONNECT_MAX;
 use crate::memory::Memory;
 use crate::observe::{Fetches, Observe, ScrapeTargets, Scraper};
@@ -17,6 +19,8 @@ use crate::registry::ServiceHandle;
 use crate::service::{Replicas, Service, Variant};
 use crate::state::StateFile;
 use crate::telemetry::status::CycleReport;
+
+pub use aside::Aside;
 
 /// Creates the client for proxies and backends; it ignores proxy settings of the environment.
 ///

@@ -1,11 +1,14 @@
 //! The port to the backends that run the variants. Make before break: capacity grows before weight moves to it, and
 //! weight moves away before capacity shrinks. Only capacity that a backend has confirmed counts.
 
+#[cfg(feature = "serve")]
 pub mod cgroup;
 mod error;
+#[cfg(feature = "serve")]
 mod http;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+#[cfg(feature = "serve")]
 mod pending_writes;
 
 use std::future::Future;
@@ -15,7 +18,9 @@ use weir_api::Cores;
 use crate::capacity::{Actual, Resize};
 
 pub use error::{ActuateError, BackendError, Blocker, NotReplaced, Reason};
+#[cfg(feature = "serve")]
 pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends, HttpMemory};
+#[cfg(feature = "serve")]
 pub(crate) use pending_writes::PendingWrites;
 
 /// Port to the backends' cores; a replay answers from its simulation.

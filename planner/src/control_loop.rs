@@ -41,7 +41,7 @@ use measured::Measured;
 use observations::Observations;
 pub use rollout::FULL_NODES_RETRY_AFTER;
 use rollout::Rollout;
-pub use solver::{Aside, Solver};
+pub use solver::Solver;
 
 use crate::backends::{Actuate, ActuateError};
 use crate::capacity::{Actual, Target};

@@ -7,8 +7,12 @@
 //! if a proxy already has a higher revision than the planner: a planner that restarted, or whose clock was
 //! set back, must not be ignored.
 
+#[cfg(feature = "serve")]
 mod long_poll;
+#[cfg(feature = "serve")]
+mod polls;
 pub mod slot_allocation;
+#[cfg(feature = "serve")]
 mod stages;
 
 use std::future::Future;
@@ -19,12 +23,14 @@ use tokio::sync::{Notify, watch};
 use weir_api::plan::FORMAT;
 use weir_api::{Plan, PlanError, Revision};
 
-use crate::clock::{Clock, Now};
-use crate::distribution::slot_allocation::{Full, Poll, SlotAllocation, TICK};
+use crate::clock::Now;
+use crate::distribution::slot_allocation::SlotAllocation;
 use crate::plan::{Draft, differs};
 use crate::service::Service;
 
+#[cfg(feature = "serve")]
 pub use long_poll::{LongPoll, PollResponse};
+#[cfg(feature = "serve")]
 pub use stages::Publishers;
 
 /// Highest revision that a poll may report. Above it no revisions would be left to exceed it with (half of
@@ -125,43 +131,6 @@ impl Publisher {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a poll, which then waits.
-    ///
-    /// # Errors
-    /// Fails if the maximum number of proxies share slots already.
-    pub fn long_poll(&self, poll: &Poll, clock: Clock) -> Result<LongPoll<'_>, Full> {
-        let now = clock.now();
-        self.advance_revision(poll.after, now);
-        let moved = self.moved.subscribe();
-        let (ticket, others) = self.allocation().poll(poll, now)?;
-        let poll = LongPoll {
-            publisher: self,
-            ticket,
-            clock,
-            moved,
-            answered: false,
-        };
-        self.polled.notify_waiters();
-        if others {
-            self.moved.send_replace(());
-        }
-        Ok(poll)
-    }
-
-    /// Advances the time of the slot allocation, so that proxies that are gone are noticed; never returns.
-    pub async fn run_ticks(&self, clock: Clock) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let moved = self.allocation().tick(clock.now());
-            if moved {
-                self.moved.send_replace(());
-                self.polled.notify_waiters();
-            }
-        }
-    }
-
     /// Republishes the newest plan under a revision above `after` if a proxy's revision `after` exceeds all
     /// of this planner's.
     pub fn advance_revision(&self, after: Revision, now: Now) {
@@ -194,7 +163,7 @@ impl Publisher {
     }
 
     /// Waits until every live proxy has the newest plan.
-    async fn wait_adopted(&self) {
+    pub async fn wait_adopted(&self) {
         if let Some(newest) = self.newest() {
             self.all_have(newest.plan.revision).await;
         }

@@ -4,11 +4,11 @@
 mod keys;
 
 use std::fmt;
-use std::path::PathBuf;
 
 use subtle::ConstantTimeEq;
 
 use crate::file_reload::{FileError, Reloaded};
+pub use crate::spec::KeySource;
 pub use keys::{KEYS_MAX, Keys, LineError};
 
 /// Minimum length. A longer, random key is better.
@@ -19,15 +19,6 @@ pub const KEY_MAX: usize = 256;
 pub const KEYS_BYTES_MAX: u64 = 64 * 1024;
 /// Placeholder in shipped manifests, which is no key.
 pub const PLACEHOLDER: &str = "change-me";
-
-/// Source of the keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeySource {
-    /// Environment variable of this name, read once.
-    Env(String),
-    /// File of this path, read again when it changes.
-    File(PathBuf),
-}
 
 /// One key.
 #[derive(Clone)]

@@ -32,20 +32,28 @@ pub mod backends;
 pub mod distribution;
 pub mod telemetry;
 
+#[cfg(feature = "serve")]
 pub mod app;
 pub mod control_loop;
+#[cfg(feature = "serve")]
 pub mod registry;
 
+#[cfg(feature = "serve")]
 pub mod http;
+#[cfg(feature = "serve")]
 mod memory;
 #[cfg(feature = "kubernetes")]
 pub mod operator;
+#[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "serve")]
 pub mod state;
 
 pub mod clock;
 pub mod error_log;
+#[cfg(feature = "serve")]
 pub mod file_reload;
+#[cfg(feature = "serve")]
 pub mod key;
 #[cfg(feature = "kubernetes")]
 pub mod manifests;

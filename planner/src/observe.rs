@@ -7,19 +7,14 @@
 
 mod arrivals;
 mod counts;
-mod dns;
-mod download;
 mod executions;
 pub mod exposition;
 mod failing;
-mod fetches;
-#[cfg(feature = "kubernetes")]
-pub mod pods;
 mod proxies;
 mod routes;
-mod scrape;
+#[cfg(feature = "serve")]
+mod scraping;
 pub mod slack;
-mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -30,16 +25,17 @@ use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
-pub use dns::{DNS_LOOKUP_MAX, DNS_STALE_AFTER, DnsWatch};
-pub use download::SCRAPE_BYTES_MAX;
 pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
-pub use fetches::Fetches;
 pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};
-pub use scrape::Scraper;
+#[cfg(feature = "serve")]
+pub use scraping::*;
 pub use slack::Slack;
-pub use targets::{ScrapeTarget, ScrapeTargets};
+
+/// Maximum size of a proxy's answer, in bytes, of which only counts are kept: more than a filter with 64 services of 64
+/// variants exports.
+pub const SCRAPE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Scrape of one proxy.
 #[derive(Debug, Clone, PartialEq)]

@@ -209,7 +209,7 @@ fn keep(actual: &[Actual], status: SolveStatus, why: String) -> Decision {
 }
 
 /// Decision to keep the cores after a panic of the solver.
-pub(crate) fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decision {
+pub fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
     keep(actual, SolveStatus::OutOfTime, why)
 }

@@ -65,7 +65,7 @@ pub struct Service {
     /// Time limit of one solve.
     pub solver_limit: Duration,
     /// Addresses of the proxies' statistics; empty if the proxies are found by their pods or a name.
-    pub stats: Vec<reqwest::Url>,
+    pub stats: Vec<url::Url>,
     /// Pods whose proxies are scraped.
     pub proxy_pods: Option<ProxyPods>,
     /// DNS name whose addresses are scraped.
@@ -195,7 +195,7 @@ pub struct Variant {
     /// Time from loading to the first response: rt_m of InfAdapter's Eq. 1.
     pub readiness: Duration,
     /// Address at which cores are read and changed; `None` if there is none.
-    pub resize: Option<reqwest::Url>,
+    pub resize: Option<url::Url>,
     /// Control group of this host whose CPU quota is the cores, by its name below `/sys/fs/cgroup`.
     pub cgroup: Option<String>,
     /// Whether the batch size is also sent to that address.

@@ -21,8 +21,8 @@ mod stages;
 mod variant;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use crate::key::KeySource;
 use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
 
 pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
@@ -32,6 +32,15 @@ pub use raw::from_yaml;
 pub use raw::{
     RawBounds, RawCapacity, RawCpu, RawDuration, RawLatency, RawRange, RawReference, ServiceSpec,
 };
+
+/// Source of the keys that polls carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// Environment variable of this name, read once.
+    Env(String),
+    /// File of this path, read again when it changes.
+    File(PathBuf),
+}
 
 /// A service file: the service, and how the planner is reached.
 #[derive(Debug, Clone, PartialEq)]

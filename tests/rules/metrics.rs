@@ -10,7 +10,7 @@ use weir_planner::telemetry::metrics;
 use crate::tree::{files_with, read};
 
 /// Crates and the filter's module, whose names look like metrics.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "weir_api",
     "weir_apiserver",
     "weir_bed",

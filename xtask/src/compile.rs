@@ -96,14 +96,15 @@ pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
     run(sh, &build).context("the planner does not compile")
 }
 
-/// Checks that the solvers compile without HiGHS and without a clock.
-pub(crate) fn solvers_for_browsers(sh: &Shell) -> Result<()> {
+/// Compiles the solvers and a replay for browsers: without HiGHS, files, sockets and a clock.
+pub(crate) fn for_browsers(sh: &Shell) -> Result<()> {
+    let target = ["--target", BROWSER_TARGET];
     let check = ["check", "--package", "weir-solve", "--lib"];
-    run(
-        sh,
-        &[check.as_slice(), &["--target", BROWSER_TARGET]].concat(),
-    )
-    .context("the solvers do not compile for a browser")
+    run(sh, &[check.as_slice(), &target].concat())
+        .context("the solvers do not compile for a browser")?;
+    let build = ["build", "--package", "weir-browser"];
+    run(sh, &[build.as_slice(), &target].concat())
+        .context("the replay does not compile for a browser")
 }
 
 /// Cargo with these arguments, printed. Uses the cargo that runs this program, so that both have the same

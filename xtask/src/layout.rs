@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 /// Compilation target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
-/// Compilation target of the solvers for browsers.
+/// Compilation target of solvers and replay for browsers.
 pub(crate) const BROWSER_TARGET: &str = "wasm32-unknown-unknown";
 /// File name of the filter module.
 const MODULE: &str = "weir_filter.wasm";
@@ -50,6 +50,17 @@ impl Layout {
     /// Folder of the fetched tools, with a folder for each package.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target.join("tools")
+    }
+
+    /// Path of the replay for browsers.
+    pub(crate) fn browser_module(&self) -> PathBuf {
+        let folder = self.target.join(BROWSER_TARGET);
+        folder.join("debug/weir-browser.wasm")
+    }
+
+    /// Path of the report that it must give.
+    pub(crate) fn browser_report(&self) -> PathBuf {
+        self.target.join("browser.json")
     }
 
     /// Folder of the experiments' report.

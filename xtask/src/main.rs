@@ -5,6 +5,7 @@
 //! this process, so that signals and the exit code are its own.
 
 mod book;
+mod browser;
 mod clients;
 mod clock;
 mod cluster;
@@ -176,7 +177,7 @@ fn test(layout: &Layout) -> Result<()> {
         return cluster::test(layout, path, others);
     }
     let sh = ready_to_test(layout)?;
-    compile::solvers_for_browsers(&sh)?;
+    browser::test(&sh, layout)?;
     Err(replace(
         compile::cargo(&sh, &[["test"].as_slice(), &compile::TESTED].concat()).args(others),
     ))

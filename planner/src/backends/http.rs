@@ -60,7 +60,7 @@ struct Batch {
 #[derive(Debug, Clone, Default)]
 pub struct Backend {
     /// Address, if they are changed over HTTP.
-    pub address: Option<reqwest::Url>,
+    pub address: Option<url::Url>,
     /// Control group, if they are its quota.
     pub cgroup: Option<CgroupServer>,
     /// Whether it may have several replicas.
@@ -135,7 +135,7 @@ impl HttpBackends {
         self.batches().get(&variant).copied().unwrap_or_default()
     }
 
-    fn address(&self, variant: usize) -> Option<&reqwest::Url> {
+    fn address(&self, variant: usize) -> Option<&url::Url> {
         self.backends.get(variant)?.address.as_ref()
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use weir_api::{Cores, PlanError, Revision, Rps, VariantPlan};
 
 use super::*;
+use crate::app::Aside;
 use crate::backends::NotReplaced;
 use crate::capacity::{Allocation, Resize};
 use crate::distribution::Receipt;

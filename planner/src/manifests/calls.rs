@@ -87,7 +87,7 @@ pub(super) fn of_service(service: &Service, models: &str) -> Vec<Call> {
             calls.push(call(Purpose::Reconfigure, pods, request.port));
         }
         let resize = variant.resize.as_ref();
-        if let Some(port) = resize.and_then(reqwest::Url::port_or_known_default) {
+        if let Some(port) = resize.and_then(url::Url::port_or_known_default) {
             calls.push(call(Purpose::Resize, Peer::Anyone, port));
         }
     }

@@ -40,7 +40,7 @@ impl StageNames {
     }
 
     /// Whether all these stages are among them.
-    pub(super) fn include(&self, stages: &[String]) -> bool {
+    pub fn include(&self, stages: &[String]) -> bool {
         stages.iter().all(|stage| self.0.contains_key(stage))
     }
 }
@@ -54,7 +54,7 @@ pub struct Folded {
 
 impl Folded {
     /// Whether all these stages were read.
-    pub(super) fn includes(&self, stages: &[String]) -> bool {
+    pub fn includes(&self, stages: &[String]) -> bool {
         self.names.include(stages)
     }
 

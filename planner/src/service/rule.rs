@@ -29,8 +29,8 @@ pub(crate) fn valid_name(path: impl Display, name: &str) -> Result<String, Confi
     Ok(name.to_owned())
 }
 
-pub(crate) fn url(path: impl Display, text: &str) -> Result<reqwest::Url, ConfigError> {
-    let url = reqwest::Url::parse(text).ok();
+pub(crate) fn url(path: impl Display, text: &str) -> Result<url::Url, ConfigError> {
+    let url = url::Url::parse(text).ok();
     let http = url.filter(|url| url.scheme() == "http" && url.has_host());
     http.ok_or_else(|| refusal(path, text, "an http:// address"))
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-use super::ServiceFile;
 use super::classes::classes;
 use super::demand::{demand, refuse_model};
 use super::duration::{HOUR, MS, duration, whole_ms};
@@ -17,7 +16,7 @@ use super::servers::refuse_groups;
 use super::service_times::service_times;
 use super::stages::stages;
 use super::variant::{Frame, size};
-use crate::key::KeySource;
+use super::{KeySource, ServiceFile};
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{

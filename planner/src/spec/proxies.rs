@@ -8,7 +8,7 @@ use crate::service::{
 };
 
 /// Validates the addresses of the proxies' statistics; none if the proxies are found by pods or a name.
-pub(super) fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
+pub(super) fn stats(raw: &RawProxies) -> Result<Vec<url::Url>, ConfigError> {
     let texts = &raw.stats;
     let given = [
         ("stats", !texts.is_empty()),

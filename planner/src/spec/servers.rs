@@ -33,7 +33,7 @@ const UNITS: [&str; 3] = [".service", ".scope", ".slice"];
 /// Place where a variant's cores are changed, other than a workload.
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    pub(super) resize: Option<reqwest::Url>,
+    pub(super) resize: Option<url::Url>,
     pub(super) cgroup: Option<String>,
 }
 

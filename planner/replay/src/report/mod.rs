@@ -1,28 +1,21 @@
 //! Report of a replay for people and programs: a table, JSON, and a self-contained HTML file.
 //!
 //! All three are made of the same [`Summary`]s, whose numbers are rounded once, to a thousandth. Figures
-//! have a limited number of points (`series::POINTS_MAX`), however long the replay was. No clock, script
+//! have a limited number of points (`POINTS_MAX` of `series`), however long the replay was. No clock, script
 //! or external resource is used: equal plays give equal bytes.
 
-mod bars;
-mod figures;
-mod folder;
-mod html;
-mod series;
+#[cfg(feature = "files")]
+mod files;
 mod stages;
 mod summary;
-mod table;
-
-use std::path::Path;
 
 use serde::Serialize;
-use weir_draw::DrawError;
 
 use super::bound::{self, Bound, MinCoreSeconds};
 use super::request::{Play, Request};
 use super::scenario::Scenario;
-use figures::Figure;
-pub use folder::{FILES, check};
+#[cfg(feature = "files")]
+pub use files::{FILES, check};
 pub use stages::OfStage;
 pub use summary::{Summary, Yardstick};
 
@@ -47,8 +40,9 @@ pub enum ReportError {
     },
     #[error("{plays} plays and {yardsticks} yardsticks; there must be one for each play")]
     Yardsticks { plays: usize, yardsticks: usize },
+    #[cfg(feature = "files")]
     #[error("a figure cannot be drawn: {0}")]
-    Drawing(#[from] DrawError),
+    Drawing(#[from] weir_draw::DrawError),
     #[error("a number cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -58,8 +52,9 @@ pub enum ReportError {
 pub struct Report {
     scenario: ScenarioInfo,
     contenders: Vec<Summary>,
+    #[cfg(feature = "files")]
     #[serde(skip)]
-    figures: Vec<Figure>,
+    figures: Vec<files::Figure>,
 }
 
 /// Description of the scenario.
@@ -130,11 +125,11 @@ impl Report {
             workers: scenario.proxies.workers,
             faults: scenario.faults.len(),
         };
-        let figures = figures::draw(scenario, requests, plays, &contenders)?;
         Ok(Report {
             scenario: stated,
+            #[cfg(feature = "files")]
+            figures: files::draw(scenario, requests, plays, &contenders)?,
             contenders,
-            figures,
         })
     }
 
@@ -144,37 +139,12 @@ impl Report {
         &self.contenders
     }
 
-    /// Text table for a terminal.
-    #[must_use]
-    pub fn table(&self) -> String {
-        table::text(&self.contenders)
-    }
-
     /// JSON for programs: keys always in the same order, fractions to a thousandth.
     ///
     /// # Errors
     /// None for a report made by [`Report::new`].
     pub fn json(&self) -> Result<String, ReportError> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
-    }
-
-    /// HTML page for browsers, in one self-contained file.
-    #[must_use]
-    pub fn html(&self) -> String {
-        html::page(&self.scenario, &self.contenders, &self.figures)
-    }
-
-    /// Writes all three into the folder atomically, replacing an earlier report.
-    ///
-    /// # Errors
-    /// The path and the reason why it cannot be written, or the other files in that folder.
-    pub fn write(&self, folder: &Path) -> Result<(), ReportError> {
-        let [html, json, text] = FILES;
-        let table = self.table() + "\n";
-        folder::write(
-            folder,
-            [(html, self.html()), (json, self.json()?), (text, table)],
-        )
     }
 }
 

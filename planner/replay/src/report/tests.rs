@@ -1,6 +1,7 @@
 //! Tests of the report, with plays made by hand and by formula.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use weir_sim::server::{LatencyModel, Parallelism};

@@ -11,17 +11,17 @@ use crate::capacity::{Actual, Resize};
 /// Pending writes by the backend's address, shared by all services of a planner. Neither a changed service nor a lost
 /// and regained lead forgets a change that may still take effect.
 #[derive(Debug, Default)]
-pub struct HttpMemory(Mutex<BTreeMap<reqwest::Url, PendingWrites<Instant>>>);
+pub struct HttpMemory(Mutex<BTreeMap<url::Url, PendingWrites<Instant>>>);
 
 impl HttpMemory {
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<reqwest::Url, PendingWrites<Instant>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<url::Url, PendingWrites<Instant>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a change that is about to be sent to this address. Returns the record before.
     pub(super) fn record(
         &self,
-        address: &reqwest::Url,
+        address: &url::Url,
         change: &Resize,
         until: Instant,
     ) -> PendingWrites<Instant> {
@@ -35,7 +35,7 @@ impl HttpMemory {
     /// Records the answer to the latest change, or its failure. One that was refused leaves the record as it was `before`.
     pub(super) fn record_answer(
         &self,
-        address: &reqwest::Url,
+        address: &url::Url,
         failure: Option<&ActuateError>,
         before: PendingWrites<Instant>,
     ) {
@@ -49,7 +49,7 @@ impl HttpMemory {
     }
 
     /// Adds the pending writes of a backend to its reported capacity.
-    pub(super) fn with_pending_writes(&self, address: &reqwest::Url, actual: Actual) -> Actual {
+    pub(super) fn with_pending_writes(&self, address: &url::Url, actual: Actual) -> Actual {
         match self.lock().get_mut(address) {
             Some(pending) => pending.with(actual, Instant::now()),
             None => actual,

@@ -61,7 +61,7 @@ fn admits(rule: &Value, peers: &str, namespace: Option<&str>, port: u16) -> bool
 }
 
 fn port_of(url: &str) -> u16 {
-    reqwest::Url::parse(url)
+    url::Url::parse(url)
         .unwrap()
         .port_or_known_default()
         .unwrap()

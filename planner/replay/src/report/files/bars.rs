@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use weir_draw::{Bar, Colour, GREY, INK, Stroke, bars};
 
-use super::ReportError;
-use super::summary::Summary;
+use crate::report::ReportError;
+use crate::report::summary::Summary;
 
 const ON_TIME: Colour = Colour(0, 158, 115);
 const LATE: Colour = Colour(230, 159, 0);

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use weir_draw::{Axes, Chart, GREY, INK, Layer, PALETTE, Points, Stroke, nth, top};
 
+use super::bars;
 use super::series::{self, Bins};
-use super::summary::Summary;
-use super::{ReportError, bars};
+use crate::report::ReportError;
+use crate::report::summary::Summary;
 use crate::request::{Play, Request, Second};
 use crate::scenario::Scenario;
 
 /// Drawing with title, caption and legend.
 #[derive(Debug)]
-pub(super) struct Figure {
+pub(in crate::report) struct Figure {
     pub(super) title: String,
     pub(super) caption: String,
     /// Names and strokes of the legend.
@@ -29,7 +30,7 @@ struct FigureData<'a> {
 }
 
 /// Draws all figures, in reading order.
-pub(super) fn draw(
+pub(in crate::report) fn draw(
     scenario: &Scenario,
     requests: &[Request],
     plays: &[Play],

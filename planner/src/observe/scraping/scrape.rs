@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::Url;
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 use super::dns::DnsWatch;
 use super::fetches::{Answer, Fetches, Pending, Proxy, Reader};
-use super::{Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
+use super::{ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
 use crate::error_log::ErrorLog;
+use crate::observe::{Observe, Scrape, ScrapeError};
 use crate::service::STATS_MAX;
 
 /// Scraper of one service's proxies.
@@ -220,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn too_many_proxies_are_truncated_by_name_and_reported() {
-        let url: reqwest::Url = "http://127.0.0.1:1/stats".parse().unwrap();
+        let url: url::Url = "http://127.0.0.1:1/stats".parse().unwrap();
         let list = |count: usize| -> Arc<[ScrapeTarget]> {
             let target = |index: usize| ScrapeTarget {
                 name: format!("proxy-{index:03}").into(),

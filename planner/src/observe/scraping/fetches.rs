@@ -15,14 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use reqwest::Url;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use url::Url;
 
-use super::ScrapeError;
-use super::counts::{Fold, Folded, StageNames};
 use super::download::download;
 use crate::clock::Clock;
+use crate::observe::{Fold, Folded, ScrapeError, StageNames};
 
 /// Reads an address into a fold.
 type Read = dyn Fn(Url, Fold) -> BoxFuture<'static, Result<Folded, ScrapeError>> + Send + Sync;

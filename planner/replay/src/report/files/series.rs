@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_draw::Points;
 
-use super::summary::{Verdict, accuracy, paired};
+use crate::report::summary::{Verdict, accuracy, paired};
 use crate::request::{Fate, Play, Request, Second};
 use crate::scenario::Scenario;
 

@@ -1,10 +1,10 @@
 //! HTML page: sums, bounds and figures in one file without scripts or external fonts and images. Names
 //! from the scenario are escaped.
 
-use super::ScenarioInfo;
 use super::figures::Figure;
-use super::summary::Summary;
 use super::table::{Row, rows};
+use crate::report::ScenarioInfo;
+use crate::report::summary::Summary;
 use weir_draw::Stroke;
 
 const STYLE: &str = "\
@@ -80,9 +80,9 @@ fn bounds(sums: &[Summary]) -> String {
     for yardstick in sums.iter().filter_map(|sum| sum.bound.as_ref()) {
         let bound = &yardstick.bound;
         let kind = match bound.kind {
-            super::bound::Kind::Exact => "the optimum (=)",
-            super::bound::Kind::Upper => "an upper bound (≤)",
-            super::bound::Kind::Estimate => "an upper bound but for luck (≲)",
+            crate::bound::Kind::Exact => "the optimum (=)",
+            crate::bound::Kind::Upper => "an upper bound (≤)",
+            crate::bound::Kind::Estimate => "an upper bound but for luck (≲)",
         };
         explanations.push(format!(
             "Most on time, {kind}, by {}: {}.",

@@ -195,7 +195,7 @@ fn targets(dns: &ProxyDns, found: &[IpAddr]) -> Result<Vec<ScrapeTarget>, Lookup
     let found: BTreeSet<&IpAddr> = found.iter().filter(|ip| ip.is_ipv4() == has_v4).collect();
     let target = |ip: &&IpAddr| -> Option<ScrapeTarget> {
         let address = SocketAddr::new(**ip, dns.port);
-        let url: reqwest::Url = format!("http://{address}{}", dns.path).parse().ok()?;
+        let url: url::Url = format!("http://{address}{}", dns.path).parse().ok()?;
         let name = url.as_str().into();
         Some(ScrapeTarget { name, url })
     };

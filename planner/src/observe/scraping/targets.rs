@@ -14,14 +14,14 @@ pub struct ScrapeTarget {
     /// Name under which its counters continue, even if its address changes.
     pub name: Arc<str>,
     /// Address of its statistics. Must be unique: a proxy counted twice would be planned for twice.
-    pub url: reqwest::Url,
+    pub url: url::Url,
 }
 
 /// Source of a scraper's proxies.
 #[derive(Debug, Clone)]
 pub enum ScrapeTargets {
     /// Proxies of a service file, named by their addresses.
-    Fixed(Vec<reqwest::Url>),
+    Fixed(Vec<url::Url>),
     /// Latest list, still valid after its sender has ended.
     Moving(watch::Receiver<Arc<[ScrapeTarget]>>),
     /// Addresses of a DNS name, as resolved last.
@@ -58,7 +58,7 @@ impl ScrapeTargets {
     }
 }
 
-fn named_by_address(url: &reqwest::Url) -> ScrapeTarget {
+fn named_by_address(url: &url::Url) -> ScrapeTarget {
     ScrapeTarget {
         name: url.as_str().into(),
         url: url.clone(),
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn fixed_list_is_named_by_addresses() {
         let urls = ["http://b/stats", "http://a:9901/stats"];
-        let urls: Vec<reqwest::Url> = urls.map(|url| url.parse().unwrap()).into();
+        let urls: Vec<url::Url> = urls.map(|url| url.parse().unwrap()).into();
         let targets = ScrapeTargets::Fixed(urls.clone());
         assert_eq!(
             names(&targets).iter().map(|n| &**n).collect::<Vec<_>>(),

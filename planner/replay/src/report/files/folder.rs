@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::Builder;
 
-use super::ReportError;
+use crate::report::ReportError;
 
 /// Files of a report: page, JSON, table.
 pub const FILES: [&str; 3] = ["report.html", "report.json", "report.txt"];
 
-/// Refuses a folder that [`super::Report::write`] would refuse; called before a long replay.
+/// Refuses a folder that [`Report::write`](crate::report::Report::write) would refuse; called before a long replay.
 ///
 /// # Errors
 /// The folder contains other files, is not a folder, or has no name of its own.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::summary::Summary;
 use crate::bound::Kind;
+use crate::report::summary::Summary;
 
 /// Maximum line length of a column's header.
 const HEAD_MAX: usize = 18;

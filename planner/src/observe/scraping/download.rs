@@ -1,13 +1,9 @@
 //! Reads one address over HTTP into a fold, piece by piece. Size is limited; the time is the caller's.
 
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, StatusCode};
+use url::Url;
 
-use super::ScrapeError;
-use super::counts::{Fold, Folded};
-
-/// Maximum size of a proxy's answer, in bytes, of which only counts are kept: more than a filter with 64 services of 64
-/// variants exports.
-pub const SCRAPE_BYTES_MAX: usize = 32 * 1024 * 1024;
+use crate::observe::{Fold, Folded, SCRAPE_BYTES_MAX, ScrapeError};
 
 /// Fetches `url` into `fold`.
 pub(super) async fn download(
