@@ -48,10 +48,9 @@ use crate::capacity::{Actual, Target};
 use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
-use crate::forecast::{History, KnownLoad, Learnt, LearntError};
+use crate::forecast::{History, KnownLoad, Learnt, LearntError, Past};
 use crate::observe::{Observation, Observe, Scrape};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
-use crate::state::Past;
 use crate::telemetry::status::{CycleReport, Stages};
 
 /// Ratio of demand to the previous cycle's that starts the next cycle at once; also of the time left before to now.

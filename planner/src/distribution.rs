@@ -12,7 +12,6 @@ mod long_poll;
 #[cfg(feature = "serve")]
 mod polls;
 pub mod slot_allocation;
-#[cfg(feature = "serve")]
 mod stages;
 
 use std::future::Future;
@@ -30,7 +29,6 @@ use crate::service::Service;
 
 #[cfg(feature = "serve")]
 pub use long_poll::{LongPoll, PollResponse};
-#[cfg(feature = "serve")]
 pub use stages::Publishers;
 
 /// Highest revision that a poll may report. Above it no revisions would be left to exceed it with (half of

@@ -11,7 +11,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Now;
-use crate::forecast::{HISTORY_MAX, History, HistoryError, Learnt, Measured};
+use crate::forecast::{HISTORY_MAX, History, HistoryError, Measured};
+
+pub use crate::forecast::Past;
 
 pub use learnt::{LEARNT_AGE_MAX, LEARNT_INTERVAL, LEARNT_VERSION};
 
@@ -53,15 +55,6 @@ pub enum StateError {
 pub struct StateFile {
     path: PathBuf,
     service: String,
-}
-
-/// Knowledge of an earlier planner.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Past {
-    /// Rates that it measured, and the time since their end.
-    pub history: Option<(History, Duration)>,
-    /// Numbers that its forecasters learned, and the time since.
-    pub learnt: Option<(Learnt, Duration)>,
 }
 
 /// Begin of every version.

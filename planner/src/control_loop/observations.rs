@@ -8,10 +8,9 @@ use weir_api::Share;
 
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
-use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError};
+use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError, Past};
 use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
 use crate::service::{Inputs, Service, Stage};
-use crate::state::Past;
 
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]

@@ -63,6 +63,7 @@ impl Publishers {
         std::iter::once(&self.entry).chain(&self.others)
     }
 
+    #[cfg(feature = "serve")]
     /// Advances the time of all slot allocations, so that proxies that are gone are noticed; never returns.
     pub async fn run_ticks(&self, clock: Clock) {
         futures_util::future::join_all(self.all().map(|publisher| publisher.run_ticks(clock)))
