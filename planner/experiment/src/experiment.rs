@@ -126,6 +126,7 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
     let mut cases = Vec::with_capacity(raw.cases.len());
     for (index, case) in raw.cases.iter().enumerate() {
         let mut base = raw.scenario.clone();
+        change(&mut base, &case.set, &format!("cases[{index}]"))?;
         let mut inputs = Vec::new();
         for (at, input) in raw.inputs.iter().enumerate() {
             let uses = |cases: &Vec<String>| cases.contains(&case.name);
@@ -136,7 +137,6 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
                 inputs.push(input.description);
             }
         }
-        change(&mut base, &case.set, &format!("cases[{index}]"))?;
         let mut scenarios = Vec::with_capacity(raw.rows.len());
         for (at, row) in raw.rows.iter().enumerate() {
             let of_case = (&case.set, format!("cases[{index}].set"));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_api::{PlanError, Revision};
 
 use super::slot_allocation::LISTEN_TIME;
-use super::{Publish, Publisher, Receipt};
-use crate::clock::{Clock, Now};
+use super::{Publisher, Receipt};
+use crate::clock::Now;
 use crate::plan::Draft;
 use crate::service::Service;
 
@@ -63,16 +63,11 @@ impl Publishers {
         std::iter::once(&self.entry).chain(&self.others)
     }
 
-    #[cfg(feature = "serve")]
-    /// Advances the time of all slot allocations, so that proxies that are gone are noticed; never returns.
-    pub async fn run_ticks(&self, clock: Clock) {
-        futures_util::future::join_all(self.all().map(|publisher| publisher.run_ticks(clock)))
-            .await;
-    }
-}
-
-impl Publish for Publishers {
-    fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
+    /// Publishes the drafts of all stages, in their order, where they are news.
+    ///
+    /// # Errors
+    /// A draft is no valid plan; then none is published.
+    pub fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
         for (publisher, draft) in self.all().zip(&drafts) {
             publisher.plan(draft.clone(), Revision(1), now).check()?;
         }
@@ -86,6 +81,22 @@ impl Publish for Publishers {
             all.new += one.new;
         }
         Ok(all)
+    }
+}
+
+#[cfg(feature = "serve")]
+impl Publishers {
+    /// Advances the time of all slot allocations, so that proxies that are gone are noticed; never returns.
+    pub async fn run_ticks(&self, clock: crate::clock::Clock) {
+        futures_util::future::join_all(self.all().map(|publisher| publisher.run_ticks(clock)))
+            .await;
+    }
+}
+
+#[cfg(feature = "serve")]
+impl super::Publish for Publishers {
+    fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
+        Publishers::publish(self, drafts, now)
     }
 
     async fn wait_adopted(&self, _revision: Revision, within: Duration) -> bool {
