@@ -23,7 +23,9 @@ impl Engine {
         request.complete_at = now.mono;
         self.count_arrival(&request);
         self.refresh_other_workers(now.mono);
-        request.variant = match self.choose(&mut request, true, now) {
+        let chosen = self.choose(&mut request, true, now);
+        let tried = (chosen == Err(Reason::Infeasible)).then(|| self.try_idle(&request, now.mono));
+        request.variant = match tried.flatten().map_or(chosen, Ok) {
             Ok(variant) => variant,
             Err(reason) => {
                 if reason != Reason::QueueFull {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
+use super::variant::{TRY_AFTER, Took};
 use super::{End, Engine, Flight, Request, StreamId};
 use crate::coordination::{CompletedExecution, LaneReport};
 use crate::routing::service_time::CUT_OFF_FACTOR;
@@ -79,6 +80,9 @@ impl Engine {
         };
         variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploading));
         let lane = flight.lane;
+        if end == End::TimedOut {
+            variant.tries_from = now.mono + TRY_AFTER;
+        }
         let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
         if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
@@ -143,7 +147,11 @@ impl Engine {
                 CUT_OFF_FACTOR
             };
             let Completion { class, planned, .. } = completion;
-            variant.observe(class, planned, took * factor, now);
+            let took = Took {
+                time: took * factor,
+                completed: completion.answered,
+            };
+            variant.observe(class, planned, took, now);
         }
         let label = Label::Variant(id);
         if completion.answered {

@@ -60,6 +60,20 @@ impl Engine {
         Ok(chosen)
     }
 
+    /// Idle variant on which a request is tried that is predicted to be late everywhere.
+    pub(super) fn try_idle(&self, request: &Request, now: Mono) -> Option<VariantId> {
+        if !self.owns_slots() {
+            return None;
+        }
+        let requirements = request.requirements(now);
+        let avoid = self.avoid(requirements);
+        let only = match self.config.role {
+            Role::Gate => Some(self.gate_variant(request)?),
+            Role::Both | Role::Router => None,
+        };
+        self.variants.tried(requirements, only, avoid, now)
+    }
+
     /// Chooses the first variant of the request's list that can serve it, and records why those before it cannot.
     /// `except`: the variant that it leaves.
     fn choose_listed(
@@ -161,7 +175,7 @@ impl Engine {
         let requirements = request.requirements(now.mono);
         let avoid = self.avoid(requirements);
         self.variants
-            .quickest(requirements, only, avoid)
+            .quickest(requirements, only, avoid, now.mono)
             .map_err(reason)
     }
 

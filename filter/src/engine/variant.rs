@@ -21,6 +21,17 @@ use crate::variant::{VariantId, VariantKey};
 use crate::waiting::class::{ClassId, Classes};
 use crate::waiting::wait_queue::WaitQueue;
 
+/// Duration of an execution.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Took {
+    /// The time, or that by which an execution counts that was cut off.
+    pub(super) time: Duration,
+    /// Whether it was completed.
+    pub(super) completed: bool,
+}
+
+/// Time after a cut-off execution in which no request is tried that is predicted to be late.
+pub(super) const TRY_AFTER: Duration = Duration::from_millis(500);
 /// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
 /// whole ms and may be late by a few.
 const BATCH_MARGIN: Duration = Duration::from_millis(5);
@@ -65,6 +76,8 @@ pub(super) struct Variant {
     pub(super) service_time: ServiceTimeEstimator,
     /// The same by class.
     class_times: ClassTimes,
+    /// Time until which no request is tried that is predicted to be late.
+    pub(super) tries_from: Mono,
     /// Service time that all workers measured together, at the last renewal.
     common: Option<ServiceTime>,
     pub(super) gate_estimate: Option<(Duration, Mono)>,
@@ -145,6 +158,32 @@ impl Variant {
         own.unwrap_or(self.predicted)
     }
 
+    /// Whether a request that is predicted to be late everywhere may be tried here: its slots are idle, so it takes
+    /// none from another, and it would be in time if it took what completed executions take. Otherwise a stall, during
+    /// which many executions are cut off, would close a variant for as long as it is remembered. Only measurements can
+    /// be in doubt like that; the planned time holds.
+    pub(super) fn may_try(&self, id: VariantId, requirements: Requirements<'_>, now: Mono) -> bool {
+        let slots = &self.slots;
+        let is_idle = slots.is_idle() && slots.others.taken == 0 && slots.others.waiting == 0;
+        let takes = self.takes_if_tried(requirements.class);
+        let left = requirements.left_for(id);
+        slots.total() > 0
+            && is_idle
+            && now >= self.tries_from
+            && self.accuracy >= requirements.min_accuracy
+            && (self.service_time.measured(self.planned).is_some() || self.common.is_some())
+            && left.is_some_and(|left| takes <= left)
+    }
+
+    /// Service time of a request that is tried: that of its class, or else the mean of the executions that were
+    /// completed, or that of all workers, or the planned one.
+    pub(super) fn takes_if_tried(&self, class: ClassId) -> Duration {
+        let own = self.class_times.of(class).map(|own| own.mean);
+        own.or_else(|| self.service_time.completed_mean(self.planned))
+            .or(self.common.map(|common| common.mean))
+            .unwrap_or(self.planned)
+    }
+
     /// Whether the plan in force includes it.
     pub(super) fn is_planned(&self) -> bool {
         self.shortest.is_some()
@@ -161,9 +200,10 @@ impl Variant {
     }
 
     /// Records the duration of an execution, completed or aborted.
-    pub(super) fn observe(&mut self, class: ClassId, planned: Duration, took: Duration, now: Mono) {
-        self.class_times.record(class, planned, took, now);
-        if self.service_time.record(planned, took, now) {
+    pub(super) fn observe(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
+        let Took { time, completed } = took;
+        self.class_times.record(class, planned, time, now);
+        if self.service_time.record(planned, time, completed, now) {
             self.estimate();
         }
     }
@@ -206,6 +246,7 @@ impl Variant {
             completion: None,
             service_time: ServiceTimeEstimator::default(),
             class_times: ClassTimes::new(classes.list.len()),
+            tries_from: Mono(0),
             common: None,
             gate_estimate: None,
             shortest: None,

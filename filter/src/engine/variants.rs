@@ -91,6 +91,31 @@ impl Variants {
         })
     }
 
+    /// Most accurate variant on which a request that is predicted to be late everywhere may be tried. `only`: this one
+    /// alone.
+    pub(super) fn tried(
+        &self,
+        requirements: Requirements<'_>,
+        only: Option<VariantId>,
+        avoid: Avoid,
+        now: Mono,
+    ) -> Option<VariantId> {
+        let each = (0..).map(VariantId).zip(&self.table);
+        let able = each.filter(|(id, variant)| {
+            only.is_none_or(|only| only == *id)
+                && variant.may_try(*id, requirements, now)
+                && !avoid.excludes(&variant.health)
+        });
+        let most_accurate = able.reduce(|best, one| {
+            if one.1.accuracy > best.1.accuracy {
+                one
+            } else {
+                best
+            }
+        });
+        Some(most_accurate?.0)
+    }
+
     /// Marks as contended the variants that would have met these requirements but for the waiting requests. A
     /// request that no variant could serve in time says nothing about contention.
     pub(super) fn mark_contended(&mut self, requirements: Requirements<'_>) {
@@ -111,6 +136,7 @@ impl Variants {
         requirements: Requirements<'_>,
         only: Option<VariantId>,
         avoid: Avoid,
+        now: Mono,
     ) -> Result<Duration, NoRoute> {
         let allowed = (0..).map(VariantId).zip(&self.table);
         let allowed = allowed.filter(|(id, variant)| {
@@ -119,10 +145,16 @@ impl Variants {
         let mut any_slots = false;
         let times = allowed.filter_map(|(id, variant)| {
             any_slots = true;
-            let able = variant.fits(id, requirements) && !avoid.excludes(&variant.health);
-            let left = requirements.left_for(id).filter(|_| able)?;
-            let high = variant.predicted_of(requirements.class).high;
-            Some(high + requirements.left.saturating_sub(left))
+            let left = requirements.left_for(id)?;
+            let takes = match variant.fits(id, requirements) {
+                _ if avoid.excludes(&variant.health) => None,
+                true => Some(variant.predicted_of(requirements.class).high),
+                false => {
+                    let tries = variant.may_try(id, requirements, now);
+                    tries.then(|| variant.takes_if_tried(requirements.class))
+                }
+            };
+            Some(takes? + requirements.left.saturating_sub(left))
         });
         match times.min() {
             Some(min) => Ok(min),

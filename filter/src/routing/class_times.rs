@@ -53,7 +53,7 @@ impl ClassTimes {
     /// Records an execution of a class planned to take `planned` that took `took`.
     pub fn record(&mut self, class: ClassId, planned: Duration, took: Duration, now: Mono) {
         let of_class = self.0.get_mut(usize::from(class.0));
-        if of_class.is_some_and(|of| of.estimator.record(planned, took, now)) {
+        if of_class.is_some_and(|of| of.estimator.record(planned, took, true, now)) {
             self.estimate(planned);
         }
     }

@@ -87,6 +87,8 @@ struct Window {
     seen: u32,
     sum: u64,
     squares: f64,
+    /// Number and sum of the ratios of completed executions.
+    completed: (u32, u64),
 }
 
 impl Default for ServiceTimeEstimator {
@@ -103,11 +105,21 @@ impl Default for ServiceTimeEstimator {
 impl ServiceTimeEstimator {
     /// Records an execution planned to take `planned` that took `took`, completed or aborted. Returns whether
     /// predictions may have changed.
-    pub fn record(&mut self, planned: Duration, took: Duration, now: Mono) -> bool {
+    pub fn record(
+        &mut self,
+        planned: Duration,
+        took: Duration,
+        completed: bool,
+        now: Mono,
+    ) -> bool {
         let rotated = self.rotate(now);
         let ratio = ratio(took, planned);
         let [current, _] = &mut self.windows;
         current.record(ratio);
+        if completed {
+            current.completed.0 += 1;
+            current.completed.1 = current.completed.1.saturating_add(ratio);
+        }
         self.unprocessed += 1;
         let renews = self.unprocessed >= UPDATE_EVERY || self.correction.is_none();
         if renews {
@@ -153,6 +165,20 @@ impl ServiceTimeEstimator {
     pub fn measured(&self, planned: Duration) -> Option<ServiceTime> {
         self.correction?;
         Some(self.estimate(planned, None))
+    }
+
+    /// Mean time of the executions that were completed, if any was: what is known of one that is not cut off.
+    #[must_use]
+    pub fn completed_mean(&self, planned: Duration) -> Option<Duration> {
+        let [current, before] = &self.windows;
+        let count = u64::from(current.completed.0) + u64::from(before.completed.0);
+        let sum = current.completed.1.saturating_add(before.completed.1);
+        let base = if planned.is_zero() {
+            UNPLANNED
+        } else {
+            planned
+        };
+        Some(scale(base, sum.checked_div(count)?))
     }
 
     /// Moments of the ratios that count.
@@ -221,6 +247,7 @@ impl Window {
             seen: 0,
             sum: 0,
             squares: 0.0,
+            completed: (0, 0),
         }
     }
 
@@ -255,6 +282,7 @@ impl Window {
             self.counts.fill(0);
         }
         (self.highest, self.seen, self.sum, self.squares) = (0, 0, 0, 0.0);
+        self.completed = (0, 0);
     }
 }
 
@@ -311,7 +339,7 @@ mod tests {
                 plan_holds,
                 "after {n}"
             );
-            observed.record(PLANNED, ms(80), Mono(0));
+            observed.record(PLANNED, ms(80), true, Mono(0));
         }
         let predicted = observed.predict(PLANNED, None, Mono(0));
         assert_eq!(predicted.mean, ms(80));
@@ -327,10 +355,10 @@ mod tests {
             mean: ms(80),
         };
         for _ in 1..SAMPLES_MIN {
-            observed.record(PLANNED, ms(60), Mono(0));
+            observed.record(PLANNED, ms(60), true, Mono(0));
         }
         assert_eq!(observed.estimate(PLANNED, Some(common)), common);
-        observed.record(PLANNED, ms(60), Mono(0));
+        observed.record(PLANNED, ms(60), true, Mono(0));
         assert_eq!(observed.estimate(PLANNED, Some(common)).mean, ms(60));
     }
 
@@ -338,7 +366,7 @@ mod tests {
     fn correction_scales_with_the_planned_time() {
         let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
-            observed.record(PLANNED, ms(60), Mono(0));
+            observed.record(PLANNED, ms(60), true, Mono(0));
         }
         let halved = observed.predict(PLANNED / 2, None, Mono(0));
         assert_eq!(halved.mean, ms(30));
@@ -348,7 +376,7 @@ mod tests {
     fn samples_older_than_two_windows_are_dropped() {
         let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
-            observed.record(PLANNED, ms(4000), Mono(0));
+            observed.record(PLANNED, ms(4000), true, Mono(0));
         }
         let (one, two) = (Mono(0) + WINDOW, Mono(0) + WINDOW * 2);
         assert!(observed.predict(PLANNED, None, one).high > ms(3900));
@@ -359,7 +387,7 @@ mod tests {
     fn unplanned_variant_uses_measured_times() {
         let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
-            observed.record(Duration::ZERO, ms(33), Mono(0));
+            observed.record(Duration::ZERO, ms(33), true, Mono(0));
         }
         assert_eq!(observed.predict(Duration::ZERO, None, Mono(0)).mean, ms(33));
     }
@@ -375,7 +403,7 @@ mod tests {
             let planned = Duration::from_nanos(planned);
             let mut observed = ServiceTimeEstimator::default();
             for took in &took {
-                observed.record(planned, Duration::from_nanos(*took), Mono(0));
+                observed.record(planned, Duration::from_nanos(*took), true, Mono(0));
             }
             observed.renew();
             let high = observed.predict(planned, None, Mono(0)).high;

@@ -24,10 +24,13 @@ struct Server {
 
 impl Server {
     /// Executes a request that comes `now`, in µs; returns its end.
-    fn execute(&mut self, now: u64) -> u64 {
+    fn execute(&mut self, now: u64, stall: Option<Stall>) -> u64 {
         let mut at = now.max(self.free_at);
         let mut left = self.work;
         while left > 0 {
+            if let Some(end) = stall.and_then(|stall| stall.end(at)) {
+                at = end;
+            }
             let period = at / (PERIOD * 1_000);
             if self.used.0 != period {
                 self.used = (period, 0);
@@ -45,6 +48,22 @@ impl Server {
     }
 }
 
+/// Stalls of the machine on which the servers run.
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    every_ms: u64,
+    lasts_ms: u64,
+}
+
+impl Stall {
+    /// End of the stall that `at` lies in, µs.
+    fn end(self, at: u64) -> Option<u64> {
+        let begin = at / (self.every_ms * 1_000) * self.every_ms * 1_000;
+        let end = begin + self.lasts_ms * 1_000;
+        (at < end).then_some(end)
+    }
+}
+
 /// Outcome of a run, as parts of all requests.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
@@ -56,7 +75,7 @@ struct Outcome {
 }
 
 /// Sends `load` times what the servers can do; the plan gives each of them that many slots.
-fn run(load: f64, slots: u32, seed: u64) -> Outcome {
+fn run(load: f64, slots: u32, seed: u64, stall: Option<Stall>) -> Outcome {
     let mut servers = SERVERS.map(|(work, quota)| Server {
         work,
         quota,
@@ -109,7 +128,7 @@ fn run(load: f64, slots: u32, seed: u64) -> Outcome {
             match verdict {
                 Verdict::Forward(dispatch) => {
                     let index = names.iter().position(|name| **name == *dispatch.name);
-                    let end = servers[index.unwrap()].execute(ms * 1_000);
+                    let end = servers[index.unwrap()].execute(ms * 1_000, stall);
                     flying.insert(stream, end);
                 }
                 Verdict::Reject(_) => wasted += u32::from(flying.remove(&stream).is_some()),
@@ -131,10 +150,28 @@ fn servers_under_quota_are_kept_busy_with_requests_that_end_in_time() {
     for slots in [1, 2, 4] {
         for load in [0.6, 0.95, 1.3, 2.0, 3.0] {
             for seed in [1, 2] {
-                let outcome = run(load, slots, seed);
+                let outcome = run(load, slots, seed, None);
                 let context = format!("{slots} slots, {load} times the capacity: {outcome:?}");
                 assert!(outcome.on_time > 0.99 * outcome.possible, "{context}");
                 assert!(outcome.wasted < 0.005, "{context}");
+            }
+        }
+    }
+}
+
+/// Without [`TRY_AFTER`](crate::engine::variant::TRY_AFTER) all variants were closed for good after such a stall: what it
+/// had cut off made every request look late, so that none was sent and nothing else was measured.
+#[test]
+fn stalls_of_the_machine_close_no_variant() {
+    for slots in [1, 4] {
+        for load in [0.6, 0.9, 1.3, 2.0] {
+            for (every_ms, lasts_ms) in [(3_000, 400), (5_000, 600), (10_000, 1_000)] {
+                let stall = Stall { every_ms, lasts_ms };
+                let outcome = run(load, slots, 1, Some(stall));
+                let runs = 1.0 - lasts_ms as f64 / every_ms as f64;
+                let part = outcome.on_time / (runs * outcome.possible);
+                let context = format!("{slots} slots, {load} times the capacity, {stall:?}");
+                assert!(part > 0.8, "{context}: {part}, {outcome:?}");
             }
         }
     }
