@@ -18,7 +18,7 @@ use super::supervise::{UnexpectedEnd, supervise};
 use super::writer::Writer;
 use super::{Shared, conditions, standby};
 use crate::app::run_cycles;
-use crate::distribution::{Publish, Publisher};
+use crate::distribution::Publisher;
 use crate::http::Leader;
 use crate::registry::ServiceHandle;
 use crate::service::Service;

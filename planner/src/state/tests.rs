@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::forecast::Learnt;
 
 fn now(unix_ms: u64) -> Now {
     Now {
