@@ -8,7 +8,7 @@ use crate::results::Results;
 /// Parts of a bar's whole width.
 const WHOLE: u64 = 10_000;
 
-/// Returns a picture of each column as SVG, with its file name. Bars are grouped by case.
+/// Returns a picture of each column as SVG, with its file name. The bars of a case stand below its name.
 ///
 /// # Errors
 /// None at this size.
@@ -20,13 +20,20 @@ pub fn pictures(results: &Results) -> Result<Vec<(String, String)>, DrawError> {
         let longest = all.filter_map(|row| mean(&row.cells)).fold(0.0, f64::max);
         let mut drawn = Vec::new();
         for case in &results.cases {
+            drawn.push(Bar {
+                name: case.name.clone(),
+                parts: Vec::new(),
+                whole: WHOLE,
+                mark: None,
+                figure: String::new(),
+            });
             for row in &case.rows {
                 let Some(value) = mean(&row.cells) else {
                     continue;
                 };
                 let length = (value / longest.max(f64::MIN_POSITIVE) * WHOLE as f64).max(0.0);
                 drawn.push(Bar {
-                    name: format!("{}: {}", case.name, row.name),
+                    name: format!("    {}", row.name),
                     parts: vec![(colour(row.kind), length.round() as u64)],
                     whole: WHOLE,
                     mark: None,

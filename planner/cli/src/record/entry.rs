@@ -254,7 +254,7 @@ mod tests {
     fn wrong_lines_are_refused_with_the_right_form() {
         for (line, parts) in [
             ("", ["no JSON object", "EOF"]),
-            ("[2026] \"GET /\" 200", ["no JSON object", "expected"]),
+            ("[2026] \"GET /\" 200", ["no JSON object", "these fields"]),
             ("{}", ["start_time: missing", "%START_TIME%"]),
             (
                 r#"{"start_time": "noon"}"#,
