@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use super::variant::{TRY_AFTER, Took};
+use super::variant::TRY_AFTER;
 use super::{End, Engine, Flight, Request, StreamId};
 use crate::coordination::{CompletedExecution, LaneReport};
-use crate::routing::service_time::CUT_OFF_FACTOR;
+use crate::routing::service_time::{CUT_OFF_FACTOR, Took};
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;

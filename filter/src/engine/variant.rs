@@ -14,21 +14,12 @@ use crate::health::Health;
 use crate::priority::Urgency;
 use crate::routing::class_times::ClassTimes;
 use crate::routing::router::Requirements;
-use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator};
+use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator, Took};
 use crate::slots::{VariantSlots, latest_start};
 use crate::time::Mono;
 use crate::variant::{VariantId, VariantKey};
 use crate::waiting::class::{ClassId, Classes};
 use crate::waiting::wait_queue::WaitQueue;
-
-/// Duration of an execution.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Took {
-    /// The time, or that by which an execution counts that was cut off.
-    pub(super) time: Duration,
-    /// Whether it was completed.
-    pub(super) completed: bool,
-}
 
 /// Time after a cut-off execution in which no request is tried that is predicted to be late.
 pub(super) const TRY_AFTER: Duration = Duration::from_millis(500);
@@ -165,21 +156,22 @@ impl Variant {
     pub(super) fn may_try(&self, id: VariantId, requirements: Requirements<'_>, now: Mono) -> bool {
         let slots = &self.slots;
         let is_idle = slots.is_idle() && slots.others.taken == 0 && slots.others.waiting == 0;
-        let takes = self.takes_if_tried(requirements.class);
+        if !is_idle || slots.total() == 0 || now < self.tries_from {
+            return false;
+        }
+        let is_measured = self.service_time.measured(self.planned).is_some();
         let left = requirements.left_for(id);
-        slots.total() > 0
-            && is_idle
-            && now >= self.tries_from
+        (is_measured || self.common.is_some())
             && self.accuracy >= requirements.min_accuracy
-            && (self.service_time.measured(self.planned).is_some() || self.common.is_some())
-            && left.is_some_and(|left| takes <= left)
+            && left.is_some_and(|left| self.takes_if_tried(requirements.class) <= left)
     }
 
-    /// Service time of a request that is tried: that of its class, or else the mean of the executions that were
-    /// completed, or that of all workers, or the planned one.
+    /// Service time of a request that is tried: the mean of the executions that were completed, of its class if that has
+    /// a prediction of its own, or else of all; or the mean of all workers, or the planned time.
     pub(super) fn takes_if_tried(&self, class: ClassId) -> Duration {
-        let own = self.class_times.of(class).map(|own| own.mean);
-        own.or_else(|| self.service_time.completed_mean(self.planned))
+        let own = self.class_times.completed_mean(class, self.planned);
+        own.filter(|_| self.batch <= 1)
+            .or_else(|| self.service_time.completed_mean(self.planned))
             .or(self.common.map(|common| common.mean))
             .unwrap_or(self.planned)
     }
@@ -201,9 +193,8 @@ impl Variant {
 
     /// Records the duration of an execution, completed or aborted.
     pub(super) fn observe(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
-        let Took { time, completed } = took;
-        self.class_times.record(class, planned, time, now);
-        if self.service_time.record(planned, time, completed, now) {
+        self.class_times.record(class, planned, took, now);
+        if self.service_time.record(planned, took, now) {
             self.estimate();
         }
     }

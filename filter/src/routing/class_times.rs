@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::moments::Moments;
-use super::service_time::{SAMPLES_MIN, ServiceTime, ServiceTimeEstimator};
+use super::service_time::{SAMPLES_MIN, ServiceTime, ServiceTimeEstimator, Took};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
 
@@ -51,11 +51,21 @@ impl ClassTimes {
     }
 
     /// Records an execution of a class planned to take `planned` that took `took`.
-    pub fn record(&mut self, class: ClassId, planned: Duration, took: Duration, now: Mono) {
+    pub fn record(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
         let of_class = self.0.get_mut(usize::from(class.0));
-        if of_class.is_some_and(|of| of.estimator.record(planned, took, true, now)) {
+        if of_class.is_some_and(|of| of.estimator.record(planned, took, now)) {
             self.estimate(planned);
         }
+    }
+
+    /// Mean time of the completed executions of a class that has a prediction of its own.
+    #[must_use]
+    pub fn completed_mean(&self, class: ClassId, planned: Duration) -> Option<Duration> {
+        self.of(class)?;
+        self.0
+            .get(usize::from(class.0))?
+            .estimator
+            .completed_mean(planned)
     }
 
     /// Predicts anew, without what is too old.
@@ -120,8 +130,8 @@ mod tests {
             let mut times = ClassTimes::new(2);
             for index in 0..count {
                 let off = if index % 2 == 0 { scatter } else { -scatter };
-                times.record(SHORT, PLANNED, ms(short + off), Mono(0));
-                times.record(LONG, PLANNED, ms(long + off), Mono(0));
+                times.record(SHORT, PLANNED, Took::completed(ms(short + off)), Mono(0));
+                times.record(LONG, PLANNED, Took::completed(ms(long + off)), Mono(0));
             }
             times.predict(PLANNED, Mono(0));
             for class in [SHORT, LONG] {
@@ -135,15 +145,15 @@ mod tests {
     fn prediction_follows_the_plan_and_is_forgotten() {
         let mut times = ClassTimes::new(2);
         for _ in 0..40 {
-            times.record(SHORT, PLANNED, ms(20.0), Mono(0));
-            times.record(LONG, PLANNED, ms(80.0), Mono(0));
+            times.record(SHORT, PLANNED, Took::completed(ms(20.0)), Mono(0));
+            times.record(LONG, PLANNED, Took::completed(ms(80.0)), Mono(0));
         }
         times.estimate(PLANNED / 2);
         assert_eq!(times.of(LONG).map(|time| time.mean), Some(ms(40.0)));
         times.predict(PLANNED, Mono(0) + super::super::service_time::WINDOW * 2);
         assert_eq!(times.of(LONG), None);
         let mut single = ClassTimes::new(1);
-        single.record(SHORT, PLANNED, ms(20.0), Mono(0));
+        single.record(SHORT, PLANNED, Took::completed(ms(20.0)), Mono(0));
         assert!(single.0.is_empty());
     }
 
@@ -156,7 +166,7 @@ mod tests {
         ) {
             let mut times = ClassTimes::new(3);
             for took in took {
-                times.record(ClassId(class), PLANNED, ms(took), Mono(0));
+                times.record(ClassId(class), PLANNED, Took::completed(ms(took)), Mono(0));
                 prop_assert!((0..3).all(|class| times.of(ClassId(class)).is_none()));
             }
         }
@@ -172,7 +182,7 @@ mod tests {
             let mut times = ClassTimes::new(2);
             for (is_long, scatter) in classes.iter().zip(scatter) {
                 let (class, took) = if *is_long { (LONG, 4.0 * unit) } else { (SHORT, unit) };
-                times.record(class, PLANNED, ms(took * scatter), Mono(0));
+                times.record(class, PLANNED, Took::completed(ms(took * scatter)), Mono(0));
             }
             times.predict(PLANNED, Mono(0));
             for (class, took) in [(SHORT, unit), (LONG, 4.0 * unit)] {

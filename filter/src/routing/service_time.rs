@@ -63,6 +63,26 @@ impl ServiceTime {
     }
 }
 
+/// Duration of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Took {
+    /// The time, or that by which an execution counts that was cut off.
+    pub time: Duration,
+    /// Whether it was completed.
+    pub completed: bool,
+}
+
+impl Took {
+    /// Returns the time of a completed execution.
+    #[must_use]
+    pub fn completed(time: Duration) -> Took {
+        Took {
+            time,
+            completed: true,
+        }
+    }
+}
+
 /// Estimator of one variant's service time.
 #[derive(Debug)]
 pub struct ServiceTimeEstimator {
@@ -103,20 +123,13 @@ impl Default for ServiceTimeEstimator {
 }
 
 impl ServiceTimeEstimator {
-    /// Records an execution planned to take `planned` that took `took`, completed or aborted. Returns whether
-    /// predictions may have changed.
-    pub fn record(
-        &mut self,
-        planned: Duration,
-        took: Duration,
-        completed: bool,
-        now: Mono,
-    ) -> bool {
+    /// Records an execution planned to take `planned`. Returns whether predictions may have changed.
+    pub fn record(&mut self, planned: Duration, took: Took, now: Mono) -> bool {
         let rotated = self.rotate(now);
-        let ratio = ratio(took, planned);
+        let ratio = ratio(took.time, planned);
         let [current, _] = &mut self.windows;
         current.record(ratio);
-        if completed {
+        if took.completed {
             current.completed.0 += 1;
             current.completed.1 = current.completed.1.saturating_add(ratio);
         }

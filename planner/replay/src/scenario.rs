@@ -142,7 +142,7 @@ impl Proxies {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadBalancing {
-    /// Of two at random, the one with fewer requests in flight from this proxy; as `envoy/weir.yaml` and the manifests
+    /// The one of two at random with fewer requests in flight from this proxy; as `envoy/weir.yaml` and the manifests
     /// have it.
     #[default]
     LeastRequest,
@@ -323,7 +323,7 @@ pub enum FaultKind {
 /// Choice among the replicas of a variant that serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicaChoice {
-    /// By the order of their start, from 0; the last if there are fewer.
+    /// Place in the order of their start, from 0; the last if there are fewer.
     Place(u32),
     /// Any: this number modulo their count.
     Random(u32),

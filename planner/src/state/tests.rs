@@ -139,7 +139,7 @@ fn longest_history_fits_into_a_file() {
     assert!((text.len() as u64) < STATE_BYTES_MAX, "{}", text.len());
 }
 
-/// What an ensemble has learned of ten minutes.
+/// Numbers that an ensemble has learned of ten minutes.
 fn learnt() -> Learnt {
     use weir_forecast::ensemble::Ensemble;
     use weir_forecast::model::{Kind, Season, Settings};

@@ -19,7 +19,7 @@ fn prediction_changes_after_enough_samples() {
             plan_holds,
             "after {n}"
         );
-        observed.record(PLANNED, ms(80), true, Mono(0));
+        observed.record(PLANNED, Took::completed(ms(80)), Mono(0));
     }
     let predicted = observed.predict(PLANNED, None, Mono(0));
     assert_eq!(predicted.mean, ms(80));
@@ -35,10 +35,10 @@ fn few_samples_leave_the_time_that_all_workers_measured() {
         mean: ms(80),
     };
     for _ in 1..SAMPLES_MIN {
-        observed.record(PLANNED, ms(60), true, Mono(0));
+        observed.record(PLANNED, Took::completed(ms(60)), Mono(0));
     }
     assert_eq!(observed.estimate(PLANNED, Some(common)), common);
-    observed.record(PLANNED, ms(60), true, Mono(0));
+    observed.record(PLANNED, Took::completed(ms(60)), Mono(0));
     assert_eq!(observed.estimate(PLANNED, Some(common)).mean, ms(60));
 }
 
@@ -46,7 +46,7 @@ fn few_samples_leave_the_time_that_all_workers_measured() {
 fn correction_scales_with_the_planned_time() {
     let mut observed = ServiceTimeEstimator::default();
     for _ in 0..100 {
-        observed.record(PLANNED, ms(60), true, Mono(0));
+        observed.record(PLANNED, Took::completed(ms(60)), Mono(0));
     }
     let halved = observed.predict(PLANNED / 2, None, Mono(0));
     assert_eq!(halved.mean, ms(30));
@@ -56,7 +56,7 @@ fn correction_scales_with_the_planned_time() {
 fn samples_older_than_two_windows_are_dropped() {
     let mut observed = ServiceTimeEstimator::default();
     for _ in 0..100 {
-        observed.record(PLANNED, ms(4000), true, Mono(0));
+        observed.record(PLANNED, Took::completed(ms(4000)), Mono(0));
     }
     let (one, two) = (Mono(0) + WINDOW, Mono(0) + WINDOW * 2);
     assert!(observed.predict(PLANNED, None, one).high > ms(3900));
@@ -67,7 +67,7 @@ fn samples_older_than_two_windows_are_dropped() {
 fn unplanned_variant_uses_measured_times() {
     let mut observed = ServiceTimeEstimator::default();
     for _ in 0..100 {
-        observed.record(Duration::ZERO, ms(33), true, Mono(0));
+        observed.record(Duration::ZERO, Took::completed(ms(33)), Mono(0));
     }
     assert_eq!(observed.predict(Duration::ZERO, None, Mono(0)).mean, ms(33));
 }
@@ -83,7 +83,7 @@ proptest! {
         let planned = Duration::from_nanos(planned);
         let mut observed = ServiceTimeEstimator::default();
         for took in &took {
-            observed.record(planned, Duration::from_nanos(*took), true, Mono(0));
+            observed.record(planned, Took::completed(Duration::from_nanos(*took)), Mono(0));
         }
         observed.renew();
         let high = observed.predict(planned, None, Mono(0)).high;

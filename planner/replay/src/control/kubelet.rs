@@ -25,7 +25,7 @@ pub(crate) struct Change {
     pub(crate) ticket: u32,
 }
 
-/// What must become ready before new cores are usable.
+/// Servers that must become ready before new cores are usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loading {
     /// Nothing, unless the variant had no cores: its server is resized in place.
