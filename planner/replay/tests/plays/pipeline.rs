@@ -4,12 +4,12 @@
 use std::fs;
 use std::time::Duration;
 
+use super::replicas::played;
 use weir_replay::bound::Kind;
 use weir_replay::input::requests;
-use weir_replay::report::{Report, Summary, yardsticks};
-use weir_replay::request::{Fate, Play, Request};
+use weir_replay::report::{Report, yardsticks};
+use weir_replay::request::{Fate, Request};
 use weir_replay::scenario::{Overrides, Scenario, read};
-use weir_replay::simulation::play;
 
 /// Stage with one variant that executes one request at a time on each core.
 struct Stage {
@@ -88,22 +88,6 @@ fn pipeline(stages: &[Stage], rest: &str) -> (Scenario, Vec<Request>) {
 
 fn rest(rps: u32, contender: &str, more: &str) -> String {
     format!("load: {{ generator: poisson, rps: {rps} }}\ncontenders: [{contender}]\n{more}")
-}
-
-fn played(scenario: &Scenario, requests: &[Request]) -> (Play, Summary) {
-    let contender = scenario.contenders[0];
-    let played = play(scenario, requests, contender, scenario.seed).unwrap();
-    let again = play(scenario, requests, contender, scenario.seed).unwrap();
-    assert_eq!(played, again, "the same seed, the same play");
-    let summary = Summary::of(scenario, requests, &played, None).unwrap();
-    let ended = summary.on_time
-        + summary.late
-        + summary.too_inaccurate
-        + summary.refused_total()
-        + summary.disconnected
-        + summary.lost;
-    assert_eq!(ended, summary.sent, "each request ends once");
-    (played, summary)
 }
 
 #[test]

@@ -60,7 +60,8 @@ fn replicas(initial: u32, load: &str, contender: &str, faults: &str) -> (Scenari
     scenario(&text(&shape, 1, load, &rest))
 }
 
-fn played(scenario: &Scenario, requests: &[Request]) -> (Play, Summary) {
+/// Plays the first contender twice: both plays are equal, and each request ends once.
+pub(super) fn played(scenario: &Scenario, requests: &[Request]) -> (Play, Summary) {
     let contender = scenario.contenders[0];
     let played = play(scenario, requests, contender, scenario.seed).unwrap();
     let again = play(scenario, requests, contender, scenario.seed).unwrap();
