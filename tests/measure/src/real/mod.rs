@@ -12,10 +12,11 @@ mod own_queue;
 mod profile;
 mod replayed;
 mod report;
+mod seconds;
 mod servers;
 mod system;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -55,6 +56,8 @@ pub struct Settings {
     pub parts: Vec<Part>,
     /// Number of seeds with which the servers' quotas follow the load.
     pub active_seeds: u64,
+    /// Folder for the counters of each run, second by second.
+    pub counters: Option<PathBuf>,
 }
 
 /// Part of the measurement.
@@ -103,6 +106,7 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
         body: body.into(),
         report: Vec::new(),
         replayed: Vec::new(),
+        counters: String::new(),
     };
     let each = bench.servers.iter().zip(&profiles);
     bench.capacity_rps = each
@@ -153,6 +157,8 @@ struct Bench {
     body: Bytes,
     report: Vec<Row>,
     replayed: Vec<Replayed>,
+    /// Counters of the last run.
+    counters: String,
 }
 
 impl Bench {
@@ -166,6 +172,7 @@ impl Bench {
                 for way in ordered(seed) {
                     let run = self.run(&rates, seed, way).await?;
                     let on_time = run.on_time_percent();
+                    self.keep_counters(settings, &format!("{load}-{}-{seed}", way.name()))?;
                     self.record(format!("{load} ×"), way, &run, on_time);
                 }
                 let played = (load * self.capacity_rps, settings.seconds);
@@ -190,6 +197,7 @@ impl Bench {
             for way in ordered(seed) {
                 let run = self.run(&rates, seed, way).await?;
                 let on_time = run.on_time_percent_within(&span);
+                self.keep_counters(settings, &format!("burst-{}-{seed}", way.name()))?;
                 self.record("burst".to_owned(), way, &run, on_time);
             }
         }
@@ -244,11 +252,28 @@ impl Bench {
         Ok(())
     }
 
-    async fn run(&self, rates: &Rates, seed: u64, way: Way) -> Result<LoadRun> {
+    async fn run(&mut self, rates: &Rates, seed: u64, way: Way) -> Result<LoadRun> {
         own_queue::until_empty(&self.servers, &self.body).await?;
         let target = self.system.target(way)?;
         let nothing = async { Ok(()) };
-        load_run(rates, seed, target, &self.body, Protocol::Http1, nothing).await
+        let run = load_run(rates, seed, target, &self.body, Protocol::Http1, nothing);
+        self.counters.clear();
+        let counters = seconds::record(&self.system.envoy, &self.servers, &mut self.counters);
+        tokio::select! {
+            run = run => run,
+            Err(error) = counters => Err(error),
+        }
+    }
+
+    /// Writes the last run's counters, if they were asked for.
+    fn keep_counters(&self, settings: &Settings, name: &str) -> Result<()> {
+        let Some(folder) = &settings.counters else {
+            return Ok(());
+        };
+        let file = folder.join(format!("{name}.txt"));
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&file, &self.counters))
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 
     fn record(&mut self, load: String, way: Way, run: &LoadRun, on_time_percent: f64) {

@@ -133,6 +133,16 @@ impl Server {
         Ok(())
     }
 
+    /// CPU time that it has used, ms.
+    pub(crate) fn used_ms(&self) -> Result<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.process.pid()))?;
+        // `pid (name) state …`: fields 14 and 15 are its times in user and kernel mode, in hundredths of a second.
+        let after_name = text.rsplit_once(')').context("no name")?.1;
+        let times = after_name.split_whitespace().skip(11).take(2);
+        let times: Result<Vec<f64>, _> = times.map(str::parse).collect();
+        Ok(times?.iter().sum::<f64>() * 10.0)
+    }
+
     /// Loads or unloads the model; without it the server answers 404.
     pub(crate) async fn repository(&self, action: &str) -> Result<()> {
         let url = format!("http://{}/v2/repository/models/{MODEL}/{action}", self.http);

@@ -30,6 +30,9 @@ pub(crate) struct RealArgs {
     /// Folder of the trained models and of the results.
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     folder: PathBuf,
+    /// Folder for the filter's counters and the servers' CPU time in each second of each run.
+    #[arg(long, value_name = "DIR")]
+    counters: Option<PathBuf>,
 }
 
 /// Measures, prints the table and writes the results; the exit code shows whether all targets are reached.
@@ -39,6 +42,7 @@ pub(crate) async fn measured(args: RealArgs) -> Result<ExitCode> {
         seeds: u64::from(args.seeds),
         parts: args.parts,
         active_seeds: u64::from(args.active_seeds),
+        counters: args.counters,
     };
     let folder = std::path::absolute(&args.folder).context("--folder")?;
     let report = measure(&folder, &settings).await?;

@@ -1,0 +1,50 @@
+//! Counters of a run, second by second: those of the filter, and the CPU time of each server.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use weir_bed::envoy::Envoy;
+
+use super::servers::Server;
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// Names of the filter's counters and gauges.
+const OF_FILTER: &str = "weir_";
+/// Parts of histograms, which are many.
+const LEFT_OUT: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// Appends the increase of all counters in each second to `lines`, until it is dropped.
+pub(crate) async fn record(envoy: &Envoy, servers: &[Server], lines: &mut String) -> Result<()> {
+    let mut ticks = interval_at(Instant::now(), PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = BTreeMap::new();
+    for second in 0_u32.. {
+        ticks.tick().await;
+        let mut now = counters(&envoy.stats(OF_FILTER).await?);
+        for server in servers {
+            now.insert(format!("{} CPU ms", server.name), server.used_ms()?);
+        }
+        let _ = write!(lines, "{second}:");
+        for (name, value) in &now {
+            let increase = value - before.get(name).copied().unwrap_or(0.0);
+            if increase != 0.0 && second > 0 {
+                let _ = write!(lines, "  {name} {increase:.0}");
+            }
+        }
+        lines.push('\n');
+        before = now;
+    }
+    Ok(())
+}
+
+/// Reads `name{labels} value` lines.
+fn counters(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
+    let pairs = pairs.filter(|(name, _)| !LEFT_OUT.iter().any(|part| name.contains(part)));
+    let number = |(name, value): (&str, &str)| Some((name.to_owned(), value.parse().ok()?));
+    pairs.filter_map(number).collect()
+}
