@@ -4,11 +4,17 @@
 //! again, because a server that shares its machine is slower for a while. The result is the smallest concurrency that reaches
 //! [`BUSY`] of the greatest throughput: that many requests in flight keep the server busy. It is found by bisection
 //! between the last measured concurrency below and the first one above, to one part in [`NEAR`].
+//!
+//! Where the uncertainty of the rates leaves a choice, the result is at most [`DOUBT`] times the smallest concurrency
+//! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
+//! lets the server wait for its proxy.
 
 /// Part of the greatest throughput at which a server counts as busy.
 pub const BUSY: f64 = 0.97;
 /// Part of the greatest throughput from which on a smaller concurrency is measured again.
 pub const DOUBTFUL: f64 = 0.75;
+/// Maximum ratio of the result to the smallest concurrency that may be enough.
+pub const DOUBT: u32 = 2;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
@@ -65,15 +71,20 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     }
 }
 
-/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput, or may do so by the
-/// uncertainty of both; `None` without any.
+/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput; but not beyond [`DOUBT`]
+/// times the smallest one that may do so by the uncertainty of both. `None` without any.
 #[must_use]
 pub fn busy(measured: &[Rate]) -> Option<u32> {
     let points = highest(measured);
     let best = best(&points)?;
+    let reaches = |point: &&Rate| point.per_s >= BUSY * best.per_s;
     let needed = BUSY * best.per_s * (1.0 - best.half_width_percent / 100.0);
-    let reaches = |point: &&Rate| point.per_s * (1.0 + point.half_width_percent / 100.0) >= needed;
-    points.iter().find(reaches).map(|point| point.concurrency)
+    let may = |point: &&Rate| point.per_s * (1.0 + point.half_width_percent / 100.0) >= needed;
+    let may = points.iter().find(may)?.concurrency;
+    let allowed = |point: &&Rate| point.concurrency <= may.saturating_mul(DOUBT);
+    let last = points.iter().rev().find(allowed)?;
+    let found = points.iter().find(reaches)?;
+    Some(found.concurrency.min(last.concurrency))
 }
 
 /// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.
@@ -143,12 +154,23 @@ mod tests {
         assert_eq!((last, measured), (Step::Busy(1), vec![1, 2, 4, 1]));
     }
 
+    /// As measured: a server under a CPU quota takes less CPU time for each of several requests that it finds waiting.
     #[test]
-    fn uncertain_throughput_does_not_count_as_less() {
-        let (last, _) = sweep_noisy(|at, _| if at == 1 { 91.0 } else { 100.0 }, 4.0, 64);
-        assert_eq!(last, Step::Busy(1));
-        let (last, _) = sweep_noisy(|at, _| if at == 1 { 85.0 } else { 100.0 }, 4.0, 64);
-        assert_eq!(last, Step::Busy(2));
+    fn uncertain_throughput_leaves_a_choice_within_a_doubling() {
+        let of = |rates: [f64; 4]| move |at: u32, _| rates[at.ilog2().min(3) as usize];
+        for (rates, uncertainty, busy) in [
+            ([98.0, 100.0, 100.0, 100.0], 8.0, 1),
+            ([93.0, 97.5, 100.0, 100.0], 8.0, 2),
+            ([93.0, 96.5, 100.0, 100.0], 8.0, 2),
+            ([90.0, 100.0, 100.0, 100.0], 0.0, 2),
+            ([50.0, 93.0, 96.0, 100.0], 8.0, 4),
+        ] {
+            let (last, _) = sweep_noisy(of(rates), uncertainty, 8);
+            assert!(
+                matches!(last, Step::Busy(at) | Step::Growing(at) if at == busy),
+                "{rates:?}: {last:?}"
+            );
+        }
     }
 
     #[test]

@@ -74,8 +74,9 @@ struct Outcome {
     possible: f64,
 }
 
-/// Sends `load` times what the servers can do; the plan gives each of them that many slots.
-fn run(load: f64, slots: u32, seed: u64, stall: Option<Stall>) -> Outcome {
+/// Sends `load` times what the servers can do to the workers of a proxy in turns; the plan gives each server that many
+/// slots.
+fn run(workers: usize, load: f64, slots: u32, seed: u64, stall: Option<Stall>) -> Outcome {
     let mut servers = SERVERS.map(|(work, quota)| Server {
         work,
         quota,
@@ -89,8 +90,17 @@ fn run(load: f64, slots: u32, seed: u64, stall: Option<Stall>) -> Outcome {
     let variants: Vec<String> = (names.iter().zip(rates))
         .map(|(name, rate)| variant(name, rate / total, slots, 1e3 / rate))
         .collect();
-    let mut engine = engine(&variants, "");
-    engine.serve(at(0).mono);
+    let json = format!(
+        r#"{{"service":"demo","plan":{{"variants":[{}]}}}}"#,
+        variants.join(",")
+    );
+    let store = Memory::default();
+    let mut engines: Vec<_> = (1..=workers as u64)
+        .map(|n| worker(&json, &store, n))
+        .collect();
+    for engine in &mut engines {
+        engine.serve(at(0).mono);
+    }
     let mut random = seed;
     let mut chance = move || {
         random ^= random << 13;
@@ -110,20 +120,24 @@ fn run(load: f64, slots: u32, seed: u64, stall: Option<Stall>) -> Outcome {
         for stream in due {
             flying.remove(&stream);
             on_time += 1;
+            let engine = &mut engines[stream as usize % workers];
             engine.on_answer(stream, Answer::default(), now);
             engine.on_end(stream, End::Answered, now, &mut verdicts);
         }
         if chance() < load * total / 1e3 {
             let budget = BUDGET_MS.to_string();
             let incoming = Wire::pick([("x-slo-ms", budget.as_bytes())]).into();
-            let verdict = engine.on_request(sent, &incoming, now, &mut verdicts);
+            let verdict =
+                engines[sent as usize % workers].on_request(sent, &incoming, now, &mut verdicts);
             verdicts.push((sent, verdict));
             sent += 1;
         }
-        if ms % 50 == 0 {
-            engine.renew(true, now.mono);
+        for engine in &mut engines {
+            if ms % 50 == 0 {
+                engine.renew(true, now.mono);
+            }
+            engine.release(now, &mut verdicts);
         }
-        engine.release(now, &mut verdicts);
         for (stream, verdict) in verdicts {
             match verdict {
                 Verdict::Forward(dispatch) => {
@@ -147,13 +161,18 @@ fn run(load: f64, slots: u32, seed: u64, stall: Option<Stall>) -> Outcome {
 /// Without the [`SAFE_PERCENTILE`](crate::routing::service_time::SAFE_PERCENTILE), up to 4 % are wasted.
 #[test]
 fn servers_under_quota_are_kept_busy_with_requests_that_end_in_time() {
-    for slots in [1, 2, 4] {
-        for load in [0.6, 0.95, 1.3, 2.0, 3.0] {
-            for seed in [1, 2] {
-                let outcome = run(load, slots, seed, None);
-                let context = format!("{slots} slots, {load} times the capacity: {outcome:?}");
-                assert!(outcome.on_time > 0.99 * outcome.possible, "{context}");
-                assert!(outcome.wasted < 0.005, "{context}");
+    // Two workers know less of each other's executions.
+    for (workers, part, wasted) in [(1, 0.99, 0.005), (2, 0.975, 0.015)] {
+        for slots in [1, 2, 4] {
+            for load in [0.6, 0.95, 1.3, 2.0, 3.0] {
+                for seed in [1, 2] {
+                    let outcome = run(workers, load, slots, seed, None);
+                    let context = format!(
+                        "{workers} workers, {slots} slots, {load} times the capacity: {outcome:?}"
+                    );
+                    assert!(outcome.on_time > part * outcome.possible, "{context}");
+                    assert!(outcome.wasted < wasted, "{context}");
+                }
             }
         }
     }
@@ -163,14 +182,16 @@ fn servers_under_quota_are_kept_busy_with_requests_that_end_in_time() {
 /// had cut off made every request look late, so that none was sent and nothing else was measured.
 #[test]
 fn stalls_of_the_machine_close_no_variant() {
-    for slots in [1, 4] {
+    for (workers, slots) in [(1, 1), (1, 4), (2, 1), (2, 4)] {
         for load in [0.6, 0.9, 1.3, 2.0] {
             for (every_ms, lasts_ms) in [(3_000, 400), (5_000, 600), (10_000, 1_000)] {
                 let stall = Stall { every_ms, lasts_ms };
-                let outcome = run(load, slots, 1, Some(stall));
+                let outcome = run(workers, load, slots, 1, Some(stall));
                 let runs = 1.0 - lasts_ms as f64 / every_ms as f64;
                 let part = outcome.on_time / (runs * outcome.possible);
-                let context = format!("{slots} slots, {load} times the capacity, {stall:?}");
+                let context = format!(
+                    "{workers} workers, {slots} slots, {load} times the capacity, {stall:?}"
+                );
                 assert!(part > 0.8, "{context}: {part}, {outcome:?}");
             }
         }

@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum lag of the generator's 99th percentile; beyond it a run proves nothing.
 const LAG_P99_MAX_MS: f64 = 50.0;
 
+/// Seconds in which answers per second are counted: queues are full, and no client has lost its patience in them.
+const SUSTAINED: std::ops::Range<u64> = 2..7;
+
 /// Result of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadRun {
@@ -52,9 +55,14 @@ impl LoadRun {
         counts
     }
 
-    /// Answers per second, late ones included.
+    /// Answers per second while [`SUSTAINED`], late ones included.
     pub(crate) fn answered_rps(&self) -> f64 {
-        (self.summary.on_time + self.summary.late) as f64 / self.seconds
+        let until = SUSTAINED.end.min(self.seconds as u64);
+        let span = SUSTAINED.start..until;
+        let within = |outcome: &&Outcome| span.contains(&outcome.ended_at.as_secs());
+        let ended = self.outcomes.iter().filter(within);
+        let answers = ended.filter(|outcome| outcome.answered()).count();
+        answers as f64 / (until - SUSTAINED.start) as f64
     }
 }
 

@@ -120,9 +120,9 @@ impl Report {
                 }
             }
         }
-        let overload = self.row(&format!("{OVERLOAD} ×"), Way::Weir);
-        if let Some(weir) = overload {
-            let part = mean(&weir.answered_rps) / mean(&self.own_queue_rps);
+        let overload = |way| self.row(&format!("{OVERLOAD} ×"), way);
+        if let (Some(weir), Some(own)) = (overload(Way::Weir), overload(Way::Weighted)) {
+            let part = mean(&weir.answered_rps) / mean(&own.answered_rps);
             if part < THROUGHPUT_PART {
                 missed.push(format!(
                     "{OVERLOAD} ×: weir answers {:.1} % of what the servers do from their own queues; it must be {:.0} % or more",
