@@ -12,7 +12,7 @@ use super::servers::Server;
 
 const PERIOD: Duration = Duration::from_secs(1);
 /// Names of the filter's counters and gauges.
-const OF_FILTER: &str = "weir_";
+const OF_FILTER: &str = "weir_|cluster.*(upstream_cx_total|upstream_rq_total|upstream_rq_tx_reset|upstream_rq_timeout|cx_destroy_remote|cx_destroy_local)$";
 /// Parts of histograms, which are many.
 const LEFT_OUT: [&str; 3] = ["_bucket", "_sum", "_count"];
 
