@@ -17,8 +17,8 @@ pub const BUSY: f64 = 0.97;
 pub const DOUBTFUL: f64 = 0.75;
 /// Maximum ratio of the result to the smallest concurrency that may be enough.
 pub const DOUBT: u32 = 2;
-/// Throughput of one request at a time, per second, from which on executions are short: 50 ms.
-pub const SHORT_PER_S: f64 = 20.0;
+/// Throughput of one request at a time, per second, from which on executions are short: 67 ms.
+pub const SHORT_PER_S: f64 = 15.0;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
@@ -92,11 +92,12 @@ pub fn busy(measured: &[Rate]) -> Option<u32> {
     Some(second(&points).map_or(enough, |second| enough.max(second)))
 }
 
-/// Returns two, if executions are short and a second request in flight does not slow the server.
+/// Returns two, if executions are short and a second request in flight is not known to slow the server.
 fn second(points: &[Rate]) -> Option<u32> {
     let of = |concurrency: u32| points.iter().find(|point| point.concurrency == concurrency);
     let (one, two) = (of(1)?, of(2)?);
-    (one.per_s >= SHORT_PER_S && two.per_s >= BUSY * one.per_s).then_some(two.concurrency)
+    let may_reach = two.per_s * (1.0 + two.half_width_percent / 100.0);
+    (one.per_s >= SHORT_PER_S && may_reach >= BUSY * one.per_s).then_some(two.concurrency)
 }
 
 /// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.
