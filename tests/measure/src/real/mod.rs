@@ -8,6 +8,7 @@ mod active;
 mod fault;
 mod grpc;
 mod load_run;
+mod observed;
 mod own_queue;
 mod profile;
 mod replayed;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::body::Bytes;
+use serde_json::Value;
 use weir_bed::load::{Protocol, Rates};
 
 pub use active::ActiveRow;
@@ -42,6 +44,8 @@ const FAULT_SECONDS: usize = 30;
 const BURST_SECONDS: std::ops::Range<usize> = 12..17;
 /// Load from which on Weir must lead by `report::LEAD_POINTS`.
 const NEAR_CAPACITY: f64 = 0.95;
+/// Time before the end of a run at which the profile from the proxy's histograms ends.
+const BEFORE_END: Duration = Duration::from_secs(1);
 /// Distance of the seeds of two loads that run beside each other.
 const OTHER_SEED: u64 = 1_000;
 
@@ -169,16 +173,27 @@ impl Bench {
         for seed in 1..=settings.seeds {
             for load in LOADS {
                 let rates = Rates::constant(load * self.capacity_rps, settings.seconds)?;
+                let played = (load * self.capacity_rps, settings.seconds);
                 for way in ordered(seed) {
-                    let run = self.run(&rates, seed, way).await?;
+                    let (run, observed) = match way {
+                        Way::Weir => self.observed_run(&rates, seed, folder).await?,
+                        Way::Careful | Way::Weighted => (self.run(&rates, seed, way).await?, None),
+                    };
                     let on_time = run.on_time_percent();
                     self.keep_counters(settings, &format!("{load}-{}-{seed}", way.name()))?;
                     self.record(format!("{load} ×"), way, &run, on_time);
+                    if let Some(observed) = observed {
+                        let on_time = async |service| {
+                            replayed::on_time_percent(folder, service, played, seed).await
+                        };
+                        let replayed = Replayed {
+                            load,
+                            on_time: on_time(&self.system.service).await?,
+                            observed: on_time(&observed).await?,
+                        };
+                        self.replayed.push(replayed);
+                    }
                 }
-                let played = (load * self.capacity_rps, settings.seconds);
-                let service = &self.system.service;
-                let on_time = replayed::on_time_percent(folder, service, played, seed).await?;
-                self.replayed.push(Replayed { load, on_time });
             }
             let span = Duration::from_secs(settings.seconds as u64);
             own.push(own_queue::throughput_rps(&self.servers, &self.body, span).await?);
@@ -263,6 +278,34 @@ impl Bench {
             run = run => run,
             Err(error) = counters => Err(error),
         }
+    }
+
+    /// Runs a load through the filter; returns the service file with profiles that the proxy's histograms gave meanwhile.
+    async fn observed_run(
+        &mut self,
+        rates: &Rates,
+        seed: u64,
+        folder: &Path,
+    ) -> Result<(LoadRun, Option<Value>)> {
+        own_queue::until_empty(&self.servers, &self.body).await?;
+        let target = self.system.target(Way::Weir)?;
+        let mut observed = None;
+        let (envoy, servers) = (&self.system.envoy, &self.servers);
+        let observing = async {
+            let service = (&self.system.service, folder);
+            let seconds = rates.rps().len() as u64;
+            let time = Duration::from_secs(seconds) - BEFORE_END;
+            observed = Some(observed::service(envoy, servers, service, time).await?);
+            Ok(())
+        };
+        let run = load_run(rates, seed, target, &self.body, Protocol::Http1, observing);
+        self.counters.clear();
+        let counters = seconds::record(envoy, servers, &mut self.counters);
+        let run = tokio::select! {
+            run = run => run?,
+            Err(error) = counters => return Err(error),
+        };
+        Ok((run, observed))
     }
 
     /// Writes the last run's counters, if they were asked for.

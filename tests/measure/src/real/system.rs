@@ -18,7 +18,7 @@ use super::servers::{MODEL, Server};
 
 /// Latency objective: five times the mean of the slowest server.
 pub(crate) const SLO: Duration = Duration::from_millis(400);
-const SERVICE: &str = "digits";
+pub(crate) const SERVICE: &str = "digits";
 const KEY: &str = "a-key-for-real-servers";
 const KEY_ENV: &str = "WEIR_KEY";
 /// Greatest weight of a host: Envoy balances finely enough.
