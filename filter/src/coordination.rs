@@ -21,6 +21,7 @@ pub mod lead;
 mod memory;
 mod rows;
 mod slot_share;
+mod store;
 mod table;
 mod worker;
 
@@ -28,8 +29,9 @@ pub use acquire_request::{AcquireRequest, AcquireResult, OtherWorkers};
 pub use codec::{LAYOUT, Unreadable};
 pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest, RUNS_MAX, Run};
 pub use memory::Memory;
+pub use store::{Notification, Store};
 pub use table::{SlotTable, Usage, VariantColumn, WorkerRow};
-pub use worker::{Membership, Notification, Scope, Store, SyncResult, TRIES_MAX, Worker};
+pub use worker::{Membership, Scope, SyncResult, TRIES_MAX, Worker};
 
 /// Maximum number of workers in a table. A further one works with a single slot of each variant and is
 /// never notified.

@@ -132,6 +132,23 @@ impl SlotTable {
         }
     }
 
+    /// Makes its values those that its bytes are read as: a time of 0 stands for none, so that 0 is written as 1.
+    pub(super) fn round(&mut self) {
+        for column in &mut self.columns {
+            column.idle_since = column.idle_since.map(|at| at.max(Mono(1)));
+        }
+        for usage in &mut self.usages {
+            usage.head = usage.head.map(|head| head.max(Urgency(1)));
+        }
+    }
+
+    /// Whether its bytes are read as this table.
+    pub(super) fn is_read_back(&self) -> bool {
+        let (mut bytes, mut read) = (Vec::new(), SlotTable::default());
+        self.write(&mut bytes);
+        read.read(&bytes).is_ok() && read == *self
+    }
+
     fn clear(&mut self) {
         self.columns.clear();
         self.rows.clear();

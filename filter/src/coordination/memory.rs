@@ -1,10 +1,11 @@
 //! A [`Store`] in this process's memory, for tests and replay. Each clone is another VM's view of the same
-//! store.
+//! store. It keeps the table as it was swapped in, and encodes it only where its bytes are wanted: a replay would spend
+//! most of its time on checksums.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Notification, Store};
+use super::{Notification, SlotTable, Store, Unreadable};
 
 /// Handle to a store that VMs of one thread share.
 #[derive(Debug, Default)]
@@ -25,6 +26,10 @@ impl Clone for Memory {
 #[derive(Debug, Default)]
 struct Shared {
     bytes: Option<Vec<u8>>,
+    /// Table of which `bytes` are not written yet.
+    table: Option<SlotTable>,
+    /// Table that has been replaced by bytes, for its buffers.
+    spare: SlotTable,
     version: u32,
     notifies: Vec<(usize, Notification)>,
     claimed_rows: Vec<usize>,
@@ -52,12 +57,15 @@ impl Memory {
     /// Bytes of the store.
     #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        self.shared.borrow().bytes.clone()
+        let mut shared = self.shared.borrow_mut();
+        shared.encode();
+        shared.bytes.clone()
     }
 
     /// Overwrites the bytes, as another program could that uses our key.
     pub fn overwrite(&self, bytes: Vec<u8>) {
         let mut shared = self.shared.borrow_mut();
+        shared.forget_table();
         shared.bytes = Some(bytes);
         shared.version = shared.version.wrapping_add(1);
     }
@@ -68,10 +76,44 @@ impl Memory {
     }
 }
 
+impl Shared {
+    /// Writes the bytes of the table, if there is one.
+    fn encode(&mut self) {
+        if let Some(table) = self.table.take() {
+            table.write(self.bytes.get_or_insert_default());
+            self.spare = table;
+        }
+    }
+
+    fn forget_table(&mut self) {
+        if let Some(table) = self.table.take() {
+            self.spare = table;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_none() && self.table.is_none()
+    }
+
+    /// Begins a swap; returns whether it is carried out.
+    fn swaps(&mut self, version: Option<u32>) -> bool {
+        if self.swaps_to_fail > 0 {
+            self.swaps_to_fail -= 1;
+            return false;
+        }
+        if (!self.is_empty()).then_some(self.version) != version {
+            return false;
+        }
+        self.version = self.version.wrapping_add(1);
+        true
+    }
+}
+
 impl Store for Memory {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         self.guess = None;
-        let shared = self.shared.borrow();
+        let mut shared = self.shared.borrow_mut();
+        shared.encode();
         let bytes = shared.bytes.as_ref()?;
         into.clear();
         into.extend_from_slice(bytes);
@@ -80,17 +122,49 @@ impl Store for Memory {
 
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
         let mut shared = self.shared.borrow_mut();
-        if shared.swaps_to_fail > 0 {
-            shared.swaps_to_fail -= 1;
+        if !shared.swaps(version) {
             return false;
         }
-        if shared.bytes.is_some().then_some(shared.version) != version {
-            return false;
-        }
+        shared.forget_table();
         let into = shared.bytes.get_or_insert_default();
         into.clear();
         into.extend_from_slice(bytes);
-        shared.version = shared.version.wrapping_add(1);
+        self.guess = Some(shared.version);
+        true
+    }
+
+    fn load_table(
+        &mut self,
+        table: &mut SlotTable,
+        bytes: &mut Vec<u8>,
+    ) -> Option<(u32, Result<(), Unreadable>)> {
+        let shared = self.shared.borrow();
+        let Some(known) = &shared.table else {
+            drop(shared);
+            let version = self.load(bytes)?;
+            return Some((version, table.read(bytes)));
+        };
+        self.guess = None;
+        table.copy_from(known);
+        Some((shared.version, Ok(())))
+    }
+
+    fn swap_table(&mut self, table: &SlotTable, _: &mut Vec<u8>, version: Option<u32>) -> bool {
+        let mut shared = self.shared.borrow_mut();
+        if !shared.swaps(version) {
+            return false;
+        }
+        let mut known = match shared.table.take() {
+            Some(known) => known,
+            None => std::mem::take(&mut shared.spare),
+        };
+        known.copy_from(table);
+        known.round();
+        debug_assert!(
+            !cfg!(test) || known.is_read_back(),
+            "a table that is read as another"
+        );
+        shared.table = Some(known);
         self.guess = Some(shared.version);
         true
     }

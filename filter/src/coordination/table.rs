@@ -126,6 +126,26 @@ impl SlotTable {
         }
     }
 
+    /// Makes it a copy of another table, in the buffers that it has.
+    pub(super) fn copy_from(&mut self, other: &SlotTable) {
+        let SlotTable {
+            resets,
+            quarantine_until,
+            process_id,
+            poller,
+            columns,
+            rows,
+            usages,
+            runs,
+        } = other;
+        (self.resets, self.quarantine_until) = (*resets, *quarantine_until);
+        (self.process_id, self.poller) = (*process_id, *poller);
+        self.columns.clone_from(columns);
+        self.rows.clone_from(rows);
+        self.usages.clone_from(usages);
+        self.runs.clone_from(runs);
+    }
+
     /// Usage of a variant by a worker, by row and column.
     #[must_use]
     pub fn usage(&self, row: usize, column: usize) -> Usage {

@@ -1,14 +1,13 @@
 //! A worker's access to the slot table: loads it, changes it, swaps it in, and retries if another worker
 //! was quicker.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use super::batch::Batch;
 use super::slot_share::SlotShare;
 use super::{
-    AcquireRequest, AcquireResult, LaneBacklog, LaneReport, OtherWorkers, SlotTable, TIMEOUTS,
-    Timeouts, Usage, WorkerRow,
+    AcquireRequest, AcquireResult, LaneBacklog, LaneReport, Notification, OtherWorkers, SlotTable,
+    Store, TIMEOUTS, Timeouts, Unreadable, Usage, WorkerRow,
 };
 use crate::priority::Urgency;
 use crate::time::Mono;
@@ -18,32 +17,6 @@ mod health;
 
 /// Number of CAS attempts before a write is left to the next tick.
 pub const TRIES_MAX: u32 = 8;
-
-/// Storage of the table, and notification of VMs.
-pub trait Store: Debug {
-    /// Loads the table's bytes and returns their version; `None` if there are none yet.
-    fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
-    /// Replaces the bytes if their version is `version` (`None`: there are none yet); returns whether it did.
-    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
-    /// Expected version of the bytes that were swapped in last, if nothing was loaded since. It may be wrong if
-    /// another VM has written meanwhile, and must then be a version that was never ours.
-    fn guess(&mut self) -> Option<u32>;
-    /// Makes this VM the owner of a row, and of the notifications to it.
-    fn claim_row(&mut self, row: usize);
-    /// Notifies the VM that owns a row.
-    fn notify(&mut self, row: usize, why: Notification);
-}
-
-/// Reason of a notification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Notification {
-    /// A slot is free for one of its requests.
-    Slot,
-    /// There is a new plan.
-    Plan,
-    /// A variant has started or stopped failing.
-    Health,
-}
 
 /// Workers that queue together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
@@ -159,9 +132,11 @@ impl Worker {
 
     /// Loads the table, to learn the usage of the others; returns whether there is one.
     pub fn load(&mut self) -> bool {
-        self.scope == Scope::Proxy
-            && self.store.load(&mut self.bytes).is_some()
-            && self.table.read(&self.bytes).is_ok()
+        self.scope == Scope::Proxy && self.load_table().is_some_and(|(_, read)| read.is_ok())
+    }
+
+    fn load_table(&mut self) -> Option<(u32, Result<(), Unreadable>)> {
+        self.store.load_table(&mut self.table, &mut self.bytes)
     }
 
     /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
@@ -184,7 +159,7 @@ impl Worker {
 
     /// Notifies all other live workers.
     pub fn notify_others(&mut self, why: Notification, now: Mono) {
-        if self.store.load(&mut self.bytes).is_some() && self.table.read(&self.bytes).is_ok() {
+        if self.load_table().is_some_and(|(_, read)| read.is_ok()) {
             for row in self.table.others(self.incarnation, now) {
                 self.store.notify(row, why);
             }
@@ -312,10 +287,13 @@ impl Worker {
         let mut guess = self.store.guess().filter(|_| self.table.workers(now) <= 1);
         while outcome.conflicts < TRIES_MAX {
             let guessed = guess.take();
-            let version = guessed.or_else(|| self.store.load(&mut self.bytes));
-            outcome.reset = match version {
-                _ if guessed.is_some() => false,
-                Some(_) => self.table.read(&self.bytes).is_err(),
+            let loaded = match guessed {
+                Some(version) => Some((version, Ok(()))),
+                None => self.load_table(),
+            };
+            let version = loaded.map(|(version, _)| version);
+            outcome.reset = match loaded {
+                Some((_, read)) => read.is_err(),
                 // Gone although this worker had a row: others may hold slots that a new table does not know.
                 None => self.row.is_some(),
             };
@@ -340,8 +318,7 @@ impl Worker {
             };
             outcome.others = done.others;
             if done.changed || joins || outcome.reset {
-                self.table.write(&mut self.bytes);
-                if !self.store.swap(&self.bytes, version) {
+                if !self.store.swap_table(&self.table, &mut self.bytes, version) {
                     outcome.conflicts += u32::from(guessed.is_none());
                     continue;
                 }

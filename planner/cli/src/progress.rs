@@ -22,6 +22,10 @@ pub(super) struct Progress {
     name: String,
     /// Time of the last line, since the start.
     last_line_at: Duration,
+    /// Time at which the current contender began, since the start.
+    begun_at: Duration,
+    /// Time that the simulations took.
+    took: Duration,
 }
 
 impl Progress {
@@ -39,12 +43,15 @@ impl Progress {
             played: 0,
             name: String::new(),
             last_line_at: Duration::ZERO,
+            begun_at: Duration::ZERO,
+            took: Duration::ZERO,
         })
     }
 
     /// Starts a contender.
     pub(super) fn begin(&mut self, name: String) {
         self.name = name;
+        self.begun_at = self.bar.elapsed();
         self.second(0);
     }
 
@@ -66,6 +73,7 @@ impl Progress {
     /// Ends a contender.
     pub(super) fn end(&mut self) {
         self.played += 1;
+        self.took += self.bar.elapsed().saturating_sub(self.begun_at);
     }
 
     /// Reports that all contenders have ended and the bounds are computed.
@@ -73,9 +81,14 @@ impl Progress {
         self.report(|_| "what nobody could have beaten".to_owned());
     }
 
-    /// Removes the bar from a terminal.
-    pub(super) fn finish(self) {
+    /// Removes the bar from a terminal, and reports how quickly the contenders' `requests` were simulated.
+    pub(super) fn finish(self, requests: usize) {
         self.bar.finish_and_clear();
+        let (contenders, took_s) = (self.contenders, self.took.as_secs_f64());
+        let rate = (requests * contenders) as f64 / took_s.max(f64::MIN_POSITIVE);
+        eprintln!(
+            "{contenders} × {requests} requests simulated in {took_s:.2} s: {rate:.0} requests/s"
+        );
     }
 
     fn report(&mut self, message: impl Fn(&Progress) -> String) {

@@ -120,7 +120,7 @@ fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
     progress.bounds();
     let yardsticks = report::yardsticks(scenario, requests, &plays);
     let report = Report::new(scenario, requests, &plays, &yardsticks)?;
-    progress.finish();
+    progress.finish(requests.len());
     Ok(report)
 }
 

@@ -1,12 +1,13 @@
 //! Control planes: they decide cores and shares. Either the real planner on simulated ports (`ports`,
-//! `driver`), `baselines` after papers and products, or none. `kubelet` simulates the delay of a change of cores, and
-//! `replicas` the starts and ends of replicas.
+//! `driver`), `baselines` after papers and products, or none. `kubelet` simulates the delay of a change of cores,
+//! `resize_faults` what can go wrong with it, and `replicas` the starts and ends of replicas.
 
 mod baselines;
 mod driver;
 mod kubelet;
 mod ports;
 mod replicas;
+mod resize_faults;
 
 use std::time::Duration;
 

@@ -28,8 +28,7 @@ impl<W: Witness> Simulation<'_, W> {
             | FaultKind::ReplicaCrash { lasts, .. }
             | FaultKind::ServerErrors { lasts, .. }
             | FaultKind::ServerSlow { lasts, .. }
-            | FaultKind::ResizeRefused { lasts }
-            | FaultKind::ResizeDeferred { lasts } => nanos(lasts),
+            | FaultKind::Resize { lasts, .. } => nanos(lasts),
             _ => 0,
         };
         let until = now.saturating_add(lasts);
@@ -81,15 +80,13 @@ impl<W: Witness> Simulation<'_, W> {
                     *loses = true;
                 }
             }
-            FaultKind::ResizeRefused { .. } => {
-                self.control.with_kubelet(|kubelet| {
-                    kubelet.refused_until = kubelet.refused_until.max(until);
-                });
+            FaultKind::Resize { fault, variant, .. } => {
+                self.control
+                    .with_kubelet(|kubelet| kubelet.faults.begin(fault, variant, until));
             }
-            FaultKind::ResizeDeferred { .. } => {
-                self.control.with_kubelet(|kubelet| {
-                    kubelet.deferred_until = kubelet.deferred_until.max(until);
-                });
+            FaultKind::ResizeInterrupted { variant } => {
+                self.control
+                    .with_kubelet(|kubelet| kubelet.interrupt(now, variant));
             }
         }
     }

@@ -308,15 +308,35 @@ pub enum FaultKind {
         /// Index of the proxy.
         proxy: u32,
     },
-    /// Resizes are refused.
-    ResizeRefused {
+    /// Resizes that are requested meanwhile fail, or take longer.
+    Resize {
+        /// What happens to them.
+        fault: ResizeFault,
+        /// Index of the variant; `None` for all.
+        variant: Option<usize>,
         /// Duration.
         lasts: Duration,
     },
-    /// Resizes are deferred: they take effect when the fault ends.
-    ResizeDeferred {
-        /// Duration.
-        lasts: Duration,
+    /// Resizes under way have no effect.
+    ResizeInterrupted {
+        /// Index of the variant; `None` for all.
+        variant: Option<usize>,
+    },
+}
+
+/// What happens to a resize.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResizeFault {
+    /// It is refused.
+    Refused,
+    /// It is refused, if it grows: the nodes can never hold it.
+    Infeasible,
+    /// It takes effect when the fault ends.
+    Deferred,
+    /// It takes longer.
+    Late {
+        /// Its time in percent of the usual one (300: three times as long).
+        percent: u32,
     },
 }
 

@@ -115,6 +115,22 @@ proptest! {
     }
 
     #[test]
+    fn table_kept_without_bytes_is_as_if_read(table in table(), zeros in 0..4_u8) {
+        let mut table = table;
+        if let Some(column) = table.columns.first_mut().filter(|_| zeros & 1 > 0) {
+            column.idle_since = Some(Mono(0));
+        }
+        if let Some(usage) = table.usages.first_mut().filter(|_| zeros & 2 > 0) {
+            usage.head = Some(Urgency(0));
+        }
+        let mut kept = SlotTable::after_reset(at(0), &TIMEOUTS);
+        kept.copy_from(&table);
+        prop_assert_eq!(&kept, &table);
+        kept.round();
+        prop_assert_eq!(read(&bytes(&table)), Ok(kept));
+    }
+
+    #[test]
     fn readable_bytes_are_written_back_unchanged(given: Vec<u8>) {
         if let Ok(table) = read(&given) {
             prop_assert_eq!(bytes(&table), given);

@@ -47,6 +47,12 @@ fn equal_seeds_give_equal_bytes_and_another_seed_does_not() {
         arguments.extend(more);
         let output = run(&scenario, &arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
+        let speed = text(&output.stderr).lines().last().map(str::to_owned);
+        let speed = speed.unwrap_or_default();
+        assert!(
+            speed.starts_with("2 × ") && speed.ends_with(" requests/s"),
+            "{speed}"
+        );
         let mut files: Vec<_> = fs::read_dir(&report)
             .unwrap()
             .map(|entry| entry.unwrap().path())

@@ -7,6 +7,7 @@ use weir_planner::backends::ActuateError;
 use weir_planner::capacity::{Actual, Allocation, Resize, Target};
 
 use super::replicas::{ReplicaChange, ReplicaDue, ReplicaSet};
+use super::resize_faults::{ResizeFaults, interrupted};
 use crate::nanos;
 use crate::scenario::Server;
 
@@ -47,10 +48,8 @@ pub(crate) struct Kubelet {
     confirmed: Vec<Cores>,
     pending: Vec<Option<Change>>,
     tickets: u32,
-    /// End of the fault that refuses changes, ns.
-    pub(crate) refused_until: u64,
-    /// End of the fault that defers changes, ns.
-    pub(crate) deferred_until: u64,
+    /// Faults of changes.
+    pub(crate) faults: ResizeFaults,
     started: Vec<Change>,
     /// Replicas of the variants that may have several.
     replicas: Vec<Option<ReplicaSet>>,
@@ -100,8 +99,7 @@ impl Kubelet {
             confirmed: cores.to_vec(),
             pending: vec![None; servers.len()],
             tickets: 0,
-            refused_until: 0,
-            deferred_until: 0,
+            faults: ResizeFaults::new(servers.len()),
             started: Vec::new(),
         }
     }
@@ -128,25 +126,68 @@ impl Kubelet {
         pending.map_or(now, |change| now.or(Target::one(change.cores)))
     }
 
-    /// Requests a change; `None` if it is refused.
-    pub(crate) fn resize(&mut self, now: u64, change: &Resize) -> Option<Requested> {
-        let Some(Some(set)) = self.replicas.get_mut(change.variant) else {
-            let at = self.request(now, change.variant, change.cores())?;
-            return Some(Requested { at, blocked: None });
+    /// Requests a change.
+    ///
+    /// # Errors
+    /// The answer if it is refused.
+    pub(crate) fn resize(&mut self, now: u64, change: &Resize) -> Result<Requested, ActuateError> {
+        let variant = change.variant;
+        let has = match self.set(variant) {
+            Some(set) => set.actual().ready.cores(),
+            None => self.confirmed.get(variant).copied().unwrap_or_default(),
         };
-        if now < self.refused_until {
-            return None;
+        let grows = change.cores() > has;
+        if let Some(refusal) = self.faults.refusal(now, variant, grows) {
+            return Err(refusal);
         }
-        let times = (now, self.deferred_until);
-        let (at, blocked) = set.request(times, change, &mut self.next_server, &mut self.due);
-        Some(Requested { at, blocked })
+        let delay = self.times.get(variant).map_or(0, |(delay, _)| *delay);
+        let (at, blocked) = match self.replicas.get_mut(variant) {
+            Some(Some(set)) => {
+                let at = self.faults.in_force_at(now, variant, set.delay());
+                set.request((now, at), change, &mut self.next_server, &mut self.due)
+            }
+            _ => {
+                let at = self.request(now, variant, change.cores());
+                (at.ok_or_else(interrupted)?, None)
+            }
+        };
+        // A kubelet says so once it has seen the change.
+        Ok(match self.faults.deferral(now, variant, (delay, at)) {
+            Some(deferral) => Requested {
+                at: at.min(now.saturating_add(delay)),
+                blocked: Some(deferral),
+            },
+            None => Requested { at, blocked },
+        })
     }
 
-    /// Actual capacity after a change in force.
-    pub(crate) fn resized(&self, change: &Resize) -> Actual {
-        match self.set(change.variant) {
-            Some(set) => set.actual(),
-            None => one(change.cores()),
+    /// Actual capacity after a change whose time has come.
+    ///
+    /// # Errors
+    /// The answer if it was interrupted.
+    pub(crate) fn resized(&self, change: &Resize) -> Result<Actual, ActuateError> {
+        let (variant, cores) = (change.variant, change.cores());
+        if let Some(set) = self.set(variant) {
+            return Ok(set.actual());
+        }
+        let pending = self.pending.get(variant).copied().flatten();
+        let comes = pending.is_some_and(|change| change.cores == cores);
+        match comes || self.confirmed.get(variant) == Some(&cores) {
+            true => Ok(one(cores)),
+            false => Err(interrupted()),
+        }
+    }
+
+    /// Interrupts the changes of a variant, or of all, that are not in force yet: the cores stay as they are.
+    pub(crate) fn interrupt(&mut self, now: u64, variant: Option<usize>) {
+        let affected = |index: &usize| variant.is_none_or(|variant| variant == *index);
+        for index in (0..self.pending.len()).filter(affected) {
+            if let Some(pending) = self.pending.get_mut(index) {
+                pending.take_if(|change| change.in_force_at > now);
+            }
+            if let Some(Some(set)) = self.replicas.get_mut(index) {
+                set.interrupt(now);
+            }
         }
     }
 
@@ -216,11 +257,11 @@ impl Kubelet {
         cores: Cores,
         loading: Loading,
     ) -> Option<u64> {
-        if now < self.refused_until {
-            return None;
-        }
         let (delay, readiness) = *self.times.get(variant)?;
         let has = *self.confirmed.get(variant)?;
+        if self.faults.refusal(now, variant, cores > has).is_some() {
+            return None;
+        }
         let pending = self.pending.get_mut(variant)?;
         match pending {
             Some(change) if change.cores == cores => return Some(change.ready_at),
@@ -230,7 +271,7 @@ impl Kubelet {
             }
             _ => {}
         }
-        let in_force_at = (now + delay).max(self.deferred_until);
+        let in_force_at = self.faults.in_force_at(now, variant, delay);
         let from_zero = has == Cores::ZERO;
         let loads = cores > has && (from_zero || loading == Loading::Replicas);
         let ready_at = match loading {
@@ -280,77 +321,4 @@ impl Kubelet {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::simulation::tests::{ms, server};
-
-    fn kubelet() -> Kubelet {
-        let mut server = server("a", 10.0, 0.0);
-        (server.resize_delay, server.readiness) = (ms(2), ms(5));
-        Kubelet::new(&[server], &[Cores::ZERO])
-    }
-
-    #[test]
-    fn change_continues_until_replaced_by_another() {
-        let mut kubelet = kubelet();
-        let (two, three) = (Cores::whole(2), Cores::whole(3));
-        // 2 ms for the resize, and 5 more to load.
-        assert_eq!(kubelet.request(0, 0, two), Some(7_000_000));
-        assert_eq!(kubelet.request(1_000_000, 0, two), Some(7_000_000));
-        assert_eq!(kubelet.request(1_000_000, 0, three), Some(8_000_000));
-        let started = kubelet.take_started();
-        assert_eq!(started.len(), 2, "the same change was not begun twice");
-        assert_eq!(kubelet.pending(0, started[0].ticket), None);
-        let change = kubelet.pending(0, started[1].ticket).unwrap();
-        assert_eq!(kubelet.confirmed(), [Cores::ZERO]);
-        kubelet.confirm(change);
-        assert_eq!(kubelet.confirmed(), [three]);
-        assert_eq!(kubelet.request(9_000_000, 0, three), Some(9_000_000));
-        // The model is loaded already.
-        assert_eq!(kubelet.request(9_000_000, 0, two), Some(11_000_000));
-    }
-
-    #[test]
-    fn replicas_that_load_continue_until_fewer_suffice() {
-        let mut kubelet = kubelet();
-        let grow = |kubelet: &mut Kubelet, now, cores| {
-            kubelet.request_loading(now, 0, Cores::whole(cores), Loading::Replicas)
-        };
-        assert_eq!(grow(&mut kubelet, 0, 2), Some(7_000_000));
-        let change = kubelet.take_started()[0];
-        kubelet.confirm(change);
-        // A third replica loads too; the fourth waits for it.
-        assert_eq!(grow(&mut kubelet, 10_000_000, 3), Some(17_000_000));
-        assert_eq!(grow(&mut kubelet, 11_000_000, 4), Some(17_000_000));
-        assert_eq!(grow(&mut kubelet, 12_000_000, 1), Some(14_000_000));
-        assert_eq!(kubelet.take_started().len(), 2);
-    }
-
-    #[test]
-    fn replaced_server_serves_until_the_new_one_is_ready() {
-        let mut kubelet = kubelet();
-        let loading = Loading::Replacement {
-            ready_after: kubelet.ready_after(0),
-        };
-        let two = Cores::whole(2);
-        assert_eq!(kubelet.request_loading(0, 0, two, loading), Some(7_000_000));
-        let change = kubelet.take_started()[0];
-        assert_eq!(change.in_force_at, 2_000_000, "nothing is replaced");
-        kubelet.confirm(change);
-        let one = Cores::whole(1);
-        assert_eq!(kubelet.request_loading(0, 0, one, loading), Some(7_000_000));
-        assert!(kubelet.is_changing());
-        assert_eq!(kubelet.take_started()[0].in_force_at, 7_000_000);
-    }
-
-    #[test]
-    fn changes_are_refused_and_deferred_during_faults() {
-        let mut kubelet = kubelet();
-        kubelet.refused_until = 10;
-        assert_eq!(kubelet.request(9, 0, Cores::whole(1)), None);
-        kubelet.deferred_until = crate::nanos(Duration::from_secs(1));
-        assert_eq!(kubelet.request(10, 0, Cores::whole(1)), Some(1_005_000_000));
-    }
-}
+mod tests;

@@ -16,6 +16,7 @@ use weir_planner::capacity::{Actual, Resize};
 use weir_planner::clock::Now;
 use weir_planner::control_loop::Solver;
 use weir_planner::distribution::{Publish, Publishers, Receipt};
+use weir_planner::forecast::Forecast;
 use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
 use weir_planner::policy::decide;
@@ -25,20 +26,30 @@ use weir_planner::service::{Decision, Inputs, Service};
 /// Maximum number of cached decisions; beyond it they are computed again.
 const MEMO_MAX: usize = 100_000;
 
-/// Cache key of a decision for one service: the actual state, the forecast (bit for bit), and the
-/// readiness times and corrections of the variants.
-type Problem = (Vec<Actual>, Option<InputKey>, Vec<(Duration, Correction)>);
+/// Cache key of a decision for one service: the actual state, the inputs, and what a cycle changes of the variants.
+type Problem = (Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
 
-type InputKey = (u64, bool, Option<u64>, Option<u64>);
+/// Inputs, numbers bit for bit.
+type InputKey = ([u64; 3], [bool; 2], [Option<u64>; 2]);
 
-fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
-    let left = left_ms.map(f64::to_bits);
-    let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
-    (
-        forecast.demand.0.to_bits(),
-        forecast.window_full,
-        left,
+/// Maximum cores (of a variant whose nodes are full), readiness time and correction.
+type VariantInputs = (u32, Duration, Correction);
+
+/// Returns the key of the inputs. It names every field, so that none is forgotten.
+fn input_key(inputs: Inputs) -> InputKey {
+    let Inputs { forecast, left_ms } = inputs;
+    let Forecast {
+        demand,
+        present,
+        arriving,
+        rises,
+        window_full,
         lasted,
+    } = forecast;
+    (
+        [demand, present, arriving].map(|rate| rate.0.to_bits()),
+        [rises, window_full],
+        [lasted.map(|lasted| lasted.0), left_ms].map(|value| value.map(f64::to_bits)),
     )
 }
 
@@ -154,7 +165,7 @@ impl Actuate for SimulatedPorts {
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<Actual, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
-        let (begin, requested): (Duration, Vec<Option<Requested>>) = {
+        let (begin, requested): (Duration, Vec<Result<Requested, ActuateError>>) = {
             let mut state = self.state();
             let now = state.now;
             let request = |change: &Resize| state.kubelet.resize(nanos(now), change);
@@ -162,9 +173,12 @@ impl Actuate for SimulatedPorts {
         };
         let limit = begin + self.resize_timeout;
         for (change, requested) in changes.iter().zip(requested) {
-            let Some(Requested { at, blocked }) = requested else {
-                answers.push(Err(ActuateError::Status(409, "refused".to_owned())));
-                continue;
+            let Requested { at, blocked } = match requested {
+                Ok(requested) => requested,
+                Err(refusal) => {
+                    answers.push(Err(refusal));
+                    continue;
+                }
             };
             let ready = Duration::from_nanos(at);
             // All resizes run at the same time, so a later one has probably been confirmed by now.
@@ -173,7 +187,7 @@ impl Actuate for SimulatedPorts {
             answers.push(match blocked {
                 _ if !in_time => Err(ActuateError::Timeout(self.resize_timeout)),
                 Some(error) => Err(error),
-                None => Ok(self.state().kubelet.resized(change)),
+                None => self.state().kubelet.resized(change),
             });
         }
         answers
@@ -235,7 +249,8 @@ impl Solver for SimulatedPorts {
         inputs: Option<Inputs>,
     ) -> Decision {
         let each = service.variants.iter();
-        let learnt = each.map(|variant| (variant.readiness, variant.profile.correction));
+        let learnt =
+            each.map(|variant| (variant.max, variant.readiness, variant.profile.correction));
         let problem = (actual, inputs.map(input_key), learnt.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
@@ -248,3 +263,6 @@ impl Solver for SimulatedPorts {
         decision
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,19 @@ impl ReplicaSet {
         }
     }
 
+    /// Time from the request for a change to its effect, ns.
+    pub(crate) fn delay(&self) -> u64 {
+        self.delay
+    }
+
+    /// Interrupts the changes of existing replicas' cores that are not in force yet.
+    pub(crate) fn interrupt(&mut self, now: u64) {
+        let staying = self.replicas.iter_mut();
+        for replica in staying.filter(|replica| replica.cores > Cores::ZERO) {
+            replica.pending.take_if(|(_, at)| *at > now);
+        }
+    }
+
     /// Actual capacity, as the watches of a workload's pods show it.
     pub(crate) fn actual(&self) -> Actual {
         let (ready, other): (Vec<Replica>, Vec<Replica>) =
@@ -96,17 +109,16 @@ impl ReplicaSet {
         }
     }
 
-    /// Requests a change, which begins at `deferred_until` or later. Adds the times at which replicas change to `due`;
+    /// Requests a change, which is in force at `at`. Adds the times at which replicas change to `due`;
     /// new servers count from `next_server`. Returns the time at which the change is in force, or the part of it that
     /// has to wait.
     pub(crate) fn request(
         &mut self,
-        (now, deferred_until): (u64, u64),
+        (now, at): (u64, u64),
         change: &Resize,
         next_server: &mut u32,
         due: &mut Vec<ReplicaDue>,
     ) -> (u64, Option<ActuateError>) {
-        let at = now.saturating_add(self.delay).max(deferred_until);
         let before = due.len();
         let most = change.cores();
         let staying = self.staying().count() as u32;

@@ -23,6 +23,11 @@ impl Plane {
         Plane::FifoTimeout,
     ];
 
+    /// Whether its weights and limits stay those of the cores at the start.
+    fn has_fixed_weights(self) -> bool {
+        matches!(self, Plane::FifoWeights | Plane::FifoTimeout)
+    }
+
     /// Name in scenarios and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -81,6 +86,14 @@ pub(super) fn contenders(
             plane: raw.plane,
             control: control::control(&path, raw, service)?,
         };
+        if contender.plane.has_fixed_weights() && contender.control.makes_quotas() {
+            let (plane, control) = (contender.plane.name(), contender.control.name());
+            let right = format!(
+                "weir or fifo-quotas under control {control}, whose plans have quotas: {plane} keeps the weights and \
+                 limits of the cores at the start"
+            );
+            return Err(ScenarioError::value(format!("{path}.plane"), plane, right));
+        }
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";
             let label = contender.label(service);

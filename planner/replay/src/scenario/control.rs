@@ -37,6 +37,14 @@ impl Control {
         }
     }
 
+    /// Whether its plans have quotas that it has decided.
+    pub(super) fn makes_quotas(self) -> bool {
+        matches!(
+            self,
+            Control::Planner | Control::Clairvoyant | Control::MsPlus | Control::InfadapterCode
+        )
+    }
+
     /// Index of the only variant that has cores; `None` if all may have some.
     #[must_use]
     pub fn variant(self) -> Option<usize> {

@@ -9,14 +9,14 @@ use weir_planner::service::Service;
 
 use super::raw::{RawFault, What};
 use super::refused::{ScenarioError, seconds, within};
-use super::{Fault, FaultKind, Proxies, ReplicaChoice, Server};
+use super::{Fault, FaultKind, Proxies, ReplicaChoice, ResizeFault, Server};
 use crate::input::seed::{Draw, rng};
 
 /// Maximum number of faults of a scenario.
 pub(super) const FAULTS_MAX: usize = 1000;
 /// Maximum duration of a fault, in seconds.
 const LASTS_MAX_S: f64 = 3600.0;
-/// Maximum slowdown of a server, in percent of its normal time.
+/// Maximum slowdown of a server or a resize, in percent of its normal time.
 const PERCENT_MAX: u32 = 10_000;
 
 /// Parts of the scenario that faults can affect.
@@ -146,6 +146,19 @@ impl FaultTargets<'_> {
                 ScenarioError::value(format!("{at}.variant"), name, right)
             })
         };
+        let percent = || {
+            let percent = raw.percent.ok_or_else(|| missing("percent"))?;
+            let unit = "% of its time";
+            within(format!("{at}.percent"), percent, 100..=PERCENT_MAX, unit)
+        };
+        let any_variant = || raw.variant.as_ref().map(|_| variant()).transpose();
+        let resizes = |fault| -> Result<FaultKind, ScenarioError> {
+            Ok(FaultKind::Resize {
+                fault,
+                variant: any_variant()?,
+                lasts: lasts()?,
+            })
+        };
         let (kind, keys): (_, &[&str]) = match what {
             What::ProxyRestart => (FaultKind::ProxyRestart { proxy: proxy()? }, &["proxy"]),
             What::WorkerTrap => {
@@ -178,9 +191,7 @@ impl FaultTargets<'_> {
             }
             What::ServerSlow => {
                 let (variant, lasts) = (variant()?, lasts()?);
-                let percent = raw.percent.ok_or_else(|| missing("percent"))?;
-                let unit = "% of its time";
-                let percent = within(format!("{at}.percent"), percent, 100..=PERCENT_MAX, unit)?;
+                let percent = percent()?;
                 let kind = FaultKind::ServerSlow {
                     variant,
                     percent,
@@ -196,8 +207,19 @@ impl FaultTargets<'_> {
                 )
             }
             What::LostPlan => (FaultKind::LostPlan { proxy: proxy()? }, &["proxy"]),
-            What::ResizeRefused => (FaultKind::ResizeRefused { lasts: lasts()? }, &["lasts_s"]),
-            What::ResizeDeferred => (FaultKind::ResizeDeferred { lasts: lasts()? }, &["lasts_s"]),
+            What::ResizeInterrupted => {
+                let variant = any_variant()?;
+                (FaultKind::ResizeInterrupted { variant }, &["variant"])
+            }
+            What::ResizeLate => {
+                let fault = ResizeFault::Late {
+                    percent: percent()?,
+                };
+                (resizes(fault)?, &["variant", "percent", "lasts_s"])
+            }
+            What::ResizeRefused => (resizes(ResizeFault::Refused)?, &["variant", "lasts_s"]),
+            What::ResizeInfeasible => (resizes(ResizeFault::Infeasible)?, &["variant", "lasts_s"]),
+            What::ResizeDeferred => (resizes(ResizeFault::Deferred)?, &["variant", "lasts_s"]),
         };
         let keys: Vec<&str> = ["at_s", "what"].iter().chain(keys).copied().collect();
         GivenKeys::of(raw).only(at, "this fault", &keys)?;
@@ -238,7 +260,7 @@ impl FaultTargets<'_> {
         choice.ok_or_else(|| ScenarioError::value(path, written, right))
     }
 
-    /// Random fault, except server errors, at any whole ms; lasts 1 to 10 s if it has a duration.
+    /// Random fault, except server errors and those of resizes that are not refused or deferred, at any whole ms; lasts 1 to 10 s if it has a duration.
     fn drawn(&self, rng: &mut ChaCha8Rng) -> Fault {
         let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
         let at = Duration::from_millis(rng.random_range(0..=length_ms));
@@ -260,8 +282,14 @@ impl FaultTargets<'_> {
             },
             6 => FaultKind::LostNotification { proxy, worker },
             7 => FaultKind::LostPlan { proxy },
-            8 => FaultKind::ResizeRefused { lasts },
-            _ => FaultKind::ResizeDeferred { lasts },
+            place => FaultKind::Resize {
+                fault: match place {
+                    8 => ResizeFault::Refused,
+                    _ => ResizeFault::Deferred,
+                },
+                variant: None,
+                lasts,
+            },
         };
         Fault { at, what }
     }

@@ -234,7 +234,10 @@ pub(super) enum What {
     LostNotification,
     LostPlan,
     ResizeRefused,
+    ResizeInfeasible,
     ResizeDeferred,
+    ResizeLate,
+    ResizeInterrupted,
 }
 
 impl Default for RawProxies {

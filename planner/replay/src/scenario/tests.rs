@@ -152,7 +152,7 @@ fn commented_out_template_keys_are_valid() {
     }
     let (scenario, sending) = Fixture::new().good(&spelled);
     assert_eq!(taken_in, ["servers", "classes", "contenders", "faults"]);
-    assert_eq!(scenario.faults.len(), 9);
+    assert_eq!(scenario.faults.len(), 12);
     assert_eq!(scenario.contenders.len(), 5);
     assert_eq!(scenario.variants[2].latency.ms(1, 1.0), 302.0);
     assert_eq!(sending.clients.clocks.far_off_ms, 600_000.0);

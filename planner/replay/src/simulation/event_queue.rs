@@ -1,11 +1,11 @@
 //! Event queue, by time and then insertion order, so that ties have the same order on every
 //! machine.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Simulated event. An `attempt` is a [`super::Flight::attempt`]: events of an earlier one are void.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Rejected request arrives at the proxy again.
     Retry { request: u32 },
@@ -80,24 +80,82 @@ pub(crate) enum Event {
 /// Pending events; times in ns.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    heap: BinaryHeap<Pending>,
     entered: u64,
+}
+
+/// Pending event, in the reverse order of its time and then of its insertion.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    /// Time, then the number of the insertion: one comparison orders both.
+    key: u128,
+    event: Event,
+}
+
+impl Pending {
+    fn at(&self) -> u64 {
+        (self.key >> u64::BITS) as u64
+    }
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Pending) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Pending) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Pending) -> Ordering {
+        other.key.cmp(&self.key)
+    }
 }
 
 impl EventQueue {
     /// Adds an event at `at`.
     pub(crate) fn add(&mut self, at: u64, event: Event) {
         self.entered += 1;
-        self.heap.push(Reverse((at, self.entered, event)));
+        let key = u128::from(at) << u64::BITS | u128::from(self.entered);
+        self.heap.push(Pending { key, event });
     }
 
     /// Time of the next event.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse((at, ..))| *at)
+        self.heap.peek().map(Pending::at)
     }
 
     /// Removes and returns the next event.
     pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|Reverse((at, _, what))| (at, what))
+        let next = self.heap.pop()?;
+        Some((next.at(), next.event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_in_insertion_order() {
+        let mut queue = EventQueue::default();
+        let order = [(7, 0), (u64::MAX, 1), (7, 2), (0, 3), (7, 4), (u64::MAX, 5)];
+        for (at, worker) in order {
+            queue.add(at, Event::Tick { worker });
+        }
+        assert_eq!(queue.next_at(), Some(0));
+        let all = std::iter::from_fn(|| queue.pop());
+        let all: Vec<_> = all.collect();
+        let expected = [(0, 3), (7, 0), (7, 2), (7, 4), (u64::MAX, 1), (u64::MAX, 5)];
+        assert_eq!(
+            all,
+            expected.map(|(at, worker)| (at, Event::Tick { worker }))
+        );
     }
 }

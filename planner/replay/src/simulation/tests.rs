@@ -4,8 +4,9 @@
 mod baselines;
 mod failing;
 mod network_fade;
-mod planner_cycle;
+pub(crate) mod planner_cycle;
 mod readers;
+mod resizes;
 mod schedules;
 mod speed;
 mod uploads;
@@ -18,7 +19,7 @@ use weir_sim::server::{LatencyModel, Parallelism};
 use super::*;
 use crate::request::{Fate, Reading};
 use crate::scenario::{
-    Contender, Control, Fault, FaultKind, LoadBalancing, Plane, Proxies, Server,
+    Contender, Control, Fault, FaultKind, LoadBalancing, Plane, Proxies, ResizeFault, Server,
 };
 use weir_planner::service::Service;
 

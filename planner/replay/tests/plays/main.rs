@@ -10,6 +10,7 @@
 mod batches;
 mod interference;
 mod lanes;
+mod no_model;
 mod pipeline;
 mod replicas;
 mod stability;

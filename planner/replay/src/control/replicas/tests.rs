@@ -28,7 +28,7 @@ fn change(set: &ReplicaSet, replicas: u32, each: u32, start: u32) -> Resize {
 
 fn request(set: &mut ReplicaSet, now: u64, change: &Resize) -> (u64, bool, Vec<(u32, u64)>) {
     let (mut next, mut due) = (10, Vec::new());
-    let (at, blocked) = set.request((now, 0), change, &mut next, &mut due);
+    let (at, blocked) = set.request((now, now + DELAY), change, &mut next, &mut due);
     let due = due.iter().map(|due| (due.server, due.at)).collect();
     (at, blocked.is_some(), due)
 }

@@ -98,6 +98,20 @@ fn wrong_settings_are_refused() {
             assert!(refused.contains(part), "{contender}: {refused}");
         }
     }
+    for (plane, control) in [
+        ("fifo-weights", "planner"),
+        ("fifo-timeout", "planner"),
+        ("fifo-weights", "clairvoyant"),
+        ("fifo-timeout", "ms-plus"),
+        ("fifo-weights", "infadapter-code"),
+    ] {
+        let text = with(&format!("{{plane: {plane}, control: {control}}}"));
+        let refused = fixture.read(&text).unwrap_err().to_string();
+        let field = format!("contenders[0].plane: {plane}; it must be weir or fifo-quotas");
+        assert!(refused.contains(&field), "{refused}");
+        fixture.good(&text.replace(control, "hpa"));
+        fixture.good(&text.replace(plane, "fifo-quotas"));
+    }
     let text = with("{plane: weir, control: ms-plus}").replace("cores: 8", "cores: 3000");
     let refused = fixture.read(&text).unwrap_err().to_string();
     assert!(refused.contains("4504501 combinations"), "{refused}");

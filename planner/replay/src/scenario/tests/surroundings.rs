@@ -140,6 +140,26 @@ fn invalid_keys_beside_service_and_load_are_refused() {
             &["faults[0].worker: given", "left out", "lasts_s"],
         ),
         (
+            "faults: [{at_s: 2, what: resize-late, lasts_s: 1}]",
+            &["faults[0].percent: missing"],
+        ),
+        (
+            "faults: [{at_s: 2, what: resize-late, percent: 50, lasts_s: 1}]",
+            &["faults[0].percent: 50", "100 to 10000"],
+        ),
+        (
+            "faults: [{at_s: 2, what: resize-infeasible, variant: bad, lasts_s: 1}]",
+            &["faults[0].variant: bad", "fast, good"],
+        ),
+        (
+            "faults: [{at_s: 2, what: resize-refused}]",
+            &["faults[0].lasts_s: missing"],
+        ),
+        (
+            "faults: [{at_s: 2, what: resize-interrupted, lasts_s: 1}]",
+            &["faults[0].lasts_s: given", "at_s, what, variant"],
+        ),
+        (
             "faults: [{random: 3, at_s: 1}]",
             &["faults[0].at_s", "left out"],
         ),

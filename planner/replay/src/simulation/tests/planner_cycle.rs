@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 
 /// Two variants whose servers match the planner's profiles, resized within 100 ms.
-pub(super) fn closed_loop() -> Scenario {
+pub(crate) fn closed_loop() -> Scenario {
     let mut scenario = scenario([2, 2]);
     let service = &mut scenario.service;
     for (variant, server) in service.variants.iter_mut().zip(&mut scenario.variants) {
@@ -116,10 +116,17 @@ fn faults_reach_the_planner() {
         None,
         "a lost scrape is not zero load"
     );
-    let refused = play_with(FaultKind::ResizeRefused { lasts });
+    let resizes = |fault| {
+        play_with(FaultKind::Resize {
+            fault,
+            variant: None,
+            lasts,
+        })
+    };
+    let refused = resizes(ResizeFault::Refused);
     assert_eq!(at(&refused, 28).cores_actual, [2.0, 2.0]);
     assert_ne!(at(&refused, 28).cores_target, [2.0, 2.0]);
-    let deferred = play_with(FaultKind::ResizeDeferred { lasts });
+    let deferred = resizes(ResizeFault::Deferred);
     assert_eq!(at(&deferred, 28).cores_actual, [2.0, 2.0]);
     assert_ne!(at(&deferred, 33).cores_actual, [2.0, 2.0]);
     // Without the fault the cores move long before that.

@@ -1,4 +1,5 @@
 //! Speed of the simulation, printed; run by hand: `cargo test --release -p weir-replay speed -- --ignored --nocapture`.
+//! With the path of a trace in `WEIR_TRACE` it also plays its first hour.
 
 use super::*;
 
@@ -84,6 +85,32 @@ fn speed() {
             &super::planner_cycle::waves(1200, 160),
             planner,
         );
+    }
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn speed_of_a_trace() {
+    let Ok(path) = std::env::var("WEIR_TRACE") else {
+        return println!("WEIR_TRACE names no trace");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let template = include_str!("../../../../scenarios/capacity.yaml");
+    let load = format!("load: {{ file: {path} }}");
+    let text = template
+        .replace("length_s: 300 ", "length_s: 3600 ")
+        .replace("load: { generator: poisson, of_capacity: 0.95 }", &load);
+    let file = folder.path().join("capacity.yaml");
+    std::fs::write(&file, text).unwrap();
+    let overrides = crate::scenario::Overrides::default();
+    let (scenario, sending) = crate::scenario::read(&file, overrides).unwrap();
+    let all = crate::input::requests(scenario.seed, &sending);
+    for (control, what) in [
+        (Control::Static, "fixed plan"),
+        (Control::Planner, "planning every second"),
+    ] {
+        let what = format!("an hour of the trace, {what}");
+        report(&what, &scenario, &all, Contender { control, ..WEIR });
     }
 }
 

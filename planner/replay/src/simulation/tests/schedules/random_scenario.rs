@@ -194,7 +194,7 @@ fn fault(random: &mut ChaCha8Rng, variants: usize) -> FaultKind {
     let lasts = ms(random.random_range(0..1500));
     let (proxy, worker) = (random.random_range(0..2), random.random_range(0..3));
     let variant = random.random_range(0..variants);
-    match random.random_range(0..10_u32) {
+    match random.random_range(0..12_u32) {
         0 => FaultKind::ProxyRestart { proxy },
         1 => FaultKind::WorkerTrap { proxy, worker },
         2 => FaultKind::PlannerOutage { lasts },
@@ -207,7 +207,16 @@ fn fault(random: &mut ChaCha8Rng, variants: usize) -> FaultKind {
         },
         6 => FaultKind::LostNotification { proxy, worker },
         7 => FaultKind::LostPlan { proxy },
-        8 => FaultKind::ResizeRefused { lasts },
-        _ => FaultKind::ResizeDeferred { lasts },
+        8 => FaultKind::ResizeInterrupted { variant: None },
+        _ => FaultKind::Resize {
+            fault: match random.random_range(0..4_u32) {
+                0 => ResizeFault::Refused,
+                1 => ResizeFault::Infeasible,
+                2 => ResizeFault::Deferred,
+                _ => ResizeFault::Late { percent: 1000 },
+            },
+            variant: random.random_bool(0.5).then_some(variant),
+            lasts,
+        },
     }
 }
