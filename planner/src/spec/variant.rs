@@ -244,8 +244,8 @@ fn accuracy(at: String, raw: Option<f64>) -> Result<f64, ConfigError> {
 
 fn price(at: String, raw: Option<f64>, policy: &str) -> Result<f64, ConfigError> {
     let Some(price) = raw else { return Ok(1.0) };
-    let right = "left out, unless policy is infaas: the others plan cores";
-    rule(policy == "infaas", &at, price, right)?;
+    let right = "left out or 1, unless policy is infaas: the others plan cores";
+    rule(policy == "infaas" || price == 1.0, &at, price, right)?;
     within(at, price, PRICE_MIN..=PRICE_MAX, "for a core")
 }
 

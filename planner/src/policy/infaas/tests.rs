@@ -141,3 +141,14 @@ fn budget_holds_and_no_replica_stops_before_window_is_full() {
         SolveStatus::Optimal,
     );
 }
+
+/// A replica of a carries 25 requests/s, one of b 12.5: of a there are three, of b five. b is cheaper below 3/5 of a's
+/// price.
+#[test]
+fn lowest_price_decides() {
+    for (price, desired) in [(0.7, [3, 0, 0]), (0.5, [0, 5, 0])] {
+        let mut service = infaas(0.0, 0.0);
+        service.variants[1].price = price;
+        check(&service, [0; 3], 60.0, true, desired, SolveStatus::Optimal);
+    }
+}
