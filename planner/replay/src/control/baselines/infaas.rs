@@ -30,6 +30,8 @@ const RESERVE: f64 = 0.05;
 const RESERVE_PER_LOADING_MS: f64 = 0.0002;
 /// λ of the paper's objective: cost of a second of loading, as a fraction of the replica's; as policy infaas has it.
 const LOADING_WEIGHT_PER_S: f64 = 0.01;
+/// Load of an application without requests: its last replica stays.
+const LOAD_MIN_RPS: f64 = 1e-3;
 /// Resource type that every replica uses.
 const CORES: &str = "cores";
 
@@ -164,7 +166,7 @@ impl Heuristic {
         if let Some(then) = self.then.take() {
             return Some(then.into_iter().map(Some).collect());
         }
-        let problem = problem(state, &now, load_rps)?;
+        let problem = problem(state, &now, load_rps.max(LOAD_MIN_RPS))?;
         let running = now
             .iter()
             .enumerate()
