@@ -11,7 +11,7 @@ const RISE: Duration = Duration::from_secs(20);
 #[test]
 fn autoscalers_start_replicas_that_serve_once_they_are_ready() {
     for (control, period_s, most_min) in [
-        ("hpa", 15, 5.0),
+        ("hpa", 15, 3.0),
         ("sm-plus", 1, 4.0),
         ("infaas-paper", 1, 4.0),
         ("fa2", 1, 4.0),
