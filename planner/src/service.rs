@@ -190,6 +190,8 @@ pub struct Variant {
     pub batch_delay: Duration,
     /// Source of the profile, if it is not part of the service.
     pub profile_from: Option<String>,
+    /// Price of a core of its replicas, in any currency for any time.
+    pub price: f64,
     /// Whether the server stops executing abandoned requests.
     pub cancels: bool,
     /// Time from loading to the first response: rt_m of InfAdapter's Eq. 1.

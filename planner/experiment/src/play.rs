@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_replay::input::requests;
 use weir_replay::report::{self, Summary};
+use weir_replay::request::Play;
 use weir_replay::scenario::{self, Overrides, Scenario};
 use weir_replay::simulation;
 
@@ -129,7 +130,7 @@ impl Experiment {
         let values = self.columns.iter();
         Ok(Played {
             values: values
-                .map(|column| column.of(&scenario, &summary))
+                .map(|column| column.of(&scenario, &summary, play))
                 .collect(),
             bounds: Bounds::of(&scenario, &summary),
         })
@@ -144,12 +145,13 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 
 impl Column {
     /// Value of a play; `None` where there was no answer.
-    fn of(self, scenario: &Scenario, summary: &Summary) -> Option<f64> {
+    fn of(self, scenario: &Scenario, summary: &Summary, play: &Play) -> Option<f64> {
         let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
         let best = accuracies.fold(0.0, f64::max);
         match self {
             Column::LostPercent => Some(100.0 - summary.on_time_percent),
             Column::MeanCores => Some(mean_cores(scenario, summary.core_seconds)),
+            Column::MeanCost => Some(mean_cost(scenario, play)),
             Column::Accuracy => summary.mean_accuracy,
             Column::AccuracyLoss => summary.mean_accuracy.map(|mean| best - mean),
             Column::P99Ms => summary.p99_ms,
@@ -161,4 +163,12 @@ impl Column {
 /// Mean cores over the length of the load.
 pub(crate) fn mean_cores(scenario: &Scenario, core_seconds: f64) -> f64 {
     core_seconds / scenario.length.as_secs_f64().max(1.0)
+}
+
+/// Mean price of the actual cores over the length of the load.
+fn mean_cost(scenario: &Scenario, play: &Play) -> f64 {
+    let prices = scenario.service.variants.iter().map(|known| known.price);
+    let each = prices.zip(&play.variant_core_seconds);
+    each.map(|(price, core_seconds)| price * mean_cores(scenario, *core_seconds))
+        .sum()
 }

@@ -98,6 +98,8 @@ pub enum Column {
     LostPercent,
     /// Actual cores, mean over the load's length.
     MeanCores,
+    /// Price of the actual cores, mean over the load's length.
+    MeanCost,
     /// Accuracy of the answers, mean, percent.
     Accuracy,
     /// The most accurate variant's accuracy less that of the answers, percentage points.
@@ -115,6 +117,7 @@ impl Column {
         match self {
             Column::LostPercent => "lost %",
             Column::MeanCores => "mean cores",
+            Column::MeanCost => "mean cost",
             Column::Accuracy => "accuracy %",
             Column::AccuracyLoss => "accuracy loss, points",
             Column::P99Ms => "p99 ms",

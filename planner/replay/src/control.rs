@@ -14,6 +14,7 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use baselines::Rule;
+use baselines::infaas::{Heuristic, Removals};
 use baselines::infadapter::Decisions;
 use baselines::per_second::PerSecond;
 use baselines::vpa_plus::VpaPlus;
@@ -77,6 +78,8 @@ impl ControlPlane {
             Control::VpaPlus { variant } => Rule::VpaPlus(variant, VpaPlus::default()),
             Control::MsPlus => Rule::MsPlus(Decisions::default()),
             Control::InfadapterCode => Rule::Infadapter(Decisions::default()),
+            Control::SmPlus => Rule::SmPlus(Removals::default(), PerSecond::default()),
+            Control::InfaasPaper => Rule::Infaas(Heuristic::default(), PerSecond::default()),
             Control::Fa2 { variant } => Rule::Fa2(variant, PerSecond::default()),
             Control::SpongePaper { variant } => Rule::SpongePaper(variant, PerSecond::default()),
             Control::SpongeCode { variant } => Rule::SpongeCode(variant, PerSecond::default()),

@@ -150,6 +150,8 @@ pub struct Play {
     pub resizes: Vec<Resize>,
     /// Actual cores × seconds, over all variants.
     pub core_seconds: f64,
+    /// Actual cores × seconds of each variant.
+    pub variant_core_seconds: Vec<f64>,
     /// Times at which a plan was published that differs from the one before.
     pub plans: Vec<Duration>,
     /// Number of simulated events, the unit of throughput.

@@ -200,7 +200,7 @@ pub enum Control {
         /// Its cores.
         cores: Cores,
     },
-    /// Kubernetes' HorizontalPodAutoscaler with its documented defaults; a pod has one step of cores.
+    /// Kubernetes' HorizontalPodAutoscaler with its documented defaults; a pod is a replica, or has one step of cores.
     Hpa,
     /// Kubernetes' VerticalPodAutoscaler with its recommender's defaults, resizing in place.
     Vpa,
@@ -213,6 +213,10 @@ pub enum Control {
     MsPlus,
     /// InfAdapter as its published program is.
     InfadapterCode,
+    /// SM+ as INFaaS' published program has it: each running variant is a group of replicas by itself.
+    SmPlus,
+    /// INFaaS' heuristic as its paper has it, with the program's reserve and delays.
+    InfaasPaper,
     /// FA2 as Sponge's published program has it: instances of one core of one variant.
     Fa2 {
         /// Index of the variant.

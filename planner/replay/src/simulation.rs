@@ -172,6 +172,7 @@ pub(super) struct Simulation<'a, W> {
     seconds: Vec<Second>,
     resizes: Vec<Resize>,
     core_seconds: f64,
+    variant_core_seconds: Vec<f64>,
     events: u64,
     headers: Headers,
     verdicts: Vec<(StreamId, Verdict)>,
@@ -251,6 +252,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
             seconds: Vec::new(),
             resizes: Vec::new(),
             core_seconds: 0.0,
+            variant_core_seconds: vec![0.0; variants],
             events: 0,
             headers: Headers::default(),
             verdicts: Vec::new(),
@@ -311,6 +313,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
             seconds: self.seconds,
             resizes: self.resizes,
             core_seconds: self.core_seconds,
+            variant_core_seconds: self.variant_core_seconds,
             plans: self.plans_at,
             events: self.events,
         };

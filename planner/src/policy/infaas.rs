@@ -1,5 +1,5 @@
 //! Policy infaas (ATC '21, §4.2.1): replicas of each variant to start and to stop, at minimum cost for the load and a
-//! minimum accuracy. A replica executes one batch at a time ([`replica`]) and costs its cores.
+//! minimum accuracy. A replica executes one batch at a time ([`replica`]) and costs its cores, at the variant's price.
 //!
 //! INFaaS limits a variant's replicas only by its resources. If it would exceed a variant's maximum, the replicas
 //! themselves become a resource with that limit.
@@ -104,6 +104,10 @@ impl Policy for Infaas {
             rule(max == highest, path, step.times(max), &right)?;
         }
         Ok(())
+    }
+
+    fn accuracy_min(&self) -> f64 {
+        self.accuracy_min
     }
 
     /// Returns the cheapest replicas that carry the load, or those that come nearest.
@@ -239,7 +243,7 @@ fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -
         name: variant.name.clone(),
         resource: CORES.to_owned(),
         takes: Some(takes(index, variant)),
-        cost: steps_of(variant),
+        cost: steps_of(variant) * variant.price,
         // In this problem every replica sustains something, so 0 becomes the smallest number.
         sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
         latency_ms: if sustains(service, rule, variant) > 0.0 {

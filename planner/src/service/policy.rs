@@ -31,6 +31,11 @@ pub trait Policy: Debug + Send + Sync {
     /// A value that the policy cannot plan with.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError>;
 
+    /// Minimum accuracy in percent: variants below it get no replica.
+    fn accuracy_min(&self) -> f64 {
+        0.0
+    }
+
     /// Inputs that it decides by beside the demand; all others are left out.
     fn needs(&self, _service: &Service) -> Needs {
         Needs::default()

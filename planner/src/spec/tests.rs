@@ -10,6 +10,7 @@ mod defaults;
 mod fractions;
 mod limits;
 mod policies;
+mod price;
 mod proxies;
 mod types;
 mod workload;
@@ -52,6 +53,7 @@ fn example_file_is_valid_and_comments_show_defaults() {
         "    max",
         "    utilisation",
         "    tail",
+        "  price",
         "  batch",
         "  batchDelay",
         "  tellBatch",

@@ -24,6 +24,10 @@ use crate::solve::latency_model::{LatencyModel, Parallelism};
 
 /// Maximum batch window of a server.
 const BATCH_DELAY_MAX: Duration = SECOND;
+/// Minimum price of a core.
+const PRICE_MIN: f64 = 1e-6;
+/// Maximum price of a core.
+const PRICE_MAX: f64 = 1e6;
 
 fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
     let delay = duration(at, raw.batch_delay, Duration::ZERO..=BATCH_DELAY_MAX, "")?;
@@ -153,6 +157,7 @@ pub(super) fn variant(
         replicas,
         profile,
         profile_from: raw.profile.as_ref().map(RawReference::label),
+        price: price(key("price"), raw.price, frame.policy.name())?,
         cancels: raw.cancels,
         batch_delay: batch_delay(&key("batchDelay"), raw)?,
         readiness: duration(key("readiness"), raw.readiness, Duration::ZERO..=HOUR, "")?,
@@ -235,6 +240,13 @@ fn accuracy(at: String, raw: Option<f64>) -> Result<f64, ConfigError> {
     let right = "0 to 100 percent, here or in the profile";
     let percent = raw.ok_or_else(|| refusal(&at, "missing", right))?;
     within(at, percent, 0.0..=100.0, "percent")
+}
+
+fn price(at: String, raw: Option<f64>, policy: &str) -> Result<f64, ConfigError> {
+    let Some(price) = raw else { return Ok(1.0) };
+    let right = "left out or 1, unless policy is infaas: the others plan cores";
+    rule(policy == "infaas" || price == 1.0, &at, price, right)?;
+    within(at, price, PRICE_MIN..=PRICE_MAX, "for a core")
 }
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {

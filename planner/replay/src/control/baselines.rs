@@ -5,27 +5,26 @@
 mod decision;
 mod histogram;
 mod hpa;
+pub(crate) mod infaas;
 pub(crate) mod infadapter;
 pub(crate) mod per_second;
+mod plans;
 mod sponge;
+mod unit;
 mod vpa;
 pub(crate) mod vpa_plus;
 
 use std::time::Duration;
 
-use weir_api::plan::HOUR_MS;
-use weir_api::{Cores, Plan};
+use weir_api::Cores;
 use weir_solve::sponge::input::Waiting;
 
 pub(crate) use self::decision::Rule;
 use self::decision::{Change, Decision};
+use self::plans::Plans;
+use self::unit::Unit;
 use super::kubelet::{Kubelet, Loading};
-use crate::EPOCH_MS;
-use weir_planner::capacity::Allocation;
-use weir_planner::clock::Now;
-use weir_planner::distribution::Publisher;
-use weir_planner::plan::Draft;
-use weir_planner::profile::Profile;
+use weir_planner::capacity::{Actual, Allocation, Resize, Target};
 use weir_planner::service::Service;
 
 /// Counters of a variant: core-seconds available and used so far.
@@ -54,7 +53,9 @@ pub(crate) struct BaselineDriver {
     service: Service,
     /// Simulated backends.
     pub(crate) kubelet: Kubelet,
-    publisher: Publisher,
+    plans: Plans,
+    /// Units in which the cores of each variant change.
+    units: Vec<Unit>,
     /// Target cores of each variant.
     pub(crate) target: Vec<Cores>,
     /// Shares that were decided; those of the capacities if none were.
@@ -65,11 +66,14 @@ pub(crate) struct BaselineDriver {
 
 impl BaselineDriver {
     pub(crate) fn new(rule: Rule, service: &Service, kubelet: Kubelet) -> BaselineDriver {
+        let ready = kubelet.ready();
+        let units = service.variants.iter().map(Unit::of);
         BaselineDriver {
             rule,
             service: service.clone(),
-            publisher: Publisher::new(service),
-            target: kubelet.confirmed().to_vec(),
+            plans: Plans::new(service),
+            units: units.collect(),
+            target: ready.iter().map(|one| one.cores()).collect(),
             kubelet,
             shares: None,
             batch: None,
@@ -88,31 +92,46 @@ impl BaselineDriver {
 
     /// Decides by the observation, and requests the target cores.
     pub(crate) fn run_cycle(&mut self, now: u64, seen: Observation) {
-        let changing = self.kubelet.is_changing();
+        let ready: Vec<Cores> = self.kubelet.ready().iter().map(|one| one.cores()).collect();
         let state = decision::State {
             now: Duration::from_nanos(now),
             service: &self.service,
-            confirmed: self.kubelet.confirmed(),
+            units: &self.units,
+            confirmed: &ready,
             target: &self.target,
-            changing,
+            changing: self.kubelet.is_changing(),
         };
-        let Some(Decision {
-            steps,
-            change,
-            shares,
-            batch,
-        }) = self.rule.decide(&state, seen)
-        else {
-            return;
-        };
-        (self.shares, self.batch) = (shares.or(self.shares.take()), batch.or(self.batch));
-        self.retarget(&steps, change);
-        let target = self.target.clone();
+        if let Some(decision) = self.rule.decide(&state, seen) {
+            let change = decision.change;
+            self.take(decision);
+            self.request(now, change);
+        }
+    }
+
+    /// Takes in a decision.
+    fn take(&mut self, decision: Decision) {
+        self.shares = decision.shares.or(self.shares.take());
+        self.batch = decision.batch.or(self.batch);
+        if let Some((variant, batch)) = self.batch
+            && self.units.get(variant).is_some_and(|unit| unit.is_replica)
+        {
+            self.kubelet.send_batch(variant, batch);
+        }
+        self.retarget(&decision.steps, decision.change);
+    }
+
+    /// Requests the target cores.
+    fn request(&mut self, now: u64, change: Change) {
         let loading = match change {
             Change::InPlace => Loading::InPlace,
             Change::Replicas => Loading::Replicas,
             Change::Replacement => {
-                let confirmed = self.kubelet.confirmed().iter().zip(&target).enumerate();
+                let confirmed = self
+                    .kubelet
+                    .confirmed()
+                    .iter()
+                    .zip(&self.target)
+                    .enumerate();
                 let loads =
                     confirmed.filter(|(_, (has, target))| has != target && **target > Cores::ZERO);
                 let ready_after = loads.map(|(variant, _)| self.kubelet.ready_after(variant));
@@ -121,75 +140,65 @@ impl BaselineDriver {
                 }
             }
         };
-        for (index, target) in target.iter().enumerate() {
-            self.kubelet.request_loading(now, index, *target, loading);
+        for (variant, (target, unit)) in self.target.iter().zip(&self.units).enumerate() {
+            if !unit.is_replica {
+                self.kubelet.request_loading(now, variant, *target, loading);
+                continue;
+            }
+            let replicas = Allocation::new(target.count(unit.cores), unit.cores);
+            let change = Resize {
+                variant,
+                target: Target::of(replicas),
+                ready: self.kubelet.actual(variant).ready,
+                limited: self.service.limits.is_limited(variant),
+            };
+            // What is refused, or has to wait, is requested again in the next cycle.
+            let _ = self.kubelet.resize(now, &change);
         }
     }
 
     /// Sets the target cores. Replicas and pods that are resized grow only by cores of the budget that no variant
-    /// has or may still have: replicas one by one, a pod wholly or not at all. A replacement is within the budget by
-    /// its rule; the cores of the servers that it replaces are not counted.
-    fn retarget(&mut self, steps: &[Option<u32>], change: Change) {
-        let step = self.service.step;
-        let held = self.kubelet.held();
-        let held: Vec<u32> = held.map(|cores| cores.count(step)).collect();
-        let mut free = self.service.budget.saturating_sub(held.iter().sum());
-        for (index, (desired, held)) in steps.iter().zip(held).enumerate() {
+    /// has or may still have, and replicas by other resources likewise: replicas one by one, a pod wholly or not at
+    /// all. A replacement is within the budget by its rule; the cores of the servers that it replaces are not
+    /// counted.
+    fn retarget(&mut self, desired: &[Option<u32>], change: Change) {
+        let all: Vec<Actual> = self.kubelet.all().collect();
+        let held: Cores = all.iter().map(|one| one.reserved).sum();
+        let mut free = self.service.budget_cores().saturating_sub(held);
+        let mut replicas: Vec<u32> = all.iter().map(|one| one.replicas_reserved).collect();
+        let each = desired.iter().zip(&all).zip(&self.units).enumerate();
+        for (index, ((desired, actual), unit)) in each {
             let Some(desired) = *desired else { continue };
+            let held = actual.reserved.count(unit.cores);
+            let affordable = held + free.count(unit.cores);
             let within = match change {
                 Change::Replacement => desired,
-                Change::Replicas => desired.min(held + free),
-                Change::InPlace if desired > held + free => continue,
+                Change::InPlace if desired > affordable => continue,
                 Change::InPlace => desired,
+                Change::Replicas if unit.is_replica => {
+                    let most = self.service.limits.max_replicas(index, &replicas);
+                    desired.min(affordable).min(most)
+                }
+                Change::Replicas => desired.min(affordable),
             };
-            free = free.saturating_sub(within.saturating_sub(held));
+            free = free.saturating_sub(unit.cores.times(within.saturating_sub(held)));
+            if let (true, Some(known)) = (unit.is_replica, replicas.get_mut(index)) {
+                *known = within.max(*known);
+            }
             if let Some(target) = self.target.get_mut(index) {
-                *target = step.times(within);
+                *target = unit.cores.times(within);
             }
         }
     }
 
-    /// Returns the plan for the confirmed cores, if it is new to the filters. The quotas of a replacement follow
-    /// when all of it is ready.
-    pub(crate) fn plan(&mut self, at: Duration) -> Option<Plan> {
+    /// Returns the plans of the stages for the ready cores that are new to the filters. The quotas of a replacement
+    /// follow when all of it is ready.
+    pub(crate) fn plans(&mut self, at: Duration) -> Vec<(u16, weir_api::Plan)> {
         if self.shares.is_some() && self.kubelet.is_changing() {
-            return None;
+            return Vec::new();
         }
-        let actual = Allocation::ones(self.kubelet.confirmed());
-        let mut draft = weir_planner::plan::draft(&self.service, &actual, None)?;
-        self.amend(&mut draft);
-        let ms = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-        let now = Now {
-            at,
-            unix_ms: EPOCH_MS.saturating_add(ms),
-        };
-        let receipt = self.publisher.publish(draft, now).ok()?;
-        let newest = self.publisher.newest().filter(|_| receipt.new > 0)?;
-        Some(newest.plan.clone())
-    }
-
-    /// Puts the decided shares and batch into a draft.
-    fn amend(&self, draft: &mut Draft) {
-        if let Some(shares) = &self.shares {
-            for (part, share) in draft.variants.iter_mut().zip(shares) {
-                part.share.0 = *share;
-            }
-        }
-        let Some((index, batch)) = self.batch else {
-            return;
-        };
-        if let (Some(part), Some(variant), Some(cores)) = (
-            draft.variants.get_mut(index),
-            self.service.variants.get(index),
-            self.kubelet.confirmed().get(index),
-        ) {
-            let profile = Profile {
-                batch,
-                ..variant.profile
-            };
-            part.batch = batch;
-            part.slots = profile.slots(*cores);
-            part.service_ms = profile.service_ms(*cores).min(HOUR_MS as f64);
-        }
+        let decided = (self.shares.as_deref(), self.batch);
+        self.plans
+            .publish(&self.service, &self.kubelet.ready(), decided, at)
     }
 }

@@ -109,11 +109,19 @@ impl Kubelet {
         &self.confirmed
     }
 
-    /// Cores that each variant has or may still have; of a single server.
-    pub(crate) fn held(&self) -> impl Iterator<Item = Cores> {
-        let pending = self.pending.iter().map(|change| change.map(|it| it.cores));
-        let each = self.confirmed.iter().copied().zip(pending);
-        each.map(|(has, pending)| pending.map_or(has, |pending| pending.max(has)))
+    /// Actual capacity of each variant; both outcomes of a pending change count.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Actual> {
+        (0..self.confirmed.len()).map(|variant| self.actual(variant))
+    }
+
+    /// Ready replicas of each variant, or its confirmed cores where it is one server.
+    pub(crate) fn ready(&self) -> Vec<Allocation> {
+        let each = self.confirmed.iter().enumerate();
+        let ready = each.map(|(variant, cores)| match self.set(variant) {
+            Some(set) => set.actual().ready,
+            None => Allocation::one(*cores),
+        });
+        ready.collect()
     }
 
     /// Actual capacity of a variant; both outcomes of a pending change count.

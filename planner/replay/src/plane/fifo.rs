@@ -15,7 +15,7 @@ use weir_filter::waiting::class::ClassId;
 use crate::scenario::Plane;
 use weir_planner::capacity::Allocation;
 use weir_planner::profile::Fit;
-use weir_planner::service::Service;
+use weir_planner::service::{Replicas, Service, Variant};
 
 /// Envoy's default route timeout.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -42,6 +42,10 @@ pub(crate) struct Fifo {
     requests_max: u32,
     /// Whether the weights follow the shares of plans.
     follows: bool,
+    /// Whether they follow the ready replicas, with the circuit breaker.
+    counts_replicas: bool,
+    /// Objective of the service, in s.
+    slo_s: f64,
     /// `true`: one circuit breaker for the whole cluster. `false`: one for each variant, each its own cluster.
     bound_is_joint: bool,
     /// Timeout of the route.
@@ -90,8 +94,8 @@ impl Fifo {
         };
         let sum: f64 = weights.iter().sum();
         let careful = plane == Plane::FifoTimeout;
-        // Little's law: at most as many in flight as can be answered within the objective.
-        let within = (joint * service.slo.as_secs_f64()).round().clamp(1.0, 1e6) as u32;
+        let slo_s = service.slo.as_secs_f64();
+        let is_replicated = |variant: &Variant| variant.replicas != Replicas::ONE;
         Fifo {
             first,
             balancing: if careful {
@@ -105,18 +109,29 @@ impl Fifo {
                 .map(|weight| if sum > 0.0 { weight / sum } else { 0.0 })
                 .collect(),
             follows: plane == Plane::FifoQuotas,
-            requests_max: if careful { within } else { REQUESTS_MAX },
+            counts_replicas: careful && variants.iter().any(is_replicated),
+            slo_s,
+            requests_max: if careful {
+                within(joint, slo_s)
+            } else {
+                REQUESTS_MAX
+            },
             bound_is_joint: careful,
             timeout: if careful { service.slo } else { ROUTE_TIMEOUT },
         }
     }
 
-    /// Takes in the shares of a plan, which become the weights where these follow plans.
-    pub(crate) fn follow(&mut self, shares: &[f64]) -> bool {
-        if self.follows {
+    /// Takes in the shares of a plan and the capacity that it promises, which become the weights and the circuit
+    /// breaker where these follow plans or replicas.
+    pub(crate) fn follow(&mut self, shares: &[f64], capacity_rps: f64) -> bool {
+        let follows = self.follows || self.counts_replicas;
+        if follows {
             self.weights = shares.to_vec();
         }
-        self.follows
+        if self.counts_replicas {
+            self.requests_max = within(capacity_rps, self.slo_s);
+        }
+        follows
     }
 
     /// Weights, summing to 1.
@@ -187,4 +202,9 @@ impl Fifo {
             *active = active.saturating_sub(1);
         }
     }
+}
+
+/// Little's law: at most as many in flight as can be answered within the objective.
+fn within(capacity_rps: f64, slo_s: f64) -> u32 {
+    (capacity_rps * slo_s).round().clamp(1.0, 1e6) as u32
 }

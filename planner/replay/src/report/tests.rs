@@ -70,6 +70,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
         seconds,
         resizes: Vec::new(),
         core_seconds: 12.345_678,
+        variant_core_seconds: Vec::new(),
         plans: vec![Duration::ZERO; 3],
         events: 0,
     }

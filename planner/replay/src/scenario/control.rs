@@ -31,6 +31,8 @@ impl Control {
             Control::VpaPlus { .. } => "vpa-plus",
             Control::MsPlus => "ms-plus",
             Control::InfadapterCode => "infadapter-code",
+            Control::SmPlus => "sm-plus",
+            Control::InfaasPaper => "infaas-paper",
             Control::Fa2 { .. } => "fa2",
             Control::SpongePaper { .. } => "sponge-paper",
             Control::SpongeCode { .. } => "sponge-code",
@@ -95,9 +97,16 @@ pub(super) fn control(
         return Err(ScenarioError::value(at("cores"), cores, right));
     }
     Ok(match name {
-        ControlName::Planner | ControlName::Clairvoyant | ControlName::Hpa | ControlName::Vpa => {
+        ControlName::Planner
+        | ControlName::Clairvoyant
+        | ControlName::Hpa
+        | ControlName::Vpa
+        | ControlName::SmPlus
+        | ControlName::InfaasPaper => {
             given("left out: this control changes all variants")?;
             match name {
+                ControlName::SmPlus => Control::SmPlus,
+                ControlName::InfaasPaper => Control::InfaasPaper,
                 ControlName::Planner => Control::Planner,
                 ControlName::Clairvoyant => Control::Clairvoyant,
                 ControlName::Hpa => Control::Hpa,

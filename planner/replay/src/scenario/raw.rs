@@ -200,6 +200,8 @@ pub(super) enum ControlName {
     VpaPlus,
     MsPlus,
     InfadapterCode,
+    SmPlus,
+    InfaasPaper,
     Fa2,
     SpongePaper,
     SpongeCode,

@@ -1,6 +1,8 @@
-//! Contenders of a service with replicas or stages: autoscalers that change the cores of single servers do not play.
+//! Contenders of a service with replicas or stages: the controls that change the number of replicas play, those that
+//! change the cores of single servers do not.
 
-use weir_planner::service::{Replicas, Service};
+use weir_api::Cores;
+use weir_planner::service::{Replicas, Service, Variant};
 
 use super::refused::ScenarioError;
 use super::{Contender, Control};
@@ -11,31 +13,46 @@ pub(super) fn contenders(
     mut contenders: Vec<Contender>,
     given: bool,
 ) -> Result<Vec<Contender>, ScenarioError> {
+    let refused = |contender: &Contender| refused(service, contender.control);
+    for (index, contender) in contenders.iter().enumerate().filter(|_| given) {
+        if let Some(right) = refused(contender) {
+            let path = format!("contenders[{index}].control");
+            return Err(ScenarioError::value(path, contender.control.name(), right));
+        }
+    }
+    contenders.retain(|contender| refused(contender).is_none());
+    Ok(contenders)
+}
+
+/// Returns the right value instead of a control that cannot play the service.
+fn refused(service: &Service, control: Control) -> Option<String> {
+    use Control::{Clairvoyant, Fa2, Hpa, InfaasPaper, Planner, SmPlus, Static};
     let mut replicated = service.variants.iter();
     let replicated = replicated.find(|variant| variant.replicas != Replicas::ONE);
-    let why = match (replicated, service.stages.len()) {
-        (None, 1) => return Ok(contenders),
-        (Some(variant), _) => format!("variant {} has replicas", variant.name),
-        (None, _) => "the service has stages".to_owned(),
+    let stages = service.stages.len();
+    let why = match replicated {
+        _ if stages > 1 => "the service has stages".to_owned(),
+        Some(variant) => format!("variant {} has replicas", variant.name),
+        None => return None,
     };
-    let plays = |contender: &Contender| {
-        use Control::{Clairvoyant, Planner, Static};
-        matches!(contender.control, Planner | Clairvoyant | Static)
+    let all = match stages {
+        1 => "planner, clairvoyant, static, hpa, sm-plus, infaas-paper or fa2",
+        _ => "planner, clairvoyant, static or hpa",
     };
-    let refused = contenders.iter().position(|contender| !plays(contender));
-    if let Some(index) = refused.filter(|_| given) {
-        let control = contenders
-            .get(index)
-            .map_or("", |contender| contender.control.name());
-        let right = format!(
-            "planner, clairvoyant or static, as {why}: the others change the cores of one service's single servers"
-        );
-        return Err(ScenarioError::value(
-            format!("contenders[{index}].control"),
-            control,
-            right,
-        ));
+    match control {
+        Planner | Clairvoyant | Static | Hpa => None,
+        SmPlus | InfaasPaper if stages == 1 => None,
+        Fa2 { .. } if stages == 1 => {
+            let fits = service.variants.len() == 1 && service.variants.iter().all(has_one_core);
+            let right = "another one, unless the service has one variant, with replicas of one core (cores.initial)";
+            (!fits).then(|| right.to_owned())
+        }
+        _ => Some(format!(
+            "{all}, as {why}: the others change the cores of one service's single servers"
+        )),
     }
-    contenders.retain(plays);
-    Ok(contenders)
+}
+
+fn has_one_core(variant: &Variant) -> bool {
+    variant.initial.each() == Cores::whole(1)
 }

@@ -141,14 +141,25 @@ impl<W: Witness> Simulation<'_, W> {
             return;
         };
         baseline.run_cycle(now, seen);
-        let (plan, batch) = (baseline.plan(time), baseline.batch);
+        let (plans, batch) = (baseline.plans(time), baseline.batch);
         if let Some((index, batch)) = batch
-            && let Some(server) = self.simulated_servers.get_mut(index)
+            && let Some(server) = self.only_server(index as u16)
+            && !self.is_replicated(index as u16)
+            && let Some(server) = self.simulated_servers.get_mut(server as usize)
         {
             server.set_batch(time, batch);
         }
         self.start_changes();
-        self.publish(plan.map(|plan| (0, plan)));
+        self.publish(plans);
+    }
+
+    /// Publishes the plans of a baseline whose ready cores have changed.
+    pub(super) fn publish_baseline(&mut self) {
+        let time = self.time();
+        if let ControlPlane::Baseline(baseline) = &mut self.control {
+            let plans = baseline.plans(time);
+            self.publish(plans);
+        }
     }
 
     /// Polls the running cycle, if there is one.
@@ -223,11 +234,7 @@ impl<W: Witness> Simulation<'_, W> {
             known.use_cores(time);
         }
         self.wake_server(server);
-        let plan = match &mut self.control {
-            ControlPlane::Baseline(baseline) => baseline.plan(time),
-            _ => None,
-        };
-        self.publish(plan.map(|plan| (0, plan)));
+        self.publish_baseline();
     }
 
     fn second(&mut self) {
@@ -274,6 +281,14 @@ impl<W: Witness> Simulation<'_, W> {
                 .iter()
                 .map(|server| server.core_seconds(time))
                 .sum();
+            for server in &self.simulated_servers {
+                let of_variant = self
+                    .variant_core_seconds
+                    .get_mut(usize::from(server.variant));
+                if let Some(core_seconds) = of_variant {
+                    *core_seconds += server.core_seconds(time);
+                }
+            }
         } else {
             self.event_queue
                 .add((self.now + SECOND_NS).min(length), Event::SecondEnd);

@@ -265,6 +265,9 @@ impl<W: Witness> Simulation<'_, W> {
         }
         self.end_if_drained(server);
         self.wake_server(server);
+        if change.is_ready || change.drains {
+            self.publish_baseline();
+        }
     }
 
     /// Ends a replica that drains and has no request left.

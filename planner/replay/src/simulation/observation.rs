@@ -14,13 +14,19 @@ use crate::request::Request;
 impl<W: Witness> Simulation<'_, W> {
     pub(super) fn observation(&self, with_waiting: bool) -> Observation {
         let time = self.time();
-        let usage = |server: &super::SimulatedServer| Usage {
-            core_seconds: server.core_seconds(time),
-            busy_core_seconds: server.busy_core_seconds(time),
-        };
+        let mut usage = vec![Usage::default(); self.fleets.len()];
+        for server in &self.simulated_servers {
+            if let Some(usage) = usage.get_mut(usize::from(server.variant)) {
+                usage.core_seconds += server.core_seconds(time);
+                usage.busy_core_seconds += server.busy_core_seconds(time);
+            }
+        }
+        // Demand is what arrives at the first stage.
+        let entry = self.stages.first().map_or(0, |span| span.proxies.len());
+        let entry = self.counted.iter().take(entry);
         let mut seen = Observation {
-            usage: self.simulated_servers.iter().map(usage).collect(),
-            arrivals: self.counted.iter().map(|proxy| proxy.arrivals()).sum(),
+            usage,
+            arrivals: entry.map(|proxy| proxy.arrivals()).sum(),
             ..Observation::default()
         };
         if with_waiting {

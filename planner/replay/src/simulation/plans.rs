@@ -13,6 +13,7 @@ use crate::control::ControlPlane;
 use crate::nanos;
 use crate::plane::{DataPlane, circumstances};
 use weir_planner::distribution::slot_allocation::{Role, divide};
+use weir_planner::service::Variant;
 
 impl<W: Witness> Simulation<'_, W> {
     /// Sends plans to every worker of their stages.
@@ -82,11 +83,14 @@ impl<W: Witness> Simulation<'_, W> {
                 let variants = self.stages.get(usize::from(stage));
                 let variants = variants.map_or(0..0, |span| span.variants.clone());
                 let known = self.scenario.service.variants.get(variants);
+                let known = known.unwrap_or_default();
                 let share = |name: &str| plan.variants.iter().find(|part| part.name == name);
-                let shares = known.unwrap_or_default().iter();
-                let shares = shares.map(|one| share(&one.name).map_or(0.0, |part| part.share.0));
+                let shares = known
+                    .iter()
+                    .map(|one| share(&one.name).map_or(0.0, |part| part.share.0));
                 let fifo = stages.get_mut(usize::from(stage));
-                fifo.is_some_and(|fifo| fifo.follow(&shares.collect::<Vec<f64>>()))
+                let shares = shares.collect::<Vec<f64>>();
+                fifo.is_some_and(|fifo| fifo.follow(&shares, capacity_rps(&plan, known)))
             }
         };
         if follows {
@@ -152,4 +156,17 @@ impl<W: Witness> Simulation<'_, W> {
             DataPlane::Fifo(_) => worker as usize,
         }
     }
+}
+
+/// Mean rate that the slots of a plan answer.
+fn capacity_rps(plan: &Plan, variants: &[Variant]) -> f64 {
+    let capacity = |variant: &Variant| {
+        let part = plan
+            .variants
+            .iter()
+            .find(|part| part.name == variant.name)?;
+        let mean_ms = part.service_ms / variant.profile.latency.tail;
+        (mean_ms > 0.0).then(|| f64::from(part.slots) * 1e3 / mean_ms)
+    };
+    variants.iter().filter_map(capacity).sum()
 }

@@ -13,7 +13,7 @@ use weir_replay::simulation::play;
 const WEIR: &str = "{ plane: weir, control: static }";
 const PLANNED: &str = "{ plane: weir, control: planner }";
 
-fn scenario(text: &str) -> (Scenario, Vec<Request>) {
+pub(super) fn scenario(text: &str) -> (Scenario, Vec<Request>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.yaml");
     fs::write(&path, text).unwrap();
@@ -52,7 +52,12 @@ load: {{ {load} }}
     )
 }
 
-fn replicas(initial: u32, load: &str, contender: &str, faults: &str) -> (Scenario, Vec<Request>) {
+pub(super) fn replicas(
+    initial: u32,
+    load: &str,
+    contender: &str,
+    faults: &str,
+) -> (Scenario, Vec<Request>) {
     let shape = format!(
         "cores: {{ initial: 1, min: 1, max: 1 }}\n      replicas: {{ initial: {initial}, min: 0, max: 12 }}"
     );

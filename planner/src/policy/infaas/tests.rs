@@ -141,3 +141,14 @@ fn budget_holds_and_no_replica_stops_before_window_is_full() {
         SolveStatus::Optimal,
     );
 }
+
+/// A replica of a carries 25 requests/s, one of b 12.5: three of a carry 75, or six of b, or two of each. At 0.7 of a's
+/// price these cost 3, 4.2 and 3.4; at 0.4 3, 2.4 and 2.8.
+#[test]
+fn lowest_price_decides() {
+    for (price, desired) in [(0.7, [3, 0, 0]), (0.4, [0, 6, 0])] {
+        let mut service = infaas(0.0, 0.0);
+        service.variants[1].price = price;
+        check(&service, [0; 3], 75.0, true, desired, SolveStatus::Optimal);
+    }
+}

@@ -56,6 +56,12 @@ pub struct RawVariant {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 4))]
     pub resources: BTreeMap<String, RawAmount>,
+    /// Price of a core of this variant's replicas, with the hardware that comes with it, in any currency for any time: a
+    /// GPU instance of 8 cores at 3.06 an hour has 0.3825. Only with policy infaas, which plans for the lowest price.
+    /// Defaults to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.000001, max = 1000000.0))]
+    pub price: Option<f64>,
     /// Measured rate that the variant sustains within the SLO. Required with policy infadapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,

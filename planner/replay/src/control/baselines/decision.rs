@@ -6,9 +6,11 @@ use weir_api::Cores;
 use weir_solve::latency_model::Latency;
 
 use super::hpa::{self, Hpa, Pods};
+use super::infaas::{Heuristic, Removals, sm_plus};
 use super::infadapter::{Decisions, Problem};
 use super::per_second::PerSecond;
 use super::sponge::{self, Instance};
+use super::unit::Unit;
 use super::vpa::{self, Vpa};
 use super::vpa_plus::VpaPlus;
 use super::{Observation, Usage};
@@ -19,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Rule of a baseline, with its state.
 pub(crate) enum Rule {
-    /// Kubernetes' HorizontalPodAutoscaler; a pod has one step of cores.
+    /// Kubernetes' HorizontalPodAutoscaler; a pod is a replica, or one step of cores.
     Hpa(Vec<Hpa>, Meter),
     /// Kubernetes' VerticalPodAutoscaler; a variant is one pod, resized in place.
     Vpa(Vec<Vpa>, Meter),
@@ -29,6 +31,10 @@ pub(crate) enum Rule {
     MsPlus(Decisions),
     /// InfAdapter as published.
     Infadapter(Decisions),
+    /// SM+: each variant is a group of replicas by itself.
+    SmPlus(Removals, PerSecond),
+    /// INFaaS' heuristic.
+    Infaas(Heuristic, PerSecond),
     /// FA2 as Sponge's program has it, on the variant with that index.
     Fa2(usize, PerSecond),
     /// Sponge's Algorithm 1 as the paper means it, on the variant with that index.
@@ -65,6 +71,8 @@ pub(super) struct Decision {
 pub(super) struct State<'a> {
     pub(super) now: Duration,
     pub(super) service: &'a Service,
+    /// Units in which the cores of each variant change.
+    pub(super) units: &'a [Unit],
     /// Ready cores of each variant.
     pub(super) confirmed: &'a [Cores],
     /// Target cores of each variant.
@@ -178,6 +186,18 @@ impl Rule {
                     )
                 })
             }
+            Rule::SmPlus(removals, seconds) => {
+                seconds.observe(seen.arrivals);
+                let load_rps = seconds.maxima(1, 1).last().copied()?;
+                let steps = sm_plus(state, removals, load_rps);
+                Some(Decision::steps(steps, Change::Replicas))
+            }
+            Rule::Infaas(heuristic, seconds) => {
+                seconds.observe(seen.arrivals);
+                let load_rps = seconds.maxima(1, 1).last().copied()?;
+                let steps = heuristic.decide(state, load_rps)?;
+                Some(Decision::steps(steps, Change::Replicas))
+            }
             Rule::Fa2(index, seconds) => {
                 seconds.observe(seen.arrivals);
                 instance(state, *index, seconds.mean(), Change::Replicas, sponge::fa2)
@@ -200,16 +220,15 @@ impl Rule {
 }
 
 fn horizontal(hpa: &mut Hpa, state: &State<'_>, index: usize, used: f64) -> Option<u32> {
-    let (service, step) = (state.service, state.service.step);
-    let variant = service.variants.get(index)?;
-    let spec = state.target.get(index)?.count(step);
+    let unit = state.units.get(index)?;
+    let spec = state.target.get(index)?.count(unit.cores);
     // It does not scale from zero.
     let pods = Pods {
         spec: Some(spec).filter(|pods| *pods > 0)?,
-        ready: state.confirmed.get(index)?.count(step).min(spec),
-        used: used / step.as_f64(),
-        min: variant.min.max(1),
-        max: variant.max,
+        ready: state.confirmed.get(index)?.count(unit.cores).min(spec),
+        used: used / unit.cores.as_f64(),
+        min: unit.min.max(1),
+        max: unit.max,
     };
     Some(hpa.desired(state.now, pods))
 }
@@ -242,18 +261,18 @@ fn instance(
     change: Change,
     choose: impl FnOnce(&Instance<'_>) -> Option<sponge::Choice>,
 ) -> Option<Decision> {
-    let service = state.service;
+    let (service, unit) = (state.service, state.units.get(index)?);
     let variant = service.variants.get(index)?;
     let latency: Latency = variant.profile.latency.model.into();
     let instance = Instance {
         latency: &latency,
-        cores_max: variant.cores(variant.max).as_f64().floor() as u32,
+        cores_max: unit.cores.times(unit.max).as_f64().floor() as u32,
         batch_max: variant.profile.batch,
         rate_rps,
         slo_ms: service.slo.as_secs_f64() * 1e3,
     };
     let (cores, batch) = choose(&instance)?;
-    let steps = Cores::whole(cores).count(service.step);
+    let steps = Cores::whole(cores).count(unit.cores);
     Some(Decision {
         batch: Some((index, batch)),
         ..Decision::steps(only(state, index, steps), change)

@@ -62,7 +62,8 @@ fn stages_have_replicas_and_proxies_of_their_own() {
         .map(|one| one.label(&scenario.service))
         .collect();
     assert!(names.contains(&"weir+planner".to_owned()), "{names:?}");
-    assert!(!names.iter().any(|name| name.ends_with("pa")), "{names:?}");
+    assert!(names.contains(&"weir+hpa".to_owned()), "{names:?}");
+    assert!(!names.contains(&"weir+vpa".to_owned()), "{names:?}");
     assert_eq!(scenario.proxies.load_balancing, LoadBalancing::LeastRequest);
     let configs = [0, 1].map(|stage| {
         let plugin = scenario.proxies.plugin_of(stage).to_string();
@@ -85,12 +86,16 @@ fn invalid_replicas_and_stages_are_refused_with_field_and_value() {
     let load = "load: {generator: poisson, of_capacity: 0.5}";
     for (keys, parts) in [
         (
-            "contenders: [{plane: weir, control: static}, {plane: weir, control: hpa}]",
+            "contenders: [{plane: weir, control: static}, {plane: weir, control: vpa}]",
             &[
                 ":27:",
-                "contenders[1].control: hpa",
-                "planner, clairvoyant or static, as variant a has replicas",
+                "contenders[1].control: vpa",
+                "planner, clairvoyant, static or hpa, as the service has stages",
             ] as &[&str],
+        ),
+        (
+            "contenders: [{plane: weir, control: infaas-paper}]",
+            &["contenders[0].control: infaas-paper", "static or hpa"],
         ),
         (
             "faults: [{at_s: 1, what: server-crash, variant: a, replica: 4, lasts_s: 1}]",
@@ -145,4 +150,44 @@ fn invalid_replicas_and_stages_are_refused_with_field_and_value() {
         refused.contains("faults[0].replica: 0; it must be left out: the variant is one server"),
         "{refused}"
     );
+}
+
+#[test]
+fn replicas_of_one_stage_are_refused_to_controls_of_single_servers() {
+    let (head, stages) = STAGED.split_once("  stages:\n").unwrap();
+    let (_, variant) = stages.split_once("    variants:\n").unwrap();
+    let (variant, _) = variant.split_once("  - name: classify\n").unwrap();
+    let variant = variant.replace(
+        "cores: {initial: 1, max: 4}",
+        "cores: {initial: 2, min: 2, max: 2}",
+    );
+    let variant = variant
+        .replace("max: 4}", "min: 0, max: 4}")
+        .replace("\n    ", "\n  ");
+    let head = head.replace("policy: themis", "policy: infaas");
+    let text = format!("{head}  variants:\n  {}\n", variant.trim());
+    let with = |control: &str| {
+        let contenders = format!("contenders: [{{plane: weir, control: {control}}}]");
+        Fixture::new().read(&format!("{text}{}", more(&contenders)))
+    };
+    for control in ["planner", "static", "hpa", "sm-plus", "infaas-paper"] {
+        assert!(
+            with(control).is_ok(),
+            "{control}: {:?}",
+            with(control).err()
+        );
+    }
+    for (control, right) in [
+        (
+            "vpa",
+            "hpa, sm-plus, infaas-paper or fa2, as variant a has replicas",
+        ),
+        (
+            "fa2",
+            "one variant, with replicas of one core (cores.initial)",
+        ),
+    ] {
+        let message = with(control).unwrap_err().to_string();
+        assert!(message.contains(right), "{message}");
+    }
 }
