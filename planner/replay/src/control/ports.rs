@@ -29,9 +29,19 @@ const MEMO_MAX: usize = 100_000;
 /// readiness times and corrections of the variants.
 type Problem = (Vec<Actual>, Option<InputKey>, Vec<(Duration, Correction)>);
 
-type InputKey = (u64, bool, Option<u64>, Option<u64>);
+type InputKey = (u64, bool, Option<u64>, Option<u64>, Vec<(u64, u64)>);
 
-fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
+fn input_key(
+    Inputs {
+        forecast,
+        left_ms,
+        accuracies,
+    }: Inputs,
+) -> InputKey {
+    let required = accuracies.unwrap_or_default();
+    let required = required
+        .shares()
+        .map(|(percent, share)| (percent.to_bits(), share.to_bits()));
     let left = left_ms.map(f64::to_bits);
     let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
     (
@@ -39,6 +49,7 @@ fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
         forecast.window_full,
         left,
         lasted,
+        required.collect(),
     )
 }
 
