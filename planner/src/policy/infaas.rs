@@ -188,13 +188,12 @@ impl Policy for Infaas {
     }
 }
 
-/// Accuracies above the service's minimum that a variant in time has.
+/// Accuracies that a variant in time has, and another one has not: where all have it, it restricts nothing.
 fn required(service: &Service, rule: Infaas, mix: AccuracyMix) -> AccuracyMix {
     let in_time = |variant: &&Variant| sustains(service, rule, variant) > 0.0;
     let accuracies = || service.variants.iter().filter(in_time).map(|v| v.accuracy);
-    mix.only(|percent| {
-        percent > rule.accuracy_min && accuracies().any(|accuracy| accuracy >= percent)
-    })
+    let min = accuracies().fold(f64::INFINITY, f64::min);
+    mix.only(|percent| percent > min && accuracies().any(|accuracy| accuracy >= percent))
 }
 
 /// Text about the shares that require more than the minimum.

@@ -128,6 +128,11 @@ fn bad_values_are_refused_by_their_path() {
             "published[0].column: plans",
         ),
         ("kind: weir", "kind: ours", "rows[2].kind"),
+        (
+            "columns: [lost-percent,",
+            "columns: [{ on-time-percent: gold },",
+            "columns[0].on-time-percent: gold; it must be one of the scenario's classes",
+        ),
     ];
     for (good, bad, complaint) in cases {
         assert!(EXPERIMENT.contains(good), "{good}");

@@ -175,10 +175,10 @@ fn each_accuracy_is_carried_by_variants_that_have_it() {
 
 #[test]
 fn overload_cuts_each_accuracy_alike() {
-    // Half of 300 requests/s by b would take 12 cores, the rest 6: 8 of 18.
-    let inputs = requiring(300.0, &[(80.0, 0.5)]);
+    // 120 of 300 requests/s by b would take 10 cores, the rest 8: there are 8 of 18.
+    let inputs = requiring(300.0, &[(80.0, 0.4)]);
     let decision = decide(&infaas(0.0, 0.0), &actual([1, 0, 0]), Some(inputs));
-    let expected = (stay(&actual([2, 5, 0])), SolveStatus::Infeasible);
+    let expected = (stay(&actual([3, 5, 0])), SolveStatus::Infeasible);
     assert_eq!(
         (decision.targets, decision.status),
         expected,

@@ -43,7 +43,7 @@ fn cheap_variants_carry_what_requires_less() {
         // What is left over of accurate replicas carries the others.
         (14.0, vec![(75.0, 0.3)], [1, 1, 0]),
         (14.0, vec![(75.0, 0.2), (71.0, 0.1)], [1, 1, 0]),
-        (6.0, vec![(85.0, 0.5)], [0, 1, 2]),
+        (12.0, vec![(85.0, 0.25)], [1, 0, 2]),
         (100.0, vec![(75.0, 1.0)], [0, 20, 0]),
         (100.0, vec![(75.0, 0.0), (90.0, 0.0)], [10, 0, 0]),
     ] {
