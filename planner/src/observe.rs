@@ -5,6 +5,7 @@
 //! A figure is summed over all proxies only if exactly one proxy of a request's path counts it: arrivals (a gate
 //! omits requests that a router has tagged), and routed requests (counted by the proxy that chose the variant).
 
+mod accuracies;
 mod arrivals;
 mod counts;
 mod executions;
@@ -23,6 +24,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use accuracies::Accuracies;
 pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use executions::{ByVariant, ExecutionCounts, Executions};
@@ -53,6 +55,8 @@ pub struct Scrape {
 pub struct Counts {
     /// Requests that arrived.
     pub arrivals: f64,
+    /// Arrivals by the least accurate variant that has the accuracy they require.
+    pub accuracies: BTreeMap<String, f64>,
     /// Routed requests by variant, for variants that got any.
     pub routes: BTreeMap<String, Route>,
     /// Whether a variant's servers fail, so that the proxy avoids it; by variant known to the proxy.

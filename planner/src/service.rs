@@ -1,6 +1,7 @@
 //! A checked service: everything that the planner knows of it. [`crate::spec`] reads it from a file or a resource and
 //! checks it wholly; nothing else in the planner doubts a value of [`Service`].
 
+mod accuracy_mix;
 mod limits;
 pub mod policy;
 mod reconfigure;
@@ -18,6 +19,7 @@ use crate::capacity::{Allocation, ResourceLimits};
 use crate::forecast::DemandRule;
 use crate::profile::Profile;
 
+pub use accuracy_mix::AccuracyMix;
 pub use limits::{
     BUDGET_MAX, CORES_MAX, CYCLE, CYCLE_MAX, CYCLE_MIN, DNS_INTERVAL, DNS_INTERVAL_MAX,
     DNS_INTERVAL_MIN, FILE_BYTES_MAX, OPTIONS_MAX, PLAN_MAX_AGE, REPLICAS_MAX, RESIZE_TIMEOUT,

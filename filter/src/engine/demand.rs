@@ -22,6 +22,10 @@ impl Engine {
         if request.counts_as_demand {
             self.stats.count(Metric::Arrivals, Label::None);
             self.count_class(Metric::ClassArrivals, request.class);
+            if let Some(variant) = self.variants.least_accurate(request.min_accuracy) {
+                let label = Label::Variant(variant);
+                self.stats.count(Metric::AccuracyArrivals, label);
+            }
         }
         if let Some(age) = request.age
             && self.sample_slack(request, request.complete_at)

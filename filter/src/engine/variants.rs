@@ -188,6 +188,23 @@ impl Variants {
         could || !any
     }
 
+    /// Least accurate variant of the plan that has this accuracy, the first of equals; `None` if none has, or if all
+    /// variants of the plan are equally accurate.
+    pub(super) fn least_accurate(&self, min_accuracy: f64) -> Option<VariantId> {
+        let planned = (0..).map(VariantId).zip(&self.table);
+        let planned = planned.filter(|(_, variant)| variant.shortest.is_some());
+        let mut each = planned.map(|(id, variant)| (id, variant.accuracy));
+        let first = each.next()?;
+        let (mut least, mut differ) = (Some(first).filter(|one| one.1 >= min_accuracy), false);
+        for one in each {
+            differ |= one.1.total_cmp(&first.1).is_ne();
+            if one.1 >= min_accuracy && least.is_none_or(|least| one.1 < least.1) {
+                least = Some(one);
+            }
+        }
+        least.filter(|_| differ).map(|(id, _)| id)
+    }
+
     /// Updates the predictions.
     pub(super) fn update_predictions(&mut self, now: Mono) {
         for variant in &mut self.table {

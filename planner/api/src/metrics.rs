@@ -26,6 +26,9 @@ pub enum Metric {
     /// Counter: requests that some variant could have answered in time on an idle system, whatever their outcome (the
     /// demand). A gate counts only requests that no router has tagged, so that the sum over all proxies is the demand.
     Arrivals,
+    /// Counter, by variant: arrivals by the accuracy that they require at least: by the least accurate variant that has
+    /// it. Only with variants of different accuracies.
+    AccuracyArrivals,
     /// Counter: requests that no variant could answer in time, not counted as arrivals. They (or their bodies) arrived
     /// after the deadline, or with less time than any variant needs with its maximum of cores, or require a higher
     /// accuracy than any variant has, or list variants in a way that is not valid.
@@ -138,8 +141,9 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 48] = [
+    pub const ALL: [Metric; 49] = [
         Metric::Arrivals,
+        Metric::AccuracyArrivals,
         Metric::Unservable,
         Metric::Admitted,
         Metric::Bypassed,
@@ -214,6 +218,7 @@ impl Metric {
         use Kind::{Counter, Gauge, Histogram};
         match self {
             Metric::Arrivals => ("weir_arrivals_total", Counter, NONE),
+            Metric::AccuracyArrivals => ("weir_accuracy_arrivals_total", Counter, VARIANT),
             Metric::Unservable => ("weir_unservable_total", Counter, NONE),
             Metric::Admitted => ("weir_admitted_total", Counter, NONE),
             Metric::Bypassed => ("weir_bypassed_total", Counter, NONE),

@@ -68,7 +68,7 @@ enum Command {
     /// Measure a variant through its endpoint, and write its profile.
     #[cfg(feature = "profile")]
     Profile(Box<profile::Profile>),
-    /// Write the records of a replay from Envoy's access log.
+    /// Write the records of a replay from Envoy's access log, or from the filter's counters.
     #[cfg(feature = "replay")]
     Record(record::Record),
     /// Simulate a scenario with the real filter and planner.
@@ -131,7 +131,7 @@ fn run() -> anyhow::Result<Exit> {
         #[cfg(feature = "profile")]
         Command::Profile(arguments) => profile(*arguments)?,
         #[cfg(feature = "replay")]
-        Command::Record(arguments) => arguments.run()?,
+        Command::Record(arguments) => record(arguments)?,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => arguments.run()?,
         #[cfg(feature = "replay")]
@@ -159,6 +159,12 @@ async fn operate(arguments: operate::Operate) -> anyhow::Result<()> {
 #[cfg(feature = "profile")]
 #[tokio::main(flavor = "current_thread")]
 async fn profile(arguments: profile::Profile) -> anyhow::Result<()> {
+    arguments.run(stop_on_signal()?).await
+}
+
+#[cfg(feature = "replay")]
+#[tokio::main(flavor = "current_thread")]
+async fn record(arguments: record::Record) -> anyhow::Result<()> {
     arguments.run(stop_on_signal()?).await
 }
 

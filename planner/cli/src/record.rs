@@ -1,42 +1,76 @@
-//! `weir record`: Envoy's access log → the records of a replay. Streams: a log of any length needs the memory of its
-//! window only. Lines that cannot be used are left out and named.
+//! `weir record`: Envoy's access log, or the filter's counters, → the records of a replay. A log streams: one of any
+//! length needs the memory of its window only. Lines that cannot be used are left out and named.
+//!
+//! Records are written beside their file, which they replace once they are whole.
 
+mod counters;
 mod entry;
 mod order;
+mod poll;
+mod range;
+mod totals;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
+use reqwest::Url;
+use tokio::sync::{oneshot, watch};
 use weir_planner::spec::RawDuration;
 
+use self::counters::Growth;
 use self::entry::Entry;
 use self::order::Window;
+use self::totals::Totals;
 use crate::output::print;
 
 /// Maximum length of a line of the log, in bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum number of lines that are named one by one.
-const NAMED_MAX: usize = 20;
-/// Silence that a replay takes without being told, in seconds.
-const SILENCE_S: u64 = 60;
+/// Shortest and longest time between two polls.
+const INTERVAL: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+/// Maximum number of proxies that are polled.
+const PROXIES_MAX: usize = 256;
 /// Columns of the records.
 const HEADER: &str = "arrival_s,budget_ms,size_bytes,class,min_accuracy";
 
 /// Arguments of `weir record`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = crate::exit::HELP)]
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = crate::exit::HELP, group = clap::ArgGroup::new("source").required(true))]
 pub(crate) struct Record {
     /// Access log: a JSON object a line, with the fields that docs/how-to/record.md names; `-` is standard input.
-    #[arg(value_name = "ACCESS_LOG")]
-    log: PathBuf,
+    #[arg(value_name = "ACCESS_LOG", group = "source")]
+    log: Option<PathBuf>,
+    /// Statistics of a proxy with the filter, such as http://127.0.0.1:9901/stats/prometheus, whose counters of arrivals
+    /// are polled until interrupted; repeat it for several proxies.
+    #[arg(long, value_name = "URL", group = "source")]
+    stats: Vec<Url>,
+    /// Answer of Prometheus' /api/v1/query_range for weir_class_arrivals_total or weir_arrivals_total, JSON.
+    #[arg(long, value_name = "FILE", group = "source")]
+    range: Option<PathBuf>,
+    /// Service whose counters are read, where there are several.
+    #[arg(long, value_name = "NAME", conflicts_with = "log")]
+    service: Option<String>,
+    /// Time between two polls, 100ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, requires = "stats")]
+    interval: RawDuration,
+    /// Time after which the polls end.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "stats")]
+    length: Option<RawDuration>,
+    /// Seed of the times within a span of which a counter says only how many requests arrived.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        conflicts_with = "log"
+    )]
+    seed: u64,
     /// Records of requests that arrived at this time or later: RFC 3339, or Unix seconds.
-    #[arg(long, value_name = "TIME", value_parser = entry::time)]
+    #[arg(long, value_name = "TIME", value_parser = entry::time, conflicts_with = "stats")]
     from: Option<i64>,
     /// Records of requests that arrived before this time.
-    #[arg(long, value_name = "TIME", value_parser = entry::time)]
+    #[arg(long, value_name = "TIME", value_parser = entry::time, conflicts_with = "stats")]
     to: Option<i64>,
     /// Longest time from a request's arrival to its line in the log.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
@@ -55,31 +89,21 @@ fn duration(text: &str) -> Result<RawDuration, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// Counts over a log.
-#[derive(Debug, Default)]
-struct Totals {
-    lines: u64,
-    /// Lines that are left out, with the reasons of the first.
-    left_out: u64,
-    reasons: Vec<String>,
-    /// Lines outside of `--from` and `--to`.
-    outside: u64,
-    records: u64,
-    /// Arrival of the first and the last record, µs since the epoch.
-    first_us: Option<i64>,
-    last_us: i64,
-    ties: u64,
-    silence_us: i64,
-    classes: BTreeSet<String>,
-    variants: BTreeMap<String, u64>,
-    codes: BTreeMap<u16, u64>,
+/// Reads the time between two polls.
+fn interval(text: &str) -> Result<RawDuration, String> {
+    let time = duration(text)?;
+    let [min, max] = INTERVAL;
+    match (min..=max).contains(&time.0) {
+        true => Ok(time),
+        false => Err("it must be 100ms to 60s".to_owned()),
+    }
 }
 
 impl Record {
     /// # Errors
-    /// A wrong argument, a log without a usable line, lines further out of order than the window, or a file that
-    /// cannot be read or written.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    /// A wrong argument, a source without a usable request, lines further out of order than the window, a file that
+    /// cannot be read or written, or an interruption of anything but polls.
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let out = self.out.display();
         anyhow::ensure!(
             self.replace || !self.out.exists(),
@@ -88,29 +112,136 @@ impl Record {
         if let (Some(from), Some(to)) = (self.from, self.to) {
             anyhow::ensure!(from < to, "--to: it must be after --from");
         }
-        let log = self.log.display();
-        let input: Box<dyn Read> = match self.log.as_os_str() == "-" {
-            true => Box::new(std::io::stdin().lock()),
-            false => Box::new(File::open(&self.log).with_context(|| log.to_string())?),
+        if !self.stats.is_empty() {
+            return self.polled(stop).await;
+        }
+        let (sender, done) = oneshot::channel();
+        let record = self.clone();
+        // Reading a log from a pipe may take for ever, so it must not hold up the end of the process.
+        std::thread::spawn(move || sender.send(record.file()));
+        tokio::select! {
+            result = done => result?,
+            _ = stop.wait_for(|stopped| *stopped) => {
+                let _ = std::fs::remove_file(self.beside());
+                anyhow::bail!("interrupted: {out} is not written")
+            }
+        }
+    }
+
+    /// Records a log or a range.
+    fn file(&self) -> anyhow::Result<()> {
+        if let Some(range) = &self.range {
+            let about = || format!("--range {}", range.display());
+            let file = File::open(range).with_context(about)?;
+            let mut text = Vec::new();
+            let most = range::FILE_BYTES_MAX;
+            file.take(most + 1)
+                .read_to_end(&mut text)
+                .with_context(about)?;
+            anyhow::ensure!(
+                text.len() as u64 <= most,
+                "{}: more than {most} bytes",
+                about()
+            );
+            let read = range::read(&text, self.service.as_deref());
+            let range = read.map_err(anyhow::Error::msg).with_context(about)?;
+            let head = format!("{} series, {} gaps", range.series, range.gaps);
+            return self.grown(range.growth, &head);
+        }
+        let Some(log) = &self.log else {
+            return Ok(());
         };
+        let input: Box<dyn Read> = match log.as_os_str() == "-" {
+            true => Box::new(std::io::stdin().lock()),
+            false => Box::new(File::open(log).with_context(|| log.display().to_string())?),
+        };
+        let written = self.whole(|part| self.write(BufReader::new(input), part));
+        let totals = written.with_context(|| log.display().to_string())?;
+        for reason in &totals.reasons {
+            eprintln!("{}:{reason}", log.display());
+        }
+        let head = format!(
+            "of {} lines {} are left out, {} outside of --from and --to",
+            totals.lines, totals.left_out, totals.outside
+        );
+        print(totals.text(&self.out, &head))
+    }
+
+    /// Records polled counters.
+    async fn polled(&self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let count = self.stats.len();
+        anyhow::ensure!(
+            count <= PROXIES_MAX,
+            "--stats: {count} proxies; at most {PROXIES_MAX}"
+        );
+        let times = (self.interval.0, self.length.map(|length| length.0));
+        let polled = poll::poll(&self.stats, self.service.as_deref(), times, stop).await?;
+        for failure in &polled.failures {
+            eprintln!("{failure}; its arrivals are spread over the time until the next answer");
+        }
+        let head = format!(
+            "{} answers of {count} proxies, {} failed",
+            polled.answers, polled.failed
+        );
+        self.grown(polled.growth, &head)
+    }
+
+    /// Records the growth of counters.
+    fn grown(&self, growth: Growth, head: &str) -> anyhow::Result<()> {
+        let arrivals = growth.arrivals(self.seed)?;
+        let begin_us = arrivals.begin_us.max(self.from.unwrap_or(i64::MIN));
+        let totals = self.whole(|part| {
+            let about = || format!("--out {}", self.out.display());
+            let mut file = BufWriter::new(File::create(part).with_context(about)?);
+            writeln!(file, "{HEADER}").with_context(about)?;
+            let mut totals = Totals {
+                first_us: Some(begin_us),
+                last_us: begin_us,
+                ..Totals::default()
+            };
+            for (arrival_us, class) in &arrivals.times {
+                if self.is_outside(*arrival_us) {
+                    totals.outside += 1;
+                    continue;
+                }
+                let class = arrivals.classes.get(*class).cloned().flatten();
+                let entry = Entry::arrival(*arrival_us, class);
+                totals.record(&mut file, None, &entry).with_context(about)?;
+            }
+            file.flush().with_context(about)?;
+            let outside = totals.outside;
+            anyhow::ensure!(
+                totals.records > 0,
+                "no record: the counters did not grow; {outside} requests outside of --from and --to"
+            );
+            Ok(totals)
+        })?;
+        let head = format!("{head}; {} outside of --from and --to", totals.outside);
+        print(totals.text(&self.out, &head))
+    }
+
+    /// File that is written before it replaces that of the records.
+    fn beside(&self) -> PathBuf {
         let mut beside = self.out.clone().into_os_string();
         beside.push(".part");
-        let beside = PathBuf::from(beside);
-        let about = || format!("--out {out}");
-        let written = self.write(BufReader::new(input), &beside);
-        let totals = match written {
-            Ok(totals) => totals,
+        PathBuf::from(beside)
+    }
+
+    /// Writes the records beside their file, which they replace when they are whole.
+    fn whole(&self, write: impl FnOnce(&Path) -> anyhow::Result<Totals>) -> anyhow::Result<Totals> {
+        let beside = self.beside();
+        match write(&beside) {
+            Ok(totals) => {
+                let about = || format!("--out {}", self.out.display());
+                std::fs::rename(&beside, &self.out).with_context(about)?;
+                Ok(totals)
+            }
             Err(error) => {
                 // The error matters more than a file that stays.
                 let _ = std::fs::remove_file(&beside);
-                return Err(error.context(log.to_string()));
+                Err(error)
             }
-        };
-        std::fs::rename(&beside, &self.out).with_context(about)?;
-        for reason in &totals.reasons {
-            eprintln!("{log}:{reason}");
         }
-        print(totals.text(&self.out))
     }
 
     fn write(&self, mut log: impl BufRead, path: &Path) -> anyhow::Result<Totals> {
@@ -139,12 +270,16 @@ impl Record {
                 .push(at, entry)
                 .map_err(|late| anyhow::anyhow!("{late}"))?;
             while let Some((at, entry)) = window.pop() {
-                totals.record(&mut file, at, &entry).with_context(about)?;
+                totals
+                    .record(&mut file, Some(at), &entry)
+                    .with_context(about)?;
             }
         }
         window.close();
         while let Some((at, entry)) = window.pop() {
-            totals.record(&mut file, at, &entry).with_context(about)?;
+            totals
+                .record(&mut file, Some(at), &entry)
+                .with_context(about)?;
         }
         file.flush().with_context(about)?;
         anyhow::ensure!(totals.records > 0, "{}", totals.nothing());
@@ -184,107 +319,5 @@ fn skip_line(log: &mut impl BufRead) -> std::io::Result<()> {
         if is_over {
             return Ok(());
         }
-    }
-}
-
-impl Totals {
-    fn leave_out(&mut self, line: u64, why: &str) {
-        self.left_out += 1;
-        self.name(line, &format!("{why}; the line is left out"));
-    }
-
-    fn name(&mut self, line: u64, message: &str) {
-        if self.reasons.len() < NAMED_MAX {
-            self.reasons.push(format!("{line}: {message}"));
-        }
-    }
-
-    fn record(&mut self, file: &mut impl Write, line: u64, entry: &Entry) -> std::io::Result<()> {
-        let first_us = *self.first_us.get_or_insert(entry.arrival_us);
-        if self.records > 0 {
-            let silence_us = entry.arrival_us - self.last_us;
-            self.ties += u64::from(silence_us == 0);
-            self.silence_us = self.silence_us.max(silence_us);
-            if silence_us > (SILENCE_S * 1_000_000) as i64 {
-                let seconds = silence_us / 1_000_000;
-                self.name(
-                    line,
-                    &format!("nothing arrived in the {seconds} s before this request"),
-                );
-            }
-        }
-        (self.records, self.last_us) = (self.records + 1, entry.arrival_us);
-        if let Some(class) = &entry.class {
-            self.classes.insert(class.clone());
-        }
-        if let Some(variant) = &entry.variant {
-            *self.variants.entry(variant.clone()).or_default() += 1;
-        }
-        if let Some(code) = entry.code {
-            *self.codes.entry(code).or_default() += 1;
-        }
-        let since_us = entry.arrival_us - first_us;
-        let (seconds, micros) = (since_us / 1_000_000, since_us % 1_000_000);
-        let cell = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-        let accuracy = entry.min_accuracy.map(|percent| percent.to_string());
-        writeln!(
-            file,
-            "{seconds}.{micros:06},{},{},{},{}",
-            cell(entry.budget_ms),
-            cell(entry.bytes),
-            entry.class.as_deref().unwrap_or_default(),
-            accuracy.unwrap_or_default()
-        )
-    }
-
-    /// Reason why there is no record.
-    fn nothing(&self) -> String {
-        let first = self
-            .reasons
-            .first()
-            .map(|reason| format!("; line {reason}"));
-        format!(
-            "no record: {} lines, {} left out, {} outside of --from and --to{}",
-            self.lines,
-            self.left_out,
-            self.outside,
-            first.unwrap_or_default()
-        )
-    }
-
-    fn text(&self, out: &Path) -> String {
-        let first_us = self.first_us.unwrap_or_default();
-        let seconds = (self.last_us - first_us) as f64 / 1e6;
-        let out = out.display();
-        let mut text = format!(
-            "{out}: {} requests in {seconds:.1} s; of {} lines {} are left out, {} outside of --from and --to\n",
-            self.records, self.lines, self.left_out, self.outside
-        );
-        let mut counted = |what: &str, counts: Vec<(String, u64)>| {
-            let counts: Vec<String> = counts
-                .into_iter()
-                .map(|(of, n)| format!("{of} {n}"))
-                .collect();
-            if !counts.is_empty() {
-                text += &format!("{what}: {}\n", counts.join(", "));
-            }
-        };
-        let codes = self.codes.iter().map(|(code, n)| (code.to_string(), *n));
-        counted("response codes", codes.collect());
-        let variants = self.variants.iter().map(|(name, n)| (name.clone(), *n));
-        counted("variants", variants.collect());
-        let mut load = format!("records: {out}");
-        if self.ties > 0 {
-            load += ", ties: true";
-        }
-        if self.silence_us > (SILENCE_S * 1_000_000) as i64 {
-            load += &format!(", silence_s: {}", self.silence_us / 1_000_000 + 1);
-        }
-        text += &format!("In a scenario, beside network: none:\n  load: {{ {load} }}\n");
-        if !self.classes.is_empty() {
-            let classes: Vec<&str> = self.classes.iter().map(String::as_str).collect();
-            text += &format!("with these classes: {}\n", classes.join(", "));
-        }
-        text + "Next: weir replay SCENARIO.yaml --check\n"
     }
 }

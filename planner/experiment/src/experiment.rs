@@ -229,9 +229,31 @@ fn different<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Result<(),
     Ok(())
 }
 
+/// Whether a scenario has several classes, one of that name.
+fn is_class(scenario: &Value, name: &str) -> bool {
+    let classes = scenario.get("classes").and_then(Value::as_array);
+    classes.is_some_and(|classes| {
+        classes.len() > 1
+            && classes
+                .iter()
+                .any(|class| class.get("name") == Some(&json!(name)))
+    })
+}
+
 /// Checks the names to which inputs and the paper's values refer.
 fn known(raw: &RawExperiment) -> Result<(), Wrong> {
     let is_case = |name: &str| raw.cases.iter().any(|case| case.name == name);
+    for (index, column) in raw.columns.iter().enumerate() {
+        let of_class = match column {
+            Column::OnTimePercent(name) => Some(name),
+            _ => None,
+        };
+        if let Some(name) = of_class.filter(|name| !is_class(&raw.scenario, name)) {
+            let right = "one of the scenario's classes, of which there must be two at least";
+            let path = format!("columns[{index}].on-time-percent");
+            return Err(wrong(path, format!("{name}; it must be {right}")));
+        }
+    }
     for (index, input) in raw.inputs.iter().enumerate() {
         let named = input.cases.iter().flatten();
         if let Some(name) = named.into_iter().find(|name| !is_case(name)) {

@@ -132,7 +132,8 @@ fn shown(results: &Results, case: &CaseResults, row: Option<&RowResults>, at: us
 }
 
 fn table_of(results: &Results, column: usize) -> String {
-    let heading = results.columns.get(column).map_or("", |one| one.heading());
+    let heading = results.columns.get(column).map(Column::heading);
+    let heading = heading.unwrap_or_default();
     let mut text = format!("| {heading} | |");
     for case in &results.cases {
         let _ = write!(text, " {} |", case.name);
@@ -177,7 +178,7 @@ fn behind(results: &Results) -> String {
     let mut text = String::new();
     for case in &results.cases {
         for (at, column) in results.columns.iter().enumerate() {
-            if let Some(line) = behind_in(case, &results.columns, (at, *column)) {
+            if let Some(line) = behind_in(case, &results.columns, (at, column)) {
                 text += &item(&line);
             }
         }
@@ -194,7 +195,7 @@ fn behind(results: &Results) -> String {
 fn behind_in(
     case: &CaseResults,
     columns: &[Column],
-    (at, column): (usize, Column),
+    (at, column): (usize, &Column),
 ) -> Option<String> {
     let mean = |row: &RowResults, at: usize| -> Option<f64> { Some((*row.cells.get(at)?)?.mean) };
     let lost = columns.iter().position(|one| *one == Column::LostPercent);

@@ -1,8 +1,9 @@
 //! Pictures of results: bars of each column.
 
+use serde_json::Value;
 use weir_draw::{Bar, DrawError, GREY, PALETTE, bars};
 
-use crate::raw::Kind;
+use crate::raw::{Column, Kind};
 use crate::results::Results;
 
 /// Parts of a bar's whole width.
@@ -41,11 +42,26 @@ pub fn pictures(results: &Results) -> Result<Vec<(String, String)>, DrawError> {
                 });
             }
         }
-        let heading = serde_json::to_value(column).unwrap_or_default();
-        let heading = heading.as_str().unwrap_or_default().to_owned();
+        let heading = file_name(column);
         pictures.push((format!("{}-{heading}.svg", results.name), bars(&drawn)?));
     }
     Ok(pictures)
+}
+
+/// Part of a file's name that stands for a column.
+fn file_name(column: &Column) -> String {
+    let name = match serde_json::to_value(column).unwrap_or_default() {
+        Value::Object(of) => of
+            .iter()
+            .map(|(key, class)| format!("{key} {class}"))
+            .collect(),
+        name => name.to_string(),
+    };
+    let parts = name.split(|c: char| !c.is_ascii_alphanumeric());
+    parts
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }
 
 fn colour(kind: Kind) -> weir_draw::Colour {

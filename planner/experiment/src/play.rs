@@ -145,7 +145,7 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 
 impl Column {
     /// Value of a play; `None` where there was no answer.
-    fn of(self, scenario: &Scenario, summary: &Summary, play: &Play) -> Option<f64> {
+    fn of(&self, scenario: &Scenario, summary: &Summary, play: &Play) -> Option<f64> {
         let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
         let best = accuracies.fold(0.0, f64::max);
         match self {
@@ -156,6 +156,10 @@ impl Column {
             Column::AccuracyLoss => summary.mean_accuracy.map(|mean| best - mean),
             Column::P99Ms => summary.p99_ms,
             Column::Plans => Some(summary.plans as f64),
+            Column::OnTimePercent(name) => {
+                let class = summary.classes.iter().find(|class| class.name == *name)?;
+                (class.sent > 0).then_some(class.on_time_percent)
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Experiment file as written: shape and defaults.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -91,7 +92,7 @@ impl Kind {
 }
 
 /// Measured quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Column {
     /// Requests that were not answered on time, percent of all sent.
@@ -108,13 +109,15 @@ pub enum Column {
     P99Ms,
     /// Published plans.
     Plans,
+    /// Answers on time of the class with this name, percent of its requests.
+    OnTimePercent(String),
 }
 
 impl Column {
     /// Heading in tables, with the unit.
     #[must_use]
-    pub fn heading(self) -> &'static str {
-        match self {
+    pub fn heading(&self) -> Cow<'static, str> {
+        let heading = match self {
             Column::LostPercent => "lost %",
             Column::MeanCores => "mean cores",
             Column::MeanCost => "mean cost",
@@ -122,13 +125,15 @@ impl Column {
             Column::AccuracyLoss => "accuracy loss, points",
             Column::P99Ms => "p99 ms",
             Column::Plans => "plans",
-        }
+            Column::OnTimePercent(class) => return format!("on time %, {class}").into(),
+        };
+        heading.into()
     }
 
     /// Whether a smaller value is better.
     #[must_use]
-    pub fn smaller_is_better(self) -> bool {
-        self != Column::Accuracy
+    pub fn smaller_is_better(&self) -> bool {
+        !matches!(self, Column::Accuracy | Column::OnTimePercent(_))
     }
 }
 

@@ -164,21 +164,21 @@ impl Results {
 
     /// Returns the cell of a row, by names.
     #[must_use]
-    pub fn cell(&self, case: &str, row: &str, column: Column) -> Option<Cell> {
+    pub fn cell(&self, case: &str, row: &str, column: &Column) -> Option<Cell> {
         let case = self.cases.iter().find(|one| one.name == case)?;
         let row = case.rows.iter().find(|one| one.name == row)?;
-        let at = self.columns.iter().position(|one| *one == column)?;
+        let at = self.columns.iter().position(|one| one == column)?;
         *row.cells.get(at)?
     }
 
     fn distances_to(&self, experiment: &Experiment) -> Vec<Distance> {
         let distance = |published: &crate::raw::Published| {
-            let cell = self.cell(&published.case, &published.row, published.column)?;
+            let cell = self.cell(&published.case, &published.row, &published.column)?;
             let percent = 100.0 * (cell.mean - published.value) / published.value;
             Some(Distance {
                 case: published.case.clone(),
                 row: published.row.clone(),
-                column: published.column,
+                column: published.column.clone(),
                 published: published.value,
                 played: cell.mean,
                 percent: rounded(percent),

@@ -52,6 +52,7 @@ fn input(architectures: usize, even: bool) -> Input {
             load_qps,
             slack_qps: load_qps / 10.0,
             slo_ms: None,
+            accuracies: Vec::new(),
             variants,
         }
     };

@@ -9,13 +9,16 @@ use weir_api::Share;
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
 use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError, Past};
-use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
+use crate::observe::{
+    Accuracies, Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span,
+};
 use crate::service::{Inputs, Service, Stage};
 
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
 pub(super) struct Observations {
     arrivals: Arrivals,
+    accuracies: Accuracies,
     /// Routed requests by stage.
     routes: Vec<Routes>,
     slack: Slack,
@@ -51,6 +54,7 @@ impl Observations {
     pub(super) fn new(service: &Service) -> Observations {
         Observations {
             arrivals: Arrivals::new(),
+            accuracies: accuracies(service),
             routes: routes(service),
             slack: Slack::new(),
             failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
@@ -141,6 +145,7 @@ impl Observations {
             routes.observe(now.at, scrapes, quotas);
         }
         self.failing.observe(now.at, scrapes);
+        self.accuracies.observe(now.at, scrapes);
         self.arrivals.observe(now.at, scrapes, Span::Cycle)
     }
 
@@ -155,7 +160,12 @@ impl Observations {
         let left_ms = needs
             .left
             .and_then(|left| self.slack.percentile(left.percentile, left.min_ms));
-        Some(Inputs { forecast, left_ms })
+        let accuracies = self.accuracies.mix().filter(|_| needs.accuracies);
+        Some(Inputs {
+            forecast,
+            left_ms,
+            accuracies,
+        })
     }
 
     /// Time since which each variant's servers have been failing.
@@ -169,6 +179,14 @@ impl Observations {
         let stages: Vec<Vec<RoutedShare>> = stages.collect::<Option<_>>()?;
         Some(stages.concat())
     }
+}
+
+/// Creates the record of the entry stage's accuracies.
+fn accuracies(service: &Service) -> Accuracies {
+    let stage = service.stages.first().map(|stage| stage.variants.clone());
+    let variants = stage.and_then(|variants| service.variants.get(variants));
+    let each = variants.into_iter().flatten();
+    Accuracies::new(each.map(|variant| (variant.name.clone(), variant.accuracy)))
 }
 
 /// Creates one [`Routes`] for each stage, for its variants.

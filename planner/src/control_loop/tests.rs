@@ -64,6 +64,7 @@ impl Observe for SimPorts {
             Err(ScrapeError::Status(503))
         } else {
             Ok(Counts {
+                accuracies: BTreeMap::new(),
                 arrivals: *self.arrived.lock().unwrap(),
                 slack: self.slack.lock().unwrap().clone(),
                 routes: self.routes.lock().unwrap().clone(),

@@ -13,8 +13,9 @@ use super::{Counts, ScrapeError};
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Metrics that the planner reads.
-const READ: [Metric; 8] = [
+const READ: [Metric; 9] = [
     Metric::Arrivals,
+    Metric::AccuracyArrivals,
     Metric::Requests,
     Metric::DowngradedFrom,
     Metric::Failing,
@@ -58,8 +59,8 @@ impl Folded {
         self.names.include(stages)
     }
 
-    /// Returns the counts of a service with these stages; empty if the filter exports nothing yet. Arrivals and slack
-    /// are those of the entry stage, the first. `None` if a stage is not among those that were read.
+    /// Returns the counts of a service with these stages; empty if the filter exports nothing yet. Arrivals, their
+    /// accuracies and slack are those of the entry stage, the first. `None` if a stage is not among those that were read.
     pub fn of(&self, stages: &[String]) -> Option<Counts> {
         let one = |stage: &String| self.counts.get(*self.names.0.get(stage)?);
         let (entry, others) = stages.split_first()?;
@@ -201,6 +202,7 @@ impl Fold {
         let variant = || place.variant.clone();
         match place.metric {
             Metric::Arrivals => counts.arrivals += value,
+            Metric::AccuracyArrivals => *counts.accuracies.entry(variant()).or_default() += value,
             Metric::Requests => counts.routes.entry(variant()).or_default().routed += value,
             Metric::DowngradedFrom => {
                 counts.routes.entry(variant()).or_default().downgraded += value;

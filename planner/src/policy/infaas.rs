@@ -4,9 +4,15 @@
 //! INFaaS limits a variant's replicas only by its resources. If it would exceed a variant's maximum, the replicas
 //! themselves become a resource with that limit.
 //!
-//! INFaaS users give the SLO and the minimum accuracy per request, here they belong to the service. A variant that
-//! takes longer than `latencyBudget` allows has no capacity. Before the window is full, replicas are started,
-//! never stopped.
+//! INFaaS users give the SLO and the minimum accuracy per request. Here the SLO belongs to the service, and so does a
+//! minimum accuracy. What requests require beyond it is known by its shares of the demand ([`AccuracyMix`]): for each
+//! accuracy, the variants that have it carry the demand that requires it, so cheaper ones may carry the rest. An accuracy
+//! that no variant in time has counts as none: nobody can carry it.
+//!
+//! A variant that takes longer than `latencyBudget` allows has no capacity. Before the window is full, replicas are
+//! started, never stopped.
+
+mod solved;
 
 use std::collections::BTreeMap;
 
@@ -20,14 +26,15 @@ use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::service::rule::{rule, within};
 use crate::service::{
-    ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
+    AccuracyMix, ConfigError, Decision, Inputs, Needs, Policy, Service, SolveStatus, Variant,
+    VariantShape,
 };
+use crate::solve::TimeLimit;
 use crate::solve::infaas::{
-    self, Architecture, ArchitecturePlan, Input, LATENCY_MS_MAX, Plan, Problem, RESOURCES_MAX,
-    Resource, solve,
+    self, AccuracyShare, Architecture, Input, LATENCY_MS_MAX, Plan, Resource,
 };
 use crate::solve::latency_model::Parallelism;
-use crate::solve::{InputError, Outcome, TimeLimit};
+use solved::{planned, solved};
 
 /// Upper limit: one second of loading costs at most a whole replica.
 const LOADING_WEIGHT_MAX: f64 = 1.0;
@@ -38,7 +45,7 @@ const CORES: &str = "cores";
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct RawInfaas {
-    /// Minimum accuracy in percent; variants below it get no replica.
+    /// Minimum accuracy of all requests in percent; variants below it get no replica. Requests may require more.
     pub accuracy_min: f64,
     /// Reserve on top of the demand, in requests/s.
     pub slack_rps: f64,
@@ -110,9 +117,17 @@ impl Policy for Infaas {
         self.accuracy_min
     }
 
+    fn needs(&self, _service: &Service) -> Needs {
+        Needs {
+            accuracies: true,
+            ..Needs::default()
+        }
+    }
+
     /// Returns the cheapest replicas that carry the load, or those that come nearest.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
         let forecast = inputs.forecast;
+        let required = required(service, *self, inputs.accuracies.unwrap_or_default());
         let each = service.variants.iter().zip(actual);
         let running: Vec<u32> = each
             .map(|(variant, actual)| replica::count(variant, actual.ready).0)
@@ -121,7 +136,7 @@ impl Policy for Infaas {
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
         let outcome = match solved(
             service,
-            input(service, *self, &running, forecast),
+            input(service, *self, &running, (forecast, required)),
             &time_limit,
         ) {
             Ok(outcome) => outcome,
@@ -151,18 +166,20 @@ impl Policy for Infaas {
             .iter()
             .zip(&running)
             .any(|(desired, now)| desired < now);
-        let kept = stops && !forecast.window_full && carries(service, *self, &running, forecast);
+        let enough = carries(service, *self, &running, (forecast, required));
+        let kept = stops && !forecast.window_full && enough;
         let reason = if kept {
             ", kept: the demand's window has not filled yet"
         } else {
             ""
         };
         let why = format!(
-            "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
+            "{:.1} requests/s: {} of {} cores at {} % or more{}{note}{reason}",
             forecast.demand.0,
             cores(service, &desired),
             service.budget_cores(),
             self.accuracy_min,
+            shares(required),
         );
         Decision {
             targets: if kept { stay(actual) } else { targets },
@@ -175,55 +192,29 @@ impl Policy for Infaas {
     }
 }
 
-/// Returns the optimum within the maximum replicas of each variant.
-fn solved(
-    service: &Service,
-    mut input: Input,
-    time_limit: &TimeLimit<'_>,
-) -> Result<Outcome<Plan>, InputError> {
-    loop {
-        let problem: Problem = input.clone().try_into()?;
-        let outcome = solve(&problem, time_limit);
-        let plan = outcome.plan();
-        let too_many: Vec<&Variant> = service
-            .variants
-            .iter()
-            .filter(|variant| planned(plan, variant) > replica::most(variant))
-            .collect();
-        if too_many.is_empty() || input.resources.len() + too_many.len() > RESOURCES_MAX {
-            return Ok(outcome);
-        }
-        for variant in too_many {
-            let name = format!("replicas of {}", variant.name);
-            input.resources.push(Resource {
-                name: name.clone(),
-                available: f64::from(replica::most(variant)),
-            });
-            let mut all = input
-                .architectures
-                .iter_mut()
-                .flat_map(|one| &mut one.variants);
-            let takes = all.find(|one| one.name == variant.name);
-            if let Some(takes) = takes.and_then(|one| one.takes.as_mut()) {
-                takes.insert(name, 1.0);
-            }
-        }
-    }
+/// Accuracies that a variant in time has, and another one has not: where all have it, it restricts nothing.
+fn required(service: &Service, rule: Infaas, mix: AccuracyMix) -> AccuracyMix {
+    let in_time = |variant: &&Variant| sustains(service, rule, variant) > 0.0;
+    let accuracies = || service.variants.iter().filter(in_time).map(|v| v.accuracy);
+    let min = accuracies().fold(f64::INFINITY, f64::min);
+    mix.only(|percent| percent > min && accuracies().any(|accuracy| accuracy >= percent))
 }
 
-fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
-    let mut actions = plan.into_iter().flat_map(|plan| &plan.architectures);
-    let of = |one: &ArchitecturePlan| {
-        let action = one
-            .variants
-            .iter()
-            .find(|action| action.name == variant.name);
-        action.map(|action| action.replicas)
+/// Text about the shares that require more than the minimum.
+fn shares(required: AccuracyMix) -> String {
+    let one = |(percent, _): (f64, f64)| {
+        let share = required.above(percent) * 100.0;
+        format!(", {share:.0} % of it at {percent} %")
     };
-    actions.find_map(of).unwrap_or(0)
+    required.shares().map(one).collect()
 }
 
-fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> Input {
+fn input(
+    service: &Service,
+    rule: Infaas,
+    running: &[u32],
+    (forecast, required): (Forecast, AccuracyMix),
+) -> Input {
     let each = service.variants.iter().zip(running);
     let takes = |index: usize, variant: &Variant| {
         // If replicas are cores, none of them holds the resources of their pod.
@@ -262,6 +253,10 @@ fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -
             load_qps: forecast.demand.0.max(DEMAND_MIN.0),
             slack_qps: rule.slack_rps,
             slo_ms: Some(service.latency_max_ms),
+            accuracies: required
+                .shares()
+                .map(|(percent, share)| AccuracyShare { percent, share })
+                .collect(),
             variants: each.enumerate().map(variant).collect(),
         }],
         loading_weight_per_s: rule.loading_weight_per_s,
@@ -305,13 +300,25 @@ fn cores(service: &Service, replicas: &[u32]) -> Cores {
         .sum()
 }
 
-fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> bool {
-    let each = service.variants.iter().zip(running);
-    let carried: f64 = each
-        .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
-        .sum();
+fn carries(
+    service: &Service,
+    rule: Infaas,
+    running: &[u32],
+    (forecast, required): (Forecast, AccuracyMix),
+) -> bool {
+    let needed = forecast.demand.0 + rule.slack_rps;
+    let carries = |percent: f64, share: f64| {
+        let each = service.variants.iter().zip(running);
+        let able = each.filter(|(variant, _)| variant.accuracy >= percent);
+        let carried: f64 = able
+            .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
+            .sum();
+        carried >= needed * share
+    };
+    let mut shares = required.shares();
+    let accurate = shares.all(|(percent, _)| carries(percent, required.above(percent)));
     let within = cores(service, running) <= service.budget_cores();
-    carried >= forecast.demand.0 + rule.slack_rps && within
+    accurate && carries(0.0, 1.0) && within
 }
 
 /// N + δ, in the variants' order and within their limits.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_api::{Cores, Rps};
 
-use super::{ConfigError, Replicas, Service};
+use super::{AccuracyMix, ConfigError, Replicas, Service};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::profile::Profile;
@@ -122,6 +122,8 @@ pub struct Inputs {
     /// Time that most requests have left at least when they arrive, in ms: the SLO less the network latency and the rest
     /// of the pipeline. `None` where too few clients said when they sent, or the policy does not ask.
     pub left_ms: Option<f64>,
+    /// Accuracies that the demand requires. `None` where too few requests have come, or the policy does not ask.
+    pub accuracies: Option<AccuracyMix>,
 }
 
 impl Inputs {
@@ -137,6 +139,7 @@ impl Inputs {
                 lasted: None,
             },
             left_ms: None,
+            accuracies: None,
         }
     }
 
@@ -155,6 +158,8 @@ pub struct Needs {
     pub left: Option<TimeLeft>,
     /// Demand that has lasted ([`Forecast::lasted`]).
     pub lasted: bool,
+    /// Accuracies that the demand requires.
+    pub accuracies: bool,
 }
 
 /// Percentile of the time that requests have left.

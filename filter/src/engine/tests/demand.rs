@@ -214,3 +214,47 @@ fn network_latency_of_one_source_is_sampled_within_its_allowance() {
     );
     assert_eq!(ways(None), 200, "the source was not looked up");
 }
+
+/// Arrivals by required accuracy, for variants of these accuracies: the names of the variants that they count for.
+fn required(accuracies: &[(&str, f64)], required: &[&str]) -> Vec<String> {
+    let variants: Vec<String> = accuracies
+        .iter()
+        .map(|(name, accuracy)| {
+            let accuracy = format!(r#""accuracy":{accuracy}"#);
+            variant(name, 0.5, 9, 10.0).replace(r#""accuracy":70"#, &accuracy)
+        })
+        .collect();
+    let mut engine = engine(&variants, "");
+    for (stream, accuracy) in (1..).zip(required) {
+        request(
+            &mut engine,
+            stream,
+            &[("x-slo-min-accuracy", accuracy.as_bytes())],
+            at(0),
+        );
+    }
+    let mut samples: Vec<Sample> = Vec::new();
+    engine.stats.swap(&mut samples);
+    let of = samples
+        .iter()
+        .filter(|sample| sample.metric == Metric::AccuracyArrivals);
+    of.map(|sample| match sample.label {
+        crate::stats::Label::Variant(id) => engine.variants.get(id).unwrap().name.to_string(),
+        label => panic!("{label:?}"),
+    })
+    .collect()
+}
+
+#[test]
+fn arrivals_are_counted_for_the_least_accurate_variant_that_will_do() {
+    let two = [("large", 80.0), ("small", 70.0)];
+    let counted = required(&two, &["0", "70", "70.1", "80", "81"]);
+    assert_eq!(
+        counted,
+        ["small", "small", "large", "large"],
+        "81 is no demand"
+    );
+    // Where all are equally accurate there is nothing to tell.
+    assert!(required(&[("a", 70.0), ("b", 70.0)], &["0", "70"]).is_empty());
+    assert!(required(&[("a", 70.0)], &["0"]).is_empty());
+}

@@ -52,6 +52,19 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Creates a request of which only the arrival and the class are known.
+    pub(super) fn arrival(arrival_us: i64, class: Option<String>) -> Entry {
+        Entry {
+            arrival_us,
+            budget_ms: None,
+            bytes: None,
+            class,
+            min_accuracy: None,
+            variant: None,
+            code: None,
+        }
+    }
+
     /// Parses a line.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ mod profile_import;
 mod profile_pod;
 mod reach;
 mod record;
+mod record_counters;
 mod replay;
 mod serve;
 mod solve;

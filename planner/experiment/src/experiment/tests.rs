@@ -54,9 +54,9 @@ fn played(threads: usize) -> Results {
 fn rows_and_cases_change_the_scenario() {
     let results = played(2);
     let cell = |case, row, column| results.cell(case, row, column).unwrap().mean;
-    assert_eq!(cell("usual", "two cores", Column::MeanCores), 2.0);
-    assert_eq!(cell("usual", "one core", Column::MeanCores), 1.0);
-    let lost = |case, row| cell(case, row, Column::LostPercent);
+    assert_eq!(cell("usual", "two cores", &Column::MeanCores), 2.0);
+    assert_eq!(cell("usual", "one core", &Column::MeanCores), 1.0);
+    let lost = |case, row| cell(case, row, &Column::LostPercent);
     // One core executes 20 requests/s: half of 40 requests/s are lost at least.
     assert!(lost("twice", "one core") >= 50.0, "{results:?}");
     assert!(lost("twice", "Weir") < 10.0, "{results:?}");
@@ -128,6 +128,11 @@ fn bad_values_are_refused_by_their_path() {
             "published[0].column: plans",
         ),
         ("kind: weir", "kind: ours", "rows[2].kind"),
+        (
+            "columns: [lost-percent,",
+            "columns: [{ on-time-percent: gold },",
+            "columns[0].on-time-percent: gold; it must be one of the scenario's classes",
+        ),
     ];
     for (good, bad, complaint) in cases {
         assert!(EXPERIMENT.contains(good), "{good}");

@@ -30,14 +30,18 @@ const MEMO_MAX: usize = 100_000;
 type Problem = (Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
 
 /// Inputs, numbers bit for bit.
-type InputKey = ([u64; 3], [bool; 2], [Option<u64>; 2]);
+type InputKey = ([u64; 3], [bool; 2], [Option<u64>; 2], Vec<(u64, u64)>);
 
 /// Maximum cores (of a variant whose nodes are full), readiness time and correction.
 type VariantInputs = (u32, Duration, Correction);
 
 /// Returns the key of the inputs. It names every field, so that none is forgotten.
 fn input_key(inputs: Inputs) -> InputKey {
-    let Inputs { forecast, left_ms } = inputs;
+    let Inputs {
+        forecast,
+        left_ms,
+        accuracies,
+    } = inputs;
     let Forecast {
         demand,
         present,
@@ -46,10 +50,14 @@ fn input_key(inputs: Inputs) -> InputKey {
         window_full,
         lasted,
     } = forecast;
+    let required = accuracies.unwrap_or_default();
+    let required = required.shares();
+    let required = required.map(|(percent, share)| (percent.to_bits(), share.to_bits()));
     (
         [demand, present, arriving].map(|rate| rate.0.to_bits()),
         [rises, window_full],
         [lasted.map(|lasted| lasted.0), left_ms].map(|value| value.map(f64::to_bits)),
+        required.collect(),
     )
 }
 

@@ -1,6 +1,7 @@
 //! Counters of a proxy since its start, as its statistics report them. They sum the engines' samples
 //! and add nothing.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_api::metrics::Metric;
@@ -18,6 +19,8 @@ pub(crate) struct Tally {
     /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
     executions: ByVariant,
+    /// Arrivals by the least accurate variant that has the accuracy they require.
+    accuracies: BTreeMap<String, f64>,
 }
 
 impl Tally {
@@ -26,6 +29,7 @@ impl Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
         executions: ByVariant::new(),
+        accuracies: BTreeMap::new(),
     };
 
     /// Requests that have arrived.
@@ -43,6 +47,7 @@ impl Tally {
         for sample in samples {
             match (sample.metric, sample.change) {
                 (Metric::Arrivals, _) => self.arrive(),
+                (Metric::AccuracyArrivals, _) => self.require(sample.label, &name),
                 (Metric::DemandSlackMs, Change::Value(left_ms)) => {
                     let at = EDGES_MS.partition_point(|edge| u64::from(*edge) < left_ms);
                     if let Some(slack) = self.slacks.get_mut(at) {
@@ -57,6 +62,21 @@ impl Tally {
                     execute(executions, sample.metric, value as f64);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    fn require(&mut self, label: Label, name: &impl Fn(VariantId) -> Option<Rc<str>>) {
+        let Label::Variant(id) = label else {
+            return;
+        };
+        let Some(name) = name(id) else {
+            return;
+        };
+        match self.accuracies.get_mut(&*name) {
+            Some(count) => *count += 1.0,
+            None => {
+                self.accuracies.insert(name.to_string(), 1.0);
             }
         }
     }
@@ -93,6 +113,7 @@ impl Tally {
         Counts {
             slack: if sum > 0 { slack } else { Buckets::new() },
             executions: self.executions.clone(),
+            accuracies: self.accuracies.clone(),
             ..Counts::of_arrivals(self.arrivals as f64)
         }
     }

@@ -7,6 +7,7 @@
     clippy::indexing_slicing
 )]
 
+mod accuracies;
 mod autoscalers;
 mod batches;
 mod interference;

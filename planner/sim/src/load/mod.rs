@@ -2,12 +2,14 @@
 
 mod generate;
 mod rates;
+mod spans;
 mod trace;
 
 use std::time::Duration;
 
 pub use generate::Pulse;
 pub use rates::{RATE_MAX_RPS, Rates, SECONDS_MAX};
+pub use spans::{CountedSpan, spread};
 pub use trace::{TRACE_BYTES_MAX, TRACE_SECONDS_MAX, read_bounded, read_trace};
 
 use crate::network::Network;

@@ -10,12 +10,21 @@ impl Check for Problem {
         self.check_best_effort(plan)?;
         for (architecture, part) in self.input.architectures.iter().zip(&plan.architectures) {
             let needed = architecture.load_qps + architecture.slack_qps;
-            let carried = carried(architecture, part);
-            if carried < needed * (1.0 - TOLERANCE) {
-                return Err(format!(
-                    "{}: {carried} queries/s are carried of {needed}",
-                    architecture.name
-                ));
+            let required = architecture.accuracies.iter().map(|one| one.percent);
+            for percent in std::iter::once(0.0).chain(required) {
+                let above = architecture.accuracies.iter();
+                let above = above.filter(|one| one.percent >= percent);
+                let share = match percent > 0.0 {
+                    true => above.map(|one| one.share).sum(),
+                    false => 1.0,
+                };
+                let (needed, carried) = (needed * share, carried(architecture, part, percent));
+                if carried < needed * (1.0 - TOLERANCE) {
+                    return Err(format!(
+                        "{}: {carried} queries/s are carried of {needed} that require {percent} %",
+                        architecture.name
+                    ));
+                }
             }
         }
         Ok(())
@@ -63,13 +72,15 @@ impl Check for Problem {
     }
 }
 
-/// Queries/s of the replicas that are fast enough.
-fn carried(architecture: &Architecture, part: &ArchitecturePlan) -> f64 {
+/// Queries/s of the replicas that are fast and accurate enough.
+fn carried(architecture: &Architecture, part: &ArchitecturePlan, percent: f64) -> f64 {
     let both = architecture.variants.iter().zip(&part.variants);
     both.filter(|(variant, _)| {
+        let accuracy = variant.accuracy_percent.unwrap_or_default();
         architecture
             .slo_ms
             .is_none_or(|slo| variant.latency_ms <= slo)
+            && accuracy >= percent
     })
     .map(|(variant, action)| variant.sustains_qps * f64::from(action.replicas))
     .sum()

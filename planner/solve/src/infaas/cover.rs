@@ -6,6 +6,7 @@
 //! L_j·n_j ≥ need. Branch and bound, most expensive variant first, with the cover by fractions of replicas
 //! as the bound. It is convex in each n, so the values to try are an interval around the fraction's.
 
+use super::accuracy::Needs;
 use super::search::{Keep, NODES_MAX, Search};
 use super::units::Units;
 use crate::TimeLimit;
@@ -23,6 +24,8 @@ pub(super) struct Item {
     pub(super) have: u32,
     /// Maximum number of replicas that can be useful.
     pub(super) cap: u32,
+    /// Number of needs that it is accurate enough for, from the first on.
+    pub(super) rank: usize,
     pub(super) needs: Units,
 }
 
@@ -52,7 +55,7 @@ pub(super) struct Choice {
 #[derive(Debug, Clone)]
 pub(super) struct Cover {
     pub(super) items: Vec<Item>,
-    pub(super) need: f64,
+    pub(super) needs: Needs,
 }
 
 /// Result of a search.
@@ -84,7 +87,7 @@ impl Cover {
             .map(|item| item.lo.min(0.0) * f64::from(item.have));
         savings.sum::<f64>()
             + if least.is_finite() {
-                least * self.need
+                least * self.needs.total()
             } else {
                 0.0
             }
@@ -93,10 +96,12 @@ impl Cover {
     /// Whether no replica can be removed without losing load or a saving; other choices are dominated.
     pub(super) fn is_minimal(&self, replicas: &[u32]) -> bool {
         let both = || self.items.iter().zip(replicas);
-        let carried: f64 = both().map(|(item, n)| item.load * f64::from(*n)).sum();
+        let left = both().fold(self.needs, |left, (item, n)| {
+            left.less(item.load * f64::from(*n), item.rank)
+        });
         !both().any(|(item, n)| {
             let saves = *n > item.have || item.lo >= 0.0;
-            *n > 0 && saves && carried - item.load >= self.need
+            *n > 0 && saves && left.less(-item.load, item.rank).are_met()
         })
     }
 

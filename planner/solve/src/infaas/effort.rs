@@ -1,5 +1,6 @@
 //! Outcome if nothing meets all constraints: the exhausted resource, and a greedy best effort.
 
+use super::accuracy::Shares;
 use super::cover::{Cover, Item};
 use super::units::Units;
 use super::{Plan, Problem, REPLICAS_MAX, greedy};
@@ -22,19 +23,24 @@ pub(super) fn carrying(problem: &Problem) -> Option<Vec<Vec<u32>>> {
 /// Describes the first architecture that cannot be carried, even alone.
 pub(super) fn infeasible_architecture(problem: &Problem) -> Option<String> {
     problem.input.architectures.iter().find_map(|architecture| {
-        let serving = architecture.variants.iter().filter(|v| architecture.may_serve(v));
-        let most = serving
-            .map(|v| v.sustains_qps * f64::from(REPLICAS_MAX))
-            .fold(0.0, |sum, more| sum + more);
-        let needed = architecture.needed_qps();
+        let needs = architecture.needs();
         let slo = architecture.slo_ms.map_or(String::new(), |slo_ms| {
             format!(" within its SLO of {slo_ms} ms")
         });
-        (most < needed).then(|| {
-            format!(
-                "{}: its variants{slo} can carry {most} queries/s at most, load and slack are {needed}",
-                architecture.name
-            )
+        needs.iter().enumerate().find_map(|(place, need)| {
+            let serving = architecture.variants.iter();
+            let serving =
+                serving.filter(|v| architecture.may_serve(v) && needs.rank(v) > place);
+            let most = serving
+                .map(|v| v.sustains_qps * f64::from(REPLICAS_MAX))
+                .fold(0.0, |sum, more| sum + more);
+            let (accurate, needed) = (need.text(), need.qps);
+            (most < needed).then(|| {
+                format!(
+                    "{}: its variants{slo}{accurate} can carry {most} queries/s at most, load and slack are {needed}",
+                    architecture.name
+                )
+            })
         })
     })
 }
@@ -78,13 +84,14 @@ fn without_costs(cover: &Cover) -> Cover {
     };
     Cover {
         items: cover.items.iter().map(item).collect(),
-        need: cover.need,
+        needs: cover.needs,
     }
 }
 
 /// Returns replicas by architecture and variant. Each step takes the variant that carries the greatest
 /// part of the remaining load for the greatest part of the remaining resource that it uses, with as
-/// many replicas as are needed or fit. Of equals it takes the cheapest per query/s, then the first.
+/// many replicas as are needed or fit. Of equals it takes the cheapest per query/s, then the first. A variant carries
+/// the load of the highest required accuracy that it has first.
 fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
     let architectures = &problem.input.architectures;
     let mut left = problem.available();
@@ -92,14 +99,13 @@ fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
         .iter()
         .map(|architecture| vec![0; architecture.variants.len()])
         .collect();
-    let mut needs: Vec<f64> = architectures.iter().map(|a| a.needed_qps()).collect();
+    let mut needs: Vec<Shares> = architectures.iter().map(|a| a.needs().shares()).collect();
     loop {
         let mut best: Option<(f64, f64, usize, usize, u32)> = None;
         for (i, architecture) in architectures.iter().enumerate() {
-            let need = needs.get(i).copied().unwrap_or_default();
-            if need <= 0.0 {
+            let (Some(shares), ranks) = (needs.get(i), architecture.needs()) else {
                 continue;
-            }
+            };
             for (j, variant) in architecture.variants.iter().enumerate() {
                 let (Some(takes), Some(has)) = (
                     problem.takes.get(i).and_then(|takes| takes.get(j)),
@@ -107,6 +113,10 @@ fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
                 ) else {
                     continue;
                 };
+                let need = shares.open(ranks.rank(variant));
+                if need <= 0.0 {
+                    continue;
+                }
                 let fit = fitting(takes, &left).min(REPLICAS_MAX - has);
                 let count = fit.min((need / variant.sustains_qps).ceil() as u32);
                 if count == 0 || !architecture.may_serve(variant) {
@@ -134,9 +144,10 @@ fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
         if let Some(slot) = replicas.get_mut(i).and_then(|counts| counts.get_mut(j)) {
             *slot += count;
         }
-        let sustains = architectures.get(i).and_then(|a| a.variants.get(j));
-        if let (Some(need), Some(variant)) = (needs.get_mut(i), sustains) {
-            *need -= f64::from(count) * variant.sustains_qps;
+        let architecture = architectures.get(i);
+        let variant = architecture.and_then(|a| Some((a.needs(), a.variants.get(j)?)));
+        if let (Some(shares), Some((ranks, variant))) = (needs.get_mut(i), variant) {
+            shares.carry(f64::from(count) * variant.sustains_qps, ranks.rank(variant));
         }
     }
 }

@@ -347,7 +347,8 @@ fn covers(problem: &Problem, available: &Units, tie: f64) -> Vec<Cover> {
     let parts = input.architectures.iter().zip(&problem.takes);
     parts
         .map(|(architecture, takes)| {
-            let need = architecture.needed_qps() * (1.0 - SUMS * TOLERANCE);
+            let needs = architecture.needs().times(1.0 - SUMS * TOLERANCE);
+            let need = needs.total();
             let item = |(variant, takes): (&super::Variant, &Units)| {
                 let serves = architecture.may_serve(variant);
                 let load = if serves { variant.sustains_qps } else { 0.0 };
@@ -361,12 +362,13 @@ fn covers(problem: &Problem, available: &Units, tie: f64) -> Vec<Cover> {
                     hi: variant.cost * (1.0 + loading) + tie,
                     have: variant.replicas,
                     cap: alone.max(variant.replicas).min(fit),
+                    rank: needs.rank(variant),
                     needs: *takes,
                 }
             };
             Cover {
                 items: architecture.variants.iter().zip(takes).map(item).collect(),
-                need,
+                needs,
             }
         })
         .collect()

@@ -10,7 +10,7 @@
 //! - If more replicas run than the resource rows allow, replicas are removed first: from the last
 //!   variant of the last architecture on.
 //!
-//! The rows are always kept. It is not optimal, and not always feasible where a plan exists.
+//! The rows are always kept. It is not optimal, and not always feasible where a plan exists. It knows no accuracies.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,13 @@ pub(super) fn without_delay(problem: &Problem) -> Option<Vec<Vec<u32>>> {
 pub(super) fn carries_all(problem: &Problem, replicas: &[Vec<u32>]) -> bool {
     let mut both = problem.input.architectures.iter().zip(replicas);
     both.all(|(architecture, counts)| {
-        carries(architecture, counts) >= architecture.needed_qps() * (1.0 - TOLERANCE / 2.0)
+        let (needs, most) = (architecture.needs(), 1.0 - TOLERANCE / 2.0);
+        let both = architecture.variants.iter().zip(counts);
+        let serving = both.filter(|(variant, _)| architecture.may_serve(variant));
+        let left = serving.fold(needs.times(most), |left, (variant, n)| {
+            left.less(variant.sustains_qps * f64::from(*n), needs.rank(variant))
+        });
+        left.are_met()
     })
 }
 

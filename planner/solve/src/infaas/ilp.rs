@@ -1,7 +1,7 @@
 //! INFaaS' problem as an integer programme, with integers δ⁺ and δ⁻ per variant:
 //!
 //! minimise Σ C·((1 + λ·T_load)·δ⁺ − δ⁻) with Σ L·(N + δ⁺ − δ⁻) ≥ load + slack over the variants within
-//! the SLO, Σ takes·(N + δ⁺ − δ⁻) ≤ available, 0 ≤ δ⁻ ≤ N. The loading cost is not negative, so δ⁺ and
+//! the SLO, the same for the load that requires an accuracy and the variants that have it, Σ takes·(N + δ⁺ − δ⁻) ≤ available, 0 ≤ δ⁻ ≤ N. The loading cost is not negative, so δ⁺ and
 //! δ⁻ need not exclude each other.
 //!
 //! The solver breaks ties.
@@ -79,7 +79,8 @@ impl Model {
         let mut used = vec![Expression::from(0.0); input.resources.len()];
         let parts = input.architectures.iter().zip(&problem.takes);
         for ((architecture, takes), actions) in parts.zip(&self.actions) {
-            let mut carried = Expression::from(0.0);
+            let needs = architecture.needs();
+            let mut carried = vec![Expression::from(0.0); needs.iter().count()];
             let variants = architecture.variants.iter().zip(takes);
             for ((variant, takes), (plus, minus)) in variants.zip(actions) {
                 let started = variant.cost * (1.0 + input.loading_weight_per_s * variant.loading_s);
@@ -91,11 +92,15 @@ impl Model {
                     }
                 }
                 if architecture.may_serve(variant) {
-                    carried += variant.sustains_qps * after;
+                    for carried in carried.iter_mut().take(needs.rank(variant)) {
+                        *carried += variant.sustains_qps * after.clone();
+                    }
                 }
             }
-            if architecture.needed_qps() > 0.0 {
-                rows.push(constraint!(carried >= architecture.needed_qps()));
+            for (carried, need) in carried.into_iter().zip(needs.iter()) {
+                if need.qps > 0.0 {
+                    rows.push(constraint!(carried >= need.qps));
+                }
             }
         }
         for (used, resource) in used.into_iter().zip(&input.resources) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::accuracy::AccuracyShare;
 use super::units::{RESOURCES_MAX, Units};
 use super::{LATENCY_MS_MAX, Problem};
 use crate::InputError;
@@ -63,6 +64,9 @@ pub struct Architecture {
     /// Latency objective in ms: a slower variant carries nothing. None: all may serve.
     #[serde(default)]
     pub slo_ms: Option<f64>,
+    /// Shares of the load that require an accuracy; the rest of the load requires none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accuracies: Vec<AccuracyShare>,
     /// Variants.
     pub variants: Vec<Variant>,
 }
@@ -84,7 +88,8 @@ pub struct Variant {
     pub sustains_qps: f64,
     /// Latency of an answer, in ms.
     pub latency_ms: f64,
-    /// Accuracy of the answers, in percent; used by the selection, not by the plan.
+    /// Accuracy of the answers, in percent; used by the selection, and by the plan if a share of the load requires an
+    /// accuracy.
     #[serde(default)]
     pub accuracy_percent: Option<f64>,
     /// T_load: seconds until a new replica is ready.
@@ -162,6 +167,7 @@ impl Architecture {
         distinct(self.variants.iter().map(|v| v.name.as_str()), |index| {
             format!("{path}.variants[{index}].name")
         })?;
+        self.check_accuracies(path)?;
         let variants = self.variants.iter().enumerate();
         variants
             .map(|(index, v)| v.checked(&format!("{path}.variants[{index}]"), resources))

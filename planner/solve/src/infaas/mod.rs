@@ -7,6 +7,7 @@
 //! minimise Σ C_ij·(δ_ij + λ·T_load_ij·max(δ_ij, 0)) subject to
 //! - Σ_j L_ij·(N_ij + δ_ij) ≥ load_i + slack_i, over the variants within the architecture's SLO (a slower
 //!   one carries nothing; its replicas may still be stopped),
+//! - the same for the shares of the load that require an accuracy, over the variants that have it ([`accuracy`]),
 //! - Σ_ij takes_ijt·(N_ij + δ_ij) ≤ available_t for each resource type t,
 //! - 0 ≤ N_ij + δ_ij ≤ [`REPLICAS_MAX`].
 //!
@@ -30,6 +31,7 @@
 //! keeps all resource rows and carries as much load as a greedy allocation from nothing achieves, without
 //! proof.
 
+mod accuracy;
 mod check;
 mod cover;
 mod dual;
@@ -46,6 +48,7 @@ mod units;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use accuracy::{ACCURACIES_MAX, AccuracyShare};
 pub use exact::solve;
 pub use input::{
     AMOUNT_MAX, ARCHITECTURES_MAX, Architecture, Input, LOADING_S_MAX, REPLICAS_MAX, Resource,

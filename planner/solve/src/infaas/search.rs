@@ -2,6 +2,7 @@
 //! fractions of replicas as the bound. It is convex in each n, so the values to try are an interval around
 //! the fraction's.
 
+use super::accuracy::Needs;
 use super::cover::{Choice, Cover, Item, cost};
 use super::units::Units;
 use crate::TimeLimit;
@@ -26,6 +27,7 @@ struct Level {
     hi: f64,
     have: u32,
     cap: u32,
+    rank: usize,
     /// Whether to keep idle replicas: stopping them saves nothing, and counts as a move.
     idle_is_kept: bool,
 }
@@ -53,6 +55,7 @@ fn levels(cover: &Cover, prices: &Units) -> Vec<Level> {
             hi: item.hi + price,
             have: item.have,
             cap: item.cap,
+            rank: item.rank,
             idle_is_kept: item.lo < 0.0,
         }
     };
@@ -65,10 +68,11 @@ fn levels(cover: &Cover, prices: &Units) -> Vec<Level> {
 }
 
 /// Replicas of equal cost.
-struct Piece {
-    level: usize,
-    load: f64,
-    cost: f64,
+pub(super) struct Piece {
+    pub(super) level: usize,
+    pub(super) load: f64,
+    pub(super) cost: f64,
+    pub(super) rank: usize,
 }
 
 pub(super) struct Search<'a> {
@@ -103,7 +107,13 @@ impl<'a> Search<'a> {
             for (count, each) in [(at.have.min(at.cap), at.lo), (more, at.hi)] {
                 let (load, cost) = (f64::from(count) * at.load, f64::from(count) * each);
                 if count > 0 && (load > 0.0 || cost < 0.0) {
-                    pieces.push(Piece { level, load, cost });
+                    let rank = at.rank;
+                    pieces.push(Piece {
+                        level,
+                        load,
+                        cost,
+                        rank,
+                    });
                 }
             }
         }
@@ -127,16 +137,20 @@ impl<'a> Search<'a> {
     /// Runs the search; returns the bound at the root.
     pub(super) fn run(&mut self) -> f64 {
         let levels = std::mem::take(&mut self.levels);
-        let root = self.fraction(0, self.cover.need).0;
+        let root = self.fraction(0, self.cover.needs).0;
         if root.is_finite() {
-            self.dive(&levels, 0, self.cover.need, 0.0);
+            self.dive(&levels, 0, self.cover.needs, 0.0);
         }
         root
     }
 
-    /// Returns the least cost of carrying `need` with fractions of the levels from `first` on, and the load
+    /// Returns the least cost of carrying `needs` with fractions of the levels from `first` on, and the load
     /// of `first` in it.
-    fn fraction(&self, first: usize, mut need: f64) -> (f64, f64) {
+    fn fraction(&self, first: usize, needs: Needs) -> (f64, f64) {
+        if needs.are_nested() {
+            return needs.fraction(&self.pieces, first, &self.cover.needs);
+        }
+        let mut need = needs.total();
         let (mut cost, mut own) = (0.0, 0.0);
         for piece in self.pieces.iter().filter(|piece| piece.level >= first) {
             let part = if piece.cost < 0.0 {
@@ -153,11 +167,11 @@ impl<'a> Search<'a> {
             }
         }
         // The last piece may leave a rounding error.
-        let short = need > 1e-12 * self.cover.need.abs();
+        let short = need > 1e-12 * self.cover.needs.total().abs();
         (if short { f64::INFINITY } else { cost }, own)
     }
 
-    fn dive(&mut self, levels: &[Level], depth: usize, need: f64, spent: f64) {
+    fn dive(&mut self, levels: &[Level], depth: usize, needs: Needs, spent: f64) {
         let Some((level, deeper)) = levels.split_first() else {
             return;
         };
@@ -169,15 +183,15 @@ impl<'a> Search<'a> {
             return;
         }
         if deeper.is_empty() {
-            self.last(level, need, spent);
+            self.last(level, needs, spent);
             return;
         }
         let bound = |search: &Search<'_>, n: u32| {
-            let rest = need - f64::from(n) * level.load;
+            let rest = needs.less(f64::from(n) * level.load, level.rank);
             spent + level.cost(n) + search.fraction(depth + 1, rest).0
         };
         let middle = if level.load > 0.0 {
-            ((self.fraction(depth, need).1 / level.load).floor() as u32).min(level.cap)
+            ((self.fraction(depth, needs).1 / level.load).floor() as u32).min(level.cap)
         } else if level.lo < 0.0 {
             level.have.min(level.cap)
         } else {
@@ -204,7 +218,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             self.chosen.push(n);
-            let rest = need - f64::from(n) * level.load;
+            let rest = needs.less(f64::from(n) * level.load, level.rank);
             self.dive(deeper, depth + 1, rest, spent + level.cost(n));
             self.chosen.pop();
             if self.nodes > NODES_MAX {
@@ -219,7 +233,10 @@ impl<'a> Search<'a> {
     }
 
     /// The last variant carries the rest.
-    fn last(&mut self, level: &Level, need: f64, spent: f64) {
+    fn last(&mut self, level: &Level, needs: Needs, spent: f64) {
+        let Some(need) = needs.of_rank(level.rank) else {
+            return;
+        };
         let min = if need <= 0.0 {
             0.0
         } else {

@@ -241,6 +241,9 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
         let routes = &mut counts.routes;
         match series.metric {
             Metric::Arrivals if series.service == stages[0] => counts.arrivals += value,
+            Metric::AccuracyArrivals if series.service == stages[0] => {
+                *counts.accuracies.entry(series.value).or_default() += value;
+            }
             Metric::Requests => routes.entry(series.value).or_default().routed += value,
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
             Metric::Failing => {

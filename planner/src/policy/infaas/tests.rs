@@ -152,3 +152,64 @@ fn lowest_price_decides() {
         check(&service, [0; 3], 75.0, true, desired, SolveStatus::Optimal);
     }
 }
+
+/// Demand of 60 requests/s, or another, of which these shares require these accuracies.
+fn requiring(rps: f64, shares: &[(f64, f64)]) -> Inputs {
+    let mut inputs = Inputs::steady(Rps(rps));
+    inputs.accuracies = Some(AccuracyMix::new(shares.iter().copied()));
+    inputs
+}
+
+#[test]
+fn each_accuracy_is_carried_by_variants_that_have_it() {
+    for (accuracy_min, shares, desired) in [
+        (0.0, vec![], [3, 0, 0]),
+        (0.0, vec![(60.0, 1.0)], [3, 0, 0]),
+        (0.0, vec![(80.0, 0.5)], [1, 3, 0]),
+        (0.0, vec![(60.0, 0.5), (71.0, 0.2)], [2, 1, 0]),
+        (0.0, vec![(80.0, 1.0)], [0, 5, 0]),
+        // c is too slow, so nobody can carry what requires it.
+        (0.0, vec![(80.0, 0.5), (90.0, 0.2)], [1, 3, 0]),
+        (75.0, vec![(70.0, 0.9)], [0, 5, 0]),
+    ] {
+        let inputs = requiring(60.0, &shares);
+        let decision = decide(&infaas(accuracy_min, 0.0), &actual([1, 0, 0]), Some(inputs));
+        let expected = (stay(&actual(desired)), SolveStatus::Optimal);
+        let got = (decision.targets, decision.status);
+        assert_eq!(got, expected, "{accuracy_min} {shares:?}: {}", decision.why);
+    }
+    let inputs = requiring(60.0, &[(80.0, 0.5)]);
+    let why = decide(&infaas(0.0, 0.0), &actual([1, 0, 0]), Some(inputs)).why;
+    let words = "60.0 requests/s: 4 of 8 cores at 0 % or more, 50 % of it at 80 %";
+    assert_eq!(why, words);
+}
+
+#[test]
+fn overload_cuts_each_accuracy_alike() {
+    // 120 of 300 requests/s by b would take 10 cores, the rest 8: there are 8 of 18.
+    let inputs = requiring(300.0, &[(80.0, 0.4)]);
+    let decision = decide(&infaas(0.0, 0.0), &actual([1, 0, 0]), Some(inputs));
+    let expected = (stay(&actual([3, 5, 0])), SolveStatus::Infeasible);
+    assert_eq!(
+        (decision.targets, decision.status),
+        expected,
+        "{}",
+        decision.why
+    );
+}
+
+#[test]
+fn replicas_that_are_not_accurate_enough_are_replaced_before_the_window_is_full() {
+    for (running, desired, kept) in [([3, 0, 0], [1, 3, 0], false), ([1, 4, 0], [1, 4, 0], true)] {
+        let mut inputs = requiring(60.0, &[(80.0, 0.5)]);
+        inputs.forecast.window_full = false;
+        let decision = decide(&infaas(0.0, 0.0), &actual(running), Some(inputs));
+        let expected = (stay(&actual(desired)), kept);
+        assert_eq!(
+            (decision.targets, decision.kept),
+            expected,
+            "{}",
+            decision.why
+        );
+    }
+}

@@ -166,6 +166,7 @@ fn limits() -> Vec<(&'static str, &'static str, f64)> {
         ),
         ("infaas", "VARIANTS_MAX", count(infaas::VARIANTS_MAX)),
         ("infaas", "RESOURCES_MAX", count(infaas::RESOURCES_MAX)),
+        ("infaas", "ACCURACIES_MAX", count(infaas::ACCURACIES_MAX)),
         ("infaas", "REPLICAS_MAX", whole(infaas::REPLICAS_MAX)),
         ("infaas", "AMOUNT_MAX", infaas::AMOUNT_MAX),
         ("infaas", "LOADING_S_MAX", infaas::LOADING_S_MAX),

@@ -239,6 +239,7 @@ fn problem(state: &State<'_>, now: &[u32], load_rps: f64) -> Option<Problem> {
             load_qps: load_rps,
             slack_qps: load_rps / (1.0 - RESERVE) - load_rps,
             slo_ms: Some(service.slo.as_secs_f64() * 1e3),
+            accuracies: Vec::new(),
             variants,
         }],
         loading_weight_per_s: LOADING_WEIGHT_PER_S,

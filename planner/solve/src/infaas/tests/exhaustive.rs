@@ -67,12 +67,51 @@ fn small(seed: u64) -> Input {
         one.slo_ms = rng.random_bool(0.5).then_some(3.5);
         architectures.push(one);
     }
-    Input {
+    let mut input = Input {
         resources,
         architectures,
         loading_weight_per_s: [0.0, 0.1, 1.0][rng.random_range(0..3)],
         gap: 0.0,
+    };
+    for one in &mut input.architectures {
+        if rng.random_bool(0.5) {
+            require(one, &mut rng);
+        }
     }
+    input
+}
+
+/// Gives the variants one of four accuracies, and lets parts of the load require some.
+fn require(architecture: &mut Architecture, rng: &mut ChaCha8Rng) {
+    for variant in &mut architecture.variants {
+        variant.accuracy_percent = Some(f64::from(rng.random_range(6..10)) * 10.0);
+    }
+    for percent in [55.0, 70.0, 85.0] {
+        if rng.random_bool(0.6) {
+            let share = f64::from(rng.random_range(0..4)) * 0.1;
+            architecture
+                .accuracies
+                .push(AccuracyShare { percent, share });
+        }
+    }
+}
+
+/// Whether these replicas carry what requires each accuracy.
+fn carries(architecture: &Architecture, counts: &[(&Variant, u32)]) -> bool {
+    let required = architecture.accuracies.iter().map(|one| one.percent);
+    required.chain([0.0]).all(|percent| {
+        let shares = architecture.accuracies.iter();
+        let above: f64 = shares
+            .filter(|one| one.percent >= percent)
+            .map(|one| one.share)
+            .sum();
+        let share = if percent > 0.0 { above } else { 1.0 };
+        let able = counts
+            .iter()
+            .filter(|(v, _)| v.accuracy_percent.unwrap_or(0.0) >= percent);
+        let carried: f64 = able.map(|(v, n)| v.sustains_qps * f64::from(*n)).sum();
+        carried >= (architecture.load_qps + architecture.slack_qps) * share * (1.0 - 1e-10)
+    })
 }
 
 /// Returns the least objective, the fewest replicas moved at it, and the number of plans with that
@@ -101,8 +140,7 @@ fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
                 .iter()
                 .zip(&counts)
                 .filter(|((a, v), _)| a.name == name && in_time(a, v));
-            both.map(|((_, v), n)| v.sustains_qps * f64::from(*n))
-                .sum::<f64>()
+            both.map(|((_, v), n)| (*v, *n)).collect::<Vec<_>>()
         };
         let used = |name: &str| {
             let both = variants.iter().zip(&counts);
@@ -118,7 +156,7 @@ fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
             && input
                 .architectures
                 .iter()
-                .all(|a| runs(&a.name) >= (a.load_qps + a.slack_qps) * (1.0 - 1e-10));
+                .all(|a| carries(a, &runs(&a.name)));
         if fits {
             let (mut cost, mut moved) = (0.0, 0);
             for ((_, v), n) in variants.iter().zip(&counts) {
@@ -147,6 +185,7 @@ fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
 #[test]
 fn optimum_equals_exhaustive_search() {
     let (mut infeasible, mut ties, mut coupled, mut free, mut still) = (0, 0, 0, 0, 0);
+    let mut dearer = 0;
     for seed in 0..CASES {
         let input = small(seed);
         let problem = Problem::try_from(input.clone()).unwrap();
@@ -169,6 +208,13 @@ fn optimum_equals_exhaustive_search() {
                         .flat_map(|a| &a.variants)
                         .all(|v| v.cost == 0.0),
                 );
+                let mut careless = input.clone();
+                for one in &mut careless.architectures {
+                    one.accuracies.clear();
+                }
+                let careless = solved(&Problem::try_from(careless).unwrap());
+                let objective = careless.plan().unwrap().objective;
+                dearer += u32::from(objective < plan.objective - 1e-6 * spent);
                 let loose = Input {
                     resources: input
                         .resources
@@ -190,7 +236,9 @@ fn optimum_equals_exhaustive_search() {
             }
         }
     }
-    let counts = [infeasible, ties, coupled, free, still];
-    println!("infeasible, ties, coupled, free of cost, unmoved: {counts:?} of {CASES}");
+    let counts = [infeasible, ties, coupled, free, still, dearer];
+    println!(
+        "infeasible, ties, coupled, free of cost, unmoved, dearer by accuracies: {counts:?} of {CASES}"
+    );
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }

@@ -1,5 +1,6 @@
 //! The optimum is compared with exhaustive search, and with HiGHS on large problems.
 
+mod accuracy;
 mod baseline;
 mod exhaustive;
 mod limits;
@@ -46,6 +47,7 @@ fn architecture(name: &str, load_qps: f64, variants: Vec<Variant>) -> Architectu
         load_qps,
         slack_qps: 0.0,
         slo_ms: None,
+        accuracies: Vec::new(),
         variants,
     }
 }
