@@ -142,9 +142,12 @@ impl Proxies {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadBalancing {
-    /// The one of two at random with fewer requests in flight from this proxy; as `envoy/weir.yaml` and the manifests
-    /// have it.
+    /// Of all, one of those with the fewest requests in flight from this proxy (Envoy's `FULL_SCAN`); as `envoy/weir.yaml`
+    /// and the manifests for Istio have it.
     #[default]
+    FullScan,
+    /// The one of two at random, which may be the same twice, with fewer requests in flight from this proxy: Envoy's
+    /// default, and all that Envoy Gateway can express.
     LeastRequest,
     /// In turn, by each worker.
     RoundRobin,

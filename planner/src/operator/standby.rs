@@ -34,6 +34,7 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
         share: Share(planned.share),
         slots: planned.slots,
         batch: planned.batch,
+        replicas: planned.replicas.max(1),
         cancels: variant.cancels,
         // The status is rounded.
         service_ms: planned.service_time.as_ms().max(service_min_ms),

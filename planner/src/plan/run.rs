@@ -147,6 +147,7 @@ impl<'a> Run<'a> {
             share: Share(share),
             slots,
             batch: sent.batch,
+            replicas: self.allocation.replicas().max(1),
             service_ms: self.takes_ms(&sent),
             accuracy: self.variant.accuracy,
             cancels: self.variant.cancels,

@@ -7,6 +7,7 @@
     clippy::indexing_slicing
 )]
 
+mod balancing;
 mod batches;
 mod interference;
 mod lanes;
