@@ -40,8 +40,7 @@ load: {{ generator: poisson, rps: {rps} }}
 contenders: [{{ plane: weir, control: planner }}]
 "
     );
-    let (mut scenario, sending) =
-        read_text(&text, Path::new(""), Overrides::default()).unwrap();
+    let (mut scenario, sending) = read_text(&text, Path::new(""), Overrides::default()).unwrap();
     scenario.proxies.load_balancing = balancing;
     let requests = requests(scenario.seed, &sending);
     let contender = scenario.contenders[0];

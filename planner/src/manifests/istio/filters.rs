@@ -65,13 +65,13 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
         listener(
             context,
             json!({ "listener": { "portNumber": port } }),
-            json!({ "connection_balance_config": { "exact_balance": {} } })
+            json!({ "connection_balance_config": { "exact_balance": {} } }),
         ),
         network_filter(context, port, manager),
         buffer(context, port, &name, true),
         route(
             CHOSEN,
-            json!({ "cluster_header": "x-slo-cluster", "idle_timeout": answer })
+            json!({ "cluster_header": "x-slo-cluster", "idle_timeout": answer }),
         ),
         route(WEBSOCKET, json!({ "idle_timeout": "3600s" })),
         route(STREAM, json!({ "idle_timeout": hold })),
@@ -80,7 +80,7 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
                 FALLBACK,
                 json!({
                     "idle_timeout": hold, "max_stream_duration": { "max_stream_duration": longest },
-                })
+                }),
             ),
             &name,
         ),

@@ -104,7 +104,12 @@ impl Stage {
         let mut bootstrap = Bootstrap::shipped()?.plugin(plugin.context("no plugin")?);
         let of_stage = match service.stages.len() {
             0 | 1 => 0..service.variants.len(),
-            _ => service.stages.get(stage).context("no stage")?.variants.clone(),
+            _ => service
+                .stages
+                .get(stage)
+                .context("no stage")?
+                .variants
+                .clone(),
         };
         let mut servers = Vec::new();
         for (place, index) in of_stage.enumerate() {
@@ -146,7 +151,9 @@ fn balancing(given: LoadBalancing) -> Option<Value> {
         LoadBalancing::RoundRobin => ("round_robin", "RoundRobin"),
     };
     let (folder, message) = name;
-    let kind = format!("type.googleapis.com/envoy.extensions.load_balancing_policies.{folder}.v3.{message}");
+    let kind = format!(
+        "type.googleapis.com/envoy.extensions.load_balancing_policies.{folder}.v3.{message}"
+    );
     let policy = json!({
         "name": format!("envoy.load_balancing_policies.{folder}"), "typed_config": { "@type": kind },
     });
