@@ -28,9 +28,10 @@ impl Variant {
     }
 
     /// Time before a lane is free at which the next request is sent to it. Zero with several servers: the proxy chooses
-    /// one of them at once, and cannot know at which of those that are all busy an execution will end next.
+    /// one of them at once, and cannot know at which of those that are all busy an execution will end next. Batches may be
+    /// sent ahead, because they fill at the servers.
     fn lead_time(&self, now: Mono) -> Duration {
-        if self.replicas > 1 {
+        if self.replicas > 1 && self.batch <= 1 {
             return Duration::ZERO;
         }
         self.lead().lead(self.predicted.mean, now)

@@ -125,7 +125,10 @@ impl<W: Witness> Simulation<'_, W> {
             server?.active.get(proxy).copied()
         };
         let count = fleet.listed.len();
-        let place = match (count, self.scenario.proxies.load_balancing) {
+        let known = self.scenario.variants.get(usize::from(variant));
+        let policy = self.scenario.proxies.load_balancing;
+        let policy = policy.of_batches(known.map_or(1, |known| known.batch_max));
+        let place = match (count, policy) {
             (0, _) => return NO_SERVER,
             (1, _) => 0,
             (_, LoadBalancing::FullScan) => {

@@ -37,7 +37,8 @@ const WAITS: &str = "\n\
     413.";
 const CLUSTERS: &str = "\n\
     CLUSTER: a request goes to the replica with the fewest. A DestinationRule's LEAST_REQUEST compares two at random: of \
-    4 replicas it sends four of ten requests to a busy one while another idles.";
+    4 replicas it sends four of ten requests to a busy one while another idles. Servers with \
+    batches keep that one: spread over all replicas, batches would fill less.";
 const BY_ROUTE: &str = " It is off but for this service's routes. A request that streams on a path of its own needs a route like `stream`.";
 const AT_SIDECARS: &str = "The same limits for what comes in to the model servers; the route leads to the server as it did. Its \
     idle timeout ends holds, and the server's silence: above deadline.max_ms.";
@@ -86,6 +87,7 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
         ),
     ];
     let clusters = frame.backends.iter();
+    let clusters = clusters.filter(|backend| backend.variant.profile.batch == 1);
     patches.extend(clusters.map(|backend| cluster(context, &backend.variant.cluster)));
     let spec = json!({
         "workloadSelector": { "labels": frame.gateway_labels() }, "configPatches": patches,

@@ -133,7 +133,8 @@ impl Stage {
                 servers.push(emulator);
             }
             bootstrap = bootstrap.backends(&variant.cluster, &hosts);
-            if let Some(policy) = balancing(proxies.load_balancing) {
+            let policy = proxies.load_balancing.of_batches(server.batch_max);
+            if let Some(policy) = balancing(policy) {
                 let pointer = format!("/static_resources/clusters/{place}/load_balancing_policy");
                 bootstrap = bootstrap.amend(&pointer, policy);
             }
