@@ -73,7 +73,8 @@ pub struct VariantPlan {
     /// Requests its server executes together, 1 or more.
     #[serde(default = "one")]
     pub batch: u32,
-    /// Servers behind the cluster, 1 or more. With several the proxy chooses one when it sends a request.
+    /// Servers behind the cluster, 1 or more. With several the proxy chooses one when it sends a request, and sends none
+    /// ahead of time. 1 also where servers make batches, which fill better with requests sent ahead.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub replicas: u32,
     /// Predicted time from dispatch to response, in ms (a high percentile); 0 where unknown.
