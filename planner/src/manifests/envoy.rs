@@ -29,8 +29,7 @@ const GRPC_PORT: u16 = 8001;
 const HTTP: &str = "/typed_extension_protocol_options/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\
     /explicit_http_config";
 /// Load balancing of a cluster.
-const LEAST_REQUEST: &str =
-    "/load_balancing_policy/policies/0/typed_extension_config/typed_config";
+const LEAST_REQUEST: &str = "/load_balancing_policy/policies/0/typed_extension_config/typed_config";
 const LISTENER: &str = "/static_resources/listeners/0";
 const MANAGER: &str = "/filter_chains/0/filters/0/typed_config";
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config\
