@@ -235,6 +235,7 @@ mod tests {
             share: Share(share),
             slots: 2,
             batch: 1,
+            replicas: 1,
             cancels: false,
             service_ms: 40.0,
             service_min_ms: 0.0,

@@ -142,6 +142,8 @@ struct RawVariant {
     #[serde(default)]
     batch: Option<u32>,
     #[serde(default)]
+    replicas: Option<u32>,
+    #[serde(default)]
     cancels: bool,
     #[serde(default)]
     service_ms: f64,
@@ -374,6 +376,7 @@ impl RawVariant {
             share: Share(self.share),
             slots: self.slots,
             batch: self.batch.unwrap_or(1),
+            replicas: self.replicas.unwrap_or(1),
             cancels: self.cancels,
             service_ms: self.service_ms,
             service_min_ms: self.service_min_ms,

@@ -27,10 +27,20 @@ impl Variant {
         &self.slots.lanes.0.lead
     }
 
+    /// Time before a lane is free at which the next request is sent to it. Zero with several servers: the proxy chooses
+    /// one of them at once, and cannot know at which of those that are all busy an execution will end next. Batches may be
+    /// sent ahead, because they fill at the servers.
+    fn lead_time(&self, now: Mono) -> Duration {
+        if self.replicas > 1 && self.batch <= 1 {
+            return Duration::ZERO;
+        }
+        self.lead().lead(self.predicted.mean, now)
+    }
+
     /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
     pub(super) fn lane_request(&self, waiting_count: u32, now: Mono) -> LaneRequest<'_> {
         let service = self.lead().service(self.predicted.mean);
-        let lead = self.lead().lead(self.predicted.mean, now);
+        let lead = self.lead_time(now);
         let all = waiting_count.saturating_add(self.slots.others.waiting);
         // A closed batch leaves as a whole.
         let few = self.batch <= 1 && all < self.slots.early_send_min();
@@ -70,7 +80,7 @@ impl Variant {
     /// standard deviation: a request that cannot wait that long leaves its place to one that can wait at the
     /// server.
     pub(super) fn must_begin(&self, now: Mono) -> Mono {
-        let lead = self.lead().lead(self.predicted.mean, now);
+        let lead = self.lead_time(now);
         let begins = self.earliest_start(now);
         if begins > now + lead {
             return now;

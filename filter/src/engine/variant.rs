@@ -50,6 +50,8 @@ pub(super) struct Variant {
     /// The same, corrected by measurements.
     pub(super) predicted: ServiceTime,
     pub(super) batch: u32,
+    /// Servers behind its cluster.
+    pub(super) replicas: u32,
     pub(super) cancels: bool,
     pub(super) slots: VariantSlots,
     /// Waiting requests for which it expires before their deadline.
@@ -227,6 +229,7 @@ impl Variant {
             planned: Duration::ZERO,
             predicted: ServiceTime::default(),
             batch: 1,
+            replicas: 1,
             cancels: false,
             slots: VariantSlots::new(WaitQueue::new(classes)),
             expiries: Expiries::default(),
@@ -270,6 +273,7 @@ impl Variant {
         self.estimate();
         self.class_times.estimate(planned);
         self.batch = plan.batch;
+        self.replicas = plan.replicas;
         self.cancels = plan.cancels;
         self.share = plan.share.0;
         self.slots.set_total(plan.slots);

@@ -73,6 +73,10 @@ pub struct VariantPlan {
     /// Requests its server executes together, 1 or more.
     #[serde(default = "one")]
     pub batch: u32,
+    /// Servers behind the cluster, 1 or more. With several the proxy chooses one when it sends a request, and sends none
+    /// ahead of time. 1 also where servers make batches, which fill better with requests sent ahead.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub replicas: u32,
     /// Predicted time from dispatch to response, in ms (a high percentile); 0 where unknown.
     #[serde(default)]
     pub service_ms: f64,
@@ -91,6 +95,14 @@ pub struct VariantPlan {
 
 const fn one() -> u32 {
     1
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// Rule broken by an invalid plan; the message names the field and the value.
@@ -199,6 +211,7 @@ impl VariantPlan {
         }
         let slots = f64::from(self.slots);
         let batch = f64::from(self.batch);
+        let replicas = f64::from(self.replicas);
         for (field, value, right, holds) in [
             (
                 "share",
@@ -212,6 +225,12 @@ impl VariantPlan {
                 batch,
                 "1 to 1024",
                 (1..=BATCH_MAX).contains(&self.batch),
+            ),
+            (
+                "replicas",
+                replicas,
+                "1 to 100000",
+                (1..=SLOTS_MAX).contains(&self.replicas),
             ),
             (
                 "service_ms",

@@ -142,12 +142,27 @@ impl Proxies {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadBalancing {
-    /// The one of two at random with fewer requests in flight from this proxy; as `envoy/weir.yaml` and the manifests
-    /// have it.
+    /// Of all, one of those with the fewest requests in flight from this proxy (Envoy's `FULL_SCAN`), if the servers execute
+    /// one request at a time; as [`LoadBalancing::LeastRequest`] if they make batches, which would fill less. As
+    /// `envoy/weir.yaml` and the manifests for Istio have it.
     #[default]
+    FullScan,
+    /// The one of two at random, which may be the same twice, with fewer requests in flight from this proxy: Envoy's
+    /// default, and all that Envoy Gateway can express.
     LeastRequest,
     /// In turn, by each worker.
     RoundRobin,
+}
+
+impl LoadBalancing {
+    /// Choice among servers that execute at most `batch` requests together.
+    #[must_use]
+    pub fn of_batches(self, batch: u32) -> LoadBalancing {
+        match self {
+            LoadBalancing::FullScan if batch > 1 => LoadBalancing::LeastRequest,
+            other => other,
+        }
+    }
 }
 
 /// Data plane with a control plane.

@@ -115,9 +115,12 @@ pub(super) fn play_with<W: Witness>(
     simulation.finish(contender)
 }
 
-/// Returns the noise seed of the server with that index in the scenario.
+/// Returns the noise seed of that replica of the variant with that index in the scenario.
 #[must_use]
-pub fn noise_seed(seed: u64, index: u64) -> u64 {
+pub fn replica_seed(seed: u64, variant: u64, replica: u64) -> u64 {
+    /// Distance of the seeds of two replicas of a variant: more than there are variants.
+    const DISTANCE: u64 = 1 << 16;
+    let index = variant + replica * DISTANCE;
     seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -126,6 +126,7 @@ mod tests {
             share: Share(1.0),
             slots,
             batch: 1,
+            replicas: 1,
             cancels: false,
             service_ms: 40.0,
             service_min_ms: 0.0,

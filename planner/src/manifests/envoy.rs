@@ -28,6 +28,8 @@ const GRPC_PORT: u16 = 8001;
 /// Protocol of a cluster.
 const HTTP: &str = "/typed_extension_protocol_options/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\
     /explicit_http_config";
+/// Load balancing of a cluster.
+const LEAST_REQUEST: &str = "/load_balancing_policy/policies/0/typed_extension_config/typed_config";
 const LISTENER: &str = "/static_resources/listeners/0";
 const MANAGER: &str = "/filter_chains/0/filters/0/typed_config";
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config\
@@ -186,10 +188,17 @@ struct Port<'a> {
     cluster: &'a str,
     /// Whether it is the gRPC port beside another one.
     grpc: bool,
+    /// Whether its servers make batches.
+    batches: bool,
 }
 
 fn ports(variant: &Variant) -> impl Iterator<Item = Port<'_>> {
-    let port = |cluster, grpc| Port { cluster, grpc };
+    let batches = variant.profile.batch > 1;
+    let port = |cluster, grpc| Port {
+        cluster,
+        grpc,
+        batches,
+    };
     let grpc = variant.grpc_cluster.as_deref();
     let grpc = grpc.map(|cluster| port(cluster, true));
     std::iter::once(port(&variant.cluster, false)).chain(grpc)
@@ -221,13 +230,23 @@ fn adapt(
     }
     let template = at(shipped, "/static_resources/clusters/0")?.clone();
     let mut made = Vec::new();
-    for Port { cluster, grpc } in clusters {
+    for Port {
+        cluster,
+        grpc,
+        batches,
+    } in clusters
+    {
         let port = if grpc { GRPC_PORT } else { PORT };
         let own = (cluster, port);
         let mut made_of = with_address(template.clone(), cluster, own, &options.servers)?;
         if grpc {
             *at(&mut made_of, HTTP)? =
                 json!({ "http2_protocol_options": { "initial_stream_window_size": BUFFER_BYTES } });
+        }
+        let policy = made_of.pointer_mut(LEAST_REQUEST);
+        if let Some(policy) = policy.and_then(Value::as_object_mut).filter(|_| batches) {
+            // Spread over all replicas, batches would fill less.
+            policy.remove("selection_method");
         }
         made.push(made_of);
     }

@@ -197,6 +197,9 @@ fn variant(part: &VariantPlan) -> Value {
         if part.batch > 1 {
             variant.insert("batch".to_owned(), json!(part.batch));
         }
+        if part.replicas > 1 {
+            variant.insert("replicas".to_owned(), json!(part.replicas));
+        }
         if part.cancels {
             variant.insert("cancels".to_owned(), json!(true));
         }

@@ -34,6 +34,10 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
         share: Share(planned.share),
         slots: planned.slots,
         batch: planned.batch,
+        replicas: match variant.profile.batch {
+            0 | 1 => planned.replicas.max(1),
+            _ => 1,
+        },
         cancels: variant.cancels,
         // The status is rounded.
         service_ms: planned.service_time.as_ms().max(service_min_ms),

@@ -147,6 +147,11 @@ impl<'a> Run<'a> {
             share: Share(share),
             slots,
             batch: sent.batch,
+            // Where servers make batches, requests wait there to fill them.
+            replicas: match self.variant.profile.batch {
+                0 | 1 => self.allocation.replicas().max(1),
+                _ => 1,
+            },
             service_ms: self.takes_ms(&sent),
             accuracy: self.variant.accuracy,
             cancels: self.variant.cancels,

@@ -218,6 +218,14 @@ impl Proxy {
                 filters.insert(0, value.clone());
             }
             "HTTP_FILTER" => return self.insert_filter(&matched["listener"], value),
+            "CLUSTER" => {
+                let clusters = self.at("/static_resources/clusters").as_array_mut();
+                let named = |it: &&mut Value| it["name"] == matched["cluster"]["name"];
+                let Some(cluster) = clusters.unwrap().iter_mut().find(named) else {
+                    return false;
+                };
+                merge(cluster, value);
+            }
             "HTTP_ROUTE" => return self.patch_route(&matched["routeConfiguration"], value),
             other => panic!("{other} is not emulated"),
         }

@@ -78,8 +78,8 @@ fn gateway(hosts: &[[SocketAddr; 3]; 2], other: SocketAddr) -> Proxy {
         assert!(proxy.wasm_plugin(&of(index, "wasmplugin"), &module));
     }
     for index in 0..SERVICES.len() {
-        // Each finds its own routes alone.
-        assert_eq!(proxy.envoy_filter(&of(index, "envoyfilter")), 7);
+        // Each finds its own routes and clusters alone.
+        assert_eq!(proxy.envoy_filter(&of(index, "envoyfilter")), 10);
     }
     proxy
 }

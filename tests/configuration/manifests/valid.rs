@@ -69,7 +69,15 @@ fn sidecar(gate: &Value) -> Proxy {
 fn gateway_accepts_all_resources() {
     let mut proxy = gateway("istio/gateway/resnet/virtualservice.yaml");
     let changed = proxy.envoy_filter(&document("istio/gateway/resnet/envoyfilter.yaml"));
-    assert_eq!(changed, 7, "each patch has its place");
+    assert_eq!(changed, 10, "each patch has its place");
+    let clusters = proxy.config["static_resources"]["clusters"].clone();
+    for cluster in clusters.as_array().unwrap() {
+        let of_a_variant = cluster["name"].as_str().unwrap().contains("resnet");
+        let policy = "/load_balancing_policy/policies/0/typed_extension_config/typed_config";
+        let method = cluster.pointer(&format!("{policy}/selection_method"));
+        let expected = of_a_variant.then(|| json!("FULL_SCAN"));
+        assert_eq!(method, expected.as_ref(), "{cluster}");
+    }
     // The buffer is off but where a request of the service is decided.
     let filters = proxy.manager()["http_filters"].clone();
     assert_eq!(filters[0]["name"], "weir-resnet.buffer");
@@ -94,7 +102,7 @@ fn other_ports_are_left_alone() {
         .replace("\"portNumber\":80", "\"portNumber\":8080");
     filter = serde_json::from_str(&text).unwrap();
     let before = proxy.config["static_resources"]["listeners"].clone();
-    assert_eq!(proxy.envoy_filter(&filter), 4, "the routes alone");
+    assert_eq!(proxy.envoy_filter(&filter), 7, "routes and clusters alone");
     let after = &mut proxy.config["static_resources"]["listeners"];
     let mut before = before;
     for listeners in [&mut before, after] {

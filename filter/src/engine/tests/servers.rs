@@ -1,4 +1,4 @@
-//! Names of a variant's servers: their own name for the model, and the port for gRPC.
+//! A variant's servers: their own name for the model, the port for gRPC, and several behind one cluster.
 
 use super::*;
 use crate::verdict::Dispatch;
@@ -130,5 +130,24 @@ fn request_fails_over_only_among_equal_names() {
         let mut engine = two(&a, &b, r#","failover":"-else""#);
         let dispatch = dispatched(send(&mut engine, 1, path, false));
         assert_eq!(dispatch.cluster.as_deref(), Some(cluster), "{a} {b} {path}");
+    }
+}
+
+/// With several servers the proxy cannot know at which of them an execution will end next.
+#[test]
+fn only_a_single_server_is_sent_a_request_ahead_of_time() {
+    for (replicas, early) in [(1, true), (2, false)] {
+        let keys = format!(r#""replicas":{replicas},"#);
+        let busy = named("a", 1.0, &keys).replace(r#""slots":1"#, r#""slots":2"#);
+        let mut engine = engine(&[busy], "");
+        for stream in 1..=20 {
+            let verdict = submit(&mut engine, stream, 5_000, at(0));
+            let sent = matches!(verdict, Verdict::Forward(_));
+            assert_eq!(sent, stream <= 2, "{stream}: {verdict:?}");
+        }
+        let ahead = forwarded(&release(&mut engine, at(99)));
+        assert_eq!(!ahead.is_empty(), early, "{replicas} replicas: {ahead:?}");
+        let next = forwarded(&end(&mut engine, 1, End::Answered, at(100)));
+        assert_eq!(next.is_empty(), early, "{replicas} replicas: {next:?}");
     }
 }

@@ -11,6 +11,7 @@ fn good() -> Plan {
         share: Share(share),
         slots: 2,
         batch: 1,
+        replicas: 1,
         cancels: false,
         service_ms: 40.0,
         service_min_ms: 10.0,
@@ -93,6 +94,11 @@ fn broken_rule_is_refused_and_names_the_field() {
         ),
         (|p| p.variants[0].slots = 0, "variants[0].slots"),
         (|p| p.variants[0].batch = 0, "variants[0].batch: 0"),
+        (|p| p.variants[0].replicas = 0, "variants[0].replicas: 0"),
+        (
+            |p| p.variants[0].replicas = 100_001,
+            "variants[0].replicas: 100001",
+        ),
         (
             |p| p.variants[0].service_ms = f64::INFINITY,
             "variants[0].service_ms: inf",

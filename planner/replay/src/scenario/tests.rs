@@ -121,7 +121,9 @@ fn shipped_scenarios_are_valid() {
             "sponge",
             "sponge-demo",
             "swell",
-            "validate"
+            "validate",
+            "validate-pipeline",
+            "validate-replicas"
         ]
     );
 }

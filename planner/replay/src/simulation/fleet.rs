@@ -1,5 +1,6 @@
 //! Servers of one variant: the load balancing among them, and the life of its replicas.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -9,7 +10,7 @@ use weir_api::Cores;
 use super::event_queue::Event;
 use super::server::{Phase, SimulatedServer};
 use super::witness::Witness;
-use super::{PlayError, Simulation, noise_seed};
+use super::{PlayError, Simulation, replica_seed};
 use crate::control::ReplicaDue;
 use crate::nanos;
 use crate::request::Resize;
@@ -19,8 +20,6 @@ use crate::scenario::{LoadBalancing, Scenario};
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// Index of no server.
 pub(super) const NO_SERVER: u32 = u32::MAX;
-/// Distance of the noise seeds of two replicas of a variant: more than there are variants.
-const REPLICA_SEED: u64 = 1 << 16;
 
 /// Servers of one variant.
 #[derive(Debug, Default)]
@@ -90,7 +89,7 @@ impl Fleet {
 
     /// Noise seed of the next server.
     fn seed(&self, seed: u64, variant: u16) -> u64 {
-        noise_seed(seed, u64::from(variant) + self.started * REPLICA_SEED)
+        replica_seed(seed, u64::from(variant), self.started)
     }
 
     fn add(&mut self, server: u32, is_ready: bool) {
@@ -126,9 +125,29 @@ impl<W: Witness> Simulation<'_, W> {
             server?.active.get(proxy).copied()
         };
         let count = fleet.listed.len();
-        let place = match (count, self.scenario.proxies.load_balancing) {
+        let known = self.scenario.variants.get(usize::from(variant));
+        let policy = self.scenario.proxies.load_balancing;
+        let policy = policy.of_batches(known.map_or(1, |known| known.batch_max));
+        let place = match (count, policy) {
             (0, _) => return NO_SERVER,
             (1, _) => 0,
+            (_, LoadBalancing::FullScan) => {
+                // Of those that tie each has the same chance, as in Envoy.
+                let (mut best, mut ties) = (0, 1_u32);
+                for place in 1..count {
+                    match active(place).cmp(&active(best)) {
+                        Ordering::Greater => {}
+                        Ordering::Less => (best, ties) = (place, 1),
+                        Ordering::Equal => {
+                            ties += 1;
+                            if self.balance.random_range(0..ties) == 0 {
+                                best = place;
+                            }
+                        }
+                    }
+                }
+                best
+            }
             (_, LoadBalancing::LeastRequest) => {
                 let mut draw = || self.balance.random_range(0..count);
                 let (first, second) = (draw(), draw());

@@ -9,6 +9,7 @@
 
 mod accuracies;
 mod autoscalers;
+mod balancing;
 mod batches;
 mod interference;
 mod lanes;

@@ -100,6 +100,8 @@ fn replicas_serve_nearly_as_many_as_one_server_with_all_their_lanes() {
     for load in [50, 72, 100] {
         let load = format!("generator: poisson, rps: {load}");
         let (mut scenario, requests) = replicas(4, &load, WEIR, "");
+        let (_, full) = played(&scenario, &requests);
+        scenario.proxies.load_balancing = LoadBalancing::LeastRequest;
         let (_, least) = played(&scenario, &requests);
         scenario.proxies.load_balancing = LoadBalancing::RoundRobin;
         let (_, round) = played(&scenario, &requests);
@@ -108,9 +110,11 @@ fn replicas_serve_nearly_as_many_as_one_server_with_all_their_lanes() {
         scenario.variants[0].parallelism = weir_sim::server::Parallelism::PerCore;
         let (_, one) = played(&scenario, &requests);
         println!(
-            "{load}: {} least request, {} round robin, {} one server",
-            least.on_time_percent, round.on_time_percent, one.on_time_percent
+            "{load}: {} full scan, {} least request, {} round robin, {} one server",
+            full.on_time_percent, least.on_time_percent, round.on_time_percent, one.on_time_percent
         );
+        assert!(full.on_time_percent >= one.on_time_percent - 3.0, "{load}");
+        assert!(full.on_time_percent >= least.on_time_percent, "{load}");
         assert!(one.on_time_percent >= least.on_time_percent, "{load}");
         assert!(
             least.on_time_percent >= one.on_time_percent - 10.0,

@@ -32,6 +32,7 @@ pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
             share: Share(share(variant)),
             slots: variant.1,
             batch: 1,
+            replicas: 1,
             cancels: false,
             service_ms: 40.0,
             service_min_ms: 0.0,

@@ -20,6 +20,9 @@ const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 const BUFFER: &str = "envoy.filters.http.buffer";
 const BUFFER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer";
+const LEAST_REQUEST: &str = "envoy.load_balancing_policies.least_request";
+const LEAST_REQUEST_TYPE: &str =
+    "type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest";
 /// Maximum number of requests in flight or held on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1024;
 
@@ -32,6 +35,10 @@ const WAITS: &str = "\n\
     envoy.filters.http.buffer: a WasmPlugin cannot say `allow_on_headers_stop_iteration`, by which the filter would hear when a \
     body has come. So Envoy waits for the whole body before any filter, and a slow upload takes no slot; a larger one gets \
     413.";
+const CLUSTERS: &str = "\n\
+    CLUSTER: a request goes to the replica with the fewest. A DestinationRule's LEAST_REQUEST compares two at random: of \
+    4 replicas it sends four of ten requests to a busy one while another idles. Servers with \
+    batches keep that one: spread over all replicas, batches would fill less.";
 const BY_ROUTE: &str = " It is off but for this service's routes. A request that streams on a path of its own needs a route like `stream`.";
 const AT_SIDECARS: &str = "The same limits for what comes in to the model servers; the route leads to the server as it did. Its \
     idle timeout ends holds, and the server's silence: above deadline.max_ms.";
@@ -55,17 +62,17 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
     let longest = seconds(times.request + times.hold);
     let name = frame.part("buffer");
     let route = |part: &str, action: Value| http_route(context, &frame.part(part), None, action);
-    let patches = json!([
+    let mut patches = vec![
         listener(
             context,
             json!({ "listener": { "portNumber": port } }),
-            json!({ "connection_balance_config": { "exact_balance": {} } })
+            json!({ "connection_balance_config": { "exact_balance": {} } }),
         ),
         network_filter(context, port, manager),
         buffer(context, port, &name, true),
         route(
             CHOSEN,
-            json!({ "cluster_header": "x-slo-cluster", "idle_timeout": answer })
+            json!({ "cluster_header": "x-slo-cluster", "idle_timeout": answer }),
         ),
         route(WEBSOCKET, json!({ "idle_timeout": "3600s" })),
         route(STREAM, json!({ "idle_timeout": hold })),
@@ -74,17 +81,20 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
                 FALLBACK,
                 json!({
                     "idle_timeout": hold, "max_stream_duration": { "max_stream_duration": longest },
-                })
+                }),
             ),
             &name,
         ),
-    ]);
+    ];
+    let clusters = frame.backends.iter();
+    let clusters = clusters.filter(|backend| backend.variant.profile.batch == 1);
+    patches.extend(clusters.map(|backend| cluster(context, &backend.variant.cluster)));
     let spec = json!({
         "workloadSelector": { "labels": frame.gateway_labels() }, "configPatches": patches,
     });
     let body = frame.at_gateway(API, "EnvoyFilter", &frame.name(), spec);
     vec![Document::new(
-        format!("{AT_GATEWAY}{WAITS}{BY_ROUTE}"),
+        format!("{AT_GATEWAY}{WAITS}{BY_ROUTE}{CLUSTERS}"),
         body,
     )]
 }
@@ -146,6 +156,21 @@ fn buffer(context: &str, port: u16, name: &str, disabled: bool) -> Value {
         "match": { "context": context, "listener": at_manager(port) },
         "patch": { "operation": "INSERT_FIRST", "value": value },
     })
+}
+
+/// Returns the load balancing among a variant's servers, which supersedes the DestinationRule's.
+fn cluster(context: &str, name: &str) -> Value {
+    let policy = json!({
+        "name": LEAST_REQUEST,
+        "typed_config": { "@type": LEAST_REQUEST_TYPE, "selection_method": "FULL_SCAN" },
+    });
+    let policies = json!([{ "typed_extension_config": policy }]);
+    merge(
+        "CLUSTER",
+        context,
+        json!({ "cluster": { "name": name } }),
+        json!({ "load_balancing_policy": { "policies": policies } }),
+    )
 }
 
 /// Adds to a route's patch that bodies are buffered, by the filter of that name.

@@ -64,7 +64,7 @@ fn stages_have_replicas_and_proxies_of_their_own() {
     assert!(names.contains(&"weir+planner".to_owned()), "{names:?}");
     assert!(names.contains(&"weir+hpa".to_owned()), "{names:?}");
     assert!(!names.contains(&"weir+vpa".to_owned()), "{names:?}");
-    assert_eq!(scenario.proxies.load_balancing, LoadBalancing::LeastRequest);
+    assert_eq!(scenario.proxies.load_balancing, LoadBalancing::FullScan);
     let configs = [0, 1].map(|stage| {
         let plugin = scenario.proxies.plugin_of(stage).to_string();
         let config = weir_filter::config::Config::parse(plugin.as_bytes()).unwrap();
@@ -111,7 +111,12 @@ fn invalid_replicas_and_stages_are_refused_with_field_and_value() {
         ),
         (
             "proxies: {load_balancing: random}",
-            &["proxies.load_balancing", "least-request", "round-robin"],
+            &[
+                "proxies.load_balancing",
+                "full-scan",
+                "least-request",
+                "round-robin",
+            ],
         ),
         (
             "proxies: {plugin: {service: video}}",

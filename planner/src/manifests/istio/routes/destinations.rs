@@ -10,7 +10,8 @@ use super::{API, Document, Frame, VARIANT_LABEL};
 
 const DESTINATIONS: &str = "Limits that are never met because slots limit first: a default below them would fail requests that are \
     released at once. idleTimeout is shorter than servers keep an idle connection (uvicorn: 5 s): a request sent while \
-    the server closes would fail, and nothing retries it.";
+    the server closes would fail, and nothing retries it. loadBalancer: istio/gateway \
+    has an EnvoyFilter that goes further.";
 
 /// Returns one DestinationRule for each host; its subsets are the host's variants.
 pub(in super::super) fn destinations(frame: &Frame) -> Vec<Document> {

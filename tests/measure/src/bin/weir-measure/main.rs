@@ -5,7 +5,7 @@ mod pods;
 mod real;
 mod workers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -40,16 +40,20 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ValidateArgs {
-    /// The scenario; its load is set to three multiples of its servers' capacity.
-    #[arg(long, value_name = "FILE", default_value = VALIDATED)]
-    scenario: PathBuf,
+    /// The scenario, instead of the three of planner/scenarios: one server for each variant, replicas, a pipeline. Its load
+    /// is set to three multiples of its servers' capacity.
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
 }
 
-/// The default scenario of `validate`.
-const VALIDATED: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../planner/scenarios/validate.yaml"
-);
+/// Folder of the scenarios.
+const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../planner/scenarios");
+/// Scenarios of `validate`.
+const VALIDATED: [&str; 3] = [
+    "validate.yaml",
+    "validate-replicas.yaml",
+    "validate-pipeline.yaml",
+];
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -86,13 +90,21 @@ async fn run(cli: Cli) -> Result<ExitCode> {
 
 /// Compares replay with a real Envoy at each load; the exit code shows whether they agree.
 async fn validated(args: ValidateArgs) -> Result<ExitCode> {
+    let shipped = VALIDATED.map(|name| Path::new(SCENARIOS).join(name));
+    let scenarios = match args.scenario {
+        Some(given) => vec![given],
+        None => shipped.into(),
+    };
     let mut code = ExitCode::SUCCESS;
-    for of_capacity in LOADS {
-        let comparison = compare(&args.scenario, of_capacity).await?;
-        println!("{comparison}");
-        if let Err(apart) = comparison.check() {
-            eprintln!("{apart:#}");
-            code = ExitCode::FAILURE;
+    for scenario in scenarios {
+        let name = scenario.file_stem().unwrap_or_default().to_string_lossy();
+        for of_capacity in LOADS {
+            let comparison = compare(&scenario, of_capacity).await?;
+            println!("{name}: {comparison}");
+            if let Err(apart) = comparison.check() {
+                eprintln!("{name}: {apart:#}");
+                code = ExitCode::FAILURE;
+            }
         }
     }
     Ok(code)
