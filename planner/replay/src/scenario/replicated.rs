@@ -19,8 +19,11 @@ pub(super) fn contenders(
         (None, _) => "the service has stages".to_owned(),
     };
     let plays = |contender: &Contender| {
-        use Control::{Clairvoyant, Planner, Static};
-        matches!(contender.control, Planner | Clairvoyant | Static)
+        use Control::{Clairvoyant, Ipa, Planner, Static};
+        matches!(
+            contender.control,
+            Planner | Clairvoyant | Static | Ipa { .. }
+        )
     };
     let refused = contenders.iter().position(|contender| !plays(contender));
     if let Some(index) = refused.filter(|_| given) {
@@ -28,7 +31,7 @@ pub(super) fn contenders(
             .get(index)
             .map_or("", |contender| contender.control.name());
         let right = format!(
-            "planner, clairvoyant or static, as {why}: the others change the cores of one service's single servers"
+            "planner, clairvoyant, static or one of IPA's, as {why}: the others change the cores of one service's single servers"
         );
         return Err(ScenarioError::value(
             format!("contenders[{index}].control"),

@@ -9,6 +9,7 @@
 
 mod batches;
 mod interference;
+mod ipa;
 mod lanes;
 mod pipeline;
 mod replicas;

@@ -89,7 +89,7 @@ fn invalid_replicas_and_stages_are_refused_with_field_and_value() {
             &[
                 ":27:",
                 "contenders[1].control: hpa",
-                "planner, clairvoyant or static, as variant a has replicas",
+                "planner, clairvoyant, static or one of IPA's, as variant a has replicas",
             ] as &[&str],
         ),
         (
