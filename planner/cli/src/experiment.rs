@@ -150,7 +150,8 @@ fn reasons(results: &Results) -> anyhow::Result<()> {
             one.to,
             one.case,
             one.column.heading(),
-            one.played.map_or_else(|| "no ratio".to_owned(), |played| played.to_string()),
+            one.played
+                .map_or_else(|| "no ratio".to_owned(), |played| played.to_string()),
             one.published,
         );
     }
