@@ -141,6 +141,20 @@ fn reasons(results: &Results) -> anyhow::Result<()> {
             one.percent
         );
     }
+    for one in &results.claims {
+        ensure!(
+            !one.lacks_reason(),
+            "{}: {} / {}, {}, {}: {} played and {} published; state the reason as `why`",
+            results.name,
+            one.row,
+            one.to,
+            one.case,
+            one.column.heading(),
+            one.played
+                .map_or_else(|| "no ratio".to_owned(), |played| played.to_string()),
+            one.published,
+        );
+    }
     Ok(())
 }
 

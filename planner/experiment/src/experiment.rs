@@ -12,7 +12,7 @@ use weir_sim::load::read_bounded;
 
 use crate::input::Input;
 use crate::path;
-use crate::raw::{Changes, Column, Kind, Published, RawExperiment, RawRow};
+use crate::raw::{Changes, Claim, Column, Figure, Kind, Published, RawCase, RawExperiment, RawRow};
 
 /// Maximum size of an experiment file, in bytes.
 pub const EXPERIMENT_BYTES_MAX: u64 = 1024 * 1024;
@@ -42,7 +42,10 @@ pub struct Experiment {
     pub columns: Vec<Column>,
     /// Remarks of its author, for the report.
     pub remarks: Vec<String>,
+    /// Figures of the paper, and what plays them again.
+    pub coverage: Vec<Figure>,
     pub(crate) published: Vec<Published>,
+    pub(crate) claims: Vec<Claim>,
     /// Folder to which the files of the scenarios are relative.
     pub(crate) folder: PathBuf,
 }
@@ -126,20 +129,20 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
     let mut cases = Vec::with_capacity(raw.cases.len());
     for (index, case) in raw.cases.iter().enumerate() {
         let mut base = raw.scenario.clone();
-        change(&mut base, &case.set, &format!("cases[{index}]"))?;
+        change(&mut base, &case.set, &format!("cases[{index}].set"))?;
         let mut inputs = Vec::new();
         for (at, input) in raw.inputs.iter().enumerate() {
             let uses = |cases: &Vec<String>| cases.contains(&case.name);
             if input.cases.as_ref().is_none_or(uses) {
                 let path = format!("inputs[{at}]");
                 let input = Input::of(input, data).map_err(|why| wrong(&path, why))?;
-                change(&mut base, &input.set, &path)?;
+                change(&mut base, &input.set, &format!("{path}.set"))?;
                 inputs.push(input.description);
             }
         }
         let mut scenarios = Vec::with_capacity(raw.rows.len());
         for (at, row) in raw.rows.iter().enumerate() {
-            let of_case = (&case.set, format!("cases[{index}].set"));
+            let of_case = (case, format!("cases[{index}]"));
             scenarios.push(of_row(&base, row, at, folder, &of_case)?);
         }
         cases.push(Case {
@@ -163,7 +166,9 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
         rows: raw.rows.into_iter().map(row).collect(),
         columns: raw.columns,
         remarks: raw.remarks,
+        coverage: raw.coverage,
         published: raw.published,
+        claims: raw.claims,
         folder: folder.to_owned(),
     })
 }
@@ -174,11 +179,16 @@ fn of_row(
     row: &RawRow,
     at: usize,
     folder: &Path,
-    (of_case, path_of_case): &(&Changes, String),
+    (case, path_of_case): &(&RawCase, String),
 ) -> Result<String, Wrong> {
     let path = format!("rows[{at}]");
     let mut value = base.clone();
-    change(&mut value, &row.set, &path)?;
+    change(&mut value, &row.set, &format!("{path}.set"))?;
+    let of_both = case.rows.get(&row.name);
+    let path_of_both = format!("{path_of_case}.rows.{}", row.name);
+    if let Some(changes) = of_both {
+        change(&mut value, changes, &path_of_both)?;
+    }
     let contenders = json!([row.contender]);
     path::set(&mut value, "contenders", contenders).map_err(|why| wrong("scenario", why))?;
     let text = value.to_string();
@@ -196,10 +206,12 @@ fn of_row(
                 let mut keys = changes.keys();
                 keys.any(|key| field.starts_with(key.as_str()) || key.starts_with(field.as_str()))
             };
-            let within = if sets(&row.set) {
+            let within = if of_both.is_some_and(sets) {
+                path_of_both.clone()
+            } else if sets(&row.set) {
                 format!("{path}.set")
-            } else if sets(of_case) {
-                path_of_case.clone()
+            } else if sets(&case.set) {
+                format!("{path_of_case}.set")
             } else {
                 format!("scenario.{field}")
             };
@@ -212,8 +224,7 @@ fn of_row(
 
 fn change(value: &mut Value, changes: &Changes, path: &str) -> Result<(), Wrong> {
     for (at, new) in changes {
-        path::set(value, at, new.clone())
-            .map_err(|why| wrong(format!("{path}.set"), format!("{at}: {why}")))?;
+        path::set(value, at, new.clone()).map_err(|why| wrong(path, format!("{at}: {why}")))?;
     }
     Ok(())
 }
@@ -254,6 +265,13 @@ fn known(raw: &RawExperiment) -> Result<(), Wrong> {
             return Err(wrong(path, format!("{name}; it must be {right}")));
         }
     }
+    for (index, case) in raw.cases.iter().enumerate() {
+        let is_row = |name: &&String| raw.rows.iter().any(|row| row.name == **name);
+        if let Some(name) = case.rows.keys().find(|name| !is_row(name)) {
+            let path = format!("cases[{index}].rows");
+            return Err(wrong(path, format!("{name}; it must be a row")));
+        }
+    }
     for (index, input) in raw.inputs.iter().enumerate() {
         let named = input.cases.iter().flatten();
         if let Some(name) = named.into_iter().find(|name| !is_case(name)) {
@@ -261,27 +279,9 @@ fn known(raw: &RawExperiment) -> Result<(), Wrong> {
             return Err(wrong(path, format!("{name}; it must be a case")));
         }
     }
-    for (index, value) in raw.published.iter().enumerate() {
-        let path = |field| format!("published[{index}].{field}");
-        if !is_case(&value.case) {
-            let right = format!("{}; it must be a case", value.case);
-            return Err(wrong(path("case"), right));
-        }
-        if !raw.rows.iter().any(|row| row.name == value.row) {
-            let right = format!("{}; it must be a row", value.row);
-            return Err(wrong(path("row"), right));
-        }
-        if !raw.columns.contains(&value.column) {
-            let right = format!("{}; it must be one of columns", value.column.heading());
-            return Err(wrong(path("column"), right));
-        }
-        if !value.value.is_finite() {
-            let right = format!("{}; it must be a number", value.value);
-            return Err(wrong(path("value"), right));
-        }
-    }
-    Ok(())
+    reference::check(raw)
 }
 
+mod reference;
 #[cfg(test)]
 mod tests;

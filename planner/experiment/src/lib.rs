@@ -18,5 +18,5 @@ pub use experiment::{Case, EXPERIMENT_BYTES_MAX, Experiment, Row, read};
 pub use page::{page, section, table};
 pub use picture::pictures;
 pub use play::{Played, Progress};
-pub use raw::{Column, Kind};
-pub use results::{Cell, Distance, Results};
+pub use raw::{Column, Figure, Kind};
+pub use results::{Cell, ClaimResult, Distance, Results};

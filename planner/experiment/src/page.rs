@@ -36,11 +36,13 @@ pub fn section(experiment: &Experiment, results: &Results) -> String {
         text += &table_of(results, column);
         text += "\n";
     }
-    text += &distances(&results.distances);
+    text += &reference::distances(&results.distances);
+    text += &reference::claims(&results.claims);
     text += &behind(results);
     for remark in &experiment.remarks {
         text += &paragraph(remark);
     }
+    text += &reference::figures(&experiment.coverage);
     text.trim_end().to_owned() + "\n"
 }
 
@@ -147,28 +149,6 @@ fn table_of(results: &Results, column: usize) -> String {
     text
 }
 
-/// Distances to the paper's values.
-fn distances(all: &[Distance]) -> String {
-    let mut text = String::new();
-    for one in all {
-        let why = one.why.as_deref().unwrap_or("");
-        let line = format!(
-            "- {}, {}, {}: {} played, {} in the paper ({:+.0} %). {why}",
-            one.row,
-            one.case,
-            one.column.heading(),
-            number(one.played),
-            number(one.published),
-            one.percent,
-        );
-        text += &item(line.trim_end());
-    }
-    if text.is_empty() {
-        return text;
-    }
-    format!("Distances to the paper's values:\n\n{text}\n")
-}
-
 /// Requests that a rival may lose beyond Weir's, in percentage points, where another column is compared: one that serves
 /// fewer is cheap for that reason.
 const SERVES: f64 = 1.0;
@@ -267,5 +247,6 @@ fn wrapped(text: &str, first: &str, others: &str) -> String {
     lines.join("\n") + "\n"
 }
 
+mod reference;
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,10 @@ pub(crate) struct RawExperiment {
     #[serde(default)]
     pub(crate) published: Vec<Published>,
     #[serde(default)]
+    pub(crate) claims: Vec<Claim>,
+    #[serde(default)]
+    pub(crate) coverage: Vec<Figure>,
+    #[serde(default)]
     pub(crate) remarks: Vec<String>,
 }
 
@@ -51,6 +55,9 @@ pub(crate) struct RawCase {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) set: Changes,
+    /// Further changes for single rows, by their names.
+    #[serde(default)]
+    pub(crate) rows: BTreeMap<String, Changes>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -145,8 +152,44 @@ pub(crate) struct Published {
     pub(crate) case: String,
     pub(crate) column: Column,
     pub(crate) value: f64,
+    /// Place of the value: a figure, a section, a file of the published program.
+    pub(crate) source: Option<String>,
     /// Reason for a distance.
     pub(crate) why: Option<String>,
+}
+
+/// Statement of the paper about two rows: the ratio of their values.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claim {
+    /// The statement in its words.
+    pub(crate) text: String,
+    /// Its place in the paper.
+    pub(crate) source: String,
+    pub(crate) case: String,
+    pub(crate) column: Column,
+    /// Row whose value is divided.
+    pub(crate) row: String,
+    /// Row whose value divides.
+    pub(crate) to: String,
+    /// Ratio by the paper.
+    pub(crate) ratio: f64,
+    /// Reason for a distance.
+    pub(crate) why: Option<String>,
+}
+
+/// Figure or table of the paper, and what plays it again.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its number.
+    pub figure: String,
+    /// What it shows.
+    pub shows: String,
+    /// What plays it.
+    pub played: Option<String>,
+    /// Reason why nothing does.
+    pub missing: Option<String>,
 }
 
 fn seeds() -> Vec<u64> {

@@ -6,7 +6,7 @@ use weir_replay::scenario::Scenario;
 
 use crate::experiment::Experiment;
 use crate::play::{Played, mean_cores};
-use crate::raw::{Column, Kind};
+use crate::raw::{Claim, Column, Kind};
 
 /// Results of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -21,6 +21,8 @@ pub struct Results {
     pub cases: Vec<CaseResults>,
     /// Distances to the paper's values.
     pub distances: Vec<Distance>,
+    /// Statements of the paper about two rows, beside the played ratios.
+    pub claims: Vec<ClaimResult>,
 }
 
 /// Results of a case.
@@ -82,8 +84,46 @@ pub struct Distance {
     pub played: f64,
     /// Difference, percent of the paper's value.
     pub percent: f64,
+    /// Place of the paper's value.
+    pub source: Option<String>,
     /// Reason, from the experiment file.
     pub why: Option<String>,
+}
+
+/// Ratio of two rows by the paper and as played.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClaimResult {
+    /// The statement.
+    pub text: String,
+    /// Its place in the paper.
+    pub source: String,
+    /// Case.
+    pub case: String,
+    /// Column.
+    pub column: Column,
+    /// Row whose value is divided.
+    pub row: String,
+    /// Row whose value divides.
+    pub to: String,
+    /// Ratio by the paper.
+    pub published: f64,
+    /// Ratio as played; `None` where a value is missing or divides by 0.
+    pub played: Option<f64>,
+    /// Difference, percent of the paper's ratio.
+    pub percent: Option<f64>,
+    /// Reason, from the experiment file.
+    pub why: Option<String>,
+}
+
+impl ClaimResult {
+    /// Whether the distance is so large, or unknown, that it needs a reason, and has none.
+    #[must_use]
+    pub fn lacks_reason(&self) -> bool {
+        let near = self
+            .percent
+            .is_some_and(|percent| percent.abs() <= DISTANCE_MAX);
+        !near && self.why.is_none()
+    }
 }
 
 /// Distance beyond which a reason must be given, percent.
@@ -157,8 +197,11 @@ impl Results {
             seeds: experiment.seeds.clone(),
             cases,
             distances: Vec::new(),
+            claims: Vec::new(),
         };
         results.distances = results.distances_to(experiment);
+        let claims = experiment.claims.iter();
+        results.claims = claims.map(|claim| results.ratio(claim)).collect();
         results
     }
 
@@ -182,10 +225,30 @@ impl Results {
                 published: published.value,
                 played: cell.mean,
                 percent: rounded(percent),
+                source: published.source.clone(),
                 why: published.why.clone(),
             })
         };
         experiment.published.iter().filter_map(distance).collect()
+    }
+
+    fn ratio(&self, claim: &Claim) -> ClaimResult {
+        let value = |row: &str| Some(self.cell(&claim.case, row, &claim.column)?.mean);
+        let divisor = value(&claim.to).filter(|value| *value != 0.0);
+        let played = value(&claim.row).zip(divisor).map(|(value, to)| value / to);
+        let percent = played.map(|played| 100.0 * (played - claim.ratio) / claim.ratio);
+        ClaimResult {
+            text: claim.text.clone(),
+            source: claim.source.clone(),
+            case: claim.case.clone(),
+            column: claim.column.clone(),
+            row: claim.row.clone(),
+            to: claim.to.clone(),
+            published: claim.ratio,
+            played: played.map(rounded),
+            percent: percent.map(rounded),
+            why: claim.why.clone(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod baselines;
 mod driver;
+mod ipa;
 mod kubelet;
 mod ports;
 mod replicas;
@@ -20,6 +21,7 @@ use baselines::per_second::PerSecond;
 use baselines::vpa_plus::VpaPlus;
 pub(super) use baselines::{BaselineDriver, Observation, Usage};
 pub(super) use driver::PlannerDriver;
+use ipa::IpaDriver;
 pub(super) use kubelet::{Change, Kubelet};
 pub(super) use replicas::ReplicaDue;
 
@@ -54,6 +56,8 @@ pub(super) enum ControlPlane {
     Planner(Box<PlannerDriver>),
     /// Baseline after a paper or product.
     Baseline(Box<BaselineDriver>),
+    /// IPA, or a baseline of its paper.
+    Ipa(Box<IpaDriver>),
 }
 
 impl ControlPlane {
@@ -72,6 +76,16 @@ impl ControlPlane {
                 let known = (control == Control::Clairvoyant).then(|| known(scenario, requests));
                 let driver = PlannerDriver::new(service, kubelet, proxies, known);
                 return ControlPlane::Planner(Box::new(driver));
+            }
+            Control::Ipa {
+                rule,
+                accuracy,
+                predictor,
+            } => {
+                let arrivals = per_second(scenario, requests);
+                let predictor = (predictor, arrivals);
+                let driver = IpaDriver::new((rule, accuracy), predictor, service, kubelet);
+                return ControlPlane::Ipa(Box::new(driver));
             }
             Control::Hpa => Rule::hpa(cores.len()),
             Control::Vpa => Rule::vpa(cores.len()),
@@ -93,6 +107,7 @@ impl ControlPlane {
             ControlPlane::Static => None,
             ControlPlane::Planner(_) => Some(scenario.service.scrape_interval),
             ControlPlane::Baseline(driver) => Some(driver.period()),
+            ControlPlane::Ipa(driver) => Some(driver.period()),
         }
     }
 
@@ -102,20 +117,27 @@ impl ControlPlane {
             ControlPlane::Static => None,
             ControlPlane::Planner(driver) => Some(act(&mut driver.ports.state().kubelet)),
             ControlPlane::Baseline(driver) => Some(act(&mut driver.kubelet)),
+            ControlPlane::Ipa(driver) => Some(act(&mut driver.kubelet)),
         }
     }
 }
 
 /// Load of a planner that knows the future: what arrives in each second, as far ahead as the slowest change takes.
 fn known(scenario: &Scenario, requests: &[Request]) -> KnownLoad {
+    let rates = per_second(scenario, requests);
+    let change = |server: &Server| server.readiness + server.resize_delay * CHANGES;
+    let slowest = scenario.variants.iter().map(change).max();
+    let horizon = slowest.unwrap_or_default() + scenario.service.cycle;
+    KnownLoad::new(rates, horizon, scenario.service.demand.moving)
+}
+
+/// Requests that arrive in each second.
+fn per_second(scenario: &Scenario, requests: &[Request]) -> Vec<f64> {
     let mut rates = vec![0.0; scenario.length.as_secs() as usize + 1];
     for request in requests {
         if let Some(rate) = rates.get_mut(request.arrives.as_secs() as usize) {
             *rate += 1.0;
         }
     }
-    let change = |server: &Server| server.readiness + server.resize_delay * CHANGES;
-    let slowest = scenario.variants.iter().map(change).max();
-    let horizon = slowest.unwrap_or_default() + scenario.service.cycle;
-    KnownLoad::new(rates, horizon, scenario.service.demand.moving)
+    rates
 }

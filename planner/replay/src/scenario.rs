@@ -3,6 +3,7 @@
 mod contender;
 mod control;
 mod fault;
+mod ipa;
 mod load;
 mod place;
 mod proxies;
@@ -24,6 +25,7 @@ use weir_sim::server::{Latency, Parallelism};
 
 use weir_planner::service::{Service, Stage};
 
+pub use ipa::{IpaAccuracy, IpaPredictor, IpaRule};
 pub use place::line as line_of;
 pub use read::{FieldError, Overrides, SCENARIO_BYTES_MAX, first_error, read, read_text};
 
@@ -246,6 +248,15 @@ pub enum Control {
     SpongeCode {
         /// Index of the variant.
         variant: usize,
+    },
+    /// IPA, or RIM, the baseline of its paper. FA2 is IPA with one variant in each stage.
+    Ipa {
+        /// Rule of the decisions.
+        rule: IpaRule,
+        /// Accuracy that they weigh.
+        accuracy: IpaAccuracy,
+        /// Predictor of the load.
+        predictor: IpaPredictor,
     },
 }
 

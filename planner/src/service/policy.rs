@@ -1,6 +1,7 @@
 //! The seam of the policies: from the demand and the actual capacity to the target, with the reason. Values in, values
 //! out. The policies themselves are in [`crate::policy`].
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::forecast::Forecast;
 use crate::profile::Profile;
 
 /// A way to plan: the problem that is solved each cycle. One implementation a file in [`crate::policy`].
-pub trait Policy: Debug + Send + Sync {
+pub trait Policy: Any + Debug + Send + Sync {
     /// Name in service files.
     fn name(&self) -> &'static str;
 
@@ -78,8 +79,14 @@ pub struct SharedPolicy(Arc<dyn Policy>);
 
 impl SharedPolicy {
     /// Shares a policy.
-    pub fn new(policy: impl Policy + 'static) -> SharedPolicy {
+    pub fn new(policy: impl Policy) -> SharedPolicy {
         SharedPolicy(Arc::new(policy))
+    }
+
+    /// Returns the policy with its settings, if it is of that type.
+    pub fn downcast<P: Policy>(&self) -> Option<&P> {
+        let policy: &dyn Any = &*self.0;
+        policy.downcast_ref()
     }
 }
 

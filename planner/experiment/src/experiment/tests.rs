@@ -30,7 +30,7 @@ scenario:
 seeds: [1, 2]
 cases:
   - { name: usual }
-  - { name: twice, set: { load.rps: 40 } }
+  - { name: twice, set: { load.rps: 40 }, rows: { Weir: { seed: 7 } } }
 rows:
   - { name: two cores, kind: baseline, contender: { plane: fifo-weights, control: static } }
   - { name: one core, kind: baseline, contender: { plane: fifo-weights, control: static },
@@ -39,6 +39,10 @@ rows:
 columns: [lost-percent, mean-cores, accuracy]
 published:
   - { row: two cores, case: usual, column: mean-cores, value: 2 }
+claims:
+  - { text: half of the cores, source: abstract, case: usual, column: mean-cores, row: one core, to: two cores, ratio: 0.4 }
+coverage:
+  - { figure: Fig. 1, shows: cores, played: all rows }
 ";
 
 fn checked(text: &str) -> Result<Experiment, String> {
@@ -76,6 +80,12 @@ fn distance_is_that_of_the_mean() {
     assert_eq!(distances.len(), 1);
     assert_eq!((distances[0].played, distances[0].percent), (2.0, 0.0));
     assert!(!distances[0].lacks_reason());
+    let claims = played(1).claims;
+    assert_eq!(
+        (claims[0].played, claims[0].percent),
+        (Some(0.5), Some(25.0))
+    );
+    assert!(claims[0].lacks_reason());
 }
 
 #[test]
@@ -133,6 +143,27 @@ fn bad_values_are_refused_by_their_path() {
             "columns: [{ on-time-percent: gold },",
             "columns[0].on-time-percent: gold; it must be one of the scenario's classes",
         ),
+        (
+            "rows: { Weir:",
+            "rows: { Nobody:",
+            "cases[1].rows: Nobody; it must be a row",
+        ),
+        ("seed: 7", "seed: x", "cases[1].rows.Weir: "),
+        (
+            "to: two cores",
+            "to: ten cores",
+            "claims[0].to: ten cores; it must be a row",
+        ),
+        (
+            "ratio: 0.4",
+            "ratio: 0",
+            "claims[0].ratio: 0; it must be a number above 0",
+        ),
+        (
+            "played: all rows",
+            "played: all rows, missing: a GPU",
+            "coverage[0]: Fig. 1; it must have either played or missing",
+        ),
     ];
     for (good, bad, complaint) in cases {
         assert!(EXPERIMENT.contains(good), "{good}");
@@ -178,4 +209,10 @@ fn changes_apply_to_the_case_and_the_row_only() {
     let initial = "/service/variants/0/cores/initial";
     assert_eq!(value(1, 1, initial), json!(1));
     assert_eq!(value(1, 2, initial), json!(2));
+    // The row's in that case alone.
+    assert_eq!(value(1, 2, "/seed"), json!(7));
+    for (case, row) in [(0, 2), (1, 1)] {
+        let scenario = &experiment.cases[case].scenarios[row];
+        assert!(!scenario.contains("seed"), "{scenario}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Tests of the report's texts.
 
 use super::*;
-use crate::results::{Bounds, Cell};
+use crate::raw::Figure;
+use crate::results::{Bounds, Cell, ClaimResult};
 
 fn cell(mean: f64) -> Option<Cell> {
     Some(Cell {
@@ -40,8 +41,10 @@ fn results() -> Results {
             published: 8.0,
             played: 9.0,
             percent: 12.5,
+            source: Some("Figure 1".to_owned()),
             why: None,
         }],
+        claims: Vec::new(),
     }
 }
 
@@ -56,6 +59,44 @@ fn cell_shows_range_and_paper() {
         text.contains("| bound | what nobody could beat | 0.10 |"),
         "{text}"
     );
+}
+
+#[test]
+fn values_claims_and_figures_of_the_paper_are_tables() {
+    let text = reference::distances(&results().distances);
+    let row = "| lost % | static | usual | 8.00 | 9.00 | +12 % | Figure 1 |";
+    assert!(text.contains(row), "{text}");
+    let mut claim = ClaimResult {
+        text: "half of the cores".to_owned(),
+        source: "abstract".to_owned(),
+        case: "usual".to_owned(),
+        column: Column::MeanCores,
+        row: "Weir".to_owned(),
+        to: "static".to_owned(),
+        published: 0.5,
+        played: Some(1.5),
+        percent: Some(200.0),
+        why: Some("another load".to_owned()),
+    };
+    let text = reference::claims(std::slice::from_ref(&claim));
+    let row = "| “half of the cores” (abstract) | mean cores: Weir / static, usual | 0.50 | 1.50 | +200 % | another load |";
+    assert!(text.contains(row), "{text}");
+    assert!(!claim.lacks_reason());
+    claim.why = None;
+    assert!(claim.lacks_reason());
+    (claim.played, claim.percent) = (None, None);
+    assert!(claim.lacks_reason(), "an unknown ratio needs a reason");
+    assert!(reference::claims(&[claim]).contains("| – | – |"));
+    assert_eq!(reference::claims(&[]), "");
+    let figure = |played: Option<&str>, missing: Option<&str>| Figure {
+        figure: "Figure 2".to_owned(),
+        shows: "cores".to_owned(),
+        played: played.map(str::to_owned),
+        missing: missing.map(str::to_owned),
+    };
+    let text = reference::figures(&[figure(Some("all rows"), None), figure(None, Some("a GPU"))]);
+    assert!(text.contains("| Figure 2 | cores | all rows |"), "{text}");
+    assert!(text.contains("| Figure 2 | cores | no: a GPU |"), "{text}");
 }
 
 #[test]

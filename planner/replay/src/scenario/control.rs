@@ -3,9 +3,9 @@
 use weir_api::Cores;
 use weir_planner::service::Service;
 
-use super::Control;
 use super::raw::{ControlName, RawContender};
 use super::refused::ScenarioError;
+use super::{Control, IpaRule};
 
 /// Maximum number of combinations of cores that InfAdapter's program tries in a decision.
 const COMBINATIONS_MAX: u64 = 2_000_000;
@@ -36,6 +36,11 @@ impl Control {
             Control::Fa2 { .. } => "fa2",
             Control::SpongePaper { .. } => "sponge-paper",
             Control::SpongeCode { .. } => "sponge-code",
+            Control::Ipa { rule, .. } => match rule {
+                IpaRule::Paper => "ipa-paper",
+                IpaRule::Code => "ipa-code",
+                IpaRule::Rim => "rim",
+            },
         }
     }
 
@@ -68,6 +73,11 @@ impl Control {
         let only = only.map(|variant| format!("-{}", variant.name));
         let cores = match self {
             Control::StaticAt { cores, .. } => format!("-{cores}"),
+            Control::Ipa {
+                accuracy,
+                predictor,
+                ..
+            } => super::ipa::label(accuracy, predictor),
             _ => String::new(),
         };
         format!("{}{}{cores}", self.name(), only.unwrap_or_default())
@@ -96,6 +106,11 @@ pub(super) fn control(
         let right = "left out, unless control is static";
         return Err(ScenarioError::value(at("cores"), cores, right));
     }
+    let ipa = |rule| {
+        given("left out: this control changes all variants")?;
+        super::ipa::control(path, raw, service, rule)
+    };
+    super::ipa::refuse_keys(path, raw)?;
     Ok(match name {
         ControlName::Planner
         | ControlName::Clairvoyant
@@ -146,6 +161,9 @@ pub(super) fn control(
         ControlName::SpongeCode => Control::SpongeCode {
             variant: variant(path, raw, service)?,
         },
+        ControlName::IpaPaper => ipa(IpaRule::Paper)?,
+        ControlName::IpaCode => ipa(IpaRule::Code)?,
+        ControlName::Rim => ipa(IpaRule::Rim)?,
     })
 }
 

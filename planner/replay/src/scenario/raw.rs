@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_solve::latency_model::LatencyOrSponge;
 
-use super::{LoadBalancing, Plane};
+use super::{IpaAccuracy, IpaPredictor, LoadBalancing, Plane};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,6 +186,8 @@ pub(super) struct RawContender {
     pub(super) control: ControlName,
     pub(super) variant: Option<String>,
     pub(super) cores: Option<f64>,
+    pub(super) accuracy: Option<IpaAccuracy>,
+    pub(super) predictor: Option<IpaPredictor>,
 }
 
 /// Name of a control plane.
@@ -205,6 +207,9 @@ pub(super) enum ControlName {
     Fa2,
     SpongePaper,
     SpongeCode,
+    IpaPaper,
+    IpaCode,
+    Rim,
 }
 
 /// Either `random` alone, or `at_s` and `what` with the keys of that fault.

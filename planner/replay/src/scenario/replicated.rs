@@ -26,7 +26,7 @@ pub(super) fn contenders(
 
 /// Returns the right value instead of a control that cannot play the service.
 fn refused(service: &Service, control: Control) -> Option<String> {
-    use Control::{Clairvoyant, Fa2, Hpa, InfaasPaper, Planner, SmPlus, Static};
+    use Control::{Clairvoyant, Fa2, Hpa, InfaasPaper, Ipa, Planner, SmPlus, Static};
     let mut replicated = service.variants.iter();
     let replicated = replicated.find(|variant| variant.replicas != Replicas::ONE);
     let stages = service.stages.len();
@@ -36,11 +36,11 @@ fn refused(service: &Service, control: Control) -> Option<String> {
         None => return None,
     };
     let all = match stages {
-        1 => "planner, clairvoyant, static, hpa, sm-plus, infaas-paper or fa2",
-        _ => "planner, clairvoyant, static or hpa",
+        1 => "planner, clairvoyant, static, hpa, sm-plus, infaas-paper, fa2 or one of IPA's",
+        _ => "planner, clairvoyant, static, hpa or one of IPA's",
     };
     match control {
-        Planner | Clairvoyant | Static | Hpa => None,
+        Planner | Clairvoyant | Static | Hpa | Ipa { .. } => None,
         SmPlus | InfaasPaper if stages == 1 => None,
         Fa2 { .. } if stages == 1 => {
             let fits = service.variants.len() == 1 && service.variants.iter().all(has_one_core);

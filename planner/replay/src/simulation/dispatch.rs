@@ -130,6 +130,7 @@ impl<W: Witness> Simulation<'_, W> {
                 let with_waiting = baseline.needs_waiting();
                 self.run_baseline(with_waiting);
             }
+            ControlPlane::Ipa(_) => self.run_ipa(),
         }
     }
 
@@ -178,7 +179,7 @@ impl<W: Witness> Simulation<'_, W> {
         }
     }
 
-    fn start_changes(&mut self) {
+    pub(super) fn start_changes(&mut self) {
         let changes = self.control.with_kubelet(|kubelet| kubelet.take_started());
         for Change {
             variant,
@@ -256,6 +257,7 @@ impl<W: Witness> Simulation<'_, W> {
         match &self.control {
             ControlPlane::Static => {}
             ControlPlane::Baseline(baseline) => second.cores_target = cores(&baseline.target),
+            ControlPlane::Ipa(driver) => second.cores_target = cores(&driver.target),
             ControlPlane::Planner(driver) => {
                 if let Some(report) = &driver.report {
                     second.demand_rps = report.demand_rps.map(|demand| demand.0);

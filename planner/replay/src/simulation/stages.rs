@@ -9,6 +9,7 @@ use weir_sim::server::Run;
 use super::Simulation;
 use super::server::Job;
 use super::witness::Witness;
+use crate::control::ControlPlane;
 use crate::plane::DataPlane;
 use crate::request::Passage;
 use crate::scenario::Scenario;
@@ -56,6 +57,20 @@ impl<W: Witness> Simulation<'_, W> {
             flight.attempt += 1;
         }
         self.arrive(request);
+    }
+
+    /// Runs a cycle of IPA's control plane, which counts what arrives at the first stage.
+    pub(super) fn run_ipa(&mut self) {
+        let (at, entry) = (self.time(), self.stages.first());
+        let entry = entry.map_or(0, |span| span.proxies.len());
+        let counted = self.counted.iter().take(entry);
+        let arrivals = counted.map(|proxy| proxy.arrivals()).sum();
+        let ControlPlane::Ipa(driver) = &mut self.control else {
+            return;
+        };
+        let plans = driver.run_cycle(at, arrivals);
+        self.start_changes();
+        self.publish(plans);
     }
 
     /// Stage of a proxy.

@@ -12,6 +12,7 @@ mod autoscalers;
 mod balancing;
 mod batches;
 mod interference;
+mod ipa;
 mod lanes;
 mod no_model;
 mod pipeline;

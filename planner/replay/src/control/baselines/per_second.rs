@@ -16,7 +16,7 @@ pub(crate) struct PerSecond {
 
 impl PerSecond {
     /// Takes in the requests that have arrived so far; called once a second.
-    pub(super) fn observe(&mut self, arrivals: u64) {
+    pub(crate) fn observe(&mut self, arrivals: u64) {
         let Some(before) = self.before.replace(arrivals) else {
             return;
         };
@@ -30,7 +30,7 @@ impl PerSecond {
 
     /// Greatest rates of the last intervals of that many seconds, at most `count`, the oldest first. The last
     /// interval may be shorter.
-    pub(super) fn maxima(&self, interval: usize, count: usize) -> Vec<f64> {
+    pub(crate) fn maxima(&self, interval: usize, count: usize) -> Vec<f64> {
         let seconds: Vec<u64> = self.seconds.iter().copied().collect();
         let recent = seconds.len().saturating_sub(interval * count);
         let recent = seconds.get(recent..).unwrap_or_default();
@@ -40,7 +40,7 @@ impl PerSecond {
     }
 
     /// Mean rate since the beginning, requests/s.
-    pub(super) fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         self.all as f64 / self.lasted.max(1) as f64
     }
 }

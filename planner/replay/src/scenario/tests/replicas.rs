@@ -90,12 +90,12 @@ fn invalid_replicas_and_stages_are_refused_with_field_and_value() {
             &[
                 ":27:",
                 "contenders[1].control: vpa",
-                "planner, clairvoyant, static or hpa, as the service has stages",
+                "planner, clairvoyant, static, hpa or one of IPA's, as the service has stages",
             ] as &[&str],
         ),
         (
             "contenders: [{plane: weir, control: infaas-paper}]",
-            &["contenders[0].control: infaas-paper", "static or hpa"],
+            &["contenders[0].control: infaas-paper", "static, hpa or one"],
         ),
         (
             "faults: [{at_s: 1, what: server-crash, variant: a, replica: 4, lasts_s: 1}]",
