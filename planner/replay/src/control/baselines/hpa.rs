@@ -5,7 +5,8 @@
 //!   within the tolerance of 0.1;
 //! - where pods are not ready and the ratio is above 1, they count with no use; if that reverses the direction, or
 //!   is within the tolerance, nothing changes;
-//! - scale-down: the greatest recommendation of the last 300 s; 100 % each 15 s;
+//! - scale-down: the greatest recommendation of the last 300 s; 100 % each 15 s. The replicas at the start count as one
+//!   (`recordInitialRecommendation`);
 //! - scale-up: at once, at most 100 % or 4 pods each 15 s, whichever is more.
 //!
 //! The target has no default in autoscaling/v2; 70 % is used. A pod that is added begins without readiness, as in
@@ -52,6 +53,9 @@ impl Hpa {
     /// Replicas to have from now on.
     pub(super) fn desired(&mut self, now: Duration, pods: Pods) -> u32 {
         let recommended = recommended(pods);
+        if self.recommendations.is_empty() {
+            self.recommendations.push_back((now, pods.spec));
+        }
         let since = now.saturating_sub(STABILIZATION);
         self.recommendations.push_back((now, recommended));
         let expired = |(at, _): &mut (Duration, u32)| now >= STABILIZATION && *at <= since;
@@ -143,5 +147,15 @@ mod tests {
         assert_eq!(hpa.desired(at(314), pods(10, 10, 1.4)), 10);
         assert_eq!(hpa.desired(at(315), pods(10, 10, 1.4)), 10, "10 at 30 s");
         assert_eq!(hpa.desired(at(330), pods(10, 10, 1.4)), 2);
+    }
+    /// `horizontal.go`, `recordInitialRecommendation`: the replicas at the start are a recommendation.
+    #[test]
+    fn replicas_at_the_start_stay_for_the_stabilization() {
+        let mut hpa = Hpa::default();
+        let at = Duration::from_secs;
+        for (second, expected) in [(0, 10), (15, 10), (285, 10), (300, 2)] {
+            let got = hpa.desired(at(second), pods(10, 10, 1.4));
+            assert_eq!(got, expected, "{second} s");
+        }
     }
 }
