@@ -12,6 +12,9 @@ use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError, Past};
 use crate::observe::{Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span};
 use crate::service::{Inputs, Service, Stage};
 
+/// Percent of the requests that have a typical time left.
+const HALF: f64 = 50.0;
+
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
 pub(super) struct Observations {
@@ -152,10 +155,12 @@ impl Observations {
             None => self.demand.forecast()?,
         };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
-        let left_ms = needs
-            .left
-            .and_then(|left| self.slack.percentile(left.percentile, left.min_ms));
-        Some(Inputs { forecast, left_ms })
+        let left = |percent: f64, min_ms: f64| self.slack.percentile(percent, min_ms);
+        Some(Inputs {
+            forecast,
+            left_ms: needs.left.and_then(|one| left(one.percentile, one.min_ms)),
+            typical_ms: needs.left.and_then(|one| left(HALF, one.min_ms)),
+        })
     }
 
     /// Time since which each variant's servers have been failing.

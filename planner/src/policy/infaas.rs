@@ -7,12 +7,14 @@
 //! INFaaS users give the SLO and the minimum accuracy per request, here they belong to the service. A variant that
 //! takes longer than `latencyBudget` allows has no capacity. Before the window is full, replicas are started,
 //! never stopped.
+//!
+//! Replicas that start now serve later. A slow rise is planned for as it will be then ([`Forecast::growth`]).
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_api::Cores;
+use weir_api::{Cores, Rps};
 
 use super::{DEMAND_MIN, Detail, Solved, keep, replica, stay};
 use crate::capacity::{Actual, ResourceLimit, Target};
@@ -115,11 +117,8 @@ impl Policy for Infaas {
             .collect();
         let elapsed = stopwatch();
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
-        let outcome = match solved(
-            service,
-            input(service, *self, &running, forecast),
-            &time_limit,
-        ) {
+        let load = load(service, actual, forecast);
+        let outcome = match solved(service, input(service, *self, &running, load), &time_limit) {
             Ok(outcome) => outcome,
             Err(refused) => return keep(actual, SolveStatus::Infeasible, refused.to_string()),
         };
@@ -147,7 +146,7 @@ impl Policy for Infaas {
             .iter()
             .zip(&running)
             .any(|(desired, now)| desired < now);
-        let kept = stops && !forecast.window_full && carries(service, *self, &running, forecast);
+        let kept = stops && !forecast.window_full && carries(service, *self, &running, load);
         let reason = if kept {
             ", kept: the demand's window has not filled yet"
         } else {
@@ -155,7 +154,7 @@ impl Policy for Infaas {
         };
         let why = format!(
             "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
-            forecast.demand.0,
+            load.0,
             cores(service, &desired),
             service.budget_cores(),
             self.accuracy_min,
@@ -219,7 +218,16 @@ fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
     actions.find_map(of).unwrap_or(0)
 }
 
-fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> Input {
+/// Demand at the time at which replicas that start now are ready, by the slowest variant that serves or starts.
+fn load(service: &Service, actual: &[Actual], forecast: Forecast) -> Rps {
+    let each = service.variants.iter().zip(actual);
+    let used = each.filter(|(_, actual)| actual.replicas() > 0);
+    let readiness = used.map(|(variant, _)| variant.readiness).max();
+    let grows = forecast.growth.0 * readiness.unwrap_or_default().as_secs_f64();
+    Rps(forecast.demand.0 + grows)
+}
+
+fn input(service: &Service, rule: Infaas, running: &[u32], load: Rps) -> Input {
     let each = service.variants.iter().zip(running);
     let takes = |index: usize, variant: &Variant| {
         // If replicas are cores, none of them holds the resources of their pod.
@@ -255,7 +263,7 @@ fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -
         resources: resources(service),
         architectures: vec![Architecture {
             name: service.name.clone(),
-            load_qps: forecast.demand.0.max(DEMAND_MIN.0),
+            load_qps: load.0.max(DEMAND_MIN.0),
             slack_qps: rule.slack_rps,
             slo_ms: Some(service.latency_max_ms),
             variants: each.enumerate().map(variant).collect(),
@@ -301,13 +309,13 @@ fn cores(service: &Service, replicas: &[u32]) -> Cores {
         .sum()
 }
 
-fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> bool {
+fn carries(service: &Service, rule: Infaas, running: &[u32], load: Rps) -> bool {
     let each = service.variants.iter().zip(running);
     let carried: f64 = each
         .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
         .sum();
     let within = cores(service, running) <= service.budget_cores();
-    carried >= forecast.demand.0 + rule.slack_rps && within
+    carried >= load.0 + rule.slack_rps && within
 }
 
 /// N + δ, in the variants' order and within their limits.

@@ -9,7 +9,7 @@ use weir_api::{Cores, Rps};
 
 use super::{ConfigError, Replicas, Service};
 use crate::capacity::{Actual, Allocation, Target};
-use crate::forecast::Forecast;
+use crate::forecast::{Forecast, Recently};
 use crate::profile::Profile;
 
 /// A way to plan: the problem that is solved each cycle. One implementation a file in [`crate::policy`].
@@ -117,6 +117,8 @@ pub struct Inputs {
     /// Time that most requests have left at least when they arrive, in ms: the SLO less the network latency and the rest
     /// of the pipeline. `None` where too few clients said when they sent, or the policy does not ask.
     pub left_ms: Option<f64>,
+    /// The same of half of the requests.
+    pub typical_ms: Option<f64>,
 }
 
 impl Inputs {
@@ -126,12 +128,16 @@ impl Inputs {
             forecast: Forecast {
                 demand,
                 present: demand,
+                mean: demand,
+                recent: Recently::default(),
+                growth: Rps(0.0),
                 arriving: demand,
                 rises: false,
                 window_full: true,
                 lasted: None,
             },
             left_ms: None,
+            typical_ms: None,
         }
     }
 

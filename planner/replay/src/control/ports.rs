@@ -29,17 +29,33 @@ const MEMO_MAX: usize = 100_000;
 /// readiness times and corrections of the variants.
 type Problem = (Vec<Actual>, Option<InputKey>, Vec<(Duration, Correction)>);
 
-type InputKey = (u64, bool, Option<u64>, Option<u64>);
+/// Numbers bit for bit; `None` for those that are not known.
+type InputKey = Vec<Option<u64>>;
 
-fn input_key(Inputs { forecast, left_ms }: Inputs) -> InputKey {
-    let left = left_ms.map(f64::to_bits);
-    let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
-    (
-        forecast.demand.0.to_bits(),
-        forecast.window_full,
-        left,
+/// Key of the inputs that the policy decides by.
+fn input_key(service: &Service, inputs: Inputs) -> InputKey {
+    let Inputs {
+        forecast,
+        left_ms,
+        typical_ms,
+    } = inputs;
+    let needs = service.policy.needs(service);
+    let lasted = forecast.lasted.map(|lasted| lasted.0);
+    let mut key = vec![
+        Some(forecast.demand.0),
+        forecast.window_full.then_some(1.0),
+        left_ms,
         lasted,
-    )
+        Some(forecast.growth.0).filter(|_| service.policy.name() == "infaas"),
+    ];
+    if needs.left.is_some() {
+        let recent = forecast.recent;
+        key.extend([typical_ms, Some(forecast.mean.0), Some(recent.dispersion)]);
+        let spans = recent.spans.iter();
+        key.extend(spans.flat_map(|span| [Some(span.seconds), Some(span.requests)]));
+    }
+    let bits = key.into_iter().map(|value| value.map(f64::to_bits));
+    bits.collect()
 }
 
 /// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
@@ -236,7 +252,11 @@ impl Solver for SimulatedPorts {
     ) -> Decision {
         let each = service.variants.iter();
         let learnt = each.map(|variant| (variant.readiness, variant.profile.correction));
-        let problem = (actual, inputs.map(input_key), learnt.collect());
+        let problem = (
+            actual,
+            inputs.map(|inputs| input_key(service, inputs)),
+            learnt.collect(),
+        );
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
