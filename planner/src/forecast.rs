@@ -45,6 +45,9 @@ pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
 pub use stable::BURSTS_MAX;
 pub use weir_forecast::learnt::{Learnt, LearntError};
 
+/// Dispersion of Poisson arrivals.
+const POISSON: f64 = 1.0;
+
 /// Settings of the forecast: λ = headroom × the greatest of a smoothed and a recent greatest rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemandRule {
@@ -83,8 +86,7 @@ pub struct Forecast {
     pub rises: bool,
     /// Whether the window has filled.
     pub window_full: bool,
-    /// λ by the lowest rate of the window, or by bursts that were expected for all of it: the part of the demand that
-    /// has lasted. `None` until the window has filled.
+    /// λ by the lowest rate of the window: the part of the demand that has lasted. `None` until the window has filled.
     pub lasted: Option<Rps>,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_api::Share;
+use weir_api::{Rps, Share};
 
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
@@ -155,6 +155,12 @@ impl Observations {
             None => self.demand.forecast()?,
         };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
+        if needs.mean {
+            (forecast.demand, forecast.present) = (forecast.mean, forecast.mean);
+        }
+        if !needs.growth {
+            forecast.growth = Rps(0.0);
+        }
         let left = |percent: f64, min_ms: f64| self.slack.percentile(percent, min_ms);
         Some(Inputs {
             forecast,

@@ -14,12 +14,12 @@ use super::slope::Slope;
 use super::stable::{Bursts, Level};
 use super::trend::{Point, Trend};
 use super::window_max::WindowMax;
-use super::{DemandRule, Forecast, Forecaster, History, Learnt, LearntError, Observed, Recently};
+use super::{
+    DemandRule, Forecast, Forecaster, History, Learnt, LearntError, Observed, POISSON, Recently,
+};
 
 /// Factor on the dispersion of a window's counts, because by chance it is found too small.
 const DISPERSION: f64 = 1.5;
-/// Dispersion of Poisson arrivals.
-const POISSON: f64 = 1.0;
 
 /// Memory of the rates.
 #[derive(Debug)]
@@ -37,8 +37,6 @@ pub struct Demand {
     /// Rates that a rise comes to, falling, and the time until which each is expected.
     foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
-    /// Rates that bursts of late are expected to come to again, by sample.
-    remembered: Recent<f64>,
     mean: LongMean,
     slope: Slope,
     /// Bursts of the longer mean.
@@ -72,7 +70,6 @@ impl Demand {
             others: others(&rule),
             foreseen: VecDeque::new(),
             bursts: Bursts::default(),
-            remembered: Recent::default(),
             mean: LongMean::default(),
             slope: Slope::default(),
             mean_bursts: Bursts::default(),
@@ -128,7 +125,6 @@ impl Demand {
         self.present.follow(known, self.deviation(known));
         let (window, remembered) = (self.rule.window, self.rule.bursts);
         let again = self.bursts.follow(at, known, window, remembered);
-        self.remembered.push(at, again, oldest);
         let expected = again.max(known);
         self.level.follow(expected, self.deviation(expected));
         let mean = self.mean.rate();
@@ -142,7 +138,6 @@ impl Demand {
         if since.is_some_and(|since| since >= self.rule.window) {
             self.first = None;
             self.samples = Recent::default();
-            self.remembered = Recent::default();
             self.average = Ewma::new(self.rule.smoothing.as_secs_f64());
             self.mean = LongMean::default();
             self.slope = Slope::default();
@@ -233,9 +228,7 @@ impl Demand {
         let window_full = last.saturating_sub(first) >= self.rule.window;
         let since = self.window_begin();
         let sustained = self.forecasters().filter_map(|one| one.sustained(since));
-        let expected = self.remembered.since(since).copied().reduce(f64::min);
         let lasted = sustained.reduce(f64::min).filter(|_| window_full);
-        let lasted = lasted.map(|rate| rate.max(expected.unwrap_or_default()));
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
         let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
         // The quantile of the peak is a margin itself.

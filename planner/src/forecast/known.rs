@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_api::Rps;
 
-use super::{Forecast, Recently};
+use super::{Forecast, POISSON, Recently};
 
 /// Growth within the horizon that counts as a rise.
 const RISE: f64 = 1.02;
@@ -52,7 +52,7 @@ impl KnownLoad {
             demand: Rps(demand),
             present: Rps(present),
             mean: Rps(over_long.fold(0.0, f64::max)),
-            recent: Recently::of(|span| self.most(now, span), 0.0),
+            recent: Recently::of(|span| self.most(now, span), POISSON),
             growth: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,

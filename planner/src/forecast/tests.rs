@@ -127,27 +127,6 @@ fn lasting_load_is_the_minimum_over_the_window() {
 }
 
 #[test]
-fn burst_that_is_expected_again_lasts() {
-    let mut demand = demand(1.1);
-    let mut lasted = Vec::new();
-    for second in 0..140_u64 {
-        // Ten seconds of 100 after each half minute of 20.
-        let rate = if second % 40 < 30 { 20.0 } else { 100.0 };
-        demand.observe(Duration::from_secs(second), Rps(rate));
-        lasted.push(demand.forecast().unwrap().lasted);
-    }
-    let is = |second: usize, rate: f64| {
-        let lasted = lasted[second].unwrap_or_default().0;
-        assert!((lasted - 1.1 * rate).abs() < 1e-6, "{second}: {lasted}");
-    };
-    // After the first burst, and before the second has been expected for the whole window.
-    is(69, 20.0);
-    is(73, 20.0);
-    is(90, 100.0);
-    is(139, 100.0);
-}
-
-#[test]
 fn irregular_intervals_are_weighted_by_length() {
     let mut demand = demand(1.0);
     for (at_ms, rate) in [(0, 40.0), (1000, 40.0), (1100, 400.0), (3000, 40.0)] {

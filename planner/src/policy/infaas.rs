@@ -22,7 +22,7 @@ use crate::clock::stopwatch;
 use crate::forecast::Forecast;
 use crate::service::rule::{rule, within};
 use crate::service::{
-    ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
+    ConfigError, Decision, Inputs, Needs, Policy, Service, SolveStatus, Variant, VariantShape,
 };
 use crate::solve::infaas::{
     self, Architecture, ArchitecturePlan, Input, LATENCY_MS_MAX, Plan, Problem, RESOURCES_MAX,
@@ -106,6 +106,13 @@ impl Policy for Infaas {
             rule(max == highest, path, step.times(max), &right)?;
         }
         Ok(())
+    }
+
+    fn needs(&self, _service: &Service) -> Needs {
+        Needs {
+            growth: true,
+            ..Needs::default()
+        }
     }
 
     /// Returns the cheapest replicas that carry the load, or those that come nearest.
@@ -223,7 +230,9 @@ fn load(service: &Service, actual: &[Actual], forecast: Forecast) -> Rps {
     let each = service.variants.iter().zip(actual);
     let used = each.filter(|(_, actual)| actual.replicas() > 0);
     let readiness = used.map(|(variant, _)| variant.readiness).max();
-    let grows = forecast.growth.0 * readiness.unwrap_or_default().as_secs_f64();
+    // The demand is older by up to the moving mean, and holds until the next cycle.
+    let ahead = readiness.unwrap_or_default() + service.demand.moving + service.cycle;
+    let grows = forecast.growth.0 * ahead.as_secs_f64();
     Rps(forecast.demand.0 + grows)
 }
 

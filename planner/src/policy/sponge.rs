@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use weir_api::{Cores, Rps};
+use weir_api::Cores;
 
 use super::replica::one_at_a_time;
 use super::{DEMAND_MIN, Solved, keep, promised, steps};
@@ -35,6 +35,8 @@ pub use settings::{RawSponge, Sponge};
 
 /// Factor on the percentage of late requests, as long as no cores keep it.
 const MORE_LATE: f64 = 10.0;
+/// Percentage of late requests that limits nothing.
+const NO_LIMIT: f64 = 100.0;
 /// Scrape intervals that a change of cores takes: what it is due to is sampled, and then resized.
 const SCRAPES: u32 = 2;
 
@@ -67,6 +69,7 @@ impl Policy for Sponge {
         };
         Needs {
             left: Some(left),
+            mean: self.late_percent < NO_LIMIT,
             ..Needs::default()
         }
     }
@@ -105,7 +108,7 @@ impl Policy for Sponge {
             || "the way from clients unknown".to_owned(),
             |ms| format!("{ms:.0} ms left"),
         );
-        let late = match late < 100.0 {
+        let late = match late < NO_LIMIT {
             true => format!(", {late} % late by chance"),
             false => String::new(),
         };
@@ -116,7 +119,7 @@ impl Policy for Sponge {
         };
         let why = format!(
             "{:.1} requests/s, {left}{late}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
-            rate(*self, inputs).0,
+            inputs.forecast.demand.0,
             variant.cores(best.cores),
             best.batch,
             best.latency_ms,
@@ -184,10 +187,10 @@ fn solved(
         };
         let problem = problem(service, rule, variant, cores.to_vec(), inputs)?;
         let outcome = solve(&problem, time_limit);
-        if late_percent >= 100.0 || !matches!(outcome, Outcome::Infeasible { .. }) {
+        if late_percent >= NO_LIMIT || !matches!(outcome, Outcome::Infeasible { .. }) {
             return Ok((outcome, late_percent));
         }
-        late_percent = (late_percent * MORE_LATE).min(100.0);
+        late_percent = (late_percent * MORE_LATE).min(NO_LIMIT);
     }
 }
 
@@ -200,20 +203,12 @@ fn queue(service: &Service, rule: Sponge, inputs: Inputs) -> Option<Queue> {
         requests: span.requests,
     });
     let horizon = service.cycle + service.scrape_interval * SCRAPES;
-    (rule.late_percent < 100.0).then(|| Queue {
+    (rule.late_percent < NO_LIMIT).then(|| Queue {
         late_percent: rule.late_percent,
         horizon_ms: horizon.as_secs_f64() * 1e3,
         dispersion: recently.dispersion,
         recent: recent.collect(),
     })
-}
-
-/// Rate to plan for: without a reserve where the policy has one of its own.
-fn rate(rule: Sponge, inputs: Inputs) -> Rps {
-    match rule.late_percent < 100.0 {
-        true => inputs.forecast.mean,
-        false => inputs.forecast.demand,
-    }
 }
 
 /// Shortest time of a request: alone, on the most cores.
@@ -249,7 +244,7 @@ fn problem(
         cores: Steps::Among(cores),
         batches: Steps::UpTo(variant.profile.batch),
         delta: rule.delta / step,
-        rate_rps: rate(rule, inputs).0.max(DEMAND_MIN.0),
+        rate_rps: inputs.forecast.demand.0.max(DEMAND_MIN.0),
         waiting: Vec::new(),
         arriving: Some(Arriving {
             slo_ms,

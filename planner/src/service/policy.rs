@@ -156,6 +156,10 @@ pub struct Needs {
     pub left: Option<TimeLeft>,
     /// Demand that has lasted ([`Forecast::lasted`]).
     pub lasted: bool,
+    /// The mean rate as demand ([`Forecast::mean`]): the policy has a reserve of its own.
+    pub mean: bool,
+    /// Growth of a slow rise ([`Forecast::growth`]).
+    pub growth: bool,
 }
 
 /// Percentile of the time that requests have left.

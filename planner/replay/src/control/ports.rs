@@ -39,18 +39,17 @@ fn input_key(service: &Service, inputs: Inputs) -> InputKey {
         left_ms,
         typical_ms,
     } = inputs;
-    let needs = service.policy.needs(service);
     let lasted = forecast.lasted.map(|lasted| lasted.0);
     let mut key = vec![
         Some(forecast.demand.0),
         forecast.window_full.then_some(1.0),
         left_ms,
         lasted,
-        Some(forecast.growth.0).filter(|_| service.policy.name() == "infaas"),
+        Some(forecast.growth.0),
     ];
-    if needs.left.is_some() {
+    if service.policy.needs(service).left.is_some() {
         let recent = forecast.recent;
-        key.extend([typical_ms, Some(forecast.mean.0), Some(recent.dispersion)]);
+        key.extend([typical_ms, Some(recent.dispersion)]);
         let spans = recent.spans.iter();
         key.extend(spans.flat_map(|span| [Some(span.seconds), Some(span.requests)]));
     }

@@ -1,5 +1,7 @@
 //! Cores and batches by demand, time left and the queue that chance makes.
 
+use weir_api::Rps;
+
 use super::super::decide;
 use super::*;
 use crate::capacity::Allocation;
@@ -167,8 +169,6 @@ fn queue_gets_cores_and_batches_while_it_is_there() {
         let mut inputs = forecast(20.0, left_ms);
         inputs.typical_ms = left_ms;
         inputs.forecast.recent.spans[0] = Span { seconds, requests };
-        // The headroom of the demand does not count.
-        inputs.forecast.demand = Rps(40.0);
         let decision = decide(&service, &three(), Some(inputs));
         let cores = Cores::whole(cores);
         let why = format!("{requests} in {seconds} s: {}", decision.why);
