@@ -8,7 +8,6 @@
 //!   If the serving replicas cannot carry the load on any number of cores, they shrink to make room.
 //! - Until the load has lasted, the serving replicas get the cores with which they carry the most of it, and others
 //!   start in the remaining budget: the predicted load is not there yet, and new replicas have to load.
-//! - Replicas that the load does not need end although it has not lasted: others would cost more on as few cores each.
 //! - The actual allocation is kept while it carries the demand in time with at most `tolerance` cores more than needed.
 //!   Before the window is full, nothing is removed.
 //!
@@ -34,7 +33,7 @@ use crate::solve::themis::{self, Input, Phase, Problem, Running, Scaling, StageI
 use crate::solve::{InputError, Outcome, TimeLimit};
 
 pub use settings::{RawThemis, Themis};
-use targets::{has_surplus, start_beside, targets};
+use targets::{start_beside, targets};
 
 /// Part of the demand that must have lasted. Demand is the maximum of some means plus a reserve, the lasting load is
 /// their minimum: at 20 requests/s chance alone puts them a fifth apart.
@@ -128,9 +127,6 @@ impl Policy for Themis {
             note += &format!(", for {load_rps:.1} vertically until more are loaded");
             (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
             is_short = true;
-        }
-        if has_surplus(&plan, actual) {
-            plan.phase = Phase::Horizontal;
         }
         let scaling = match plan.phase {
             Phase::Vertical => plan.vertical.as_ref().or(plan.horizontal.as_ref()),

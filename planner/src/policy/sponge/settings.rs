@@ -20,8 +20,8 @@ pub struct RawSponge {
     pub delta: f64,
     /// Percentile of the latest requests' network latencies that is planned for.
     pub percentile: f64,
-    /// Percent of the next cycle's requests that may be late because others wait by chance. It replaces
-    /// `demand.headroom`; with 100 no such queue is counted, and the headroom applies.
+    /// Percent of the next cycle's requests that may be late because others wait by chance. Below
+    /// 100 it replaces `demand.headroom`; with 100 no such queue is counted.
     pub late_percent: f64,
 }
 
@@ -43,7 +43,7 @@ impl Default for RawSponge {
         RawSponge {
             delta: 0.001,
             percentile: 99.0,
-            late_percent: 1.0,
+            late_percent: 100.0,
         }
     }
 }

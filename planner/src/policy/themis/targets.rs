@@ -6,17 +6,6 @@ use crate::capacity::{Actual, Target};
 use crate::service::{Service, Variant};
 use crate::solve::themis::{Phase, Plan, Scaling};
 
-/// Whether the running replicas are more than the horizontal plan needs, and cost more on any cores: nothing has to
-/// start for that plan.
-pub(super) fn has_surplus(plan: &Plan, actual: &[Actual]) -> bool {
-    let (Some(vertical), Some(horizontal)) = (&plan.vertical, &plan.horizontal) else {
-        return false;
-    };
-    let mut each = horizontal.stages.iter().zip(actual);
-    let runs = each.all(|(stage, actual)| actual.ready.replicas() >= stage.instances);
-    runs && horizontal.cores < vertical.cores
-}
-
 /// Targets in the order of the variants, one per stage.
 pub(super) fn targets(
     service: &Service,

@@ -181,21 +181,6 @@ fn burst_above_vertical_capacity_gets_most_useful_cores() {
 }
 
 #[test]
-fn replicas_beyond_a_steady_load_end_though_it_has_not_lasted() {
-    let service = pipeline(24);
-    // Demand, replicas of one core → the replicas of a steady load.
-    for (rps, running, targets) in [
-        (40.0, [(7, 1), (5, 1)], [(4, 1, 1), (2, 1, 1)]),
-        (40.0, [(4, 1), (5, 1)], [(4, 1, 1), (2, 1, 1)]),
-        (40.0, [(4, 2), (2, 1)], [(4, 1, 1), (2, 1, 1)]),
-        (60.0, [(8, 1), (8, 1)], [(5, 1, 1), (3, 1, 1)]),
-    ] {
-        let held = decide(&service, &actual(running), Some(forecast(rps, Some(8.0))));
-        check(&held, SolveStatus::Optimal, targets);
-    }
-}
-
-#[test]
 fn another_burst_keeps_starting_replicas() {
     let service = pipeline(24);
     let mut running = actual([(1, 4), (1, 2)]);
