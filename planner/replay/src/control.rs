@@ -122,13 +122,15 @@ impl ControlPlane {
     }
 }
 
-/// Load of a planner that knows the future: what arrives in each second, as far ahead as the slowest change takes.
+/// Load of a planner that knows the future: what arrives in each second, as far ahead as the slowest change takes. It
+/// counts what arrives within the objective, for which requests may wait, instead of means over a longer time.
 fn known(scenario: &Scenario, requests: &[Request]) -> KnownLoad {
     let rates = per_second(scenario, requests);
     let change = |server: &Server| server.readiness + server.resize_delay * CHANGES;
     let slowest = scenario.variants.iter().map(change).max();
     let horizon = slowest.unwrap_or_default() + scenario.service.cycle;
-    KnownLoad::new(rates, horizon, scenario.service.demand.moving)
+    let counted = scenario.service.slo.min(scenario.service.demand.moving);
+    KnownLoad::new(rates, horizon, counted)
 }
 
 /// Requests that arrive in each second.

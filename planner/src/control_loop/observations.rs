@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_api::Share;
+use weir_api::{Rps, Share};
 
 use crate::clock::Now;
 use crate::error_log::ErrorLog;
@@ -13,6 +13,9 @@ use crate::observe::{
     Accuracies, Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span,
 };
 use crate::service::{Inputs, Service, Stage};
+
+/// Percent of the requests that have a typical time left.
+const HALF: f64 = 50.0;
 
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
@@ -157,13 +160,18 @@ impl Observations {
             None => self.demand.forecast()?,
         };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
-        let left_ms = needs
-            .left
-            .and_then(|left| self.slack.percentile(left.percentile, left.min_ms));
+        if needs.mean {
+            (forecast.demand, forecast.present) = (forecast.mean, forecast.mean);
+        }
+        if !needs.growth {
+            forecast.growth = Rps(0.0);
+        }
+        let left = |percent: f64, min_ms: f64| self.slack.percentile(percent, min_ms);
         let accuracies = self.accuracies.mix().filter(|_| needs.accuracies);
         Some(Inputs {
             forecast,
-            left_ms,
+            left_ms: needs.left.and_then(|one| left(one.percentile, one.min_ms)),
+            typical_ms: needs.left.and_then(|one| left(HALF, one.min_ms)),
             accuracies,
         })
     }

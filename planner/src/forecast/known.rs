@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use weir_api::Rps;
 
-use super::Forecast;
+use super::{Forecast, POISSON, Recently};
 
 /// Growth within the horizon that counts as a rise.
 const RISE: f64 = 1.02;
+/// Seconds ahead whose counts are those of the latest spans already.
+const SEEN_AHEAD_S: usize = 2;
+/// Time for which a load must be there to last, and over which a mean has no reserve for chance.
+const LASTS_S: usize = 10;
 
 /// Requests that arrive in each second.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +24,8 @@ pub struct KnownLoad {
 }
 
 impl KnownLoad {
-    /// Takes the requests of each second. Plans are to carry all of `horizon`, by means over `moving`.
+    /// Takes the requests of each second. Plans are to carry all of `horizon`, by means over `moving`: a time for which
+    /// requests may wait.
     pub fn new(rates: Vec<f64>, horizon: Duration, moving: Duration) -> KnownLoad {
         let seconds = |time: Duration| (time.as_secs_f64().ceil() as usize).max(1);
         KnownLoad {
@@ -34,22 +39,56 @@ impl KnownLoad {
     pub fn forecast(&self, at: Duration) -> Forecast {
         let now = at.as_secs() as usize;
         let present = self.mean(now);
-        let ahead = (now..=now + self.horizon_s).map(|second| self.mean(second));
-        let demand = ahead.fold(0.0, f64::max);
+        let ahead = || now..=now + self.horizon_s;
+        let demand = self.highest(ahead());
+        // The part of it that is there for long, at whatever time ahead it begins.
+        let lowest = |begin: usize| {
+            let means = (begin..begin + LASTS_S).map(|second| self.mean(second));
+            means.fold(f64::INFINITY, f64::min)
+        };
+        let lasted = ahead().map(lowest).fold(0.0, f64::max);
+        let over_long = ahead().map(|second| self.mean_over(second, LASTS_S));
         Forecast {
             demand: Rps(demand),
             present: Rps(present),
+            mean: Rps(over_long.fold(0.0, f64::max)),
+            recent: Recently::of(|span| self.most(now, span), POISSON),
+            growth: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,
             window_full: true,
-            lasted: Some(Rps(present)),
+            lasted: Some(Rps(lasted)),
         }
+    }
+
+    fn highest(&self, seconds: impl Iterator<Item = usize>) -> f64 {
+        let means = seconds.map(|second| self.mean(second));
+        means.fold(0.0, f64::max)
+    }
+
+    /// Most requests of a span of that length in seconds that ends within the next seconds, and its length.
+    fn most(&self, now: usize, span: f64) -> (f64, f64) {
+        let seconds = (span.ceil() as usize).max(1);
+        let until = |end: usize| {
+            let rates = self
+                .rates
+                .iter()
+                .take(end)
+                .skip(end.saturating_sub(seconds));
+            rates.sum::<f64>()
+        };
+        let most = (now..=now + SEEN_AHEAD_S).map(until).fold(0.0, f64::max);
+        (most, seconds as f64)
     }
 
     /// Mean rate from a second on.
     fn mean(&self, second: usize) -> f64 {
-        let rates = self.rates.iter().skip(second).take(self.moving_s);
-        rates.sum::<f64>() / self.moving_s as f64
+        self.mean_over(second, self.moving_s)
+    }
+
+    fn mean_over(&self, second: usize, seconds: usize) -> f64 {
+        let rates = self.rates.iter().skip(second).take(seconds);
+        rates.sum::<f64>() / seconds as f64
     }
 }
 
@@ -64,9 +103,24 @@ mod tests {
         let forecast = load.forecast(Duration::from_millis(400));
         assert_eq!((forecast.demand, forecast.present), (Rps(50.0), Rps(10.0)));
         assert!(forecast.rises);
+        // Over ten seconds from now on.
+        assert_eq!(
+            (forecast.mean, forecast.lasted),
+            (Rps(13.0), Some(Rps(0.0)))
+        );
         let forecast = load.forecast(Duration::from_secs(4));
         assert_eq!((forecast.demand, forecast.present), (Rps(30.0), Rps(30.0)));
         assert!(!forecast.rises);
         assert_eq!(load.forecast(Duration::from_secs(9)).demand, Rps(0.0));
+    }
+
+    #[test]
+    fn load_lasts_if_it_will_for_ten_seconds() {
+        let rates = [vec![10.0; 5], vec![50.0; 11], vec![10.0; 20]].concat();
+        let load = KnownLoad::new(rates, Duration::from_secs(3), Duration::from_secs(1));
+        for (second, lasted) in [(1, 10.0), (2, 50.0), (5, 50.0), (6, 50.0), (7, 10.0)] {
+            let forecast = load.forecast(Duration::from_secs(second));
+            assert_eq!(forecast.lasted, Some(Rps(lasted)), "{second}");
+        }
     }
 }

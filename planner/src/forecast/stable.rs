@@ -51,11 +51,13 @@ pub(super) struct Bursts {
     seconds: VecDeque<(Duration, f64)>,
     /// Times at which a rate recurred, and its absence before.
     returns: VecDeque<(Duration, Duration)>,
+    /// Highest rate that may recur soon; 0 for none.
+    expected: f64,
 }
 
 impl Bursts {
-    /// Takes in an estimate and returns the highest rate that may recur soon, at least this one. An absence shorter
-    /// than `apart` belongs to the same burst. Entries older than `memory` are forgotten.
+    /// Takes in an estimate and returns the highest rate that may recur soon; 0 for none. An absence shorter than
+    /// `apart` belongs to the same burst. Entries older than `memory` are forgotten.
     pub(super) fn follow(
         &mut self,
         at: Duration,
@@ -92,7 +94,14 @@ impl Bursts {
         let waits = longest.unwrap_or_default() * TIMES;
         let latest = self.seconds.iter().rev();
         let latest = latest.take_while(|(begin, _)| at.saturating_sub(*begin) <= waits);
-        latest.fold(estimate, |max, (_, one)| max.max(*one))
+        let latest = latest.filter(|_| longest.is_some());
+        self.expected = latest.fold(0.0, |max, (_, one)| max.max(*one));
+        self.expected
+    }
+
+    /// Highest rate that may recur soon, by the last estimate; 0 for none.
+    pub(super) fn expected(&self) -> f64 {
+        self.expected
     }
 
     fn is_steep(&self, at: Duration, estimate: f64) -> bool {
@@ -121,7 +130,8 @@ mod tests {
         let mut bursts = Bursts::default();
         let mut expected = 0.0;
         for (second, rate) in (0..).zip(rates) {
-            expected = bursts.follow(Duration::from_secs(second), rate, APART, memory);
+            let again = bursts.follow(Duration::from_secs(second), rate, APART, memory);
+            expected = again.max(rate);
         }
         expected
     }

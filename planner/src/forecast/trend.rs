@@ -30,6 +30,8 @@ pub(super) struct Trend {
     now: f64,
     /// Relative growth per second; 0 if chance explains it.
     growth: f64,
+    /// Growth per second less one standard deviation of it, in requests/s.
+    lower: f64,
 }
 
 impl Trend {
@@ -59,12 +61,18 @@ impl Trend {
         Some(Trend {
             now: (mean - slope * centre).max(0.0),
             growth: if is_certain { slope / mean } else { 0.0 },
+            lower: slope - deviation,
         })
     }
 
     /// Present rate.
     pub(super) fn now(self) -> f64 {
         self.now
+    }
+
+    /// Growth per second by its lower bound of one standard deviation, in requests/s; 0 if that falls.
+    pub(super) fn lower(self) -> f64 {
+        self.lower.max(0.0)
     }
 
     /// Rate after that time; `None` if no rise is certain.

@@ -11,6 +11,8 @@
 //!
 //! A variant that takes longer than `latencyBudget` allows has no capacity. Before the window is full, replicas are
 //! started, never stopped.
+//!
+//! Replicas that start now serve later. A slow rise is planned for as it will be then ([`Forecast::growth`]).
 
 mod solved;
 
@@ -18,7 +20,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_api::Cores;
+use weir_api::{Cores, Rps};
 
 use super::{DEMAND_MIN, Detail, Solved, keep, replica, stay};
 use crate::capacity::{Actual, ResourceLimit, Target};
@@ -120,6 +122,7 @@ impl Policy for Infaas {
     fn needs(&self, _service: &Service) -> Needs {
         Needs {
             accuracies: true,
+            growth: true,
             ..Needs::default()
         }
     }
@@ -134,9 +137,10 @@ impl Policy for Infaas {
             .collect();
         let elapsed = stopwatch();
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
+        let load = load(service, actual, forecast);
         let outcome = match solved(
             service,
-            input(service, *self, &running, (forecast, required)),
+            input(service, *self, &running, (load, required)),
             &time_limit,
         ) {
             Ok(outcome) => outcome,
@@ -166,7 +170,7 @@ impl Policy for Infaas {
             .iter()
             .zip(&running)
             .any(|(desired, now)| desired < now);
-        let enough = carries(service, *self, &running, (forecast, required));
+        let enough = carries(service, *self, &running, (load, required));
         let kept = stops && !forecast.window_full && enough;
         let reason = if kept {
             ", kept: the demand's window has not filled yet"
@@ -175,7 +179,7 @@ impl Policy for Infaas {
         };
         let why = format!(
             "{:.1} requests/s: {} of {} cores at {} % or more{}{note}{reason}",
-            forecast.demand.0,
+            load.0,
             cores(service, &desired),
             service.budget_cores(),
             self.accuracy_min,
@@ -209,11 +213,22 @@ fn shares(required: AccuracyMix) -> String {
     required.shares().map(one).collect()
 }
 
+/// Demand at the time at which replicas that start now are ready, by the slowest variant that serves or starts.
+fn load(service: &Service, actual: &[Actual], forecast: Forecast) -> Rps {
+    let each = service.variants.iter().zip(actual);
+    let used = each.filter(|(_, actual)| actual.replicas() > 0);
+    let readiness = used.map(|(variant, _)| variant.readiness).max();
+    // The demand is older by up to the moving mean, and holds until the next cycle.
+    let ahead = readiness.unwrap_or_default() + service.demand.moving + service.cycle;
+    let grows = forecast.growth.0 * ahead.as_secs_f64();
+    Rps(forecast.demand.0 + grows)
+}
+
 fn input(
     service: &Service,
     rule: Infaas,
     running: &[u32],
-    (forecast, required): (Forecast, AccuracyMix),
+    (load, required): (Rps, AccuracyMix),
 ) -> Input {
     let each = service.variants.iter().zip(running);
     let takes = |index: usize, variant: &Variant| {
@@ -250,7 +265,7 @@ fn input(
         resources: resources(service),
         architectures: vec![Architecture {
             name: service.name.clone(),
-            load_qps: forecast.demand.0.max(DEMAND_MIN.0),
+            load_qps: load.0.max(DEMAND_MIN.0),
             slack_qps: rule.slack_rps,
             slo_ms: Some(service.latency_max_ms),
             accuracies: required
@@ -304,9 +319,9 @@ fn carries(
     service: &Service,
     rule: Infaas,
     running: &[u32],
-    (forecast, required): (Forecast, AccuracyMix),
+    (load, required): (Rps, AccuracyMix),
 ) -> bool {
-    let needed = forecast.demand.0 + rule.slack_rps;
+    let needed = load.0 + rule.slack_rps;
     let carries = |percent: f64, share: f64| {
         let each = service.variants.iter().zip(running);
         let able = each.filter(|(variant, _)| variant.accuracy >= percent);

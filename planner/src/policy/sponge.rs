@@ -5,69 +5,40 @@
 //! because no core helps the others. If too few clients send their start time, it is the SLO less the downstream
 //! time.
 //!
+//! Arrivals by chance fill a queue. What waits follows from the latest arrivals, and at most `latePercent` of those that
+//! come until the next cycle may be late because of it ([`crate::solve::sponge`]), at the mean rate: a factor on the
+//! rate would keep cores for queues that seldom are there. The median of the time left counts for that, as urgent
+//! requests go first. Where no cores suffice, the next tenfold of the percentage that some keep is planned for.
+//!
 //! The policy decides the cores. The batch follows from the actual cores ([`Policy::batches`]), because a plan must
 //! hold for those. Before the window is full, serving cores are not removed.
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
 use super::replica::one_at_a_time;
-use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, steps};
+use super::{DEMAND_MIN, Solved, keep, promised, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
-use crate::service::rule::{rule, within};
+use crate::service::rule::rule;
 use crate::service::{
     ConfigError, Decision, Inputs, Needs, Policy, Replicas, Service, SolveStatus, TIME_LEFT_MIN_MS,
     TimeLeft, Variant, VariantShape,
 };
 use crate::solve::latency_model::{Latency, LatencyModel};
 use crate::solve::sponge::input::{Arriving, Steps};
-use crate::solve::sponge::{Input, Plan, Problem, solve};
-use crate::solve::{InputError, TimeLimit};
+use crate::solve::sponge::{Input, Plan, Problem, Queue, Recent, solve};
+use crate::solve::{InputError, Outcome, TimeLimit};
 
-/// Parameters of policy sponge.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-pub struct RawSponge {
-    /// Cost of one more request in a batch, in cores.
-    pub delta: f64,
-    /// Percentile of the latest requests' network latencies that is planned for.
-    pub percentile: f64,
-}
+pub use settings::{RawSponge, Sponge};
 
-/// Settings of policy sponge.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sponge {
-    /// δ of its Eq. 3: cost of one more request in a batch, in cores.
-    pub delta: f64,
-    /// Percentage of requests that arrive with at least the time left that is planned for.
-    pub percentile: f64,
-}
-
-impl Default for RawSponge {
-    fn default() -> Self {
-        // A batch never costs a core. One request in a hundred may have more network latency than planned
-        // for.
-        RawSponge {
-            delta: 0.001,
-            percentile: 99.0,
-        }
-    }
-}
-
-impl RawSponge {
-    /// Checks the settings.
-    pub(super) fn checked(self) -> Result<Sponge, ConfigError> {
-        let RawSponge { delta, percentile } = self;
-        Ok(Sponge {
-            delta: within("sponge.delta", delta, 0.0..=WEIGHT_MAX, "cores")?,
-            percentile: within("sponge.percentile", percentile, 1.0..=100.0, "percent")?,
-        })
-    }
-}
+/// Factor on the percentage of late requests, as long as no cores keep it.
+const MORE_LATE: f64 = 10.0;
+/// Percentage of late requests that limits nothing.
+const NO_LIMIT: f64 = 100.0;
+/// Scrape intervals that a change of cores takes: what it is due to is sampled, and then resized.
+const SCRAPES: u32 = 2;
 
 impl Policy for Sponge {
     fn name(&self) -> &'static str {
@@ -98,6 +69,7 @@ impl Policy for Sponge {
         };
         Needs {
             left: Some(left),
+            mean: self.late_percent < NO_LIMIT,
             ..Needs::default()
         }
     }
@@ -114,8 +86,8 @@ impl Policy for Sponge {
         let all: Vec<u32> = (variant.min..=variant.max).collect();
         let elapsed = stopwatch();
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
-        let outcome = match problem(service, *self, variant, all, inputs) {
-            Ok(problem) => solve(&problem, &time_limit),
+        let (outcome, late) = match solved(service, *self, variant, &all, inputs, &time_limit) {
+            Ok(solved) => solved,
             Err(why) => return keep(actual, SolveStatus::Infeasible, why),
         };
         let solved = match Solved::read(outcome) {
@@ -136,13 +108,17 @@ impl Policy for Sponge {
             || "the way from clients unknown".to_owned(),
             |ms| format!("{ms:.0} ms left"),
         );
+        let late = match late < NO_LIMIT {
+            true => format!(", {late} % late by chance"),
+            false => String::new(),
+        };
         let reason = if kept.is_some() {
             ", kept: the demand's window has not filled yet"
         } else {
             ""
         };
         let why = format!(
-            "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
+            "{:.1} requests/s, {left}{late}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
             inputs.forecast.demand.0,
             variant.cores(best.cores),
             best.batch,
@@ -186,12 +162,53 @@ fn batch(
 ) -> u32 {
     let whole = cores.count(variant.step).max(1);
     let still = || Duration::ZERO;
-    let solved = |inputs| {
-        let problem = problem(service, rule, variant, vec![whole], inputs).ok()?;
-        let outcome = solve(&problem, &TimeLimit::new(service.solver_limit, &still));
+    let time_limit = TimeLimit::new(service.solver_limit, &still);
+    let best = |inputs| {
+        let (outcome, _) = solved(service, rule, variant, &[whole], inputs, &time_limit).ok()?;
         outcome.plan().map(|plan: &Plan| plan.batch)
     };
-    inputs.and_then(solved).unwrap_or(1)
+    inputs.and_then(best).unwrap_or(1)
+}
+
+/// Solves for the percentage of late requests, or for the smallest tenfold of it that any cores keep; returns it too.
+fn solved(
+    service: &Service,
+    rule: Sponge,
+    variant: &Variant,
+    cores: &[u32],
+    inputs: Inputs,
+    time_limit: &TimeLimit<'_>,
+) -> Result<(Outcome<Plan>, f64), String> {
+    let mut late_percent = rule.late_percent;
+    loop {
+        let rule = Sponge {
+            late_percent,
+            ..rule
+        };
+        let problem = problem(service, rule, variant, cores.to_vec(), inputs)?;
+        let outcome = solve(&problem, time_limit);
+        if late_percent >= NO_LIMIT || !matches!(outcome, Outcome::Infeasible { .. }) {
+            return Ok((outcome, late_percent));
+        }
+        late_percent = (late_percent * MORE_LATE).min(NO_LIMIT);
+    }
+}
+
+/// Queue that arrivals make by chance until the cores of the next cycle are actual.
+fn queue(service: &Service, rule: Sponge, inputs: Inputs) -> Option<Queue> {
+    let recently = inputs.forecast.recent;
+    let spans = recently.spans.iter().filter(|span| span.seconds > 0.0);
+    let recent = spans.map(|span| Recent {
+        span_ms: span.seconds * 1e3,
+        requests: span.requests,
+    });
+    let horizon = service.cycle + service.scrape_interval * SCRAPES;
+    (rule.late_percent < NO_LIMIT).then(|| Queue {
+        late_percent: rule.late_percent,
+        horizon_ms: horizon.as_secs_f64() * 1e3,
+        dispersion: recently.dispersion,
+        recent: recent.collect(),
+    })
 }
 
 /// Shortest time of a request: alone, on the most cores.
@@ -213,6 +230,7 @@ fn problem(
         .left_ms
         .unwrap_or(slo_ms)
         .clamp(TIME_LEFT_MIN_MS, slo_ms);
+    let typical_ms = inputs.typical_ms.unwrap_or(slo_ms).clamp(left_ms, slo_ms);
     // The problem counts cores in steps: a step does the part of a core's work that it is of a core.
     let step = variant.step.as_f64();
     let latency = promised(variant);
@@ -230,8 +248,10 @@ fn problem(
         waiting: Vec::new(),
         arriving: Some(Arriving {
             slo_ms,
-            network_ms: vec![slo_ms - left_ms],
+            // Their median is the former.
+            network_ms: vec![slo_ms - typical_ms, slo_ms - left_ms],
             percentile: 100.0,
+            queue: queue(service, rule, inputs),
         }),
     };
     let problem: Result<Problem, InputError> = input.try_into();
@@ -239,152 +259,6 @@ fn problem(
     Ok(problem.in_steps(step))
 }
 
+mod settings;
 #[cfg(test)]
-pub(crate) mod tests {
-    use weir_api::Rps;
-
-    use super::super::decide;
-    use super::*;
-    use crate::capacity::Allocation;
-    use crate::service::SharedPolicy;
-    use crate::solve::latency_model::LatencyModel;
-    use crate::spec::tests::service;
-
-    const RULE: Sponge = Sponge {
-        delta: 0.001,
-        percentile: 99.0,
-    };
-
-    /// 40·b/c + 10 ms, one batch at a time on 1 to 8 cores, batches to 8, 1000 ms promised.
-    pub(crate) fn sponge() -> Service {
-        let mut service = service(8);
-        service.policy = SharedPolicy::new(RULE);
-        service.variants.truncate(1);
-        service.stages[0].variants = 0..1;
-        let variant = &mut service.variants[0];
-        (variant.min, variant.max) = (1, 8);
-        variant.profile.parallelism =
-            crate::solve::latency_model::Parallelism::Fixed(std::num::NonZeroU32::MIN);
-        variant.profile.batch = 8;
-        variant.profile.fit = None;
-        variant.profile.latency.tail = 1.0;
-        variant.profile.latency.model = LatencyModel {
-            gamma_ms: 40.0,
-            epsilon_ms: 0.0,
-            delta_ms: 0.0,
-            eta_ms: 10.0,
-        };
-        service
-    }
-
-    fn three() -> [Actual; 1] {
-        [Actual::certain(Allocation::one(Cores::whole(3)))]
-    }
-
-    fn forecast(rps: f64, left_ms: Option<f64>) -> Inputs {
-        {
-            let mut inputs = Inputs::steady(Rps(rps));
-            inputs.left_ms = left_ms;
-            inputs
-        }
-    }
-
-    #[test]
-    fn slow_network_gets_cores_and_fast_one_gets_batches() {
-        let service = sponge();
-        // demand, time left → cores, batch. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
-        for (rps, left_ms, cores, batch) in [
-            (10.0, None, 1, 1),
-            (20.0, None, 1, 1),
-            (23.0, None, 1, 3),
-            (60.0, None, 3, 3),
-            // A batch must fill and execute within the time left.
-            (60.0, Some(100.0), 3, 3),
-            (60.0, Some(60.0), 4, 2),
-            (60.0, Some(39.0), 6, 1),
-            (60.0, Some(15.0), 8, 1),
-        ] {
-            let forecast = forecast(rps, left_ms);
-            let decision = decide(&service, &three(), Some(forecast));
-            assert_eq!(
-                decision.targets,
-                [Target::one(Cores::whole(cores))],
-                "{rps} {left_ms:?}: {}",
-                decision.why
-            );
-            assert_eq!(decision.status, SolveStatus::Optimal, "{}", decision.why);
-            let got = super::batch(
-                &service,
-                RULE,
-                &service.variants[0],
-                Cores::whole(cores),
-                Some(forecast),
-            );
-            assert_eq!(got, batch, "{rps} {left_ms:?}: {}", decision.why);
-        }
-    }
-
-    #[test]
-    fn single_lane_idles_while_its_server_waits_for_a_batch_to_fill() {
-        let (mut waits, mut takes) = (sponge(), sponge());
-        waits.variants[0].batch_delay = Duration::from_millis(5);
-        takes.variants[0].profile.latency.model.eta_ms += 5.0;
-        for (rps, left_ms) in [(60.0, Some(60.0)), (23.0, None), (60.0, Some(39.0))] {
-            let decided = |service| decide(service, &three(), Some(forecast(rps, left_ms))).why;
-            assert_eq!(decided(&waits), decided(&takes));
-            assert_ne!(decided(&waits), decided(&sponge()));
-        }
-    }
-
-    #[test]
-    fn infeasible_demand_gets_nearest_cores() {
-        let service = sponge();
-        for (rps, left_ms, cores, expected) in [
-            (500.0, None, 8, "a rate of 500.0 requests/s exceeds"),
-            (10.0, Some(0.0), 1, "no batch that carries the rate"),
-        ] {
-            let decision = decide(&service, &three(), Some(forecast(rps, left_ms)));
-            assert_eq!(
-                (decision.status, &decision.targets),
-                (
-                    SolveStatus::Infeasible,
-                    &vec![Target::one(Cores::whole(cores))]
-                ),
-                "{}",
-                decision.why
-            );
-            assert!(decision.why.contains(expected), "{}", decision.why);
-        }
-    }
-
-    #[test]
-    fn cores_are_not_removed_before_window_is_full() {
-        let service = sponge();
-        let mut early = forecast(10.0, None);
-        early.forecast.window_full = false;
-        let decision = decide(&service, &three(), Some(early));
-        assert_eq!(
-            (decision.kept, decision.targets),
-            (true, vec![Target::one(Cores::whole(3))])
-        );
-        assert!(
-            decision
-                .why
-                .ends_with("kept: the demand's window has not filled yet"),
-            "{}",
-            decision.why
-        );
-        let mut more = forecast(100.0, None);
-        more.forecast.window_full = false;
-        assert!(!decide(&service, &three(), Some(more)).kept);
-    }
-
-    #[test]
-    fn unknown_demand_gives_batch_of_one() {
-        let service = sponge();
-        assert_eq!(
-            batch(&service, RULE, &service.variants[0], Cores::whole(2), None),
-            1
-        );
-    }
-}
+pub(crate) mod tests;

@@ -29,36 +29,47 @@ const MEMO_MAX: usize = 100_000;
 /// Cache key of a decision for one service: the actual state, the inputs, and what a cycle changes of the variants.
 type Problem = (Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
 
-/// Inputs, numbers bit for bit.
-type InputKey = ([u64; 3], [bool; 2], [Option<u64>; 2], Vec<(u64, u64)>);
+/// Numbers bit for bit; `None` for those that are not known.
+type InputKey = Vec<Option<u64>>;
 
 /// Maximum cores (of a variant whose nodes are full), readiness time and correction.
 type VariantInputs = (u32, Duration, Correction);
 
-/// Returns the key of the inputs. It names every field, so that none is forgotten.
-fn input_key(inputs: Inputs) -> InputKey {
+/// Returns the key of the inputs that the policy decides by. It names every field, so that none is forgotten.
+fn input_key(service: &Service, inputs: Inputs) -> InputKey {
     let Inputs {
         forecast,
         left_ms,
+        typical_ms,
         accuracies,
     } = inputs;
     let Forecast {
         demand,
         present,
+        // The demand is the mean where the policy needs it.
+        mean: _,
+        recent,
+        growth,
         arriving,
         rises,
         window_full,
         lasted,
     } = forecast;
+    let yes = |it: bool| it.then_some(1.0);
+    let rates = [demand, present, growth, arriving].map(|rate| Some(rate.0));
+    let mut key = Vec::from(rates);
+    key.extend([yes(rises), yes(window_full), left_ms]);
+    key.push(lasted.map(|lasted| lasted.0));
     let required = accuracies.unwrap_or_default();
-    let required = required.shares();
-    let required = required.map(|(percent, share)| (percent.to_bits(), share.to_bits()));
-    (
-        [demand, present, arriving].map(|rate| rate.0.to_bits()),
-        [rises, window_full],
-        [lasted.map(|lasted| lasted.0), left_ms].map(|value| value.map(f64::to_bits)),
-        required.collect(),
-    )
+    let shares = required.shares();
+    key.extend(shares.flat_map(|(percent, share)| [Some(percent), Some(share)]));
+    if service.policy.needs(service).left.is_some() {
+        key.extend([typical_ms, Some(recent.dispersion)]);
+        let spans = recent.spans.iter();
+        key.extend(spans.flat_map(|span| [Some(span.seconds), Some(span.requests)]));
+    }
+    let bits = key.into_iter().map(|value| value.map(f64::to_bits));
+    bits.collect()
 }
 
 /// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
@@ -259,7 +270,11 @@ impl Solver for SimulatedPorts {
         let each = service.variants.iter();
         let learnt =
             each.map(|variant| (variant.max, variant.readiness, variant.profile.correction));
-        let problem = (actual, inputs.map(input_key), learnt.collect());
+        let problem = (
+            actual,
+            inputs.map(|inputs| input_key(service, inputs)),
+            learnt.collect(),
+        );
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();

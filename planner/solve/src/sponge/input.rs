@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::queue::{Chance, Queue};
 use super::{CHOICES_MAX, Problem, WAITING_MAX};
 use crate::InputError;
 use crate::input::{positive, rule, within};
@@ -10,6 +11,8 @@ use crate::latency_model::{Latency, MS_MAX};
 
 /// Maximum rate, in requests/s.
 pub const RATE_MAX: f64 = 1e9;
+/// Percentile of the network latencies of the requests that wait for others: the most urgent ones are served first.
+const MEDIAN: f64 = 50.0;
 /// Maximum weight of a batch.
 pub const DELTA_MAX: f64 = 1e6;
 
@@ -72,6 +75,9 @@ pub struct Arriving {
     /// Percentile of the network latencies to plan for; 100 is the greatest.
     #[serde(default = "max")]
     pub percentile: f64,
+    /// Queue that arrivals make by chance; none, as in the paper, without it.
+    #[serde(default)]
+    pub queue: Option<Queue>,
 }
 
 const fn small() -> f64 {
@@ -132,14 +138,19 @@ impl TryFrom<Input> for Problem {
             right,
         )?;
         let left_ms = time_left(&input.waiting)?;
-        let arriving_ms = match &input.arriving {
-            None => None,
-            Some(arriving) => {
-                let right = "above 0 where there is `arriving`";
-                rule(rate_rps > 0.0, "rate_rps", rate_rps, right)?;
-                Some(arriving.left_ms()?)
+        let (mut arriving_ms, mut chance) = (None, None);
+        if let Some(arriving) = &input.arriving {
+            let right = "above 0 where there is `arriving`";
+            rule(rate_rps > 0.0, "rate_rps", rate_rps, right)?;
+            arriving_ms = Some(arriving.left_ms(arriving.percentile)?);
+            if let Some(queue) = &arriving.queue {
+                queue.check()?;
+                chance = Some(Chance {
+                    left_ms: arriving.left_ms(MEDIAN)?,
+                    queue: queue.clone(),
+                });
             }
-        };
+        }
         Ok(Problem {
             latency: input.latency,
             cores,
@@ -149,6 +160,7 @@ impl TryFrom<Input> for Problem {
             rate_rps,
             left_ms,
             arriving_ms,
+            chance,
         })
     }
 }
@@ -177,9 +189,10 @@ fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, InputError> {
 }
 
 impl Arriving {
-    fn left_ms(&self) -> Result<f64, InputError> {
+    /// Time left after the network latency at that percentile.
+    fn left_ms(&self, of: f64) -> Result<f64, InputError> {
         let slo_ms = positive("arriving.slo_ms", self.slo_ms, MS_MAX, "ms")?;
-        let percentile = within("arriving.percentile", self.percentile, 0.0, 100.0, "")?;
+        within("arriving.percentile", self.percentile, 0.0, 100.0, "")?;
         let count = self.network_ms.len();
         let right = format!("1 to {WAITING_MAX} latencies");
         let path = "arriving.network_ms";
@@ -189,9 +202,8 @@ impl Arriving {
         }
         let mut sorted = self.network_ms.clone();
         sorted.sort_by(f64::total_cmp);
-        // Nearest rank: the smallest value that at least `percentile` percent of the values do not
-        // exceed.
-        let rank = (percentile / 100.0 * count as f64).ceil().max(1.0);
+        // Nearest rank: the smallest value that at least `of` percent of the values do not exceed.
+        let rank = (of / 100.0 * count as f64).ceil().max(1.0);
         let at = sorted.get((rank as usize).min(count) - 1);
         Ok(slo_ms - at.copied().unwrap_or(0.0))
     }
