@@ -180,7 +180,7 @@ fn on_time([small, large]: [Ends; 2]) -> f64 {
 }
 
 #[test]
-fn sizes_that_take_longer_are_told_apart() {
+fn sizes_that_take_longer_are_distinguished() {
     // Requests a second, of which the server executes 133, and what the sizes add to the part that is on time.
     for (per_s, gain) in [(100, 0.005), (130, 0.02), (160, 0.06), (200, 0.12)] {
         let [common, header, body] = [Source::Unknown, Source::Header, Source::Body]
