@@ -13,7 +13,8 @@ use weir_replay::simulation::play;
 const WEIR: &str = "{ plane: weir, control: static }";
 const PLANNED: &str = "{ plane: weir, control: planner }";
 
-fn scenario(text: &str) -> (Scenario, Vec<Request>) {
+/// Reads a scenario.
+pub(super) fn scenario(text: &str) -> (Scenario, Vec<Request>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.yaml");
     fs::write(&path, text).unwrap();
