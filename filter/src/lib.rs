@@ -24,6 +24,7 @@ pub mod reason;
 pub mod request;
 pub mod routing;
 pub mod shared_plan;
+pub mod size;
 pub mod slots;
 pub mod stats;
 pub mod time;

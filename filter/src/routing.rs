@@ -2,6 +2,8 @@
 
 pub mod class_times;
 pub mod fallback;
+pub mod group_times;
 pub mod moments;
 pub mod router;
 pub mod service_time;
+pub mod size_times;

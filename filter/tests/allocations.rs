@@ -90,8 +90,11 @@ impl Bench {
     }
 
     fn submit(&mut self) -> Verdict {
+        let large = self.stream.is_multiple_of(2);
+        let length: &[u8] = if large { b"1000000" } else { b"10000" };
         self.submit_with(&[
             ("x-slo-ms", b"1000"),
+            ("content-length", length),
             ("x-slo-class", b"gold"),
             ("content-type", b"application/json"),
         ])

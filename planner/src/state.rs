@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Now;
@@ -23,8 +24,6 @@ pub const STATE_INTERVAL: Duration = Duration::from_secs(5);
 pub const STATE_BYTES_MAX: u64 = 1024 * 1024;
 /// Version of the files that are written and read.
 pub const STATE_VERSION: u32 = 1;
-/// Name of the format.
-const FORMAT: &str = "weir-history";
 
 /// Reason why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -34,20 +33,16 @@ pub enum StateError {
     Io(#[from] std::io::Error),
     #[error("more than {STATE_BYTES_MAX} bytes")]
     TooLarge,
-    #[error("it is no history, or not all of one: {0}")]
-    Form(#[from] serde_json::Error),
-    #[error("version {0}, not {STATE_VERSION}: it is from another version of weir")]
-    Version(u32),
+    #[error("it is {0}, or not all of it: {1}")]
+    Form(&'static str, serde_json::Error),
+    #[error("version {0}, not {1}: it is from another version of weir")]
+    Version(u32, u32),
     #[error("it is of service {0}")]
     Service(String),
     #[error("it ends {0:?} from now: the clock was set back")]
     Future(Duration),
     #[error("{0}")]
     History(#[from] HistoryError),
-    #[error("it is not what forecasters have learned, or not all of it: {0}")]
-    LearntForm(serde_json::Error),
-    #[error("version {0}, not {LEARNT_VERSION}: it is from another version of weir")]
-    LearntVersion(u32),
 }
 
 /// File of one service.
@@ -56,6 +51,20 @@ pub struct StateFile {
     path: PathBuf,
     service: String,
 }
+
+/// Format of a file.
+struct Format {
+    name: &'static str,
+    version: u32,
+    /// Error of a file that is none.
+    none: &'static str,
+}
+
+const HISTORY: Format = Format {
+    name: "weir-history",
+    version: STATE_VERSION,
+    none: "no history",
+};
 
 /// Begin of every version.
 #[derive(Deserialize)]
@@ -66,12 +75,19 @@ struct Head {
 
 /// Content of a file.
 #[derive(Serialize, Deserialize)]
-struct Content {
+struct Content<T> {
     format: String,
     version: u32,
     service: String,
-    /// Unix time in ms of the end of the last sample.
+    /// Unix time in ms of its last measurement.
     end_unix_ms: u64,
+    #[serde(flatten)]
+    part: T,
+}
+
+/// History as a file has it.
+#[derive(Serialize, Deserialize)]
+struct Samples {
     /// Nanoseconds of the first sample's begin within the hour, by the planner's clock.
     begin_ns: u64,
     /// Gap before it and length in ns, and rate in requests/s, of each sample.
@@ -104,11 +120,32 @@ impl StateFile {
     }
 
     fn parse(&self, bytes: &[u8], now: Now) -> Result<Option<(History, Duration)>, StateError> {
-        let head: Head = serde_json::from_slice(bytes)?;
-        if head.format != FORMAT || head.version != STATE_VERSION {
-            return Err(StateError::Version(head.version));
+        let (part, age): (Samples, _) = self.content(&HISTORY, bytes, now)?;
+        let samples = part.samples.into_iter().map(|(gap, span, rate)| Measured {
+            gap: Duration::from_nanos(gap),
+            span: Duration::from_nanos(span),
+            rate,
+        });
+        let history = History::new(samples, Duration::from_nanos(part.begin_ns))?;
+        Ok((age < HISTORY_MAX).then_some((history, age)))
+    }
+
+    /// Content of a file of that format, and its age.
+    ///
+    /// # Errors
+    /// Fails if it is not of that format and version, of this service and before `now`.
+    fn content<T: DeserializeOwned>(
+        &self,
+        format: &Format,
+        bytes: &[u8],
+        now: Now,
+    ) -> Result<(T, Duration), StateError> {
+        let form = |error| StateError::Form(format.none, error);
+        let head: Head = serde_json::from_slice(bytes).map_err(form)?;
+        if head.format != format.name || head.version != format.version {
+            return Err(StateError::Version(head.version, format.version));
         }
-        let content: Content = serde_json::from_slice(bytes)?;
+        let content: Content<T> = serde_json::from_slice(bytes).map_err(form)?;
         if content.service != self.service {
             return Err(StateError::Service(content.service));
         }
@@ -118,17 +155,26 @@ impl StateFile {
             return Err(StateError::Future(ahead));
         }
         let age = ms(now.unix_ms.saturating_sub(content.end_unix_ms));
-        let samples = content
-            .samples
-            .into_iter()
-            .map(|(gap, span, rate)| Measured {
-                gap: Duration::from_nanos(gap),
-                span: Duration::from_nanos(span),
-                rate,
-            });
-        let begin = Duration::from_nanos(content.begin_ns);
-        let history = History::new(samples, begin)?;
-        Ok((age < HISTORY_MAX).then_some((history, age)))
+        Ok((content.part, age))
+    }
+
+    /// Text of a file of that format whose content is `age` before `now`.
+    fn content_text<T: Serialize>(
+        &self,
+        format: &Format,
+        part: T,
+        age: Duration,
+        now: Now,
+    ) -> Result<String, StateError> {
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let content = Content {
+            format: format.name.to_owned(),
+            version: format.version,
+            service: self.service.clone(),
+            end_unix_ms: now.unix_ms.saturating_sub(age_ms),
+            part,
+        };
+        serde_json::to_string(&content).map_err(|error| StateError::Form(format.none, error))
     }
 
     /// Writes the file: readers see the earlier content or the new one.
@@ -145,16 +191,12 @@ impl StateFile {
     /// Fails if a value has no text, which would be a bug.
     pub fn text(&self, history: &History, age: Duration, now: Now) -> Result<String, StateError> {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let one = |one: &Measured| (ns(one.gap), ns(one.span), one.rate);
-        Ok(serde_json::to_string(&Content {
-            format: FORMAT.to_owned(),
-            version: STATE_VERSION,
-            service: self.service.clone(),
-            end_unix_ms: now.unix_ms.saturating_sub(age_ms),
+        let samples = Samples {
             begin_ns: ns(history.phase()),
             samples: history.samples().map(one).collect(),
-        })?)
+        };
+        self.content_text(&HISTORY, samples, age, now)
     }
 }
 

@@ -7,11 +7,11 @@ use weir_api::metrics::Metric;
 use super::variant::TRY_AFTER;
 use super::{End, Engine, Flight, Request, StreamId};
 use crate::coordination::{CompletedExecution, LaneReport};
+use crate::routing::group_times::Group;
 use crate::routing::service_time::{CUT_OFF_FACTOR, Took};
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
-use crate::waiting::class::ClassId;
 
 /// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Completion {
     at: Mono,
     lane: LanePosition,
     planned: Duration,
-    class: ClassId,
+    group: Group,
     answered: bool,
     /// Whether its duration is a valid measurement of the server's time.
     is_measurement: bool,
@@ -86,7 +86,7 @@ impl Engine {
         let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
         if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
-            let service = variant.predicted_of(request.class).high;
+            let service = variant.predicted_of(request.group()).high;
             let service = service.max(flight.planned);
             let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
             let unique = u64::from(stream);
@@ -101,7 +101,7 @@ impl Engine {
             at: now.mono,
             lane,
             planned: flight.planned,
-            class: request.class,
+            group: request.group(),
             answered: end == End::Answered,
             is_measurement: measured && !request.uploading,
         });
@@ -146,12 +146,12 @@ impl Engine {
             } else {
                 CUT_OFF_FACTOR
             };
-            let Completion { class, planned, .. } = completion;
+            let Completion { group, planned, .. } = completion;
             let took = Took {
                 time: took * factor,
                 completed: completion.answered,
             };
-            variant.observe(class, planned, took, now);
+            variant.observe(group, planned, took, now);
         }
         let label = Label::Variant(id);
         if completion.answered {

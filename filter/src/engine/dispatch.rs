@@ -35,7 +35,7 @@ impl Engine {
         let stage = request.due.since(now.mono);
         if owns_slots {
             let server_wait = lane.server_wait.unwrap_or_default();
-            let service = variant.predicted_of(request.class).high;
+            let service = variant.predicted_of(request.group()).high;
             variant.slots.take(now.mono + server_wait + service);
             if request.uploading || request.shape.stream {
                 variant.slots.mark_open_ended(lane.ordinal);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::variant::Variant;
 use crate::coordination::LaneRequest;
 use crate::coordination::lead::Lead;
+use crate::routing::group_times::Group;
 use crate::slots::latest_start;
 use crate::time::{Mono, nanos};
-use crate::waiting::class::{CLASSES_MAX, ClassId};
+use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
 
 /// Divisor of the standard deviation by which an execution may end early, as an urgent request may hope
@@ -71,7 +72,10 @@ impl Variant {
     /// is not sent early: the execution may end sooner than predicted, or another variant may take the request.
     fn is_pressed(&self, now: Mono) -> bool {
         let queue = &self.slots.queue;
-        let last = queue.latest_start(|class| self.predicted_of(class).high);
+        let last = queue.latest_start(|class, place| {
+            let group = Group::waiting(class, place);
+            self.predicted_of(group).high
+        });
         last.is_some_and(|last| last < self.earliest_start(now))
     }
 
@@ -105,7 +109,7 @@ impl Variant {
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
-        let predicted = self.predicted_of(class);
+        let predicted = self.predicted_of(Group::waiting(class, place));
         let service = if self.slots.queue.is_contended() && keeps_busy {
             predicted.safe
         } else {
@@ -117,23 +121,15 @@ impl Variant {
         service + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
     }
 
-    /// Time that a waiting request must have left when it starts, by its class. While slots are contended, and more wait
-    /// than are needed to keep the slots busy, and one of them has time enough, a request that is likely to be late
-    /// would waste a slot.
-    pub(super) fn needed(&self, begins: Mono) -> [Duration; CLASSES_MAX] {
+    /// Whether a waiting request must have the 97th percentile of its service time left when it starts. While slots are
+    /// contended, and more wait than are needed to keep the slots busy, and one of them has time enough, a request that
+    /// is likely to be late would waste a slot.
+    pub(super) fn needs_safe(&self, begins: Mono) -> bool {
         let queue = &self.slots.queue;
         let more = queue.len() as u64 > u64::from(self.slots.total());
         let safe = self.predicted.safe;
         let has_safe = |deadline| latest_start(deadline, safe) >= begins;
-        let is_safe = more && queue.is_contended() && queue.latest().is_some_and(has_safe);
-        std::array::from_fn(|class| {
-            let predicted = self.predicted_of(ClassId(class as u8));
-            if is_safe {
-                predicted.safe
-            } else {
-                predicted.high
-            }
-        })
+        more && queue.is_contended() && queue.latest().is_some_and(has_safe)
     }
 
     /// Predicted response time of a new request that is last in order.

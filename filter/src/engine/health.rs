@@ -249,7 +249,7 @@ impl Engine {
         }
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;
-            let service = variant.predicted_of(request.class).high;
+            let service = variant.predicted_of(request.group()).high;
             variant.slots.take(now + service);
             // The slot table is updated on the next check, at once.
             variant.slots.reported.stale = true;

@@ -14,6 +14,7 @@ use crate::request::protocol;
 use crate::request::variant_list::{ListError, Member, Members};
 use crate::request::wire::{Field, Wire};
 use crate::routing::fallback::VariantList;
+use crate::size::Size;
 use crate::stats::Label;
 use crate::time::{Mono, Now, nanos};
 use crate::variant::VariantId;
@@ -149,6 +150,7 @@ impl Engine {
             list,
             stamped: reading.stamped,
             class,
+            size: Size::stated(wire.get(Field::ContentLength)),
             class_changed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
             arrival: self.arrivals,
             age: reading.age,

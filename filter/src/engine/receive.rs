@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::config::Role;
 use crate::reason::Reason;
 use crate::request::body::{BodyChunk, LimitExceeded};
+use crate::size::Size;
 use crate::slots::latest_start;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
@@ -143,6 +144,10 @@ impl Engine {
         let mut request = self.leave_receiving(stream)?;
         let mut body = request.body;
         request.uploading = !received.complete;
+        if received.complete {
+            // With trailers the end comes without a length.
+            request.size = Size::of(received.bytes.max(body.bytes));
+        }
         let verdict = self.admit_stream(stream, request, now, verdicts);
         match &verdict {
             Verdict::Park => {

@@ -8,6 +8,8 @@ use crate::request::body::HeldBody;
 use crate::request::deadline::Deadline;
 use crate::request::protocol::Shape;
 use crate::routing::fallback::VariantList;
+use crate::routing::group_times::Group;
+use crate::size::Size;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
@@ -24,6 +26,8 @@ pub(super) struct Request {
     /// Whether the client stated the time of sending.
     pub(super) stamped: bool,
     pub(super) class: ClassId,
+    /// Size of its body: as it has come, or before that as stated.
+    pub(super) size: Size,
     /// Whether it requested another class than it gets.
     pub(super) class_changed: bool,
     /// Variant that a router has chosen, at a gate.
@@ -117,9 +121,14 @@ impl Request {
 
     /// Place in the variant's wait queue.
     pub(super) fn place(&self) -> Place {
-        Place {
-            deadline: self.due,
-            arrival: self.arrival,
+        Place::new(self.due, self.arrival, self.size)
+    }
+
+    /// Requests with which its service time is measured.
+    pub(super) fn group(&self) -> Group {
+        Group {
+            class: self.class,
+            size: self.size,
         }
     }
 }

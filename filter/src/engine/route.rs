@@ -197,7 +197,7 @@ impl Request {
             min_accuracy: self.min_accuracy,
             list: self.list(),
             after: now.since(self.arrived.mono),
-            class: self.class,
+            group: self.group(),
         }
     }
 }

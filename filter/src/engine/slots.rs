@@ -7,6 +7,7 @@ use super::{Engine, LanePosition, Request, StreamId};
 use crate::coordination::{AcquireRequest, LaneReport, SyncResult, Worker};
 use crate::priority::Urgency;
 use crate::reason::Reason;
+use crate::routing::group_times::Group;
 use crate::slots::latest_start;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
@@ -226,15 +227,21 @@ impl Engine {
             return None;
         }
         let begins = variant.must_begin(now);
-        let needed = variant.needed(begins);
-        let late = |class: ClassId, deadline| {
-            let service = needed.get(usize::from(class.0)).copied();
-            deadline <= now || latest_start(deadline, service.unwrap_or_default()) < begins
+        let needs_safe = variant.needs_safe(begins);
+        let (groups, common) = (&variant.group_times, variant.predicted);
+        let late = |group: Group, deadline| {
+            let predicted = groups.of(group).unwrap_or(common);
+            let service = if needs_safe {
+                predicted.safe
+            } else {
+                predicted.high
+            };
+            deadline <= now || latest_start(deadline, service) < begins
         };
         let expires = variant.expiries.first();
         let expires =
             expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
-        let expired = expires.filter(|(at, _, request)| late(request.class, *at));
+        let expired = expires.filter(|(at, _, request)| late(request.group(), *at));
         if let Some((_, stream, request)) = expired {
             variant.slots.queue.cancel(request.class, request.place());
             variant.slots.queue.set_contended();
@@ -243,7 +250,7 @@ impl Engine {
         let (_, _, stream) = variant
             .slots
             .queue
-            .pop_where(|class, place| late(class, place.deadline))?;
+            .pop_where(|class, place| late(Group::waiting(class, place), place.deadline))?;
         Some(stream)
     }
 }

@@ -22,6 +22,7 @@ mod quota;
 mod receive;
 mod roles;
 mod servers;
+mod size_times;
 mod workers;
 
 const MS: u64 = 1_000_000;

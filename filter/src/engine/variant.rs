@@ -12,13 +12,13 @@ use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
 use crate::health::Health;
 use crate::priority::Urgency;
-use crate::routing::class_times::ClassTimes;
+use crate::routing::group_times::{Group, GroupTimes};
 use crate::routing::router::Requirements;
 use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator, Took};
 use crate::slots::{VariantSlots, latest_start};
 use crate::time::Mono;
 use crate::variant::{VariantId, VariantKey};
-use crate::waiting::class::{ClassId, Classes};
+use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
 /// Time after a cut-off execution in which no request is tried that is predicted to be late.
@@ -29,11 +29,6 @@ const BATCH_MARGIN: Duration = Duration::from_millis(5);
 /// The same as a part of the service time. A prediction is accurate to a sixteenth, and a late timer must
 /// not refuse a request that waited only for its batch to fill.
 const BATCH_MARGIN_PART: u32 = 16;
-/// Standard deviations above the mean of a normal distribution's 80th percentile
-/// ([`PERCENTILE`](crate::routing::service_time::PERCENTILE)).
-const HIGH_DEVIATIONS: f64 = 0.84;
-/// The same of the 97th ([`SAFE_PERCENTILE`](crate::routing::service_time::SAFE_PERCENTILE)).
-const SAFE_DEVIATIONS: f64 = 1.88;
 /// Time for which a router uses the response time reported by a variant's gate.
 const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
 
@@ -67,8 +62,8 @@ pub(super) struct Variant {
     /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
     pub(super) service_time: ServiceTimeEstimator,
-    /// The same by class.
-    class_times: ClassTimes,
+    /// The same by class and by size.
+    pub(super) group_times: GroupTimes,
     /// Time until which no request is tried that is predicted to be late.
     pub(super) tries_from: Mono,
     /// Service time that all workers measured together, at the last renewal.
@@ -87,7 +82,10 @@ impl Variant {
             return Some(now);
         }
         let check_at = (!self.slots.queue.is_empty()).then(|| now + CHECK_PERIOD);
-        let wake = self.slots.next_wake(|class| self.predicted_of(class).high);
+        let wake = self.slots.next_wake(|class, place| {
+            let group = Group::waiting(class, place);
+            self.predicted_of(group).high
+        });
         let due = self.batch_due_at(batch_wait);
         check_at.into_iter().chain(wake).chain(due).min()
     }
@@ -141,14 +139,13 @@ impl Variant {
     /// Whether it, with its id, could meet these requirements without waiting.
     pub(super) fn fits(&self, id: VariantId, requirements: Requirements<'_>) -> bool {
         let left = requirements.left_for(id);
-        let high = self.predicted_of(requirements.class).high;
+        let high = self.predicted_of(requirements.group).high;
         left.is_some_and(|left| high <= left) && self.accuracy >= requirements.min_accuracy
     }
 
-    /// Predicted service time of a request of that class. The requests of a batch take its time together.
-    pub(super) fn predicted_of(&self, class: ClassId) -> ServiceTime {
-        let own = self.class_times.of(class).filter(|_| self.batch <= 1);
-        own.unwrap_or(self.predicted)
+    /// Predicted service time of a request of that group.
+    pub(super) fn predicted_of(&self, group: Group) -> ServiceTime {
+        self.group_times.of(group).unwrap_or(self.predicted)
     }
 
     /// Whether a request that is predicted to be late everywhere may be tried here: its slots are idle, so it takes
@@ -165,14 +162,14 @@ impl Variant {
         let left = requirements.left_for(id);
         (is_measured || self.common.is_some())
             && self.accuracy >= requirements.min_accuracy
-            && left.is_some_and(|left| self.takes_if_tried(requirements.class) <= left)
+            && left.is_some_and(|left| self.takes_if_tried(requirements.group) <= left)
     }
 
-    /// Service time of a request that is tried: the mean of the executions that were completed, of its class if that has
+    /// Service time of a request that is tried: the mean of the executions that were completed, of its group if that has
     /// a prediction of its own, or else of all; or the mean of all workers, or the planned time.
-    pub(super) fn takes_if_tried(&self, class: ClassId) -> Duration {
-        let own = self.class_times.completed_mean(class, self.planned);
-        own.filter(|_| self.batch <= 1)
+    pub(super) fn takes_if_tried(&self, group: Group) -> Duration {
+        self.group_times
+            .completed_mean(group, self.planned)
             .or_else(|| self.service_time.completed_mean(self.planned))
             .or(self.common.map(|common| common.mean))
             .unwrap_or(self.planned)
@@ -194,8 +191,8 @@ impl Variant {
     }
 
     /// Records the duration of an execution, completed or aborted.
-    pub(super) fn observe(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
-        self.class_times.record(class, planned, took, now);
+    pub(super) fn observe(&mut self, group: Group, planned: Duration, took: Took, now: Mono) {
+        self.group_times.record(group, planned, took, now);
         if self.service_time.record(planned, took, now) {
             self.estimate();
         }
@@ -203,17 +200,14 @@ impl Variant {
 
     /// Takes over the service time that all workers have measured together, or none.
     pub(super) fn observe_common(&mut self, measured: Option<Measured>) {
-        self.common = measured.map(|measured| ServiceTime {
-            high: measured.mean + measured.deviation.mul_f64(HIGH_DEVIATIONS),
-            safe: measured.mean + measured.deviation.mul_f64(SAFE_DEVIATIONS),
-            mean: measured.mean,
-        });
+        self.common =
+            measured.map(|measured| ServiceTime::normal(measured.mean, measured.deviation));
     }
 
     /// Predicts anew, without what is too old.
     pub(super) fn predict(&mut self, now: Mono) {
         self.predicted = self.service_time.predict(self.planned, self.common, now);
-        self.class_times.predict(self.planned, now);
+        self.group_times.predict(self.planned, now);
     }
 
     fn estimate(&mut self) {
@@ -239,7 +233,7 @@ impl Variant {
             batch_open_since: None,
             completion: None,
             service_time: ServiceTimeEstimator::default(),
-            class_times: ClassTimes::new(classes.list.len()),
+            group_times: GroupTimes::new(classes.list.len()),
             tries_from: Mono(0),
             common: None,
             gate_estimate: None,
@@ -256,7 +250,7 @@ impl Variant {
             self.name = Rc::from(plan.name.as_str());
             self.key = VariantKey::of(&plan.name);
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
-            self.class_times.clear();
+            self.group_times.clear();
             (self.health, self.probed_at) = (Health::default(), None);
             (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
         }
@@ -271,7 +265,7 @@ impl Variant {
         self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
         self.estimate();
-        self.class_times.estimate(planned);
+        self.group_times.estimate(planned, plan.batch);
         self.batch = plan.batch;
         self.replicas = plan.replicas;
         self.cancels = plan.cancels;

@@ -148,10 +148,10 @@ impl Variants {
             let left = requirements.left_for(id)?;
             let takes = match variant.fits(id, requirements) {
                 _ if avoid.excludes(&variant.health) => None,
-                true => Some(variant.predicted_of(requirements.class).high),
+                true => Some(variant.predicted_of(requirements.group).high),
                 false => {
                     let tries = variant.may_try(id, requirements, now);
-                    tries.then(|| variant.takes_if_tried(requirements.class))
+                    tries.then(|| variant.takes_if_tried(requirements.group))
                 }
             };
             Some(takes? + requirements.left.saturating_sub(left))
@@ -169,7 +169,7 @@ impl Variants {
     pub(super) fn could_serve(&self, requirements: Requirements<'_>) -> bool {
         let table = (0..).map(VariantId).zip(&self.table);
         let mut planned = table.filter_map(|(id, variant)| {
-            let predicted = variant.predicted_of(requirements.class);
+            let predicted = variant.predicted_of(requirements.group);
             let shortest = variant.shortest?.min(predicted.high);
             let gate_estimate = variant
                 .gate_estimate

@@ -41,13 +41,15 @@ pub enum Field {
     Path,
     /// `content-type`: gRPC or not.
     ContentType,
+    /// `content-length`: size of the body.
+    ContentLength,
     /// `upgrade`: to another protocol.
     Upgrade,
 }
 
 impl Field {
     /// All fields.
-    pub const ALL: [Field; 17] = [
+    pub const ALL: [Field; 18] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -64,6 +66,7 @@ impl Field {
         Field::Method,
         Field::Path,
         Field::ContentType,
+        Field::ContentLength,
         Field::Upgrade,
     ];
     /// Fields whose values are validated: a client's statements of urgency, rank and choice.
@@ -111,6 +114,7 @@ impl Field {
             Field::Method => ":method",
             Field::Path => ":path",
             Field::ContentType => "content-type",
+            Field::ContentLength => "content-length",
             Field::Upgrade => "upgrade",
         }
     }
@@ -127,6 +131,7 @@ impl Field {
             (12, b'c') => Field::ContentType,
             (12, b'g') => Field::GrpcTimeout,
             (13, b'x') => Field::Variant,
+            (14, b'c') => Field::ContentLength,
             (14, b'x') if name.as_bytes().get(6) == Some(&b'v') => Field::Variants,
             (14, b'x') if name.ends_with('s') => Field::Stage,
             (14, b'x') => Field::Deadline,

@@ -1,28 +1,22 @@
-//! Service times of a variant by the requests' classes, where the class explains more than chance does.
+//! Service times of a variant by the requests' classes.
 //!
-//! Each class has an estimator like the variant's own. Its prediction counts while
-//! - it and all other classes together have [`SAMPLES_MIN`] ratios each
-//! - the means of these two differ by a part of [`DIFFERENCE_MIN`]
-//! - Welch's t of the two means is at least [`T_MIN`]: 6 in 100,000 by chance, because it is tested again and again
-//!
-//! Otherwise the variant's prediction counts, as it does with a single class, for which nothing is kept. The estimators
-//! are created with the variant, so a request allocates nothing.
+//! Each class has an estimator like the variant's own. Its prediction counts while the class is told apart from all
+//! others ([`group_times`](super::group_times)). With a single class nothing is kept.
 
 use std::time::Duration;
 
+use super::group_times::{differs, explained};
 use super::moments::Moments;
-use super::service_time::{SAMPLES_MIN, ServiceTime, ServiceTimeEstimator, Took};
+use super::service_time::{ServiceTime, ServiceTimeEstimator, Took};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
 
-/// Difference of the means below which a class has no prediction of its own, as a part of the others' mean.
-pub const DIFFERENCE_MIN: f64 = 0.1;
-/// Minimum of Welch's t.
-pub const T_MIN: f64 = 4.0;
-
 /// Estimators of one variant's service time by class; none with a single class.
 #[derive(Debug, Default)]
-pub struct ClassTimes(Box<[ClassTime]>);
+pub struct ClassTimes {
+    list: Box<[ClassTime]>,
+    explained: f64,
+}
 
 #[derive(Debug, Default)]
 struct ClassTime {
@@ -36,33 +30,45 @@ impl ClassTimes {
     #[must_use]
     pub fn new(classes: usize) -> ClassTimes {
         let kept = if classes > 1 { classes } else { 0 };
-        ClassTimes((0..kept).map(|_| ClassTime::default()).collect())
+        ClassTimes {
+            list: (0..kept).map(|_| ClassTime::default()).collect(),
+            explained: 0.0,
+        }
     }
 
     /// Forgets all measurements.
     pub fn clear(&mut self) {
-        *self = ClassTimes::new(self.0.len());
+        *self = ClassTimes::new(self.list.len());
+    }
+
+    /// Part of the times' variance that the classes explain, by the square of the mean; 0 if none is told apart.
+    #[must_use]
+    pub fn explained(&self) -> f64 {
+        self.explained
     }
 
     /// Prediction of a class of its own; `None` if the variant's counts.
     #[must_use]
     pub fn of(&self, class: ClassId) -> Option<ServiceTime> {
-        self.0.get(usize::from(class.0))?.predicted
+        self.list.get(usize::from(class.0))?.predicted
     }
 
-    /// Records an execution of a class planned to take `planned` that took `took`.
-    pub fn record(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
-        let of_class = self.0.get_mut(usize::from(class.0));
-        if of_class.is_some_and(|of| of.estimator.record(planned, took, now)) {
+    /// Records an execution of a class planned to take `planned` that took `took`. Returns whether predictions may have
+    /// changed.
+    pub fn record(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) -> bool {
+        let of_class = self.list.get_mut(usize::from(class.0));
+        let renews = of_class.is_some_and(|of| of.estimator.record(planned, took, now));
+        if renews {
             self.estimate(planned);
         }
+        renews
     }
 
     /// Mean time of the completed executions of a class that has a prediction of its own.
     #[must_use]
     pub fn completed_mean(&self, class: ClassId, planned: Duration) -> Option<Duration> {
         self.of(class)?;
-        self.0
+        self.list
             .get(usize::from(class.0))?
             .estimator
             .completed_mean(planned)
@@ -70,7 +76,7 @@ impl ClassTimes {
 
     /// Predicts anew, without what is too old.
     pub fn predict(&mut self, planned: Duration, now: Mono) {
-        for of in &mut self.0 {
+        for of in &mut self.list {
             of.estimator.predict(planned, None, now);
         }
         self.estimate(planned);
@@ -78,27 +84,18 @@ impl ClassTimes {
 
     /// Predicts for executions planned to take `planned`.
     pub fn estimate(&mut self, planned: Duration) {
-        let moments = self.0.iter().map(|of| of.estimator.moments());
+        let moments = self.list.iter().map(|of| of.estimator.moments());
         let all = moments.fold(Moments::default(), |all, one| all + one);
-        for of in &mut self.0 {
+        for of in &mut self.list {
             let own = of.estimator.moments();
             of.predicted = None;
             if differs(own, all - own) {
                 of.predicted = of.estimator.measured(planned);
             }
         }
+        let apart = self.list.iter().filter(|of| of.predicted.is_some());
+        self.explained = explained(apart.map(|of| of.estimator.moments()), all);
     }
-}
-
-/// Whether the mean of `own` differs from that of the `rest` by more than chance.
-fn differs(own: Moments, rest: Moments) -> bool {
-    let min = f64::from(SAMPLES_MIN);
-    if own.count < min || rest.count < min {
-        return false;
-    }
-    let difference = (own.mean() - rest.mean()).abs();
-    let square = own.square_of_mean_error() + rest.square_of_mean_error();
-    difference >= DIFFERENCE_MIN * rest.mean() && difference * difference >= T_MIN * T_MIN * square
 }
 
 #[cfg(test)]
@@ -154,7 +151,7 @@ mod tests {
         assert_eq!(times.of(LONG), None);
         let mut single = ClassTimes::new(1);
         single.record(SHORT, PLANNED, Took::completed(ms(20.0)), Mono(0));
-        assert!(single.0.is_empty());
+        assert!(single.list.is_empty());
     }
 
     proptest! {

@@ -14,18 +14,34 @@ pub struct Moments {
 }
 
 impl Moments {
+    /// Returns the moments of one value.
+    #[must_use]
+    pub fn of(value: f64) -> Moments {
+        Moments {
+            count: 1.0,
+            sum: value,
+            squares: value * value,
+        }
+    }
+
     /// Mean; 0 without any.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.sum / self.count.max(1.0)
     }
 
+    /// Variance; 0 of fewer than two values.
+    #[must_use]
+    pub fn variance(&self) -> f64 {
+        let mean = self.mean();
+        let squares = (self.squares - self.count * mean * mean).max(0.0);
+        squares / (self.count - 1.0).max(1.0)
+    }
+
     /// Square of the mean's standard error.
     #[must_use]
     pub fn square_of_mean_error(&self) -> f64 {
-        let mean = self.mean();
-        let squares = (self.squares - self.count * mean * mean).max(0.0);
-        squares / (self.count - 1.0).max(1.0) / self.count.max(1.0)
+        self.variance() / self.count.max(1.0)
     }
 }
 
@@ -58,11 +74,8 @@ mod tests {
     use super::*;
 
     fn of(values: &[f64]) -> Moments {
-        Moments {
-            count: values.len() as f64,
-            sum: values.iter().sum(),
-            squares: values.iter().map(|value| value * value).sum(),
-        }
+        let each = values.iter().copied().map(Moments::of);
+        each.fold(Moments::default(), |all, one| all + one)
     }
 
     #[test]

@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use super::fallback::{Skip, VariantList};
+use super::group_times::Group;
 use crate::variant::VariantId;
-use crate::waiting::class::ClassId;
 
 /// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
@@ -42,8 +42,8 @@ pub struct Requirements<'a> {
     pub list: &'a VariantList,
     /// Time since its arrival.
     pub after: Duration,
-    /// Its class.
-    pub class: ClassId,
+    /// Requests with which its service time is measured.
+    pub group: Group,
 }
 
 impl Requirements<'_> {

@@ -27,6 +27,10 @@ pub const SAFE_PERCENTILE: u32 = 97;
 /// taken. If it counted as what it took, and requests were sent that have just as much time left, then all of
 /// them were cut off and no prediction showed it.
 pub const CUT_OFF_FACTOR: u32 = 2;
+/// Standard deviations above the mean of a normal distribution's [`PERCENTILE`].
+const HIGH_DEVIATIONS: f64 = 0.84;
+/// The same of its [`SAFE_PERCENTILE`].
+const SAFE_DEVIATIONS: f64 = 1.88;
 /// Reference time for ratios of a variant without a planned time.
 const UNPLANNED: Duration = Duration::from_millis(1);
 
@@ -37,8 +41,10 @@ const STEPS: u64 = 16;
 const STEPS_LOG2: u32 = 4;
 /// Buckets for ratios from 1/64 to 4096.
 const BUCKETS: usize = 18 * STEPS as usize;
+/// Maximum ratio.
+pub(super) const RATIO_MAX: u64 = 4096;
 /// Number of new ratios after which the percentile is recomputed.
-const UPDATE_EVERY: u32 = 8;
+pub(super) const UPDATE_EVERY: u32 = 8;
 
 /// Predicted time from dispatch to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +65,16 @@ impl ServiceTime {
             high: time,
             safe: time,
             mean: time,
+        }
+    }
+
+    /// Returns a time that is normally distributed.
+    #[must_use]
+    pub fn normal(mean: Duration, deviation: Duration) -> ServiceTime {
+        ServiceTime {
+            high: mean + deviation.mul_f64(HIGH_DEVIATIONS),
+            safe: mean + deviation.mul_f64(SAFE_DEVIATIONS),
+            mean,
         }
     }
 }
@@ -159,11 +175,7 @@ impl ServiceTimeEstimator {
         match self.correction {
             None => common.unwrap_or(ServiceTime::exactly(planned)),
             Some(correction) => {
-                let base = if planned.is_zero() {
-                    UNPLANNED
-                } else {
-                    planned
-                };
+                let base = reference(planned);
                 ServiceTime {
                     high: scale(base, correction.high),
                     safe: scale(base, correction.safe),
@@ -186,12 +198,7 @@ impl ServiceTimeEstimator {
         let [current, before] = &self.windows;
         let count = u64::from(current.completed.0) + u64::from(before.completed.0);
         let sum = current.completed.1.saturating_add(before.completed.1);
-        let base = if planned.is_zero() {
-            UNPLANNED
-        } else {
-            planned
-        };
-        Some(scale(base, sum.checked_div(count)?))
+        Some(scale(reference(planned), sum.checked_div(count)?))
     }
 
     /// Moments of the ratios that count.
@@ -299,16 +306,20 @@ impl Window {
     }
 }
 
-fn ratio(took: Duration, planned: Duration) -> u64 {
-    let planned = if planned.is_zero() {
+/// Reference time for the ratios of executions planned to take `planned`.
+pub(super) fn reference(planned: Duration) -> Duration {
+    if planned.is_zero() {
         UNPLANNED
     } else {
         planned
-    };
-    let most = ONE * 4096;
+    }
+}
+
+fn ratio(took: Duration, planned: Duration) -> u64 {
+    let planned = reference(planned);
     // A time above half a year has the maximum ratio anyway.
     let took = nanos(took).saturating_mul(ONE);
-    (took / nanos(planned).max(1)).min(most)
+    (took / nanos(planned).max(1)).min(ONE * RATIO_MAX)
 }
 
 fn scale(planned: Duration, ratio: u64) -> Duration {

@@ -13,6 +13,7 @@ use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
 use crate::priority::{ORPHAN_MAX, Urgency};
 use crate::time::{Mono, nanos};
 use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
 use crate::waiting::wait_queue::WaitQueue;
 
 /// The value 1 in the fixed point of [`VariantSlots::mean_rank`].
@@ -196,9 +197,9 @@ impl VariantSlots {
 
     /// Next time at which something changes by itself: the end of an orphan, which frees a slot for any worker;
     /// the start of a lane's lead; or the latest start of a request that is first in its class, given the `service` time of
-    /// each class.
+    /// each.
     #[must_use]
-    pub fn next_wake(&self, service: impl Fn(ClassId) -> Duration) -> Option<Mono> {
+    pub fn next_wake(&self, service: impl Fn(ClassId, Place) -> Duration) -> Option<Mono> {
         let orphan_end = self.orphans.first().map(|(end, ..)| *end);
         let lead = self.lanes.0.lead_at.filter(|_| !self.queue.is_empty());
         let head = self.queue.latest_start(service);
@@ -319,8 +320,6 @@ pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiting::class::ClassId;
-    use crate::waiting::queue::Place;
 
     #[test]
     fn orphan_keeps_its_slot_until_the_predicted_end() {
@@ -353,7 +352,7 @@ mod tests {
         slots.take(Mono(50));
         slots.orphan(Mono(0), Mono(50), 0, 0);
         assert_eq!(
-            slots.next_wake(|_| service),
+            slots.next_wake(|_, _| service),
             Some(Mono(50)),
             "others may wait for it"
         );
@@ -362,10 +361,10 @@ mod tests {
             arrival: 0,
         };
         slots.queue.push(ClassId(0), place, 7);
-        assert_eq!(slots.next_wake(|_| service), Some(Mono(40)));
+        assert_eq!(slots.next_wake(|_, _| service), Some(Mono(40)));
         slots.queue.cancel(ClassId(0), place);
         slots.expire_orphans(Mono(50));
-        assert_eq!(slots.next_wake(|_| service), None);
+        assert_eq!(slots.next_wake(|_, _| service), None);
     }
 
     #[test]

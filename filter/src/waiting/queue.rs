@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use crate::size::{SIZE_BITS, Size};
 use crate::time::Mono;
 
 /// Maximum number of entries in a chunk: 3 KB, of which a push or cancel moves a quarter on average.
@@ -22,8 +23,26 @@ const _: () = assert!(JOIN_MAX < CHUNK_MAX);
 pub struct Place {
     /// Deadline of the request.
     pub deadline: Mono,
-    /// Sequence number of the arrival, so that equals keep their order and all places differ.
+    /// Sequence number of the arrival, so that equals keep their order and all places differ; in its lowest bits the
+    /// size of the body, which orders nothing and needs no memory there.
     pub arrival: u64,
+}
+
+impl Place {
+    /// Returns the place of the request that arrived as number `arrival`, with a body of this size.
+    #[must_use]
+    pub fn new(deadline: Mono, arrival: u64, size: Size) -> Place {
+        Place {
+            deadline,
+            arrival: arrival << SIZE_BITS | size.index() as u64,
+        }
+    }
+
+    /// Size of the request's body.
+    #[must_use]
+    pub fn size(self) -> Size {
+        Size::in_low_bits(self.arrival)
+    }
 }
 
 /// Held requests in EDF order.

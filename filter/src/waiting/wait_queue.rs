@@ -164,11 +164,11 @@ impl WaitQueue {
         self.firsts().map(|(place, _)| place.deadline).min()
     }
 
-    /// Earliest of the latest starts of the requests that are first in their classes, by the service time of a class.
+    /// Earliest of the latest starts of the requests that are first in their classes, by the service time of each.
     #[must_use]
-    pub fn latest_start(&self, service: impl Fn(ClassId) -> Duration) -> Option<Mono> {
+    pub fn latest_start(&self, service: impl Fn(ClassId, Place) -> Duration) -> Option<Mono> {
         let starts = self.firsts().map(|(place, class)| {
-            let service = nanos(service(id(class)));
+            let service = nanos(service(id(class), place));
             Mono(place.deadline.0.saturating_sub(service))
         });
         starts.min()

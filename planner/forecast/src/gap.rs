@@ -43,6 +43,12 @@ pub enum TraceError {
         /// Its value.
         rate: f64,
     },
+    /// All rates are 0.
+    #[error("{seconds} s without a request; there must be some, or nothing can be forecast")]
+    NoRequests {
+        /// Its length.
+        seconds: usize,
+    },
     /// The trace is too short or too long.
     #[error("{seconds} s; it must be {min} to {SECONDS_MAX} s")]
     Length {
@@ -68,7 +74,7 @@ impl Trace {
     /// Creates a trace from the rate of each second.
     ///
     /// # Errors
-    /// A rate that is negative or not finite, fewer than `seconds_min`, more than [`SECONDS_MAX`], or a gap where
+    /// No request at all, a rate that is negative or not finite, fewer than `seconds_min`, more than [`SECONDS_MAX`], or a gap where
     /// gaps are refused.
     pub fn new(rates: Vec<f64>, gaps: Gaps, seconds_min: usize) -> Result<Trace, TraceError> {
         let seconds = rates.len();
@@ -80,6 +86,9 @@ impl Trace {
         if let Some((second, rate)) = rates.iter().enumerate().find(wrong) {
             let rate = *rate;
             return Err(TraceError::Rate { second, rate });
+        }
+        if rates.iter().all(|rate| *rate == 0.0) {
+            return Err(TraceError::NoRequests { seconds });
         }
         let found = match gaps {
             Gaps::Zero => Vec::new(),
@@ -212,5 +221,7 @@ mod tests {
         }
         let error = Trace::new(vec![1.0; 9], Gaps::Skip, 10).unwrap_err();
         assert_eq!(error.to_string(), "9 s; it must be 10 to 4838400 s");
+        let error = Trace::new(vec![0.0; 9], Gaps::Zero, 1).unwrap_err();
+        assert!(error.to_string().starts_with("9 s without a request;"));
     }
 }

@@ -20,6 +20,8 @@ const CHECK_PART: u32 = 10;
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 /// Minimum number of answers for an estimate.
 const ANSWERS_MIN: usize = 30;
+/// Multiple of the longest answer after which a server without one has stalled.
+const STALL_FACTOR: u32 = 3;
 /// Number of failures in a row that ends a measurement.
 pub const FAILURES_MAX: u32 = 10;
 /// Pause after a failure.
@@ -57,7 +59,7 @@ pub struct Measured {
 /// Measures `concurrency` batches in flight.
 ///
 /// # Errors
-/// [`FAILURES_MAX`] failures in a row, or no answer in the time.
+/// [`FAILURES_MAX`] failures in a row, no answer in the time, or a server that has stalled.
 pub async fn measure(
     endpoint: &Arc<Endpoint>,
     batch: u32,
@@ -134,6 +136,16 @@ async fn watch(
             let settled = estimate.half_width_percent <= until.precision_percent
                 && length >= WINDOW_MIN
                 && estimate.requests >= ANSWERS_MIN;
+            if !settled
+                && is_over
+                && let Some(silence) = record.stall(length, start.elapsed())
+            {
+                return Err(ProfileError(format!(
+                    "the server has stalled: {} answers, then none for {:.1} s",
+                    record.answered.len(),
+                    silence.as_secs_f64()
+                )));
+            }
             if settled || is_over {
                 return Ok(Measured { estimate, settled });
             }
@@ -172,6 +184,15 @@ impl Record {
         self.last_failure = why.to_string();
     }
 
+    /// Time since the last answer, if the server has stalled: that is longer than the `window` of the estimate, and
+    /// several times the longest answer. What it did before says little of a server that stalls.
+    fn stall(&self, window: Duration, now: Duration) -> Option<Duration> {
+        let last = self.answered.iter().map(|one| one.received).max()?;
+        let times = self.answered.iter().map(|one| one.received - one.sent);
+        let silence = now.saturating_sub(last);
+        (silence > window.max(times.max()? * STALL_FACTOR)).then_some(silence)
+    }
+
     /// Window of the estimate: from the end of the first round (each request in flight answered once on average) to the
     /// earliest sending of those still in flight, whose end is not known yet.
     fn window(&self, concurrency: usize, now: Duration) -> Option<(Duration, Duration)> {
@@ -184,5 +205,42 @@ impl Record {
             .copied()
             .unwrap_or(now);
         (to > from).then_some((from, to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_that_no_longer_answers_has_stalled() {
+        // Time of each answer and number of them, one after the other; time now; whether the server has stalled.
+        for (each_ms, answers, now_ms, stalled) in [
+            (10, 100, 5_000, true),
+            (10, 100, 1_500, false),
+            (10, 3, 5_000, true),
+            // A slow server whose next answer is due.
+            (4_000, 2, 15_000, false),
+            (4_000, 2, 21_000, true),
+        ] {
+            let ms = Duration::from_millis;
+            let answered = (0..answers).map(|index| Answered {
+                sent: ms(each_ms * index),
+                received: ms(each_ms * (index + 1)),
+            });
+            let record = Record {
+                answered: answered.collect(),
+                in_flight: vec![Some(ms(each_ms * answers))],
+                ..Record::default()
+            };
+            let (from, to) = record.window(1, ms(now_ms)).unwrap();
+            let found = record.stall(to - from, ms(now_ms));
+            let silence = ms(now_ms - each_ms * answers);
+            assert_eq!(
+                found,
+                stalled.then_some(silence),
+                "{each_ms} {answers} {now_ms}"
+            );
+        }
     }
 }

@@ -115,7 +115,9 @@ impl Reading {
                 .map(|(s, v)| format!("{s}/{v}"))
                 .collect();
             let known = match known.is_empty() {
-                true => "none has been executed yet".to_owned(),
+                true => {
+                    "none has been executed yet, or this is no proxy's /stats/prometheus".to_owned()
+                }
                 false => format!("the proxy has {}", known.join(", ")),
             };
             about(&format!("no {}; {known}", Metric::ServiceMs.name()))

@@ -3,8 +3,8 @@
 //! time comes with the scrape.
 //!
 //! Only requests whose client sent its send time are counted. Between two bucket edges the percentile is interpolated
-//! linearly; above the last finite edge it is that edge. A histogram that fell belongs to a restarted proxy and
-//! counts from 0.
+//! linearly; above the last finite edge it is that edge. A histogram that fell, or has other edges than
+//! before, belongs to a restarted proxy and counts from 0. Of proxies with different edges the common ones count.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -117,30 +117,38 @@ fn counted(buckets: &Buckets, min_ms: f64) -> f64 {
     before.1
 }
 
-/// Returns the increase of `new` over `old`.
+/// Returns the increase of `new` over `old`. Where either is empty, nothing of ours had been counted.
 fn since(old: &Buckets, new: &Buckets) -> Buckets {
     let total = |buckets: &Buckets| buckets.last().map_or(0.0, |(_, count)| *count);
-    if total(new) < total(old) {
+    if total(new) < total(old) || !has_same_edges(old, new) {
         return new.clone();
     }
-    let counted = |edge: f64| {
-        let found = old.iter().find(|(other, _)| *other == edge);
-        found.map_or(0.0, |(_, count)| *count)
-    };
-    new.iter()
-        .map(|(edge, count)| (*edge, (count - counted(*edge)).max(0.0)))
+    let both = new.iter().zip(old);
+    both.map(|((edge, count), (_, before))| (*edge, (count - before).max(0.0)))
         .collect()
 }
 
-/// Adds counts of the same edges: all proxies run the same program.
+/// Adds counts. While a proxy's edges are being changed, the others have those of before: the edges that both have
+/// remain, each with its true count.
 fn add(to: &mut Buckets, more: &Buckets) {
     if to.is_empty() {
         to.clone_from(more);
-        return;
+    } else if has_same_edges(to, more) {
+        for ((_, count), (_, more)) in to.iter_mut().zip(more) {
+            *count += more;
+        }
+    } else if !more.is_empty() {
+        to.retain_mut(|(edge, count)| {
+            let same = more.iter().find(|(other, _)| other == edge);
+            *count += same.map_or(0.0, |(_, more)| *more);
+            same.is_some()
+        });
     }
-    for ((_, count), (_, more)) in to.iter_mut().zip(more) {
-        *count += more;
-    }
+}
+
+fn has_same_edges(one: &Buckets, other: &Buckets) -> bool {
+    let mut both = one.iter().zip(other);
+    one.len() == other.len() && both.all(|((edge, _), (other, _))| edge == other)
 }
 
 #[cfg(test)]
@@ -189,6 +197,44 @@ mod tests {
             // Restarted.
             (Some([0.0, 0.0, 80.0, 80.0]), Some(250.0)),
         ]);
+    }
+
+    /// Histogram of one proxy with these edges.
+    fn with_edges(from: &str, second: u64, slack: &[(f64, f64)]) -> Scrape {
+        let counts = Ok(Counts {
+            slack: slack.to_vec(),
+            ..Counts::default()
+        });
+        Scrape {
+            counts,
+            ..of(from, second, None)
+        }
+    }
+
+    #[test]
+    fn changed_edges_count_from_zero_and_common_ones_are_added() {
+        const ALL: f64 = f64::INFINITY;
+        let at = Duration::from_secs;
+        let before = |count| [(100.0, 0.0), (250.0, count), (ALL, count)];
+        let after = |count| [(100.0, 0.0), (200.0, count), (ALL, count)];
+        let mut slack = Slack::new();
+        slack.observe(at(0), &[with_edges("a", 0, &before(500.0))]);
+        // It has restarted with other edges and counted more than before.
+        slack.observe(at(1), &[with_edges("a", 1, &after(600.0))]);
+        assert_eq!(slack.percentile(0.0, 0.0), Some(200.0));
+        // Two proxies, of which one has the new edges: 100 and all are common.
+        let mut slack = Slack::new();
+        let both = |second: u64, a: &[(f64, f64)], b: &[(f64, f64)]| {
+            [with_edges("a", second, a), with_edges("b", second, b)]
+        };
+        slack.observe(at(0), &both(0, &before(0.0), &after(0.0)));
+        let more = [(100.0, 15.0), (250.0, 30.0), (ALL, 30.0)];
+        slack.observe(at(1), &both(1, &more, &after(30.0)));
+        let increase = slack.increases.back().map(|(_, increase)| &increase[..]);
+        assert_eq!(increase, Some(&[(100.0, 15.0), (ALL, 60.0)][..]));
+        // A proxy without the histogram changes nothing.
+        slack.observe(at(2), &both(2, &[], &after(60.0)));
+        assert_eq!(slack.percentile(0.0, 0.0), Some(100.0));
     }
 
     #[test]

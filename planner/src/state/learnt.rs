@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Head, StateError, StateFile};
+use super::{Format, StateError, StateFile};
 use crate::clock::Now;
 use crate::forecast::Learnt;
 
@@ -15,17 +15,15 @@ pub const LEARNT_INTERVAL: Duration = Duration::from_secs(60);
 pub const LEARNT_AGE_MAX: Duration = Duration::from_secs(weir_forecast::model::SEASON_MAX_S);
 /// Version of the files that are written and read.
 pub const LEARNT_VERSION: u32 = 1;
-/// Name of the format.
-const FORMAT: &str = "weir-learnt";
+const LEARNT: Format = Format {
+    name: "weir-learnt",
+    version: LEARNT_VERSION,
+    none: "not what forecasters have learned",
+};
 
-/// Content of a file.
+/// What was learned, as a file has it.
 #[derive(Serialize, Deserialize)]
-struct Content {
-    format: String,
-    version: u32,
-    service: String,
-    /// Unix time in ms at which it was learned.
-    end_unix_ms: u64,
+struct Part {
     learnt: Learnt,
 }
 
@@ -42,31 +40,12 @@ impl StateFile {
     /// Fails if it cannot be read, or is not of this service by this version before `now`.
     pub fn read_learnt(&self, now: Now) -> Result<Option<(Learnt, Duration)>, StateError> {
         match super::read_bounded(&self.learnt_path())? {
-            Some(bytes) => self.parse_learnt(&bytes, now),
+            Some(bytes) => {
+                let (part, age): (Part, _) = self.content(&LEARNT, &bytes, now)?;
+                Ok((age < LEARNT_AGE_MAX).then_some((part.learnt, age)))
+            }
             None => Ok(None),
         }
-    }
-
-    pub(super) fn parse_learnt(
-        &self,
-        bytes: &[u8],
-        now: Now,
-    ) -> Result<Option<(Learnt, Duration)>, StateError> {
-        let head: Head = serde_json::from_slice(bytes).map_err(StateError::LearntForm)?;
-        if head.format != FORMAT || head.version != LEARNT_VERSION {
-            return Err(StateError::LearntVersion(head.version));
-        }
-        let content: Content = serde_json::from_slice(bytes).map_err(StateError::LearntForm)?;
-        if content.service != self.service {
-            return Err(StateError::Service(content.service));
-        }
-        let ms = Duration::from_millis;
-        let ahead = ms(content.end_unix_ms.saturating_sub(now.unix_ms));
-        if !ahead.is_zero() {
-            return Err(StateError::Future(ahead));
-        }
-        let age = ms(now.unix_ms.saturating_sub(content.end_unix_ms));
-        Ok((age < LEARNT_AGE_MAX).then_some((content.learnt, age)))
     }
 
     /// Writes what was learned: readers see the earlier content or the new one.
@@ -87,14 +66,6 @@ impl StateFile {
         age: Duration,
         now: Now,
     ) -> Result<String, StateError> {
-        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let content = Content {
-            format: FORMAT.to_owned(),
-            version: LEARNT_VERSION,
-            service: self.service.clone(),
-            end_unix_ms: now.unix_ms.saturating_sub(age_ms),
-            learnt,
-        };
-        serde_json::to_string(&content).map_err(StateError::LearntForm)
+        self.content_text(&LEARNT, Part { learnt }, age, now)
     }
 }

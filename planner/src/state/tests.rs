@@ -66,8 +66,8 @@ fn other_files_are_refused_with_the_reason() {
         whole.replace(old, new)
     };
     for (text, expected) in [
-        (String::new(), "it is no history, or not all of one: EOF"),
-        (cut.to_owned(), "it is no history, or not all of one: EOF"),
+        (String::new(), "it is no history, or not all of it: EOF"),
+        (cut.to_owned(), "it is no history, or not all of it: EOF"),
         ("service: demo\n".to_owned(), "it is no history"),
         ("{\"version\": 1}".to_owned(), "it is no history"),
         ("[]".to_owned(), "it is no history"),

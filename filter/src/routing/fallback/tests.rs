@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::waiting::class::ClassId;
+use crate::routing::group_times::Group;
 
 #[derive(Debug, Clone, Copy)]
 struct Plain {
@@ -41,7 +41,7 @@ fn requirements(list: &VariantList, left_ms: u64, after_ms: u64) -> Requirements
         min_accuracy: 70.0,
         list,
         after: Duration::from_millis(after_ms),
-        class: ClassId(0),
+        group: Group::default(),
     }
 }
 

@@ -20,7 +20,7 @@ fn requirements(left_ms: u64) -> Requirements<'static> {
         min_accuracy: 0.0,
         list: &VariantList::EMPTY,
         after: Duration::ZERO,
-        class: ClassId(0),
+        group: Group::default(),
     }
 }
 

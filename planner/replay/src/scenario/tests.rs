@@ -77,8 +77,13 @@ impl Fixture {
 
     /// Reads `SMALL` with `what` replaced by `by`, which must fail with an error that contains all `parts`.
     fn bad(&self, what: &str, by: &str, parts: &[&str]) {
-        assert!(SMALL.contains(what), "{what}");
-        let text = SMALL.replacen(what, by, 1);
+        self.bad_in(SMALL, what, by, parts);
+    }
+
+    /// The same of another scenario.
+    fn bad_in(&self, whole: &str, what: &str, by: &str, parts: &[&str]) {
+        assert!(whole.contains(what), "{what}");
+        let text = whole.replacen(what, by, 1);
         let Err(refused) = self.read(&text) else {
             panic!("taken: {by}");
         };

@@ -1,15 +1,13 @@
 //! Pipelines: a request passes stage after stage under one deadline. In simulated time; no test depends on wall-clock
 //! time.
 
-use std::fs;
 use std::time::Duration;
 
-use super::replicas::played;
+use super::replicas::{played, scenario as read_text};
 use weir_replay::bound::Kind;
-use weir_replay::input::requests;
 use weir_replay::report::{Report, yardsticks};
 use weir_replay::request::{Fate, Request};
-use weir_replay::scenario::{Overrides, Scenario, read};
+use weir_replay::scenario::Scenario;
 
 /// Stage with one variant that executes one request at a time on each core.
 struct Stage {
@@ -69,12 +67,7 @@ service:
 {variants}{rest}
 "
     );
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-    let requests = requests(scenario.seed, &sending);
-    (scenario, requests)
+    read_text(&text)
 }
 
 fn pipeline(stages: &[Stage], rest: &str) -> (Scenario, Vec<Request>) {
@@ -286,12 +279,7 @@ service:
 {stages}{rest}
 "
     );
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-    let requests = requests(scenario.seed, &sending);
-    (scenario, requests)
+    read_text(&text)
 }
 
 /// Two stages whose variants have two replicas at the start.

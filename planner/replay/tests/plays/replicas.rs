@@ -13,6 +13,7 @@ use weir_replay::simulation::play;
 const WEIR: &str = "{ plane: weir, control: static }";
 const PLANNED: &str = "{ plane: weir, control: planner }";
 
+/// Reads a scenario.
 pub(crate) fn scenario(text: &str) -> (Scenario, Vec<Request>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.yaml");

@@ -3,7 +3,8 @@
 //! Four forms are read: one number per line; all numbers on one line, separated by spaces; CSV with a
 //! header, whose column a key selects unless there is one alone; JSON. The JSON is an array, an object
 //! with such an array as `rps`, or an object of such objects, one of which a key selects. A file whose name ends in `.gz` is decompressed. A missing second (a blank line,
-//! `null`) is refused, because it would shift everything after it; a second without requests is a 0.
+//! `null`) is refused, because it would shift everything after it; a second without requests is a 0. So is a CSV file with
+//! a column of times (`second`, `seconds`, `time` or `timestamp`) in which a row is not one step after the row before.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,6 +17,10 @@ use super::{RATE_MAX_RPS, Rates};
 
 /// Maximum size of a trace file, in bytes, decompressed.
 pub const TRACE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Names of a CSV column that has the time of each row.
+const TIME_COLUMNS: [&str; 4] = ["second", "seconds", "time", "timestamp"];
+/// Part of a step by which times may be off.
+const STEP_PART: f64 = 0.5;
 /// Maximum length of a trace, in seconds: eight weeks. A run is a part of it.
 pub const TRACE_SECONDS_MAX: usize = 56 * 86_400;
 
@@ -132,8 +137,17 @@ fn from_csv(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
         (None, _) => anyhow::bail!("several columns; name one of {}", columns.join(", ")),
     };
     let mut rates = Vec::new();
+    let is_time = |(at, name): (usize, &&str)| at != column && TIME_COLUMNS.contains(name);
+    let times = columns.iter().enumerate().position(is_time);
+    let mut steps = Steps::default();
     for row in reader.records() {
         let row = row?;
+        if let Some((name, cell)) = times.and_then(|at| columns.get(at).zip(row.get(at))) {
+            steps.check(cell).with_context(|| {
+                let line = row.position().map_or(0, csv::Position::line);
+                format!("line {line}: {name}")
+            })?;
+        }
         let value = row.get(column).unwrap_or_default();
         rates.push(value.parse().ok().and_then(rate).with_context(|| {
             let line = row.position().map_or(0, csv::Position::line);
@@ -142,6 +156,33 @@ fn from_csv(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
         })?);
     }
     Ok(rates)
+}
+
+/// Check of the times of successive rows. Their unit is unknown, so all must be as far apart as the first two. Dates and
+/// other text are not read.
+#[derive(Debug, Default)]
+struct Steps {
+    last: Option<f64>,
+    step: Option<f64>,
+}
+
+impl Steps {
+    fn check(&mut self, cell: &str) -> anyhow::Result<()> {
+        let Ok(time) = cell.parse::<f64>() else {
+            return Ok(());
+        };
+        let Some(last) = self.last.replace(time) else {
+            return Ok(());
+        };
+        let step = *self.step.get_or_insert(time - last);
+        let off = (time - last - step).abs();
+        anyhow::ensure!(
+            step > 0.0 && off < STEP_PART * step,
+            "{time} after {last}; rows must be one second apart, each later than the one before; a second without \
+             requests is a row with 0"
+        );
+        Ok(())
+    }
 }
 
 fn from_json(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
@@ -250,6 +291,40 @@ mod tests {
                 error.contains(message) && error.contains("trace"),
                 "{error}"
             );
+        }
+        for (times, message) in [
+            (
+                ["0", "1", "2", "4"],
+                "line 5: time: 4 after 2; rows must be",
+            ),
+            (["0", "1", "2", "1"], "line 5: time: 1 after 2;"),
+            (["5", "5", "6", "7"], "line 3: time: 5 after 5;"),
+            (["7", "6", "5", "4"], "line 3: time: 6 after 7;"),
+            (
+                ["0", "1000", "2000", "2001"],
+                "line 5: time: 2001 after 2000;",
+            ),
+            (["0", "1", "2", "NaN"], "line 5: time: NaN after 2;"),
+            // Good ones: a bad value further on is found.
+            (["0", "1.02", "1.97", "3"], "line 6"),
+            (
+                [
+                    "1700000000000",
+                    "1700000001000",
+                    "1700000002000",
+                    "1700000003001",
+                ],
+                "line 6",
+            ),
+            (
+                ["2026-01-01", "2026-01-02", "2026-01-04", "2026-01-03"],
+                "line 6",
+            ),
+        ] {
+            let rows = times.map(|time| format!("3,{time}\n")).concat();
+            std::fs::write(&path, format!("rps,time\n{rows}x,\n")).unwrap();
+            let error = format!("{:#}", read_trace(&path, Some("rps")).unwrap_err());
+            assert!(error.contains(message), "{times:?}: {error}");
         }
         std::fs::write(&path, "a,b\n1,\n").unwrap();
         for (key, message) in [

@@ -87,8 +87,9 @@ async fn connection_without_key_is_closed_in_time() {
     let held = endpoints.poll_beside(format!("?after={first}"));
     endpoints.until_held(1).await;
     until_closed(&mut half).await;
-    // A poll with a key is held for longer.
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    // So is one that came after the poll, and the poll with its key is still held.
+    let mut later = TcpStream::connect(endpoints.address).await.unwrap();
+    until_closed(&mut later).await;
     let second = endpoints.publish(2);
     assert_eq!(plan(held.await.unwrap()).await.revision, second);
 }

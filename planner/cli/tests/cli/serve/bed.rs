@@ -205,6 +205,20 @@ pub(crate) async fn status(planner: &str) -> Value {
 }
 
 /// Stops the process with the signal that a person or Kubernetes would send.
+/// Reads the log of a planner, on from what is in `log`, until it contains the text that often.
+pub(crate) async fn until_logged(child: &mut Child, log: &mut String, text: &str, times: usize) {
+    let stderr = child.stderr.as_mut().unwrap();
+    let mut bytes = [0; 4096];
+    while log.matches(text).count() < times {
+        let read = tokio::io::AsyncReadExt::read(stderr, &mut bytes);
+        let read = timeout(PATIENCE, read).await;
+        let read = read.unwrap_or_else(|_| panic!("waited in vain for {text}: {log}"));
+        let read = read.unwrap();
+        assert!(read > 0, "the planner has ended: {log}");
+        *log += &String::from_utf8_lossy(&bytes[..read]);
+    }
+}
+
 pub(crate) async fn end(mut child: Child, signal: &str) -> String {
     let id = child.id().unwrap().to_string();
     let begin = Instant::now();

@@ -1,0 +1,245 @@
+//! Service times of a variant by groups of requests, where the group explains more than chance does: by class, or by
+//! the size of the body.
+//!
+//! A group is told apart while
+//! - it and all other requests together have [`SAMPLES_MIN`] ratios each
+//! - the means of these two differ by a part of [`DIFFERENCE_MIN`]
+//! - Welch's t of the two means is at least [`T_MIN`]: 6 in 100,000 by chance, because it is tested again and again
+//!
+//! Where class and size both tell requests apart, the one counts that explains more of the times' variance. Otherwise
+//! the variant's prediction counts. Everything is created with the variant, so a request allocates nothing.
+
+use std::time::Duration;
+
+use super::class_times::ClassTimes;
+use super::moments::Moments;
+use super::service_time::{SAMPLES_MIN, ServiceTime, Took};
+use super::size_times::SizeTimes;
+use crate::size::Size;
+use crate::time::Mono;
+use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
+
+/// Difference of the means below which a group has no prediction of its own, as a part of the others' mean.
+pub const DIFFERENCE_MIN: f64 = 0.1;
+/// Minimum of Welch's t.
+pub const T_MIN: f64 = 4.0;
+/// Factor by which sizes must explain more than classes do. There are more sizes than classes, so they explain a little
+/// more by chance.
+const MORE: f64 = 1.1;
+
+/// Requests whose service times are measured together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Their class.
+    pub class: ClassId,
+    /// Size of their bodies.
+    pub size: Size,
+}
+
+impl Group {
+    /// Returns the group of a waiting request.
+    #[must_use]
+    pub fn waiting(class: ClassId, place: Place) -> Group {
+        Group {
+            class,
+            size: place.size(),
+        }
+    }
+}
+
+/// Estimators of one variant's service time by group.
+#[derive(Debug)]
+pub struct GroupTimes {
+    classes: ClassTimes,
+    sizes: SizeTimes,
+    /// Whether requests are executed in batches. They take a batch's time together, whatever their groups.
+    batched: bool,
+    /// Whether sizes are told apart, and whether they count before classes.
+    sizes_apart: bool,
+    sizes_first: bool,
+}
+
+impl GroupTimes {
+    /// Creates the estimators for this many classes.
+    #[must_use]
+    pub fn new(classes: usize) -> GroupTimes {
+        GroupTimes {
+            classes: ClassTimes::new(classes),
+            sizes: SizeTimes::default(),
+            batched: false,
+            sizes_apart: false,
+            sizes_first: false,
+        }
+    }
+
+    /// Forgets all measurements.
+    pub fn clear(&mut self) {
+        self.classes.clear();
+        self.sizes = SizeTimes::default();
+        self.compare();
+    }
+
+    /// Prediction of a group of its own; `None` if the variant's counts.
+    #[must_use]
+    pub fn of(&self, group: Group) -> Option<ServiceTime> {
+        if self.batched {
+            return None;
+        }
+        let class = self.classes.of(group.class);
+        if !self.sizes_apart {
+            return class;
+        }
+        self.first(class, self.sizes.of(group.size))
+    }
+
+    /// Mean time of the completed executions of a group that has a prediction of its own.
+    #[must_use]
+    pub fn completed_mean(&self, group: Group, planned: Duration) -> Option<Duration> {
+        self.of(group)?;
+        let class = self.classes.completed_mean(group.class, planned);
+        self.first(class, self.sizes.completed_mean(group.size, planned))
+    }
+
+    /// Records an execution of a group planned to take `planned` that took `took`.
+    pub fn record(&mut self, group: Group, planned: Duration, took: Took, now: Mono) {
+        let by_class = self.classes.record(group.class, planned, took, now);
+        let by_size = self.sizes.record(group.size, planned, took, now);
+        if by_class || by_size {
+            self.compare();
+        }
+    }
+
+    /// Predicts anew, without what is too old.
+    pub fn predict(&mut self, planned: Duration, now: Mono) {
+        self.classes.predict(planned, now);
+        self.sizes.predict(planned, now);
+        self.compare();
+    }
+
+    /// Predicts for executions planned to take `planned`, of `batch` requests.
+    pub fn estimate(&mut self, planned: Duration, batch: u32) {
+        self.batched = batch > 1;
+        self.classes.estimate(planned);
+        self.sizes.estimate(planned);
+        self.compare();
+    }
+
+    fn compare(&mut self) {
+        let explained = self.sizes.explained();
+        self.sizes_apart = explained > 0.0;
+        self.sizes_first = explained > MORE * self.classes.explained();
+    }
+
+    fn first<T>(&self, class: Option<T>, size: Option<T>) -> Option<T> {
+        if self.sizes_first {
+            size.or(class)
+        } else {
+            class.or(size)
+        }
+    }
+}
+
+/// Whether the mean of `own` differs from that of the `rest` by more than chance.
+pub(super) fn differs(own: Moments, rest: Moments) -> bool {
+    let min = f64::from(SAMPLES_MIN);
+    if own.count < min || rest.count < min {
+        return false;
+    }
+    let difference = (own.mean() - rest.mean()).abs();
+    let square = own.square_of_mean_error() + rest.square_of_mean_error();
+    difference >= DIFFERENCE_MIN * rest.mean() && difference * difference >= T_MIN * T_MIN * square
+}
+
+/// Variance of the means of `groups` within `all`, as a part of the square of the mean.
+pub(super) fn explained(groups: impl Iterator<Item = Moments>, all: Moments) -> f64 {
+    let mean = all.mean();
+    if mean <= 0.0 {
+        return 0.0;
+    }
+    let squares = groups.map(|own| {
+        let deviation = own.mean() / mean - 1.0;
+        own.count * deviation * deviation
+    });
+    squares.sum::<f64>() / all.count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLANNED: Duration = Duration::from_millis(40);
+    const CLASSES: [ClassId; 2] = [ClassId(0), ClassId(1)];
+
+    fn sizes() -> [Size; 2] {
+        [Size::of(10_000), Size::of(1_000_000)]
+    }
+
+    /// Records 50 executions of each class and size, which take `ms` by class, then by size, with a scatter of a
+    /// twentieth.
+    fn measured(ms: [[u64; 2]; 2], batch: u32) -> GroupTimes {
+        let mut times = GroupTimes::new(2);
+        times.estimate(PLANNED, batch);
+        for index in 0..50 {
+            for (class, row) in CLASSES.into_iter().zip(ms) {
+                for (size, ms) in sizes().into_iter().zip(row) {
+                    let part = if index % 2 == 0 { 19 } else { 21 };
+                    let took = Took::completed(Duration::from_millis(ms) * part / 20);
+                    times.record(Group { class, size }, PLANNED, took, Mono(0));
+                }
+            }
+        }
+        times.predict(PLANNED, Mono(0));
+        times
+    }
+
+    #[test]
+    fn what_explains_more_counts() {
+        // Times by class, then by size, and the means predicted.
+        for (ms, predicted) in [
+            ([[20, 100], [20, 100]], Some([[20, 100], [20, 100]])),
+            ([[20, 20], [100, 100]], Some([[20, 20], [100, 100]])),
+            // Both do: the size more, then the class.
+            ([[20, 100], [40, 120]], Some([[30, 110], [30, 110]])),
+            ([[20, 40], [100, 120]], Some([[30, 30], [110, 110]])),
+            // Neither does.
+            ([[40, 40], [40, 40]], None),
+        ] {
+            let times = measured(ms, 1);
+            for (class, row) in [0, 1].into_iter().enumerate() {
+                for (at, size) in sizes().into_iter().enumerate() {
+                    let group = Group {
+                        class: CLASSES[row],
+                        size,
+                    };
+                    let found = times.of(group).map(|time| time.mean.as_secs_f64() * 1e3);
+                    let expected = predicted.map(|predicted| f64::from(predicted[class][at]));
+                    assert_eq!(found.is_some(), expected.is_some(), "{ms:?}");
+                    if let Some((found, expected)) = found.zip(expected) {
+                        assert!((found / expected - 1.0).abs() < 0.02, "{ms:?}: {found}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn requests_without_known_size_and_batches_take_the_common_time() {
+        let [small, large] = sizes();
+        let group = |size| Group {
+            class: ClassId(0),
+            size,
+        };
+        let times = measured([[20, 100], [20, 100]], 1);
+        assert_eq!(times.of(group(Size::UNKNOWN)), None);
+        assert_eq!(times.of(group(Size::of(0))), None, "no such request came");
+        let completed = |size| times.completed_mean(group(size), PLANNED);
+        assert_eq!(completed(small), Some(Duration::from_millis(20)));
+        assert_eq!(completed(Size::UNKNOWN), None);
+        let batches = measured([[20, 100], [20, 100]], 4);
+        assert_eq!(
+            [small, large].map(|size| batches.of(group(size))),
+            [None; 2]
+        );
+    }
+}
