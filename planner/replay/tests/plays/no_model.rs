@@ -1,5 +1,5 @@
-//! Requests that name no model, only a budget and a minimum accuracy: from records, and from classes. In simulated time;
-//! no test depends on wall-clock time.
+//! Requests that name no model, only a budget and a minimum accuracy. In simulated time; no test depends on
+//! wall-clock time.
 
 use std::fs;
 
@@ -24,13 +24,12 @@ fn scenario(policy: &str, contender: &str, rest: &str) -> (Scenario, Vec<Request
     fs::write(folder.path().join("requests.csv"), records).unwrap();
     let variant = |name: &str, accuracy: u32, ms: u32| {
         let rate = 1000.0 / f64::from(ms);
-        let min = u8::from(policy != "infaas");
         format!(
             "
     - name: {name}
       cluster: {name}
       accuracy: {accuracy}
-      cores: {{ initial: 5, min: {min}, max: 12 }}
+      cores: {{ initial: 5, min: 1, max: 12 }}
       capacity: {{ slopeRps: {rate}, interceptRps: 0 }}
       latency: {{ gammaMs: {ms}, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core, tail: 1.26 }}"
         )
@@ -75,11 +74,7 @@ fn check(scenario: &Scenario, requests: &[Request], play: &Play) {
 
 #[test]
 fn records_without_a_model_are_served_by_accuracy_and_budget() {
-    for (policy, control) in [
-        ("infadapter", "static"),
-        ("infadapter", "planner"),
-        ("infaas", "static"),
-    ] {
+    for (policy, control) in [("infadapter", "static"), ("infadapter", "planner")] {
         let contender = format!("{{ plane: weir, control: {control} }}");
         let load = "load: { records: requests.csv }";
         let (scenario, requests) = scenario(policy, &contender, load);
@@ -108,23 +103,4 @@ fn plane_without_accuracies_answers_too_inaccurately() {
     let (scenario, requests) = scenario("infadapter", contender, load);
     let (_, summary) = played(&scenario, &requests);
     assert!(summary.too_inaccurate > 300, "{summary:?}");
-}
-
-#[test]
-fn classes_without_a_model_are_served_by_accuracy_and_objective() {
-    let rest = "load: { generator: poisson, rps: 60 }
-classes:
-  - { name: quick, share: 2, slo_ms: 200 }
-  - { name: exact, share: 1, slo_ms: 900, min_accuracy: 78 }
-proxies: { plugin: { classes: [{ name: quick, share: 0.5 }, { name: exact, share: 0.5 }], default_class: quick } }";
-    let contender = "{ plane: weir, control: static }";
-    let (scenario, requests) = scenario("infadapter", contender, rest);
-    let (play, summary) = played(&scenario, &requests);
-    check(&scenario, &requests, &play);
-    let names = summary.classes.iter().map(|class| class.name.as_str());
-    assert_eq!(names.collect::<Vec<_>>(), ["quick", "exact"]);
-    assert!(summary.on_time_percent > 99.0, "{summary:?}");
-    for class in &summary.classes {
-        assert!(class.on_time_percent > 98.0, "{summary:?}");
-    }
 }

@@ -20,6 +20,7 @@ fn service(
     let (alpha, beta) = weights;
     let mut text = format!(
         "name: t
+length_s: 1
 load: {{ generator: poisson, rps: 1 }}
 service:
   service: t
