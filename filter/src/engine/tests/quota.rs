@@ -94,7 +94,7 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
     let Disturbance { stall, cold } = disturbance;
     let mut servers = SERVERS.map(|(work, quota)| Server {
         work,
-        cold: cold.then_some(COLD.0 + work / COLD.1).unwrap_or(0),
+        cold: if cold { COLD.0 + work / COLD.1 } else { 0 },
         quota,
         used: (0, 0),
         free_at: 0,

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use weir_filter::routing::fallback::VariantList;
+use weir_filter::routing::group_times::Group;
 use weir_filter::routing::router::{Candidate, Requirements, Router};
-use weir_filter::waiting::class::ClassId;
 
 use crate::scenario::Plane;
 use weir_planner::capacity::Allocation;
@@ -156,7 +156,7 @@ impl Fifo {
                     min_accuracy: 0.0,
                     list: &VariantList::EMPTY,
                     after: Duration::ZERO,
-                    class: ClassId::default(),
+                    group: Group::default(),
                 };
                 router.choose(candidates, requirements).ok()?.variant
             }

@@ -11,11 +11,14 @@ use weir_solve::{Outcome, TimeLimit};
 use super::*;
 use crate::scenario::{Overrides, read_text};
 
-/// Stages with the variants (accuracy, cores, δ, η, initial replicas) of each, in batches up to `batch`.
+/// Accuracy, cores, δ, η and initial replicas of a variant.
+type Row = (f64, u32, f64, f64, u32);
+
+/// Stages with these variants of each, in batches up to `batch`.
 fn service(
     (slo_ms, batch, tail): (u32, u32, f64),
     weights: (f64, f64),
-    stages: &[&[(f64, u32, f64, f64, u32)]],
+    stages: &[&[Row]],
 ) -> Service {
     let (alpha, beta) = weights;
     let mut text = format!(
@@ -73,7 +76,7 @@ fn by_accuracy(
 }
 
 /// Table 3: YOLOv5n and YOLOv5m, ResNet18 and ResNet50, on a line through its latencies for batches of 1 and 8.
-const TABLE_3: [&[(f64, u32, f64, f64, u32)]; 2] = [
+const TABLE_3: [&[Row]; 2] = [
     &[
         (45.7, 1, 401.0 / 7.0, 159.0 / 7.0, 2),
         (64.1, 2, 1307.0 / 7.0, 1122.0 / 7.0, 0),
