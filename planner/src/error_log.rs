@@ -1,12 +1,16 @@
 //! Error log without repetition: logs an error when it begins and when it ends, and counts the occurrences
 //! between. A proxy that is down for an hour yields two lines, not 3,600. An error that comes and goes is one error
-//! until its source has been well [`WELL_AFTER`] times in a row; its 10th, 100th … occurrence is logged too.
+//! until its source has been well [`WELL_AFTER`] times in a row; its 10th, 100th … occurrence is logged too. Another
+//! error of the same source is logged at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// Number of successes in a row after which a failure is a new error.
 const WELL_AFTER: u32 = 10;
+
+/// Maximum number of different errors of one source that are logged.
+const TEXTS_MAX: usize = 8;
 
 /// Current errors by source. Bounded by the number of sources: proxies and variants of one service. Sources
 /// that come and go must be removed with [`ErrorLog::retain`].
@@ -26,13 +30,16 @@ struct Failures {
     successes: u32,
     /// Whether it has failed again after a success.
     comes_and_goes: bool,
+    /// Its different errors, without numbers.
+    texts: Vec<String>,
 }
 
 impl ErrorLog {
     /// Records a failure of `source`.
     pub fn failed(&mut self, source: &str, error: &dyn Display, fallback: &str) {
+        let is_new = self.is_new(source, &error.to_string());
         match self.count_failure(source) {
-            Some(1) => {
+            _ if is_new => {
                 tracing::warn!("{source}: {error}; {fallback} (said once, then counted)");
             }
             Some(count) => {
@@ -49,6 +56,18 @@ impl ErrorLog {
         if let Some(count) = self.count_success(source) {
             tracing::info!("{source}: well again after {count} failures");
         }
+    }
+
+    /// Whether this error is another one than the earlier ones of its source. Numbers in it do not count.
+    fn is_new(&mut self, source: &str, error: &str) -> bool {
+        let text = error.chars().filter(|one| !one.is_ascii_digit());
+        let text: String = text.collect();
+        let known = self.failing.entry(source.to_owned()).or_default();
+        let is_new = known.texts.len() < TEXTS_MAX && !known.texts.contains(&text);
+        if is_new {
+            known.texts.push(text);
+        }
+        is_new
     }
 
     /// Counts a failure; returns the count if it is to be logged.
@@ -132,6 +151,24 @@ mod tests {
             _ => log.count_success("a").map(|count| -(count as i64)),
         });
         each.collect()
+    }
+
+    #[test]
+    fn another_error_is_new_and_other_numbers_are_not() {
+        let mut log = ErrorLog::default();
+        for (error, is_new) in [
+            ("took 12 ms", true),
+            ("took 15 ms", false),
+            ("no answer", true),
+            ("took 9 ms", false),
+        ] {
+            assert_eq!(log.is_new("a", error), is_new, "{error}");
+        }
+        for of in 'a'..='z' {
+            log.is_new("a", &of.to_string());
+        }
+        assert!(!log.is_new("a", "one more"), "no more than the maximum");
+        assert!(log.is_new("b", "took 9 ms"));
     }
 
     #[test]

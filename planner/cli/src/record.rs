@@ -53,10 +53,10 @@ pub(crate) struct Record {
     #[arg(long, value_name = "NAME", conflicts_with = "log")]
     service: Option<String>,
     /// Time between two polls, 100ms to 60s.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, requires = "stats")]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, conflicts_with_all = ["log", "range"])]
     interval: RawDuration,
     /// Time after which the polls end.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "stats")]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with_all = ["log", "range"])]
     length: Option<RawDuration>,
     /// Seed of the times within a span of which a counter says only how many requests arrived.
     #[arg(

@@ -40,9 +40,11 @@ impl LongMean {
             let (requests, seconds) = observed.samples.count(span);
             let expected = self.mean * seconds;
             let apart = CHANGED * libm::sqrt(expected.max(1.0));
-            let falls = span >= longest && requests < expected - apart;
-            if requests > expected + apart || falls {
+            // A load that has just risen was lower before.
+            let whole = span >= longest && self.seconds >= longest;
+            if requests > expected + apart || whole && requests < expected - apart {
                 (self.mean, self.seconds) = (requests / seconds, seconds);
+                break;
             }
         }
         let (requests, seconds) = observed.samples.count(longest);

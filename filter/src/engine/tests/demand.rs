@@ -221,7 +221,8 @@ fn required(accuracies: &[(&str, f64)], required: &[&str]) -> Vec<String> {
         .iter()
         .map(|(name, accuracy)| {
             let accuracy = format!(r#""accuracy":{accuracy}"#);
-            variant(name, 0.5, 9, 10.0).replace(r#""accuracy":70"#, &accuracy)
+            variant(name, 1.0 / accuracies.len() as f64, 9, 10.0)
+                .replace(r#""accuracy":70"#, &accuracy)
         })
         .collect();
     let mut engine = engine(&variants, "");

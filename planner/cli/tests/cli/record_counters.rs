@@ -218,7 +218,11 @@ fn wrong_use_is_refused_and_leaves_no_file() {
             &["--range", path, "--to", "5"],
             "no record: the counters did not grow; 420",
         ),
-        (RANGE, &["--range", path, "--for", "5s"], "--stats"),
+        (
+            RANGE,
+            &["--range", path, "--for", "5s"],
+            "cannot be used with",
+        ),
         (RANGE, &["--range", path, "log"], "cannot be used with"),
         (RANGE, &[], "--range"),
         (

@@ -68,7 +68,7 @@ fn first_decision_follows_after_ten_seconds_and_new_variants_take_over_when_read
         );
         assert!(later[0] > 0.0 && later[1] == 0.0, "{control}: {later:?}");
         assert!(later[2] == 0.0 && later[3] > 0.0, "{control}: {later:?}");
-        assert!(on_time > 99.0, "{control}: {on_time} %");
+        assert!(on_time > 95.0, "{control}: {on_time} %");
         // From 30 to 45 % in the 47 s after the change.
         assert!((40.0..45.0).contains(&accuracy), "{control}: {accuracy} %");
     }
@@ -80,9 +80,9 @@ fn rim_keeps_its_replicas_and_known_load_is_no_worse() {
     let later = &cores[59];
     let replicas = [later[0] + later[1] / 2.0, later[2] + later[3]];
     assert_eq!(replicas, [3.0, 3.0]);
-    assert!(on_time > 99.0, "{on_time} %");
-    let (_, on_time, _) = play("control: ipa-paper, predictor: known");
-    assert!(on_time > 99.0, "{on_time} %");
+    assert!(on_time > 95.0, "{on_time} %");
+    let (_, known, _) = play("control: ipa-paper, predictor: known");
+    assert!(known >= on_time, "{known} %, {on_time} %");
 }
 
 #[test]

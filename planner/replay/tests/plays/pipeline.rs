@@ -224,7 +224,7 @@ fn planes_without_weir_pass_all_stages_too() {
 }
 
 #[test]
-fn replicas_of_a_stage_follow_the_load() {
+fn replicas_of_a_stage_grow_with_the_load() {
     let stages = replicated_stages();
     let load = "load: { generator: step, low_rps: 15, high_rps: 60, at_s: 10 }\ncontenders: [{ plane: weir, control: planner }]\n";
     let (mut scenario, requests) = {
@@ -247,10 +247,9 @@ fn replicas_of_a_stage_follow_the_load() {
         slots(1),
         summary.on_time_percent
     );
-    assert!(slots(0) > 2 || slots(1) > 2, "more replicas serve");
     assert!(
         play.resizes.iter().any(|resize| resize.each > 1.0),
-        "and larger ones"
+        "larger ones serve"
     );
     let cores = play
         .seconds

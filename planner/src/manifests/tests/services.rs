@@ -223,7 +223,8 @@ fn gateway_options_reach_every_file() {
         let ours = name
             .as_str()
             .is_some_and(|name| name.starts_with("weir-resnet."));
-        assert!(listener["portNumber"] == 8443 || ours, "{patch}");
+        let cluster = patch["applyTo"] == "CLUSTER";
+        assert!(listener["portNumber"] == 8443 || ours || cluster, "{patch}");
     }
     let files = render(&example(), &options, Target::Gateway).unwrap();
     let listener = &document(&files, "k8s/envoy-gateway/gateway.yaml");

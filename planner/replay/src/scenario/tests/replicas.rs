@@ -179,7 +179,7 @@ fn replicas_of_one_stage_are_refused_to_controls_of_single_servers() {
     for (control, right) in [
         (
             "vpa",
-            "hpa, sm-plus, infaas-paper or fa2, as variant a has replicas",
+            "infaas-paper, fa2 or one of IPA's, as variant a has replicas",
         ),
         (
             "fa2",
