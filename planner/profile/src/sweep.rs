@@ -5,7 +5,7 @@
 //! [`BUSY`] of the greatest throughput: that many requests in flight keep the server busy. It is found by bisection
 //! between the last measured concurrency below and the first one above, to one part in [`NEAR`].
 //!
-//! Where the uncertainty of the rates leaves a choice, the result is at most [`DOUBT`] times the smallest concurrency
+//! Where the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
 //! lets the server wait for its proxy. A server of short executions gets two requests at least: after each execution it
 //! would wait for the next request, and on a busy machine lose its caches meanwhile. The wait for one short execution
@@ -16,7 +16,7 @@ pub const BUSY: f64 = 0.97;
 /// Part of the greatest throughput from which on a smaller concurrency is measured again.
 pub const DOUBTFUL: f64 = 0.75;
 /// Maximum ratio of the result to the smallest concurrency that may be enough.
-pub const DOUBT: u32 = 2;
+pub const CHOICE_MAX: u32 = 2;
 /// Throughput of one request at a time, per second, from which on executions are short: 67 ms.
 pub const SHORT_PER_S: f64 = 15.0;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
@@ -75,7 +75,7 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     }
 }
 
-/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput; but not beyond [`DOUBT`]
+/// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput; but not beyond [`CHOICE_MAX`]
 /// times the smallest one that may do so by the uncertainty of both. `None` without any.
 #[must_use]
 pub fn busy(measured: &[Rate]) -> Option<u32> {
@@ -85,7 +85,7 @@ pub fn busy(measured: &[Rate]) -> Option<u32> {
     let needed = BUSY * best.per_s * (1.0 - best.half_width_percent / 100.0);
     let may = |point: &&Rate| point.per_s * (1.0 + point.half_width_percent / 100.0) >= needed;
     let may = points.iter().find(may)?.concurrency;
-    let allowed = |point: &&Rate| point.concurrency <= may.saturating_mul(DOUBT);
+    let allowed = |point: &&Rate| point.concurrency <= may.saturating_mul(CHOICE_MAX);
     let last = points.iter().rev().find(allowed)?;
     let found = points.iter().find(reaches)?;
     let enough = found.concurrency.min(last.concurrency);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_fade_and_few_say_nothing() {
+    fn requests_fade_and_few_do_not_count() {
         let mut known = accuracies();
         known.observe(Duration::ZERO, &[scrape("one", [0.0; 3])]);
         known.observe(Duration::ZERO, &[scrape("one", [0.0, 0.0, 60.0])]);

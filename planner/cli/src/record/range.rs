@@ -244,7 +244,7 @@ mod tests {
             ),
             (
                 answer(&[r#"{"metric": {"__name__": "up"}, "values": []}"#.to_owned()]),
-                vec!["data.result[0].metric.__name__: up; it must be weir_class"],
+                vec!["data.result[0].metric.__name__: up; it must be weir_class_arrivals_total"],
             ),
             (
                 answer(&[r#"{"metric": {"__name__": "up"}, "values": [[1, 2]]}"#.to_owned()]),

@@ -150,7 +150,7 @@ fn unknown_demand_gives_batch_of_one() {
 }
 
 #[test]
-fn queue_gets_cores_and_batches_while_it_is_there() {
+fn queue_gets_cores_and_batches() {
     let mut service = sponge();
     service.policy = SharedPolicy::new(Sponge {
         late_percent: 1.0,
