@@ -37,10 +37,22 @@ pub(crate) async fn service(
     let mut service = service.clone();
     let variants = service.get_mut("variants").and_then(Value::as_array_mut);
     for (variant, path) in variants.context("no variants")?.iter_mut().zip(measured) {
+        let accuracy = accuracy(variant)?;
         let keys = variant.as_object_mut().context("a variant")?;
+        // A proxy knows nothing of it.
+        keys.insert("accuracy".to_owned(), accuracy);
         keys.insert("profile".to_owned(), json!({ "file": path }));
     }
     Ok(service)
+}
+
+/// Accuracy in the profile that the variant had before.
+fn accuracy(variant: &Value) -> Result<Value> {
+    let path = variant.pointer("/profile/file").and_then(Value::as_str);
+    let path = path.context("a variant without a profile")?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let profile: Value = serde_saphyr::from_str(&text)?;
+    profile.get("accuracy").cloned().context("no accuracy")
 }
 
 fn profile(
