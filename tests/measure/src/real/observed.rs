@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use weir_bed::built;
@@ -16,7 +16,8 @@ use super::system::SERVICE;
 /// Percentile of the profile: the 99th needs 1,000 executions.
 const PERCENTILE: &str = "80";
 
-/// Measures for that time; returns the service file with these profiles.
+/// Measures for that time; returns the service file with these profiles. A variant that executes too few requests keeps the
+/// one that it has.
 pub(crate) async fn service(
     envoy: &Envoy,
     servers: &[Server],
@@ -36,7 +37,8 @@ pub(crate) async fn service(
     }
     let mut service = service.clone();
     let variants = service.get_mut("variants").and_then(Value::as_array_mut);
-    for (variant, path) in variants.context("no variants")?.iter_mut().zip(measured) {
+    let each = variants.context("no variants")?.iter_mut().zip(measured);
+    for (variant, path) in each.filter_map(|(variant, path)| Some((variant, path?))) {
         let accuracy = accuracy(variant)?;
         let keys = variant.as_object_mut().context("a variant")?;
         // A proxy knows nothing of it.
@@ -60,7 +62,7 @@ fn profile(
     server: &Server,
     folder: &Path,
     time: Duration,
-) -> Result<impl Future<Output = Result<PathBuf>> + use<>> {
+) -> Result<impl Future<Output = Result<Option<PathBuf>>> + use<>> {
     let path = folder.join(format!("{}-observed.yaml", server.name));
     let child = Command::new(built::planner()?)
         .arg("profile")
@@ -79,10 +81,10 @@ fn profile(
     Ok(async move {
         let output = child.wait_with_output().await?;
         let stderr = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "weir profile --from-proxy: {stderr}"
-        );
-        Ok(path)
+        if !output.status.success() {
+            eprintln!("weir profile --from-proxy: {stderr}");
+            return Ok(None);
+        }
+        Ok(Some(path))
     })
 }
