@@ -6,8 +6,8 @@
 //! - the means of these two differ by a part of [`DIFFERENCE_MIN`]
 //! - Welch's t of the two means is at least [`T_MIN`]: 6 in 100,000 by chance, because it is tested again and again
 //!
-//! Where class and size both tell requests apart, the one counts that explains more of the times' variance. Otherwise
-//! the variant's prediction counts. Everything is created with the variant, so a request allocates nothing.
+//! If class and size both tell requests apart, the one counts that explains more of the times' variance; if neither does,
+//! the variant's prediction. Everything is created with the variant, so a request allocates nothing.
 
 use std::time::Duration;
 

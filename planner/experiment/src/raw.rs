@@ -184,9 +184,9 @@ pub(crate) struct Claim {
 pub struct Figure {
     /// Its number.
     pub figure: String,
-    /// What it shows.
+    /// Content.
     pub shows: String,
-    /// What plays it.
+    /// Rows or commands that play it.
     pub played: Option<String>,
     /// Reason why nothing does.
     pub missing: Option<String>,

@@ -5,7 +5,7 @@
 //! [`BUSY`] of the greatest throughput: that many requests in flight keep the server busy. It is found by bisection
 //! between the last measured concurrency below and the first one above, to one part in [`NEAR`].
 //!
-//! Where the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
+//! If the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
 //! lets the server wait for its proxy. A server of short executions gets two requests at least: after each execution it
 //! would wait for the next request, and on a busy machine lose its caches meanwhile. The wait for one short execution

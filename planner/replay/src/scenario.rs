@@ -144,8 +144,8 @@ impl Proxies {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadBalancing {
-    /// Of all, one of those with the fewest requests in flight from this proxy (Envoy's `FULL_SCAN`), if the servers execute
-    /// one request at a time; as [`LoadBalancing::LeastRequest`] if they make batches, which would fill less. As
+    /// Fewest requests in flight from this proxy, of all servers (Envoy's `FULL_SCAN`), if they execute one request at a
+    /// time; as [`LoadBalancing::LeastRequest`] if they make batches, which would fill less. As
     /// `envoy/weir.yaml` and the manifests for Istio have it.
     #[default]
     FullScan,
@@ -340,7 +340,7 @@ pub enum FaultKind {
     },
     /// Resizes that are requested meanwhile fail, or take longer.
     Resize {
-        /// What happens to them.
+        /// Fault.
         fault: ResizeFault,
         /// Index of the variant; `None` for all.
         variant: Option<usize>,
@@ -354,7 +354,7 @@ pub enum FaultKind {
     },
 }
 
-/// What happens to a resize.
+/// Fault of a resize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeFault {
     /// It is refused.

@@ -21,7 +21,7 @@ const LEARNT: Format = Format {
     none: "not what forecasters have learned",
 };
 
-/// What was learned, as a file has it.
+/// Learned numbers, as a file has them.
 #[derive(Serialize, Deserialize)]
 struct Part {
     learnt: Learnt,

@@ -1,12 +1,8 @@
 //! Requests that require different accuracies, under policy infaas.
 
-use std::fs;
-
-use weir_replay::input::requests;
 use weir_replay::report::Summary;
-use weir_replay::scenario::{Overrides, read};
 
-use super::replicas::played;
+use super::replicas::{played, scenario};
 
 /// 60 requests/s, of which two fifths require 75 %. A replica of b takes four times as long as one of a.
 fn text(accuracy_min: u32) -> String {
@@ -51,11 +47,7 @@ contenders: [{{ plane: weir, control: planner }}]
 }
 
 fn summary(accuracy_min: u32) -> Summary {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text(accuracy_min)).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-    let requests = requests(scenario.seed, &sending);
+    let (scenario, requests) = scenario(&text(accuracy_min));
     played(&scenario, &requests).1
 }
 

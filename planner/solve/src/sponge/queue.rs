@@ -1,6 +1,6 @@
 //! Requests that are late because others wait by chance.
 //!
-//! What waits now follows from what arrived of late: of A requests in the last s seconds at least A − h·s wait, where h
+//! The queue now follows from what arrived of late: of A requests in the last s seconds at least A − h·s wait, where h
 //! are carried. More arrive until cores can have changed: λ·r in that time r, with a normal deviation of √(δ·λ·r) by the
 //! dispersion δ (1 for Poisson arrivals). A request is late if those before it take longer than what is left to it after
 //! its own batch and, on average, half of the one under way.

@@ -138,7 +138,7 @@ fn load_divides_by_capacity_and_groups_that_load_are_left() {
     assert_eq!(desired([0, 2, 0], [0, 3, 0], 270.0), [None, None, None]);
 }
 
-/// By hand, with costs of 0.1 and 3 and λ = 0.01: 15/0.95 = 15.8 takes one more CPU (0.105); 250/0.95 = 263 is 27 CPUs
+/// Worked example, with costs of 0.1 and 3 and λ = 0.01: 15/0.95 = 15.8 takes one more CPU (0.105); 250/0.95 = 263 is 27 CPUs
 /// of 2 cores, which do not fit, or two GPUs.
 #[test]
 fn heuristic_replicates_upgrades_and_downgrades() {
