@@ -217,7 +217,8 @@ impl Engine {
         }
     }
 
-    /// Handles the end of a stream; the next waiting request gets its slot. A second report of the same end has
+    /// Handles the end of a stream; the next waiting request gets its slot, at once or with the notification that this
+    /// worker sends itself. A second report of the same end has
     /// no effect.
     pub fn on_end(
         &mut self,
@@ -249,9 +250,17 @@ impl Engine {
         }
         if self.health_changed {
             self.reroute_on_health_change(now, verdicts);
-        } else if self.owns_slots() {
+        } else if self.owns_slots() && !self.hands_over_later(request.variant) {
             self.dispatch_variant(request.variant, false, now, verdicts);
         }
+    }
+
+    /// Defers the dispatch to a variant of several servers until the notification of this worker that it sends; returns
+    /// whether it does. Envoy counts a request at its server until the callbacks of its end have returned. One dispatched
+    /// in them would find no server idle, and go to any.
+    fn hands_over_later(&mut self, id: VariantId) -> bool {
+        let replicas = self.variants.get(id).map_or(1, |variant| variant.replicas);
+        replicas > 1 && self.worker.notify_self()
     }
 
     /// Handles a tick or a notification: appends verdicts on held requests.

@@ -166,6 +166,14 @@ impl Worker {
         }
     }
 
+    /// Notifies this worker itself, which so acts in a callback of its own; returns whether it has a row.
+    pub fn notify_self(&mut self) -> bool {
+        if let Some(row) = self.row {
+            self.store.notify(row, Notification::Slot);
+        }
+        self.row.is_some()
+    }
+
     /// Renews the lease. `polls`: this worker can poll the planner. `None` if the table is full or all CAS
     /// attempts failed.
     pub fn renew(&mut self, polls: bool, now: Mono) -> (Option<Membership>, SyncResult) {

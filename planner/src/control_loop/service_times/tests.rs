@@ -141,12 +141,25 @@ fn correction_fades_without_requests() {
     assert_eq!(bed.run(240, present(0, 0), 0, 0.0).correction, 1.0);
 }
 
+/// A server that executes one request after another answers faster while few are in flight, and carries no more for it.
+#[test]
+fn variant_with_free_slots_carries_what_it_was_seen_to() {
+    let mut bed = Bed::default();
+    for (rps, in_flight) in [(240_u32, 4.0), (300, 5.0), (340, 6.0)] {
+        let mean_ms = in_flight / f64::from(rps) * 1e3;
+        let correction = bed.run(20, present(1, 1), rps, mean_ms).correction;
+        assert_eq!(correction, 1.0, "{rps}");
+    }
+}
+
 #[test]
 fn only_a_busy_variant_is_faster_than_its_profile() {
     let mut bed = Bed::default();
-    // 8 slots: 100 requests/s of 10 ms take one of them, 500 take five.
+    // 8 slots for 400 requests/s: 100 requests/s of 10 ms take one of them, 500 take five, 790 nearly all.
     assert_eq!(bed.run(20, present(1, 1), 100, 10.0).correction, 1.0);
-    assert_eq!(bed.run(20, present(1, 1), 500, 10.0).correction, 0.5);
+    // Five at once take 10 ms; eight may take 16.
+    assert_eq!(bed.run(20, present(1, 1), 500, 10.0).correction, 0.8);
+    assert_eq!(bed.run(20, present(1, 1), 790, 10.0).correction, 0.5);
     assert_eq!(bed.run(20, present(1, 1), 100, 10.0).correction, 1.0);
 }
 

@@ -90,9 +90,9 @@ impl Window {
     }
 }
 
-/// Ratio of a measured mean to the range that the profile allows; 1 within it. A variant that is not `busy` is never
-/// faster than its profile: alone on its machine it may be, with all its slots taken it is another matter.
-pub(super) fn ratio(mean_ms: f64, profile: &RangeInclusive<f64>, busy: bool) -> f64 {
+/// Ratio of a measured mean to the range that the profile allows; 1 within it. `full_ms` is an upper bound of the mean
+/// with all slots taken, which is what a variant may be faster by; without it, it is never faster than its profile.
+pub(super) fn ratio(mean_ms: f64, full_ms: Option<f64>, profile: &RangeInclusive<f64>) -> f64 {
     let (low, high) = (*profile.start(), *profile.end());
     if low <= 0.0 {
         return 1.0;
@@ -100,10 +100,10 @@ pub(super) fn ratio(mean_ms: f64, profile: &RangeInclusive<f64>, busy: bool) -> 
     if mean_ms > high + TOLERANCE_MS {
         return mean_ms / high;
     }
-    if busy && mean_ms + TOLERANCE_MS < low {
-        return mean_ms / low;
+    match full_ms {
+        Some(full_ms) if full_ms + TOLERANCE_MS < low => full_ms / low,
+        _ => 1.0,
     }
-    1.0
 }
 
 #[cfg(test)]
@@ -154,22 +154,25 @@ mod tests {
 
     #[test]
     fn ratio_is_one_within_profile_and_tolerance() {
-        for (mean_ms, low, high, busy, expected) in [
-            (60.0, 30.0, 40.0, false, 1.5),
-            (42.0, 30.0, 40.0, false, 1.0),
-            (35.0, 30.0, 40.0, true, 1.0),
-            (28.0, 30.0, 40.0, true, 1.0),
-            (15.0, 30.0, 40.0, true, 0.5),
+        for (mean_ms, full_ms, low, high, expected) in [
+            (60.0, None, 30.0, 40.0, 1.5),
+            (42.0, None, 30.0, 40.0, 1.0),
+            (35.0, Some(35.0), 30.0, 40.0, 1.0),
+            (28.0, Some(28.0), 30.0, 40.0, 1.0),
+            (15.0, Some(15.0), 30.0, 40.0, 0.5),
+            // Two of three slots were taken, and then all that were free.
+            (15.0, Some(22.5), 30.0, 40.0, 0.75),
+            (15.0, Some(30.0), 30.0, 40.0, 1.0),
             // Faster with few requests says nothing.
-            (15.0, 30.0, 40.0, false, 1.0),
+            (15.0, None, 30.0, 40.0, 1.0),
             // Whole ms of a fast model, and a profile without a time.
-            (3.0, 1.0, 1.0, false, 1.0),
-            (50.0, 0.0, 0.0, true, 1.0),
+            (3.0, None, 1.0, 1.0, 1.0),
+            (50.0, Some(50.0), 0.0, 0.0, 1.0),
         ] {
             assert_eq!(
-                ratio(mean_ms, &(low..=high), busy),
+                ratio(mean_ms, full_ms, &(low..=high)),
                 expected,
-                "{mean_ms} {busy}"
+                "{mean_ms} {full_ms:?}"
             );
         }
     }
