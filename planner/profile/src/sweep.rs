@@ -7,9 +7,9 @@
 //!
 //! If the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
-//! lets the server wait for its proxy. A server of short executions gets several requests at least, up to
-//! [`SHORT_IN_FLIGHT_MAX`]: after each execution it would wait for the next request, and on a busy machine lose its caches
-//! meanwhile. The wait at the server, [`SHORT_S`] at most, costs less.
+//! lets the server wait for its proxy. A server of short executions gets two requests at least: after each execution it
+//! would wait for the next request, and on a busy machine lose its caches meanwhile. The wait for one short execution
+//! costs less.
 
 /// Part of the greatest throughput at which a server counts as busy.
 pub const BUSY: f64 = 0.97;
@@ -17,10 +17,8 @@ pub const BUSY: f64 = 0.97;
 pub const DOUBTFUL: f64 = 0.75;
 /// Maximum ratio of the result to the smallest concurrency that may be enough.
 pub const CHOICE_MAX: u32 = 2;
-/// Maximum time in seconds that the requests in flight at a server of short executions take one after another.
-pub const SHORT_S: f64 = 0.134;
-/// Maximum number of requests in flight that a server gets only because its executions are short.
-pub const SHORT_IN_FLIGHT_MAX: u32 = 4;
+/// Throughput of one request at a time, per second, from which on executions are short: 67 ms.
+pub const SHORT_PER_S: f64 = 15.0;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
@@ -58,8 +56,7 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     let before = points.iter().rev().skip(1).map(|point| point.per_s);
     let best_before = before.fold(0.0, f64::max);
     let grows = points.len() == 1 || last.per_s * BUSY > best_before;
-    let wanted = wanted(&points).unwrap_or(1).min(max);
-    if (grows && last.concurrency < max) || last.concurrency < wanted {
+    if grows && last.concurrency < max {
         return Step::Measure(last.concurrency.saturating_mul(2).min(max));
     }
     let busy = busy(measured).unwrap_or(last.concurrency);
@@ -68,7 +65,7 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     }
     let below = points.iter().rev().find(|point| point.concurrency < busy);
     let below = below.map_or(0, |point| point.concurrency);
-    if busy > wanted && busy - below > (busy / NEAR).max(1) && below > 0 {
+    if busy - below > (busy / NEAR).max(1) && below > 0 {
         return Step::Measure(below + (busy - below) / 2);
     }
     if grows && busy == last.concurrency && max > 1 {
@@ -92,32 +89,17 @@ pub fn busy(measured: &[Rate]) -> Option<u32> {
     let last = points.iter().rev().find(allowed)?;
     let found = points.iter().find(reaches)?;
     let enough = found.concurrency.min(last.concurrency);
-    Some(short(&points).map_or(enough, |short| enough.max(short)))
+    Some(second(&points).map_or(enough, |second| enough.max(second)))
 }
 
-/// Returns the number of requests in flight that a server of short executions should have: a power of two within [`SHORT_S`]
-/// and [`SHORT_IN_FLIGHT_MAX`].
-fn wanted(points: &[Rate]) -> Option<u32> {
-    let one = points.iter().find(|point| point.concurrency == 1)?;
-    let fits = |count: &u32| f64::from(*count) <= SHORT_S * one.per_s;
-    let counts = (0..=SHORT_IN_FLIGHT_MAX.ilog2()).map(|power| 1 << power);
-    counts.take_while(fits).last()
-}
-
-/// Returns the largest measured concurrency up to [`wanted`] that is not known to slow the server.
-fn short(points: &[Rate]) -> Option<u32> {
-    let wanted = wanted(points)?;
-    let one = points.iter().find(|point| point.concurrency == 1)?;
+/// Returns two, if executions are short and a second request in flight is not known to slow the server, by the
+/// uncertainty of both.
+fn second(points: &[Rate]) -> Option<u32> {
+    let of = |concurrency: u32| points.iter().find(|point| point.concurrency == concurrency);
+    let (one, two) = (of(1)?, of(2)?);
+    let may_reach = two.per_s * (1.0 + two.half_width_percent / 100.0);
     let reached = BUSY * one.per_s * (1.0 - one.half_width_percent / 100.0);
-    let fits = |point: &&Rate| {
-        let may_reach = point.per_s * (1.0 + point.half_width_percent / 100.0);
-        point.concurrency <= wanted && may_reach >= reached
-    };
-    points
-        .iter()
-        .rev()
-        .find(fits)
-        .map(|point| point.concurrency)
+    (one.per_s >= SHORT_PER_S && may_reach >= reached).then_some(two.concurrency)
 }
 
 /// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.
@@ -198,9 +180,8 @@ mod tests {
             ([9.0, 10.0, 10.0, 10.0], 0.0, 2),
             ([5.0, 9.3, 9.6, 10.0], 8.0, 4),
             // Short executions.
-            ([98.0, 100.0, 100.0, 100.0], 8.0, 4),
-            ([20.0, 20.5, 20.5, 20.5], 8.0, 2),
-            ([100.0, 90.0, 95.0, 95.0], 8.0, 4),
+            ([98.0, 100.0, 100.0, 100.0], 8.0, 2),
+            ([100.0, 90.0, 90.0, 90.0], 8.0, 2),
             ([100.0, 90.0, 90.0, 90.0], 1.0, 1),
         ] {
             let (last, _) = sweep_noisy(of(rates), uncertainty, 8);
@@ -228,7 +209,7 @@ mod tests {
     fn gap_between_requests_is_filled_by_a_second_one() {
         // One execution of 20 ms; 3 ms pass between an answer and the next request.
         let (last, measured) = sweep(|at| (f64::from(at) * 1e3 / 23.0).min(50.0), 64);
-        assert_eq!((last, measured), (Step::Busy(4), vec![1, 2, 4, 1, 2]));
+        assert_eq!((last, measured), (Step::Busy(2), vec![1, 2, 4, 1]));
     }
 
     #[test]
