@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_api::metrics::{Kind, Metric, decode};
 
-use super::exposition::Sample;
+use super::exposition::{Sample, split_name};
 use super::{Counts, ScrapeError};
 
 /// Maximum length of a line, in bytes; Envoy's own have some hundreds.
@@ -89,14 +89,26 @@ impl Folded {
 #[derive(Debug)]
 pub struct Fold {
     folded: Folded,
-    /// Name of the latest series, and its place.
-    latest: (String, Option<Place>),
+    /// Name of the latest series, which the next ones may share, and what it says.
+    latest: (String, Name),
     /// Begin of a line whose end has not come.
     begun: Vec<u8>,
 }
 
+/// Meaning of the name of a series.
+#[derive(Debug, Default)]
+enum Name {
+    /// Nothing of it is read.
+    #[default]
+    Other,
+    /// The labels say the rest.
+    Labelled(Metric, Part),
+    /// The name says all.
+    Whole(Place),
+}
+
 /// Place of a series in the counts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Place {
     metric: Metric,
     part: Part,
@@ -181,23 +193,28 @@ impl Fold {
     fn lines(&mut self, lines: &[u8]) -> Result<(), ScrapeError> {
         let lines = std::str::from_utf8(lines).map_err(|_| ScrapeError::NotText)?;
         for line in lines.lines() {
-            if READ.iter().any(|metric| line.starts_with(metric.name())) {
-                self.line(line);
-            }
+            self.line(line);
         }
         Ok(())
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
-        let sample = Sample::parse(line)?;
-        let value = Some(sample.value).filter(|value| value.is_finite() && *value >= 0.0)?;
-        // The buckets of a histogram follow one another; a name with its labels as labels stands for many series.
-        let is_same = self.latest.0 == sample.name && sample.name.contains("__");
-        if !is_same {
-            sample.name.clone_into(&mut self.latest.0);
-            self.latest.1 = place(&sample, &self.folded.names);
+        let (name, _) = split_name(line)?;
+        if self.latest.0 != name {
+            name.clone_into(&mut self.latest.0);
+            self.latest.1 = Name::read(name, &self.folded.names);
         }
-        let place = self.latest.1.as_ref()?;
+        let labelled;
+        let (place, sample) = match &self.latest.1 {
+            Name::Other => return None,
+            Name::Whole(place) => (place, Sample::parse(line)?),
+            Name::Labelled(metric, part) => {
+                let sample = Sample::parse(line)?;
+                labelled = Place::by_labels(*metric, *part, &sample, &self.folded.names)?;
+                (&labelled, sample)
+            }
+        };
+        let value = Some(sample.value).filter(|value| value.is_finite() && *value >= 0.0)?;
         let counts = self.folded.counts.get_mut(place.stage)?;
         let variant = || place.variant.clone();
         match place.metric {
@@ -232,30 +249,73 @@ impl Fold {
     }
 }
 
-/// Returns the place of a sample; `None` if it is of no stage or is not read.
-fn place(sample: &Sample, names: &StageNames) -> Option<Place> {
-    let label = |name: &str| sample.label(name);
+impl Name {
+    fn read(name: &str, names: &StageNames) -> Name {
+        if !READ.iter().any(|metric| name.starts_with(metric.name())) {
+            return Name::Other;
+        }
+        let whole = || Place::by_name(name, names).map(Name::Whole);
+        let labelled = || {
+            let (part, metric) = parted(name, Metric::from_name, |metric| *metric)?;
+            is_read(metric, part).then_some(Name::Labelled(metric, part))
+        };
+        whole().or_else(labelled).unwrap_or_default()
+    }
+}
+
+impl Place {
+    /// Returns the place of a series whose name says all; `None` if it is of no stage or is not read.
+    fn by_name(name: &str, names: &StageNames) -> Option<Place> {
+        let decoded = |name: &str| decode(name, |_| None);
+        let (part, series) = parted(name, decoded, |series| series.metric)?;
+        is_read(series.metric, part).then_some(())?;
+        Some(Place {
+            metric: series.metric,
+            part,
+            stage: *names.0.get(&series.service)?,
+            variant: series.value,
+        })
+    }
+
+    /// Returns the place of a series whose labels say the rest.
+    fn by_labels(metric: Metric, part: Part, sample: &Sample, names: &StageNames) -> Option<Place> {
+        let stage = *names.0.get(sample.label("service")?)?;
+        let variant = match metric.label() {
+            Some(label) => sample.label(label)?.to_owned(),
+            None => String::new(),
+        };
+        Some(Place {
+            metric,
+            part,
+            stage,
+            variant,
+        })
+    }
+}
+
+/// Splits the ending of a histogram's part off and reads the rest. A variant's name may end like this too.
+fn parted<T>(
+    name: &str,
+    read: impl Fn(&str) -> Option<T>,
+    metric: impl Fn(&T) -> Metric,
+) -> Option<(Part, T)> {
     let of_histogram = |(ending, part): &(&str, Part)| {
-        let series = decode(sample.name.strip_suffix(ending)?, label)?;
-        // A variant's name may end like this too.
-        (series.metric.kind() == Kind::Histogram).then_some((*part, series))
+        let found = read(name.strip_suffix(ending)?)?;
+        (metric(&found).kind() == Kind::Histogram).then_some((*part, found))
     };
     let found = PARTS.iter().find_map(of_histogram);
-    let (part, series) = found.or_else(|| Some((Part::Value, decode(sample.name, label)?)))?;
-    let is_read = match series.metric {
+    found.or_else(|| Some((Part::Value, read(name)?)))
+}
+
+/// Whether the planner reads this part of a metric.
+fn is_read(metric: Metric, part: Part) -> bool {
+    match metric {
         Metric::DemandSlackMs => part == Part::Bucket,
         Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
             matches!(part, Part::Count | Part::Sum)
         }
         metric => part == Part::Value && READ.contains(&metric),
-    };
-    is_read.then_some(())?;
-    Some(Place {
-        metric: series.metric,
-        part,
-        stage: *names.0.get(&series.service)?,
-        variant: series.value,
-    })
+    }
 }
 
 /// Counts of one service in a whole text.

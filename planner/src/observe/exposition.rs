@@ -38,7 +38,8 @@ impl<'a> Sample<'a> {
     pub fn label(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.labels;
         loop {
-            let (before, after) = rest.split_once("=\"")?;
+            let (before, after) = rest.split_once('=')?;
+            let after = after.strip_prefix('"')?;
             let (value, after) = after.split_at_checked(quote(after)?)?;
             if before.trim_start_matches([',', ' ']) == name {
                 return Some(value);
@@ -48,11 +49,15 @@ impl<'a> Sample<'a> {
     }
 }
 
+/// Splits a line into its name and the rest.
+pub(super) fn split_name(line: &str) -> Option<(&str, &str)> {
+    let ends = |byte: u8| byte == b'{' || byte.is_ascii_whitespace();
+    line.split_at_checked(line.bytes().position(ends)?)
+}
+
 /// Splits a line into its name, its labels without the braces, and the rest with the value.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
-    let ends = |byte: u8| byte == b'{' || byte.is_ascii_whitespace();
-    let end = line.bytes().position(ends)?;
-    let (name, rest) = line.split_at_checked(end)?;
+    let (name, rest) = split_name(line)?;
     let (labels, rest) = match rest.strip_prefix('{') {
         Some(rest) => rest.split_at_checked(closing(rest)?)?,
         None => ("", rest),
