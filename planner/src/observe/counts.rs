@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_api::metrics::{Kind, Metric, decode};
+use weir_api::metrics::{Kind, Metric, PREFIX, decode};
 
 use super::exposition::{Sample, split_name};
 use super::{Counts, ScrapeError};
@@ -91,6 +91,8 @@ pub struct Fold {
     folded: Folded,
     /// Name of the latest series, which the next ones may share, and what it says.
     latest: (String, Name),
+    /// Begin of names, up to their labels, of which nothing is read: the latest one.
+    skipped: String,
     /// Begin of a line whose end has not come.
     begun: Vec<u8>,
 }
@@ -129,6 +131,9 @@ enum Part {
     Sum,
 }
 
+/// Mark of a label in a name.
+const LABEL: &str = "__";
+
 /// Endings of a histogram's names.
 const PARTS: [(&str, Part); 3] = [
     ("_bucket", Part::Bucket),
@@ -143,6 +148,7 @@ impl Fold {
         Fold {
             folded: Folded { names, counts },
             latest: Default::default(),
+            skipped: String::new(),
             begun: Vec::new(),
         }
     }
@@ -199,10 +205,21 @@ impl Fold {
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
+        let is_skipped = !self.skipped.is_empty() && line.starts_with(&self.skipped);
+        if is_skipped || !line.starts_with(PREFIX) {
+            return None;
+        }
         let (name, _) = split_name(line)?;
         if self.latest.0 != name {
             name.clone_into(&mut self.latest.0);
-            self.latest.1 = Name::read(name, &self.folded.names);
+            self.latest.1 = if READ.iter().any(|metric| name.starts_with(metric.name())) {
+                Name::read(name, &self.folded.names)
+            } else {
+                let end = name.find(LABEL).map(|at| at + LABEL.len());
+                let begin = end.and_then(|end| name.get(..end));
+                begin.unwrap_or_default().clone_into(&mut self.skipped);
+                Name::Other
+            };
         }
         let labelled;
         let (place, sample) = match &self.latest.1 {
@@ -251,9 +268,6 @@ impl Fold {
 
 impl Name {
     fn read(name: &str, names: &StageNames) -> Name {
-        if !READ.iter().any(|metric| name.starts_with(metric.name())) {
-            return Name::Other;
-        }
         let whole = || Place::by_name(name, names).map(Name::Whole);
         let labelled = || {
             let (part, metric) = parted(name, Metric::from_name, |metric| *metric)?;
