@@ -40,15 +40,11 @@ fn input_key(service: &Service, inputs: Inputs) -> InputKey {
     let Inputs {
         forecast,
         left_ms,
-        typical_ms,
         accuracies,
     } = inputs;
     let Forecast {
         demand,
         present,
-        // The demand is the mean where the policy needs it.
-        mean: _,
-        recent,
         growth,
         arriving,
         rises,
@@ -63,11 +59,6 @@ fn input_key(service: &Service, inputs: Inputs) -> InputKey {
     let required = accuracies.unwrap_or_default();
     let shares = required.shares();
     key.extend(shares.flat_map(|(percent, share)| [Some(percent), Some(share)]));
-    if service.policy.needs(service).left.is_some() {
-        key.extend([typical_ms, Some(recent.dispersion)]);
-        let spans = recent.spans.iter();
-        key.extend(spans.flat_map(|span| [Some(span.seconds), Some(span.requests)]));
-    }
     let bits = key.into_iter().map(|value| value.map(f64::to_bits));
     bits.collect()
 }
