@@ -289,4 +289,4 @@ fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,8 +6,8 @@ use super::super::decide;
 use super::*;
 use crate::capacity::Allocation;
 use crate::service::SharedPolicy;
-use crate::solve::latency_model::LatencyModel;
-use crate::spec::tests::service;
+use crate::solve::latency_model::Parallelism;
+use crate::spec::tests::{execute_exactly, service};
 
 const RULE: Sponge = Sponge {
     delta: 0.001,
@@ -22,17 +22,8 @@ pub(crate) fn sponge() -> Service {
     service.stages[0].variants = 0..1;
     let variant = &mut service.variants[0];
     (variant.min, variant.max) = (1, 8);
-    variant.profile.parallelism =
-        crate::solve::latency_model::Parallelism::Fixed(std::num::NonZeroU32::MIN);
-    variant.profile.batch = 8;
-    variant.profile.fit = None;
-    variant.profile.latency.tail = 1.0;
-    variant.profile.latency.model = LatencyModel {
-        gamma_ms: 40.0,
-        epsilon_ms: 0.0,
-        delta_ms: 0.0,
-        eta_ms: 10.0,
-    };
+    let one = Parallelism::Fixed(std::num::NonZeroU32::MIN);
+    execute_exactly(variant, one, 8, (40.0, 10.0));
     service
 }
 

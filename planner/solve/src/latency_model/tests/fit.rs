@@ -6,21 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::super::fit::*;
 use super::super::*;
-
-const GRID: [(u32, f64); 12] = [
-    (1, 1.0),
-    (1, 2.0),
-    (1, 8.0),
-    (2, 1.0),
-    (2, 4.0),
-    (4, 1.0),
-    (4, 2.0),
-    (4, 8.0),
-    (8, 2.0),
-    (8, 4.0),
-    (16, 1.0),
-    (16, 8.0),
-];
+use super::GRID;
 
 fn model(gamma_ms: f64, epsilon_ms: f64, delta_ms: f64, eta_ms: f64) -> LatencyModel {
     LatencyModel {
