@@ -279,7 +279,6 @@ fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
             },
             r_squared: 1.0,
             rmse: 0.0,
-            inliers: 1,
         })),
         rates => {
             let refused = |error| ProfileError(format!("the capacity: {error}"));
