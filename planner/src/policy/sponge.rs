@@ -23,8 +23,8 @@ use crate::service::{
 };
 use crate::solve::latency_model::{Latency, LatencyModel};
 use crate::solve::sponge::input::{Arriving, Steps};
-use crate::solve::sponge::{Input, Plan, Problem, solve};
-use crate::solve::{InputError, Outcome, TimeLimit};
+use crate::solve::sponge::{Input, Problem, solve};
+use crate::solve::{InputError, TimeLimit};
 
 pub use settings::{RawSponge, Sponge};
 

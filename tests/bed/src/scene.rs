@@ -8,6 +8,7 @@ mod scripted_planner;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
 use weir_filter::coordination::SlotTable;

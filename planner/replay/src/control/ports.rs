@@ -36,7 +36,7 @@ type InputKey = Vec<Option<u64>>;
 type VariantInputs = (u32, Duration, Correction);
 
 /// Returns the key of the inputs that the policy decides by. It names every field, so that none is forgotten.
-fn input_key(service: &Service, inputs: Inputs) -> InputKey {
+fn input_key(inputs: Inputs) -> InputKey {
     let Inputs {
         forecast,
         left_ms,
@@ -261,11 +261,7 @@ impl Solver for SimulatedPorts {
         let each = service.variants.iter();
         let learnt =
             each.map(|variant| (variant.max, variant.readiness, variant.profile.correction));
-        let problem = (
-            actual,
-            inputs.map(|inputs| input_key(service, inputs)),
-            learnt.collect(),
-        );
+        let problem = (actual, inputs.map(input_key), learnt.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
