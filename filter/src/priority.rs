@@ -15,7 +15,7 @@ pub struct Urgency(pub u64);
 
 impl Urgency {
     /// Least urgent tier; the most urgent is 0.
-    pub const TIER_MAX: u8 = 15;
+    const TIER_MAX: u8 = 15;
     /// Bits for the deadline: 36 years of ns, beyond any monotonic clock.
     const DEADLINE_BITS: u32 = 60;
 

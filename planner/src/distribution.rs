@@ -222,27 +222,13 @@ impl Published {
 
 #[cfg(test)]
 mod tests {
+    use super::slot_allocation::tests::part;
     use super::*;
     use crate::spec::tests::service;
-    use weir_api::{Share, VariantPlan};
 
     fn draft(share: f64) -> Draft {
-        let variant = |name: &str, share| VariantPlan {
-            name: name.into(),
-            cluster: name.into(),
-            grpc_cluster: None,
-            model: None,
-            share: Share(share),
-            slots: 2,
-            batch: 1,
-            replicas: 1,
-            cancels: false,
-            service_ms: 40.0,
-            service_min_ms: 0.0,
-            accuracy: 70.0,
-        };
         Draft {
-            variants: vec![variant("small", share), variant("large", 1.0 - share)],
+            variants: vec![part("small", share, 2), part("large", 1.0 - share, 2)],
             downstream_ms: 40.5,
         }
     }

@@ -19,9 +19,7 @@ mod demand;
 mod ewma;
 mod history;
 mod known;
-mod mean;
 mod past;
-mod recently;
 mod rise;
 mod samples;
 mod slope;
@@ -40,13 +38,9 @@ pub use demand::Demand;
 pub use history::{HISTORY_MAX, HISTORY_SAMPLES_MAX, History, HistoryError, Measured};
 pub use known::KnownLoad;
 pub use past::Past;
-pub use recently::{Recently, Span};
 pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
 pub use stable::BURSTS_MAX;
 pub use weir_forecast::learnt::{Learnt, LearntError};
-
-/// Dispersion of Poisson arrivals.
-const POISSON: f64 = 1.0;
 
 /// Settings of the forecast: λ = headroom × the greatest of a smoothed and a recent greatest rate.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,11 +66,6 @@ pub struct Forecast {
     pub demand: Rps,
     /// λ at present, for shares.
     pub present: Rps,
-    /// Rate to plan for without any reserve for chance: no headroom, and means over a longer time. For policies that
-    /// have a reserve of their own.
-    pub mean: Rps,
-    /// Requests of the latest spans, and the dispersion of a count to come: 1 as of Poisson arrivals, 0 if it is known.
-    pub recent: Recently,
     /// Growth of λ each second, as a slow rise of the last half minute shows it: for capacity that takes longer to be
     /// there than a rise is foreseen.
     pub growth: Rps,

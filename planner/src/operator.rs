@@ -53,14 +53,14 @@ pub use supervise::{RESTART_AFTER, RESTART_AFTER_MAX, RESTARTS_MAX, RESTARTS_WIN
 pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
 
 /// Maximum number of resources reconciled at the same time.
-pub const RECONCILED_AT_ONCE: u16 = 8;
+const RECONCILED_AT_ONCE: u16 = 8;
 /// Window within which several changes of one resource are reconciled once.
-pub const DEBOUNCE: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Time in which running cycles may finish on shutdown.
-pub const END_MAX: Duration = Duration::from_secs(10);
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// Interval at which controllers end whose resources do not exist any more.
-pub const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options of the operator.
 #[derive(Debug, Clone)]

@@ -24,9 +24,9 @@ use run::Run;
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
 /// of the capacities.
-pub const SHARE_CHANGE_MIN: f64 = 0.005;
+const SHARE_CHANGE_MIN: f64 = 0.005;
 /// Smallest change of the downstream time that is published, in ms: filters count whole ms.
-pub const REST_CHANGE_MIN_MS: f64 = 1.0;
+const REST_CHANGE_MIN_MS: f64 = 1.0;
 /// Steps per unit that shares are rounded to.
 const SHARE_STEPS: f64 = 10_000.0;
 

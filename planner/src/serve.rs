@@ -28,7 +28,7 @@ pub enum ServeError {
 }
 
 /// Time in which a cycle may end, and what is known be written, when the planner ends.
-pub const SERVE_END_MAX: Duration = Duration::from_secs(2);
+const SERVE_END_MAX: Duration = Duration::from_secs(2);
 
 /// Plans for `service` and answers at `endpoint` until `stop` is set. What is known of the load is kept in the folder
 /// `state`.

@@ -23,7 +23,7 @@ pub const STATE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum size of a file, in bytes: more than the longest history has.
 pub const STATE_BYTES_MAX: u64 = 1024 * 1024;
 /// Version of the files that are written and read.
-pub const STATE_VERSION: u32 = 1;
+const STATE_VERSION: u32 = 1;
 
 /// Reason why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ pub const MODEL_MAX: usize = 128;
 /// Maximum predicted service time, downstream time and age limit: one hour, in ms.
 pub const HOUR_MS: u64 = 3_600_000;
 /// Maximum deviation of the sum of the shares from 1.
-pub const SHARE_TOLERANCE: f64 = 1e-3;
+const SHARE_TOLERANCE: f64 = 1e-3;
 /// Maximum size of a plan on the wire, in bytes: [`VARIANTS_MAX`] variants, and space for future fields.
 pub const BYTES_MAX: usize = 64 * 1024;
 

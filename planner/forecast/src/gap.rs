@@ -10,7 +10,7 @@ use crate::history::{WINDOW, mean};
 /// Requests that a gap would have had by the rate before it.
 pub const EXPECTED_MIN: f64 = 50.0;
 /// Minimum length of a gap, in seconds.
-pub const GAP_SECONDS_MIN: usize = 5;
+const GAP_SECONDS_MIN: usize = 5;
 /// Maximum length of a trace, in seconds: eight weeks.
 pub const SECONDS_MAX: usize = 56 * 86_400;
 

@@ -123,29 +123,18 @@ fn distance(one: &Combination, measured: &[Combination]) -> f64 {
 mod tests {
     use std::num::NonZeroU32;
 
-    use rand::{RngExt, SeedableRng};
+    use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
     use weir_solve::latency_model::{Cell, LatencyModel};
 
     use super::*;
-    use crate::fitted;
+    use crate::fitted::{
+        self,
+        tests::{MODEL, emulated, mean_ms},
+    };
 
     const CORES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
     const BATCHES: [u32; 5] = [1, 2, 4, 8, 16];
-    const SERVER: LatencyModel = LatencyModel {
-        gamma_ms: 60.0,
-        epsilon_ms: 30.0,
-        delta_ms: 5.0,
-        eta_ms: 15.0,
-    };
-
-    /// Mean of 30 executions with 5 % noise each, the fewest that a point may have.
-    fn mean_ms(model: &LatencyModel, (cores, batch): Combination, chance: &mut ChaCha8Rng) -> f64 {
-        // Sum of twelve uniform values: normal enough, and the same on every machine.
-        let mut normal = || (0..12).map(|_| chance.random_range(0.0..1.0)).sum::<f64>() - 6.0;
-        let noise = (0..30).map(|_| 0.05 * normal()).sum::<f64>() / 30.0;
-        model.service_ms(batch, cores) * (1.0 + noise)
-    }
 
     /// Samples a server until the design ends; returns the cells and the fit.
     fn sample(
@@ -167,7 +156,7 @@ mod tests {
                     cells.push(Cell {
                         batch,
                         cores,
-                        latency_ms: mean_ms(model, (cores, batch), &mut chance),
+                        latency_ms: mean_ms(model, cores, batch, &mut chance),
                     });
                 }
                 Next::Enough(_) | Next::All => return (cells, fit.unwrap()),
@@ -177,26 +166,7 @@ mod tests {
 
     #[test]
     fn emulated_servers_are_known_within_5_percent_with_at_most_12_points() {
-        let models = [
-            SERVER,
-            LatencyModel::constant(40.0),
-            LatencyModel {
-                gamma_ms: 80.0,
-                delta_ms: 2.0,
-                ..LatencyModel::default()
-            },
-            LatencyModel {
-                delta_ms: 12.0,
-                eta_ms: 20.0,
-                ..LatencyModel::default()
-            },
-            LatencyModel {
-                epsilon_ms: 50.0,
-                eta_ms: 4.0,
-                ..LatencyModel::default()
-            },
-        ];
-        for model in models {
+        for model in emulated() {
             for seed in 0..40 {
                 let (cells, fit) = sample(&model, seed, Some(3.0));
                 assert!(
@@ -220,7 +190,7 @@ mod tests {
 
     #[test]
     fn all_combinations_are_measured_where_no_error_ends_it() {
-        let (cells, _) = sample(&SERVER, 1, None);
+        let (cells, _) = sample(&MODEL, 1, None);
         assert_eq!(cells.len(), CORES.len() * BATCHES.len());
         let first: Vec<_> = cells
             .iter()

@@ -13,9 +13,9 @@ use crate::ProfileError;
 use crate::measurement::{Measurement, Percentile, range};
 
 /// Weight below which a point is reported as an outlier.
-pub const OUTLIER: f64 = 0.5;
+const OUTLIER: f64 = 0.5;
 /// Mean error of cross-validation, in percent, above which a fit is reported as poor.
-pub const POOR_PERCENT: f64 = 15.0;
+const POOR_PERCENT: f64 = 15.0;
 /// Maximum `tail` that a profile may have.
 pub const TAIL_MAX: f64 = 100.0;
 
@@ -279,7 +279,6 @@ fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
             },
             r_squared: 1.0,
             rmse: 0.0,
-            inliers: 1,
         })),
         rates => {
             let refused = |error| ProfileError(format!("the capacity: {error}"));
@@ -289,4 +288,4 @@ fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

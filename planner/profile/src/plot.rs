@@ -12,7 +12,7 @@ use crate::measurement::Measurement;
 use crate::model::{Model, Point};
 
 /// Maximum number of curves of a chart.
-pub const CURVES_MAX: usize = PALETTE.len();
+const CURVES_MAX: usize = PALETTE.len();
 /// Number of points of a curve.
 const STEPS: u32 = 100;
 

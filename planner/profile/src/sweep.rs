@@ -14,7 +14,7 @@
 /// Part of the greatest throughput at which a server counts as busy.
 pub const BUSY: f64 = 0.97;
 /// Part of the greatest throughput from which on a smaller concurrency is measured again.
-pub const DOUBTFUL: f64 = 0.75;
+const DOUBTFUL: f64 = 0.75;
 /// Maximum ratio of the result to the smallest concurrency that may be enough.
 pub const CHOICE_MAX: u32 = 2;
 /// Throughput of one request at a time, per second, from which on executions are short: 67 ms.

@@ -14,9 +14,6 @@ use crate::observe::{
 };
 use crate::service::{Inputs, Service, Stage};
 
-/// Percent of the requests that have a typical time left.
-const HALF: f64 = 50.0;
-
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
 pub(super) struct Observations {
@@ -160,9 +157,6 @@ impl Observations {
             None => self.demand.forecast()?,
         };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
-        if needs.mean {
-            (forecast.demand, forecast.present) = (forecast.mean, forecast.mean);
-        }
         if !needs.growth {
             forecast.growth = Rps(0.0);
         }
@@ -171,7 +165,6 @@ impl Observations {
         Some(Inputs {
             forecast,
             left_ms: needs.left.and_then(|one| left(one.percentile, one.min_ms)),
-            typical_ms: needs.left.and_then(|one| left(HALF, one.min_ms)),
             accuracies,
         })
     }

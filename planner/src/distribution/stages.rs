@@ -111,29 +111,14 @@ impl super::Publish for Publishers {
 
 #[cfg(test)]
 mod tests {
-    use weir_api::{Share, VariantPlan};
-
+    use super::super::slot_allocation::tests::part;
     use super::*;
     use crate::service::Stage;
     use crate::spec::tests::service;
 
     fn draft(name: &str, slots: u32, downstream_ms: f64) -> Draft {
-        let variant = VariantPlan {
-            name: name.into(),
-            cluster: name.into(),
-            grpc_cluster: None,
-            model: None,
-            share: Share(1.0),
-            slots,
-            batch: 1,
-            replicas: 1,
-            cancels: false,
-            service_ms: 40.0,
-            service_min_ms: 0.0,
-            accuracy: 70.0,
-        };
         Draft {
-            variants: vec![variant],
+            variants: vec![part(name, 1.0, slots)],
             downstream_ms,
         }
     }

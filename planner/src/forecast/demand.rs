@@ -7,16 +7,13 @@ use weir_api::Rps;
 
 use super::ahead::Ahead;
 use super::ewma::Ewma;
-use super::mean::LongMean;
 use super::rise::RiseDetector;
 use super::samples::{Recent, Sample};
 use super::slope::Slope;
 use super::stable::{Bursts, Level};
 use super::trend::{Point, Trend};
 use super::window_max::WindowMax;
-use super::{
-    DemandRule, Forecast, Forecaster, History, Learnt, LearntError, Observed, POISSON, Recently,
-};
+use super::{DemandRule, Forecast, Forecaster, History, Learnt, LearntError, Observed};
 
 /// Factor on the dispersion of a window's counts, because by chance it is found too small.
 const DISPERSION: f64 = 1.5;
@@ -37,10 +34,7 @@ pub struct Demand {
     /// Rates that a rise comes to, falling, and the time until which each is expected.
     foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
-    mean: LongMean,
     slope: Slope,
-    /// Bursts of the longer mean.
-    mean_bursts: Bursts,
     /// Rate to have cores for.
     level: Level,
     /// Rate at present.
@@ -70,9 +64,7 @@ impl Demand {
             others: others(&rule),
             foreseen: VecDeque::new(),
             bursts: Bursts::default(),
-            mean: LongMean::default(),
             slope: Slope::default(),
-            mean_bursts: Bursts::default(),
             level: Level::default(),
             present: Level::default(),
             ahead: rule.ahead.as_ref().map(Ahead::new),
@@ -111,7 +103,6 @@ impl Demand {
             oldest,
         };
         self.average.observe(&observed);
-        self.mean.observe(&observed);
         for forecaster in &mut self.others {
             forecaster.observe(&observed);
         }
@@ -127,8 +118,6 @@ impl Demand {
         let again = self.bursts.follow(at, known, window, remembered);
         let expected = again.max(known);
         self.level.follow(expected, self.deviation(expected));
-        let mean = self.mean.rate();
-        self.mean_bursts.follow(at, mean, window, remembered);
     }
 
     /// Passes over the time until `at`, in which nobody observed: the next sample begins there. If that is as long as the
@@ -139,7 +128,6 @@ impl Demand {
             self.first = None;
             self.samples = Recent::default();
             self.average = Ewma::new(self.rule.smoothing.as_secs_f64());
-            self.mean = LongMean::default();
             self.slope = Slope::default();
             self.others = others(&self.rule);
             self.foreseen.clear();
@@ -233,12 +221,9 @@ impl Demand {
         let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
         // The quantile of the peak is a margin itself.
         let ahead = self.ahead.as_ref().map_or(0.0, Ahead::upper);
-        let mean = self.mean.rate().max(self.mean_bursts.expected());
         Some(Forecast {
             demand: Rps(with_headroom(rate).0.max(ahead)),
             present: with_headroom(present),
-            mean: Rps(mean.max(foreseen).max(ahead)),
-            recent: Recently::of(|span| self.samples.count(span), POISSON),
             growth: Rps(self.rule.headroom * self.slope.growth()),
             arriving: Rps(arriving),
             rises: self.is_rising() || !self.foreseen.is_empty(),

@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use weir_api::Rps;
 
-use super::{Forecast, POISSON, Recently};
+use super::Forecast;
 
 /// Growth within the horizon that counts as a rise.
 const RISE: f64 = 1.02;
-/// Seconds ahead whose counts are those of the latest spans already.
-const SEEN_AHEAD_S: usize = 2;
-/// Time for which a load must be there to last, and over which a mean has no reserve for chance.
+/// Time for which a load must be there to last.
 const LASTS_S: usize = 10;
 
 /// Requests that arrive in each second.
@@ -47,12 +45,9 @@ impl KnownLoad {
             means.fold(f64::INFINITY, f64::min)
         };
         let lasted = ahead().map(lowest).fold(0.0, f64::max);
-        let over_long = ahead().map(|second| self.mean_over(second, LASTS_S));
         Forecast {
             demand: Rps(demand),
             present: Rps(present),
-            mean: Rps(over_long.fold(0.0, f64::max)),
-            recent: Recently::of(|span| self.most(now, span), POISSON),
             growth: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,
@@ -66,29 +61,10 @@ impl KnownLoad {
         means.fold(0.0, f64::max)
     }
 
-    /// Most requests of a span of that length in seconds that ends within the next seconds, and its length.
-    fn most(&self, now: usize, span: f64) -> (f64, f64) {
-        let seconds = (span.ceil() as usize).max(1);
-        let until = |end: usize| {
-            let rates = self
-                .rates
-                .iter()
-                .take(end)
-                .skip(end.saturating_sub(seconds));
-            rates.sum::<f64>()
-        };
-        let most = (now..=now + SEEN_AHEAD_S).map(until).fold(0.0, f64::max);
-        (most, seconds as f64)
-    }
-
     /// Mean rate from a second on.
     fn mean(&self, second: usize) -> f64 {
-        self.mean_over(second, self.moving_s)
-    }
-
-    fn mean_over(&self, second: usize, seconds: usize) -> f64 {
-        let rates = self.rates.iter().skip(second).take(seconds);
-        rates.sum::<f64>() / seconds as f64
+        let rates = self.rates.iter().skip(second).take(self.moving_s);
+        rates.sum::<f64>() / self.moving_s as f64
     }
 }
 
@@ -103,11 +79,7 @@ mod tests {
         let forecast = load.forecast(Duration::from_millis(400));
         assert_eq!((forecast.demand, forecast.present), (Rps(50.0), Rps(10.0)));
         assert!(forecast.rises);
-        // Over ten seconds from now on.
-        assert_eq!(
-            (forecast.mean, forecast.lasted),
-            (Rps(13.0), Some(Rps(0.0)))
-        );
+        assert_eq!(forecast.lasted, Some(Rps(0.0)));
         let forecast = load.forecast(Duration::from_secs(4));
         assert_eq!((forecast.demand, forecast.present), (Rps(30.0), Rps(30.0)));
         assert!(!forecast.rises);

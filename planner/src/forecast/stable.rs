@@ -51,8 +51,6 @@ pub(super) struct Bursts {
     seconds: VecDeque<(Duration, f64)>,
     /// Times at which a rate recurred, and its absence before.
     returns: VecDeque<(Duration, Duration)>,
-    /// Highest rate that may recur soon; 0 for none.
-    expected: f64,
 }
 
 impl Bursts {
@@ -95,13 +93,7 @@ impl Bursts {
         let latest = self.seconds.iter().rev();
         let latest = latest.take_while(|(begin, _)| at.saturating_sub(*begin) <= waits);
         let latest = latest.filter(|_| longest.is_some());
-        self.expected = latest.fold(0.0, |max, (_, one)| max.max(*one));
-        self.expected
-    }
-
-    /// Highest rate that may recur soon, by the last estimate; 0 for none.
-    pub(super) fn expected(&self) -> f64 {
-        self.expected
+        latest.fold(0.0, |max, (_, one)| max.max(*one))
     }
 
     fn is_steep(&self, at: Duration, estimate: f64) -> bool {

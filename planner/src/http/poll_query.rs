@@ -8,9 +8,9 @@ use crate::distribution::AFTER_MAX;
 use crate::distribution::slot_allocation::{Poll, Role};
 
 /// Maximum length of a proxy's node id, in bytes.
-pub(super) const PROXY_BYTES_MAX: usize = 256;
+const PROXY_BYTES_MAX: usize = 256;
 /// Maximum number of workers that a proxy may report.
-pub(super) const WORKERS_MAX: u32 = 4096;
+const WORKERS_MAX: u32 = 4096;
 /// Maximum part of a wrong value that a refusal repeats, in characters.
 const SHOWN_MAX: usize = 64;
 

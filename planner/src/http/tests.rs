@@ -25,6 +25,9 @@ use crate::telemetry::status::{CYCLES_MAX, Status};
 const KEY: &str = "secret-key";
 /// Hold time of polls that must not end by themselves.
 const LONG: Duration = Duration::from_secs(60);
+/// Maximum time that a test waits for a condition, and the interval between checks of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Settings of the endpoints in a test.
 struct Setup {
@@ -142,10 +145,20 @@ impl Endpoints {
 
     /// Waits until that many polls are held.
     async fn until_held(&self, polls: usize) {
-        while self.app.waiting() != polls {
-            tokio::task::yield_now().await;
-        }
+        let what = format!("{polls} held polls");
+        until(&what, async || self.app.waiting() == polls).await;
     }
+}
+
+/// Checks again and again until the condition holds, for [`PATIENCE`] at most.
+async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let holds = async {
+        while !condition().await {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
+    };
+    let held = tokio::time::timeout(PATIENCE, holds).await;
+    assert!(held.is_ok(), "waited in vain for {what}");
 }
 
 async fn plan(response: Response) -> Plan {

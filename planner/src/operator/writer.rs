@@ -20,7 +20,7 @@ pub const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// Minimum interval between two writes of the rest: demand and reasons.
 pub const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// Timeout of one write.
-pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
+const WRITE_MAX: Duration = Duration::from_secs(5);
 
 /// Writer for one resource.
 pub(super) struct Writer {

@@ -5,11 +5,6 @@
 //! because no core helps the others. If too few clients send their start time, it is the SLO less the downstream
 //! time.
 //!
-//! Arrivals by chance fill a queue. What waits follows from the latest arrivals, and at most `latePercent` of those that
-//! come until the next cycle may be late because of it ([`crate::solve::sponge`]), at the mean rate: a factor on the
-//! rate would keep cores for queues that seldom are there. The median of the time left counts for that, as urgent
-//! requests go first. Where no cores suffice, the next tenfold of the percentage that some keep is planned for.
-//!
 //! The policy decides the cores. The batch follows from the actual cores ([`Policy::batches`]), because a plan must
 //! hold for those. Before the window is full, serving cores are not removed.
 
@@ -28,17 +23,10 @@ use crate::service::{
 };
 use crate::solve::latency_model::{Latency, LatencyModel};
 use crate::solve::sponge::input::{Arriving, Steps};
-use crate::solve::sponge::{Input, Plan, Problem, Queue, Recent, solve};
-use crate::solve::{InputError, Outcome, TimeLimit};
+use crate::solve::sponge::{Input, Problem, solve};
+use crate::solve::{InputError, TimeLimit};
 
 pub use settings::{RawSponge, Sponge};
-
-/// Factor on the percentage of late requests, as long as no cores keep it.
-const MORE_LATE: f64 = 10.0;
-/// Percentage of late requests that limits nothing.
-const NO_LIMIT: f64 = 100.0;
-/// Scrape intervals that a change of cores takes: what it is due to is sampled, and then resized.
-const SCRAPES: u32 = 2;
 
 impl Policy for Sponge {
     fn name(&self) -> &'static str {
@@ -69,7 +57,6 @@ impl Policy for Sponge {
         };
         Needs {
             left: Some(left),
-            mean: self.late_percent < NO_LIMIT,
             ..Needs::default()
         }
     }
@@ -83,14 +70,14 @@ impl Policy for Sponge {
                 "there is no variant".to_owned(),
             );
         };
-        let all: Vec<u32> = (variant.min..=variant.max).collect();
+        let all = (variant.min..=variant.max).collect();
         let elapsed = stopwatch();
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
-        let (outcome, late) = match solved(service, *self, variant, &all, inputs, &time_limit) {
-            Ok(solved) => solved,
+        let problem = match problem(service, *self, variant, all, inputs) {
+            Ok(problem) => problem,
             Err(why) => return keep(actual, SolveStatus::Infeasible, why),
         };
-        let solved = match Solved::read(outcome) {
+        let solved = match Solved::read(solve(&problem, &time_limit)) {
             Ok(solved) => solved,
             Err((SolveStatus::OutOfTime, why)) => {
                 return keep(actual, SolveStatus::OutOfTime, format!("cores stay: {why}"));
@@ -108,17 +95,13 @@ impl Policy for Sponge {
             || "the way from clients unknown".to_owned(),
             |ms| format!("{ms:.0} ms left"),
         );
-        let late = match late < NO_LIMIT {
-            true => format!(", {late} % late by chance"),
-            false => String::new(),
-        };
         let reason = if kept.is_some() {
             ", kept: the demand's window has not filled yet"
         } else {
             ""
         };
         let why = format!(
-            "{:.1} requests/s, {left}{late}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
+            "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
             inputs.forecast.demand.0,
             variant.cores(best.cores),
             best.batch,
@@ -164,51 +147,10 @@ fn batch(
     let still = || Duration::ZERO;
     let time_limit = TimeLimit::new(service.solver_limit, &still);
     let best = |inputs| {
-        let (outcome, _) = solved(service, rule, variant, &[whole], inputs, &time_limit).ok()?;
-        outcome.plan().map(|plan: &Plan| plan.batch)
+        let problem = problem(service, rule, variant, vec![whole], inputs).ok()?;
+        solve(&problem, &time_limit).plan().map(|plan| plan.batch)
     };
     inputs.and_then(best).unwrap_or(1)
-}
-
-/// Solves for the percentage of late requests, or for the smallest tenfold of it that any cores keep; returns it too.
-fn solved(
-    service: &Service,
-    rule: Sponge,
-    variant: &Variant,
-    cores: &[u32],
-    inputs: Inputs,
-    time_limit: &TimeLimit<'_>,
-) -> Result<(Outcome<Plan>, f64), String> {
-    let mut late_percent = rule.late_percent;
-    loop {
-        let rule = Sponge {
-            late_percent,
-            ..rule
-        };
-        let problem = problem(service, rule, variant, cores.to_vec(), inputs)?;
-        let outcome = solve(&problem, time_limit);
-        if late_percent >= NO_LIMIT || !matches!(outcome, Outcome::Infeasible { .. }) {
-            return Ok((outcome, late_percent));
-        }
-        late_percent = (late_percent * MORE_LATE).min(NO_LIMIT);
-    }
-}
-
-/// Queue that arrivals make by chance until the cores of the next cycle are actual.
-fn queue(service: &Service, rule: Sponge, inputs: Inputs) -> Option<Queue> {
-    let recently = inputs.forecast.recent;
-    let spans = recently.spans.iter().filter(|span| span.seconds > 0.0);
-    let recent = spans.map(|span| Recent {
-        span_ms: span.seconds * 1e3,
-        requests: span.requests,
-    });
-    let horizon = service.cycle + service.scrape_interval * SCRAPES;
-    (rule.late_percent < NO_LIMIT).then(|| Queue {
-        late_percent: rule.late_percent,
-        horizon_ms: horizon.as_secs_f64() * 1e3,
-        dispersion: recently.dispersion,
-        recent: recent.collect(),
-    })
 }
 
 /// Shortest time of a request: alone, on the most cores.
@@ -230,7 +172,6 @@ fn problem(
         .left_ms
         .unwrap_or(slo_ms)
         .clamp(TIME_LEFT_MIN_MS, slo_ms);
-    let typical_ms = inputs.typical_ms.unwrap_or(slo_ms).clamp(left_ms, slo_ms);
     // The problem counts cores in steps: a step does the part of a core's work that it is of a core.
     let step = variant.step.as_f64();
     let latency = promised(variant);
@@ -248,10 +189,8 @@ fn problem(
         waiting: Vec::new(),
         arriving: Some(Arriving {
             slo_ms,
-            // Their median is the former.
-            network_ms: vec![slo_ms - typical_ms, slo_ms - left_ms],
+            network_ms: vec![slo_ms - left_ms],
             percentile: 100.0,
-            queue: queue(service, rule, inputs),
         }),
     };
     let problem: Result<Problem, InputError> = input.try_into();

@@ -10,7 +10,7 @@ use weir_api::{Cores, Rps};
 
 use super::{AccuracyMix, ConfigError, Replicas, Service};
 use crate::capacity::{Actual, Allocation, Target};
-use crate::forecast::{Forecast, Recently};
+use crate::forecast::Forecast;
 use crate::profile::Profile;
 
 /// A way to plan: the problem that is solved each cycle. One implementation a file in [`crate::policy`].
@@ -131,8 +131,6 @@ pub struct Inputs {
     pub left_ms: Option<f64>,
     /// Accuracies that the demand requires. `None` where too few requests have come, or the policy does not ask.
     pub accuracies: Option<AccuracyMix>,
-    /// The same of half of the requests.
-    pub typical_ms: Option<f64>,
 }
 
 impl Inputs {
@@ -142,8 +140,6 @@ impl Inputs {
             forecast: Forecast {
                 demand,
                 present: demand,
-                mean: demand,
-                recent: Recently::default(),
                 growth: Rps(0.0),
                 arriving: demand,
                 rises: false,
@@ -152,7 +148,6 @@ impl Inputs {
             },
             left_ms: None,
             accuracies: None,
-            typical_ms: None,
         }
     }
 
@@ -173,8 +168,6 @@ pub struct Needs {
     pub lasted: bool,
     /// Accuracies that the demand requires.
     pub accuracies: bool,
-    /// The mean rate as demand ([`Forecast::mean`]): the policy has a reserve of its own.
-    pub mean: bool,
     /// Growth of a slow rise ([`Forecast::growth`]).
     pub growth: bool,
 }

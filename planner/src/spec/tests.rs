@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::service::Mode;
+use crate::service::{Mode, Variant};
+use crate::solve::latency_model::{LatencyModel, Parallelism};
 
 mod defaults;
 mod fractions;
@@ -26,6 +27,25 @@ pub(crate) fn small() -> String {
 /// slow, 0 to 4 cores).
 pub(crate) fn service(budget: u32) -> Service {
     Service::from_yaml(&small().replace("cores: 8", &format!("cores: {budget}"))).unwrap()
+}
+
+/// Gives a variant executions of γ·b/c + η ms, each of them, in batches up to `batch`.
+pub(crate) fn execute_exactly(
+    variant: &mut Variant,
+    parallelism: Parallelism,
+    batch: u32,
+    (gamma_ms, eta_ms): (f64, f64),
+) {
+    let profile = &mut variant.profile;
+    profile.parallelism = parallelism;
+    profile.batch = batch;
+    profile.fit = None;
+    profile.latency.tail = 1.0;
+    profile.latency.model = LatencyModel {
+        gamma_ms,
+        eta_ms,
+        ..LatencyModel::default()
+    };
 }
 
 #[test]

@@ -11,9 +11,9 @@ use crate::gap::Trace;
 use crate::loss::{from_log, smape};
 
 /// Minimum and maximum number of windows to train with.
-pub const WINDOWS_MIN: usize = 500;
+const WINDOWS_MIN: usize = 500;
 /// Maximum number of windows; of a longer trace fewer in an hour are taken.
-pub const WINDOWS_MAX: usize = 120_000;
+const WINDOWS_MAX: usize = 120_000;
 /// Minimum stride of windows, in seconds.
 const STRIDE_MIN: usize = 5;
 /// Windows of a step.

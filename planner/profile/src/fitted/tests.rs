@@ -12,7 +12,7 @@ const ASSUMED: Assumed = Assumed {
     percentile: Percentile::P99,
     tail: None,
 };
-const MODEL: LatencyModel = LatencyModel {
+pub(crate) const MODEL: LatencyModel = LatencyModel {
     gamma_ms: 60.0,
     epsilon_ms: 30.0,
     delta_ms: 5.0,
@@ -28,16 +28,44 @@ fn at(cores: f64, batch: u32, mean_ms: f64) -> Measurement {
     }
 }
 
-/// Server with 5 % noise of each execution; a point is the mean of the fewest executions that a point may have.
+/// Models of emulated servers.
+pub(crate) fn emulated() -> [LatencyModel; 5] {
+    [
+        MODEL,
+        LatencyModel::constant(40.0),
+        LatencyModel {
+            gamma_ms: 80.0,
+            delta_ms: 2.0,
+            ..LatencyModel::default()
+        },
+        LatencyModel {
+            delta_ms: 12.0,
+            eta_ms: 20.0,
+            ..LatencyModel::default()
+        },
+        LatencyModel {
+            epsilon_ms: 50.0,
+            eta_ms: 4.0,
+            ..LatencyModel::default()
+        },
+    ]
+}
+
+/// Mean of 30 executions with 5 % noise each, the fewest that a point may have.
+pub(crate) fn mean_ms(
+    model: &LatencyModel,
+    cores: f64,
+    batch: u32,
+    chance: &mut ChaCha8Rng,
+) -> f64 {
+    // Sum of twelve uniform values: normal enough, and the same on every machine.
+    let mut normal = || (0..12).map(|_| chance.random_range(0.0..1.0)).sum::<f64>() - 6.0;
+    let noise = (0..30).map(|_| 0.05 * normal()).sum::<f64>() / 30.0;
+    model.service_ms(batch, cores) * (1.0 + noise)
+}
+
 fn measured(chance: &mut ChaCha8Rng, model: &LatencyModel, cores: f64, batch: u32) -> Measurement {
-    const EXECUTIONS: u32 = 30;
-    let normal = |chance: &mut ChaCha8Rng| {
-        // Sum of twelve uniform values: normal enough, and the same on every machine.
-        (0..12).map(|_| chance.random_range(0.0..1.0)).sum::<f64>() - 6.0
-    };
-    let ms =
-        (0..EXECUTIONS).map(|_| model.service_ms(batch, cores) * (1.0 + 0.05 * normal(chance)));
-    at(cores, batch, ms.sum::<f64>() / f64::from(EXECUTIONS))
+    at(cores, batch, mean_ms(model, cores, batch, chance))
 }
 
 #[test]
@@ -62,26 +90,7 @@ fn emulated_server_is_known_within_5_percent_at_unmeasured_points() {
         (3.0, 8),
         (4.0, 2),
     ];
-    let models = [
-        MODEL,
-        LatencyModel::constant(40.0),
-        LatencyModel {
-            gamma_ms: 80.0,
-            delta_ms: 2.0,
-            ..LatencyModel::default()
-        },
-        LatencyModel {
-            delta_ms: 12.0,
-            eta_ms: 20.0,
-            ..LatencyModel::default()
-        },
-        LatencyModel {
-            epsilon_ms: 50.0,
-            eta_ms: 4.0,
-            ..LatencyModel::default()
-        },
-    ];
-    for model in models {
+    for model in emulated() {
         for seed in 0..50 {
             let mut chance = ChaCha8Rng::seed_from_u64(seed);
             let points = grid.map(|(cores, batch)| measured(&mut chance, &model, cores, batch));

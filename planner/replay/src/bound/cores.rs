@@ -81,13 +81,6 @@ pub struct Machine {
     pub whole: bool,
 }
 
-/// That share of the requests, rounded up, with tolerance for floating-point error.
-#[must_use]
-pub fn of_share(requests: usize, share: f64) -> u64 {
-    let exactly = share.clamp(0.0, 1.0) * requests as f64;
-    (exactly * (1.0 - ROUNDING)).ceil() as u64
-}
-
 /// Returns the bound for `on_time` requests of a scenario; `None` if no number of cores suffices.
 #[must_use]
 pub fn min_core_seconds(

@@ -274,16 +274,6 @@ fn least_core_seconds_match_hand_computed_values() {
 }
 
 #[test]
-fn share_is_rounded_up_to_requests() {
-    for (requests, share, on_time) in [(10, 0.95, 10), (10, 0.9, 9), (3, 2.0, 3), (0, 0.5, 0)] {
-        assert_eq!(cores::of_share(requests, share), on_time);
-    }
-    for on_time in 0..=1000u64 {
-        assert_eq!(cores::of_share(1000, on_time as f64 / 1000.0), on_time);
-    }
-}
-
-#[test]
 fn fluid_bound_is_close_to_known_optimum() {
     // 10 slots at 40 ms: 250 requests/s; 0.4 s for each; random arrivals.
     let servers = servers(vec![(70.0, vec![step(0, 10, 1, 4, 0)])]);

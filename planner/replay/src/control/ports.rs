@@ -36,19 +36,15 @@ type InputKey = Vec<Option<u64>>;
 type VariantInputs = (u32, Duration, Correction);
 
 /// Returns the key of the inputs that the policy decides by. It names every field, so that none is forgotten.
-fn input_key(service: &Service, inputs: Inputs) -> InputKey {
+fn input_key(inputs: Inputs) -> InputKey {
     let Inputs {
         forecast,
         left_ms,
-        typical_ms,
         accuracies,
     } = inputs;
     let Forecast {
         demand,
         present,
-        // The demand is the mean where the policy needs it.
-        mean: _,
-        recent,
         growth,
         arriving,
         rises,
@@ -63,11 +59,6 @@ fn input_key(service: &Service, inputs: Inputs) -> InputKey {
     let required = accuracies.unwrap_or_default();
     let shares = required.shares();
     key.extend(shares.flat_map(|(percent, share)| [Some(percent), Some(share)]));
-    if service.policy.needs(service).left.is_some() {
-        key.extend([typical_ms, Some(recent.dispersion)]);
-        let spans = recent.spans.iter();
-        key.extend(spans.flat_map(|span| [Some(span.seconds), Some(span.requests)]));
-    }
     let bits = key.into_iter().map(|value| value.map(f64::to_bits));
     bits.collect()
 }
@@ -270,11 +261,7 @@ impl Solver for SimulatedPorts {
         let each = service.variants.iter();
         let learnt =
             each.map(|variant| (variant.max, variant.readiness, variant.profile.correction));
-        let problem = (
-            actual,
-            inputs.map(|inputs| input_key(service, inputs)),
-            learnt.collect(),
-        );
+        let problem = (actual, inputs.map(input_key), learnt.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();

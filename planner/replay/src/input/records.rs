@@ -18,7 +18,7 @@ use super::BYTES_MAX;
 use crate::file_error::{FileError, VALUE_MAX};
 
 /// Maximum size of a records file, in bytes, decompressed.
-pub const RECORDS_BYTES_MAX: u64 = 512 * 1024 * 1024;
+const RECORDS_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Maximum length of a line, in bytes.
 pub const LINE_BYTES_MAX: usize = 4096;
 /// Known columns.

@@ -13,7 +13,7 @@ use super::{Fault, FaultKind, Proxies, ReplicaChoice, ResizeFault, Server};
 use crate::input::seed::{Draw, rng};
 
 /// Maximum number of faults of a scenario.
-pub(super) const FAULTS_MAX: usize = 1000;
+const FAULTS_MAX: usize = 1000;
 /// Maximum duration of a fault, in seconds.
 const LASTS_MAX_S: f64 = 3600.0;
 /// Maximum slowdown of a server or a resize, in percent of its normal time.

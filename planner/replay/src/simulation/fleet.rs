@@ -1,10 +1,9 @@
-//! Servers of one variant: the load balancing among them, and the life of its replicas.
+//! Servers of one variant: the life of its replicas, and the [load balancing](balancing) among them.
 
-use std::cmp::Ordering;
+mod balancing;
+
 use std::time::Duration;
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use weir_api::Cores;
 
 use super::event_queue::Event;
@@ -14,13 +13,12 @@ use super::{PlayError, Simulation, replica_seed};
 use crate::control::ReplicaDue;
 use crate::nanos;
 use crate::request::Resize;
-use crate::scenario::{LoadBalancing, Scenario};
+use crate::scenario::Scenario;
+
+pub(super) use balancing::{NO_SERVER, balance};
 
 /// Longest time that an ending replica has for its requests: Kubernetes' default grace period.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// Index of no server.
-pub(super) const NO_SERVER: u32 = u32::MAX;
-
 /// Servers of one variant.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
@@ -34,14 +32,6 @@ pub(crate) struct Fleet {
     positions: Vec<u32>,
     /// Maximum batch that its servers have been sent.
     batch: Option<u32>,
-}
-
-/// Separate random stream for the choice of servers.
-pub(super) fn balance(seed: u64) -> ChaCha8Rng {
-    const STREAM: u64 = u64::from_be_bytes(*b"balance ");
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(STREAM);
-    random
 }
 
 /// Creates the servers that exist at the start, and the fleet of each variant.
@@ -112,78 +102,6 @@ impl Fleet {
 }
 
 impl<W: Witness> Simulation<'_, W> {
-    /// Chooses a server of the variant for a worker, and counts the request there; [`NO_SERVER`] if none serves.
-    pub(super) fn choose_server(&mut self, worker: u32, variant: u16) -> u32 {
-        let proxy = self.proxy_of(worker);
-        let Some(fleet) = self.fleets.get_mut(usize::from(variant)) else {
-            return NO_SERVER;
-        };
-        let active = |place: usize| {
-            let server = self
-                .simulated_servers
-                .get(*fleet.listed.get(place)? as usize);
-            server?.active.get(proxy).copied()
-        };
-        let count = fleet.listed.len();
-        let known = self.scenario.variants.get(usize::from(variant));
-        let policy = self.scenario.proxies.load_balancing;
-        let policy = policy.of_batches(known.map_or(1, |known| known.batch_max));
-        let place = match (count, policy) {
-            (0, _) => return NO_SERVER,
-            (1, _) => 0,
-            (_, LoadBalancing::FullScan) => {
-                // Of those that tie each has the same chance, as in Envoy.
-                let (mut best, mut ties) = (0, 1_u32);
-                for place in 1..count {
-                    match active(place).cmp(&active(best)) {
-                        Ordering::Greater => {}
-                        Ordering::Less => (best, ties) = (place, 1),
-                        Ordering::Equal => {
-                            ties += 1;
-                            if self.balance.random_range(0..ties) == 0 {
-                                best = place;
-                            }
-                        }
-                    }
-                }
-                best
-            }
-            (_, LoadBalancing::LeastRequest) => {
-                let mut draw = || self.balance.random_range(0..count);
-                let (first, second) = (draw(), draw());
-                if active(second) < active(first) {
-                    second
-                } else {
-                    first
-                }
-            }
-            (_, LoadBalancing::RoundRobin) => {
-                let position = fleet.positions.get_mut(worker as usize);
-                position.map_or(0, |position| {
-                    let place = *position as usize % count;
-                    *position = position.wrapping_add(1);
-                    place
-                })
-            }
-        };
-        let server = fleet.listed.get(place).copied().unwrap_or(NO_SERVER);
-        let known = self.simulated_servers.get_mut(server as usize);
-        if let Some(active) = known.and_then(|known| known.active.get_mut(proxy)) {
-            *active += 1;
-        }
-        server
-    }
-
-    /// Records that a request of a worker has left its server.
-    pub(super) fn leave_server(&mut self, worker: u32, server: u32) {
-        let proxy = self.proxy_of(worker);
-        let known = self.simulated_servers.get_mut(server as usize);
-        if let Some(active) = known.and_then(|known| known.active.get_mut(proxy)) {
-            *active = active.saturating_sub(1);
-        }
-        self.end_if_drained(server);
-    }
-
     /// Schedules the changes of replicas that were requested, and creates their servers.
     pub(super) fn start_replicas(&mut self) {
         let due = self.control.with_kubelet(|kubelet| kubelet.take_due());

@@ -2,10 +2,19 @@
 
 use weir_replay::report::Summary;
 
-use super::replicas::{played, scenario};
+use super::scenarios::{latency, one_core, played_twice, scenario, variant};
 
 /// 60 requests/s, of which two fifths require 75 %. A replica of b takes four times as long as one of a.
 fn text(accuracy_min: u32) -> String {
+    let variant = |name: &str, accuracy: f64, initial: u32, ms: f64| {
+        let (replicas, latency) = (one_core(initial, 20), latency(ms, 0.0, "1"));
+        variant(
+            name,
+            accuracy,
+            &format!("{replicas}, {latency}, readiness: 3s"),
+        )
+    };
+    let (a, b) = (variant("a", 70.0, 0, 25.0), variant("b", 80.0, 10, 100.0));
     format!(
         "name: accuracies
 seed: 5
@@ -19,21 +28,7 @@ service:
   budget: {{ cores: 20 }}
   demand: {{ window: 10s }}
   resize: {{ scaleDownStabilization: 5s }}
-  variants:
-    - name: a
-      cluster: a
-      accuracy: 70
-      cores: {{ initial: 1, min: 1, max: 1 }}
-      replicas: {{ initial: 0, min: 0, max: 20 }}
-      latency: {{ gammaMs: 25, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: 1, tail: 1.26 }}
-      readiness: 3s
-    - name: b
-      cluster: b
-      accuracy: 80
-      cores: {{ initial: 1, min: 1, max: 1 }}
-      replicas: {{ initial: 10, min: 0, max: 20 }}
-      latency: {{ gammaMs: 100, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: 1, tail: 1.26 }}
-      readiness: 3s
+  variants: [{a}, {b}]
 servers:
   a: {{ resize_delay_ms: 400, round_trip_ms: 2 }}
   b: {{ resize_delay_ms: 400, round_trip_ms: 2 }}
@@ -48,7 +43,7 @@ contenders: [{{ plane: weir, control: planner }}]
 
 fn summary(accuracy_min: u32) -> Summary {
     let (scenario, requests) = scenario(&text(accuracy_min));
-    played(&scenario, &requests).1
+    played_twice(&scenario, &requests).1
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::replicas::{played, replicas, scenario};
+use super::replicas::replicas;
+use super::scenarios::{latency, played_twice, scenario, stage, variant};
 
 /// From 10 to 60 requests/s of 50 ms each: 3 cores are busy. A replica is usable 3.4 s after the request for it.
 const STEP: &str = "generator: step, low_rps: 10, high_rps: 60, at_s: 20";
@@ -19,7 +20,7 @@ fn autoscalers_start_replicas_that_serve_once_they_are_ready() {
         for plane in ["weir", "fifo-timeout"] {
             let contender = format!("{{ plane: {plane}, control: {control} }}");
             let (scenario, requests) = replicas(2, STEP, &contender, "");
-            let (play, summary) = played(&scenario, &requests);
+            let (play, summary) = played_twice(&scenario, &requests);
             let cores = play.resizes.iter().map(|resize| resize.cores);
             let most = cores.fold(0.0, f64::max);
             println!(
@@ -49,19 +50,12 @@ fn autoscalers_start_replicas_that_serve_once_they_are_ready() {
 
 /// Pipeline of two stages whose replicas have one core: 40 and 80 ms for each request.
 fn pipeline(contender: &str) -> String {
-    let stage = |name: &str, ms: u32| {
-        format!(
-            "  - name: {name}
-    variants:
-    - name: {name}-a
-      cluster: {name}
-      accuracy: 80
-      cores: {{ initial: 1, min: 1, max: 4 }}
-      replicas: {{ initial: 2, min: 1, max: 10 }}
-      readiness: 3s
-      latency: {{ gammaMs: {ms}, etaMs: 0, parallelism: 1, tail: 1.26 }}
-"
-        )
+    let stage = |name: &str, ms: f64| {
+        let latency = latency(ms, 0.0, "1");
+        let keys = format!(
+            "cores: {{ initial: 1, min: 1, max: 4 }}, replicas: {{ initial: 2, min: 1, max: 10 }}, readiness: 3s, {latency}"
+        );
+        stage(name, &[variant(&format!("{name}-a"), 80.0, &keys)])
     };
     format!(
         "name: autoscalers
@@ -73,12 +67,12 @@ service:
   slo: 1s
   mode: active
   budget: {{ cores: 14 }}
-  stages:
-{}{}load: {{ generator: step, low_rps: 10, high_rps: 50, at_s: 20 }}
+  stages: [{}, {}]
+load: {{ generator: step, low_rps: 10, high_rps: 50, at_s: 20 }}
 contenders: [{contender}]
 ",
-        stage("detect", 40),
-        stage("classify", 80)
+        stage("detect", 40.0),
+        stage("classify", 80.0)
     )
 }
 
@@ -87,7 +81,7 @@ fn each_stage_has_an_autoscaler_of_its_own() {
     for plane in ["weir", "fifo-timeout"] {
         let (scenario, requests) =
             scenario(&pipeline(&format!("{{ plane: {plane}, control: hpa }}")));
-        let (play, summary) = played(&scenario, &requests);
+        let (play, summary) = played_twice(&scenario, &requests);
         let last = &play.seconds.last().unwrap().cores_actual;
         println!("{plane}: {last:?}, {} %", summary.on_time_percent);
         // 50/s of 40 ms are 2 cores, of 80 ms 4: at 70 % 3 and 6.

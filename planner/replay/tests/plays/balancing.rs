@@ -1,20 +1,20 @@
 //! The choice among a variant's replicas, and what the planner learns from it: where each request goes to a free replica,
 //! measured times are the profile's. In simulated time; no test depends on wall-clock time.
 
-use std::path::Path;
-
 use weir_planner::telemetry::status::ServiceTimeReport;
-use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::request::Play;
-use weir_replay::scenario::{LoadBalancing, Overrides, read_text};
-use weir_replay::simulation::play;
+use weir_replay::scenario::LoadBalancing;
+
+use super::scenarios::{self, latency, one_core, scenario, variant};
 
 /// Seconds until the first replicas are warm and measured.
 const MEASURED_FROM_S: usize = 60;
 
 /// A variant whose replicas execute one request at a time, for 100 ms, and a policy that starts and ends them.
 fn played(balancing: LoadBalancing, correct: bool, rps: u32) -> (Play, Summary) {
+    let (replicas, latency) = (one_core(8, 40), latency(98.0, 2.0, "1"));
+    let variant = variant("a", 70.0, &format!("{replicas}, {latency}, readiness: 5s"));
     let text = format!(
         "name: balancing
 seed: 2
@@ -26,27 +26,16 @@ service:
   mode: active
   budget: {{ cores: 40 }}
   serviceTimes: {{ correct: {correct} }}
-  variants:
-    - name: a
-      cluster: a
-      accuracy: 70
-      cores: {{ initial: 1, min: 1, max: 1 }}
-      replicas: {{ initial: 8, min: 0, max: 40 }}
-      latency: {{ gammaMs: 98, etaMs: 2, parallelism: 1, tail: 1.26 }}
-      readiness: 5s
+  variants: [{variant}]
 servers:
   a: {{ resize_delay_ms: 600, round_trip_ms: 2 }}
 load: {{ generator: poisson, rps: {rps} }}
 contenders: [{{ plane: weir, control: planner }}]
 "
     );
-    let (mut scenario, sending) = read_text(&text, Path::new(""), Overrides::default()).unwrap();
+    let (mut scenario, requests) = scenario(&text);
     scenario.proxies.load_balancing = balancing;
-    let requests = requests(scenario.seed, &sending);
-    let contender = scenario.contenders[0];
-    let play = play(&scenario, &requests, contender, scenario.seed).unwrap();
-    let summary = Summary::of(&scenario, &requests, &play, None).unwrap();
-    (play, summary)
+    scenarios::played(&scenario, &requests)
 }
 
 /// Service times of the variant once they are measured.

@@ -1,15 +1,12 @@
 //! A variant whose servers are slowed down for a while, as by a neighbour on their machine: it is found, planned for,
 //! and normal again after. In simulated time; no test depends on wall-clock time.
 
-use std::path::Path;
-
 use weir_planner::service::VariantState;
 use weir_planner::telemetry::status::ServiceTimeReport;
-use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::request::{Play, Second};
-use weir_replay::scenario::{Overrides, read_text};
-use weir_replay::simulation::play;
+
+use super::scenarios::{latency, played_text, variant};
 
 /// Length, and start and end of the interference, in seconds.
 const LENGTH_S: usize = 240;
@@ -46,32 +43,29 @@ const BEYOND_DEADLINE: Case = Case {
 /// Variants a and b, of which b is slowed down.
 fn played(case: Case, policy: &str, correct: bool, rps: u32, seed: u64) -> (Play, Summary) {
     let Case { slo, percent } = case;
-    let per_core = "parallelism: per-core";
     let (cores, policy, parallelism) = match policy {
         "infaas" => (
             "initial: 4, min: 0",
             "policy: infaas\n  infaas: { accuracyMin: 75 }",
-            per_core,
+            "per-core",
         ),
-        "sponge" => ("initial: 4, min: 1", "policy: sponge", "parallelism: 1"),
-        _ => ("initial: 4", "policy: infadapter", per_core),
+        "sponge" => ("initial: 4, min: 1", "policy: sponge", "1"),
+        _ => ("initial: 4", "policy: infadapter", "per-core"),
     };
-    let mut service = String::new();
+    let variant = |name: &str, accuracy: f64, slope: f64, gamma_ms: f64| {
+        let latency = latency(gamma_ms, 2.0, parallelism);
+        let capacity = format!("capacity: {{ slopeRps: {slope}, interceptRps: -2 }}");
+        variant(
+            name,
+            accuracy,
+            &format!("cores: {{ {cores} }}, {capacity}, {latency}"),
+        )
+    };
+    let mut variants = variant("b", 76.0, 12.0, 80.0);
     let mut servers = String::new();
-    for (name, accuracy, slope, gamma_ms) in [("a", 70.0, 24.0, 40), ("b", 76.0, 12.0, 80)] {
-        if policy == "policy: sponge" && name == "a" {
-            continue;
-        }
-        service += &format!(
-            "    - name: {name}
-      cluster: {name}
-      accuracy: {accuracy}
-      cores: {{ {cores} }}
-      capacity: {{ slopeRps: {slope}, interceptRps: -2 }}
-      latency: {{ gammaMs: {gamma_ms}, etaMs: 2, {parallelism}, tail: 1.26 }}
-"
-        );
-        servers += &format!("  {name}: {{ resize_delay_ms: 300, round_trip_ms: 1 }}\n");
+    if policy != "policy: sponge" {
+        variants = format!("{}, {variants}", variant("a", 70.0, 24.0, 40.0));
+        servers += "  a: { resize_delay_ms: 300, round_trip_ms: 1 }\n";
     }
     let lasts_s = SLOW_UNTIL_S - SLOW_FROM_S;
     let text = format!(
@@ -85,28 +79,17 @@ service:
   {policy}
   budget: {{ cores: 16 }}
   serviceTimes: {{ correct: {correct} }}
-  variants:
-{service}servers:
-{servers}load: {{ generator: poisson, rps: {rps} }}
+  variants: [{variants}]
+servers:
+{servers}  b: {{ resize_delay_ms: 300, round_trip_ms: 1 }}
+load: {{ generator: poisson, rps: {rps} }}
 faults:
   - {{ at_s: {SLOW_FROM_S}, what: server-slow, variant: b, percent: {percent}, lasts_s: {lasts_s} }}
 contenders:
   - {{ plane: weir, control: planner }}
 "
     );
-    played_text(&text, seed)
-}
-
-fn played_text(text: &str, seed: u64) -> (Play, Summary) {
-    let overrides = Overrides {
-        seed: Some(seed),
-        of_capacity: None,
-    };
-    let (scenario, sending) = read_text(text, Path::new(""), overrides).unwrap();
-    let requests = requests(seed, &sending);
-    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
-    let summary = Summary::of(&scenario, &requests, &play, None).unwrap();
-    (play, summary)
+    played_text(&text)
 }
 
 /// Service time of b, the last variant.
@@ -200,8 +183,7 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
 }
 
 /// A variant that executes batches, exactly as its profile says, on a network that takes part of the objective.
-const BATCHES: &str = "
-name: batches
+const BATCHES: &str = "name: batches
 length_s: 300
 service:
   service: demo
@@ -231,7 +213,7 @@ contenders:
 #[test]
 fn batches_that_take_the_time_of_the_profile_are_normal() {
     for seed in 1..=3 {
-        let (play, _) = played_text(BATCHES, seed);
+        let (play, _) = played_text(&format!("seed: {seed}\n{BATCHES}"));
         let mut corrections = 0.0;
         for (second, report) in play.seconds.iter().map(of_b).enumerate() {
             assert!(!report.state.is_slow(), "second {second}: {report:?}");

@@ -1,25 +1,20 @@
 //! Controls of IPA's paper on a pipeline with replicas. In simulated time.
 
-use super::replicas::{played, scenario};
+use super::scenarios::{played_twice, scenario, stage, variant};
 
 /// Two stages under 10 requests/s: b costs more than a, d as much as c.
 fn text(contender: &str) -> String {
-    let variant = |name: &str, accuracy: u32, cores: u32, eta_ms: u32, initial: u32| {
-        format!(
-            "        - name: {name}
-          cluster: {name}
-          accuracy: {accuracy}
-          cores: {{ initial: {cores}, min: {cores}, max: {cores} }}
-          replicas: {{ initial: {initial}, min: 0, max: 20 }}
-          readiness: 3s
-          batch: 2
-          tellBatch: true
-          latency: {{ deltaMs: 10, etaMs: {eta_ms}, parallelism: 1, tail: 1.1 }}
-"
-        )
+    let variant = |name: &str, accuracy: f64, cores: u32, eta_ms: u32, initial: u32| {
+        let keys = format!(
+            "cores: {{ initial: {cores}, min: {cores}, max: {cores} }}, \
+             replicas: {{ initial: {initial}, min: 0, max: 20 }}, readiness: 3s, batch: 2, tellBatch: true, \
+             latency: {{ deltaMs: 10, etaMs: {eta_ms}, parallelism: 1, tail: 1.1 }}"
+        );
+        variant(name, accuracy, &keys)
     };
-    let (a, b) = (variant("a", 50, 1, 90, 3), variant("b", 80, 2, 140, 0));
-    let (c, d) = (variant("c", 60, 1, 90, 3), variant("d", 90, 1, 90, 0));
+    let (a, b) = (variant("a", 50.0, 1, 90, 3), variant("b", 80.0, 2, 140, 0));
+    let (c, d) = (variant("c", 60.0, 1, 90, 3), variant("d", 90.0, 1, 90, 0));
+    let (detect, classify) = (stage("detect", &[a, b]), stage("classify", &[c, d]));
     format!(
         "name: ipa
 length_s: 60
@@ -30,12 +25,8 @@ service:
   slo: 3s
   mode: active
   budget: {{ cores: 100 }}
-  stages:
-    - name: detect
-      variants:
-{a}{b}    - name: classify
-      variants:
-{c}{d}proxies: {{ count: 1, workers: 1, plugin: {{ queue: {{ batch_wait_ms: 200 }} }} }}
+  stages: [{detect}, {classify}]
+proxies: {{ count: 1, workers: 1, plugin: {{ queue: {{ batch_wait_ms: 200 }} }} }}
 load: {{ generator: poisson, rps: 10 }}
 contenders: [{contender}]
 "
@@ -45,7 +36,7 @@ contenders: [{contender}]
 fn play(control: &str) -> (Vec<Vec<f64>>, f64, f64) {
     let contender = format!("{{ plane: edf-without-feasibility, {control} }}");
     let (scenario, requests) = scenario(&text(&contender));
-    let (play, summary) = played(&scenario, &requests);
+    let (play, summary) = played_twice(&scenario, &requests);
     let cores = play
         .seconds
         .iter()

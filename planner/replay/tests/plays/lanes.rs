@@ -1,14 +1,14 @@
 //! Server that executes one request at a time, and the hop to it: idle time while requests wait, cost of the
 //! order, and delay of rejections. In simulated time; no test depends on wall-clock time.
 
-use std::fs;
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use weir_replay::request::{Fate, Outcome, Request};
-use weir_replay::scenario::{Contender, Control, Overrides, Plane, Scenario, read};
-use weir_replay::simulation::play;
+use weir_replay::scenario::Scenario;
+
+use super::scenarios;
 
 const SERVICE_MS: f64 = 25.0;
 const GAP_MS: f64 = 3.0;
@@ -40,14 +40,10 @@ struct Figures {
 }
 
 fn scenario(case: Case) -> Scenario {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
     let (workers, sigma, overlap) = (case.workers, case.sigma, case.overlap);
-    fs::write(
-        &path,
-        format!(
-            "name: lanes
-seed: 1
+    let text = format!(
+        "name: lanes
+seed: {}
 length_s: {LENGTH_S}
 service:
   service: demo
@@ -59,18 +55,16 @@ service:
       accuracy: 70
       cores: {{ initial: 1 }}
       capacity: {{ slopeRps: 40, interceptRps: 0 }}
-      latency: {{ gammaMs: 0, epsilonMs: 0, deltaMs: 0, etaMs: {SERVICE_MS}, parallelism: 1, tail: 1 }}
+      latency: {{ etaMs: {SERVICE_MS}, parallelism: 1, tail: 1 }}
 servers:
   a: {{ noise_sigma: {sigma}, round_trip_ms: {GAP_MS} }}
 load: {{ generator: poisson, rps: 1 }}
 proxies: {{ count: 1, workers: {workers}, plugin: {{ queue: {{ overlap: {overlap} }} }} }}
-contenders:
-  - {{ plane: weir, control: static }}
-"
-        ),
-    )
-    .unwrap();
-    read(&path, Overrides::default()).unwrap().0
+contenders: [{{ plane: weir, control: static }}]
+",
+        case.seed
+    );
+    scenarios::scenario(&text).0
 }
 
 #[allow(
@@ -105,11 +99,7 @@ fn throughput(outcomes: &[Outcome]) -> f64 {
 
 fn measure(case: Case) -> Figures {
     let (scenario, requests) = (scenario(case), requests(case));
-    let contender = Contender {
-        plane: Plane::Weir,
-        control: Control::Static,
-    };
-    let weir = play(&scenario, &requests, contender, case.seed).unwrap();
+    let (weir, _) = scenarios::played(&scenario, &requests);
     let sent = requests.len() as f64;
     let both = || requests.iter().zip(&weir.outcomes);
     let on_time = both().filter(|(request, outcome)| {

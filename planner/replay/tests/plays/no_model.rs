@@ -3,10 +3,9 @@
 
 use std::fs;
 
-use super::replicas::played;
-use weir_replay::input::requests;
+use super::scenarios::{latency, played_twice, scenario_beside, variant};
 use weir_replay::request::{Fate, Play, Request};
-use weir_replay::scenario::{Overrides, Scenario, read};
+use weir_replay::scenario::Scenario;
 
 const BUDGETS_MS: [u64; 3] = [90, 400, 1000];
 const ACCURACIES: [f64; 3] = [0.0, 75.0, 78.0];
@@ -22,23 +21,18 @@ fn scenario(policy: &str, contender: &str, rest: &str) -> (Scenario, Vec<Request
         records += &format!("{at_s},{budget_ms},{accuracy}\n");
     }
     fs::write(folder.path().join("requests.csv"), records).unwrap();
-    let variant = |name: &str, accuracy: u32, ms: u32| {
-        let rate = 1000.0 / f64::from(ms);
-        format!(
-            "
-    - name: {name}
-      cluster: {name}
-      accuracy: {accuracy}
-      cores: {{ initial: 5, min: 1, max: 12 }}
-      capacity: {{ slopeRps: {rate}, interceptRps: 0 }}
-      latency: {{ gammaMs: {ms}, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core, tail: 1.26 }}"
-        )
+    let variant = |name: &str, accuracy: f64, ms: f64| {
+        let (rate, latency) = (1000.0 / ms, latency(ms, 0.0, "per-core"));
+        let cores = "cores: { initial: 5, min: 1, max: 12 }";
+        let keys = format!("{cores}, capacity: {{ slopeRps: {rate}, interceptRps: 0 }}, {latency}");
+        variant(name, accuracy, &keys)
     };
-    let (small, medium, large) = (
-        variant("small", 70, 20),
-        variant("medium", 76, 60),
-        variant("large", 78, 150),
-    );
+    let variants = [
+        variant("small", 70.0, 20.0),
+        variant("medium", 76.0, 60.0),
+        variant("large", 78.0, 150.0),
+    ];
+    let variants = variants.join(", ");
     let text = format!(
         "name: no-model
 seed: 4
@@ -49,16 +43,12 @@ service:
   slo: 1s
   mode: active
   budget: {{ cores: 15 }}
-  variants:{small}{medium}{large}
+  variants: [{variants}]
 contenders: [{contender}]
 {rest}
 "
     );
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-    let requests = requests(scenario.seed, &sending);
-    (scenario, requests)
+    scenario_beside(folder.path(), &text)
 }
 
 /// Checks that whatever is answered is accurate enough and in time.
@@ -79,7 +69,7 @@ fn records_without_a_model_are_served_by_accuracy_and_budget() {
         let load = "load: { records: requests.csv }";
         let (scenario, requests) = scenario(policy, &contender, load);
         assert_eq!(requests.len(), 1800);
-        let (play, summary) = played(&scenario, &requests);
+        let (play, summary) = played_twice(&scenario, &requests);
         check(&scenario, &requests, &play);
         println!("{policy}, {control}: {summary:?}");
         // The large variant takes longer than the shortest budget, and whatever names no such pair is served.
@@ -101,6 +91,6 @@ fn plane_without_accuracies_answers_too_inaccurately() {
     let load = "load: { records: requests.csv }";
     let contender = "{ plane: fifo-weights, control: static }";
     let (scenario, requests) = scenario("infadapter", contender, load);
-    let (_, summary) = played(&scenario, &requests);
+    let (_, summary) = played_twice(&scenario, &requests);
     assert!(summary.too_inaccurate > 300, "{summary:?}");
 }

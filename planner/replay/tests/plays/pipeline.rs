@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::replicas::{played, scenario as read_text};
+use super::scenarios::{
+    self, PLANNER, STATIC, latency, played_twice, scenario as read_text, variant,
+};
 use weir_replay::bound::Kind;
 use weir_replay::report::{Report, yardsticks};
 use weir_replay::request::{Fate, Request};
@@ -14,69 +16,58 @@ struct Stage {
     name: &'static str,
     variant: &'static str,
     cores: u32,
-    service_ms: u32,
+    service_ms: f64,
 }
 
 const DETECT: Stage = Stage {
     name: "detect",
     variant: "a",
     cores: 3,
-    service_ms: 60,
+    service_ms: 60.0,
 };
 const CLASSIFY: Stage = Stage {
     name: "classify",
     variant: "b",
     cores: 2,
-    service_ms: 40,
+    service_ms: 40.0,
 };
 
-const STATIC: &str = "{ plane: weir, control: static }";
-const PLANNER: &str = "{ plane: weir, control: planner }";
-
-fn variant(stage: &Stage, indent: &str) -> String {
-    let Stage {
-        variant,
-        cores,
-        service_ms,
-        ..
-    } = stage;
-    format!(
-        "{indent}- name: {variant}
-{indent}  cluster: {variant}
-{indent}  accuracy: 80
-{indent}  cores: {{ initial: {cores}, min: 1, max: 8 }}
-{indent}  readiness: 2s
-{indent}  latency: {{ gammaMs: {service_ms}, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core, tail: 1.26 }}
-"
-    )
+impl Stage {
+    /// Text of its variant.
+    fn variant(&self) -> String {
+        let latency = latency(self.service_ms, 0.0, "per-core");
+        let cores = format!("cores: {{ initial: {}, min: 1, max: 8 }}", self.cores);
+        variant(
+            self.variant,
+            80.0,
+            &format!("{cores}, readiness: 2s, {latency}"),
+        )
+    }
 }
 
 /// Scenario of a service with those variants or stages.
 fn scenario(service: &str, variants: &str, rest: &str) -> (Scenario, Vec<Request>) {
-    let text = format!(
+    read(
+        &format!("seed: 5\nlength_s: 40\nservice: {{ service: {service}, policy: ipa"),
+        variants,
+        rest,
+    )
+}
+
+/// Scenario of a service that begins with those keys, and goes on with those variants or stages.
+fn read(head: &str, variants: &str, rest: &str) -> (Scenario, Vec<Request>) {
+    read_text(&format!(
         "name: pipeline
-seed: 5
-length_s: 40
-service:
-  service: {service}
-  policy: ipa
-  slo: 400ms
-  mode: active
-  budget: {{ cores: 10 }}
-  demand: {{ window: 10s }}
-{variants}{rest}
+{head}, slo: 400ms, mode: active, budget: {{ cores: 10 }}, demand: {{ window: 10s }}, {variants} }}
+{rest}
 "
-    );
-    read_text(&text)
+    ))
 }
 
 fn pipeline(stages: &[Stage], rest: &str) -> (Scenario, Vec<Request>) {
-    let mut text = "  stages:\n".to_owned();
-    for stage in stages {
-        let variant = variant(stage, "        ");
-        text += &format!("    - name: {}\n      variants:\n{variant}", stage.name);
-    }
-    scenario("video", &text, rest)
+    let stage = |stage: &Stage| scenarios::stage(stage.name, &[stage.variant()]);
+    let stages: Vec<String> = stages.iter().map(stage).collect();
+    scenario("video", &format!("stages: [{}]", stages.join(", ")), rest)
 }
 
 fn rest(rps: u32, contender: &str, more: &str) -> String {
@@ -89,11 +80,14 @@ fn pipeline_of_one_stage_plays_like_the_service() {
         for rps in [30, 60] {
             let more = "proxies: { count: 2, workers: 2 }\nfaults: [{ at_s: 10, what: proxy-restart, proxy: 1 }]";
             let rest = rest(rps, contender, more);
-            let variants = format!("  variants:\n{}", variant(&DETECT, "    "));
+            let variants = format!("variants: [{}]", DETECT.variant());
             let (plain, requests) = scenario("detect", &variants, &rest);
             let (staged, same) = pipeline(&[DETECT], &rest);
             assert_eq!(requests, same);
-            let (one, other) = (played(&plain, &requests), played(&staged, &requests));
+            let (one, other) = (
+                played_twice(&plain, &requests),
+                played_twice(&staged, &requests),
+            );
             assert_eq!(one, other, "{contender}, {rps}/s");
             assert!(one.0.passages.is_empty() && one.1.stages.is_empty());
         }
@@ -107,7 +101,7 @@ fn times_of_a_lone_request_add_up_over_the_stages() {
     let slo = Duration::from_millis(400);
     let at = |id: u32| Duration::from_secs(u64::from(id));
     let requests: Vec<Request> = (0..5).map(|id| Request::new(id, at(id), slo)).collect();
-    let (play, summary) = played(&scenario, &requests);
+    let (play, summary) = played_twice(&scenario, &requests);
     for outcome in &play.outcomes {
         assert_eq!(outcome.fate, Fate::Answered(1));
         let took = outcome.ended - at(outcome.request);
@@ -137,7 +131,7 @@ fn request_that_cannot_finish_the_later_stages_is_refused_at_the_first() {
     for (id, (_, budget)) in (0..).zip(requests) {
         all.push(Request::new(id, Duration::from_secs(u64::from(id)), budget));
     }
-    let (play, summary) = played(&scenario, &all);
+    let (play, summary) = played_twice(&scenario, &all);
     assert_eq!(play.outcomes[0].fate, Fate::Refused("infeasible"));
     assert_eq!(play.outcomes[0].ended, Duration::ZERO, "at once");
     assert_eq!(play.outcomes[1].fate, Fate::Answered(1));
@@ -154,7 +148,7 @@ fn overload_of_the_second_stage_is_shared_by_deadline_and_stays_below_the_bound(
         for workers in [1, 3] {
             let more = format!("proxies: {{ count: 1, workers: {workers} }}\n");
             let (scenario, requests) = pipeline(&[DETECT, CLASSIFY], &rest(rps, STATIC, &more));
-            let (play, summary) = played(&scenario, &requests);
+            let (play, summary) = played_twice(&scenario, &requests);
             let plays = [play];
             let bounds = yardsticks(&scenario, &requests, &plays);
             let bound = &bounds[0].0;
@@ -185,7 +179,7 @@ fn planner_moves_cores_between_the_stages() {
     let more = "servers: { a: { resize_delay_ms: 300 }, b: { resize_delay_ms: 300 } }\nfaults: [{ random: 4 }]";
     let (mut scenario, requests) = pipeline(&[DETECT, CLASSIFY], &rest(75, PLANNER, more));
     let faults = std::mem::take(&mut scenario.faults);
-    let (play, summary) = played(&scenario, &requests);
+    let (play, summary) = played_twice(&scenario, &requests);
     let last = play.seconds.last().unwrap();
     println!("{:?}, {} %", last.cores_actual, summary.on_time_percent);
     assert!(last.cores_actual.iter().sum::<f64>() <= 10.0);
@@ -194,7 +188,7 @@ fn planner_moves_cores_between_the_stages() {
     assert!(summary.on_time_percent > 80.0, "{summary:?}");
     // Whatever fails, at whichever stage, each request ends once.
     scenario.faults = faults;
-    played(&scenario, &requests);
+    played_twice(&scenario, &requests);
 }
 
 #[test]
@@ -212,7 +206,7 @@ fn planes_without_weir_pass_all_stages_too() {
             &[DETECT, CLASSIFY],
             &rest(25, &contender, "clients: { retries: 2 }"),
         );
-        let (play, summary) = played(&scenario, &requests);
+        let (play, summary) = played_twice(&scenario, &requests);
         assert!(summary.on_time_percent > 95.0, "{plane}: {summary:?}");
         assert!(
             play.passages
@@ -225,15 +219,13 @@ fn planes_without_weir_pass_all_stages_too() {
 
 #[test]
 fn replicas_of_a_stage_grow_with_the_load() {
-    let stages = replicated_stages();
-    let load = "load: { generator: step, low_rps: 15, high_rps: 60, at_s: 10 }\ncontenders: [{ plane: weir, control: planner }]\n";
-    let (mut scenario, requests) = {
-        let text = load.to_owned()
-            + "servers: { a: { resize_delay_ms: 300 }, b: { resize_delay_ms: 300 } }";
-        let (scenario, requests) = themis(5, &stages, &text);
-        (scenario, requests)
-    };
-    let (play, summary) = played(&scenario, &requests);
+    let rest = format!(
+        "load: {{ generator: step, low_rps: 15, high_rps: 60, at_s: 10 }}
+contenders: [{PLANNER}]
+servers: {{ a: {{ resize_delay_ms: 300 }}, b: {{ resize_delay_ms: 300 }} }}"
+    );
+    let (mut scenario, requests) = replicated_pipeline(5, &rest);
+    let (play, summary) = played_twice(&scenario, &requests);
     let slots = |variant: u16| {
         let own = play
             .resizes
@@ -259,48 +251,24 @@ fn replicas_of_a_stage_grow_with_the_load() {
     assert!(summary.on_time_percent > 70.0, "{summary:?}");
     assert_eq!(summary.refused.get("no-backend"), None, "replicas drain");
     scenario.contenders[0].control = weir_replay::scenario::Control::Static;
-    let (_, fixed) = played(&scenario, &requests);
+    let (_, fixed) = played_twice(&scenario, &requests);
     assert!(fixed.on_time < summary.on_time, "{fixed:?}");
 }
 
-fn themis(seed: u64, stages: &str, rest: &str) -> (Scenario, Vec<Request>) {
-    let text = format!(
-        "name: themis
-seed: {seed}
-length_s: 60
-service:
-  service: video
-  policy: themis
-  slo: 400ms
-  mode: active
-  budget: {{ cores: 10 }}
-  demand: {{ window: 10s }}
-{stages}{rest}
-"
-    );
-    read_text(&text)
-}
-
 /// Two stages whose variants have two replicas at the start.
-fn replicated_stages() -> String {
-    let stage = |name: &str, variant: &str, service_ms: u32| {
-        format!(
-            "    - name: {name}
-      variants:
-        - name: {variant}
-          cluster: {variant}
-          accuracy: 70
-          cores: {{ initial: 1, min: 1, max: 4 }}
-          replicas: {{ initial: 2, min: 1, max: 8 }}
-          readiness: 2s
-          latency: {{ gammaMs: {service_ms}, epsilonMs: 0, deltaMs: 0, etaMs: 5, parallelism: 1, tail: 1.26 }}
-"
-        )
+fn replicated_pipeline(seed: u64, rest: &str) -> (Scenario, Vec<Request>) {
+    let stage = |name: &str, of: &str, service_ms: f64| {
+        let latency = latency(service_ms, 5.0, "1");
+        let keys = format!(
+            "cores: {{ initial: 1, min: 1, max: 4 }}, replicas: {{ initial: 2, min: 1, max: 8 }}, readiness: 2s, {latency}"
+        );
+        scenarios::stage(name, &[variant(of, 70.0, &keys)])
     };
-    format!(
-        "  stages:\n{}{}",
-        stage("detect", "a", 40),
-        stage("classify", "b", 30)
+    let (detect, classify) = (stage("detect", "a", 40.0), stage("classify", "b", 30.0));
+    read(
+        &format!("seed: {seed}\nlength_s: 60\nservice: {{ service: video, policy: themis"),
+        &format!("stages: [{detect}, {classify}]"),
+        rest,
     )
 }
 
@@ -326,8 +294,8 @@ faults:
   - {{ at_s: 7, what: server-crash, variant: b, lasts_s: 1 }}
 "
         );
-        let (scenario, requests) = themis(seed, &replicated_stages(), &rest);
-        let (_, summary) = played(&scenario, &requests);
+        let (scenario, requests) = replicated_pipeline(seed, &rest);
+        let (_, summary) = played_twice(&scenario, &requests);
         assert!(summary.on_time > 0, "seed {seed}: {summary:?}");
         ended.extend(summary.refused.keys().copied());
         ended.extend((summary.lost > 0).then_some("lost"));

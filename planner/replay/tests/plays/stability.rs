@@ -1,14 +1,12 @@
 //! Constant load and recurring bursts: unnecessary changes. In simulated time; no test depends on wall-clock
 //! time.
 
-use std::fs;
 use std::time::Duration;
 
-use weir_replay::input::requests;
 use weir_replay::report::Summary;
 use weir_replay::request::Play;
-use weir_replay::scenario::{Overrides, read};
-use weir_replay::simulation::play;
+
+use super::scenarios::{PLANNER, latency, played_text, variant};
 
 /// Maximum rate that the planner plans 20 cores for.
 const CAPACITY_RPS: f64 = 386.0;
@@ -19,25 +17,23 @@ const TRANSITION: Duration = Duration::from_secs(5);
 
 /// The demo's service with readiness times and a resize delay.
 fn played(load: &str, length_s: u32, contender: &str, seed: u64) -> (Play, Summary) {
-    let mut service = String::new();
-    let mut servers = String::new();
-    for (name, accuracy, cores, slope, intercept, gamma_ms, readiness_s) in [
+    let variants = [
         ("resnet18", 69.75, 6, 24.45, -6.17, 38.9, 5),
         ("resnet50", 76.13, 7, 10.32, -3.79, 94.9, 8),
         ("resnet152", 78.31, 7, 3.81, -2.25, 260.5, 15),
-    ] {
-        service += &format!(
-            "    - name: {name}
-      cluster: {name}
-      accuracy: {accuracy}
-      cores: {{ initial: {cores} }}
-      capacity: {{ slopeRps: {slope}, interceptRps: {intercept} }}
-      latency: {{ gammaMs: {gamma_ms}, epsilonMs: 0, deltaMs: 0, etaMs: 2, parallelism: per-core, tail: 1.26 }}
-      readiness: {readiness_s}s
-"
-        );
-        servers += &format!("  {name}: {{ resize_delay_ms: 600, round_trip_ms: 3.4 }}\n");
-    }
+    ];
+    let variants = variants.map(
+        |(name, accuracy, cores, slope, intercept, gamma_ms, readiness_s)| {
+            let latency = latency(gamma_ms, 2.0, "per-core");
+            let keys = format!(
+                "cores: {{ initial: {cores} }}, capacity: {{ slopeRps: {slope}, interceptRps: {intercept} }}, \
+                 readiness: {readiness_s}s, {latency}"
+            );
+            variant(name, accuracy, &keys)
+        },
+    );
+    let variants = variants.join(", ");
+    let server = "{ resize_delay_ms: 600, round_trip_ms: 3.4 }";
     let text = format!(
         "name: stability
 seed: {seed}
@@ -47,25 +43,15 @@ service:
   slo: 1s
   mode: active
   budget: {{ cores: 20 }}
-  variants:
-{service}servers:
-{servers}load: {{ {load} }}
+  variants: [{variants}]
+servers: {{ resnet18: {server}, resnet50: {server}, resnet152: {server} }}
+load: {{ {load} }}
 clients: {{ timeout_ms: 5000 }}
-contenders:
-  - {contender}
+contenders: [{contender}]
 "
     );
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-    let requests = requests(seed, &sending);
-    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
-    let summary = Summary::of(&scenario, &requests, &play, None).unwrap();
-    (play, summary)
+    played_text(&text)
 }
-
-const WEIR: &str = "{ plane: weir, control: planner }";
 
 /// Number of transitions that begin after the load is known.
 fn transitions(moments: impl Iterator<Item = Duration>) -> usize {
@@ -86,7 +72,7 @@ fn constant_load_changes_cores_at_most_once_in_ten_minutes() {
     for of_capacity in [0.3, 0.7, 0.9] {
         for seed in 1..=3 {
             let load = format!("generator: poisson, rps: {}", of_capacity * CAPACITY_RPS);
-            let (play, summary) = played(&load, 660, WEIR, seed);
+            let (play, summary) = played(&load, 660, PLANNER, seed);
             let cores = transitions(play.resizes.iter().map(|resize| resize.at));
             let plans = transitions(play.plans.iter().copied());
             println!(
@@ -111,7 +97,7 @@ fn recurring_bursts_are_met_by_cores() {
     for (load, min) in [(bursts, 96.0), (on_off, 97.0)] {
         for seed in 1..=3 {
             let of = |contender| played(load, 300, contender, seed).1.on_time_percent;
-            let (weir, hpa) = (of(WEIR), of("{ plane: weir, control: hpa }"));
+            let (weir, hpa) = (of(PLANNER), of("{ plane: weir, control: hpa }"));
             println!("{load}, seed {seed}: {weir} %, hpa {hpa} %");
             assert!(weir >= min && weir >= hpa, "{load}, {seed}: {weir}, {hpa}");
         }

@@ -1,12 +1,7 @@
 //! Variants that take seconds to load, and kubelets slower than a cycle: losses while one variant replaces another. In
 //! simulated time; no test depends on wall-clock time.
 
-use std::fs;
-
-use weir_replay::input::requests;
-use weir_replay::report::Summary;
-use weir_replay::scenario::{Overrides, read};
-use weir_replay::simulation::play;
+use super::scenarios::{played_text, variant};
 
 /// ResNets on 20 cores, with the readiness times that InfAdapter (EuroMLSys '23) measured and the given resize delay.
 fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32, seed: u64) -> f64 {
@@ -18,23 +13,21 @@ fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32,
         ("resnet101", 77.37, 5.09, 0.04, 168, 11, 0),
         ("resnet152", 78.31, 3.81, -2.25, 230, 15, 0),
     ];
-    let mut service = String::new();
-    let mut servers = String::new();
-    for (name, accuracy, slope, intercept, gamma_ms, readiness_s, cores) in variants {
-        let readiness_s = if readiness { readiness_s } else { 0 };
-        service += &format!(
-            "    - name: {name}
-      cluster: {name}
-      accuracy: {accuracy}
-      cores: {{ initial: {cores}, min: 0 }}
-      capacity: {{ slopeRps: {slope}, interceptRps: {intercept} }}
-      latency: {{ gammaMs: {gamma_ms}, epsilonMs: 4, deltaMs: 5, etaMs: 2, parallelism: per-core, tail: 1.26 }}
-      readiness: {readiness_s}s
-"
-        );
-        servers +=
-            &format!("  {name}: {{ resize_delay_ms: {resize_delay_ms}, round_trip_ms: 3.4 }}\n");
-    }
+    let server = format!("{{ resize_delay_ms: {resize_delay_ms}, round_trip_ms: 3.4 }}");
+    let servers = variants.map(|(name, ..)| format!("{name}: {server}"));
+    let servers = servers.join(", ");
+    let variants = variants.map(
+        |(name, accuracy, slope, intercept, gamma_ms, readiness_s, cores)| {
+            let readiness_s = if readiness { readiness_s } else { 0 };
+            let keys = format!(
+                "cores: {{ initial: {cores}, min: 0 }}, capacity: {{ slopeRps: {slope}, interceptRps: {intercept} }}, \
+                 latency: {{ gammaMs: {gamma_ms}, epsilonMs: 4, deltaMs: 5, etaMs: 2, parallelism: per-core, tail: 1.26 }}, \
+                 readiness: {readiness_s}s"
+            );
+            variant(name, accuracy, &keys)
+        },
+    );
+    let variants = variants.join(", ");
     let text = format!(
         "name: transitions
 seed: {seed}
@@ -45,22 +38,13 @@ service:
   mode: active
   objective: {{ beta: {beta} }}
   budget: {{ cores: 20 }}
-  variants:
-{service}servers:
-{servers}load: {{ {load} }}
-contenders:
-  - {{ plane: weir, control: planner }}
+  variants: [{variants}]
+servers: {{ {servers} }}
+load: {{ {load} }}
+contenders: [{{ plane: weir, control: planner }}]
 "
     );
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
-    fs::write(&path, text).unwrap();
-    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-    let requests = requests(seed, &sending);
-    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
-    Summary::of(&scenario, &requests, &play, None)
-        .unwrap()
-        .on_time_percent
+    played_text(&text).1.on_time_percent
 }
 
 /// Maximum difference to the on-time percentage of variants that are ready at once, in percentage points.

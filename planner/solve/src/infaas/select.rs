@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Ratio of measured to profiled latency from which a variant counts as interfered with.
-pub const INTERFERED_FROM: f64 = 1.2;
+const INTERFERED_FROM: f64 = 1.2;
 
 /// Life-cycle state of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

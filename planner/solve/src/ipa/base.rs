@@ -13,7 +13,7 @@ use crate::latency_model::{Latency, MS_MAX};
 use crate::{InputError, TOLERANCE};
 
 /// Maximum number of core counts to choose from.
-pub const ALLOCATIONS_MAX: usize = 256;
+const ALLOCATIONS_MAX: usize = 256;
 
 /// Latency model of a variant, with the requirements on one replica.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

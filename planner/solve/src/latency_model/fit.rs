@@ -1,22 +1,15 @@
 //! Fits of latency and throughput models to measurements: Sponge's Eq. 2 and InfAdapter's lines, by least
-//! squares and, if some measurements are plainly wrong, by RANSAC (as in Sponge).
+//! squares. [`choose`] tolerates measurements that are plainly wrong.
 //!
 //! Least squares is exact. Sponge's coefficients may not be negative. Each of the 15 non-empty sets of
 //! coefficients that may be above 0 is solved as an ordinary least-squares problem on scaled columns. The
 //! best solution without a negative coefficient is the optimum, since the optimum's own set is among them.
-//!
-//! RANSAC draws, [`Ransac::samples`] times, as many points as there are coefficients, fits them, and
-//! counts the points that this model predicts within the threshold. The model with the most such points
-//! (then the least squared error over them, then the first) is fitted again, by least squares, to all of
-//! these points. It is seeded: the same points and parameters give the same result.
 
 mod choice;
 mod determined;
 mod robust;
 
 use nalgebra::{DMatrix, DVector};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use super::{BATCH_MAX, CORES_MAX, Cell, LatencyModel, Line, MS_MAX, POINTS_MAX, Point, RPS_MAX};
 use crate::InputError;
@@ -29,39 +22,11 @@ pub use determined::determined;
 pub struct Fit<L> {
     /// The model.
     pub model: L,
-    /// Part of the measurements' variance that the model explains, at best 1, over the points it was
-    /// fitted to; 1 if they are all equal and the model predicts them.
+    /// Part of the measurements' variance that the model explains, at best 1; 1 if they are all equal and the model
+    /// predicts them.
     pub r_squared: f64,
-    /// Root of the mean squared error over the points it was fitted to, in the unit of the measurements.
+    /// Root of the mean squared error, in the unit of the measurements.
     pub rmse: f64,
-    /// Number of points it was fitted to: all by least squares, the inliers by RANSAC.
-    pub inliers: usize,
-}
-
-/// Parameters of RANSAC.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ransac {
-    /// Number of draws, 1 to [`SAMPLES_MAX`]. If a fifth of the points is wrong, a draw of four has only
-    /// right ones with probability 41 %; a hundred draws all miss them once in 10²².
-    pub samples: u32,
-    /// Maximum error of an inlier, in the unit of the measurements. `None`: the median absolute deviation
-    /// of the measurements from their median, as scikit-learn's default.
-    pub threshold: Option<f64>,
-    /// Seed of the draws.
-    pub seed: u64,
-}
-
-/// Maximum number of draws.
-pub const SAMPLES_MAX: u32 = 100_000;
-
-impl Default for Ransac {
-    fn default() -> Ransac {
-        Ransac {
-            samples: 1000,
-            threshold: None,
-            seed: 0,
-        }
-    }
 }
 
 /// Fits Sponge's latency model by least squares, without negative coefficients.
@@ -70,15 +35,7 @@ impl Default for Ransac {
 /// Fewer points than coefficients, invalid numbers, or points too similar to determine the coefficients.
 /// Two batches on each of two numbers of cores are enough, or four other points as different.
 pub fn sponge(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
-    latencies(points)?.fit(None).map(Fit::model)
-}
-
-/// Fits Sponge's latency model by RANSAC.
-///
-/// # Errors
-/// As [`sponge`]; parameters out of range.
-pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<LatencyModel>, InputError> {
-    latencies(points)?.fit(Some(how)).map(Fit::model)
+    latencies(points)?.fit().map(Fit::model)
 }
 
 /// Fits InfAdapter's line of throughput over cores by least squares.
@@ -86,15 +43,7 @@ pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<LatencyModel>,
 /// # Errors
 /// Fewer than two different numbers of cores, invalid numbers, or throughput that falls with the cores.
 pub fn line(points: &[Point]) -> Result<Fit<Line>, InputError> {
-    rising(rates(points)?.fit(None)?)
-}
-
-/// Fits InfAdapter's line by RANSAC.
-///
-/// # Errors
-/// As [`line`]; parameters out of range.
-pub fn line_ransac(points: &[Point], how: &Ransac) -> Result<Fit<Line>, InputError> {
-    rising(rates(points)?.fit(Some(how))?)
+    rising(rates(points)?.fit()?)
 }
 
 impl Fit<Vec<f64>> {
@@ -114,7 +63,6 @@ impl Fit<Vec<f64>> {
             model,
             r_squared: self.r_squared,
             rmse: self.rmse,
-            inliers: self.inliers,
         }
     }
 }
@@ -199,48 +147,14 @@ impl Regression {
         Ok(self)
     }
 
-    fn fit(&self, how: Option<&Ransac>) -> Result<Fit<Vec<f64>>, InputError> {
-        let among = match how {
-            None => (0..self.rows.len()).collect(),
-            Some(how) => self.consensus(how)?,
-        };
-        let model = self.least_squares(&among).ok_or_else(|| InputError {
+    fn fit(&self) -> Result<Fit<Vec<f64>>, InputError> {
+        let every: Vec<usize> = (0..self.rows.len()).collect();
+        let model = self.least_squares(&every).ok_or_else(|| InputError {
             field: "points".to_owned(),
-            value: format!(
-                "{} of {} within the threshold",
-                among.len(),
-                self.rows.len()
-            ),
+            value: format!("{} points", every.len()),
             right: "more: they do not tell the coefficients apart".to_owned(),
         })?;
-        Ok(self.quality(model, &among))
-    }
-
-    /// Returns the largest set of inliers.
-    fn consensus(&self, how: &Ransac) -> Result<Vec<usize>, InputError> {
-        let samples = within("samples", how.samples, 1, SAMPLES_MAX, "")?;
-        let threshold = match how.threshold {
-            Some(threshold) => positive("threshold", threshold, f64::MAX, "")?,
-            // If most points are equal, the deviation is 0, and rounding errors would separate them.
-            None => deviation(&self.targets).max(median(&self.targets) * 1e-9),
-        };
-        let mut chance = ChaCha8Rng::seed_from_u64(how.seed);
-        let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        let mut best: (Vec<usize>, f64) = (Vec::new(), f64::INFINITY);
-        for _ in 0..samples {
-            draw(&mut order, self.coefficients, &mut chance);
-            let drawn = order.get(..self.coefficients).unwrap_or_default();
-            let Some(model) = self.least_squares(drawn) else {
-                continue;
-            };
-            let near = |point: &usize| self.error(&model, *point).abs() <= threshold;
-            let inliers: Vec<usize> = (0..self.rows.len()).filter(near).collect();
-            let squares = self.squares(&model, &inliers);
-            if inliers.len() > best.0.len() || inliers.len() == best.0.len() && squares < best.1 {
-                best = (inliers, squares);
-            }
-        }
-        Ok(best.0)
+        Ok(self.quality(model))
     }
 
     /// Returns the best coefficients for the points `among`; `None` if these do not determine them.
@@ -314,29 +228,20 @@ impl Regression {
         among.iter().map(square).sum()
     }
 
-    fn quality(&self, model: Vec<f64>, among: &[usize]) -> Fit<Vec<f64>> {
-        let targets = || among.iter().filter_map(|point| self.targets.get(*point));
-        let count = among.len() as f64;
-        let mean = targets().sum::<f64>() / count;
-        let variance: f64 = targets().map(|value| (value - mean).powi(2)).sum();
-        let squares = self.squares(&model, among);
-        let exact = squares <= EXACT * targets().map(|value| value * value).sum::<f64>();
+    fn quality(&self, model: Vec<f64>) -> Fit<Vec<f64>> {
+        let every: Vec<usize> = (0..self.targets.len()).collect();
+        let count = self.targets.len() as f64;
+        let mean = self.targets.iter().sum::<f64>() / count;
+        let off = self.targets.iter().map(|value| (value - mean).powi(2));
+        let variance: f64 = off.sum();
+        let squares = self.squares(&model, &every);
+        let exact = squares <= EXACT * self.targets.iter().map(|value| value * value).sum::<f64>();
         let r_squared = if exact { 1.0 } else { 1.0 - squares / variance };
         Fit {
             model,
             r_squared,
             rmse: (squares / count).sqrt(),
-            inliers: among.len(),
         }
-    }
-}
-
-/// Moves `count` elements, drawn without replacement, to the front.
-fn draw(order: &mut [usize], count: usize, chance: &mut ChaCha8Rng) {
-    for to in 0..count.min(order.len()) {
-        // As u32, so that 32-bit machines draw the same.
-        let from = chance.random_range(to as u32..order.len() as u32) as usize;
-        order.swap(to, from);
     }
 }
 
@@ -350,10 +255,4 @@ fn median(values: &[f64]) -> f64 {
     }
     let lower = middle.checked_sub(1).and_then(|i| values.get(i)).copied();
     (lower.unwrap_or(upper) + upper) / 2.0
-}
-
-fn deviation(values: &[f64]) -> f64 {
-    let middle = median(values);
-    let off: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
-    median(&off)
 }

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::queue::{Chance, Queue};
 use super::{CHOICES_MAX, Problem, WAITING_MAX};
 use crate::InputError;
 use crate::input::{positive, rule, within};
@@ -11,8 +10,6 @@ use crate::latency_model::{Latency, MS_MAX};
 
 /// Maximum rate, in requests/s.
 pub const RATE_MAX: f64 = 1e9;
-/// Percentile of the network latencies of the requests that wait for others: the most urgent ones are served first.
-const MEDIAN: f64 = 50.0;
 /// Maximum weight of a batch.
 pub const DELTA_MAX: f64 = 1e6;
 
@@ -75,9 +72,6 @@ pub struct Arriving {
     /// Percentile of the network latencies to plan for; 100 is the greatest.
     #[serde(default = "max")]
     pub percentile: f64,
-    /// Queue that arrivals make by chance; none, as in the paper, without it.
-    #[serde(default)]
-    pub queue: Option<Queue>,
 }
 
 const fn small() -> f64 {
@@ -138,18 +132,11 @@ impl TryFrom<Input> for Problem {
             right,
         )?;
         let left_ms = time_left(&input.waiting)?;
-        let (mut arriving_ms, mut chance) = (None, None);
+        let mut arriving_ms = None;
         if let Some(arriving) = &input.arriving {
             let right = "above 0 where there is `arriving`";
             rule(rate_rps > 0.0, "rate_rps", rate_rps, right)?;
-            arriving_ms = Some(arriving.left_ms(arriving.percentile)?);
-            if let Some(queue) = &arriving.queue {
-                queue.check()?;
-                chance = Some(Chance {
-                    left_ms: arriving.left_ms(MEDIAN)?,
-                    queue: queue.clone(),
-                });
-            }
+            arriving_ms = Some(arriving.left_ms()?);
         }
         Ok(Problem {
             latency: input.latency,
@@ -160,7 +147,6 @@ impl TryFrom<Input> for Problem {
             rate_rps,
             left_ms,
             arriving_ms,
-            chance,
         })
     }
 }
@@ -189,8 +175,8 @@ fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, InputError> {
 }
 
 impl Arriving {
-    /// Time left after the network latency at that percentile.
-    fn left_ms(&self, of: f64) -> Result<f64, InputError> {
+    /// Time left after the network latency at the percentile.
+    fn left_ms(&self) -> Result<f64, InputError> {
         let slo_ms = positive("arriving.slo_ms", self.slo_ms, MS_MAX, "ms")?;
         within("arriving.percentile", self.percentile, 0.0, 100.0, "")?;
         let count = self.network_ms.len();
@@ -202,8 +188,8 @@ impl Arriving {
         }
         let mut sorted = self.network_ms.clone();
         sorted.sort_by(f64::total_cmp);
-        // Nearest rank: the smallest value that at least `of` percent of the values do not exceed.
-        let rank = (of / 100.0 * count as f64).ceil().max(1.0);
+        // Nearest rank: the smallest value that at least `percentile` percent of the values do not exceed.
+        let rank = (self.percentile / 100.0 * count as f64).ceil().max(1.0);
         let at = sorted.get((rank as usize).min(count) - 1);
         Ok(slo_ms - at.copied().unwrap_or(0.0))
     }

@@ -8,8 +8,7 @@
 //!   waiting requests (cl_max of the paper: the answer to a request that came fast may travel slowly);
 //! - requests that only *will* arrive, λ of them a second, wait for their batch to fill, (b − 1)/λ, and
 //!   are executed at once when it is full: (b − 1)/λ + l(b, c) ≤ SLO − the network latency at a chosen
-//!   percentile of those given (100: the greatest);
-//! - beyond the paper, at most so many of them are late because others wait by chance ([`Queue`]).
+//!   percentile of those given (100: the greatest).
 //!
 //! The paper's Algorithm 1 prints the conditions of lines 8, 9 and 15 the wrong way round. The intended
 //! algorithm skips a (c, b) whose latency exceeds the time left, and returns the first for which no
@@ -23,11 +22,8 @@
 
 mod check;
 pub mod input;
-mod queue;
 
 pub use input::Input;
-use queue::Chance;
-pub use queue::{Queue, Recent};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,8 +52,6 @@ pub struct Problem {
     left_ms: Vec<f64>,
     /// Time left of arriving requests after their network latency, in ms.
     arriving_ms: Option<f64>,
-    /// Limit on requests that are late by chance.
-    chance: Option<Chance>,
 }
 
 /// Cores and batch of the one instance.
@@ -99,7 +93,6 @@ pub fn solve(problem: &Problem, time_limit: &TimeLimit<'_>) -> Outcome<Plan> {
             };
             if latency_ms <= latency_max_ms
                 && problem.carries(&plan)
-                && problem.late(&plan) <= problem.late_max()
                 && plan.precedes(best.as_ref())
             {
                 best = Some(plan);
@@ -164,16 +157,6 @@ impl Problem {
 
     fn carries(&self, plan: &Plan) -> bool {
         plan.throughput_rps >= self.rate_rps * (1.0 - TOLERANCE)
-    }
-
-    /// Fraction of the arriving requests that are late by chance; 0 where that is not limited.
-    fn late(&self, plan: &Plan) -> f64 {
-        let late = |chance: &Chance| chance.late(self.rate_rps, plan.batch, plan.latency_ms);
-        self.chance.as_ref().map_or(0.0, late)
-    }
-
-    fn late_max(&self) -> f64 {
-        self.chance.as_ref().map_or(1.0, Chance::late_max)
     }
 
     /// Result if no choice serves all requests: the best effort, and the limiting constraint.
@@ -270,14 +253,6 @@ impl Problem {
             );
         }
         let left = self.arriving_ms.unwrap_or(0.0);
-        let late = self.late(most);
-        if most.latency_ms + self.fill_ms(most.batch) <= left && late > self.late_max() {
-            return format!(
-                "with up to {bounds} {:.3} % of the requests are late by chance, {:.3} % may be",
-                late * 100.0,
-                self.late_max() * 100.0
-            );
-        }
         format!(
             "with up to {bounds} no batch that carries the rate fills and executes within the {left:.1} ms there are"
         )

@@ -25,7 +25,7 @@ pub const IN_PROGRESS_MAX: Duration = Duration::from_secs(3600);
 /// Wait between two replacements in a workload, if the first did not help.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(300);
 /// Maximum to which that wait doubles.
-pub const AGAIN_MAX: Duration = Duration::from_secs(4800);
+const AGAIN_MAX: Duration = Duration::from_secs(4800);
 /// Wait after a refused eviction.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 

@@ -14,7 +14,7 @@ pub(super) const WINDOW: Duration = Duration::from_secs(15);
 /// Executions for an estimate. With fewer in a [`WINDOW`], older blocks count too.
 pub(super) const EXECUTIONS_MIN: f64 = 20.0;
 /// Age beyond which no block counts.
-pub(super) const BLOCK_AGE_MAX: Duration = Duration::from_secs(300);
+const BLOCK_AGE_MAX: Duration = Duration::from_secs(300);
 /// Maximum number of blocks: two windows of the shortest cycles.
 const BLOCKS_MAX: usize = 512;
 /// Deviation in ms that is none: proxies report whole ms, rounded up, and the network adds some.

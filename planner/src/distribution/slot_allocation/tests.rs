@@ -10,6 +10,24 @@ use weir_api::{Plan, Revision, Share, VariantPlan};
 use super::*;
 use crate::clock::Now;
 
+/// Part of a plan: a variant with its share and slots.
+pub(crate) fn part(name: &str, share: f64, slots: u32) -> VariantPlan {
+    VariantPlan {
+        name: name.into(),
+        cluster: name.into(),
+        grpc_cluster: None,
+        model: None,
+        share: Share(share),
+        slots,
+        batch: 1,
+        replicas: 1,
+        cancels: false,
+        service_ms: 40.0,
+        service_min_ms: 0.0,
+        accuracy: 70.0,
+    }
+}
+
 /// A whole plan of these shares and slots, corrected to be valid: a share needs slots, and shares must have
 /// a sum.
 pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
@@ -24,20 +42,7 @@ pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
     let variants = variants
         .iter()
         .enumerate()
-        .map(|(index, variant)| VariantPlan {
-            name: format!("v{index}"),
-            cluster: format!("v{index}"),
-            grpc_cluster: None,
-            model: None,
-            share: Share(share(variant)),
-            slots: variant.1,
-            batch: 1,
-            replicas: 1,
-            cancels: false,
-            service_ms: 40.0,
-            service_min_ms: 0.0,
-            accuracy: 70.0,
-        });
+        .map(|(index, variant)| part(&format!("v{index}"), share(variant), variant.1));
     let plan = Plan {
         format: FORMAT,
         service: "demo".into(),

@@ -62,20 +62,15 @@ impl Planner {
 
     /// Waits until it is ready, or says why not in these words.
     async fn until_ready(&self, expected: Result<(), &str>) {
-        let begin = tokio::time::Instant::now();
-        loop {
+        let what = format!("{expected:?} of /readyz");
+        until(&what, async || {
             let answer = self.endpoints.get("/readyz").await;
-            let reached = match expected {
+            match expected {
                 Ok(()) => answer.status() == 200,
                 Err(why) => answer.status() == 503 && answer.text().await.unwrap().contains(why),
-            };
-            if reached {
-                return;
             }
-            let waited = begin.elapsed();
-            assert!(waited < Duration::from_secs(10), "never {expected:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        })
+        .await;
     }
 }
 

@@ -76,14 +76,10 @@ async fn changed_certificate_is_taken_over() {
     let (_endpoints, url) = serve(folder.path()).await;
     let second = certificate(folder.path());
     assert_ne!(first, second);
-    let begin = tokio::time::Instant::now();
-    while poll(files(folder.path()), &url).await != Ok(200) {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "never taken over"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until("the second certificate", async || {
+        poll(files(folder.path()), &url).await == Ok(200)
+    })
+    .await;
 }
 
 #[test]

@@ -46,6 +46,12 @@ fn shown(status: &SloServiceStatus) -> Vec<String> {
     status.conditions.iter().map(shown).collect()
 }
 
+/// First status of a service, by the report of a cycle.
+fn planned(service: &Service, report: &CycleReport) -> SloServiceStatus {
+    let (none, notes) = (SloServiceStatus::default(), WatchNotes::default());
+    planned_status(service, report, &[], 1, &notes, &none, at(0))
+}
+
 fn active() -> Service {
     let mut service = service(8);
     service.mode = Mode::Active;
@@ -112,15 +118,7 @@ async fn gravest_blocker_is_reported() {
         for (name, reason) in *blockers {
             blocker(&mut report, name, *reason, "why");
         }
-        let status = planned_status(
-            &active(),
-            &report,
-            &[],
-            1,
-            &WatchNotes::default(),
-            &SloServiceStatus::default(),
-            at(0),
-        );
+        let status = planned(&active(), &report);
         let shown = shown(&status);
         assert_eq!(shown[3], format!("Actuated={actuated}"));
         assert_eq!(shown[4], format!("Degraded={degraded}"));
@@ -131,15 +129,7 @@ async fn gravest_blocker_is_reported() {
 async fn service_is_ready_unless_a_person_must_act() {
     let none = SloServiceStatus::default();
     let ready = |service: &Service, report: &CycleReport| {
-        let status = planned_status(
-            service,
-            report,
-            &[],
-            1,
-            &WatchNotes::default(),
-            &none,
-            at(0),
-        );
+        let status = planned(service, report);
         shown(&status).pop().unwrap()
     };
     for (reason, expected) in [
@@ -176,16 +166,7 @@ async fn degradation_is_reported_with_reason() {
     let mut report = report().await;
     report.variants.get_mut("large").unwrap().cores_actual = Cores::whole(1);
     (report.scrapes_answered, report.scrapes_failed) = (2, 1);
-    let none = SloServiceStatus::default();
-    let conditions = shown(&planned_status(
-        &active(),
-        &report,
-        &[],
-        1,
-        &WatchNotes::default(),
-        &none,
-        at(0),
-    ));
+    let conditions = shown(&planned(&active(), &report));
     assert_eq!(
         conditions[3..],
         [
@@ -199,15 +180,7 @@ async fn degradation_is_reported_with_reason() {
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
-    let conditions = shown(&planned_status(
-        &advisory,
-        &report,
-        &[],
-        1,
-        &WatchNotes::default(),
-        &none,
-        at(0),
-    ));
+    let conditions = shown(&planned(&advisory, &report));
     assert_eq!(
         conditions[2..],
         [
@@ -222,15 +195,7 @@ async fn degradation_is_reported_with_reason() {
 #[tokio::test]
 async fn unchanged_condition_keeps_time_and_refusal_keeps_plans() {
     let good = report().await;
-    let first = planned_status(
-        &active(),
-        &good,
-        &[],
-        1,
-        &WatchNotes::default(),
-        &SloServiceStatus::default(),
-        at(0),
-    );
+    let first = planned(&active(), &good);
     let mut bad = good.clone();
     blocker(&mut bad, "small", Reason::Deferred, "full");
     let second = planned_status(

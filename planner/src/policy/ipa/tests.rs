@@ -11,8 +11,8 @@ use crate::capacity::{ResourceLimit, ResourceLimits};
 use crate::plan::{Conditions, capacities, drafts, drafts_under};
 use crate::policy::{Infadapter, Sponge};
 use crate::service::SharedPolicy;
-use crate::solve::latency_model::{LatencyModel, Parallelism};
-use crate::spec::tests::service;
+use crate::solve::latency_model::Parallelism;
+use crate::spec::tests::{execute_exactly, service};
 
 const RULE: Ipa = Ipa {
     alpha: 2.0,
@@ -32,16 +32,7 @@ pub(in crate::policy) fn pipeline(budget: u32) -> Service {
         (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
         variant.accuracy = accuracy;
         (variant.min, variant.max) = (0, budget);
-        variant.profile.parallelism = Parallelism::PerCore;
-        variant.profile.batch = 8;
-        variant.profile.fit = None;
-        variant.profile.latency.tail = 1.0;
-        variant.profile.latency.model = LatencyModel {
-            gamma_ms,
-            epsilon_ms: 0.0,
-            delta_ms: 0.0,
-            eta_ms,
-        };
+        execute_exactly(&mut variant, Parallelism::PerCore, 8, (gamma_ms, eta_ms));
         variant
     };
     let each = [

@@ -1,19 +1,17 @@
-//! Cores and batches by demand, time left and the queue that chance makes.
+//! Cores and batches by demand and time left.
 
 use weir_api::Rps;
 
 use super::super::decide;
 use super::*;
 use crate::capacity::Allocation;
-use crate::forecast::Span;
 use crate::service::SharedPolicy;
-use crate::solve::latency_model::LatencyModel;
-use crate::spec::tests::service;
+use crate::solve::latency_model::Parallelism;
+use crate::spec::tests::{execute_exactly, service};
 
 const RULE: Sponge = Sponge {
     delta: 0.001,
     percentile: 99.0,
-    late_percent: 100.0,
 };
 
 /// 40·b/c + 10 ms, one batch at a time on 1 to 8 cores, batches to 8, 1000 ms promised.
@@ -24,17 +22,8 @@ pub(crate) fn sponge() -> Service {
     service.stages[0].variants = 0..1;
     let variant = &mut service.variants[0];
     (variant.min, variant.max) = (1, 8);
-    variant.profile.parallelism =
-        crate::solve::latency_model::Parallelism::Fixed(std::num::NonZeroU32::MIN);
-    variant.profile.batch = 8;
-    variant.profile.fit = None;
-    variant.profile.latency.tail = 1.0;
-    variant.profile.latency.model = LatencyModel {
-        gamma_ms: 40.0,
-        epsilon_ms: 0.0,
-        delta_ms: 0.0,
-        eta_ms: 10.0,
-    };
+    let one = Parallelism::Fixed(std::num::NonZeroU32::MIN);
+    execute_exactly(variant, one, 8, (40.0, 10.0));
     service
 }
 
@@ -147,58 +136,4 @@ fn unknown_demand_gives_batch_of_one() {
         batch(&service, RULE, &service.variants[0], Cores::whole(2), None),
         1
     );
-}
-
-#[test]
-fn queue_gets_cores_and_batches() {
-    let mut service = sponge();
-    service.policy = SharedPolicy::new(Sponge {
-        late_percent: 1.0,
-        ..RULE
-    });
-    // 20 requests/s; one core carries as many one by one, 22 in twos, 24 in eights.
-    for (seconds, requests, left_ms, cores, batch) in [
-        (1.0, 20.0, None, 1, 1),
-        (12.0, 250.0, None, 1, 2),
-        (12.0, 300.0, None, 2, 1),
-        (1.0, 45.0, None, 2, 1),
-        // As many may wait on one core only where there is time for it.
-        (1.0, 30.0, None, 1, 2),
-        (1.0, 30.0, Some(400.0), 2, 1),
-    ] {
-        let mut inputs = forecast(20.0, left_ms);
-        inputs.typical_ms = left_ms;
-        inputs.forecast.recent.spans[0] = Span { seconds, requests };
-        let decision = decide(&service, &three(), Some(inputs));
-        let cores = Cores::whole(cores);
-        let why = format!("{requests} in {seconds} s: {}", decision.why);
-        assert_eq!(decision.targets, [Target::one(cores)], "{why}");
-        let rule = Sponge {
-            late_percent: 1.0,
-            ..RULE
-        };
-        let got = super::batch(&service, rule, &service.variants[0], cores, Some(inputs));
-        assert_eq!(got, batch, "{why}");
-    }
-}
-
-#[test]
-fn percentage_that_no_cores_keep_is_raised() {
-    let service = sponge();
-    let rule = Sponge {
-        late_percent: 0.1,
-        ..RULE
-    };
-    let mut inputs = forecast(60.0, None);
-    inputs.forecast.recent.spans[0] = Span {
-        seconds: 1.0,
-        requests: 1000.0,
-    };
-    let variant = &service.variants[0];
-    let never = || Duration::ZERO;
-    let time_limit = TimeLimit::new(service.solver_limit, &never);
-    let solve = |cores: &[u32]| solved(&service, rule, variant, cores, inputs, &time_limit);
-    let (outcome, late_percent) = solve(&[1, 2, 3, 8]).unwrap();
-    assert_eq!(late_percent, 100.0);
-    assert_eq!(outcome.plan().unwrap().cores, 3);
 }

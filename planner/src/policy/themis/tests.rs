@@ -7,8 +7,8 @@ use super::*;
 use crate::capacity::{Allocation, ResourceLimit, ResourceLimits};
 use crate::plan::drafts;
 use crate::service::{Replicas, SharedPolicy, Stage};
-use crate::solve::latency_model::{LatencyModel, Parallelism};
-use crate::spec::tests::service;
+use crate::solve::latency_model::Parallelism;
+use crate::spec::tests::{execute_exactly, service};
 
 const RULE: Themis = Themis {
     horizontal_cores: Cores::whole(1),
@@ -26,16 +26,8 @@ pub(in crate::policy) fn pipeline(budget: u32) -> Service {
         (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
         (variant.min, variant.max) = (1, 8);
         variant.replicas = Replicas { min: 1, max: 8 };
-        variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
-        variant.profile.batch = 4;
-        variant.profile.fit = None;
-        variant.profile.latency.tail = 1.0;
-        variant.profile.latency.model = LatencyModel {
-            gamma_ms,
-            epsilon_ms: 0.0,
-            delta_ms: 0.0,
-            eta_ms,
-        };
+        let one = Parallelism::Fixed(std::num::NonZeroU32::MIN);
+        execute_exactly(&mut variant, one, 4, (gamma_ms, eta_ms));
         variant
     };
     let each = [("detect", 80.0, 20.0), ("classify", 40.0, 10.0)];

@@ -65,7 +65,6 @@ fn policies_have_defaults() {
     let rule = Sponge {
         delta: 0.001,
         percentile: 99.0,
-        late_percent: 100.0,
     };
     assert_eq!(read(&sponge()).policy, SharedPolicy::new(rule));
     let rule = Ipa {

@@ -18,7 +18,7 @@ use weir_solve::sponge::{Problem, WAITING_MAX, solve};
 use weir_solve::{Outcome, TimeLimit};
 
 /// Part of the SLO that the program plans with.
-pub(super) const PART_OF_SLO: f64 = 0.9;
+const PART_OF_SLO: f64 = 0.9;
 /// Weight of a request of the batch, in cores: too small to decide against a core.
 const DELTA: f64 = 1e-4;
 

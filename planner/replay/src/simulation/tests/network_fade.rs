@@ -25,7 +25,6 @@ fn sponge() -> Scenario {
     service.policy = SharedPolicy::new(Sponge {
         delta: 0.001,
         percentile: 99.0,
-        late_percent: 100.0,
     });
     service.slo = ms(1000);
     service.variants.truncate(1);

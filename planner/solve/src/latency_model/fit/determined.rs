@@ -25,7 +25,7 @@ pub fn determined(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
         coefficients: columns.len(),
         negative: false,
     };
-    let found = regression.checked(NAMES)?.fit(None)?;
+    let found = regression.checked(NAMES)?.fit()?;
     let mut model = vec![0.0; 4];
     for (column, value) in columns.iter().zip(&found.model) {
         if let Some(coefficient) = model.get_mut(*column) {
@@ -38,8 +38,7 @@ pub fn determined(points: &[Cell]) -> Result<Fit<LatencyModel>, InputError> {
         coefficients: 4,
         negative: false,
     };
-    let every: Vec<usize> = (0..points.len()).collect();
-    let fit = absolute.quality(model, &every);
+    let fit = absolute.quality(model);
     Ok(Fit {
         rmse: found.rmse,
         ..fit.model()

@@ -5,21 +5,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::super::fit::*;
 use super::super::*;
+use super::GRID;
 
-const GRID: [(u32, f64); 12] = [
-    (1, 1.0),
-    (1, 2.0),
-    (1, 8.0),
-    (2, 1.0),
-    (2, 4.0),
-    (4, 1.0),
-    (4, 2.0),
-    (4, 8.0),
-    (8, 2.0),
-    (8, 4.0),
-    (16, 1.0),
-    (16, 8.0),
-];
 const SPONGE: LatencyModel = LatencyModel {
     gamma_ms: 40.0,
     epsilon_ms: 30.0,

@@ -85,7 +85,6 @@ fn drawn(seed: u64) -> Problem {
         },
         arriving_ms: comes.then(|| slo * scale * draw.random_range(0.2..1.0)),
         left_ms,
-        chance: None,
     }
 }
 

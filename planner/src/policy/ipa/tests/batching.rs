@@ -156,7 +156,6 @@ fn other_policies_choose_their_own_batches() {
     service.policy = SharedPolicy::new(Sponge {
         delta: 0.001,
         percentile: 99.0,
-        late_percent: 100.0,
     });
     assert_eq!(all(&service), [1; 4]);
 }
