@@ -150,7 +150,7 @@ fn only_a_single_server_is_sent_a_request_ahead_of_time() {
         }
         let ahead = forwarded(&release(&mut engine, at(99)));
         assert_eq!(!ahead.is_empty(), early, "{replicas} replicas: {ahead:?}");
-        store.take_notifications();
+        drop(store.take_notifications());
         let next = forwarded(&end(&mut engine, 1, End::Answered, at(100)));
         assert!(next.is_empty(), "{replicas} replicas: {next:?}");
         let notifications = store.take_notifications();
