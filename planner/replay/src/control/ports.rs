@@ -26,8 +26,9 @@ use weir_planner::service::{Decision, Inputs, Service};
 /// Maximum number of cached decisions; beyond it they are computed again.
 const MEMO_MAX: usize = 100_000;
 
-/// Cache key of a decision for one service: the actual state, the inputs, and what a cycle changes of the variants.
-type Problem = (Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
+/// Cache key of a decision for one service: its budget, the actual state, the inputs, and what a cycle changes of the
+/// variants.
+type Problem = (u32, Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
 
 /// Numbers bit for bit; `None` for those that are not known.
 type InputKey = Vec<Option<u64>>;
@@ -271,6 +272,7 @@ impl Solver for SimulatedPorts {
         let learnt =
             each.map(|variant| (variant.max, variant.readiness, variant.profile.correction));
         let problem = (
+            service.budget,
             actual,
             inputs.map(|inputs| input_key(service, inputs)),
             learnt.collect(),
@@ -279,7 +281,7 @@ impl Solver for SimulatedPorts {
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
         }
-        let decision = decide(service, &problem.0, inputs);
+        let decision = decide(service, &problem.1, inputs);
         if memo.len() < MEMO_MAX {
             memo.insert(problem, decision.clone());
         }

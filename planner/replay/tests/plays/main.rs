@@ -17,5 +17,6 @@ mod lanes;
 mod no_model;
 mod pipeline;
 mod replicas;
+mod shared;
 mod stability;
 mod transitions;
