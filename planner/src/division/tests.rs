@@ -32,14 +32,14 @@ fn targets_are_minimum_then_need_then_preference() {
         (equal, [(10, 30), (10, 20)], [18, 14]),
         (equal, [(10, 10), (10, 40)], [10, 22]),
         // Needs above the budget: in proportion to them, or to weight times need.
-        (equal, [(40, 40), (20, 20)], [19, 13]),
+        (equal, [(40, 40), (20, 20)], [20, 12]),
         (equal, [(32, 32), (32, 32)], [16, 16]),
         (double, [(32, 32), (32, 32)], [21, 11]),
         // No more than the need, and what one cannot use goes to the other.
         (double, [(6, 6), (50, 50)], [6, 26]),
         // Minimums and maximums hold without a demand and with too much.
         (limited, [(0, 0), (0, 0)], [1, 4]),
-        (limited, [(50, 50), (50, 50)], [6, 26]),
+        (limited, [(50, 50), (50, 50)], [5, 27]),
     ] {
         let demands = demands.map(|(need, preferred)| demand(need, preferred));
         assert_eq!(targets(32, &members, &demands), expected, "{demands:?}");
@@ -74,21 +74,30 @@ fn all_parts(budget: u32, limits: &[(u32, u32)]) -> Vec<Vec<u32>> {
     all
 }
 
-/// What each has above its base, relative to its value; the largest first.
-fn loads(parts: &[u32], bases: &[u32], values: &[f64]) -> Vec<f64> {
-    let each = parts.iter().zip(bases).zip(values);
-    let mut loads: Vec<f64> = each
-        .filter(|(_, value)| **value > 0.0)
-        .map(|((part, base), value)| f64::from(part - base) / value)
-        .collect();
-    loads.sort_by(|one, other| other.total_cmp(one));
-    loads
+/// Part of a member above its base, relative to its value.
+type Load<'a> = (&'a u32, &'a (u32, f64, u32));
+
+/// Whether no member could give a step to another one that would have less for its value with it. Each member has a
+/// base, a value and a maximum.
+fn is_fair(parts: &[u32], members: &[(u32, f64, u32)]) -> bool {
+    let load =
+        |(part, (base, value, _)): Load<'_>, more: u32| f64::from(part - base + more) / value;
+    let each = || parts.iter().zip(members);
+    let givers = each().filter(|(part, (base, ..))| *part > base);
+    givers.into_iter().all(|giver| {
+        let mut takers = each().filter(|(part, (.., max))| *part < max);
+        takers.all(|taker| load(giver, 0) <= load(taker, 1) + 1e-9)
+    })
 }
 
-fn less(one: &[f64], other: &[f64]) -> bool {
-    let mut each = one.iter().zip(other);
-    let differ = each.find(|(one, other)| (*one - *other).abs() > 1e-9);
-    differ.is_some_and(|(one, other)| one < other)
+/// Largest part above its base, relative to the value.
+fn largest(parts: &[u32], members: &[(u32, f64, u32)]) -> f64 {
+    let each = parts
+        .iter()
+        .zip(members)
+        .filter(|(part, (base, ..))| *part > base);
+    each.map(|(part, (base, value, _))| f64::from(part - base) / value)
+        .fold(0.0, f64::max)
 }
 
 /// Members, their demands, and a budget that covers the minimums.
@@ -111,21 +120,21 @@ proptest! {
         let bounded: Vec<Bounded> =
             members.iter().zip(&demands).map(|(one, demand)| Bounded::new(one, *demand)).collect();
         let needs: u32 = bounded.iter().map(|one| one.need).sum();
-        let (limits, bases, values): (Vec<_>, Vec<_>, Vec<_>) = if needs > budget {
-            let limits = bounded.iter().map(|one| (one.min, one.need)).collect();
-            let values = bounded.iter().map(|one| one.weight * f64::from(one.need)).collect();
-            (limits, bounded.iter().map(|one| one.min).collect(), values)
-        } else {
-            let limits = bounded.iter().map(|one| (one.need, one.preferred)).collect();
-            let values = bounded.iter().map(|one| f64::from(one.preferred - one.need)).collect();
-            (limits, bounded.iter().map(|one| one.need).collect(), values)
+        // Base, value and maximum of each in the stage in which the budget ends.
+        let of_stage = |one: &Bounded| match needs > budget {
+            true => (one.min, one.weight * f64::from(one.need), one.need),
+            false => (one.need, f64::from(one.preferred - one.need), one.preferred),
         };
+        let stage: Vec<(u32, f64, u32)> = bounded.iter().map(of_stage).collect();
+        let limits: Vec<(u32, u32)> = stage.iter().map(|(base, _, max)| (*base, *max)).collect();
         let all = all_parts(budget, &limits);
         prop_assert!(all.contains(&found), "{found:?} is none of {all:?}");
-        let own = loads(&found, &bases, &values);
+        prop_assert!(is_fair(&found, &stage), "{found:?}");
         for other in &all {
-            let other_loads = loads(other, &bases, &values);
-            prop_assert!(!less(&other_loads, &own), "{other:?} is fairer than {found:?}");
+            let more = largest(other, &stage) - largest(&found, &stage);
+            prop_assert!(more > -1e-9, "{other:?} is fairer than {found:?}");
+            // Fair ones differ in ties alone.
+            prop_assert!(!is_fair(other, &stage) || more < 1e-9, "{other:?}, {found:?}");
         }
     }
 
@@ -164,6 +173,8 @@ struct Services {
     states: Vec<MemberState>,
     /// Cores after the confirmation of all resizes, and whether one is pending.
     pending: Vec<Option<u32>>,
+    /// Parts by which the planners work, those at the beginning of a cycle.
+    taken: Vec<u32>,
     resizes: usize,
 }
 
@@ -178,6 +189,7 @@ impl Services {
         Services {
             states: mins.iter().map(state).collect(),
             pending: vec![None; members.len()],
+            taken: mins.clone(),
             division: Division::new(budget, members.to_vec(), &mins),
             resizes: 0,
         }
@@ -189,11 +201,14 @@ impl Services {
         let state = &mut self.states[index];
         match kind {
             0 => state.demand = Some(demand(cores, cores + cores / 4)),
-            1 => state.is_idle = !state.is_idle,
+            1 => {
+                state.is_idle = !state.is_idle;
+                self.taken[index] = part;
+            }
             2 => self.confirm(index),
             // A planner changes cores within its cycle only.
             _ if !state.is_idle && self.pending[index].is_none() && self.resizes < RESIZES_MAX => {
-                let desired = cores.min(part);
+                let desired = cores.min(self.taken[index]);
                 state.reserved = state.reserved.max(desired);
                 self.pending[index] = Some(desired);
                 self.resizes += 1;
