@@ -242,7 +242,7 @@ impl Kind {
             Kind::Profile => UNREAD_PROFILE.replace("PARALLELISM", "per-core"),
             #[cfg(feature = "replay")]
             Kind::Scenario if document.get("services").is_some() => format!(
-                "name: a\nlength_s: 10\nbudget: {{cores: 8}}\nservices:\n- {{name: a, scenario: {{load: {{generator: \
+                "name: a\nlength_s: 10\nbudget: {{cores: 20}}\nservices:\n- {{name: a, scenario: {{load: {{generator: \
                  poisson, rps: 1}}, service: {}}}}}\n",
                 documents(SERVICE).ok()?.first()?.line()
             ),
