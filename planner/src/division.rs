@@ -185,9 +185,10 @@ impl Division {
     pub fn update(&mut self, states: &[MemberState]) {
         let targets = self.targets(states);
         let each = self.parts.iter().zip(&targets).zip(states);
+        // Needs above the budget cannot be met; their noise is no reason either.
         let is_short = |(part, target): (&u32, &u32), state: &MemberState| {
             let need = state.demand.map_or(0, |demand| demand.need);
-            need > *part && target > part
+            need > *part && target > part && *target >= need
         };
         // Cores within the hysteresis are given back once another service needs them.
         let any_is_short = each.clone().any(|(pair, state)| is_short(pair, state));

@@ -312,6 +312,11 @@ fn small_differences_change_no_part_unless_a_need_exceeds_it() {
         ([10, 10], [(9, 11), (9, 9)], [10, 10]),
         // A need that exceeds the part counts, however small.
         ([10, 10], [(11, 11), (9, 9)], [11, 9]),
+        // But not one that the budget does not cover. The targets are 16 and 16, then 17 and 15, then 18 and 14, for
+        // which the first waits until the second has released its cores.
+        ([16, 16], [(40, 40), (40, 40)], [16, 16]),
+        ([16, 16], [(30, 30), (27, 27)], [16, 16]),
+        ([16, 16], [(30, 30), (23, 23)], [16, 14]),
     ] {
         let [(a, b), (c, d)] = demands;
         let got = updated(before, [state(a, b, before[0]), state(c, d, before[1])]);
