@@ -142,7 +142,15 @@ pub(super) fn check(
         };
         let own = nested(&prefix, service, &raw, &contenders)?;
         let read = checked(own, folder, overrides, Some(raw.budget.cores));
-        let (scenario, sending) = read.map_err(|wrong| wrong.below(&prefix))?;
+        let (scenario, sending) = read.map_err(|wrong| match wrong {
+            // The budget of all, which the service has for its own.
+            ScenarioError::InScenario { path, .. }
+                if path == "service.budget.cores" && !has_budget(service) =>
+            {
+                wrong_budget(raw.budget.cores)
+            }
+            wrong => wrong.below(&prefix),
+        })?;
         sendings.push(sending);
         services.push(SharingService {
             name: service.name.clone(),
@@ -180,6 +188,18 @@ fn check_names(services: &[RawSharing]) -> Result<(), ScenarioError> {
         }
     }
     Ok(())
+}
+
+/// Whether a service may have a budget of its own.
+fn has_budget(service: &RawSharing) -> bool {
+    let written = service.scenario.get("service");
+    let own = written.and_then(|service| service.get("budget")?.get("cores"));
+    own.is_some() || written.is_some_and(serde_json::Value::is_string)
+}
+
+fn wrong_budget(cores: f64) -> ScenarioError {
+    let right = format!("1 to {BUDGET_MAX} steps, whole ones (budget.step of the services)");
+    ScenarioError::value("budget.cores", cores, right)
 }
 
 /// Scenario of one service, with the keys that all have in common.
@@ -271,13 +291,11 @@ fn budget(cores: f64, services: &[SharingService]) -> Result<(u32, Cores), Scena
         let right = format!("{step}, as of the first service");
         return Err(ScenarioError::value(path, other, right));
     }
-    let right =
-        format!("a multiple of {step} (budget.step of the services), up to {BUDGET_MAX} of them");
     let total = Cores::try_from(cores).ok();
     let total = total.filter(|total| *total > Cores::ZERO && total.is_multiple(step));
     let budget = total.map(|total| total.count(step));
     let budget = budget.filter(|budget| *budget <= BUDGET_MAX);
-    let budget = budget.ok_or_else(|| ScenarioError::value("budget.cores", cores, right))?;
+    let budget = budget.ok_or_else(|| wrong_budget(cores))?;
     for (index, service) in services.iter().enumerate() {
         let (own, path) = (&service.scenario.service, "scenario.service.budget.cores");
         if own.budget > budget {

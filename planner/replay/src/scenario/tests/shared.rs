@@ -151,7 +151,7 @@ fn invalid_shared_scenario_is_refused_with_line_field_and_value() {
         (
             "budget: {cores: 12}",
             "budget: {cores: 0}",
-            &[":4:", "budget.cores: 0", "multiple of 1"],
+            &[":4:", "budget.cores: 0", "1 to 65536 steps"],
         ),
         (
             "budget: {cores: 12}",
