@@ -142,7 +142,11 @@ fn check_any(
     struct Probe {
         services: Option<IgnoredAny>,
     }
-    let is_shared = from_yaml::<Probe>(text, "scenario").is_ok_and(|one| one.services.is_some());
+    let is_shared = match from_yaml::<Probe>(text, "scenario") {
+        Ok(probe) => probe.services.is_some(),
+        // Its reader names the error.
+        Err(_) => text.lines().any(|line| line.starts_with("services:")),
+    };
     if is_shared {
         let (scenario, sendings) = shared::check(text, folder, overrides)?;
         return Ok(ScenarioFile::Shared(scenario, sendings));
