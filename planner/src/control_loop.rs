@@ -24,6 +24,7 @@ mod horizon;
 mod measured;
 mod no_capacity;
 mod observations;
+mod part;
 mod readiness;
 mod replace;
 mod report;

@@ -8,13 +8,14 @@
 //! [`serve`] runs one service from a file, the [`operator`] runs one for each custom resource; both answer over
 //! [`http`] and report through [`telemetry`].
 //!
-//! [`capacity`], [`service`], [`forecast`], [`policy`], [`plan`], [`rollout`] and [`manifests`] are pure: values in, values
-//! out. Only [`observe`], [`backends`], [`distribution`], [`http`], [`operator`] and [`clock`] touch the world, and the
+//! [`capacity`], [`division`], [`service`], [`forecast`], [`policy`], [`plan`], [`rollout`] and [`manifests`] are pure:
+//! values in, values out. Only [`observe`], [`backends`], [`distribution`], [`http`], [`operator`] and [`clock`] touch the world, and the
 //! control loop reaches the first three through ports, so that a replay can stand in for them.
 //!
 //! The planner is never in a request's path: proxies go on without it.
 
 pub mod capacity;
+pub mod division;
 pub mod quantity;
 
 pub mod forecast;

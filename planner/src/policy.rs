@@ -8,6 +8,7 @@
 //! - the solver found nothing in time → a solution that carries the demand without it, or else the cores stay
 
 mod bounded;
+mod core_demand;
 #[cfg(test)]
 mod fractions;
 mod infaas;
@@ -30,6 +31,7 @@ use crate::solve::Outcome;
 use crate::solve::latency_model::LatencyModel;
 
 pub use bounded::BRANCHES_MAX;
+pub use core_demand::{core_demand, min_steps, whole_steps};
 pub use infaas::{Infaas, RawInfaas};
 pub use infadapter::{Infadapter, problem};
 pub use ipa::{Ipa, RawIpa};

@@ -13,8 +13,8 @@ const CRATES: [&str; 4] = [
     "planner/replay/src",
 ];
 /// Folders of the planner that take values and return values.
-const PURE: [&str; 7] = [
-    "capacity", "forecast", "service", "policy", "spec", "plan", "rollout",
+const PURE: [&str; 8] = [
+    "capacity", "division", "forecast", "service", "policy", "spec", "plan", "rollout",
 ];
 /// Folders that perform I/O.
 const ADAPTERS: [&str; 3] = ["backends", "http", "operator"];

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_replay::scenario::Scenario;
 
 /// Update interval of the bar's clock.
 const TICK: Duration = Duration::from_millis(100);
@@ -29,9 +28,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(scenario: &Scenario) -> anyhow::Result<Progress> {
-        let length_s = scenario.length.as_secs();
-        let contenders = scenario.contenders.len();
+    pub(super) fn new(length: Duration, contenders: usize) -> anyhow::Result<Progress> {
+        let length_s = length.as_secs();
         let bar = ProgressBar::new(length_s.saturating_mul(contenders as u64));
         let form = "{elapsed_precise} {bar:30} {percent:>3} % {msg}";
         bar.set_style(ProgressStyle::with_template(form)?);

@@ -4,13 +4,15 @@
 //! An interrupted replay leaves no partial report: the folder is written beside its place after the last
 //! contender, and renamed.
 
+mod shared;
+
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use weir_replay::input::requests;
+use weir_replay::input::{Sending, requests};
 use weir_replay::report::{self, Report};
 use weir_replay::request::{Play, Request};
-use weir_replay::scenario::{self, Contender, Overrides, Scenario};
+use weir_replay::scenario::{self, Overrides, Scenario, ScenarioFile};
 use weir_replay::simulation;
 
 use crate::output::print;
@@ -51,8 +53,14 @@ impl Replay {
             seed: self.seed,
             of_capacity: self.of_capacity,
         };
-        let (mut scenario, sending) = scenario::read(&self.file, overrides)?;
-        scenario.contenders = chosen(&scenario, &self.only)?;
+        match scenario::read_any(&self.file, overrides)? {
+            ScenarioFile::Single(single) => self.run_single(*single),
+            ScenarioFile::Shared(scenario, sendings) => shared::run(self, scenario, sendings),
+        }
+    }
+
+    fn run_single(&self, (mut scenario, sending): (Scenario, Sending)) -> anyhow::Result<()> {
+        scenario.contenders = chosen(&scenario.contenders, &labels(&scenario), &self.only)?;
         if let Some(folder) = &self.report {
             report::check(folder)?;
         }
@@ -77,9 +85,8 @@ impl Replay {
     }
 }
 
-/// Contenders named on the command line, in the scenario's order; all if it names none.
-fn chosen(scenario: &Scenario, only: &[String]) -> anyhow::Result<Vec<Contender>> {
-    let names: Vec<String> = labels(scenario);
+/// Contenders named on the command line, in the scenario's order; all if it names none. `names` are those of `all`.
+fn chosen<C: Copy>(all: &[C], names: &[String], only: &[String]) -> anyhow::Result<Vec<C>> {
     if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
         anyhow::bail!(
             "--only {unknown}: no contender of the scenario; it has {}",
@@ -87,11 +94,7 @@ fn chosen(scenario: &Scenario, only: &[String]) -> anyhow::Result<Vec<Contender>
         );
     }
     let plays = |name: &String| only.is_empty() || only.contains(name);
-    let chosen = scenario
-        .contenders
-        .iter()
-        .zip(&names)
-        .filter(|(_, name)| plays(name));
+    let chosen = all.iter().zip(names).filter(|(_, name)| plays(name));
     Ok(chosen.map(|(contender, _)| *contender).collect())
 }
 
@@ -103,7 +106,7 @@ fn labels(scenario: &Scenario) -> Vec<String> {
 
 /// Simulates every contender, computes the bounds, and creates the report.
 fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
-    let mut progress = Progress::new(scenario)?;
+    let mut progress = Progress::new(scenario.length, scenario.contenders.len())?;
     let mut plays: Vec<Play> = Vec::with_capacity(scenario.contenders.len());
     for contender in &scenario.contenders {
         progress.begin(contender.label(&scenario.service));
@@ -167,6 +170,12 @@ impl Summary {
     }
 
     fn text(&self, scenario: &Scenario, requests: &[Request]) -> String {
+        let lines = self.lines(scenario, requests);
+        format!("{lines}contenders: {}\n", self.contenders.join(", "))
+    }
+
+    /// Lines without the contenders.
+    fn lines(&self, scenario: &Scenario, requests: &[Request]) -> String {
         let (mean, capacity) = (self.mean_rps, self.capacity_rps);
         let multiple = if capacity > 0.0 {
             format!(
@@ -179,8 +188,7 @@ impl Summary {
         format!(
             "{}, seed {}\n\
              {} requests over {} s, {} s without any; {mean:.1}/s, {multiple}\n\
-             proxies: {} with {} workers each; faults: {}\n\
-             contenders: {}\n",
+             proxies: {} with {} workers each; faults: {}\n",
             scenario.name,
             scenario.seed,
             requests.len(),
@@ -189,7 +197,6 @@ impl Summary {
             scenario.proxies.count,
             scenario.proxies.workers,
             scenario.faults.len(),
-            self.contenders.join(", "),
         )
     }
 }

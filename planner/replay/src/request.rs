@@ -158,6 +158,28 @@ pub struct Play {
     pub events: u64,
 }
 
+/// Results of one contender with several services.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedPlay {
+    /// Name of the contender.
+    pub contender: String,
+    /// One for each service, in their order.
+    pub plays: Vec<Play>,
+    /// Parts of the budget from the start on, and each change of them, in time order.
+    pub parts: Vec<Parts>,
+    /// Most cores that all services together had reserved at a division, in steps.
+    pub reserved_max: u32,
+}
+
+/// Parts of a shared budget from a time on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// Time.
+    pub at: Duration,
+    /// Part of each service, in steps.
+    pub steps: Vec<u32>,
+}
+
 /// Change of a variant's actual cores, or of its replicas.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resize {

@@ -14,6 +14,7 @@ mod renamed;
 mod replicated;
 mod sending;
 mod server;
+mod shared;
 mod throughput;
 
 use std::ops::Range;
@@ -27,7 +28,10 @@ use weir_planner::service::{Service, Stage};
 
 pub use ipa::{IpaAccuracy, IpaPredictor, IpaRule};
 pub use place::line as line_of;
-pub use read::{FieldError, Overrides, SCENARIO_BYTES_MAX, first_error, read, read_text};
+pub use read::{
+    FieldError, Overrides, SCENARIO_BYTES_MAX, ScenarioFile, first_error, read, read_any, read_text,
+};
+pub use shared::{DivisionRule, SharedContender, SharedScenario, SharingService};
 
 /// Checked scenario.
 #[derive(Debug, Clone)]

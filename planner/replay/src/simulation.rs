@@ -17,6 +17,7 @@ mod observation;
 mod plans;
 mod server;
 mod serving;
+mod shared;
 mod shell;
 mod stages;
 pub(super) mod witness;
@@ -40,6 +41,7 @@ use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
 use self::server::Job;
 pub(super) use self::server::SimulatedServer;
+pub use self::shared::play_shared;
 use self::stages::StageSpan;
 use self::witness::Witness;
 use super::control::{self, ControlPlane};
@@ -111,7 +113,7 @@ pub(super) fn play_with<W: Witness>(
     seed: u64,
 ) -> Result<(Play, W), PlayError> {
     let mut simulation = Simulation::new(witness, scenario, requests, contender, seed)?;
-    simulation.run();
+    simulation.advance(u64::MAX);
     simulation.finish(contender)
 }
 
@@ -266,8 +268,9 @@ impl<'a, W: Witness> Simulation<'a, W> {
         Ok(simulation)
     }
 
-    /// Runs until every request has ended and the scenario's length has elapsed.
-    fn run(&mut self) {
+    /// Handles all events before `until`, ns. Returns whether the simulation is over: every request has ended and the
+    /// scenario's length has elapsed.
+    fn advance(&mut self, until: u64) -> bool {
         let length = nanos(self.scenario.length);
         loop {
             let next = self.event_queue.next_at();
@@ -275,20 +278,24 @@ impl<'a, W: Witness> Simulation<'a, W> {
             match (next, arrival) {
                 (Some(at), _) if arrival.is_none_or(|(arrives, _)| at <= arrives) => {
                     if self.under_way == 0 && at > length {
-                        return;
+                        return true;
+                    }
+                    if at >= until {
+                        return false;
                     }
                     let Some((at, what)) = self.event_queue.pop() else {
-                        return;
+                        return true;
                     };
                     self.now = at;
                     self.handle(what);
                 }
+                (_, Some((arrives, _))) if arrives >= until => return false,
                 (_, Some((arrives, request))) => {
                     self.now = arrives;
                     self.arrived += 1;
                     self.arrive(request);
                 }
-                _ => return,
+                _ => return true,
             }
             self.events += 1;
         }

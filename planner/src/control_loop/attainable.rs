@@ -10,11 +10,16 @@ impl Planner {
     /// The service as it can be had now: a variant whose nodes are full is limited to its actual cores, and measured
     /// readiness times replace those of the service file.
     pub(super) fn attainable(&self) -> Arc<Service> {
+        self.attainable_of(&self.service)
+    }
+
+    /// The same of a service with another budget.
+    pub(super) fn attainable_of(&self, service: &Arc<Service>) -> Arc<Service> {
         let learnt: Vec<Option<Duration>> = self.learnt();
         if self.rollout.full.iter().all(Option::is_none) && learnt.iter().all(Option::is_none) {
-            return Arc::clone(&self.service);
+            return Arc::clone(service);
         }
-        let mut service = Service::clone(&self.service);
+        let mut service = Service::clone(service);
         let known = self
             .rollout
             .actual

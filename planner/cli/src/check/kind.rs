@@ -150,6 +150,7 @@ impl Kind {
                 "seed",
                 "length_s",
                 "service",
+                "services",
                 "servers",
                 "proxies",
                 "load",
@@ -239,6 +240,12 @@ impl Kind {
                 )
             }
             Kind::Profile => UNREAD_PROFILE.replace("PARALLELISM", "per-core"),
+            #[cfg(feature = "replay")]
+            Kind::Scenario if document.get("services").is_some() => format!(
+                "name: a\nlength_s: 10\nbudget: {{cores: 20}}\nservices:\n- {{name: a, scenario: {{load: {{generator: \
+                 poisson, rps: 1}}, service: {}}}}}\n",
+                documents(SERVICE).ok()?.first()?.line()
+            ),
             #[cfg(feature = "replay")]
             Kind::Scenario => format!(
                 "name: a\nlength_s: 10\nload: {{generator: poisson, rps: 1}}\nservice: {}\n",

@@ -231,3 +231,53 @@ fn unmeasured_batch_is_refused_before_the_simulation() {
     let refusal = "servers.detector.batch_max: 8 (the profile's batch); it must be 1 to 4";
     assert!(stderr.contains(refusal), "{stderr}");
 }
+
+#[test]
+fn services_that_share_a_budget_have_a_table_each_and_one_for_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = changed(
+        folder.path(),
+        "two-services.yaml",
+        "length_s: 600",
+        "length_s: 20",
+    );
+    let output = run(&path, &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for part in [
+        "vision\n",
+        "speech\n",
+        "all services\n",
+        "weir+planner-shared",
+        "weir+planner-fixed",
+    ] {
+        assert!(table.contains(part), "'{table}' does not say '{part}'");
+    }
+    let output = run(&path, &["--json", "--only", "weir+planner-shared"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["services"][1]["name"], "speech");
+    assert_eq!(
+        json["services"][1]["contenders"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(json["budget"][0]["budget_cores"], 24.0);
+    let output = run(&path, &["--check", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["services"][1]["seed"], 2);
+    let output = run(
+        &path,
+        &["--report", folder.path().join("report").to_str().unwrap()],
+    );
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(text(&output.stderr).contains("--report"));
+    // As of any scenario, file and line.
+    let path = changed(
+        folder.path(),
+        "two-services.yaml",
+        "name: speech",
+        "name: vision",
+    );
+    let output = run(&path, &["--check"]);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("services[1].name: vision"), "{stderr}");
+}

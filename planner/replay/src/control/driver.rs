@@ -10,9 +10,12 @@ use std::time::Duration;
 use super::kubelet::Kubelet;
 use super::ports::SimulatedPorts;
 use crate::EPOCH_MS;
+use weir_api::{Cores, Rps};
 use weir_planner::clock::Now;
-use weir_planner::control_loop::{Planner, Ports};
+use weir_planner::control_loop::{Planner, Ports, RISE};
+use weir_planner::division::{CoreDemand, MemberState};
 use weir_planner::forecast::KnownLoad;
+use weir_planner::policy::{core_demand, whole_steps};
 use weir_planner::service::Service;
 use weir_planner::telemetry::status::CycleReport;
 
@@ -30,6 +33,18 @@ pub(crate) struct PlannerDriver {
     cycle: Option<Cycle>,
     /// Report of the last cycle.
     pub(crate) report: Option<CycleReport>,
+    /// The service with its whole budget.
+    whole: Arc<Service>,
+    demand: Option<LatestDemand>,
+}
+
+/// Demand for cores that was computed last.
+#[derive(Debug, Clone, Copy)]
+struct LatestDemand {
+    at: Duration,
+    /// Rate that it carries.
+    rate: Rps,
+    cores: CoreDemand,
 }
 
 impl PlannerDriver {
@@ -43,7 +58,8 @@ impl PlannerDriver {
         let mut service = service.clone();
         service.solver_limit = SOLVER_LIMIT;
         let simulated = Arc::new(SimulatedPorts::new(&service, kubelet, proxies));
-        let mut planner = Planner::new(Arc::new(service));
+        let whole = Arc::new(service);
+        let mut planner = Planner::new(Arc::clone(&whole));
         if let Some(known) = known {
             planner.know(known);
         }
@@ -52,6 +68,44 @@ impl PlannerDriver {
             planner: Some(planner),
             cycle: None,
             report: None,
+            whole,
+            demand: None,
+        }
+    }
+
+    /// State at a division of the shared budget. The demand for cores is computed once a cycle, and when the rate has
+    /// risen.
+    pub(crate) fn member_state(&mut self, at: Duration) -> MemberState {
+        self.compute_demand(at);
+        let ports = self.ports.state();
+        let reserved: Cores = ports.kubelet.all().map(|one| one.reserved).sum();
+        MemberState {
+            demand: self.demand.map(|demand| demand.cores),
+            reserved: whole_steps(reserved, self.whole.step),
+            is_idle: self.planner.is_some(),
+        }
+    }
+
+    /// Sets the part of the shared budget, in steps, unless a cycle is running.
+    pub(crate) fn set_budget(&mut self, steps: u32) {
+        if let Some(planner) = &mut self.planner {
+            planner.set_budget(&self.whole, steps);
+        }
+    }
+
+    fn compute_demand(&mut self, at: Duration) {
+        let Some(planner) = &self.planner else {
+            return;
+        };
+        let Some((service, actual, inputs)) = planner.core_problem(&self.whole) else {
+            return;
+        };
+        let rate = inputs.forecast.demand;
+        let is_new = self.demand.is_none_or(|latest| {
+            at >= latest.at + self.whole.cycle || rate.0 > latest.rate.0 * RISE
+        });
+        if is_new && let Some(cores) = core_demand(&service, &actual, inputs) {
+            self.demand = Some(LatestDemand { at, rate, cores });
         }
     }
 

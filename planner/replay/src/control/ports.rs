@@ -26,8 +26,9 @@ use weir_planner::service::{Decision, Inputs, Service};
 /// Maximum number of cached decisions; beyond it they are computed again.
 const MEMO_MAX: usize = 100_000;
 
-/// Cache key of a decision for one service: the actual state, the inputs, and what a cycle changes of the variants.
-type Problem = (Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
+/// Cache key of a decision for one service: its budget, the actual state, the inputs, and what a cycle changes of the
+/// variants.
+type Problem = (u32, Vec<Actual>, Option<InputKey>, Vec<VariantInputs>);
 
 /// Numbers bit for bit; `None` for those that are not known.
 type InputKey = Vec<Option<u64>>;
@@ -261,12 +262,17 @@ impl Solver for SimulatedPorts {
         let each = service.variants.iter();
         let learnt =
             each.map(|variant| (variant.max, variant.readiness, variant.profile.correction));
-        let problem = (actual, inputs.map(input_key), learnt.collect());
+        let problem = (
+            service.budget,
+            actual,
+            inputs.map(input_key),
+            learnt.collect(),
+        );
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
         }
-        let decision = decide(service, &problem.0, inputs);
+        let decision = decide(service, &problem.1, inputs);
         if memo.len() < MEMO_MAX {
             memo.insert(problem, decision.clone());
         }

@@ -9,7 +9,7 @@ mod table;
 
 use std::path::Path;
 
-use super::{Report, ReportError};
+use super::{Report, ReportError, SharedReport};
 pub(super) use figures::{Figure, draw};
 pub use folder::{FILES, check};
 
@@ -37,5 +37,17 @@ impl Report {
             folder,
             [(html, self.html()), (json, self.json()?), (text, table)],
         )
+    }
+}
+
+impl SharedReport {
+    /// Text tables for a terminal: one of each service, and one of the cores of all.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for service in self.services() {
+            text += &format!("{}\n{}\n\n", service.name, service.report.table());
+        }
+        text + "all services\n" + &table::of_budget(self.budget())
     }
 }

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "files")]
 mod files;
+mod shared;
 mod stages;
 mod summary;
 
@@ -16,6 +17,7 @@ use super::request::{Play, Request};
 use super::scenario::Scenario;
 #[cfg(feature = "files")]
 pub use files::{FILES, check};
+pub use shared::{OfBudget, OfPart, OfService, SharedReport};
 pub use stages::OfStage;
 pub use summary::{Summary, Yardstick};
 

@@ -52,6 +52,19 @@ impl Contender {
         let control = self.control.label(service);
         format!("{}+{control}", self.plane.name())
     }
+
+    /// Checks that a plane with fixed weights has a control whose plans have no quotas; `path` is that of the contender.
+    pub(super) fn check_weights(self, path: &str) -> Result<(), ScenarioError> {
+        if !self.plane.has_fixed_weights() || !self.control.makes_quotas() {
+            return Ok(());
+        }
+        let (plane, control) = (self.plane.name(), self.control.name());
+        let right = format!(
+            "weir or fifo-quotas under control {control}, whose plans have quotas: {plane} keeps the weights and \
+             limits of the cores at the start"
+        );
+        Err(ScenarioError::value(format!("{path}.plane"), plane, right))
+    }
 }
 
 /// Default contenders: Weir under every control plane without settings that is not a published program, and every
@@ -86,14 +99,7 @@ pub(super) fn contenders(
             plane: raw.plane,
             control: control::control(&path, raw, service)?,
         };
-        if contender.plane.has_fixed_weights() && contender.control.makes_quotas() {
-            let (plane, control) = (contender.plane.name(), contender.control.name());
-            let right = format!(
-                "weir or fifo-quotas under control {control}, whose plans have quotas: {plane} keeps the weights and \
-                 limits of the cores at the start"
-            );
-            return Err(ScenarioError::value(format!("{path}.plane"), plane, right));
-        }
+        contender.check_weights(&path)?;
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";
             let label = contender.label(service);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_solve::latency_model::LatencyOrSponge;
 
-use super::{IpaAccuracy, IpaPredictor, LoadBalancing, Plane};
+use super::{DivisionRule, IpaAccuracy, IpaPredictor, LoadBalancing, Plane};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +35,52 @@ pub(super) struct RawScenario {
     pub(super) contenders: Option<Vec<RawContender>>,
     #[serde(default)]
     pub(super) faults: Vec<RawFault>,
+}
+
+/// Scenario of several services that share a budget.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawShared {
+    pub(super) name: String,
+    #[serde(default = "seed")]
+    pub(super) seed: u64,
+    pub(super) length_s: u64,
+    pub(super) budget: RawBudget,
+    pub(super) services: Vec<RawSharing>,
+    pub(super) contenders: Option<Vec<RawSharedContender>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBudget {
+    pub(super) cores: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSharing {
+    pub(super) name: String,
+    #[serde(default = "share")]
+    pub(super) weight: f64,
+    /// A [`RawScenario`] without the keys that all services have in common.
+    pub(super) scenario: serde_json::Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSharedContender {
+    pub(super) plane: Plane,
+    pub(super) control: SharedControlName,
+    #[serde(default)]
+    pub(super) division: DivisionRule,
+}
+
+/// Name of a control plane that takes a part of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SharedControlName {
+    Planner,
+    Clairvoyant,
 }
 
 /// Server of one variant; missing keys default to the profile.

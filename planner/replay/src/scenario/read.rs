@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use weir_sim::load::read_bounded;
 
@@ -11,7 +13,9 @@ use super::fault::{FaultTargets, faults};
 use super::load::LoadContext;
 use super::raw::RawScenario;
 use super::refused::{ScenarioError, within};
-use super::{Scenario, contender, load, place, proxies, replicated, sending, server};
+use super::{
+    Scenario, SharedScenario, contender, load, place, proxies, replicated, sending, server, shared,
+};
 use crate::file_error::FileError;
 use crate::input::Sending;
 use weir_planner::service::Service;
@@ -30,7 +34,7 @@ pub struct FieldError {
 /// Maximum size of a scenario file, in bytes: a day of written rates, with room to spare.
 pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Maximum length of a name.
-const NAME_MAX: usize = 100;
+pub(super) const NAME_MAX: usize = 100;
 
 /// Command line values that override the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,6 +50,21 @@ pub struct Overrides {
 /// # Errors
 /// The first error: file, line, field, value, and the expected value.
 pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), FileError> {
+    read_by(path, |text, folder| check(text, folder, overrides))
+}
+
+/// The same of a scenario of one service, or of several that share a budget.
+///
+/// # Errors
+/// The first error: file, line, field, value, and the expected value.
+pub fn read_any(path: &Path, overrides: Overrides) -> Result<ScenarioFile, FileError> {
+    read_by(path, |text, folder| check_any(text, folder, overrides))
+}
+
+fn read_by<T>(
+    path: &Path,
+    check: impl FnOnce(&str, &Path) -> Result<T, ScenarioError>,
+) -> Result<T, FileError> {
     let file = path.display().to_string();
     let text = read_bounded(path, SCENARIO_BYTES_MAX).map_err(|error| FileError {
         file: file.clone(),
@@ -53,7 +72,7 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Fi
         message: format!("{error:#}"),
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    check(&text, folder, overrides).map_err(|wrong| match wrong {
+    check(&text, folder).map_err(|wrong| match wrong {
         ScenarioError::InScenario {
             path,
             line,
@@ -76,7 +95,11 @@ pub fn read_text(
     folder: &Path,
     overrides: Overrides,
 ) -> Result<(Scenario, Sending), FieldError> {
-    check(text, folder, overrides).map_err(|wrong| match wrong {
+    check(text, folder, overrides).map_err(field_error)
+}
+
+fn field_error(wrong: ScenarioError) -> FieldError {
+    match wrong {
         ScenarioError::InScenario { path, message, .. } => {
             let complaint = message.strip_prefix(&format!("{path}: "));
             FieldError {
@@ -88,15 +111,48 @@ pub fn read_text(
             path: "load".to_owned(),
             message: refused.to_string(),
         },
-    })
+    }
 }
 
 /// First error of a scenario's text as its path and the complaint, if there is one. Files that the
 /// scenario names are relative to `folder`.
 #[must_use]
 pub fn first_error(text: &str, folder: &Path) -> Option<(String, String)> {
-    let FieldError { path, message } = read_text(text, folder, Overrides::default()).err()?;
+    let checked = check_any(text, folder, Overrides::default());
+    let FieldError { path, message } = field_error(checked.err()?);
     Some((path, message))
+}
+
+/// Scenario that a file describes, with its load.
+#[derive(Debug)]
+pub enum ScenarioFile {
+    /// One service.
+    Single(Box<(Scenario, Sending)>),
+    /// Several services that share a budget, each with its load.
+    Shared(SharedScenario, Vec<Sending>),
+}
+
+fn check_any(
+    text: &str,
+    folder: &Path,
+    overrides: Overrides,
+) -> Result<ScenarioFile, ScenarioError> {
+    /// Key that only a scenario of several services has.
+    #[derive(Deserialize)]
+    struct Probe {
+        services: Option<IgnoredAny>,
+    }
+    let is_shared = match from_yaml::<Probe>(text, "scenario") {
+        Ok(probe) => probe.services.is_some(),
+        // Its reader names the error.
+        Err(_) => text.lines().any(|line| line.starts_with("services:")),
+    };
+    if is_shared {
+        let (scenario, sendings) = shared::check(text, folder, overrides)?;
+        return Ok(ScenarioFile::Shared(scenario, sendings));
+    }
+    let single = check(text, folder, overrides)?;
+    Ok(ScenarioFile::Single(Box::new(single)))
 }
 
 fn check(
@@ -104,13 +160,23 @@ fn check(
     folder: &Path,
     overrides: Overrides,
 ) -> Result<(Scenario, Sending), ScenarioError> {
-    let mut raw: RawScenario =
+    let raw: RawScenario =
         from_yaml(text, "scenario").map_err(|error| ScenarioError::config("", &error))?;
+    checked(raw, folder, overrides, None)
+}
+
+/// Checks a scenario as written. A service without `budget.cores` has `budget_cores`.
+pub(super) fn checked(
+    mut raw: RawScenario,
+    folder: &Path,
+    overrides: Overrides,
+    budget_cores: Option<f64>,
+) -> Result<(Scenario, Sending), ScenarioError> {
     let seed = overrides.seed.unwrap_or(raw.seed);
     raw.load.of_capacity = overrides.of_capacity.or(raw.load.of_capacity);
     let characters = raw.name.chars().count();
     within("name", characters, 1..=NAME_MAX, "characters")?;
-    let service = service(raw.service, folder)?;
+    let service = service(raw.service, folder, budget_cores)?;
     let variants = server::servers(&service, &raw.servers)?;
     let proxies = proxies::proxies(&service, raw.proxies)?;
     let classes = sending::classes(&raw.classes)?;
@@ -179,8 +245,12 @@ fn written_service(written: Value, folder: &Path) -> Result<(Value, PathBuf), Sc
 }
 
 /// Runs the planner's own check of its service file. Adds missing addresses and the key, which a replay
-/// never uses.
-fn service(written: Value, folder: &Path) -> Result<Service, ScenarioError> {
+/// never uses, and a missing budget.
+fn service(
+    written: Value,
+    folder: &Path,
+    budget_cores: Option<f64>,
+) -> Result<Service, ScenarioError> {
     let (mut written, folder) = written_service(written, folder)?;
     let Some(keys) = written.as_object_mut() else {
         let right = "a mapping: the keys of a planner's service file";
@@ -192,6 +262,12 @@ fn service(written: Value, folder: &Path) -> Result<Service, ScenarioError> {
     keys.entry("listen").or_insert(json!("127.0.0.1:0"));
     keys.entry("proxies")
         .or_insert(json!({ "stats": ["http://127.0.0.1/stats"] }));
+    if let Some(cores) = budget_cores {
+        let budget = keys.entry("budget").or_insert(json!({}));
+        if let Some(budget) = budget.as_object_mut() {
+            budget.entry("cores").or_insert(json!(cores));
+        }
+    }
     fill_in_addresses(keys.get_mut("variants"));
     let stages = keys.get_mut("stages").and_then(Value::as_array_mut);
     for stage in stages.into_iter().flatten() {

@@ -50,6 +50,23 @@ impl ScenarioError {
         }
     }
 
+    /// The same error in a scenario that is a part of another one, at `prefix`.
+    pub(super) fn below(self, prefix: &str) -> ScenarioError {
+        match self {
+            ScenarioError::InScenario { path, message, .. } => {
+                let complaint = message.strip_prefix(&path);
+                let complaint = complaint.unwrap_or(&message).to_owned();
+                let path = joined(prefix, &path);
+                ScenarioError::InScenario {
+                    message: format!("{path}{complaint}"),
+                    path,
+                    line: None,
+                }
+            }
+            in_file @ ScenarioError::InFile(_) => in_file,
+        }
+    }
+
     /// Converts a parser's error, which may end with a position. With an empty `prefix` that is a position in
     /// the scenario; otherwise it is one in a copied part, and of no use.
     pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> ScenarioError {
@@ -88,7 +105,7 @@ impl ScenarioError {
 fn joined(prefix: &str, path: &str) -> String {
     match (prefix, path) {
         ("", path) => path.to_owned(),
-        (prefix, "(top level)" | "service file") => prefix.to_owned(),
+        (prefix, "(top level)" | "service file" | "") => prefix.to_owned(),
         (prefix, path) => format!("{prefix}.{path}"),
     }
 }

@@ -6,6 +6,7 @@ mod fractions;
 mod measured;
 mod records;
 mod replicas;
+mod shared;
 mod surroundings;
 
 use std::path::PathBuf;
@@ -102,10 +103,13 @@ fn shipped_scenarios_are_valid() {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let (scenario, sending) = read(&path, Overrides::default()).unwrap();
-        assert_eq!(path.file_stem().unwrap(), scenario.name.as_str());
-        assert!(sending.arrivals.len() > 1000);
-        names.push(scenario.name);
+        let (name, sendings) = match read_any(&path, Overrides::default()).unwrap() {
+            ScenarioFile::Single(single) => (single.0.name, vec![single.1]),
+            ScenarioFile::Shared(shared, sendings) => (shared.name, sendings),
+        };
+        assert_eq!(path.file_stem().unwrap(), name.as_str());
+        assert!(sendings.iter().all(|one| one.arrivals.len() > 1000));
+        names.push(name);
     }
     names.sort();
     assert_eq!(
@@ -126,6 +130,7 @@ fn shipped_scenarios_are_valid() {
             "sponge",
             "sponge-demo",
             "swell",
+            "two-services",
             "validate",
             "validate-pipeline",
             "validate-replicas"

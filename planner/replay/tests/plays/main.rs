@@ -18,5 +18,6 @@ mod no_model;
 mod pipeline;
 mod replicas;
 mod scenarios;
+mod shared;
 mod stability;
 mod transitions;

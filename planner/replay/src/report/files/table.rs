@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::bound::Kind;
+use crate::report::shared::OfBudget;
 use crate::report::summary::Summary;
 
 /// Maximum line length of a column's header.
@@ -20,6 +21,37 @@ pub(super) fn text(sums: &[Summary]) -> String {
     let header = [String::new()].into_iter().chain(names);
     let row = |row: Row| [row.name].into_iter().chain(row.cells);
     weir_draw::table(header, rows(sums).into_iter().map(row))
+}
+
+/// Formats the table of the cores of all services for a terminal.
+pub(super) fn of_budget(sums: &[OfBudget]) -> String {
+    let names = sums.iter().map(|sum| folded(&sum.contender));
+    let header = [String::new()].into_iter().chain(names);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |name: &str, cell: &dyn Fn(&OfBudget) -> String| {
+        let cells = sums.iter().map(cell);
+        rows.push([name.to_owned()].into_iter().chain(cells).collect());
+    };
+    row("sent", &|sum| sum.sent.to_string());
+    row("on time", &|sum| counted(sum.on_time, sum.sent));
+    row("budget, cores", &|sum| sum.budget_cores.to_string());
+    row("   actual, mean", &|sum| format!("{:.1}", sum.cores_mean));
+    row("   actual, max", &|sum| sum.cores_max.to_string());
+    row("   reserved, max", &|sum| sum.reserved_max.to_string());
+    row("core-seconds", &|sum| format!("{:.0}", sum.core_seconds));
+    row("changes of the parts", &|sum| sum.divisions.to_string());
+    let parts = sums.first().map_or(0, |sum| sum.parts.len());
+    for at in 0..parts {
+        let part = |sum: &OfBudget| sum.parts.get(at).cloned();
+        let name = sums.first().and_then(part).map(|part| part.service);
+        row(&format!("   {}", name.unwrap_or_default()), &|sum| {
+            or_none(part(sum), |part| {
+                let (min, mean, max) = (part.min_cores, part.mean_cores, part.max_cores);
+                format!("{min} … {mean:.1} … {max}")
+            })
+        });
+    }
+    weir_draw::table(header, rows)
 }
 
 /// Wraps a name at spaces to about the width of a cell.

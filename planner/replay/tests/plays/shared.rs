@@ -1,0 +1,169 @@
+//! Several services in one budget, in simulated time; no test depends on wall-clock time.
+
+use std::fs;
+use std::time::Duration;
+
+use weir_replay::input::requests;
+use weir_replay::report::SharedReport;
+use weir_replay::request::SharedPlay;
+use weir_replay::scenario::{Overrides, ScenarioFile, read_any};
+use weir_replay::simulation::play_shared;
+
+/// Two services with one variant each, of 16 requests/s a core, under these loads.
+fn scenario(budget: u32, loads: [&str; 2], division: &str, seed: u64) -> String {
+    let service = |(name, load): (&str, &str)| {
+        format!(
+            "- name: {name}
+  scenario:
+    service:
+      service: {name}
+      slo: 1s
+      mode: active
+      demand: {{ bursts: 0s }}
+      variants:
+        - name: model
+          cluster: model
+          accuracy: 70
+          cores: {{ initial: 4 }}
+          capacity: {{ slopeRps: 20, interceptRps: -4 }}
+          latency: {{ gammaMs: 60, epsilonMs: 0, deltaMs: 0, etaMs: 2, parallelism: per-core, tail: 1.26 }}
+    servers: {{ model: {{ resize_delay_ms: 100 }} }}
+    load: {{ {load} }}
+    clients: {{ timeout_ms: 5000 }}
+"
+        )
+    };
+    let services: String = ["a", "b"].into_iter().zip(loads).map(service).collect();
+    format!(
+        "name: shared
+seed: {seed}
+length_s: 300
+budget: {{ cores: {budget} }}
+services:
+{services}contenders: [{{ plane: weir, control: planner, division: {division} }}]
+"
+    )
+}
+
+fn played(text: &str) -> (SharedPlay, SharedReport) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, text).unwrap();
+    let read = read_any(&path, Overrides::default()).unwrap();
+    let ScenarioFile::Shared(scenario, sendings) = read else {
+        panic!("of one service");
+    };
+    let each = scenario.services.iter().zip(&sendings);
+    let requests: Vec<_> = each
+        .map(|(service, sending)| requests(service.scenario.seed, sending))
+        .collect();
+    let play = play_shared(|_| {}, &scenario, &requests, scenario.contenders[0]).unwrap();
+    let report = SharedReport::new(&scenario, &requests, vec![play.clone()]).unwrap();
+    (play, report)
+}
+
+/// Percent of each service's requests that were not on time.
+fn losses(report: &SharedReport) -> [f64; 2] {
+    let loss =
+        |index: usize| 100.0 - report.services()[index].report.contenders()[0].on_time_percent;
+    [loss(0), loss(1)]
+}
+
+#[test]
+fn opposite_bursts_are_met_by_one_budget() {
+    // 17 cores carry the peak of each with its headroom.
+    const PEAK: u32 = 17;
+    let loads = [
+        "generator: diurnal, low_rps: 20, high_rps: 220, period_s: 200",
+        "generator: diurnal, low_rps: 220, high_rps: 20, period_s: 200",
+    ];
+    for seed in 1..=2 {
+        let of = |budget, division| played(&scenario(budget, loads, division, seed)).1;
+        let both = losses(&of(2 * PEAK, "fixed"));
+        let shared = of(PEAK * 6 / 5, "shared");
+        let fixed = losses(&of(PEAK * 6 / 5, "fixed"));
+        println!(
+            "seed {seed}: both peaks {both:?}, shared {:?}, fixed {fixed:?}",
+            losses(&shared)
+        );
+        println!("{:#?}", shared.budget());
+        for ((shared, both), fixed) in losses(&shared).into_iter().zip(both).zip(fixed) {
+            assert!(
+                shared <= both + 1.0,
+                "seed {seed}: {shared} %, {both} % with both peaks"
+            );
+            assert!(
+                fixed > 4.0 * shared.max(1.0),
+                "seed {seed}: {fixed} %, {shared} %"
+            );
+        }
+        let budget = &shared.budget()[0];
+        assert!(budget.reserved_max <= budget.budget_cores, "{budget:?}");
+        assert!(budget.cores_max <= budget.budget_cores, "{budget:?}");
+        assert!(budget.divisions > 0);
+    }
+}
+
+/// Maximum number of changes in four minutes of constant load: the highest mean over ten seconds varies randomly, and
+/// may need a core more than before, for a while.
+const CHANGES_MAX: usize = 2;
+
+#[test]
+fn constant_load_hardly_changes_a_part_after_the_first_minute() {
+    for (budget, loads) in [
+        (
+            30,
+            [
+                "generator: poisson, rps: 60",
+                "generator: poisson, rps: 200",
+            ],
+        ),
+        // The needs exceed the budget.
+        (
+            16,
+            [
+                "generator: poisson, rps: 150",
+                "generator: poisson, rps: 200",
+            ],
+        ),
+    ] {
+        for seed in 1..=2 {
+            let (play, report) = played(&scenario(budget, loads, "shared", seed));
+            let late: Vec<_> = play
+                .parts
+                .iter()
+                .filter(|parts| parts.at > Duration::from_secs(60))
+                .collect();
+            println!(
+                "{budget}, seed {seed}: {:?}, {:?}",
+                play.parts,
+                losses(&report)
+            );
+            assert!(late.len() <= CHANGES_MAX, "{budget}, seed {seed}: {late:?}");
+            let budget = &report.budget()[0];
+            assert!(budget.reserved_max <= budget.budget_cores, "{budget:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_scenarios_give_equal_reports() {
+    let loads = [
+        "generator: poisson, rps: 60",
+        "generator: burst, low_rps: 40, high_rps: 150, low_s: 20, high_s: 8",
+    ];
+    let text = scenario(16, loads, "shared", 5).replace("length_s: 300", "length_s: 60");
+    let json = |text: &str| played(text).1.json().unwrap();
+    assert_eq!(json(&text), json(&text));
+    let report: serde_json::Value = serde_json::from_str(&json(&text)).unwrap();
+    assert_eq!(
+        report["scenario"]["services"],
+        serde_json::json!(["a", "b"])
+    );
+    for service in ["0", "1"] {
+        let of_service = &report["services"][service.parse::<usize>().unwrap()];
+        let contender = &of_service["contenders"][0];
+        assert_eq!(contender["contender"], "weir+planner-shared");
+        assert!(contender["bound"]["on_time"].as_u64() >= contender["on_time"].as_u64());
+    }
+}
