@@ -2,25 +2,28 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::App;
+use super::extract::ServiceName;
 use super::places::Place;
-use super::{App, Refusal};
+use super::problem::{Problem, ProblemKind};
 use crate::telemetry::metrics::PollAnswer;
-
-/// Seconds after which a client retries when all places are taken.
-const RETRY_AFTER_S: &str = "1";
 
 /// Requires a key of the stage in the path, or of its service.
 pub(super) async fn stage_key(
     State(app): State<Arc<App>>,
-    Path(stage): Path<String>,
+    name: Result<ServiceName, Problem>,
     request: Request,
     next: Next,
 ) -> Response {
+    let stage = match name {
+        Ok(name) => name.service,
+        Err(problem) => return admit(Err(problem), request, next).await,
+    };
     let handle = app.services.get_by_stage(&stage);
     let service = handle.as_ref().map(|handle| handle.service.name.as_str());
     let names = [stage.as_str(), service.unwrap_or(&stage)];
@@ -29,37 +32,47 @@ pub(super) async fn stage_key(
     if !opens {
         app.metrics.count_poll(service, PollAnswer::Unauthorised);
     }
-    admit(opens, request, next).await
+    admit(authorised(opens), request, next).await
 }
 
 /// Requires a key of the service in the path.
 pub(super) async fn service_key(
     State(app): State<Arc<App>>,
-    Path(service): Path<String>,
+    name: Result<ServiceName, Problem>,
     request: Request,
     next: Next,
 ) -> Response {
+    let service = match name {
+        Ok(name) => name.service,
+        Err(problem) => return admit(Err(problem), request, next).await,
+    };
     let keys = app.keys.current();
     let opens = bearer(request.headers()).is_some_and(|key| keys.open(&[&service], key));
-    admit(opens, request, next).await
+    admit(authorised(opens), request, next).await
 }
 
 /// Requires any key.
 pub(super) async fn any_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = app.keys.current();
     let opens = bearer(request.headers()).is_some_and(|key| keys.open_any(key));
-    admit(opens, request, next).await
+    admit(authorised(opens), request, next).await
 }
 
-async fn admit(opens: bool, request: Request, next: Next) -> Response {
-    if !opens {
-        let right = "authorization: Bearer <key> is missing or wrong";
-        return Refusal(StatusCode::UNAUTHORIZED, right.to_owned()).into_response();
+fn authorised(opens: bool) -> Result<(), Problem> {
+    let right = "authorization: Bearer <key> is missing or wrong";
+    match opens {
+        true => Ok(()),
+        false => Err(Problem::new(ProblemKind::NoKey, right)),
+    }
+}
+
+async fn admit(opens: Result<(), Problem>, request: Request, next: Next) -> Response {
+    if let Err(problem) = opens {
+        return problem.into_response();
     }
     let place = request.extensions().get::<Arc<Place>>();
     if let Some(Err(full)) = place.map(|place| place.promote()) {
-        let refusal = Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string());
-        return ([(header::RETRY_AFTER, RETRY_AFTER_S)], refusal).into_response();
+        return Problem::new(ProblemKind::Unavailable, full.to_string()).into_response();
     }
     next.run(request).await
 }

@@ -15,7 +15,7 @@ use crate::service::{SolveStatus, VariantState};
 pub const CYCLES_MAX: usize = 1024;
 
 /// Report of one cycle.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CycleReport {
     /// Start of the cycle, Unix time in ms.
     pub at_ms: u64,
@@ -64,7 +64,7 @@ pub struct CycleReport {
 }
 
 /// Use of one resource other than cores at the end of a cycle, in bytes or devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ResourceReport {
     /// Amount used by all replicas, including those that start or terminate.
     pub used: u64,
@@ -73,7 +73,8 @@ pub struct ResourceReport {
 }
 
 /// Duration of each stage of a cycle, in ms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "StageTimes")]
 pub struct Stages {
     /// Scraping proxies and reading the actual cores, concurrently.
     pub observe: f64,
@@ -88,7 +89,7 @@ pub struct Stages {
 }
 
 /// One variant at the end of a cycle.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct VariantReport {
     /// Target cores, over all replicas.
     pub cores_target: Cores,
@@ -119,7 +120,7 @@ pub struct VariantReport {
 }
 
 /// Measured service time of a variant, compared with its profile.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ServiceTimeReport {
     /// State of the variant.
     pub state: VariantState,
