@@ -1,9 +1,13 @@
 //! HTTP endpoints: plans for the proxies and the status for people, both with a key; health and metrics
-//! without. No decisions are made here. Every error is a
-//! problem document ([`problem`]), and every answer has the id of its request ([`request_id`]).
+//! without. No decisions are made here. Every route is described ([`operation`]), every error is a problem document
+//! ([`problem`]), and every answer has the id of its request ([`request_id`]).
 //!
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
+//! - `GET /v1/services` lists the services ([`list`])
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
+//! - `GET /v1/services/{service}/plans` and `…/plans/{revision}` return plans, of the past too ([`history`])
+//! - `GET /v1/services/{service}/decisions` returns decisions and their reasons ([`decisions`])
+//! - `GET /v1/services/{service}/events` streams cycles and plans ([`events`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
 //! - `GET /healthz` cycles come back in time · `GET /readyz` polls are answered · `GET /metrics` ([`health`])
@@ -25,7 +29,12 @@ mod authentication;
 mod extract;
 mod operation;
 
+mod decisions;
+mod etag;
+mod events;
 mod health;
+mod history;
+mod list;
 mod openapi;
 mod plans;
 mod poll_query;
@@ -51,6 +60,7 @@ use extract::unknown;
 use operation::Routes;
 use problem::{Problem, ProblemKind};
 
+pub use events::{EVENTS_KEEP_ALIVE, EVENTS_MAX};
 pub use health::{METRICS_TEXTS_MAX, MetricsTexts};
 pub use leader_client::{CONNECT_MAX, LeaderClient};
 pub use leadership::{Leader, LeaderLink, Leadership, Term};
@@ -104,6 +114,8 @@ pub struct App {
     pub solves: Arc<Semaphore>,
     /// Permits of the problems that may be received at once.
     pub bodies: Semaphore,
+    /// Permits of the event streams that may be open.
+    pub events: Arc<Semaphore>,
     /// Description of the API.
     pub document: ApiDocument,
     /// Texts of metrics that are being read.
@@ -116,7 +128,12 @@ pub struct App {
 pub fn router(app: Arc<App>) -> Router {
     let routes = Routes::new(&app)
         .add(&plans::POLL, plans::poll)
+        .add(&list::SERVICES, list::services)
         .add(&services::STATUS, services::status)
+        .add(&history::PLANS, history::plans)
+        .add(&history::PLAN, history::plan)
+        .add(&decisions::DECISIONS, decisions::decisions)
+        .add(&events::EVENTS, events::events)
         .add(&solve::SOLVE, solve::solve)
         .add(&openapi::OPENAPI, openapi::openapi)
         .add(&health::HEALTHZ, health::healthz)
@@ -158,6 +175,7 @@ impl App {
             polls_max: POLLS_MAX,
             solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
             bodies: Semaphore::new(solve::BODIES_MAX),
+            events: Arc::new(Semaphore::new(EVENTS_MAX)),
             document: ApiDocument::default(),
             texts: MetricsTexts::default(),
             stop,

@@ -77,7 +77,8 @@ async fn admit(opens: Result<(), Problem>, request: Request, next: Next) -> Resp
     next.run(request).await
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// Returns the key of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use serde::Deserialize;
@@ -24,8 +26,20 @@ impl<S: Send + Sync> FromRequestParts<S> for ServiceName {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<ServiceName, Problem> {
         let path = Path::<ServiceName>::from_request_parts(parts, state).await;
         path.map(|Path(name)| name)
-            .map_err(|_| Problem::parameter("service: must be UTF-8, percent-encoded"))
+            .map_err(|rejection| path_problem(&rejection))
     }
+}
+
+/// Returns the problem of a path whose parameter is not UTF-8.
+pub(super) fn path_problem(rejection: &PathRejection) -> Problem {
+    let name = match rejection {
+        PathRejection::FailedToDeserializePathParams(failed) => match failed.kind() {
+            ErrorKind::InvalidUtf8InPathParam { key } => key,
+            _ => "path",
+        },
+        _ => "path",
+    };
+    Problem::parameter(format!("{name}: must be UTF-8, percent-encoded"))
 }
 
 /// Service of the path.

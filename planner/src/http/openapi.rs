@@ -134,6 +134,9 @@ fn describe(operation: &Operation, schemas: &mut Schemas, problem: &Schema) -> V
         let content = match &answer.content {
             Content::None => None,
             Content::Text => Some(json!({"text/plain": {"schema": {"type": "string"}}})),
+            Content::EventStream(schema) => {
+                Some(json!({"text/event-stream": {"schema": schema(&mut schemas.written)}}))
+            }
             Content::Json(schema) => {
                 Some(json!({"application/json": {"schema": schema(&mut schemas.written)}}))
             }

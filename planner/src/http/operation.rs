@@ -81,14 +81,23 @@ pub(super) enum Content {
     None,
     Text,
     Json(SchemaOf),
+    /// Server-sent events with such data.
+    EventStream(SchemaOf),
 }
 
 /// Parameters of paths, with their descriptions and schemas.
-pub(super) const PATH_PARAMETERS: [(&str, &str, SchemaOf); 1] = [(
-    "service",
-    "Name of the service; for plans also of one stage of a pipeline.",
-    <String as schemars::JsonSchema>::json_schema,
-)];
+pub(super) const PATH_PARAMETERS: [(&str, &str, SchemaOf); 2] = [
+    (
+        "service",
+        "Name of the service; for a poll also of one stage of a pipeline.",
+        <String as schemars::JsonSchema>::json_schema,
+    ),
+    (
+        "revision",
+        "Revision of the plan, or `current`.",
+        <String as schemars::JsonSchema>::json_schema,
+    ),
+];
 
 impl OperationMethod {
     /// Returns the key in the document.

@@ -29,6 +29,8 @@ pub(super) enum ProblemKind {
     UnknownPath,
     /// No such service.
     UnknownService,
+    /// No such plan is kept.
+    UnknownPlan,
     /// The path takes another method.
     Method,
     /// The body was not received in time.
@@ -67,6 +69,11 @@ impl ProblemKind {
             ),
             Kind::UnknownPath => (StatusCode::NOT_FOUND, "unknown-path", "No such path"),
             Kind::UnknownService => (StatusCode::NOT_FOUND, "unknown-service", "No such service"),
+            Kind::UnknownPlan => (
+                StatusCode::NOT_FOUND,
+                "unknown-plan",
+                "No such plan is kept",
+            ),
             Kind::Method => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method",

@@ -8,16 +8,18 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
+use super::etag::{EntityTag, IF_NONE_MATCH};
 use super::extract::{Fields, Planned};
 use super::leadership::LeaderView;
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::poll_query::number;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemKind};
 use super::{App, openapi};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
@@ -39,14 +41,21 @@ pub(super) const STATUS: Operation = Operation {
     description: "The status of a service. For a pipeline, `plan` and `proxies` are those of the first stage.",
     access: Access::Service,
     query: Some(openapi::query::<StatusQuery>),
-    headers: &[],
+    headers: &[IF_NONE_MATCH],
     body: None,
-    answers: &[Answer {
-        status: 200,
-        description: "The status.",
-        content: Content::Json(SchemaGenerator::subschema_for::<ServiceStatus<'static>>),
-    }],
-    problems: &[],
+    answers: &[
+        Answer {
+            status: 200,
+            description: "The status. Its entity tag leaves out when proxies last polled.",
+            content: Content::Json(SchemaGenerator::subschema_for::<ServiceStatus<'static>>),
+        },
+        Answer {
+            status: 304,
+            description: "The client has this status.",
+            content: Content::None,
+        },
+    ],
+    problems: &[(500, "The status cannot be written, which is a defect.")],
 };
 
 /// Query of the status.
@@ -59,7 +68,7 @@ pub(super) struct StatusQuery {
 }
 
 impl StatusQuery {
-    fn validate(self) -> Result<usize, String> {
+    pub(super) fn validate(self) -> Result<usize, String> {
         if self.cycles.is_none() {
             return Ok(CYCLES_SHOWN);
         }
@@ -69,7 +78,7 @@ impl StatusQuery {
 }
 
 /// Status of a service.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ServiceStatus<'a> {
     /// Name of the service.
     service: &'a str,
@@ -99,7 +108,7 @@ struct ServiceStatus<'a> {
 }
 
 /// Plan and proxies of one stage.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct StageView {
     /// Plan in force.
     plan: Option<Plan>,
@@ -107,10 +116,28 @@ struct StageView {
     proxies: BTreeMap<String, ProxyView>,
 }
 
+impl ServiceStatus<'_> {
+    /// Returns the tag of the status without the times of polls.
+    fn tag(&self) -> Result<EntityTag, Problem> {
+        let mut steady = self.clone();
+        let of_stages = steady
+            .stages
+            .values_mut()
+            .flat_map(|stage| stage.proxies.values_mut());
+        for proxy in steady.proxies.values_mut().chain(of_stages) {
+            (proxy.polled_ms, proxy.age_ms, proxy.waiting) = (0, 0, false);
+        }
+        let text = serde_json::to_vec(&steady);
+        let text = text.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
+        Ok(EntityTag::weak(&text))
+    }
+}
+
 pub(super) async fn status(
     State(app): State<Arc<App>>,
     Planned(handle): Planned,
     Fields(query): Fields<StatusQuery>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let service = &handle.service;
     let most = query.validate().map_err(Problem::parameter)?;
@@ -138,7 +165,8 @@ pub(super) async fn status(
             .map(AsRef::as_ref)
             .collect(),
     };
-    Ok(Json(status).into_response())
+    let tag = status.tag()?;
+    Ok(tag.tag(&headers, Json(status).into_response()))
 }
 
 fn stages<'a>(app: &App, handle: &'a ServiceHandle) -> BTreeMap<&'a str, StageView> {

@@ -2,7 +2,9 @@
 
 mod authentication;
 mod description;
+mod events;
 mod health;
+mod history;
 mod leaders;
 mod proxies;
 mod server;

@@ -2,9 +2,10 @@
 //! decisions.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::watch;
 use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::backends::Blocker;
@@ -149,29 +150,58 @@ impl Default for ServiceTimeReport {
     }
 }
 
-/// The latest cycles.
+/// The latest cycles. Cycles are numbered from 1.
 #[derive(Debug, Default)]
 pub struct Status {
     cycles: Mutex<VecDeque<Arc<CycleReport>>>,
+    /// Number of the latest cycle.
+    number: watch::Sender<u64>,
 }
 
 impl Status {
     /// Adds a cycle, and removes the oldest beyond [`CYCLES_MAX`].
     pub fn push(&self, report: CycleReport) {
-        let mut cycles = self.cycles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cycles = self.cycles();
         if cycles.len() == CYCLES_MAX {
             cycles.pop_front();
         }
         cycles.push_back(Arc::new(report));
+        self.number.send_modify(|number| *number += 1);
     }
 
     /// Returns the latest cycles, at most `most`, oldest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<CycleReport>> {
-        let cycles = self.cycles.lock().unwrap_or_else(PoisonError::into_inner);
-        cycles
+        let cycles = self.cycles();
+        let before = cycles.len().saturating_sub(most);
+        cycles.iter().skip(before).cloned().collect()
+    }
+
+    /// Returns the cycles after that number as far as they are kept, oldest first, and the number of the latest.
+    pub fn after(&self, number: u64) -> (Vec<Arc<CycleReport>>, u64) {
+        let cycles = self.cycles();
+        let latest = *self.number.borrow();
+        let new = usize::try_from(latest.saturating_sub(number)).unwrap_or(usize::MAX);
+        let before = cycles.len().saturating_sub(new);
+        (cycles.iter().skip(before).cloned().collect(), latest)
+    }
+
+    /// Returns the number of the latest cycle that began at `at_ms` or before.
+    pub fn number_at(&self, at_ms: u64) -> u64 {
+        let cycles = self.cycles();
+        let later = cycles
             .iter()
-            .skip(cycles.len().saturating_sub(most))
-            .cloned()
-            .collect()
+            .rev()
+            .take_while(|report| report.at_ms > at_ms);
+        let later = u64::try_from(later.count()).unwrap_or(u64::MAX);
+        self.number.borrow().saturating_sub(later)
+    }
+
+    /// Returns a receiver of the number of the latest cycle.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.number.subscribe()
+    }
+
+    fn cycles(&self) -> MutexGuard<'_, VecDeque<Arc<CycleReport>>> {
+        self.cycles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
