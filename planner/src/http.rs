@@ -7,6 +7,8 @@
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
 //! - `GET /v1/services/{service}/plans` and `…/plans/{revision}` return plans, of the past too ([`history`])
 //! - `GET /v1/services/{service}/decisions` returns decisions and their reasons ([`decisions`])
+//! - `GET /v1/services/{service}/forecast` and `…/profiles` return what is planned with ([`forecasts`], [`profiles`])
+//! - `GET` and `PUT /v1/services/{service}/mode` show and change the mode ([`modes`])
 //! - `GET /v1/services/{service}/events` streams cycles and plans ([`events`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
@@ -26,18 +28,22 @@ mod problem;
 mod request_id;
 
 mod authentication;
+mod body;
 mod extract;
 mod operation;
 
 mod decisions;
 mod etag;
 mod events;
+mod forecasts;
 mod health;
 mod history;
 mod list;
+mod modes;
 mod openapi;
 mod plans;
 mod poll_query;
+mod profiles;
 mod services;
 pub mod solve;
 
@@ -60,6 +66,7 @@ use extract::unknown;
 use operation::Routes;
 use problem::{Problem, ProblemKind};
 
+pub use body::{BODIES_MAX, BODY_TIME_MAX};
 pub use events::{EVENTS_KEEP_ALIVE, EVENTS_MAX};
 pub use health::{METRICS_TEXTS_MAX, MetricsTexts};
 pub use leader_client::{CONNECT_MAX, LeaderClient};
@@ -112,7 +119,7 @@ pub struct App {
     pub polls_max: usize,
     /// Permits of the solves that may run at once.
     pub solves: Arc<Semaphore>,
-    /// Permits of the problems that may be received at once.
+    /// Permits of the bodies that may be received at once.
     pub bodies: Semaphore,
     /// Permits of the event streams that may be open.
     pub events: Arc<Semaphore>,
@@ -134,6 +141,10 @@ pub fn router(app: Arc<App>) -> Router {
         .add(&history::PLAN, history::plan)
         .add(&decisions::DECISIONS, decisions::decisions)
         .add(&events::EVENTS, events::events)
+        .add(&forecasts::FORECAST, forecasts::forecast)
+        .add(&profiles::PROFILES, profiles::profiles)
+        .add(&modes::MODE, modes::mode)
+        .add(&modes::SET_MODE, modes::set_mode)
         .add(&solve::SOLVE, solve::solve)
         .add(&openapi::OPENAPI, openapi::openapi)
         .add(&health::HEALTHZ, health::healthz)
@@ -174,7 +185,7 @@ impl App {
             polls: Semaphore::new(POLLS_MAX),
             polls_max: POLLS_MAX,
             solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
-            bodies: Semaphore::new(solve::BODIES_MAX),
+            bodies: Semaphore::new(BODIES_MAX),
             events: Arc::new(Semaphore::new(EVENTS_MAX)),
             document: ApiDocument::default(),
             texts: MetricsTexts::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -11,6 +11,7 @@ use super::App;
 use super::extract::ServiceName;
 use super::places::Place;
 use super::problem::{Problem, ProblemKind};
+use crate::key::Scope;
 use crate::telemetry::metrics::PollAnswer;
 
 /// Requires a key of the stage in the path, or of its service.
@@ -28,11 +29,12 @@ pub(super) async fn stage_key(
     let service = handle.as_ref().map(|handle| handle.service.name.as_str());
     let names = [stage.as_str(), service.unwrap_or(&stage)];
     let keys = app.keys.current();
-    let opens = bearer(request.headers()).is_some_and(|key| keys.open(&names, key));
-    if !opens {
+    let opens = bearer(request.headers()).and_then(|key| keys.open(&names, key));
+    let opens = authorised(opens, poll_scope(&request));
+    if opens.is_err() {
         app.metrics.count_poll(service, PollAnswer::Unauthorised);
     }
-    admit(authorised(opens), request, next).await
+    admit(opens, request, next).await
 }
 
 /// Requires a key of the service in the path.
@@ -47,23 +49,50 @@ pub(super) async fn service_key(
         Err(problem) => return admit(Err(problem), request, next).await,
     };
     let keys = app.keys.current();
-    let opens = bearer(request.headers()).is_some_and(|key| keys.open(&[&service], key));
-    admit(authorised(opens), request, next).await
+    let opens = bearer(request.headers()).and_then(|key| keys.open(&[&service], key));
+    let opens = authorised(opens, scope(&request));
+    admit(opens, request, next).await
 }
 
 /// Requires any key.
 pub(super) async fn any_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = app.keys.current();
-    let opens = bearer(request.headers()).is_some_and(|key| keys.open_any(key));
-    admit(authorised(opens), request, next).await
+    let opens = bearer(request.headers()).and_then(|key| keys.open_any(key));
+    let opens = authorised(opens, scope(&request));
+    admit(opens, request, next).await
 }
 
-fn authorised(opens: bool) -> Result<(), Problem> {
-    let right = "authorization: Bearer <key> is missing or wrong";
-    match opens {
-        true => Ok(()),
-        false => Err(Problem::new(ProblemKind::NoKey, right)),
+/// Returns the extent that a key needs for a request.
+fn scope(request: &Request) -> Scope {
+    match *request.method() {
+        Method::GET | Method::HEAD => Scope::Read,
+        _ => Scope::Full,
     }
+}
+
+/// Returns the extent that a key needs for a poll. A proxy that polls takes slots.
+fn poll_scope(request: &Request) -> Scope {
+    let query = request.uri().query().unwrap_or_default();
+    let mut names = url::form_urlencoded::parse(query.as_bytes());
+    match names.any(|(name, _)| name == "proxy") {
+        true => Scope::Poll,
+        false => scope(request),
+    }
+}
+
+fn authorised(opens: Option<Scope>, needs: Scope) -> Result<(), Problem> {
+    let (kind, right) = match opens {
+        Some(scope) if scope >= needs => return Ok(()),
+        Some(_) => (
+            ProblemKind::LimitedKey,
+            "authorization: the key file limits the key to less; this takes one without `read` or `poll`",
+        ),
+        None => (
+            ProblemKind::NoKey,
+            "authorization: Bearer <key> is missing or wrong",
+        ),
+    };
+    Err(Problem::new(kind, right))
 }
 
 async fn admit(opens: Result<(), Problem>, request: Request, next: Next) -> Response {

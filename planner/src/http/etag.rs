@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 /// Description of the header, for the API's document.
@@ -31,7 +31,7 @@ impl EntityTag {
 
     /// Adds the tag; the answer becomes 304 if the client has it.
     pub(super) fn tag(&self, headers: &HeaderMap, mut response: Response) -> Response {
-        if self.is_had(headers) {
+        if self.is_among(headers, &header::IF_NONE_MATCH) {
             response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
@@ -41,8 +41,9 @@ impl EntityTag {
         response
     }
 
-    fn is_had(&self, headers: &HeaderMap) -> bool {
-        let values = headers.get_all(header::IF_NONE_MATCH).iter();
+    /// Whether a header has this tag, or any by `*`.
+    pub(super) fn is_among(&self, headers: &HeaderMap, name: &HeaderName) -> bool {
+        let values = headers.get_all(name).iter();
         let tags = values.filter_map(|value| value.to_str().ok());
         let mut tags = tags.flat_map(|value| value.split(',')).map(str::trim);
         tags.any(|tag| tag == "*" || opaque(tag) == opaque(&self.0))

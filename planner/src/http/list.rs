@@ -12,8 +12,9 @@ use weir_api::{Revision, Rps};
 use super::App;
 use super::authentication::bearer;
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
+use crate::mode::RunMode;
 use crate::registry::ServiceHandle;
-use crate::service::{Mode, SolveStatus};
+use crate::service::SolveStatus;
 use crate::spec::RawCpu;
 
 pub(super) const SERVICES: Operation = Operation {
@@ -47,7 +48,7 @@ struct ServiceSummary {
     /// Name.
     name: String,
     /// Whether cores are changed.
-    mode: Mode,
+    mode: RunMode,
     /// Name of the policy.
     policy: &'static str,
     /// Latency objective, in ms.
@@ -76,7 +77,7 @@ pub(super) async fn services(State(app): State<Arc<App>>, headers: HeaderMap) ->
     let services = app.services.all();
     let opened = services
         .iter()
-        .filter(|handle| keys.open(&[&handle.service.name], key));
+        .filter(|handle| keys.open(&[&handle.service.name], key).is_some());
     let services = opened.map(|handle| summary(&app, handle)).collect();
     Json(ServiceList { services })
 }
@@ -88,7 +89,7 @@ fn summary(app: &App, handle: &ServiceHandle) -> ServiceSummary {
     let newest = handle.publishers.entry().newest();
     ServiceSummary {
         name: service.name.clone(),
-        mode: service.mode,
+        mode: handle.mode.current().mode,
         policy: service.policy.name(),
         slo_ms: u64::try_from(service.slo.as_millis()).unwrap_or(u64::MAX),
         budget_cores: RawCpu(service.budget_cores()),

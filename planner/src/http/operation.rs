@@ -40,7 +40,6 @@ pub(super) struct Operation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "methods of HTTP")]
 pub(super) enum OperationMethod {
     Get,
     Put,
@@ -155,6 +154,10 @@ impl Operation {
                 (400, "A parameter is not valid."),
             ),
             (keyed, (401, "No valid key.")),
+            (
+                keyed && self.method != OperationMethod::Get,
+                (403, "The key is limited to less."),
+            ),
             (of_service, (404, "No such service is planned for here.")),
             (
                 true,

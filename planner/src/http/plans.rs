@@ -56,6 +56,7 @@ pub(super) const POLL: Operation = Operation {
         },
     ],
     problems: &[
+        (403, "The key may only read, and the poll names its proxy."),
         (
             409,
             "Fewer slots than proxies, and none for this one; or unknown variant.",

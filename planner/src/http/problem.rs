@@ -25,6 +25,8 @@ pub(super) enum ProblemKind {
     InvalidBody,
     /// The key is missing or wrong.
     NoKey,
+    /// The key is limited to less.
+    LimitedKey,
     /// No such path.
     UnknownPath,
     /// No such service.
@@ -37,6 +39,8 @@ pub(super) enum ProblemKind {
     SlowBody,
     /// The request conflicts with the present state.
     Conflict,
+    /// What is to be changed is another by now.
+    Stale,
     /// The body is too large.
     LargeBody,
     /// As many as may run are running.
@@ -67,6 +71,11 @@ impl ProblemKind {
                 "no-key",
                 "The key is missing or wrong",
             ),
+            Kind::LimitedKey => (
+                StatusCode::FORBIDDEN,
+                "limited-key",
+                "The key is limited to less",
+            ),
             Kind::UnknownPath => (StatusCode::NOT_FOUND, "unknown-path", "No such path"),
             Kind::UnknownService => (StatusCode::NOT_FOUND, "unknown-service", "No such service"),
             Kind::UnknownPlan => (
@@ -88,6 +97,11 @@ impl ProblemKind {
                 StatusCode::CONFLICT,
                 "conflict",
                 "The present state does not allow it",
+            ),
+            Kind::Stale => (
+                StatusCode::PRECONDITION_FAILED,
+                "stale",
+                "What is to be changed is another by now",
             ),
             Kind::LargeBody => (
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -186,6 +200,15 @@ impl Problem {
     pub(super) fn body_field(error: &InputError) -> Problem {
         let pointer = Some(pointer(&error.field));
         Problem::field(ProblemKind::InvalidBody, error.to_string(), pointer, None)
+    }
+
+    /// Creates the problem of a body whose field at that path has not the right form.
+    pub(super) fn body_path(path: &str, error: &serde_json::Error) -> Problem {
+        let (path, detail) = match path {
+            "." | "?" => ("", error.to_string()),
+            path => (path, format!("{path}: {error}")),
+        };
+        Problem::field(ProblemKind::InvalidBody, detail, Some(pointer(path)), None)
     }
 
     fn field(

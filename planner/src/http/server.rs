@@ -51,8 +51,7 @@ const _: () = assert!(HEAD_MAX.as_secs() > super::HOLD.as_secs());
 const _: () =
     assert!(REQUEST_MAX.as_secs() > super::HOLD.as_secs() + super::forward::ANSWER_GRACE.as_secs());
 const _: () = assert!(
-    REQUEST_MAX.as_secs()
-        > super::solve::BODY_TIME_MAX.as_secs() + super::solve::LIMIT_MAX.as_secs()
+    REQUEST_MAX.as_secs() > super::BODY_TIME_MAX.as_secs() + super::solve::LIMIT_MAX.as_secs()
 );
 
 /// Listener of the endpoints, with their keys and certificate.

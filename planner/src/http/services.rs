@@ -23,8 +23,8 @@ use super::problem::{Problem, ProblemKind};
 use super::{App, openapi};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
+use crate::mode::RunMode;
 use crate::registry::ServiceHandle;
-use crate::service::Mode;
 use crate::spec::RawCpu;
 use crate::telemetry::metrics::Counters;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
@@ -62,7 +62,7 @@ pub(super) const STATUS: Operation = Operation {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusQuery {
-    /// Number of the latest cycles to show; [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
+    /// Number of the latest cycles to show; 10 if left out, at most 1,024.
     #[schemars(with = "usize", range(max = CYCLES_MAX))]
     cycles: Option<String>,
 }
@@ -83,7 +83,7 @@ struct ServiceStatus<'a> {
     /// Name of the service.
     service: &'a str,
     /// Whether cores are changed.
-    mode: Mode,
+    mode: RunMode,
     /// Latency objective, in ms.
     slo_ms: u64,
     /// Maximum cores of all variants together.
@@ -149,7 +149,7 @@ pub(super) async fn status(
     let proxies = entry.allocation().view(app.clock.now());
     let status = ServiceStatus {
         service: &service.name,
-        mode: service.mode,
+        mode: handle.mode.current().mode,
         slo_ms: u64::try_from(service.slo.as_millis()).unwrap_or(u64::MAX),
         budget_cores: RawCpu(service.budget_cores()),
         revision: plan.map(|plan| plan.revision),

@@ -1,20 +1,20 @@
 //! `POST /v1/solve`: solves a problem of any formulation, as `weir solve` does.
 //!
 //! 200 and the answer, also for an infeasible problem · 400 invalid problem or query, by field · 401 wrong
-//! or no key · 408 not received within [`BODY_TIME_MAX`] · 413 larger than [`BODY_MAX`] · 429 with retry-after if
-//! [`SOLVES_MAX`] solves are running, or [`BODIES_MAX`] problems are being received. The services that are planned
+//! or no key · 408 not received within [`super::BODY_TIME_MAX`] · 413 larger than [`BODY_MAX`] · 429 with retry-after if
+//! [`SOLVES_MAX`] solves are running, or [`super::BODIES_MAX`] problems are being received. The services that are planned
 //! for are not affected.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
-use tokio::time::timeout;
 
+use super::body::receive;
 use super::extract::Fields;
 use super::operation::{self, Access, Content, Operation, OperationMethod, RequestBody};
 use super::poll_query::{display, number};
@@ -26,10 +26,6 @@ use crate::solve::{InputError, TimeLimit};
 
 /// Maximum size of a problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
 pub const BODY_MAX: usize = 4 * 1024 * 1024;
-/// Maximum time in which a problem is received.
-pub const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of problems that are received at once.
-pub const BODIES_MAX: usize = 4;
 /// Maximum number of solves at once, so that the control loop's own always has a core.
 pub const SOLVES_MAX: usize = 1;
 /// Default time limit of a solve.
@@ -78,7 +74,7 @@ pub(super) struct SolveQuery {
     /// Formulation of the problem, if the body does not name it.
     #[schemars(with = "Formulation")]
     formulation: Option<String>,
-    /// Time limit of the solve, in ms; [`LIMIT`] if left out.
+    /// Time limit of the solve, in ms; 1,000 if left out.
     #[schemars(with = "u64", range(min = 1, max = 10_000))]
     time_limit_ms: Option<String>,
     /// Solver, `own`, `highs` or `microlp`: the formulation's own exact algorithm, or the same problem as an integer
@@ -93,7 +89,7 @@ pub(super) async fn solve(
     body: Body,
 ) -> Result<Json<Answer>, Problem> {
     let (formulation, by, limit) = query.validate()?;
-    let body = receive(&app, body).await?;
+    let body = receive(&app, body, BODY_MAX).await?;
     let permit = Arc::clone(&app.solves).try_acquire_owned().map_err(|_| {
         let message = format!("{SOLVES_MAX} problem is solved already, no more at once");
         Problem::new(ProblemKind::Busy, message)
@@ -114,30 +110,6 @@ pub(super) async fn solve(
         Problem::new(ProblemKind::Internal, "the solve broke")
     })?;
     solved.map(Json)
-}
-
-/// Receives a problem: in time, in size, and only a few at once.
-async fn receive(app: &App, body: Body) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let message = format!("the problem is larger than {BODY_MAX} bytes");
-        Problem::new(ProblemKind::LargeBody, message)
-    };
-    if body.size_hint().lower() > BODY_MAX as u64 {
-        return Err(too_large());
-    }
-    let _permit = app.bodies.try_acquire().map_err(|_| {
-        let message = format!("{BODIES_MAX} problems are being received already, no more at once");
-        Problem::new(ProblemKind::Busy, message)
-    })?;
-    match timeout(BODY_TIME_MAX, to_bytes(body, BODY_MAX)).await {
-        Ok(Ok(body)) => Ok(body),
-        // A client that breaks off gets no answer.
-        Ok(Err(_)) => Err(too_large()),
-        Err(_) => {
-            let message = format!("the problem was not received within {BODY_TIME_MAX:?}");
-            Err(Problem::new(ProblemKind::SlowBody, message))
-        }
-    }
 }
 
 impl SolveQuery {

@@ -6,6 +6,7 @@ mod events;
 mod health;
 mod history;
 mod leaders;
+mod modes;
 mod proxies;
 mod server;
 mod solves;

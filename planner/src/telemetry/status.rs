@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::backends::Blocker;
+use crate::forecast::Peak;
 use crate::observe::RoutedShare;
 use crate::service::{SolveStatus, VariantState};
 
@@ -36,6 +37,8 @@ pub struct CycleReport {
     pub measured_rps: Option<Rps>,
     /// Demand planned for.
     pub demand_rps: Option<Rps>,
+    /// Forecast that the demand is from; `null` while nothing is known.
+    pub forecast: Option<ForecastReport>,
     /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of them
     /// are known. The accuracy that the plan would give is part of `why`.
     pub routed_accuracy_percent: Option<f64>,
@@ -62,6 +65,25 @@ pub struct CycleReport {
     pub resources: BTreeMap<String, ResourceReport>,
     /// Variants, by name.
     pub variants: BTreeMap<String, VariantReport>,
+}
+
+/// Forecast of the demand.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct ForecastReport {
+    /// Demand to have cores for.
+    pub demand_rps: Rps,
+    /// Demand at present, for shares.
+    pub present_rps: Rps,
+    /// Rate without any reserve for chance.
+    pub mean_rps: Rps,
+    /// Rate that arrives now, without headroom.
+    pub arriving_rps: Rps,
+    /// Whether more is to come.
+    pub rises: bool,
+    /// Whether the window of the estimates has filled.
+    pub window_full: bool,
+    /// Peak that a forecaster expects; `null` where `demand.forecast` is reactive, or not enough is known.
+    pub ahead: Option<Peak>,
 }
 
 /// Use of one resource other than cores at the end of a cycle, in bytes or devices.
