@@ -96,6 +96,11 @@ pub(crate) async fn run_cycles(
             _ = ticks.tick() => {}
         }
         running.beat(clock.now().at);
+        let Some(mode) = handle.mode.current().mode.of_cycles() else {
+            handle.publishers.renew(clock.now());
+            continue;
+        };
+        planner.set_mode(mode);
         let report = planner.tick(&ports, clock.now()).await;
         running.beat(clock.now().at);
         if let Some(state) = &mut state {

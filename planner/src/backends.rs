@@ -19,7 +19,7 @@ use crate::capacity::{Actual, Resize};
 
 pub use error::{ActuateError, BackendError, Blocker, NotReplaced, Reason};
 #[cfg(feature = "serve")]
-pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends, HttpMemory};
+pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends, HttpMemory, SwitchedBackends};
 #[cfg(feature = "serve")]
 pub(crate) use pending_writes::PendingWrites;
 

@@ -106,6 +106,14 @@ impl Planner {
         }
     }
 
+    /// Plans in that mode from the next cycle on, which is due at once if the mode is another.
+    pub fn set_mode(&mut self, mode: Mode) {
+        if self.service.mode != mode {
+            Arc::make_mut(&mut self.service).mode = mode;
+            self.due = Duration::ZERO;
+        }
+    }
+
     /// Continues from what an earlier planner knew.
     ///
     /// # Errors
@@ -246,6 +254,7 @@ impl Planner {
             plans_rejected: acted.rejected,
             measured_rps: observation.measured,
             demand_rps: demand,
+            forecast: expected.map(|expected| self.forecast_report(expected)),
             routed_accuracy_percent: routed.as_deref().map(|routed| self.accuracy(routed)),
             scrapes_answered: observation.answered,
             scrapes_failed: observation.lost,

@@ -14,6 +14,7 @@ mod polls;
 pub mod slot_allocation;
 mod stages;
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub use stages::Publishers;
 /// Highest revision that a poll may report. Above it no revisions would be left to exceed it with (half of
 /// [`Revision::MAX`] is the year 142,000).
 pub const AFTER_MAX: Revision = Revision(Revision::MAX.0 / 2);
+
+/// Maximum number of plans that are kept of each stage, the newest included.
+pub const PLANS_KEPT: usize = 32;
 
 /// A published plan.
 #[derive(Debug, Clone)]
@@ -82,6 +86,8 @@ pub struct Publisher {
     max_age: Duration,
     allocation: Mutex<SlotAllocation>,
     newest: watch::Sender<Option<Arc<Published>>>,
+    /// Latest plans, oldest first.
+    kept: Mutex<VecDeque<Arc<Published>>>,
     /// Signals that a proxy should get another plan, or that proxies were added.
     moved: watch::Sender<()>,
     polled: Notify,
@@ -102,6 +108,7 @@ impl Publisher {
             max_age,
             allocation: Mutex::new(SlotAllocation::new(until)),
             newest: watch::Sender::new(None),
+            kept: Mutex::default(),
             moved: watch::Sender::new(()),
             polled: Notify::new(),
         }
@@ -120,6 +127,12 @@ impl Publisher {
     /// Returns the newest complete plan.
     pub fn newest(&self) -> Option<Arc<Published>> {
         self.newest.borrow().clone()
+    }
+
+    /// Returns the latest plans, at most [`PLANS_KEPT`], oldest first.
+    pub fn kept(&self) -> Vec<Arc<Published>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().cloned().collect()
     }
 
     /// Locks the slot allocation: the polling proxies and their slots.
@@ -191,13 +204,21 @@ impl Publisher {
         allocation.publish(plan.clone(), now);
         // A validated plan contains no map and no number that JSON cannot represent.
         let json = serde_json::to_vec(&plan).unwrap_or_default().into();
-        self.newest.send_replace(Some(Arc::new(Published {
-            plan,
-            json,
-            at: now.at,
-        })));
+        let at = now.at;
+        let published = Arc::new(Published { plan, json, at });
+        self.keep(Arc::clone(&published));
+        self.newest.send_replace(Some(published));
         self.moved.send_replace(());
         Ok(Receipt { revision, new: 1 })
+    }
+
+    /// Keeps a plan, and forgets the oldest beyond [`PLANS_KEPT`].
+    fn keep(&self, published: Arc<Published>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == PLANS_KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(published);
     }
 
     async fn all_have(&self, revision: Revision) {

@@ -33,7 +33,7 @@ use std::time::Duration;
 use samples::{Recent, Sample};
 use weir_api::Rps;
 
-pub use ahead::{AheadRule, Forecasting, horizon};
+pub use ahead::{AheadRule, Forecasting, Peak, horizon};
 pub use demand::Demand;
 pub use history::{HISTORY_MAX, HISTORY_SAMPLES_MAX, History, HistoryError, Measured};
 pub use known::KnownLoad;

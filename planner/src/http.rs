@@ -1,8 +1,15 @@
 //! HTTP endpoints: plans for the proxies and the status for people, both with a key; health and metrics
-//! without. No decisions are made here. Every error is JSON, `{"error": "…"}`.
+//! without. No decisions are made here. Every route is described ([`operation`]), every error is a problem document
+//! ([`problem`]), and every answer has the id of its request ([`request_id`]).
 //!
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
+//! - `GET /v1/services` lists the services ([`list`])
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
+//! - `GET /v1/services/{service}/plans` and `…/plans/{revision}` return plans, of the past too ([`history`])
+//! - `GET /v1/services/{service}/decisions` returns decisions and their reasons ([`decisions`])
+//! - `GET /v1/services/{service}/forecast` and `…/profiles` return what is planned with ([`forecasts`], [`profiles`])
+//! - `GET` and `PUT /v1/services/{service}/mode` show and change the mode ([`modes`])
+//! - `GET /v1/services/{service}/events` streams cycles and plans ([`events`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
 //! - `GET /healthz` cycles come back in time · `GET /readyz` polls are answered · `GET /metrics` ([`health`])
@@ -17,11 +24,26 @@ mod places;
 mod tls;
 mod write_limit;
 
+mod problem;
+mod request_id;
+
 mod authentication;
+mod body;
+mod extract;
+mod operation;
+
+mod decisions;
+mod etag;
+mod events;
+mod forecasts;
 mod health;
-pub mod openapi;
+mod history;
+mod list;
+mod modes;
+mod openapi;
 mod plans;
 mod poll_query;
+mod profiles;
 mod services;
 pub mod solve;
 
@@ -36,19 +58,23 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use tokio::sync::{Semaphore, watch};
 
+use extract::unknown;
+use operation::Routes;
+use problem::{Problem, ProblemKind};
+
+pub use body::{BODIES_MAX, BODY_TIME_MAX};
+pub use events::{EVENTS_KEEP_ALIVE, EVENTS_MAX};
 pub use health::{METRICS_TEXTS_MAX, MetricsTexts};
 pub use leader_client::{CONNECT_MAX, LeaderClient};
 pub use leadership::{Leader, LeaderLink, Leadership, Term};
+pub use openapi::ApiDocument;
 pub use places::{KEYED_MAX, KEYLESS_MAX, KEYLESS_TIME, PlaceLimits};
 pub use probe::{PROBE_EVERY, PROBE_FAILURES, PROBE_TIMEOUT, run_probes};
+pub use request_id::REQUEST_ID_MAX;
 pub use server::{Endpoint, GRACE, HEAD_BYTES_MAX, HEAD_MAX, REQUEST_MAX, ServerLimits};
 pub use services::CYCLES_SHOWN;
 pub use tls::{HANDSHAKE_MAX, TLS_BYTES_MAX, TlsError, TlsFiles, TlsState};
@@ -93,52 +119,44 @@ pub struct App {
     pub polls_max: usize,
     /// Permits of the solves that may run at once.
     pub solves: Arc<Semaphore>,
-    /// Permits of the problems that may be received at once.
+    /// Permits of the bodies that may be received at once.
     pub bodies: Semaphore,
+    /// Permits of the event streams that may be open.
+    pub events: Arc<Semaphore>,
+    /// Description of the API.
+    pub document: ApiDocument,
     /// Texts of metrics that are being read.
     pub texts: MetricsTexts,
     /// True once the planner is shutting down.
     pub stop: watch::Receiver<bool>,
 }
 
-/// A refused request: status and message.
-#[derive(Debug)]
-struct Refusal(StatusCode, String);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
-    }
-}
-
 /// Builds the routes.
 pub fn router(app: Arc<App>) -> Router {
-    let polls = get(plans::poll).layer(from_fn_with_state(
-        Arc::clone(&app),
-        authentication::stage_key,
-    ));
-    let status = get(services::status).layer(from_fn_with_state(
-        Arc::clone(&app),
-        authentication::service_key,
-    ));
-    let solves = post(solve::solve).layer(from_fn_with_state(
-        Arc::clone(&app),
-        authentication::any_key,
-    ));
-    Router::new()
-        .route("/v1/plans/{service}", polls)
-        .route("/v1/services/{service}", status)
-        .route("/v1/solve", solves)
-        .route("/v1/openapi.json", get(openapi::openapi))
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics))
-        .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "no such path".to_owned()) })
+    let routes = Routes::new(&app)
+        .add(&plans::POLL, plans::poll)
+        .add(&list::SERVICES, list::services)
+        .add(&services::STATUS, services::status)
+        .add(&history::PLANS, history::plans)
+        .add(&history::PLAN, history::plan)
+        .add(&decisions::DECISIONS, decisions::decisions)
+        .add(&events::EVENTS, events::events)
+        .add(&forecasts::FORECAST, forecasts::forecast)
+        .add(&profiles::PROFILES, profiles::profiles)
+        .add(&modes::MODE, modes::mode)
+        .add(&modes::SET_MODE, modes::set_mode)
+        .add(&solve::SOLVE, solve::solve)
+        .add(&openapi::OPENAPI, openapi::openapi)
+        .add(&health::HEALTHZ, health::healthz)
+        .add(&health::READYZ, health::readyz)
+        .add(&health::METRICS, health::metrics);
+    let (router, operations) = routes.finish();
+    app.document.describe(operations);
+    router
+        .fallback(|| async { Problem::new(ProblemKind::UnknownPath, "no such path") })
         .method_not_allowed_fallback(|| async {
-            Refusal(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "this path takes GET, /v1/solve takes POST".to_owned(),
-            )
+            let why = "this path takes another method; /v1/openapi.json lists them";
+            Problem::new(ProblemKind::Method, why)
         })
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(app)
@@ -167,19 +185,21 @@ impl App {
             polls: Semaphore::new(POLLS_MAX),
             polls_max: POLLS_MAX,
             solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
-            bodies: Semaphore::new(solve::BODIES_MAX),
+            bodies: Semaphore::new(BODIES_MAX),
+            events: Arc::new(Semaphore::new(EVENTS_MAX)),
+            document: ApiDocument::default(),
             texts: MetricsTexts::default(),
             stop,
         })
     }
 
     /// Returns the service with that name.
-    fn service(&self, name: &str) -> Result<Arc<ServiceHandle>, Refusal> {
+    fn service(&self, name: &str) -> Result<Arc<ServiceHandle>, Problem> {
         self.services.get(name).ok_or_else(|| unknown(name))
     }
 
     /// Returns the service with a stage of that name.
-    fn stage(&self, name: &str) -> Result<Arc<ServiceHandle>, Refusal> {
+    fn stage(&self, name: &str) -> Result<Arc<ServiceHandle>, Problem> {
         self.services
             .get_by_stage(name)
             .ok_or_else(|| unknown(name))
@@ -195,10 +215,4 @@ impl App {
         self.polls_max
             .saturating_sub(self.polls.available_permits())
     }
-}
-
-fn unknown(name: &str) -> Refusal {
-    let shown: String = name.chars().take(weir_api::plan::NAME_MAX).collect();
-    let message = format!("service: '{shown}' is not planned for here");
-    Refusal(StatusCode::NOT_FOUND, message)
 }

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::file_reload::{FileError, Reloaded};
 pub use crate::spec::KeySource;
-pub use keys::{KEYS_MAX, Keys, LineError};
+pub use keys::{KEYS_MAX, Keys, LineError, Scope};
 
 /// Minimum length. A longer, random key is better.
 pub const KEY_MIN: usize = 8;
@@ -129,7 +129,7 @@ mod tests {
         let source = KeySource::File(file.path().into());
         std::fs::write(file.path(), "secret-key\n").unwrap();
         let keys = source.read().unwrap().current();
-        assert!(keys.open_any("secret-key"));
+        assert_eq!(keys.open_any("secret-key"), Some(Scope::Usual));
         let large = vec![b'#'; usize::try_from(KEYS_BYTES_MAX).unwrap() + 1];
         for (content, expected) in [
             (

@@ -43,6 +43,8 @@ pub mod registry;
 pub mod http;
 #[cfg(feature = "serve")]
 mod memory;
+#[cfg(feature = "serve")]
+pub mod mode;
 #[cfg(feature = "kubernetes")]
 pub mod operator;
 #[cfg(feature = "serve")]

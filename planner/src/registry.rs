@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::distribution::Publishers;
 use crate::distribution::slot_allocation::{Counts, LISTEN_TIME};
+use crate::mode::ModeSwitch;
 use crate::service::Service;
 use crate::telemetry::heartbeat::Heartbeat;
 use crate::telemetry::metrics::{ServiceMetrics, Shown};
@@ -26,6 +27,8 @@ pub struct ServiceHandle {
     pub status: Arc<Status>,
     /// Its metrics.
     pub metrics: Arc<ServiceMetrics>,
+    /// Mode that its control loop follows.
+    pub mode: ModeSwitch,
     /// Heartbeat of its control loop.
     pub heartbeat: Heartbeat,
     /// True once this handle has been replaced or removed.
@@ -57,6 +60,7 @@ impl ServiceHandle {
     ) -> prometheus::Result<ServiceHandle> {
         Ok(ServiceHandle {
             metrics: Arc::new(ServiceMetrics::new(&service.name)?),
+            mode: ModeSwitch::fixed(service.mode),
             service: Arc::new(service),
             publishers,
             status: Arc::default(),

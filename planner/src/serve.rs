@@ -8,11 +8,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::app::{client, http_backends, run_cycles, scraper};
+use crate::backends::SwitchedBackends;
 use crate::clock::Clock;
 use crate::http::{App, Endpoint, ServerLimits};
 use crate::observe::{Fetches, ScrapeTargets};
 use crate::registry::{ServiceHandle, ServiceRegistry};
-use crate::service::{Mode, Service};
+use crate::service::Service;
 use crate::state::StateFile;
 
 /// Reason why the planner cannot run.
@@ -47,6 +48,7 @@ pub async fn serve(
     let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
     let http = client()?;
     let app = App::new(services, Arc::clone(&endpoint.keys), clock, stop.clone())?;
+    handle.mode.allow_changes();
     let service = Arc::clone(&handle.service);
     let targets = ScrapeTargets::of(&service, clock);
     let fetches = Fetches::new(http.clone(), clock);
@@ -57,16 +59,9 @@ pub async fn serve(
     let keeps = state.is_some();
     let (ends, ended) = watch::channel(false);
     let mut cycle = tokio::spawn(async move {
-        match service.mode {
-            Mode::Active => {
-                let ports = (&scraper, &local);
-                run_cycles(&running, clock, ports, state, ended, |_| {}).await;
-            }
-            Mode::Advisory => {
-                let ports = (&scraper, &local.advisory());
-                run_cycles(&running, clock, ports, state, ended, |_| {}).await;
-            }
-        }
+        let backends = SwitchedBackends::new(local, &running.mode);
+        let ports = (&scraper, &backends);
+        run_cycles(&running, clock, ports, state, ended, |_| {}).await;
     });
     let answering = endpoint.answer(Arc::new(app), ServerLimits::default(), stop);
     let ended = tokio::select! {

@@ -31,6 +31,7 @@ pub const BYTES_MAX: usize = 64 * 1024;
 
 /// Traffic plan of one service: its variants with their shares of the traffic and their slots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// [`FORMAT`].
     pub format: u32,
@@ -53,6 +54,7 @@ pub struct Plan {
 
 /// One variant's part of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VariantPlan {
     /// Public name: lower-case letters, digits and single dashes.
     pub name: String,

@@ -76,7 +76,7 @@ impl ActuateError {
 }
 
 /// Blocker of a variant: the reason why its actual capacity is not its target.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Blocker {
     /// Reason in one word.
     pub reason: Reason,
@@ -85,7 +85,10 @@ pub struct Blocker {
 }
 
 /// Closed list of reasons, for conditions and metrics; the most urgent for an operator comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema,
+)]
+#[schemars(rename = "BlockerReason")]
 pub enum Reason {
     /// Another controller changes the workload.
     ConflictingWriter,

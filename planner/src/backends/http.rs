@@ -28,8 +28,10 @@ use super::{Actuate, ActuateError, NotReplaced, PendingWrites};
 use crate::capacity::{Actual, Allocation, Resize};
 
 mod memory;
+mod switched;
 
 pub use memory::HttpMemory;
+pub use switched::SwitchedBackends;
 
 /// Maximum size of a backend's answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;

@@ -11,7 +11,7 @@ use crate::plan::capacities;
 use crate::rollout::shortage;
 use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
 use crate::spec::RawDuration;
-use crate::telemetry::status::{ResourceReport, VariantReport};
+use crate::telemetry::status::{ForecastReport, ResourceReport, VariantReport};
 
 impl Planner {
     /// Logs a decision if it has changed.
@@ -39,6 +39,20 @@ impl Planner {
         let (status, why) = (decision.status.label(), &decision.why);
         tracing::info!("{status}: {why}; cores {verb}:{desired}, actual:{actual}");
         self.last = Some(new);
+    }
+
+    /// Forecast of this cycle.
+    pub(super) fn forecast_report(&self, inputs: Inputs) -> ForecastReport {
+        let forecast = inputs.forecast;
+        ForecastReport {
+            demand_rps: forecast.demand,
+            present_rps: forecast.present,
+            mean_rps: forecast.mean,
+            arriving_rps: forecast.arriving,
+            rises: forecast.rises,
+            window_full: forecast.window_full,
+            ahead: self.observations.demand.ahead(),
+        }
     }
 
     /// Reasons for capacities lower than what servers execute.

@@ -63,6 +63,16 @@ impl Publishers {
         std::iter::once(&self.entry).chain(&self.others)
     }
 
+    /// Publishes the newest plans once more, if they are due to be renewed.
+    pub fn renew(&self, now: Now) {
+        for publisher in self.all() {
+            if let Some(newest) = publisher.newest() {
+                // It was validated before; only its revision and time change.
+                let _ = publisher.publish(newest.draft(), now);
+            }
+        }
+    }
+
     /// Publishes the drafts of all stages, in their order, where they are news.
     ///
     /// # Errors

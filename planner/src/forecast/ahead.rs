@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_api::Rps;
 use weir_forecast::ensemble::Ensemble;
 use weir_forecast::learnt::{Learnt, LearntError};
 use weir_forecast::lstm::Network;
-use weir_forecast::model::{Kind, Season, Settings};
+use weir_forecast::model::{Kind, Prediction, Season, Settings};
 use weir_forecast::task::{HORIZON_MAX, Task};
 
 /// Longest sample that is divided among its seconds.
@@ -95,6 +96,21 @@ pub fn horizon(readiness_max: Duration) -> usize {
     (seconds as usize).clamp(1, HORIZON_MAX)
 }
 
+/// Peak of the rate within a horizon.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, schemars::JsonSchema)]
+pub struct Peak {
+    /// Name of the forecaster.
+    pub forecaster: &'static str,
+    /// Horizon, in s.
+    pub horizon_s: u64,
+    /// Peak that is exceeded half of the time.
+    pub median_rps: Rps,
+    /// Quantile of `upper_rps`, 0 to 1.
+    pub quantile: f64,
+    /// Quantile of the peak.
+    pub upper_rps: Rps,
+}
+
 /// Forecasters, and the second under way.
 #[derive(Debug)]
 pub(super) struct Ahead {
@@ -102,7 +118,8 @@ pub(super) struct Ahead {
     second: u64,
     requests: f64,
     measured_s: f64,
-    upper: f64,
+    /// Latest forecast; `None` until enough is known.
+    latest: Option<Prediction>,
     /// Seconds that the forecasters' time is ahead of the demand's: the season goes on over a restart.
     shift_s: u64,
 }
@@ -121,7 +138,7 @@ impl Ahead {
             second: 0,
             requests: 0.0,
             measured_s: 0.0,
-            upper: 0.0,
+            latest: None,
             shift_s: 0,
         }
     }
@@ -163,8 +180,7 @@ impl Ahead {
     }
 
     fn predict(&mut self) {
-        let forecast = self.ensemble.forecast();
-        self.upper = forecast.map_or(0.0, |forecast| forecast.upper);
+        self.latest = self.ensemble.forecast();
     }
 
     /// Takes in the mean rate from `from` to `at`.
@@ -204,9 +220,22 @@ impl Ahead {
         }
     }
 
+    /// Peak within the horizon; `None` until enough is known.
+    pub(super) fn peak(&self, task: Task) -> Option<Peak> {
+        let forecast = self.latest?;
+        let (kind, _) = self.ensemble.members().nth(self.ensemble.chosen())?;
+        Some(Peak {
+            forecaster: kind.name(),
+            horizon_s: task.horizon() as u64,
+            median_rps: Rps(forecast.median),
+            quantile: task.quantile(),
+            upper_rps: Rps(forecast.upper),
+        })
+    }
+
     /// Quantile of the peak within the horizon, requests/s; 0 until enough is known.
     pub(super) fn upper(&self) -> f64 {
-        self.upper
+        self.latest.map_or(0.0, |latest| latest.upper)
     }
 }
 

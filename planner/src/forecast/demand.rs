@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_api::Rps;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Peak};
 use super::ewma::Ewma;
 use super::rise::RiseDetector;
 use super::samples::{Recent, Sample};
@@ -182,6 +182,12 @@ impl Demand {
         self.ahead
             .as_mut()
             .map_or(Ok(()), |ahead| ahead.relearn(learnt))
+    }
+
+    /// Peak that the forecaster expects; `None` without one, or until it knows enough.
+    pub fn ahead(&self) -> Option<Peak> {
+        let task = self.rule.ahead.as_ref()?.task;
+        self.ahead.as_ref()?.peak(task)
     }
 
     /// Rates measured of late.

@@ -2,31 +2,36 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::App;
+use super::extract::ServiceName;
 use super::places::Place;
-use super::{App, Refusal};
+use super::problem::{Problem, ProblemKind};
+use crate::key::Scope;
 use crate::telemetry::metrics::PollAnswer;
-
-/// Seconds after which a client retries when all places are taken.
-const RETRY_AFTER_S: &str = "1";
 
 /// Requires a key of the stage in the path, or of its service.
 pub(super) async fn stage_key(
     State(app): State<Arc<App>>,
-    Path(stage): Path<String>,
+    name: Result<ServiceName, Problem>,
     request: Request,
     next: Next,
 ) -> Response {
+    let stage = match name {
+        Ok(name) => name.service,
+        Err(problem) => return admit(Err(problem), request, next).await,
+    };
     let handle = app.services.get_by_stage(&stage);
     let service = handle.as_ref().map(|handle| handle.service.name.as_str());
     let names = [stage.as_str(), service.unwrap_or(&stage)];
     let keys = app.keys.current();
-    let opens = bearer(request.headers()).is_some_and(|key| keys.open(&names, key));
-    if !opens {
+    let opens = bearer(request.headers()).and_then(|key| keys.open(&names, key));
+    let opens = authorised(opens, poll_scope(&request));
+    if opens.is_err() {
         app.metrics.count_poll(service, PollAnswer::Unauthorised);
     }
     admit(opens, request, next).await
@@ -35,36 +40,76 @@ pub(super) async fn stage_key(
 /// Requires a key of the service in the path.
 pub(super) async fn service_key(
     State(app): State<Arc<App>>,
-    Path(service): Path<String>,
+    name: Result<ServiceName, Problem>,
     request: Request,
     next: Next,
 ) -> Response {
+    let service = match name {
+        Ok(name) => name.service,
+        Err(problem) => return admit(Err(problem), request, next).await,
+    };
     let keys = app.keys.current();
-    let opens = bearer(request.headers()).is_some_and(|key| keys.open(&[&service], key));
+    let opens = bearer(request.headers()).and_then(|key| keys.open(&[&service], key));
+    let opens = authorised(opens, scope(&request));
     admit(opens, request, next).await
 }
 
 /// Requires any key.
 pub(super) async fn any_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = app.keys.current();
-    let opens = bearer(request.headers()).is_some_and(|key| keys.open_any(key));
+    let opens = bearer(request.headers()).and_then(|key| keys.open_any(key));
+    let opens = authorised(opens, scope(&request));
     admit(opens, request, next).await
 }
 
-async fn admit(opens: bool, request: Request, next: Next) -> Response {
-    if !opens {
-        let right = "authorization: Bearer <key> is missing or wrong";
-        return Refusal(StatusCode::UNAUTHORIZED, right.to_owned()).into_response();
+/// Returns the extent that a key needs for a request.
+fn scope(request: &Request) -> Scope {
+    match *request.method() {
+        Method::GET | Method::HEAD => Scope::Read,
+        Method::POST => Scope::Usual,
+        _ => Scope::Write,
+    }
+}
+
+/// Returns the extent that a key needs for a poll. A proxy that polls takes slots.
+fn poll_scope(request: &Request) -> Scope {
+    let query = request.uri().query().unwrap_or_default();
+    let mut names = url::form_urlencoded::parse(query.as_bytes());
+    match names.any(|(name, _)| name == "proxy") {
+        true => Scope::Poll,
+        false => scope(request),
+    }
+}
+
+fn authorised(opens: Option<Scope>, needs: Scope) -> Result<(), Problem> {
+    let (kind, right) = match opens {
+        Some(scope) if scope >= needs => return Ok(()),
+        Some(_) => (
+            ProblemKind::LimitedKey,
+            "authorization: the key file gives the key less; reads take any key, polls one with `poll` or no word, solves \
+             one with no word, changes one with `write`",
+        ),
+        None => (
+            ProblemKind::NoKey,
+            "authorization: Bearer <key> is missing or wrong",
+        ),
+    };
+    Err(Problem::new(kind, right))
+}
+
+async fn admit(opens: Result<(), Problem>, request: Request, next: Next) -> Response {
+    if let Err(problem) = opens {
+        return problem.into_response();
     }
     let place = request.extensions().get::<Arc<Place>>();
     if let Some(Err(full)) = place.map(|place| place.promote()) {
-        let refusal = Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string());
-        return ([(header::RETRY_AFTER, RETRY_AFTER_S)], refusal).into_response();
+        return Problem::new(ProblemKind::Unavailable, full.to_string()).into_response();
     }
     next.run(request).await
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// Returns the key of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
+use super::request_id::REQUEST_ID;
 
 /// Time beyond the hold time within which the leader must respond.
 pub(super) const ANSWER_GRACE: Duration = Duration::from_secs(2);
@@ -53,8 +54,10 @@ async fn forward(
 ) -> Result<Response, String> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let mut passed = HeaderMap::from_iter([(PASSED, HeaderValue::from_static("1"))]);
-    if let Some(key) = headers.get(header::AUTHORIZATION) {
-        passed.insert(header::AUTHORIZATION, key.clone());
+    for name in [header::AUTHORIZATION, REQUEST_ID] {
+        if let Some(value) = headers.get(&name) {
+            passed.insert(name, value.clone());
+        }
     }
     let url = format!("{base}{path}");
     let limit = app.hold + ANSWER_GRACE;

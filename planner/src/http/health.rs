@@ -4,18 +4,64 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::{App, Refusal};
+use super::App;
+use super::operation::{Access, Answer, Content, Operation, OperationMethod};
+use super::problem::{Problem, ProblemKind};
 use crate::registry::ServiceHandle;
 
 /// Maximum number of texts of metrics in memory. While so many slow readers have one each, a further one gets the
 /// latest.
 pub const METRICS_TEXTS_MAX: usize = 8;
 
+const TEXT: &[Answer] = &[Answer {
+    status: 200,
+    description: "So it is.",
+    content: Content::Text,
+}];
+
+pub(super) const HEALTHZ: Operation = Operation {
+    method: OperationMethod::Get,
+    path: "/healthz",
+    id: "health",
+    summary: "Liveness of the process",
+    description: "All cycles come back in time.",
+    access: Access::Open,
+    query: None,
+    headers: &[],
+    body: None,
+    answers: TEXT,
+    problems: &[(
+        503,
+        "A cycle has not come back for too long; the detail names the service and the age.",
+    )],
+};
+
+pub(super) const READYZ: Operation = Operation {
+    path: "/readyz",
+    id: "readiness",
+    summary: "Readiness: a plan is published",
+    description: "A plan is published, and polls are answered.",
+    problems: &[(
+        503,
+        "No plan is published yet, or no planner that leads is reached; the detail says which.",
+    )],
+    ..HEALTHZ
+};
+
+pub(super) const METRICS: Operation = Operation {
+    path: "/metrics",
+    id: "metrics",
+    summary: "Metrics in Prometheus' text format",
+    description: "Metrics of the planner and of all services.",
+    problems: &[(500, "A metric cannot be written, which is a defect.")],
+    ..HEALTHZ
+};
+
 /// Succeeds while all cycles come back in time.
-pub(super) async fn healthz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
+pub(super) async fn healthz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     let now = app.clock.now().at;
     let services = app.services.all();
     let late = services.iter().find_map(|handle| {
@@ -26,15 +72,15 @@ pub(super) async fn healthz(State(app): State<Arc<App>>) -> Result<&'static str,
         None => Ok("ok\n"),
         Some((name, late)) => {
             let message = format!("service '{name}': {late}");
-            Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, message))
+            Err(Problem::new(ProblemKind::Unavailable, message))
         }
     }
 }
 
 /// Succeeds once any service has a plan, and while polls are answered. A planner without services is ready: it
 /// waits for some.
-pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
-    let unavailable = |why: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, why);
+pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    let unavailable = |why: String| Problem::new(ProblemKind::Unavailable, why);
     app.route().ready().map_err(unavailable)?;
     // A cycle publishes plans for all stages or for none.
     let services = app.services.all();
@@ -79,7 +125,7 @@ impl MetricsTexts {
     }
 }
 
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let make = || {
         let services = app.services.all();
         let each = services.iter().map(|handle| handle.gather(app.clock));
@@ -87,8 +133,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
         app.metrics.text(app.waiting(), reached, each)
     };
     let text = app.texts.text(make);
-    let text =
-        text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let text = text.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())
 }
 

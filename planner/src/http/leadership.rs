@@ -90,7 +90,7 @@ pub(super) enum Route {
 }
 
 /// Leadership in the status.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, PartialEq, Eq, schemars::JsonSchema)]
 pub(super) struct LeaderView {
     /// Whether this planner leads.
     leads: bool,

@@ -14,54 +14,86 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use schemars::SchemaGenerator;
 use tokio::sync::SemaphorePermit;
-use weir_api::Revision;
+use weir_api::{Plan, Revision};
 
+use super::extract::{Fields, ServiceName, unknown};
 use super::leadership::{Route, Term};
+use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::poll_query::PollQuery;
-use super::{App, Refusal, forward, unknown};
+use super::problem::{Problem, ProblemKind};
+use super::{App, forward, openapi};
 use crate::distribution::slot_allocation::Poll;
 use crate::distribution::{PollResponse, Published, Publisher};
 use crate::registry::ServiceHandle;
 use crate::telemetry::metrics::PollAnswer;
 
-/// Seconds after which a proxy retries when too many polls wait.
-const RETRY_AFTER_S: &str = "1";
+pub(super) const POLL: Operation = Operation {
+    method: OperationMethod::Get,
+    path: "/v1/plans/{service}",
+    id: "plan",
+    summary: "Wait for a plan newer than `after`",
+    description: "A long poll: held for 20 s, or less while proxies share slots. A poll with `proxy` shows that this \
+                  proxy is alive, and gets its slots.",
+    access: Access::Stage,
+    query: Some(openapi::query::<PollQuery>),
+    headers: &[],
+    body: None,
+    answers: &[
+        Answer {
+            status: 200,
+            description: "The plan, with the proxy's slots.",
+            content: Content::Json(SchemaGenerator::subschema_for::<Plan>),
+        },
+        Answer {
+            status: 204,
+            description: "No newer plan within the hold time.",
+            content: Content::None,
+        },
+    ],
+    problems: &[
+        (403, "The key may only read, and the poll names its proxy."),
+        (
+            409,
+            "Fewer slots than proxies, and none for this one; or unknown variant.",
+        ),
+        (
+            503,
+            "Too many polls wait, or no planner that leads is reached. The proxy keeps its plan.",
+        ),
+    ],
+};
 
 /// A poll without a plan, with the label of its answer.
-struct PollRefusal(PollAnswer, Refusal);
+struct PollRefusal(PollAnswer, Problem);
 
-impl From<Refusal> for PollRefusal {
-    fn from(refusal: Refusal) -> PollRefusal {
-        let answer = match refusal.0 {
-            StatusCode::CONFLICT => PollAnswer::Refused,
-            StatusCode::SERVICE_UNAVAILABLE => PollAnswer::Full,
+impl From<Problem> for PollRefusal {
+    fn from(problem: Problem) -> PollRefusal {
+        let answer = match problem.kind {
+            ProblemKind::Conflict => PollAnswer::Refused,
+            ProblemKind::Unavailable => PollAnswer::Full,
             _ => PollAnswer::Bad,
         };
-        PollRefusal(answer, refusal)
+        PollRefusal(answer, problem)
     }
 }
 
 impl PollRefusal {
     fn no_leader(why: String) -> PollRefusal {
-        let refusal = Refusal(StatusCode::SERVICE_UNAVAILABLE, why);
-        PollRefusal(PollAnswer::NoLeader, refusal)
+        let problem = Problem::new(ProblemKind::Unavailable, why);
+        PollRefusal(PollAnswer::NoLeader, problem)
     }
 }
 
 impl IntoResponse for PollRefusal {
     fn into_response(self) -> Response {
-        let PollRefusal(answer, refusal) = self;
-        let mut response = refusal.into_response();
+        let PollRefusal(answer, problem) = self;
+        let mut response = problem.into_response();
         let headers = response.headers_mut();
-        if matches!(answer, PollAnswer::Full | PollAnswer::NoLeader) {
-            let retry_after = header::HeaderValue::from_static(RETRY_AFTER_S);
-            headers.insert(header::RETRY_AFTER, retry_after);
-        }
         if answer == PollAnswer::NoLeader {
             // The next connection may reach the leader.
             let close = header::HeaderValue::from_static("close");
@@ -73,8 +105,8 @@ impl IntoResponse for PollRefusal {
 
 pub(super) async fn poll(
     State(app): State<Arc<App>>,
-    Path(stage): Path<String>,
-    query: Result<Query<PollQuery>, QueryRejection>,
+    ServiceName { service: stage }: ServiceName,
+    query: Result<Fields<PollQuery>, Problem>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -119,20 +151,16 @@ struct AcceptedPoll<'a> {
 fn accept<'a>(
     app: &'a App,
     stage: &str,
-    query: Result<Query<PollQuery>, QueryRejection>,
+    query: Result<Fields<PollQuery>, Problem>,
     stage_service: &mut Option<Arc<ServiceHandle>>,
-) -> Result<AcceptedPoll<'a>, Refusal> {
+) -> Result<AcceptedPoll<'a>, Problem> {
     let handle = app.stage(stage)?;
     *stage_service = Some(Arc::clone(&handle));
-    let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
-    let (after, poll) = query.validate().map_err(bad)?;
-    let full = |message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, message);
+    let Fields(query) = query?;
+    let (after, poll) = query.validate().map_err(Problem::parameter)?;
     let permit = app.polls.try_acquire().map_err(|_| {
-        full(format!(
-            "{} polls wait already, no more are held",
-            app.polls_max
-        ))
+        let message = format!("{} polls wait already, no more are held", app.polls_max);
+        Problem::new(ProblemKind::Unavailable, message)
     })?;
     Ok(AcceptedPoll {
         handle,
@@ -183,10 +211,9 @@ async fn proxy_plan(
     stage: &Publisher,
     poll: &Poll,
     ended: impl Future<Output = ()>,
-) -> Result<Option<Vec<u8>>, Refusal> {
+) -> Result<Option<Vec<u8>>, Problem> {
     let held = stage.long_poll(poll, app.clock);
-    let mut held =
-        held.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
+    let mut held = held.map_err(|full| Problem::new(ProblemKind::Unavailable, full.to_string()))?;
     let response = tokio::select! {
         biased;
         response = held.wait(app.hold) => response,
@@ -196,8 +223,9 @@ async fn proxy_plan(
     match response {
         PollResponse::Nothing => Ok(None),
         PollResponse::Refused(why) => {
-            let message = format!("proxy: '{}': {why}", poll.proxy);
-            Err(Refusal(StatusCode::CONFLICT, message))
+            let mut problem = Problem::parameter(format!("proxy: '{}': {why}", poll.proxy));
+            problem.kind = ProblemKind::Conflict;
+            Err(problem)
         }
         PollResponse::Plan(plan) => match plan.check() {
             // A validated plan contains no map and no number that JSON cannot represent.

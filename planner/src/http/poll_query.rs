@@ -1,5 +1,6 @@
 //! Query of a poll and its validation. Each refusal names the field, the value and the allowed values.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use weir_api::Revision;
 use weir_api::plan::is_name;
@@ -15,13 +16,25 @@ const WORKERS_MAX: u32 = 4096;
 const SHOWN_MAX: usize = 64;
 
 /// Query of a poll as received; unknown fields are ignored.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct PollQuery {
+    /// Revision of the plan that the proxy has; 0 for none.
+    #[schemars(with = "u64", range(max = AFTER_MAX.0))]
     after: Option<String>,
+    /// Node id of the proxy, which makes the poll its sign of life.
+    #[schemars(with = "String", length(min = 1, max = PROXY_BYTES_MAX))]
     proxy: Option<String>,
+    /// Number that differs after each start of the proxy.
+    #[schemars(with = "u64")]
     incarnation: Option<String>,
+    /// Worker threads of the proxy.
+    #[schemars(with = "u32", range(max = WORKERS_MAX))]
     workers: Option<String>,
+    /// Function of the proxy's filter; `both` if left out.
+    #[schemars(with = "Role")]
     role: Option<String>,
+    /// The one variant that a gate fronts.
+    #[schemars(with = "String")]
     variant: Option<String>,
 }
 
@@ -95,7 +108,8 @@ fn is_node_id(proxy: &str) -> bool {
     (1..=PROXY_BYTES_MAX).contains(&proxy.len()) && !proxy.chars().any(char::is_control)
 }
 
-fn display(value: &str) -> String {
+/// Returns the begin of a value, for messages.
+pub(super) fn display(value: &str) -> String {
     let head = value.chars().take(SHOWN_MAX);
     head.map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()

@@ -24,9 +24,11 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::places::{Occupied, Place, PlaceLimits, Places};
+use super::problem::{Problem, ProblemKind};
+use super::request_id::RequestId;
 use super::tls::{HANDSHAKE_MAX, TlsState};
 use super::write_limit::WriteLimit;
-use super::{App, Refusal, router};
+use super::{App, router};
 use crate::file_reload::Reloaded;
 use crate::key::Keys;
 
@@ -49,8 +51,7 @@ const _: () = assert!(HEAD_MAX.as_secs() > super::HOLD.as_secs());
 const _: () =
     assert!(REQUEST_MAX.as_secs() > super::HOLD.as_secs() + super::forward::ANSWER_GRACE.as_secs());
 const _: () = assert!(
-    REQUEST_MAX.as_secs()
-        > super::solve::BODY_TIME_MAX.as_secs() + super::solve::LIMIT_MAX.as_secs()
+    REQUEST_MAX.as_secs() > super::BODY_TIME_MAX.as_secs() + super::solve::LIMIT_MAX.as_secs()
 );
 
 /// Listener of the endpoints, with their keys and certificate.
@@ -218,15 +219,17 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let place = Arc::clone(&self.place);
         request.extensions_mut().insert(Arc::clone(&place));
+        let id = RequestId::of(request.headers_mut());
         let answer = self.router.call(request);
         Box::pin(async move {
             let mut response = match timeout(REQUEST_MAX, answer).await {
                 Ok(answer) => answer?,
                 Err(_) => {
                     let message = format!("not answered within {REQUEST_MAX:?}");
-                    Refusal(StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+                    Problem::new(ProblemKind::Unavailable, message).into_response()
                 }
             };
+            id.add_to(&mut response);
             let refused = response.status() == StatusCode::UNAUTHORIZED;
             if refused || !place.is_keyed() {
                 // Its place is for others.

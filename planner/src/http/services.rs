@@ -7,20 +7,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
+use super::etag::{EntityTag, IF_NONE_MATCH};
+use super::extract::{Fields, Planned};
 use super::leadership::LeaderView;
+use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::poll_query::number;
-use super::{App, Refusal};
+use super::problem::{Problem, ProblemKind};
+use super::{App, openapi};
 use crate::distribution::Publisher;
 use crate::distribution::slot_allocation::ProxyView;
+use crate::mode::RunMode;
 use crate::registry::ServiceHandle;
-use crate::service::Mode;
 use crate::spec::RawCpu;
 use crate::telemetry::metrics::Counters;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
@@ -29,16 +33,42 @@ use crate::telemetry::status::{CYCLES_MAX, CycleReport};
 pub const CYCLES_SHOWN: usize = 10;
 const _: () = assert!(CYCLES_SHOWN <= CYCLES_MAX);
 
+pub(super) const STATUS: Operation = Operation {
+    method: OperationMethod::Get,
+    path: "/v1/services/{service}",
+    id: "status",
+    summary: "Current plan, latest cycles with their reasons, and proxies",
+    description: "The status of a service. For a pipeline, `plan` and `proxies` are those of the first stage.",
+    access: Access::Service,
+    query: Some(openapi::query::<StatusQuery>),
+    headers: &[IF_NONE_MATCH],
+    body: None,
+    answers: &[
+        Answer {
+            status: 200,
+            description: "The status. Its entity tag leaves out when proxies last polled.",
+            content: Content::Json(SchemaGenerator::subschema_for::<ServiceStatus<'static>>),
+        },
+        Answer {
+            status: 304,
+            description: "The client has this status.",
+            content: Content::None,
+        },
+    ],
+    problems: &[(500, "The status cannot be written, which is a defect.")],
+};
+
 /// Query of the status.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusQuery {
-    /// Number of the latest cycles to show; [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
+    /// Number of the latest cycles to show; 10 if left out, at most 1,024.
+    #[schemars(with = "usize", range(max = CYCLES_MAX))]
     cycles: Option<String>,
 }
 
 impl StatusQuery {
-    fn validate(self) -> Result<usize, String> {
+    pub(super) fn validate(self) -> Result<usize, String> {
         if self.cycles.is_none() {
             return Ok(CYCLES_SHOWN);
         }
@@ -47,50 +77,80 @@ impl StatusQuery {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct View<'a> {
+/// Status of a service.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct ServiceStatus<'a> {
+    /// Name of the service.
     service: &'a str,
-    mode: Mode,
-    slo_ms: u128,
+    /// Whether cores are changed.
+    mode: RunMode,
+    /// Latency objective, in ms.
+    slo_ms: u64,
+    /// Maximum cores of all variants together.
     budget_cores: RawCpu,
+    /// Revision of the plan; `null` without one.
     revision: Option<Revision>,
+    /// Plan in force, of all proxies together.
     plan: Option<&'a Plan>,
+    /// Totals since the start.
     counters: Counters,
+    /// Planner that leads.
     leader: LeaderView,
+    /// Polling proxies, by node id.
     proxies: BTreeMap<String, ProxyView>,
-    /// Empty for a service without stages.
+    /// Stages, by name; empty for a service without stages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     stages: BTreeMap<&'a str, StageView>,
+    /// Latest cycle.
     latest: Option<&'a CycleReport>,
+    /// Latest cycles, oldest first.
     cycles: Vec<&'a CycleReport>,
 }
 
-#[derive(Debug, Serialize)]
+/// Plan and proxies of one stage.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct StageView {
+    /// Plan in force.
     plan: Option<Plan>,
+    /// Polling proxies, by node id.
     proxies: BTreeMap<String, ProxyView>,
+}
+
+impl ServiceStatus<'_> {
+    /// Returns the tag of the status without the times of polls.
+    fn tag(&self) -> Result<EntityTag, Problem> {
+        let mut steady = self.clone();
+        let of_stages = steady
+            .stages
+            .values_mut()
+            .flat_map(|stage| stage.proxies.values_mut());
+        for proxy in steady.proxies.values_mut().chain(of_stages) {
+            (proxy.polled_ms, proxy.age_ms, proxy.waiting) = (0, 0, false);
+        }
+        let text = serde_json::to_vec(&steady);
+        let text = text.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
+        Ok(EntityTag::weak(&text))
+    }
 }
 
 pub(super) async fn status(
     State(app): State<Arc<App>>,
-    Path(service): Path<String>,
-    query: Result<Query<StatusQuery>, QueryRejection>,
-) -> Result<Response, Refusal> {
-    let handle = app.service(&service)?;
+    Planned(handle): Planned,
+    Fields(query): Fields<StatusQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let service = &handle.service;
-    let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
-    let most = query.validate().map_err(bad)?;
+    let most = query.validate().map_err(Problem::parameter)?;
     let cycles = handle.status.latest(most.max(1));
     let entry = handle.publishers.entry();
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
     // Each lock is released before the next is taken.
     let proxies = entry.allocation().view(app.clock.now());
-    let view = View {
+    let status = ServiceStatus {
         service: &service.name,
-        mode: service.mode,
-        slo_ms: service.slo.as_millis(),
+        mode: handle.mode.current().mode,
+        slo_ms: u64::try_from(service.slo.as_millis()).unwrap_or(u64::MAX),
         budget_cores: RawCpu(service.budget_cores()),
         revision: plan.map(|plan| plan.revision),
         plan,
@@ -105,7 +165,8 @@ pub(super) async fn status(
             .map(AsRef::as_ref)
             .collect(),
     };
-    Ok(Json(view).into_response())
+    let tag = status.tag()?;
+    Ok(tag.tag(&headers, Json(status).into_response()))
 }
 
 fn stages<'a>(app: &App, handle: &'a ServiceHandle) -> BTreeMap<&'a str, StageView> {

@@ -1,129 +1,125 @@
 //! `POST /v1/solve`: solves a problem of any formulation, as `weir solve` does.
 //!
 //! 200 and the answer, also for an infeasible problem · 400 invalid problem or query, by field · 401 wrong
-//! or no key · 408 not received within [`BODY_TIME_MAX`] · 413 larger than [`BODY_MAX`] · 429 with retry-after if
-//! [`SOLVES_MAX`] solves are running, or [`BODIES_MAX`] problems are being received. The services that are planned
+//! or no key · 408 not received within [`super::BODY_TIME_MAX`] · 413 larger than [`BODY_MAX`] · 429 with retry-after if
+//! [`SOLVES_MAX`] solves are running, or [`super::BODIES_MAX`] problems are being received. The services that are planned
 //! for are not affected.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::body::Body;
+use axum::extract::State;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
-use tokio::time::timeout;
 
-use super::{App, Refusal};
+use super::body::receive;
+use super::extract::Fields;
+use super::operation::{self, Access, Content, Operation, OperationMethod, RequestBody};
+use super::poll_query::{display, number};
+use super::problem::{Problem, ProblemKind};
+use super::{App, openapi};
 use crate::clock::stopwatch;
-use crate::solve::problem::{Answer, By, Formulation, Problem};
+use crate::solve::problem::{self, Answer, By, Document, Formulation};
 use crate::solve::{InputError, TimeLimit};
 
 /// Maximum size of a problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
 pub const BODY_MAX: usize = 4 * 1024 * 1024;
-/// Maximum time in which a problem is received.
-pub const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of problems that are received at once.
-pub const BODIES_MAX: usize = 4;
 /// Maximum number of solves at once, so that the control loop's own always has a core.
 pub const SOLVES_MAX: usize = 1;
 /// Default time limit of a solve.
 pub const LIMIT: Duration = Duration::from_secs(1);
 /// Maximum time limit of a solve.
 pub const LIMIT_MAX: Duration = Duration::from_secs(10);
-/// Seconds after which a client retries when too many solves are running.
-const RETRY_AFTER_S: &str = "1";
 
-#[derive(Debug, Deserialize)]
+pub(super) const SOLVE: Operation = Operation {
+    method: OperationMethod::Post,
+    path: "/v1/solve",
+    id: "solve",
+    summary: "Solve a problem of any formulation",
+    description: "The body is a problem; `formulation` names its kind. The services that are planned for are not \
+                  affected.",
+    access: Access::AnyKey,
+    query: Some(openapi::query::<SolveQuery>),
+    headers: &[],
+    body: Some(RequestBody {
+        description: "The problem, at most 4 MiB.",
+        schema: SchemaGenerator::subschema_for::<Document>,
+    }),
+    answers: &[operation::Answer {
+        status: 200,
+        description: "The answer, also for an infeasible problem.",
+        content: Content::Json(SchemaGenerator::subschema_for::<Answer>),
+    }],
+    problems: &[
+        (
+            400,
+            "The problem is not valid; the pointer names the field, the detail the value and a valid one.",
+        ),
+        (408, "The problem was not received in time."),
+        (413, "The body is too large."),
+        (
+            429,
+            "Too many problems are being solved or received; retry after `retry-after` seconds.",
+        ),
+        (500, "The solve broke, which is a defect."),
+    ],
+};
+
+/// Query of a solve.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SolveQuery {
+    /// Formulation of the problem, if the body does not name it.
+    #[schemars(with = "Formulation")]
     formulation: Option<String>,
-    time_limit_ms: Option<u64>,
+    /// Time limit of the solve, in ms; 1,000 if left out.
+    #[schemars(with = "u64", range(min = 1, max = 10_000))]
+    time_limit_ms: Option<String>,
+    /// Solver, `own`, `highs` or `microlp`: the formulation's own exact algorithm, or the same problem as an integer
+    /// program.
+    #[schemars(with = "String")]
     solver: Option<String>,
 }
 
 pub(super) async fn solve(
     State(app): State<Arc<App>>,
-    query: Result<Query<SolveQuery>, QueryRejection>,
+    Fields(query): Fields<SolveQuery>,
     body: Body,
-) -> Response {
-    match answer(&app, query, body).await {
-        Ok(answer) => Json(answer).into_response(),
-        Err(refusal) if refusal.0 == StatusCode::TOO_MANY_REQUESTS => {
-            ([(header::RETRY_AFTER, RETRY_AFTER_S)], refusal).into_response()
-        }
-        Err(refusal) => refusal.into_response(),
-    }
-}
-
-async fn answer(
-    app: &App,
-    query: Result<Query<SolveQuery>, QueryRejection>,
-    body: Body,
-) -> Result<Answer, Refusal> {
-    let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
-    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
-    let (formulation, by, limit) = query
-        .validate()
-        .map_err(|refused| bad(refused.to_string()))?;
-    let body = receive(app, body).await?;
+) -> Result<Json<Answer>, Problem> {
+    let (formulation, by, limit) = query.validate()?;
+    let body = receive(&app, body, BODY_MAX).await?;
     let permit = Arc::clone(&app.solves).try_acquire_owned().map_err(|_| {
         let message = format!("{SOLVES_MAX} problem is solved already, no more at once");
-        Refusal(StatusCode::TOO_MANY_REQUESTS, message)
+        Problem::new(ProblemKind::Busy, message)
     })?;
     let solving = tokio::task::spawn_blocking(move || {
         // Held to the end, even if the client has disconnected.
         let _permit = permit;
-        let document = serde_json::from_slice(&body).map_err(|error| format!("JSON: {error}"))?;
-        let problem =
-            Problem::read(document, formulation).map_err(|refused| refused.to_string())?;
+        let document = serde_json::from_slice(&body);
+        let document = document.map_err(|error| Problem::body(format!("JSON: {error}")))?;
+        let problem = problem::Problem::read(document, formulation)
+            .map_err(|refused| Problem::body_field(&refused))?;
         let elapsed = stopwatch();
         let answer = problem.solve(by, &TimeLimit::new(limit, &elapsed));
-        answer.map_err(|refused| refused.to_string())
+        answer.map_err(|refused| Problem::body_field(&refused))
     });
     let solved = solving.await.map_err(|error| {
         tracing::error!("a solve broke: {error}");
-        Refusal(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the solve broke".to_owned(),
-        )
+        Problem::new(ProblemKind::Internal, "the solve broke")
     })?;
-    solved.map_err(bad)
-}
-
-/// Receives a problem: in time, in size, and only a few at once.
-async fn receive(app: &App, body: Body) -> Result<Bytes, Refusal> {
-    let too_large = || {
-        let message = format!("the problem is larger than {BODY_MAX} bytes");
-        Refusal(StatusCode::PAYLOAD_TOO_LARGE, message)
-    };
-    if body.size_hint().lower() > BODY_MAX as u64 {
-        return Err(too_large());
-    }
-    let _permit = app.bodies.try_acquire().map_err(|_| {
-        let message = format!("{BODIES_MAX} problems are being received already, no more at once");
-        Refusal(StatusCode::TOO_MANY_REQUESTS, message)
-    })?;
-    match timeout(BODY_TIME_MAX, to_bytes(body, BODY_MAX)).await {
-        Ok(Ok(body)) => Ok(body),
-        // A client that breaks off gets no answer.
-        Ok(Err(_)) => Err(too_large()),
-        Err(_) => {
-            let message = format!("the problem was not received within {BODY_TIME_MAX:?}");
-            Err(Refusal(StatusCode::REQUEST_TIMEOUT, message))
-        }
-    }
+    solved.map(Json)
 }
 
 impl SolveQuery {
-    fn validate(&self) -> Result<(Option<Formulation>, By, Duration), InputError> {
-        let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
+    fn validate(self) -> Result<(Option<Formulation>, By, Duration), Problem> {
+        let refused = |error: InputError| Problem::parameter(error.to_string());
+        let formulation = self.formulation.as_deref().map(str::parse).transpose();
+        let formulation = formulation.map_err(refused)?;
         let by = match self.solver.as_deref() {
             None => By::Own,
-            Some(name) => name.parse()?,
+            Some(name) => name.parse().map_err(refused)?,
         };
         let limit = match self.time_limit_ms {
             None => LIMIT,
@@ -133,14 +129,15 @@ impl SolveQuery {
     }
 }
 
-fn limit(ms: u64) -> Result<Duration, InputError> {
-    let limit = Duration::from_millis(ms);
-    if ms > 0 && limit <= LIMIT_MAX {
-        return Ok(limit);
+fn limit(ms: String) -> Result<Duration, Problem> {
+    let refused = |_| {
+        let right = format!("must be 1 to {} ms", LIMIT_MAX.as_millis());
+        Problem::parameter(format!("time_limit_ms: {} {right}", display(&ms)))
+    };
+    let most = u64::try_from(LIMIT_MAX.as_millis()).unwrap_or(u64::MAX);
+    let limit = number("time_limit_ms", Some(ms.clone()), most).map_err(refused)?;
+    match limit {
+        0 => Err(refused(String::new())),
+        limit => Ok(Duration::from_millis(limit)),
     }
-    Err(InputError {
-        field: "time_limit_ms".to_owned(),
-        value: ms.to_string(),
-        right: format!("1 to {} ms", LIMIT_MAX.as_millis()),
-    })
 }

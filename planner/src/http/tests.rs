@@ -1,8 +1,12 @@
 //! Tests of the endpoints over real HTTP on free ports.
 
 mod authentication;
+mod description;
+mod events;
 mod health;
+mod history;
 mod leaders;
+mod modes;
 mod proxies;
 mod server;
 mod solves;
@@ -169,10 +173,28 @@ async fn plan(response: Response) -> Plan {
     plan
 }
 
+/// Returns the problem document of a refused request, and checks what all of them have.
+async fn problem(response: Response) -> Value {
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
+    assert_eq!(headers["content-type"], "application/problem+json");
+    let json: Value = response.json().await.unwrap();
+    assert_eq!(json["status"], status);
+    assert_eq!(
+        json["request_id"],
+        headers["x-request-id"].to_str().unwrap()
+    );
+    let kind = json["type"].as_str().unwrap();
+    assert!(kind.starts_with("urn:problem-type:weir:"), "{kind}");
+    json
+}
+
 async fn error(response: Response, status: u16) -> String {
     assert_eq!(response.status(), status);
-    let json: Value = response.json().await.unwrap();
-    json["error"].as_str().unwrap().to_owned()
+    problem(response).await["detail"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -314,7 +336,7 @@ async fn invalid_poll_is_refused_with_reason() {
         .unwrap();
     assert_eq!(
         error(post, 405).await,
-        "this path takes GET, /v1/solve takes POST"
+        "this path takes another method; /v1/openapi.json lists them"
     );
 }
 

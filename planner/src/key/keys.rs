@@ -1,8 +1,8 @@
 //! Text that holds keys, one in each line, and the keys as read. Pure.
 //!
 //! A line is `KEY`, valid for every service without keys of its own, or `NAME KEY`, valid for the service or
-//! stage of that name alone. Lines that begin with `#` and empty lines are ignored. Several keys at once let
-//! proxies change from one to another.
+//! stage of that name alone. `read`, `poll` or `write` behind it is the extent of the key ([`Scope`]). Lines that begin
+//! with `#` and empty lines are ignored. Several keys at once let proxies change from one to another.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,36 @@ pub const KEYS_MAX: usize = 1024;
 /// Keys of all services.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    shared: Vec<Key>,
-    own: BTreeMap<String, Vec<Key>>,
+    shared: Vec<ScopedKey>,
+    own: BTreeMap<String, Vec<ScopedKey>>,
+}
+
+/// Extent of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Reads alone: no polls by which a proxy gets slots, no solves and no changes.
+    Read,
+    /// Polls of proxies, and reads.
+    Poll,
+    /// Polls, reads and solves: that of a key without a word.
+    Usual,
+    /// All of these, and changes.
+    Write,
+}
+
+/// A key with its extent.
+type ScopedKey = (Key, Scope);
+
+impl Scope {
+    /// Returns the extent of that name, which is too short to be a key.
+    fn named(name: &str) -> Option<Scope> {
+        match name {
+            "read" => Some(Scope::Read),
+            "poll" => Some(Scope::Poll),
+            "write" => Some(Scope::Write),
+            _ => None,
+        }
+    }
 }
 
 /// Reason why a text holds no valid keys. It never contains a part of the line, which may be a key.
@@ -46,7 +74,8 @@ pub enum LineError {
     )]
     Name(usize),
     #[error(
-        "line {line}: {words} words; it must be KEY or NAME KEY, and a comment a line of its own"
+        "line {line}: {words} words; it must be KEY or NAME KEY, `read`, `poll` or `write` may follow, and a comment is a line of \
+         its own"
     )]
     Words { line: usize, words: usize },
     #[error("line {line}: the same as line {first}; remove one")]
@@ -66,14 +95,14 @@ impl Keys {
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            let (name, key) = split(line, content)?;
+            let (name, key, scope) = split(line, content)?;
             if let Some(first) = lines.insert((name, key), line) {
                 return Err(LineError::Repeated { line, first });
             }
             if lines.len() > KEYS_MAX {
                 return Err(LineError::TooMany(line));
             }
-            let key = parse_key(line, key)?;
+            let key = (parse_key(line, key)?, scope);
             match name {
                 None => keys.shared.push(key),
                 Some(name) => keys.own.entry(name.to_owned()).or_default().push(key),
@@ -88,25 +117,25 @@ impl Keys {
     /// Returns the keys of a planner with a single key for all services.
     pub fn of(key: Key) -> Keys {
         Keys {
-            shared: vec![key],
+            shared: vec![(key, Scope::Usual)],
             own: BTreeMap::new(),
         }
     }
 
-    /// Whether `offered` is a key of what has these names: a service, or a stage and its service. Keys for all
-    /// services count only where none of the names has keys of its own.
-    pub fn open(&self, names: &[&str], offered: &str) -> bool {
+    /// Returns the extent of `offered` as a key of what has these names: a service, or a stage and its service; `None`
+    /// if it is none. Keys for all services count only where none of the names has keys of its own.
+    pub fn open(&self, names: &[&str], offered: &str) -> Option<Scope> {
         let own = names.iter().filter_map(|name| self.own.get(*name));
-        let own: Vec<&Key> = own.flatten().collect();
+        let own: Vec<&ScopedKey> = own.flatten().collect();
         match own.is_empty() {
-            true => is_among(&self.shared, offered),
-            false => is_among(own, offered),
+            true => scope_among(&self.shared, offered),
+            false => scope_among(own, offered),
         }
     }
 
-    /// Whether `offered` is any of the keys.
-    pub fn open_any(&self, offered: &str) -> bool {
-        is_among(
+    /// Returns the extent of `offered` as any of the keys; `None` if it is none.
+    pub fn open_any(&self, offered: &str) -> Option<Scope> {
+        scope_among(
             self.shared.iter().chain(self.own.values().flatten()),
             offered,
         )
@@ -114,17 +143,25 @@ impl Keys {
 }
 
 /// Compares with every key, so that the time does not depend on which one matches.
-fn is_among<'a>(keys: impl IntoIterator<Item = &'a Key>, offered: &str) -> bool {
-    let matches = |found: bool, key: &Key| key.matches(offered) | found;
-    keys.into_iter().fold(false, matches)
+fn scope_among<'a>(keys: impl IntoIterator<Item = &'a ScopedKey>, offered: &str) -> Option<Scope> {
+    let matches = |found: Option<Scope>, (key, scope): &ScopedKey| {
+        let matching = key.matches(offered).then_some(*scope);
+        found.max(matching)
+    };
+    keys.into_iter().fold(None, matches)
 }
 
-/// Returns the name, if there is one, and the key.
-fn split(line: usize, content: &str) -> Result<(Option<&str>, &str), LineError> {
+/// Returns the name, if there is one, the key, and its extent.
+fn split(line: usize, content: &str) -> Result<(Option<&str>, &str, Scope), LineError> {
     let words: Vec<&str> = content.split_whitespace().collect();
-    match words.as_slice() {
-        [key] => Ok((None, key)),
-        [name, key] if is_name(name) => Ok((Some(name), key)),
+    let limited = words.split_last().and_then(|(last, words)| {
+        let scope = Scope::named(last).filter(|_| !words.is_empty())?;
+        Some((words, scope))
+    });
+    let (words, scope) = limited.unwrap_or((words.as_slice(), Scope::Usual));
+    match words {
+        [key] => Ok((None, key, scope)),
+        [name, key] if is_name(name) => Ok((Some(name), key, scope)),
         [_, _] => Err(LineError::Name(line)),
         words => Err(LineError::Words {
             line,
@@ -169,13 +206,42 @@ mod tests {
             (&["b"], "", false),
             (&["b"], "b shared-key-1", false),
         ] {
-            assert_eq!(keys.open(names, offered), opens, "{names:?} {offered}");
+            let scope = keys.open(names, offered);
+            assert_eq!(scope, opens.then_some(Scope::Usual), "{names:?} {offered}");
         }
         for any in ["shared-key-1", "key-of-a-2", "key-of-stage"] {
-            assert!(keys.open_any(any), "{any}");
+            assert_eq!(keys.open_any(any), Some(Scope::Usual), "{any}");
         }
-        assert!(!keys.open_any("key-of-b") && !keys.open_any(""));
+        assert_eq!((keys.open_any("key-of-b"), keys.open_any("")), (None, None));
         assert!(!format!("{keys:?}").contains("shared-key"), "{keys:?}");
+    }
+
+    #[test]
+    fn key_may_be_limited() {
+        let text = "shared-key-1 read\nshared-key-2\nshared-key-3 poll\nshared-key-4 write\na key-of-a-1\na key-of-a-2 read\nread key-of-read\n";
+        let keys = Keys::parse(text).unwrap();
+        for (name, offered, scope) in [
+            ("b", "shared-key-1", Some(Scope::Read)),
+            ("b", "shared-key-2", Some(Scope::Usual)),
+            ("b", "shared-key-3", Some(Scope::Poll)),
+            ("b", "shared-key-4", Some(Scope::Write)),
+            ("a", "key-of-a-1", Some(Scope::Usual)),
+            ("a", "key-of-a-2", Some(Scope::Read)),
+            ("a", "shared-key-2", None),
+            ("read", "key-of-read", Some(Scope::Usual)),
+            ("b", "read", None),
+        ] {
+            assert_eq!(keys.open(&[name], offered), scope, "{name} {offered}");
+        }
+        assert_eq!(keys.open_any("key-of-a-2"), Some(Scope::Read));
+        for bad in [
+            "a shared-key change",
+            "a b shared-key read",
+            "read",
+            "A shared-key read",
+        ] {
+            assert!(Keys::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

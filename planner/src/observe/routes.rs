@@ -35,7 +35,7 @@ pub struct Route {
 }
 
 /// Share of the latest requests that one variant got.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct RoutedShare {
     /// Share that it got.
     pub share: Share,

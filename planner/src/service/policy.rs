@@ -212,7 +212,7 @@ pub struct Decision {
 }
 
 /// Result of a solve; a closed list, for labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SolveStatus {
     /// There was nothing to solve for.

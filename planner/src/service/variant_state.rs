@@ -21,7 +21,18 @@ const LEAVE: f64 = 0.5;
 const LEAVE_RATE: f64 = 0.9;
 
 /// State of a variant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum VariantState {
     /// It takes the time that its profile says.

@@ -2,12 +2,14 @@
 //! decisions.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::watch;
 use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::backends::Blocker;
+use crate::forecast::Peak;
 use crate::observe::RoutedShare;
 use crate::service::{SolveStatus, VariantState};
 
@@ -15,7 +17,7 @@ use crate::service::{SolveStatus, VariantState};
 pub const CYCLES_MAX: usize = 1024;
 
 /// Report of one cycle.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CycleReport {
     /// Start of the cycle, Unix time in ms.
     pub at_ms: u64,
@@ -35,6 +37,8 @@ pub struct CycleReport {
     pub measured_rps: Option<Rps>,
     /// Demand planned for.
     pub demand_rps: Option<Rps>,
+    /// Forecast that the demand is from; `null` while nothing is known.
+    pub forecast: Option<ForecastReport>,
     /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of them
     /// are known. The accuracy that the plan would give is part of `why`.
     pub routed_accuracy_percent: Option<f64>,
@@ -63,8 +67,27 @@ pub struct CycleReport {
     pub variants: BTreeMap<String, VariantReport>,
 }
 
+/// Forecast of the demand.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct ForecastReport {
+    /// Demand to have cores for.
+    pub demand_rps: Rps,
+    /// Demand at present, for shares.
+    pub present_rps: Rps,
+    /// Rate without any reserve for chance.
+    pub mean_rps: Rps,
+    /// Rate that arrives now, without headroom.
+    pub arriving_rps: Rps,
+    /// Whether more is to come.
+    pub rises: bool,
+    /// Whether the window of the estimates has filled.
+    pub window_full: bool,
+    /// Peak that a forecaster expects; `null` where `demand.forecast` is reactive, or not enough is known.
+    pub ahead: Option<Peak>,
+}
+
 /// Use of one resource other than cores at the end of a cycle, in bytes or devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ResourceReport {
     /// Amount used by all replicas, including those that start or terminate.
     pub used: u64,
@@ -73,7 +96,8 @@ pub struct ResourceReport {
 }
 
 /// Duration of each stage of a cycle, in ms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "StageTimes")]
 pub struct Stages {
     /// Scraping proxies and reading the actual cores, concurrently.
     pub observe: f64,
@@ -88,7 +112,7 @@ pub struct Stages {
 }
 
 /// One variant at the end of a cycle.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct VariantReport {
     /// Target cores, over all replicas.
     pub cores_target: Cores,
@@ -119,7 +143,7 @@ pub struct VariantReport {
 }
 
 /// Measured service time of a variant, compared with its profile.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ServiceTimeReport {
     /// State of the variant.
     pub state: VariantState,
@@ -148,29 +172,58 @@ impl Default for ServiceTimeReport {
     }
 }
 
-/// The latest cycles.
+/// The latest cycles. Cycles are numbered from 1.
 #[derive(Debug, Default)]
 pub struct Status {
     cycles: Mutex<VecDeque<Arc<CycleReport>>>,
+    /// Number of the latest cycle.
+    number: watch::Sender<u64>,
 }
 
 impl Status {
     /// Adds a cycle, and removes the oldest beyond [`CYCLES_MAX`].
     pub fn push(&self, report: CycleReport) {
-        let mut cycles = self.cycles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cycles = self.cycles();
         if cycles.len() == CYCLES_MAX {
             cycles.pop_front();
         }
         cycles.push_back(Arc::new(report));
+        self.number.send_modify(|number| *number += 1);
     }
 
     /// Returns the latest cycles, at most `most`, oldest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<CycleReport>> {
-        let cycles = self.cycles.lock().unwrap_or_else(PoisonError::into_inner);
-        cycles
+        let cycles = self.cycles();
+        let before = cycles.len().saturating_sub(most);
+        cycles.iter().skip(before).cloned().collect()
+    }
+
+    /// Returns the cycles after that number as far as they are kept, oldest first, and the number of the latest.
+    pub fn after(&self, number: u64) -> (Vec<Arc<CycleReport>>, u64) {
+        let cycles = self.cycles();
+        let latest = *self.number.borrow();
+        let new = usize::try_from(latest.saturating_sub(number)).unwrap_or(usize::MAX);
+        let before = cycles.len().saturating_sub(new);
+        (cycles.iter().skip(before).cloned().collect(), latest)
+    }
+
+    /// Returns the number of the latest cycle that began at `at_ms` or before.
+    pub fn number_at(&self, at_ms: u64) -> u64 {
+        let cycles = self.cycles();
+        let later = cycles
             .iter()
-            .skip(cycles.len().saturating_sub(most))
-            .cloned()
-            .collect()
+            .rev()
+            .take_while(|report| report.at_ms > at_ms);
+        let later = u64::try_from(later.count()).unwrap_or(u64::MAX);
+        self.number.borrow().saturating_sub(later)
+    }
+
+    /// Returns a receiver of the number of the latest cycle.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.number.subscribe()
+    }
+
+    fn cycles(&self) -> MutexGuard<'_, VecDeque<Arc<CycleReport>>> {
+        self.cycles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,9 @@
 use serde::{Deserialize, Serialize};
 
 /// Function of a proxy's filter.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Deadlines and choice of the variant.

@@ -10,7 +10,7 @@ use super::{Role, SlotAllocation};
 use crate::clock::Now;
 
 /// A proxy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ProxyView {
     /// Number that differs after each start of the polling process.
     pub incarnation: u64,
@@ -47,7 +47,7 @@ pub struct ProxyView {
 }
 
 /// An earlier incarnation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ReplacedView {
     /// Incarnation number.
     pub incarnation: u64,

@@ -32,7 +32,7 @@ async fn cycle_that_does_not_come_back_fails_health() {
     let healthy = async || {
         healthz(State(Arc::clone(&app)))
             .await
-            .map_err(|refusal| refusal.1)
+            .map_err(|problem| problem.detail)
     };
     // No cycles run, as in a standby, or in a leader that waits for the API server.
     tokio::time::sleep(10 * LATE_MAX).await;

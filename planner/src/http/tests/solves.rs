@@ -1,9 +1,8 @@
-//! Tests of solving over HTTP, and of the API's description.
+//! Tests of solving over HTTP.
 
 use serde_json::json;
 
 use super::*;
-use crate::solve::problem::Formulation;
 
 fn sponge(rate_rps: f64) -> Value {
     json!({
@@ -129,52 +128,4 @@ async fn second_concurrent_solve_is_refused() {
         post(&endpoints, "", sponge(1.0).to_string()).await.status(),
         200
     );
-}
-
-#[tokio::test]
-async fn described_paths_exist_and_references_resolve() {
-    let endpoints = Endpoints::open(Duration::from_millis(1), 64).await;
-    let text = endpoints
-        .get("/v1/openapi.json")
-        .await
-        .text()
-        .await
-        .unwrap();
-    let document: oas3::OpenApiV3Spec = oas3::from_json(&text).unwrap();
-    for (path, method, _) in document.operations() {
-        let path = path.replace("{service}", "demo");
-        let url = format!("http://{}{path}", endpoints.address);
-        let answer = endpoints
-            .client
-            .request(method.clone(), url)
-            .send()
-            .await
-            .unwrap();
-        assert!(
-            ![404, 405].contains(&answer.status().as_u16()),
-            "{method} {path}: {answer:?}"
-        );
-    }
-    let document: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
-    let schemas = document["components"]["schemas"].as_object().unwrap();
-    // Every reference resolves.
-    let references: Vec<&str> = text
-        .split("\"$ref\":\"#/components/schemas/")
-        .skip(1)
-        .collect();
-    assert!(references.len() > 20, "{}", references.len());
-    for reference in references {
-        let name = reference.split('"').next().unwrap();
-        assert!(schemas.contains_key(name), "{name}");
-    }
-    let problem = schemas["Document"].to_string();
-    for formulation in Formulation::ALL {
-        assert!(
-            problem.contains(&format!("\"const\":\"{formulation}\"")),
-            "{formulation}"
-        );
-    }
-    // Units and meanings are included.
-    assert!(text.contains("h(b, c)") && text.contains("in percent."));
 }

@@ -47,7 +47,7 @@ pub struct ServiceMetrics {
 }
 
 /// Totals since the start, as the status shows them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Counters {
     /// Cycles.
     pub cycles: u64,
