@@ -25,6 +25,7 @@ mod poll_query;
 mod services;
 pub mod solve;
 
+mod api_client;
 mod forward;
 mod leader_client;
 mod leadership;
@@ -44,6 +45,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::sync::{Semaphore, watch};
 
+pub use api_client::{API_BYTES_MAX, API_TIME_MAX, ApiAnswer, ApiClient, Trust};
 pub use health::{METRICS_TEXTS_MAX, MetricsTexts};
 pub use leader_client::{CONNECT_MAX, LeaderClient};
 pub use leadership::{Leader, LeaderLink, Leadership, Term};
