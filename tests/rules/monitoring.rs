@@ -170,7 +170,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no text {key} in {value}"))
 }
 
-/// What is known, and what the rules record.
+/// Series that are known, and those that the rules record.
 fn with_records(rules: &Value) -> BTreeMap<String, Labels> {
     let mut known = known();
     for group in list(rules, "groups") {

@@ -41,18 +41,19 @@ async fn running_planner_is_shown_with_its_reasons() {
     let folder = Folder::with(&service_file(address));
     let (child, planner) = folder.start().await;
     mesh.load(19.0);
-    until("b to serve all", async || {
-        (mesh.cores() == [1.0, 3.0]).then_some(())
-    })
-    .await;
-    let shown = until("the cores in the status", async || {
+    until("b to grow", async || (mesh.cores()[1] >= 3.0).then_some(())).await;
+    let shown = until("a demand", async || {
         let shown = printed(&["status"], &planner).await;
-        shown.contains("limits: cores 4 of 8\n").then_some(shown)
+        let is_planned = shown.contains("/s, planned for ") && !shown.contains("for unknown");
+        is_planned.then_some(shown)
     });
     let shown = shown.await;
     for part in [
         "service demo: mode active, objective 1000 ms\nplan ",
         "; this planner leads\n",
+        "limits: cores ",
+        " of 8",
+        "\nwhy: ",
         "│ b ",
         "no proxy polls\n",
     ] {
@@ -61,13 +62,17 @@ async fn running_planner_is_shown_with_its_reasons() {
     let answers = printed(&["status", "demo", "--json"], &planner).await;
     let answers: Value = serde_json::from_str(&answers).unwrap();
     assert_eq!(answers[0]["service"], "demo");
-    assert_eq!(answers[0]["latest"]["variants"]["b"]["cores_actual"], 3.0);
+    let cores = &answers[0]["latest"]["variants"]["b"]["cores_actual"];
+    assert!(
+        cores.as_f64().is_some_and(|cores| cores >= 1.0),
+        "{answers}"
+    );
 
     let lines = printed(&["top", "--refreshes", "2"], &planner).await;
     assert_eq!(lines.lines().count(), 2, "{lines}");
     for line in lines.lines() {
         assert!(line.contains(" demo arrivals "), "{line}");
-        assert!(line.contains("b 3 cores 100 %"), "{line}");
+        assert!(line.contains(", b ") && line.ends_with(" %"), "{line}");
     }
 
     *mesh.refusing.lock().unwrap() = true;
@@ -235,19 +240,35 @@ impl FakeEnvoy {
     }
 }
 
+/// Polls as the proxy `envoy-1`, until the planner has ended.
+async fn poll_on(planner: String) {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut after = 0;
+    loop {
+        let url = format!("{planner}/v1/plans/demo?proxy=envoy-1&after={after}");
+        let Ok(answer) = client.get(url).bearer_auth(KEY).send().await else {
+            return;
+        };
+        if answer.status() == 200 {
+            let Ok(plan) = answer.json::<Value>().await else {
+                return;
+            };
+            after = plan["revision"].as_u64().unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn doctor_finds_what_is_wrong_and_nothing_else() {
     let (_mesh, address) = FakeMesh::start().await;
     let folder = Folder::with(&service_file(address));
     let (child, planner) = folder.start().await;
     let (envoy, admin) = FakeEnvoy::start().await;
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let poll = client
-        .get(format!("{planner}/v1/plans/demo?proxy=envoy-1"))
-        .bearer_auth(KEY);
-    let plan: Value = poll.send().await.unwrap().json().await.unwrap();
+    let polls = tokio::spawn(poll_on(planner.clone()));
+    published(&planner).await;
+    let revision = status(&planner).await["revision"].as_u64().unwrap();
     // Later plans, too.
-    *envoy.revision.lock().unwrap() = plan["revision"].as_u64().unwrap() + 1_000_000;
+    *envoy.revision.lock().unwrap() = revision + 1_000_000;
     let check = async || output(&["doctor", "--proxy", &admin], &planner).await;
     // The first cycles have no demand yet.
     let checks = until("a healthy system", async || {
@@ -284,6 +305,7 @@ async fn doctor_finds_what_is_wrong_and_nothing_else() {
     assert_eq!(json[0]["checks"][0]["passed"], true);
 
     end(child, "-TERM").await;
+    polls.await.unwrap();
     let (code, checks, _) = output(&["doctor"], &planner).await;
     assert_eq!(code, Some(1));
     assert!(checks.contains("× it answers\n    no answer: "), "{checks}");
