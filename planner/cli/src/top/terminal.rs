@@ -14,6 +14,9 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
+/// Size of a terminal that does not know its own.
+const COLUMNS: usize = 80;
+const ROWS: usize = 24;
 /// Tenths of a second after which a read without a key returns.
 const KEY_WAIT: u8 = 1;
 /// Keys that quit: q, Q and Escape. Ctrl-C is a signal.
@@ -74,8 +77,9 @@ impl Terminal {
     /// A terminal that cannot be written.
     pub(super) fn draw(&mut self, text: &str) -> std::io::Result<()> {
         let size = tcgetwinsize(&self.out)?;
+        let (columns, rows) = (or(size.ws_col, COLUMNS), or(size.ws_row, ROWS));
         let mut drawn = HOME.to_owned();
-        for line in visible(text, size.ws_col.into(), size.ws_row.into()) {
+        for line in visible(text, columns, rows) {
             drawn += &format!("{CLEAR_LINE}{line}\r\n");
         }
         drawn += CLEAR_BELOW;
@@ -116,6 +120,14 @@ fn read_keys(quits: &watch::Sender<bool>, ended: &watch::Receiver<()>) {
     }
 }
 
+/// Returns a size, or the usual one where the terminal does not know its own.
+fn or(size: u16, usual: usize) -> usize {
+    match size {
+        0 => usual,
+        size => size.into(),
+    }
+}
+
 /// Returns the lines that fit, the last row left free, each cut at the width.
 fn visible(text: &str, columns: usize, rows: usize) -> impl Iterator<Item = String> {
     let lines = text.lines().take(rows.saturating_sub(1));
@@ -131,5 +143,6 @@ mod tests {
         let lines: Vec<String> = visible("│ab\ncd\nef\n", 2, 3).collect();
         assert_eq!(lines, ["│a", "cd"]);
         assert_eq!(visible("a", 2, 0).count(), 0);
+        assert_eq!((or(0, COLUMNS), or(120, COLUMNS)), (80, 120));
     }
 }
