@@ -47,6 +47,7 @@ mod profiles;
 mod services;
 pub mod solve;
 
+mod api_client;
 mod forward;
 mod leader_client;
 mod leadership;
@@ -66,6 +67,7 @@ use extract::unknown;
 use operation::Routes;
 use problem::{Problem, ProblemKind};
 
+pub use api_client::{API_BYTES_MAX, API_TIME_MAX, ApiAnswer, ApiClient, Trust};
 pub use body::{BODIES_MAX, BODY_TIME_MAX};
 pub use events::{EVENTS_KEEP_ALIVE, EVENTS_MAX};
 pub use health::{METRICS_TEXTS_MAX, MetricsTexts};

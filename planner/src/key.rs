@@ -16,7 +16,7 @@ pub const KEY_MIN: usize = 8;
 /// Maximum length.
 pub const KEY_MAX: usize = 256;
 /// Maximum size of a key file, or of the variable, in bytes.
-const KEYS_BYTES_MAX: u64 = 64 * 1024;
+pub const KEYS_BYTES_MAX: u64 = 64 * 1024;
 /// Placeholder in shipped manifests, which is no key.
 pub const PLACEHOLDER: &str = "change-me";
 

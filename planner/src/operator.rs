@@ -43,6 +43,7 @@ use crate::http::{App, Endpoint, LeaderClient, ServerLimits, run_probes};
 use crate::observe::Fetches;
 use crate::registry::ServiceRegistry;
 use crate::spec::resource::SloService;
+use crate::telemetry::metrics::Metrics;
 use controller::ServiceController;
 use leader::Candidate;
 use ownership::Name;
@@ -99,6 +100,7 @@ struct Shared {
     clock: Clock,
     candidate: Arc<Candidate>,
     services: Arc<ServiceRegistry>,
+    metrics: Metrics,
     /// Shared by all services, because they use one API server.
     limiter: Arc<Mutex<PatchLimiter>>,
     recorder: Recorder,
@@ -164,7 +166,9 @@ pub async fn operate(
     };
     let (fatal, mut ends) = watch::channel(None);
     let adapters = (client, http, clock);
-    let controllers = run_controllers(adapters, &options, services, candidate, fatal, stop);
+    let metrics = app.metrics.clone();
+    let registered = (services, metrics);
+    let controllers = run_controllers(adapters, &options, registered, candidate, fatal, stop);
     let all = async { tokio::join!(endpoints, controllers) };
     tokio::select! {
         _ = all => Ok(()),
@@ -179,7 +183,7 @@ pub async fn operate(
 async fn run_controllers(
     (client, http, clock): (kube::Client, reqwest::Client, Clock),
     options: &Options,
-    services: Arc<ServiceRegistry>,
+    (services, metrics): (Arc<ServiceRegistry>, Metrics),
     candidate: Arc<Candidate>,
     fatal: watch::Sender<Option<String>>,
     mut stop: watch::Receiver<bool>,
@@ -211,6 +215,7 @@ async fn run_controllers(
         clock,
         candidate: Arc::clone(&candidate),
         services,
+        metrics,
         limiter: Arc::default(),
         followed: Mutex::default(),
         memories: Mutex::default(),

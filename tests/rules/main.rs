@@ -4,6 +4,7 @@ mod docs;
 mod imports;
 mod markdown;
 mod metrics;
+mod monitoring;
 mod snippet;
 mod tidy;
 mod tree;

@@ -16,8 +16,8 @@ pub(crate) enum Exit {
 /// Table of the exit codes, at the end of `--help`. Code 2 is clap's own.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  done; check: the file has no errors
-  1  an invalid file, or a failure
+  0  done; check: the file has no errors; doctor: all checks passed
+  1  an invalid file, or a failure; doctor: a check failed
   2  a wrong command line
   3  solve: no plan meets all constraints, or none was found in time";
 

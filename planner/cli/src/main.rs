@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod doctor;
 mod endpoint;
 mod exit;
 #[cfg(feature = "replay")]
@@ -11,6 +12,7 @@ mod forecast;
 #[cfg(feature = "profile")]
 mod init;
 mod input;
+mod inspect;
 #[cfg(feature = "kubernetes")]
 mod manifests;
 mod moved;
@@ -27,10 +29,13 @@ mod record;
 mod replay;
 mod serve;
 mod solve;
+mod status;
+mod top;
 #[cfg(feature = "forecast")]
 mod trace;
 #[cfg(feature = "forecast")]
 mod train;
+mod why;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -56,6 +61,14 @@ enum Command {
     #[cfg(feature = "kubernetes")]
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.
     Operate(operate::Operate),
+    /// Show the state of a planner's services: variants, limits, proxies.
+    Status(status::Status),
+    /// Show the state of a planner's services again each second, until q or Ctrl-C.
+    Top(top::Top),
+    /// Print the latest decisions of a planner, with their reasons and limits.
+    Why(why::Why),
+    /// Check a running planner, its services and proxies, and name a remedy for each failure.
+    Doctor(doctor::Doctor),
     /// Back-test all forecasters on a trace.
     #[cfg(feature = "forecast")]
     Forecast(forecast::Forecast),
@@ -136,6 +149,10 @@ fn run() -> anyhow::Result<Exit> {
         Command::Replay(arguments) => arguments.run()?,
         #[cfg(feature = "replay")]
         Command::Experiment(arguments) => arguments.run()?,
+        Command::Status(arguments) => block_on(arguments.run())?,
+        Command::Top(arguments) => top(arguments)?,
+        Command::Why(arguments) => block_on(arguments.run())?,
+        Command::Doctor(arguments) => return block_on(arguments.run()),
         Command::Solve(arguments) => return arguments.run(),
         #[cfg(feature = "kubernetes")]
         Command::Manifests(arguments) => arguments.run()?,
@@ -153,6 +170,16 @@ async fn serve(arguments: serve::Serve) -> anyhow::Result<()> {
 #[cfg(feature = "kubernetes")]
 #[tokio::main]
 async fn operate(arguments: operate::Operate) -> anyhow::Result<()> {
+    arguments.run(stop_on_signal()?).await
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn block_on<T>(command: impl Future<Output = T>) -> T {
+    command.await
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn top(arguments: top::Top) -> anyhow::Result<()> {
     arguments.run(stop_on_signal()?).await
 }
 

@@ -47,7 +47,6 @@ impl Planner {
         ForecastReport {
             demand_rps: forecast.demand,
             present_rps: forecast.present,
-            mean_rps: forecast.mean,
             arriving_rps: forecast.arriving,
             rises: forecast.rises,
             window_full: forecast.window_full,

@@ -11,6 +11,7 @@ use super::App;
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::problem::{Problem, ProblemKind};
 use crate::registry::ServiceHandle;
+use crate::telemetry::metrics::EndpointState;
 
 /// Maximum number of texts of metrics in memory. While so many slow readers have one each, a further one gets the
 /// latest.
@@ -129,8 +130,13 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Pro
     let make = || {
         let services = app.services.all();
         let each = services.iter().map(|handle| handle.gather(app.clock));
-        let reached = app.route().ready().is_ok();
-        app.metrics.text(app.waiting(), reached, each)
+        let route = app.route();
+        let state = EndpointState {
+            waiting: app.waiting(),
+            leads: route.is_local(),
+            leader_reached: route.ready().is_ok(),
+        };
+        app.metrics.text(state, each)
     };
     let text = app.texts.text(make);
     let text = text.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;

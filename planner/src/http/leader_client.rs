@@ -40,7 +40,7 @@ impl LeaderClient {
     pub fn new(tls: Option<&Arc<Reloaded<TlsState>>>) -> LeaderClient {
         match tls {
             None => {
-                let client = Client::builder(TokioExecutor::new()).build(connector());
+                let client = Client::builder(TokioExecutor::new()).build(connector(CONNECT_MAX));
                 LeaderClient::Plain(Box::new(client))
             }
             Some(tls) => LeaderClient::Tls(Arc::clone(tls)),
@@ -81,8 +81,12 @@ impl LeaderClient {
 }
 
 /// Creates a client that verifies certificates by `config`, for the name `server`.
-pub(super) fn tls_client(config: ClientConfig, server: ServerName<'static>) -> TlsClient {
-    let mut connector = connector();
+pub(super) fn tls_client(
+    config: ClientConfig,
+    server: ServerName<'static>,
+    connect_max: Duration,
+) -> TlsClient {
+    let mut connector = connector(connect_max);
     connector.enforce_http(false);
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(config)
@@ -93,15 +97,15 @@ pub(super) fn tls_client(config: ClientConfig, server: ServerName<'static>) -> T
     Client::builder(TokioExecutor::new()).build(https)
 }
 
-fn connector() -> HttpConnector {
+pub(super) fn connector(connect_max: Duration) -> HttpConnector {
     let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_MAX));
+    connector.set_connect_timeout(Some(connect_max));
     connector.set_nodelay(true);
     connector
 }
 
 /// Returns the innermost cause.
-fn reason(error: &dyn Error) -> String {
+pub(super) fn reason(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

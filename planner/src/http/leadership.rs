@@ -169,6 +169,11 @@ impl Route {
         }
     }
 
+    /// Whether this planner allocates the slots.
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self, Route::Local(_))
+    }
+
     pub(super) fn view(self) -> LeaderView {
         let refuses = self.ready().err();
         let (leads, address) = match self {

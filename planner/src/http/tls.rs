@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::leader_client::{TlsClient, tls_client};
+use super::leader_client::{CONNECT_MAX, TlsClient, tls_client};
 use crate::file_reload::{FileError, Reloaded};
 
 /// Maximum time of a handshake.
@@ -91,28 +91,31 @@ impl TlsFiles {
         let certs = certificates(cert).map_err(|why| format!("{cert_path}: {why}"))?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|_| format!("{key_path}: no private key in PEM form"))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .with_no_client_auth()
             .with_single_cert(certs, key)
             .map_err(|error| format!("{cert_path}, {key_path}: {error}"))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let mut roots = RootCertStore::empty();
-        for trusted in certificates(ca).map_err(|why| format!("{ca_path}: {why}"))? {
-            let added = roots.add(trusted);
-            added.map_err(|error| format!("{ca_path}: {error}"))?;
-        }
-        let client = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let client = client_config(ca).map_err(|why| format!("{ca_path}: {why}"))?;
         Ok(TlsState {
             server: Arc::new(config),
-            client: tls_client(client, server),
+            client: tls_client(client, server, CONNECT_MAX),
         })
     }
+}
+
+/// Returns the configuration of a client that trusts these certificates (PEM).
+pub(super) fn client_config(pem: &[u8]) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    for trusted in certificates(pem)? {
+        roots.add(trusted).map_err(|error| error.to_string())?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {

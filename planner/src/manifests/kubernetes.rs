@@ -6,8 +6,11 @@
 //! the rights listed in `rbac` and no others.
 
 mod access;
+mod dashboard;
+mod monitoring;
 mod overlays;
 mod parts;
+mod rules;
 mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -75,7 +78,7 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         replaces,
     };
     files.extend(parts::files(&frame, &part)?);
-    files.extend(overlays::monitoring(&frame)?);
+    files.extend(monitoring::files(&frame)?);
     files.extend(overlays::overlays(&frame)?);
     Ok(files)
 }

@@ -202,7 +202,11 @@ fn files_have_distinct_paths_and_parse_back_unchanged() {
         assert_eq!(paths.len(), count, "{target:?}: a path twice");
         for file in &files {
             let text = file.text("the command").unwrap();
-            assert!(text.starts_with("# Made by `the command`."), "{text}");
+            let begin = match file.path.ends_with(".json") {
+                true => "{",
+                false => "# Made by `the command`.",
+            };
+            assert!(text.starts_with(begin), "{text}");
             let read: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
             let bodies: Vec<_> = file.documents.iter().map(|it| it.body.clone()).collect();
             assert_eq!(read, bodies, "{}", file.path);

@@ -1,5 +1,5 @@
 //! YAML text of manifests: a header with the command that generated them, and each document below its
-//! comment.
+//! comment. A file of JSON is its document alone.
 
 use super::{Document, File, FileKind, ManifestError};
 
@@ -14,6 +14,10 @@ impl File {
     /// # Errors
     /// Fails if a document cannot be written as YAML.
     pub fn text(&self, command: &str) -> Result<String, ManifestError> {
+        // JSON has no comments.
+        if self.path.ends_with(".json") {
+            return self.body();
+        }
         let advice = match self.kind {
             FileKind::Service => "Change the service file or the command, not this.",
             FileKind::Shared => "Change the command, not this: it is the same for all services.",
@@ -31,6 +35,10 @@ impl File {
     pub fn body(&self) -> Result<String, ManifestError> {
         let mut text = String::new();
         for (index, document) in self.documents.iter().enumerate() {
+            if self.path.ends_with(".json") {
+                text += &format!("{:#}\n", document.body);
+                continue;
+            }
             if index > 0 {
                 text += "---\n";
             }

@@ -26,6 +26,9 @@ pub const FAILED_AGAIN: Duration = Duration::from_secs(2);
 /// Maximum of these intervals.
 pub const FAILED_AGAIN_MAX: Duration = Duration::from_secs(128);
 
+/// Reason, in metrics, of a reconciliation that failed.
+const FAILED: &str = "Failed";
+
 /// Reason why a reconciliation failed; it is retried.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
@@ -71,6 +74,7 @@ pub(super) fn on_error(
     let before = failures.entry(name.clone()).or_default();
     let wait = backoff(*before);
     *before = before.saturating_add(1);
+    shared.metrics.count_reconcile_error(FAILED);
     tracing::warn!("{name}: {error}; tried again in {wait:?}");
     Action::requeue(wait)
 }
@@ -102,6 +106,7 @@ async fn ensure_controller(
     let service = match accept(resource, shared, &controllers, name) {
         Ok(service) => service,
         Err((reason, why)) => {
+            shared.metrics.count_reconcile_error(reason);
             let refusal = Refusal {
                 generation,
                 reason,

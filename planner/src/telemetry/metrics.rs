@@ -2,62 +2,89 @@
 //! endpoints; no globals. Labels are from closed lists or from the service. Only proxies' labels come from
 //! polls, which carried the key, and exist while the proxy shares slots.
 
+mod endpoints;
 mod make;
 mod proxies;
-mod service;
+mod replicas;
 mod service_times;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use prometheus::proto::MetricFamily;
-use prometheus::{Encoder as _, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
 
+use crate::distribution::slot_allocation::{Counts, ProxyView};
+use crate::telemetry::status::CycleReport;
+pub use endpoints::{EndpointState, Metrics, PollAnswer};
+pub use make::Description;
 use make::Make;
-pub use service::{Counters, ServiceMetrics, Shown};
+use proxies::ProxyMetrics;
+use replicas::ReplicaMetrics;
+use service_times::ServiceTimeMetrics;
 
-/// Result of a poll; a closed list, for labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PollAnswer {
-    /// A plan.
-    Plan,
-    /// Nothing newer.
-    None,
-    /// No slot for the proxy.
-    Refused,
-    /// Wrong or no key.
-    Unauthorised,
-    /// Too many waiting polls.
-    Full,
-    /// No planner that leads is reached.
-    NoLeader,
-    /// Invalid query.
-    Bad,
-}
-
-impl PollAnswer {
-    /// Returns the label's value.
-    pub const fn label(self) -> &'static str {
-        match self {
-            PollAnswer::Plan => "plan",
-            PollAnswer::None => "none",
-            PollAnswer::Refused => "refused",
-            PollAnswer::Unauthorised => "unauthorised",
-            PollAnswer::Full => "full",
-            PollAnswer::NoLeader => "no-leader",
-            PollAnswer::Bad => "bad",
-        }
-    }
-}
-
-/// Metrics of the endpoints, over all services.
+/// Metrics of one service.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ServiceMetrics {
     registry: Registry,
-    polls: IntCounterVec,
-    polls_waiting: IntGauge,
-    leader_reached: IntGauge,
-    probes_failed: IntCounter,
+    cycles: IntCounterVec,
+    cycle_duration: Histogram,
+    stage_duration: HistogramVec,
+    measured_rps: Gauge,
+    demand_rps: Gauge,
+    scrapes_failed: IntCounter,
+    resizes_confirmed: IntCounter,
+    resizes_failed: IntCounter,
+    plans_published: IntCounter,
+    plans_rejected: IntCounter,
+    plan_revision: IntGauge,
+    polls_refused: IntCounter,
+    controller_restarts: IntCounter,
+    proxies: ProxyMetrics,
+    service_times: ServiceTimeMetrics,
+    replicas: ReplicaMetrics,
+    cores_target: GaugeVec,
+    cores_actual: GaugeVec,
+    cores_shortfall: GaugeVec,
+    resource_used: GaugeVec,
+    resource_budget: GaugeVec,
+    capacity_rps: GaugeVec,
+    failing: GaugeVec,
+    share: GaugeVec,
+    routed_share: GaugeVec,
+    routed_accuracy: Gauge,
+    slots: GaugeVec,
+}
+
+/// Totals since the start, as the status shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct Counters {
+    /// Cycles.
+    pub cycles: u64,
+    /// Plans published.
+    pub plans_published: u64,
+    /// Rejected plans, which failed validation.
+    pub plans_rejected: u64,
+    /// Scrapes without a response.
+    pub scrapes_failed: u64,
+    /// Resizes confirmed.
+    pub resizes_confirmed: u64,
+    /// Resizes failed.
+    pub resizes_failed: u64,
+    /// Polls refused because the proxy gets no slot.
+    pub polls_refused: u64,
+}
+
+/// Values that are collected at the time of a scrape.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    /// Proxies, by node id.
+    pub proxies: &'a BTreeMap<String, ProxyView>,
+    /// Counters of the slot allocation.
+    pub counts: Counts,
+    /// Revision of the published plan.
+    pub revision: u64,
 }
 
 /// Returns the names of all metrics of the planner.
@@ -65,76 +92,207 @@ pub struct Metrics {
 /// # Errors
 /// Fails if the registry refuses a name, which would be a bug in this file.
 pub fn names() -> prometheus::Result<Vec<String>> {
+    let all = descriptions()?.into_iter();
+    Ok(all.map(|it| it.name).collect())
+}
+
+/// Returns all metrics of the planner, with their labels.
+///
+/// # Errors
+/// Fails if the registry refuses a name, which would be a bug in this file.
+pub fn descriptions() -> prometheus::Result<Vec<Description>> {
     let (all, service) = (Make::new(None)?, Make::new(Some("any"))?);
     Metrics::register(&all)?;
     ServiceMetrics::register(&service)?;
-    Ok([all.names(), service.names()].concat())
+    Ok([all.descriptions(), service.descriptions()].concat())
 }
 
-impl Metrics {
+impl ServiceMetrics {
     /// Creates the metrics, all at zero.
     ///
     /// # Errors
     /// Fails if the registry refuses a name, which would be a bug in this file.
-    pub fn new() -> prometheus::Result<Metrics> {
-        Metrics::register(&Make::new(None)?)
+    pub fn new(service: &str) -> prometheus::Result<ServiceMetrics> {
+        ServiceMetrics::register(&Make::new(Some(service))?)
     }
 
-    fn register(make: &Make) -> prometheus::Result<Metrics> {
-        let labels = ["service", "answer"];
-        Ok(Metrics {
-            polls: make.counters("polls_total", "Polls of proxies, by answer.", &labels)?,
-            polls_waiting: make
-                .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
-            leader_reached: make.int_gauge(
-                "leader_reached",
-                "1 while this planner leads, or reaches the planner that leads; otherwise it refuses polls.",
+    fn register(make: &Make) -> prometheus::Result<ServiceMetrics> {
+        Ok(ServiceMetrics {
+            cycles: make.counters(
+                "cycles_total",
+                "Cycles, by outcome of the solve.",
+                &["outcome"],
             )?,
-            probes_failed: make.counter(
-                "leader_probes_failed_total",
-                "Probes that the planner that leads did not answer.",
+            cycle_duration: make.histogram(
+                "cycle_duration_seconds",
+                "From observing to the first plan offered.",
             )?,
+            stage_duration: make.histograms(
+                "stage_duration_seconds",
+                "The same, by stage.",
+                "stage",
+            )?,
+            measured_rps: make.gauge(
+                "measured_rps",
+                "Requests arriving at all proxies; NaN while unknown.",
+            )?,
+            demand_rps: make.gauge("demand_rps", "The demand planned for; NaN while unknown.")?,
+            scrapes_failed: make.counter(
+                "scrapes_failed_total",
+                "Scrapes of proxies without an answer.",
+            )?,
+            resizes_confirmed: make.counter(
+                "resizes_confirmed_total",
+                "Changes of cores that were confirmed.",
+            )?,
+            resizes_failed: make
+                .counter("resizes_failed_total", "Changes of cores that failed.")?,
+            plans_published: make.counter("plans_published_total", "Plans published.")?,
+            plans_rejected: make.counter(
+                "plans_rejected_total",
+                "Plans that did not pass their check and were not published.",
+            )?,
+            plan_revision: make.int_gauge("plan_revision", "The revision that is out.")?,
+            polls_refused: make.counter(
+                "polls_refused_total",
+                "Polls of proxies for which there is no slot.",
+            )?,
+            controller_restarts: make.counter(
+                "controller_restarts_total",
+                "Unexpected ends of the controller, which then started anew.",
+            )?,
+            proxies: ProxyMetrics::new(make)?,
+            service_times: ServiceTimeMetrics::new(make)?,
+            replicas: ReplicaMetrics::new(make)?,
+            cores_target: make
+                .gauges("cores_target", "Cores the decision wants a variant to have.")?,
+            cores_actual: make
+                .gauges("cores_actual", "Cores a variant's backend has confirmed.")?,
+            cores_shortfall: make.register(GaugeVec::new(
+                Opts::new(
+                    "cores_shortfall",
+                    "Cores by which a variant's actual cores are below its target, by blocker.",
+                ),
+                &["variant", "reason"],
+            )?)?,
+            resource_used: make.by_resource(
+                "resource_used",
+                "Resources of the replicas besides cores, those that start and end included, in bytes or pieces.",
+            )?,
+            resource_budget: make.by_resource("resource_budget", "The budget of a resource.")?,
+            capacity_rps: make.gauges(
+                "capacity_rps",
+                "What a variant sustains with its actual cores.",
+            )?,
+            failing: make.gauges(
+                "failing",
+                "1 while a variant's servers fail, by the word of the proxies: it gets no share.",
+            )?,
+            share: make.gauges("share", "A variant's part of the traffic, 0 to 1.")?,
+            routed_share: make.gauges(
+                "routed_share",
+                "A variant's part of the latest requests, 0 to 1; NaN while unknown.",
+            )?,
+            routed_accuracy: make.gauge(
+                "routed_accuracy_percent",
+                "Mean accuracy of what the latest requests were routed to; NaN while unknown.",
+            )?,
+            slots: make.gauges("slots", "Requests a variant may execute at once.")?,
             registry: make.registry.clone(),
         })
     }
 
-    /// Counts the result of a poll for a service; `None` for a service that is not planned for here.
-    pub fn count_poll(&self, service: Option<&str>, answer: PollAnswer) {
-        let labels = [service.unwrap_or_default(), answer.label()];
-        self.polls.with_label_values(&labels).inc();
-    }
-
-    /// Counts a probe that the leader did not answer.
-    pub fn count_failed_probe(&self) {
-        self.probes_failed.inc();
-    }
-
-    /// Returns all metrics in Prometheus' text format; `waiting` polls are held at the moment.
-    ///
-    /// # Errors
-    /// Fails if the encoder does.
-    pub fn text(
-        &self,
-        waiting: usize,
-        leader_reached: bool,
-        services: impl Iterator<Item = Vec<MetricFamily>>,
-    ) -> prometheus::Result<Vec<u8>> {
-        self.polls_waiting.set(whole(waiting as u64));
-        self.leader_reached.set(leader_reached.into());
-        let mut all: BTreeMap<String, MetricFamily> = BTreeMap::new();
-        for mut family in services.flatten().chain(self.registry.gather()) {
-            let same = all.entry(family.name().to_owned());
-            match same {
-                Entry::Vacant(new) => drop(new.insert(family)),
-                Entry::Occupied(mut same) => {
-                    let metrics = family.take_metric();
-                    same.get_mut().mut_metric().extend(metrics);
-                }
-            }
+    /// Records the report of a cycle.
+    pub fn record(&self, report: &CycleReport) {
+        self.cycles
+            .with_label_values(&[report.outcome.label()])
+            .inc();
+        self.cycle_duration.observe(report.cycle_ms / 1000.0);
+        let stages = report.stages_ms;
+        for (stage, took_ms) in [
+            ("observe", stages.observe),
+            ("forecast", stages.forecast),
+            ("solve", stages.solve),
+            ("actuate", stages.actuate),
+            ("publish", stages.publish),
+        ] {
+            let duration = self.stage_duration.with_label_values(&[stage]);
+            duration.observe(took_ms / 1000.0);
         }
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&all.into_values().collect::<Vec<_>>(), &mut text)?;
-        Ok(text)
+        self.measured_rps
+            .set(report.measured_rps.map_or(f64::NAN, |rate| rate.0));
+        self.demand_rps
+            .set(report.demand_rps.map_or(f64::NAN, |rate| rate.0));
+        self.routed_accuracy
+            .set(report.routed_accuracy_percent.unwrap_or(f64::NAN));
+        self.scrapes_failed.inc_by(report.scrapes_failed as u64);
+        self.resizes_confirmed
+            .inc_by(report.resizes_confirmed.into());
+        self.resizes_failed.inc_by(report.resizes_failed.into());
+        self.plans_published.inc_by(report.plans_published.into());
+        self.plans_rejected.inc_by(report.plans_rejected.into());
+        // Blockers that no longer exist must disappear.
+        self.cores_shortfall.reset();
+        for (resource, of) in &report.resources {
+            let show = |gauges: &GaugeVec, amount: u64| {
+                gauges.with_label_values(&[resource]).set(amount as f64);
+            };
+            show(&self.resource_used, of.used);
+            show(&self.resource_budget, of.budget);
+        }
+        for (name, variant) in &report.variants {
+            if let Some(blocker) = &variant.blocker {
+                let missing = variant.cores_target.saturating_sub(variant.cores_actual);
+                self.cores_shortfall
+                    .with_label_values(&[name.as_str(), blocker.reason.label()])
+                    .set(missing.as_f64());
+            }
+            let show = |gauges: &GaugeVec, value| gauges.with_label_values(&[name]).set(value);
+            show(&self.cores_target, variant.cores_target.as_f64());
+            show(&self.cores_actual, variant.cores_actual.as_f64());
+            show(&self.capacity_rps, variant.capacity_rps.0);
+            show(
+                &self.failing,
+                f64::from(u8::from(variant.failing_ms.is_some())),
+            );
+            show(&self.share, variant.share.0);
+            show(&self.slots, variant.slots.into());
+            self.service_times.show(name, &variant.service_time);
+            self.replicas.show(name, variant);
+            let routed = variant.routed.map_or(f64::NAN, |of| of.share.0);
+            show(&self.routed_share, routed);
+        }
+    }
+
+    /// Counts a poll of a proxy that gets no slot.
+    pub fn count_refusal(&self) {
+        self.polls_refused.inc();
+    }
+
+    /// Counts an unexpected end of the controller.
+    pub fn record_controller_restart(&self) {
+        self.controller_restarts.inc();
+    }
+
+    /// Returns the totals since the start.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            cycles: self.cycle_duration.get_sample_count(),
+            plans_published: self.plans_published.get(),
+            plans_rejected: self.plans_rejected.get(),
+            scrapes_failed: self.scrapes_failed.get(),
+            resizes_confirmed: self.resizes_confirmed.get(),
+            resizes_failed: self.resizes_failed.get(),
+            polls_refused: self.polls_refused.get(),
+        }
+    }
+
+    /// Returns all metrics, with the values collected at the time of the scrape.
+    pub fn gather(&self, shown: &Shown<'_>) -> Vec<MetricFamily> {
+        self.plan_revision.set(whole(shown.revision));
+        // Proxies that are gone must not appear, nor those just removed by a concurrent scrape.
+        let _shown = self.proxies.show(shown);
+        self.registry.gather()
     }
 }
 

@@ -74,8 +74,6 @@ pub struct ForecastReport {
     pub demand_rps: Rps,
     /// Demand at present, for shares.
     pub present_rps: Rps,
-    /// Rate without any reserve for chance.
-    pub mean_rps: Rps,
     /// Rate that arrives now, without headroom.
     pub arriving_rps: Rps,
     /// Whether more is to come.

@@ -29,8 +29,12 @@ pub(super) fn check(line: &str) -> Option<Vec<String>> {
                 let parts = sources.iter().map(read);
                 let mut all: Vec<String> = parts.chain([read(source)]).collect();
                 // Arguments of several commands.
-                if all.iter().any(|source| source.contains("TraceArguments")) {
-                    all.push(read("planner/cli/src/trace.rs"));
+                for (arguments, source) in
+                    [("TraceArguments", "trace"), ("PlannerArguments", "inspect")]
+                {
+                    if all.iter().any(|source| source.contains(arguments)) {
+                        all.push(read(format!("planner/cli/src/{source}.rs")));
+                    }
                 }
                 check_options(&all, arguments)
             } else {

@@ -47,6 +47,10 @@ fn completions_name_every_command() {
         for command in [
             "serve",
             "operate",
+            "status",
+            "top",
+            "why",
+            "doctor",
             "forecast",
             "train",
             "replay",

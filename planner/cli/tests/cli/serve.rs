@@ -3,6 +3,7 @@
 
 mod attack;
 mod bed;
+mod inspect;
 mod keys;
 mod pipeline;
 mod wrong;

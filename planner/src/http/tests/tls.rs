@@ -138,3 +138,38 @@ fn files_that_do_not_fit_are_refused_with_path() {
         assert!(refused.contains(expected), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn commands_reach_a_planner_over_tls_that_they_trust() {
+    let folder = tempfile::tempdir().unwrap();
+    certificate(folder.path());
+    let (endpoints, plan_url) = serve(folder.path()).await;
+    let ready = plan_url.replace("/v1/plans/demo", "/readyz");
+    let trust = |name: &str, ca: &str| Trust {
+        ca: folder.path().join(ca),
+        name: name.to_owned(),
+    };
+    let client = ApiClient::new(Some(&trust(NAME, "tls.crt"))).unwrap();
+    let answer = client.get(&ready, None).await.unwrap();
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ready\n"));
+    let status = plan_url.replace("plans", "services");
+    for (key, expected) in [(Some(KEY), 200), (Some("another-key"), 401), (None, 401)] {
+        assert_eq!(client.get(&status, key).await.unwrap().status, expected);
+    }
+    let other = ApiClient::new(Some(&trust("another.svc", "tls.crt"))).unwrap();
+    let refused = other.get(&ready, None).await.unwrap_err();
+    assert!(refused.contains("certificate"), "{refused}");
+    let plain = ApiClient::new(None).unwrap();
+    let refused = plain.get(&ready, None).await.unwrap_err();
+    assert!(refused.contains("without certificates"), "{refused}");
+    let local = format!("http://{}/readyz", endpoints.address);
+    assert_eq!(plain.get(&local, None).await.unwrap().status, 200);
+    for (name, ca, expected) in [
+        (NAME, "none", "none: No such file"),
+        (NAME, "tls.key", "tls.key: no certificate in PEM form"),
+        ("no name", "tls.crt", "'no name' is no DNS name"),
+    ] {
+        let refused = ApiClient::new(Some(&trust(name, ca))).unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+    }
+}

@@ -1,16 +1,13 @@
-//! Overlays that combine the base, Istio's files and a mode; and the resources for Prometheus Operator.
+//! Overlays that combine the base, Istio's files and a mode.
 //!
 //! An overlay adds nothing of its own: it selects, and copies the key. None names a service.
 
-use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 
 use super::super::istio::AT_GATEWAY;
-use super::super::options::{PLANNER, PLANNER_PORT};
-use super::super::planner_tls;
-use super::super::typed::typed;
+use super::super::options::PLANNER;
 use super::workload::KEY_SECRET;
-use super::{Document, File, Frame, ManifestError, kustomization, selector};
+use super::{File, Frame, ManifestError, kustomization};
 
 const GATEWAY: &str = "Istio, Weir at the ingress gateway alone: it holds requests and gives slots. Any number of gateway \
     pods; the planner shares the slots out, as long as there are no fewer slots than pods.";
@@ -20,10 +17,6 @@ const ADVISORY: &str = "As the overlay gateway, without ../../acts: the planner 
     Start with this.";
 const ENVOY_GATEWAY: &str =
     "Envoy Gateway, Weir at its gateway alone. `manifests --gateway` makes what it refers to.";
-const MONITORING: &str = "For Prometheus Operator: add `components: [../../monitoring]` to an overlay. Not in the base, because \
-    its kinds are not in every cluster.";
-const MONITORS: &str = "The planner's own metrics; the filters' are in the proxies' (15090), which Istio's own monitors read.";
-const PROMETHEUS: &str = "Prometheus may ask; change the namespace to yours.";
 
 /// Ports of proxies' statistics: Istio's own, and those merged with the application's.
 const STATS_PORTS: &str = "15090,15020";
@@ -115,39 +108,4 @@ pub(super) fn text(patch: &Value) -> Result<String, ManifestError> {
         what: "a patch".to_owned(),
         error: error.to_string(),
     })
-}
-
-pub(super) fn monitoring(frame: &Frame) -> Result<Vec<File>, ManifestError> {
-    let options = frame.options;
-    let mut endpoint =
-        json!({ "port": options.planner_port(), "path": "/metrics", "interval": "15s" });
-    if let (Some(tls), Some(endpoint)) = (&options.planner_tls, endpoint.as_object_mut()) {
-        let ca = json!({ "secret": { "name": tls.secret, "key": planner_tls::CA } });
-        let name = options.planner_name();
-        let config = json!({ "ca": ca, "serverName": tls.name_or(&name) });
-        endpoint.insert("scheme".to_owned(), json!("https"));
-        endpoint.insert("tlsConfig".to_owned(), config);
-    }
-    let monitor = json!({ "spec": {
-        "selector": { "matchLabels": selector() },
-        "podMetricsEndpoints": [endpoint],
-    } });
-    let monitor = frame.object("monitoring.coreos.com/v1", "PodMonitor", PLANNER, monitor);
-    let of = json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "monitoring" } } });
-    let policy = json!({ "spec": {
-        "podSelector": { "matchLabels": selector() },
-        "policyTypes": ["Ingress"],
-        "ingress": [{ "from": [of], "ports": [{ "port": PLANNER_PORT, "protocol": "TCP" }] }],
-    } });
-    let api = "networking.k8s.io/v1";
-    let policy = frame.object(api, "NetworkPolicy", "weir-planner-metrics", policy);
-    let documents = vec![
-        Document::new(MONITORS, monitor),
-        Document::new(PROMETHEUS, typed::<NetworkPolicy>(policy)?),
-    ];
-    let list = json!({ "resources": ["podmonitor.yaml"] });
-    Ok(vec![
-        File::shared("k8s/monitoring/podmonitor.yaml", documents),
-        kustomization("k8s/monitoring", MONITORING, "Component", list),
-    ])
 }

@@ -19,22 +19,41 @@ const SECONDS: [f64; 13] = [
 /// Registry with the names of what it has.
 pub(super) struct Make {
     pub(super) registry: Registry,
-    names: RefCell<Vec<String>>,
+    is_of_service: bool,
+    descriptions: RefCell<Vec<Description>>,
+}
+
+/// Name and labels of a metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Full name.
+    pub name: String,
+    /// Names of its labels.
+    pub labels: Vec<String>,
 }
 
 impl Make {
     pub(super) fn new(service: Option<&str>) -> prometheus::Result<Make> {
         let labels = service.map(|name| HashMap::from([("service".to_owned(), name.to_owned())]));
         Ok(Make {
+            is_of_service: labels.is_some(),
             registry: Registry::new_custom(Some(PREFIX.to_owned()), labels)?,
-            names: RefCell::default(),
+            descriptions: RefCell::default(),
         })
     }
 
-    /// Returns the full names of all metrics, also of those that have no series yet.
-    pub(super) fn names(&self) -> Vec<String> {
-        let names = self.names.borrow();
-        names.iter().map(|it| format!("{PREFIX}_{it}")).collect()
+    /// Returns all metrics, also those that have no series yet.
+    pub(super) fn descriptions(&self) -> Vec<Description> {
+        let of = |it: &Description| Description {
+            name: format!("{PREFIX}_{}", it.name),
+            labels: it.labels.clone(),
+        };
+        self.descriptions.borrow().iter().map(of).collect()
+    }
+
+    fn labels_of(&self, own: &[String]) -> Vec<String> {
+        let service = self.is_of_service.then(|| "service".to_owned());
+        own.iter().cloned().chain(service).collect()
     }
 
     pub(super) fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
@@ -88,8 +107,11 @@ impl Make {
     where
         C: Collector + Clone + 'static,
     {
-        let names = collector.desc().into_iter().map(|it| it.fq_name.clone());
-        self.names.borrow_mut().extend(names);
+        let own = collector.desc().into_iter().map(|it| Description {
+            name: it.fq_name.clone(),
+            labels: self.labels_of(&it.variable_labels),
+        });
+        self.descriptions.borrow_mut().extend(own);
         self.registry.register(Box::new(collector.clone()))?;
         Ok(collector)
     }
