@@ -5,6 +5,7 @@
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
+//! - `GET /` and `GET /console/{file}` return the page of the [`console`], without a key
 //! - `GET /healthz` cycles come back in time · `GET /readyz` polls are answered · `GET /metrics` ([`health`])
 //!
 //! The [`server`] accepts every connection and gives it one of the [`places`]; [`authentication`] comes before
@@ -18,6 +19,7 @@ mod tls;
 mod write_limit;
 
 mod authentication;
+pub mod console;
 mod health;
 pub mod openapi;
 mod plans;
@@ -130,6 +132,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/services/{service}", status)
         .route("/v1/solve", solves)
         .route("/v1/openapi.json", get(openapi::openapi))
+        .route("/", get(console::page))
+        .route("/console/{file}", get(console::part))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))

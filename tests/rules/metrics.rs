@@ -10,10 +10,11 @@ use weir_planner::telemetry::metrics;
 use crate::tree::{files_with, read};
 
 /// Crates and the filter's module, whose names look like metrics.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "weir_api",
     "weir_apiserver",
     "weir_bed",
+    "weir_console",
     "weir_draw",
     "weir_experiment",
     "weir_filter",
