@@ -67,9 +67,10 @@ fn test_console(layout: &Layout, node: &Path, folder: &Path) -> Result<()> {
             .arg(&problem)
             .output()
             .context("cannot run weir solve")?;
-        let answer: serde_json::Value = serde_json::from_slice(&solved.stdout)
-            .with_context(|| format!("weir solve of {line}"))?;
-        answers += &format!("{answer}\n");
+        // The text as it is: numbers may change in their last digit when they are read and written again.
+        let answer = String::from_utf8(solved.stdout).context("weir solve")?;
+        answers += &answer.replace('\n', " ");
+        answers.push('\n');
     }
     let expected = layout.console().join("answers.jsonl");
     std::fs::write(&expected, answers)?;

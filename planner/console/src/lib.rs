@@ -17,7 +17,7 @@ pub mod replay;
 pub mod what_if;
 
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-mod browser;
+pub mod browser;
 
 #[cfg(test)]
 mod endpoint;

@@ -23,8 +23,6 @@ pub fn solve(text: &str) -> Result<Answer, ConsoleError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
     use crate::endpoint::post;
 
@@ -35,10 +33,10 @@ mod tests {
     async fn answers_are_those_of_the_endpoint() {
         let mut with_plan = 0;
         for text in PROBLEMS.lines() {
-            let expected = post(text).await;
-            let answer = serde_json::to_value(solve(text).unwrap()).unwrap();
-            assert_eq!(answer, expected, "{text}");
-            with_plan += usize::from(answer.get("plan").is_some_and(Value::is_object));
+            let answer = solve(text).unwrap();
+            let answer = serde_json::to_string(&answer).unwrap();
+            assert_eq!(answer, post(text).await, "{text}");
+            with_plan += usize::from(answer.contains("\"plan\":"));
         }
         assert!(
             PROBLEMS.lines().count() >= 20 && with_plan >= 20,

@@ -224,7 +224,7 @@ mod tests {
             ("1\nmany\n", "trace: line 2: 'many' must be 0 to"),
             (long.as_str(), "3601 seconds; it must be at most 3600"),
             (
-                &"1000000\n".repeat(2),
+                &"100000\n".repeat(6),
                 "requests; it must be at most 1000000 over",
             ),
         ] {

@@ -225,10 +225,9 @@ export class Live {
     }
 }
 
-function blocker(variant) {
-    const failing = variant.failing_ms === null ? "" : `failing for ${number(variant.failing_ms / 1000, 0)} s`;
-    const { blocker } = variant;
-    if (!blocker) return failing;
-    return [failing, typeof blocker === "string" ? blocker : blocker.message ?? blocker.reason ?? JSON.stringify(blocker)]
-        .filter(Boolean).join("; ");
+function blocker({ failing_ms: failing, blocker }) {
+    const parts = [];
+    if (failing !== null) parts.push(`failing for ${number(failing / 1000, 0)} s`);
+    if (blocker) parts.push(blocker.why);
+    return parts.join("; ");
 }

@@ -96,6 +96,7 @@ async fn plan_is_that_of_the_endpoint() {
     for changes in changes {
         for rate_rps in [2.0, 30.0, 75.0, 120.0, 400.0] {
             let answer = post(&problem(rate_rps, &changes)).await;
+            let answer: Value = serde_json::from_str(&answer).unwrap();
             let planned = what_if(&request(rate_rps, changes.clone())).unwrap();
             let expected: Vec<(String, f64)> = answer["plan"]["variants"]
                 .as_array()
@@ -199,7 +200,7 @@ fn invalid_requests_are_refused() {
         (with(SERVICE, -1.0), "rate_rps: -1; it must be 0 to 1000000"),
         (with(SERVICE, f64::NAN), "rate_rps: NaN"),
         (with("[1]", 1.0), "service file: no mapping"),
-        (with("slo: 1s", 1.0), "service: missing"),
+        (with("slo: 1s", 1.0), "service file: missing field"),
         (bad_slo, "slo: "),
     ] {
         let error = what_if(&request).unwrap_err().to_string();
