@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_api::{Cores, Rps, VariantPlan};
+use weir_api::{Cores, Rps};
 use weir_planner::capacity::{Actual, Allocation, Target};
 use weir_planner::plan::{Draft, Expected, capacities, drafts, expected};
 use weir_planner::policy;
@@ -188,13 +188,18 @@ fn planned(
 ) -> Vec<PlannedVariant> {
     let capacities = capacities(service, allocations, Some(inputs), &[]);
     let expected = expected(service, allocations, Some(inputs), &[]);
+    let batches = policy::batches(service, allocations, Some(inputs));
     let mut all = Vec::new();
     let mut stages = Vec::new();
     for (index, stage) in service.stages.iter().enumerate() {
         let parts = plans.get(index).map(|plan| plan.variants.as_slice());
         let parts = parts.unwrap_or_default();
-        let slice = expected.get(stage.variants.clone()).unwrap_or_default();
-        stages.push(stage_ms(parts, slice));
+        let each = expected.iter().zip(&batches).map(|(expected, batch)| {
+            let expected = expected.as_ref();
+            expected.map_or(0.0, |expected| mean_ms(expected, *batch))
+        });
+        let each = each.skip(stage.variants.start).zip(parts);
+        stages.push(each.map(|(ms, part)| ms * part.share.0).sum());
         for (place, variant) in stage.variants.clone().enumerate() {
             let Some(known) = service.variants.get(variant) else {
                 continue;
@@ -209,7 +214,7 @@ fn planned(
                 replicas: allocation.replicas(),
                 share: part.map_or(0.0, |part| part.share.0),
                 slots: part.map_or(0, |part| part.slots),
-                batch: part.map_or(0, |part| part.batch),
+                batch: part.map_or(0, |_| batches.get(variant).copied().unwrap_or_default()),
                 capacity_rps: capacities.get(variant).copied().unwrap_or_default(),
                 service_ms: part.map_or(0.0, |part| part.service_ms),
                 on_time_percent: None,
@@ -233,16 +238,9 @@ fn planned(
     all
 }
 
-/// Mean time of a request at a stage.
-fn stage_ms(parts: &[VariantPlan], expected: &[Option<Expected>]) -> f64 {
-    let each = parts.iter().zip(expected);
-    each.filter_map(|(part, expected)| Some(part.share.0 * mean_ms(expected.as_ref()?)))
-        .sum()
-}
-
-/// Mean time of the largest batch that is sent.
-fn mean_ms(expected: &Expected) -> f64 {
-    let others = f64::from(expected.largest.saturating_sub(1));
+/// Mean time of a planned batch. Servers that make batches may make larger ones, but only while they are late.
+fn mean_ms(expected: &Expected, batch: u32) -> f64 {
+    let others = f64::from(batch.clamp(1, expected.largest.max(1)) - 1);
     expected.single_ms + others * expected.per_request_ms + expected.delay_ms
 }
 
@@ -258,8 +256,8 @@ fn predict(
     }
     let load = Load {
         rate_rps: rate_rps * planned.share,
-        slots: planned.slots,
-        mean_ms: mean_ms(expected),
+        slots: expected.slots / expected.largest.max(1) * planned.batch.max(1),
+        mean_ms: mean_ms(expected, planned.batch),
         tail: variant.profile.latency.tail,
         deadline_ms,
     };

@@ -2,7 +2,7 @@
 // answered by {id, text, ms} or {id, error}; a trap of the module ends the worker.
 const ready = (async () => {
     const module = await import("./weir_console.js");
-    await module.default();
+    await module.default({ module_or_path: new URL("./weir_console_bg.wasm", import.meta.url) });
     return module;
 })();
 // Each call reports the failure by itself.
