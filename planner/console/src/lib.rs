@@ -21,5 +21,7 @@ pub mod browser;
 
 #[cfg(test)]
 mod endpoint;
+#[cfg(test)]
+mod page;
 
 pub use error::ConsoleError;

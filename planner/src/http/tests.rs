@@ -1,7 +1,6 @@
 //! Tests of the endpoints over real HTTP on free ports.
 
 mod authentication;
-mod console;
 mod health;
 mod leaders;
 mod proxies;
