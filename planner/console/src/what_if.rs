@@ -22,7 +22,7 @@ use crate::on_time::Load;
 /// Maximum rate, in requests/s.
 pub const RATE_MAX_RPS: f64 = 1e6;
 
-/// What-if request.
+/// Request for the plan of a changed service.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WhatIf {
@@ -48,7 +48,7 @@ pub struct ActualCores {
     pub replicas: u32,
 }
 
-/// What-if answer.
+/// Plan of a changed service, with its consequences.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Planned {
     /// Result of the solve.

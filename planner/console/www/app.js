@@ -53,9 +53,12 @@ byId("play").addEventListener("click", () => {
 
 async function connect() {
     const key = byId("key").value;
-    const names = await services(key);
-    byId("services").replaceChildren(...names.map((value) => element("option", { value })));
-    const service = byId("service").value.trim() || names[0] || "";
+    let service = byId("service").value.trim();
+    if (service === "") {
+        const names = await services(key);
+        byId("services").replaceChildren(...names.map((value) => element("option", { value })));
+        service = names[0] ?? "";
+    }
     byId("service").value = service;
     if (service === "") {
         byId("connection").textContent = "The planner lists no services to this key: enter a service.";

@@ -182,7 +182,7 @@ export class Live {
     /// Cycles that decided something new, latest first.
     #plans() {
         const cores = (cycle) => Object.values(cycle.variants).map((one) => one.cores_target).join();
-        const news = (cycle) => [cycle.revision, cycle.outcome, cores(cycle)].join(" ");
+        const news = (cycle) => [cycle.outcome, cycle.kept, cores(cycle)].join(" ");
         const changed = this.#cycles.filter((cycle, at) => at === 0 || news(cycle) !== news(this.#cycles[at - 1]));
         return changed.slice(-PLANS_MAX).reverse();
     }
