@@ -30,7 +30,7 @@ const live = new Live(
 function show() {
     const named = location.hash.slice(1);
     const view = VIEWS.includes(named) ? named : VIEWS[0];
-    for (const each of VIEWS) byId(each).hidden = each !== view;
+    for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== view;
     for (const link of document.querySelectorAll("nav a")) {
         if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");

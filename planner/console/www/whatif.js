@@ -156,6 +156,8 @@ export class WhatIf {
 
     /// Plans for what has been moved; the latest request wins.
     async plan() {
+        // Without a file that was read.
+        if (this.#choices.size === 0) return;
         if (this.#busy) {
             this.#again = true;
             return;
