@@ -12,6 +12,7 @@
 //! - `GET /v1/services/{service}/events` streams cycles and plans ([`events`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
+//! - `GET /` and `GET /console/{file}` return the page of the [`console`], without a key
 //! - `GET /healthz` cycles come back in time · `GET /readyz` polls are answered · `GET /metrics` ([`health`])
 //!
 //! The [`server`] accepts every connection and gives it one of the [`places`]; [`authentication`] comes before
@@ -32,6 +33,7 @@ mod body;
 mod extract;
 mod operation;
 
+pub mod console;
 mod decisions;
 mod etag;
 mod events;
@@ -61,6 +63,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
 use tokio::sync::{Semaphore, watch};
 
 use extract::unknown;
@@ -155,6 +158,8 @@ pub fn router(app: Arc<App>) -> Router {
     let (router, operations) = routes.finish();
     app.document.describe(operations);
     router
+        .route("/", get(console::page))
+        .route("/console/{file}", get(console::part))
         .fallback(|| async { Problem::new(ProblemKind::UnknownPath, "no such path") })
         .method_not_allowed_fallback(|| async {
             let why = "this path takes another method; /v1/openapi.json lists them";

@@ -9,11 +9,13 @@ use weir_planner::telemetry::metrics;
 
 use crate::tree::{files_with, read};
 
-/// Crates and the filter's module, whose names look like metrics.
-const OTHERS: [&str; 13] = [
+/// Crates and modules, whose names look like metrics.
+const OTHERS: [&str; 15] = [
     "weir_api",
     "weir_apiserver",
     "weir_bed",
+    "weir_console",
+    "weir_console_bg",
     "weir_draw",
     "weir_experiment",
     "weir_filter",

@@ -1,4 +1,4 @@
-//! Builds the book in `docs/` with a pinned mdBook.
+//! Builds the book in `docs/` with a pinned mdBook, and the console without a planner into it.
 //!
 //! Decides the version, and that a warning is an error. Never uses another mdBook that may be installed.
 
@@ -10,7 +10,7 @@ use xshell::Shell;
 
 use crate::layout::Layout;
 use crate::pinned::remove;
-use crate::{compile, version_of};
+use crate::{compile, console, setup, version_of};
 
 /// Version of mdBook. The lock file of its package pins everything it is made of.
 const VERSION: &str = "0.5.4";
@@ -32,6 +32,8 @@ pub(crate) fn build(layout: &Layout) -> Result<()> {
     if !output.status.success() || has_warnings(&log) {
         bail!("mdBook found something to mend in docs/");
     }
+    console::build(&setup::for_browsers(layout)?, layout)?;
+    console::into_book(layout)?;
     println!("{}", book.join("index.html").display());
     Ok(())
 }

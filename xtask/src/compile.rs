@@ -1,5 +1,7 @@
 //! Compiles the filter module and the programs for the demo and the tests.
 //!
+//! The planner of demo, tests and images has the console's module, which is compiled before it.
+//!
 //! The demo compiles only its own programs, without HiGHS, Kubernetes and replay. Tests compile the whole workspace in
 //! one command, with HiGHS: another selection of packages would unify other features, and compile their dependencies
 //! again.
@@ -10,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use xshell::Shell;
 
+use crate::console;
 use crate::layout::{BROWSER_TARGET, Layout, WASM_TARGET};
 use crate::trim::trim;
 
@@ -23,6 +26,17 @@ const FILTER: [&str; 8] = [
     WASM_TARGET,
     "--profile",
     "wasm",
+];
+/// Cargo arguments for the console's module.
+const CONSOLE: [&str; 8] = [
+    "build",
+    "--package",
+    "weir-console",
+    "--lib",
+    "--target",
+    BROWSER_TARGET,
+    "--profile",
+    "console",
 ];
 /// Cargo arguments for the demo's programs.
 const DEMO: [&str; 6] = [
@@ -41,6 +55,7 @@ pub(crate) const TESTED: [&str; 3] = ["--workspace", "--features", "weir/highs"]
 /// Compiles the filter module first (fast, and most likely to fail), then planner and demo.
 pub(crate) fn demo(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
+    console::build(sh, layout)?;
     run(sh, &DEMO).context("the demo does not compile")
 }
 
@@ -59,6 +74,7 @@ pub(crate) fn command_line(sh: &Shell) -> Result<()> {
 pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     trapping_filter(sh, layout)?;
+    console::build(sh, layout)?;
     run(sh, &[["test"].as_slice(), &TESTED, &["--no-run"]].concat())
         .context("the workspace does not compile")
 }
@@ -83,7 +99,8 @@ pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
 }
 
 /// Compiles the planner for release, without debug assertions.
-pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
+pub(crate) fn planner_for_release(sh: &Shell, layout: &Layout) -> Result<()> {
+    console::build(sh, layout)?;
     let build = [
         "build",
         "--release",
@@ -94,6 +111,11 @@ pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
         "kubernetes",
     ];
     run(sh, &build).context("the planner does not compile")
+}
+
+/// Compiles the console's module.
+pub(crate) fn console(sh: &Shell) -> Result<()> {
+    run(sh, &CONSOLE).context("the console's module does not compile")
 }
 
 /// Compiles the solvers and a replay for browsers: without HiGHS, files, sockets and a clock.

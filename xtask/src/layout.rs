@@ -63,6 +63,17 @@ impl Layout {
         self.target.join("browser.json")
     }
 
+    /// Folder of the console's module and its bindings.
+    pub(crate) fn console(&self) -> PathBuf {
+        self.target.join("console-module")
+    }
+
+    /// Path of the console's module before its bindings are made.
+    pub(crate) fn console_module(&self) -> PathBuf {
+        let folder = self.target.join(BROWSER_TARGET);
+        folder.join("console/weir_console.wasm")
+    }
+
     /// Folder of the experiments' report.
     pub(crate) fn experiments(&self) -> PathBuf {
         self.target.join("experiments")

@@ -1,5 +1,5 @@
-//! Development commands: `cargo xtask setup | filter | image | demo | up | validate | experiments | workers | kube |
-//! test | check-slot-table | soak | bench | envoy | book`.
+//! Development commands: `cargo xtask setup | filter | console | image | demo | up | validate | experiments | workers |
+//! kube | test | check-slot-table | soak | bench | envoy | book`.
 //!
 //! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
 //! this process, so that signals and the exit code are its own.
@@ -10,6 +10,7 @@ mod clients;
 mod clock;
 mod cluster;
 mod compile;
+mod console;
 mod debian;
 mod experiments;
 mod image;
@@ -54,6 +55,9 @@ enum Task {
     },
     /// Build the filter module and print its path.
     Filter,
+    /// Build the console's module, and print its folder: a planner that is compiled with WEIR_CONSOLE set to it has the
+    /// module.
+    Console,
     /// Write the images of filter and planner into target/image, as OCI layouts, and print their digests.
     Image(image::Arguments),
     /// Run the demo: plain, careful and weir under the same load (`demo --help` for its options).
@@ -124,6 +128,12 @@ fn run(task: Task) -> Result<()> {
             let sh = tools.shell(&layout)?;
             compile::filter(&sh, &layout)?;
             println!("{}", layout.filter().display());
+            Ok(())
+        }
+        Task::Console => {
+            let sh = setup::for_browsers(&layout)?;
+            console::build(&sh, &layout)?;
+            println!("{}", layout.console().display());
             Ok(())
         }
         Task::Image(arguments) => image::make(&layout, &arguments),

@@ -45,6 +45,7 @@ impl Tools {
     /// Fetches missing tools.
     pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
         target(layout, WASM_TARGET)?;
+        target(layout, BROWSER_TARGET)?;
         let envoy = envoy(layout)?;
         Ok(Self {
             envoy,
@@ -63,7 +64,6 @@ impl Tools {
     /// Fetches missing tools, including the build tools of HiGHS and the clients of the tests.
     pub(crate) fn ensure_for_tests(layout: &Layout) -> Result<Self> {
         let tools = Self::ensure_with_highs(layout)?;
-        target(layout, BROWSER_TARGET)?;
         let clients = Some(Clients::ensure(layout)?);
         Ok(Self { clients, ..tools })
     }
@@ -123,6 +123,7 @@ impl Tools {
             ("WEIR_FILTER_TRAP_WASM", layout.trapping_filter()),
             ("WEIR_CLOCK_LIB", layout.clock()),
             ("WEIR_BIN", layout.binary("weir")),
+            ("WEIR_CONSOLE", layout.console()),
         ];
         let libclang = self
             .native
@@ -135,6 +136,14 @@ impl Tools {
         }
         variables
     }
+}
+
+/// Returns a shell in the workspace's root that can compile for browsers, without the other tools.
+pub(crate) fn for_browsers(layout: &Layout) -> Result<Shell> {
+    target(layout, BROWSER_TARGET)?;
+    let sh = Shell::new()?;
+    sh.change_dir(&layout.root);
+    Ok(sh)
 }
 
 /// Returns the user's Envoy if `WEIR_ENVOY` is set, otherwise the pinned one.

@@ -33,7 +33,7 @@ pub struct Bar {
 /// None at this size.
 pub fn bars(bars: &[Bar]) -> Result<String, DrawError> {
     let height = ROW * (bars.len() as u32).max(1) + 8;
-    canvas::draw(height, |canvas| paint(canvas, bars))
+    canvas::draw((WIDTH, height), |canvas| paint(canvas, bars))
 }
 
 fn paint(canvas: &Canvas<'_>, bars: &[Bar]) -> Result<(), DrawError> {

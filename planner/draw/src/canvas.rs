@@ -7,6 +7,8 @@ use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 
+use crate::backend::Backend;
+
 /// A colour, as red, green and blue.
 pub use plotters::style::RGBColor as Colour;
 
@@ -35,7 +37,7 @@ pub const PALETTE: [Colour; 7] = [
 ];
 
 /// Area to draw on.
-pub(crate) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Canvas<'a> = DrawingArea<Backend<'a>, Shift>;
 
 /// Style of a line or area, also shown in the legend.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,14 +82,15 @@ pub fn nth(index: usize) -> Stroke {
     }
 }
 
-/// Returns the SVG that `paint` draws.
+/// Returns the SVG of that width and height that `paint` draws.
 pub(crate) fn draw(
-    height: u32,
+    size: (u32, u32),
     paint: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
 ) -> Result<String, DrawError> {
     let mut svg = String::new();
     {
-        let canvas = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        let backend = Backend(SVGBackend::with_string(&mut svg, size));
+        let canvas = backend.into_drawing_area();
         paint(&canvas)?;
         canvas.present()?;
     }

@@ -10,6 +10,10 @@ use crate::points::Points;
 
 /// Height of a chart.
 const HEIGHT: u32 = 270;
+/// Width that a label of the horizontal axis takes.
+const WIDTH_OF_LABEL: i64 = 70;
+/// Maximum number of labels of the horizontal axis.
+const LABELS_MAX: i64 = 11;
 /// Width of the legend beside a chart of a page.
 const LEGEND: u32 = 170;
 
@@ -54,7 +58,16 @@ impl Chart {
     /// # Errors
     /// None at this size.
     pub fn draw(&self) -> Result<String, DrawError> {
-        canvas::draw(HEIGHT, |canvas| paint(canvas, &self.axes, &self.layers))
+        self.draw_sized(WIDTH, HEIGHT)
+    }
+
+    /// Draws the chart at another size, with as many labels as fit.
+    ///
+    /// # Errors
+    /// A size that is too small for axes.
+    pub fn draw_sized(&self, width: u32, height: u32) -> Result<String, DrawError> {
+        let paint = |canvas: &Canvas<'_>| paint(canvas, &self.axes, &self.layers);
+        canvas::draw((width, height), paint)
     }
 }
 
@@ -64,7 +77,7 @@ impl Chart {
 /// None at this size.
 pub fn page(charts: &[Chart]) -> Result<String, DrawError> {
     let rows = charts.len().max(1);
-    canvas::draw(HEIGHT * rows as u32, |canvas| {
+    canvas::draw((WIDTH, HEIGHT * rows as u32), |canvas| {
         canvas.fill(&WHITE)?;
         for (area, chart) in canvas.split_evenly((rows, 1)).iter().zip(charts) {
             let title = (FONT, 18).into_font().color(&INK);
@@ -91,12 +104,13 @@ fn paint_legend(area: &Canvas<'_>, layers: &[Layer]) -> Result<(), DrawError> {
 }
 
 fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawError> {
+    let most = (i64::from(canvas.dim_in_pixel().0) / WIDTH_OF_LABEL).clamp(3, LABELS_MAX);
     let mut chart = ChartBuilder::on(canvas)
         .margin(8)
         .margin_right(30)
         .x_label_area_size(28)
         .y_label_area_size(72)
-        .build_cartesian_2d(Labelled::new(&axes.x, 11), Labelled::new(&axes.y, 6))?;
+        .build_cartesian_2d(Labelled::new(&axes.x, most), Labelled::new(&axes.y, 6))?;
     let decimals = if axes.y.end - axes.y.start < 8.0 {
         1
     } else {
@@ -141,6 +155,25 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), DrawE
 mod tests {
     use super::*;
     use crate::canvas::{GREY, PALETTE};
+
+    #[test]
+    fn narrow_chart_has_fewer_labels() {
+        let chart = Chart {
+            title: String::new(),
+            axes: Axes {
+                x: 0.0..100.0,
+                y: 0.0..1.0,
+                x_unit: "s",
+                y_unit: "",
+            },
+            layers: Vec::new(),
+        };
+        let labels = |svg: String| svg.matches(" s\n").count();
+        let (narrow, wide) = (chart.draw_sized(320, 200), chart.draw());
+        let (narrow, wide) = (narrow.unwrap(), wide.unwrap());
+        assert!(narrow.contains("width=\"320\""), "{narrow}");
+        assert_eq!((labels(narrow), labels(wide)), (3, 11));
+    }
 
     #[test]
     fn page_names_every_chart_and_layer() {

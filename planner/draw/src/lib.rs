@@ -1,6 +1,7 @@
 //! Charts as SVG and tables for terminals. Pure: equal values give equal bytes on every machine.
 
 mod axis;
+mod backend;
 mod bars;
 mod canvas;
 mod chart;

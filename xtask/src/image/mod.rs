@@ -44,7 +44,7 @@ pub(crate) fn make(layout: &Layout, arguments: &Arguments) -> Result<()> {
                 compile::filter(&sh, layout)?;
             }
             if planner.is_none() {
-                compile::planner_for_release(&sh)?;
+                compile::planner_for_release(&sh, layout)?;
             }
             (
                 filter.clone().unwrap_or_else(|| layout.filter()),

@@ -47,21 +47,26 @@ impl Rates {
 /// The file cannot be read or is not a trace. The message names file, line or second, value and the
 /// valid form.
 pub fn read_trace(path: &Path, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
-    let read = || {
-        let text = read_bounded(path, TRACE_BYTES_MAX)?;
-        let rates = match text.trim_start().starts_with(['[', '{']) {
-            true => from_json(&text, key)?,
-            false if key.is_some() || has_header(&text) => from_csv(&text, key)?,
-            false => from_text(&text)?,
-        };
-        let seconds = rates.len();
-        anyhow::ensure!(
-            (1..=TRACE_SECONDS_MAX).contains(&seconds),
-            "{seconds} seconds; there must be 1 to {TRACE_SECONDS_MAX}"
-        );
-        Ok(rates)
-    };
+    let read = || parse_trace(&read_bounded(path, TRACE_BYTES_MAX)?, key);
     read().with_context(|| format!("{}", path.display()))
+}
+
+/// Parses the text of a trace, in requests/s for each second; `key` selects one of several.
+///
+/// # Errors
+/// The text is not a trace. The message names line or second, value and the valid form.
+pub fn parse_trace(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
+    let rates = match text.trim_start().starts_with(['[', '{']) {
+        true => from_json(text, key)?,
+        false if key.is_some() || has_header(text) => from_csv(text, key)?,
+        false => from_text(text)?,
+    };
+    let seconds = rates.len();
+    anyhow::ensure!(
+        (1..=TRACE_SECONDS_MAX).contains(&seconds),
+        "{seconds} seconds; there must be 1 to {TRACE_SECONDS_MAX}"
+    );
+    Ok(rates)
 }
 
 /// Reads the text of a file of at most `bytes_max`, decompressed if its name ends in `.gz`.
