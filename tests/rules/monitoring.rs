@@ -269,7 +269,7 @@ fn wrong_expressions_are_found() {
     let mut known = known();
     known.insert("weir:recorded".to_owned(), labels(["service"]));
     for (expr, part) in [
-        ("weir_no_such_total", "no metric"),
+        ("never_counted_total", "no metric"),
         ("weir_arrivals_total{variant=\"a\"}", "no label variant"),
         (
             "sum by (variant) (rate(weir_arrivals_total[5m]))",

@@ -26,8 +26,8 @@ async function get(path, key) {
         headers: { authorization: `Bearer ${key}` }, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     if (!response.ok) {
-        const { error } = await response.json().catch(() => ({}));
-        throw new Refusal(response.status, error ?? `status ${response.status}`);
+        const { detail } = await response.json().catch(() => ({}));
+        throw new Refusal(response.status, detail ?? `status ${response.status}`);
     }
     return response.json();
 }

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+/// Rules for Prometheus itself: no resource.
+pub(crate) const RULES: &str = "k8s/monitoring/rules.yaml";
+
 /// A document and its file's path from the root of the repository.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weir_planner::key::{KEY_MAX, KEY_MIN};
 
-use super::bed::{Document, all, below, document, of, one, root, within};
+use super::bed::{Document, RULES, all, below, document, of, one, root, within};
 
 const PLANNER: &str = "weir-planner";
 
@@ -109,6 +109,12 @@ fn kustomizations_list_exactly_the_existing_files() {
         let lists = [&found.body["resources"], &found.body["components"]];
         let listed = lists.into_iter().filter_map(Value::as_array).flatten();
         let listed: Vec<&str> = listed.map(|it| it.as_str().unwrap()).collect();
+        let generators = found.body["configMapGenerator"].as_array();
+        let files = generators.into_iter().flatten().map(|it| &it["files"]);
+        for file in files.filter_map(Value::as_array).flatten() {
+            let path = root().join(folder).join(file.as_str().unwrap());
+            assert!(path.is_file(), "{}: {file}", found.file);
+        }
         let patches = !found.body["patches"].is_null();
         assert!(!listed.is_empty() || patches, "{}", found.file);
         for resource in &listed {
@@ -123,8 +129,9 @@ fn kustomizations_list_exactly_the_existing_files() {
         for other in below(folder) {
             let name = other.file.strip_prefix(&format!("{folder}/")).unwrap();
             let part = name.split_once('/').map_or(name, |(part, _)| part);
-            let known =
-                listed.contains(&part) || ["kustomization.yaml", "sloservice.yaml"].contains(&name);
+            let known = listed.contains(&part)
+                || ["kustomization.yaml", "sloservice.yaml"].contains(&name)
+                || other.file == RULES;
             assert!(known, "{} does not list {name}", found.file);
         }
     }

@@ -12,6 +12,7 @@ pub(crate) fn check(api: &str, kind: &str, body: &Value) -> Result<(), String> {
         ("gateway.envoyproxy.io/v1alpha1", "ClientTrafficPolicy") => spec::<ClientPolicy>(body),
         ("gateway.envoyproxy.io/v1alpha1", "BackendTrafficPolicy") => spec::<BackendPolicy>(body),
         ("monitoring.coreos.com/v1", "PodMonitor") => spec::<PodMonitor>(body),
+        ("monitoring.coreos.com/v1", "PrometheusRule") => spec::<PrometheusRule>(body),
         ("kustomize.config.k8s.io/v1beta1", "Kustomization") => whole::<Kustomization>(body),
         ("kustomize.config.k8s.io/v1alpha1", "Component") => whole::<Kustomization>(body),
         _ => Err("unknown kind".to_owned()),
@@ -170,6 +171,17 @@ shape!(Endpoint {
     interval: String
 });
 
+shape!(PrometheusRule { groups: Vec<RuleGroup> });
+shape!(RuleGroup { name: String, rules: Vec<Rule> });
+shape!(Rule {
+    alert: Option<String>,
+    record: Option<String>,
+    expr: String,
+    r#for: Option<String>,
+    labels: Option<Value>,
+    annotations: Option<Value>,
+});
+
 shape!(Kustomization {
     api_version: String,
     kind: String,
@@ -177,6 +189,17 @@ shape!(Kustomization {
     components: Option<Vec<String>>,
     patches: Option<Vec<Patch>>,
     replacements: Option<Vec<Replacement>>,
+    config_map_generator: Option<Vec<Generator>>,
+});
+shape!(Generator {
+    name: String,
+    namespace: String,
+    files: Vec<String>,
+    options: GeneratorOptions,
+});
+shape!(GeneratorOptions {
+    disable_name_suffix_hash: bool,
+    labels: Value
 });
 shape!(Patch { patch: String, target: Option<Select> });
 shape!(Select { kind: String, name: Option<String>, label_selector: Option<String> });

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::bed::{Document, all, below, documents, within};
+use super::bed::{Document, RULES, all, below, documents, within};
 use super::shapes;
 
 /// Checks a document against its kind; the error says how it differs.
@@ -95,7 +95,8 @@ fn extension(body: &Value) -> Result<(), String> {
 #[test]
 fn every_document_matches_its_schema() {
     for found in all() {
-        if found.file.starts_with("istio/pods/") {
+        // Patches; and a file for Prometheus itself, whose expressions `tests/rules` reads.
+        if found.file.starts_with("istio/pods/") || found.file == RULES {
             continue;
         }
         let result = check(&found);

@@ -150,7 +150,6 @@ impl Kind {
                 "seed",
                 "length_s",
                 "service",
-                "services",
                 "servers",
                 "proxies",
                 "load",
