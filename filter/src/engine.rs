@@ -218,8 +218,7 @@ impl Engine {
     }
 
     /// Handles the end of a stream; the next waiting request gets its slot, at once or with the notification that this
-    /// worker sends itself. A second report of the same end has
-    /// no effect.
+    /// worker sends itself. A second report of the same end has no effect.
     pub fn on_end(
         &mut self,
         stream: StreamId,
@@ -255,12 +254,13 @@ impl Engine {
         }
     }
 
-    /// Defers the dispatch to a variant of several servers until the notification of this worker that it sends; returns
-    /// whether it does. Envoy counts a request at its server until the callbacks of its end have returned. One dispatched
-    /// in them would find no server idle, and go to any.
+    /// Defers the dispatch to a variant of several servers, if requests wait for it, until the notification of this worker
+    /// that it sends; returns whether it does. Envoy counts a request at its server until the callbacks of its end have
+    /// returned. One dispatched in them would find no server idle, and go to any.
     fn hands_over_later(&mut self, id: VariantId) -> bool {
-        let replicas = self.variants.get(id).map_or(1, |variant| variant.replicas);
-        replicas > 1 && self.worker.notify_self()
+        let variant = self.variants.get(id);
+        let waits = variant.is_some_and(|one| one.replicas > 1 && one.slots.is_waited_for());
+        waits && self.worker.notify_self()
     }
 
     /// Handles a tick or a notification: appends verdicts on held requests.

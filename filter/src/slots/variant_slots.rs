@@ -102,6 +102,12 @@ impl VariantSlots {
         self.taken() == 0 && self.queue.is_empty()
     }
 
+    /// Whether a request waits for a slot, here or at another worker by the slot table's last reading.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !self.queue.is_empty() || self.others.waiting > 0
+    }
+
     /// Whether the slot table is up to date, and no request waits that could ask for a slot.
     #[must_use]
     pub fn is_synced(&self) -> bool {

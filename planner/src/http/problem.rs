@@ -39,7 +39,7 @@ pub(super) enum ProblemKind {
     SlowBody,
     /// The request conflicts with the present state.
     Conflict,
-    /// What is to be changed is another by now.
+    /// The state has changed since it was read.
     Stale,
     /// The body is too large.
     LargeBody,
@@ -101,7 +101,7 @@ impl ProblemKind {
             Kind::Stale => (
                 StatusCode::PRECONDITION_FAILED,
                 "stale",
-                "What is to be changed is another by now",
+                "The state has changed since it was read",
             ),
             Kind::LargeBody => (
                 StatusCode::PAYLOAD_TOO_LARGE,

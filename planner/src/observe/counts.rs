@@ -110,7 +110,7 @@ enum Name {
 }
 
 /// Place of a series in the counts.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Place {
     metric: Metric,
     part: Part,

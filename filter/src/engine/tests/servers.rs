@@ -159,3 +159,20 @@ fn only_a_single_server_is_sent_a_request_ahead_of_time() {
         assert_eq!(next.is_empty(), early, "{replicas} replicas: {next:?}");
     }
 }
+
+#[test]
+fn slot_for_which_nobody_waits_is_free_at_once() {
+    let variant = named("a", 1.0, r#""replicas":2,"#).replace(r#""slots":1"#, r#""slots":2"#);
+    let json = format!(r#"{{"service":"demo","plan":{{"variants":[{variant}]}}}}"#);
+    let store = Memory::default();
+    let mut engine = worker(&json, &store, 1);
+    submit(&mut engine, 1, 5_000, at(0));
+    drop(store.take_notifications());
+    assert!(end(&mut engine, 1, End::Answered, at(100)).is_empty());
+    assert_eq!(store.take_notifications(), []);
+    let mut other = worker(&json, &store, 2);
+    for stream in 2..=3 {
+        let verdict = submit(&mut other, stream, 5_000, at(100));
+        assert!(matches!(verdict, Verdict::Forward(_)), "{verdict:?}");
+    }
+}

@@ -69,10 +69,10 @@ pub struct SharedContender {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DivisionRule {
-    /// By the demands for cores.
+    /// Parts that follow the demands for cores.
     #[default]
     Shared,
-    /// In proportion to the weights, constant.
+    /// Constant parts, in proportion to the weights.
     Fixed,
 }
 
