@@ -2,7 +2,9 @@
 //! it promises no capacity that is not there.
 //!
 //! Shares go to a stage's most accurate variants first, each up to its capacity. They are in proportion to the
-//! capacities if demand is unknown or exceeds them all. Batches are chosen by the policy ([`batches`]) and limited to
+//! capacities if demand is unknown or exceeds them all. What then exceeds them goes to the variants that take longer
+//! than `latencyBudget` allows, but less than the objective: their cores are there, and a filter sends only requests
+//! that can be in time. In a pipeline they get none, for the later stages need the time. Batches are chosen by the policy ([`batches`]) and limited to
 //! those that servers have been sent. The downstream time of a stage sums over the later stages: the time of the
 //! slowest variant with a share, and the time in which its batch fills, q = (b − 1)/λ (IPA, Eq. 7).
 //!
@@ -213,13 +215,34 @@ fn shares(
         .map(|run| run.variant.accuracy / 100.0)
         .collect();
     let carried = demand.and_then(|demand| quota::by_accuracy(&capacities, &accuracies, demand.0));
+    let with_slow = || {
+        let slow = slow_capacities(service, runs, failing);
+        let left = demand?.0 - capacities.iter().sum::<f64>();
+        let part = (left / slow.iter().sum::<f64>()).min(1.0);
+        let each = capacities.iter().zip(&slow);
+        let all: Vec<f64> = each.map(|(one, slow)| one + part * slow).collect();
+        quota::by_capacity(&all).filter(|_| part > 0.0)
+    };
     let in_proportion = || quota::by_capacity(&capacities);
     // Too slow for the latency budget, but the only cores there are.
     let by_slots = || quota::by_capacity(&slots.iter().map(|n| f64::from(*n)).collect::<Vec<_>>());
     carried
+        .or_else(with_slow)
         .or_else(in_proportion)
         .or_else(by_slots)
         .map(rounded)
+}
+
+/// Capacities of the variants that take longer than the latency budget allows, but less than the objective; 0 for the
+/// others, for those that fail, and in a pipeline.
+fn slow_capacities(service: &Service, runs: &[Run], failing: &[bool]) -> Vec<f64> {
+    let fails = failing.iter().copied().chain(std::iter::repeat(false));
+    let each = runs.iter().zip(fails);
+    each.map(|(run, fails)| match fails || service.stages.len() > 1 {
+        true => 0.0,
+        false => run.slow_capacity_rps(service),
+    })
+    .collect()
 }
 
 /// Rounds shares to one in [`SHARE_STEPS`]. The largest share takes the rest, so that they sum to 1.
@@ -317,11 +340,18 @@ mod tests {
     }
 
     #[test]
-    fn no_capacity_shares_by_slots_and_no_slots_gives_no_plan() {
+    fn no_capacity_shares_by_rate_or_slots_and_no_slots_gives_no_plan() {
         let mut service = service(8);
         service.latency_max_ms = 1.0;
-        let plan = draft(&service, &whole([3, 1]), Some(steady(10.0))).unwrap();
-        assert_eq!([0, 1].map(|n: usize| plan.variants[n].share.0), [0.6, 0.4]);
+        let shares = |service: &Service| {
+            let plan = draft(service, &whole([3, 1]), Some(steady(10.0))).unwrap();
+            [0, 1].map(|n: usize| plan.variants[n].share.0)
+        };
+        // 0.8·(20·3 − 2) to 0.8·(10·1 − 2).
+        assert_eq!(shares(&service), [0.8788, 0.1212]);
+        // Longer than the objective.
+        service.slo = std::time::Duration::from_millis(2);
+        assert_eq!(shares(&service), [0.6, 0.4]);
         assert_eq!(draft(&service, &whole([0, 0]), Some(steady(10.0))), None);
     }
 

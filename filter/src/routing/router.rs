@@ -1,5 +1,7 @@
 //! Choice of the variant for a request: smooth weighted choice by quota among those that can answer in
-//! time, else the most accurate that still can.
+//! time, else the most accurate that still can. Those come first that could answer in time even if the request
+//! waited twice as long as predicted ([`Candidate::cautious`]): a quota is for seconds, and a queue that fills to
+//! the deadline before another variant gets a request serves no later one that is slower than predicted.
 //!
 //! Each request credits every variant with its share, and costs the chosen one a whole request. Among the
 //! variants in credit, the one is chosen whose credit would reach a whole request soonest if it were passed
@@ -25,6 +27,8 @@ pub struct Candidate<T> {
     pub failing: bool,
     /// Predicted time from now to the answer: wait and service.
     pub response_time: T,
+    /// Predicted service time alone.
+    pub service: Duration,
     /// Accuracy, percent.
     pub accuracy: f64,
     /// Whether the request would be one too many of its requests with incoming bodies.
@@ -106,12 +110,23 @@ impl Router {
         I: Iterator<Item = Candidate<T>> + Clone,
         T: Fn() -> Duration,
     {
-        let (chosen, first_due) = self.by_quota(candidates.clone(), requirements);
-        let variant = match chosen {
-            Some(chosen) => chosen,
-            None => best(candidates, requirements)?,
+        self.credit(candidates.clone());
+        let cautious = candidates.clone().map(Candidate::cautious);
+        let (by_quota, first_due) = self.by_quota(cautious.clone(), requirements);
+        let chosen = match by_quota.map(|variant| (variant, true)) {
+            Some(chosen) => Some(chosen),
+            None => best(cautious, requirements)
+                .ok()
+                .map(|variant| (variant, false)),
         };
-        self.charge(variant, chosen.is_some());
+        let (variant, pays) = match chosen {
+            Some(chosen) => chosen,
+            None => match self.by_quota(candidates.clone(), requirements).0 {
+                Some(variant) => (variant, true),
+                None => (best(candidates, requirements)?, false),
+            },
+        };
+        self.charge(variant, pays);
         Ok(RouteChoice {
             variant,
             instead_of: first_due.filter(|first_due| *first_due != variant),
@@ -127,19 +142,24 @@ impl Router {
         Some(credit.observed / all)
     }
 
+    /// Credits each variant with its share of one request.
+    fn credit<T>(&mut self, candidates: impl Iterator<Item = Candidate<T>>) {
+        for (index, candidate) in candidates.enumerate() {
+            self.know(index);
+            if let Some(credit) = self.credits.get_mut(index) {
+                credit.due = (credit.due + candidate.share).min(1.0);
+            }
+        }
+    }
+
     /// Variant due by quota among those that fit, and among all.
     fn by_quota(
-        &mut self,
+        &self,
         candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
         requirements: Requirements<'_>,
     ) -> (Option<usize>, Option<usize>) {
         let (mut soonest, mut first_due) = (None, None);
-        for (index, candidate) in candidates.enumerate() {
-            self.know(index);
-            let Some(credit) = self.credits.get_mut(index) else {
-                continue;
-            };
-            credit.due = (credit.due + candidate.share).min(1.0);
+        for ((index, candidate), credit) in candidates.enumerate().zip(&self.credits) {
             if candidate.share <= 0.0 {
                 continue;
             }
@@ -225,6 +245,24 @@ fn requests_until_due(credit: f64, share: f64) -> f64 {
 }
 
 impl<T: Fn() -> Duration> Candidate<T> {
+    /// The same with twice the wait.
+    fn cautious(self) -> Candidate<impl Fn() -> Duration> {
+        let (response_time, service) = (self.response_time, self.service);
+        let twice = move || {
+            let once = response_time();
+            once + once.saturating_sub(service)
+        };
+        Candidate {
+            response_time: twice,
+            share: self.share,
+            has_slots: self.has_slots,
+            failing: self.failing,
+            service,
+            accuracy: self.accuracy,
+            streams_full: self.streams_full,
+        }
+    }
+
     fn fits(&self, variant: VariantId, requirements: Requirements<'_>) -> bool {
         self.misfit(variant, requirements).is_none()
     }

@@ -115,13 +115,18 @@ fn excess(
 
 impl Excess {
     fn note(&self, service: &Service, name: &str, shared: bool) -> String {
-        let slo_ms = service.slo.as_secs_f64() * 1e3 - service.downstream_ms;
+        let slo_ms = service.own_slo_ms();
         let part = service.latency_max_ms / slo_ms;
         let (cores, most) = match self.resizable {
             true => (self.cores, ""),
             false => (self.cores, ", its most"),
         };
-        let share = if shared { " and share 0" } else { "" };
+        let takes_rest = service.stages.len() == 1 && self.service_ms <= slo_ms;
+        let share = match (shared, takes_rest) {
+            (true, true) => " and only the share that the others cannot carry",
+            (true, false) => " and share 0",
+            (false, _) => "",
+        };
         let right = self.right(slo_ms);
         format!(
             "; {name} has capacity 0{share}: it takes {:.0} ms (cores: {cores}{most}), latencyBudget \

@@ -37,9 +37,20 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn capacity_rps(&self, service: &Service) -> f64 {
-        let one = self
-            .profile
-            .capacity(self.allocation.each(), service.latency_max_ms);
+        self.capacity_within_rps(service.latency_max_ms)
+    }
+
+    /// Capacity if it takes longer than the latency budget allows, but less than the objective; otherwise 0.
+    pub(super) fn slow_capacity_rps(&self, service: &Service) -> f64 {
+        let takes_ms = self.profile.service_ms(self.allocation.each());
+        match takes_ms > service.latency_max_ms {
+            true => self.capacity_within_rps(service.own_slo_ms()),
+            false => 0.0,
+        }
+    }
+
+    fn capacity_within_rps(&self, latency_max_ms: f64) -> f64 {
+        let one = (self.profile).capacity(self.allocation.each(), latency_max_ms);
         f64::from(self.allocation.replicas()) * one.0
     }
 

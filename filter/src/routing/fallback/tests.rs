@@ -21,6 +21,7 @@ impl Plain {
             has_slots: self.has_slots,
             failing: self.failing,
             response_time: move || Duration::from_millis(self.takes_ms),
+            service: Duration::from_millis(self.takes_ms),
             accuracy: self.accuracy,
             streams_full: self.streams_full,
         }

@@ -9,6 +9,7 @@ fn variant(share: f64, service_ms: u64, accuracy: f64) -> Candidate<impl Fn() ->
         has_slots: true,
         failing: false,
         response_time: move || Duration::from_millis(service_ms),
+        service: Duration::from_millis(service_ms),
         accuracy,
         streams_full: false,
     }
@@ -70,6 +71,36 @@ fn passed_over_variant_is_not_flooded_afterwards() {
         (5..=7).contains(&slow),
         "one round of credit at most: {next:?}"
     );
+}
+
+#[test]
+fn variant_that_would_be_late_after_twice_the_wait_comes_after_the_others() {
+    // Wait of the variant that is due, and of the other one, in ms; services of 100 and 50 ms → which is chosen.
+    for (waits, chosen) in [
+        ([0, 0], 0),
+        ([149, 0], 0),
+        // 2 · 151 + 100 exceed the 400 that are left.
+        ([151, 0], 1),
+        // So do both: the quota counts.
+        ([151, 176], 0),
+        // The first is late for sure.
+        ([301, 200], 1),
+    ] {
+        let [first, second] = [(waits[0], 100), (waits[1], 50)].map(|(wait, service)| {
+            let response = Duration::from_millis(wait + service);
+            Candidate {
+                share: if service == 100 { 1.0 } else { 0.0 },
+                has_slots: true,
+                failing: false,
+                response_time: move || response,
+                service: Duration::from_millis(service),
+                accuracy: service as f64 / 2.0,
+                streams_full: false,
+            }
+        });
+        let choice = Router::default().choose([first, second].into_iter(), requirements(400));
+        assert_eq!(choice.map(|choice| choice.variant), Ok(chosen), "{waits:?}");
+    }
 }
 
 #[test]

@@ -32,10 +32,10 @@ async fn why(service: Service, real: &[u32], rps: f64) -> CycleReport {
 #[tokio::test]
 async fn variant_over_latency_budget_is_named_with_right_value() {
     // Two slots on one core: each answer takes twice as long, 2 × 75.2 × 1.4 ms.
-    let report = why(digits("", 2), &[1, 1, 1], 76.0).await;
+    let report = why(digits("", 2), &[1, 1, 1], 40.0).await;
     assert_eq!(report.variants["large"].share.0, 0.0);
-    let expected = "; large has capacity 0 and share 0: it takes 211 ms (cores: 1, its most), latencyBudget \
-                0.50 of 400 ms allows 200; 0.53 or more would do";
+    let expected = "; large has capacity 0 and only the share that the others cannot carry: it takes 211 ms \
+                (cores: 1, its most), latencyBudget 0.50 of 400 ms allows 200; 0.53 or more would do";
     assert!(report.why.contains(expected), "{}", report.why);
     assert!(!report.why.contains("small has"), "{}", report.why);
 
@@ -50,13 +50,39 @@ async fn variant_over_latency_budget_is_named_with_right_value() {
 }
 
 #[tokio::test]
+async fn variant_over_latency_budget_takes_what_the_others_cannot_carry() {
+    // The others carry 0.8 · (44.2 + 25.3) = 55.6, large 0.8 · 13.7 = 10.96.
+    let shares = async |rps: f64| {
+        let report = why(digits("", 2), &[1, 1, 1], rps).await;
+        ["small", "large"].map(|name| report.variants[name].share.0)
+    };
+    // Demand has some 20 % headroom: 4.4 of 60, not 10.96 of 66.56.
+    let [_, large] = shares(50.0).await;
+    assert!((0.03..0.12).contains(&large), "{large}");
+    // More than all of them carry: in proportion.
+    let [small, large] = shares(200.0).await;
+    assert!(
+        (small / large - 44.2 / 13.7).abs() < 0.01,
+        "{small} {large}"
+    );
+    // In no time that the objective has.
+    let report = why(digits("", 4), &[1, 1, 1], 200.0).await;
+    assert_eq!(report.variants["large"].share.0, 0.0);
+    assert!(
+        report.why.contains("large has capacity 0 and share 0"),
+        "{}",
+        report.why
+    );
+}
+
+#[tokio::test]
 async fn variant_too_slow_on_actual_cores_is_reported_to_need_more() {
     // b takes 164 ms with 1 core, 83 ms with 2.
     let mut service = service(8);
     service.latency_max_ms = 150.0;
     service.mode = Mode::Advisory;
     let report = why(service, &[3, 1], 20.0).await;
-    let expected = "; b has capacity 0 and share 0: it takes";
+    let expected = "; b has capacity 0 and only the share that the others cannot carry: it takes";
     assert!(report.why.contains(expected), "{}", report.why);
     let expected = "(cores: 1), latencyBudget 0.15 of 1000 ms allows 150; it needs more cores";
     assert!(report.why.contains(expected), "{}", report.why);

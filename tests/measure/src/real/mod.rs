@@ -33,7 +33,7 @@ pub use report::{Replayed, Report, Row};
 use servers::{Models, Server};
 use system::{Sizes, System, Way};
 
-/// Loads, as multiples of the throughput that the profiles say.
+/// Usual loads, as multiples of the throughput that the profiles say.
 pub const LOADS: [f64; 4] = [0.6, 0.95, 1.3, 2.0];
 /// Load with faults.
 const FAULT_LOAD: f64 = 0.55;
@@ -58,6 +58,8 @@ pub struct Settings {
     pub seeds: u64,
     /// Parts to measure.
     pub parts: Vec<Part>,
+    /// Loads of [`Part::Loads`], as multiples of the throughput that the profiles say.
+    pub loads: Vec<f64>,
     /// Number of seeds with which the servers' quotas follow the load.
     pub active_seeds: u64,
     /// Folder for the counters of each run, second by second.
@@ -171,7 +173,7 @@ impl Bench {
     async fn loads(&mut self, settings: &Settings, folder: &Path) -> Result<Vec<f64>> {
         let mut own = Vec::new();
         for seed in 1..=settings.seeds {
-            for load in LOADS {
+            for &load in &settings.loads {
                 let rates = Rates::constant(load * self.capacity_rps, settings.seconds)?;
                 let played = (load * self.capacity_rps, settings.seconds);
                 for way in ordered(seed) {
@@ -273,7 +275,7 @@ impl Bench {
         let nothing = async { Ok(()) };
         let run = load_run(rates, seed, target, &self.body, Protocol::Http1, nothing);
         self.counters.clear();
-        let counters = seconds::record(&self.system.envoy, &self.servers, &mut self.counters);
+        let counters = seconds::record(&self.system, &self.servers, &mut self.counters);
         tokio::select! {
             run = run => run,
             Err(error) = counters => Err(error),
@@ -300,7 +302,7 @@ impl Bench {
         };
         let run = load_run(rates, seed, target, &self.body, Protocol::Http1, observing);
         self.counters.clear();
-        let counters = seconds::record(envoy, servers, &mut self.counters);
+        let counters = seconds::record(&self.system, servers, &mut self.counters);
         let run = tokio::select! {
             run = run => run?,
             Err(error) = counters => return Err(error),

@@ -74,7 +74,7 @@ pub(crate) enum Sizes {
 /// Planner and proxy.
 #[derive(Debug)]
 pub(crate) struct System {
-    _planner: Planner,
+    pub(crate) planner: Planner,
     pub(crate) envoy: Envoy,
     /// The service file.
     pub(crate) service: Value,
@@ -100,7 +100,7 @@ impl System {
         };
         wait::until_async("the filter to adopt the planner's plan", READY_MAX, adopted).await?;
         Ok(System {
-            _planner: planner,
+            planner,
             envoy,
             service,
         })

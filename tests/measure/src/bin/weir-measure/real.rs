@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use weir_measure::real::{Part, Settings, measure};
+use weir_measure::real::{LOADS, Part, Settings, measure};
 
 /// Maximum length of a turn, and number of seeds.
 const SECONDS_MAX: i64 = 600;
@@ -24,6 +24,9 @@ pub(crate) struct RealArgs {
     /// Parts to measure, separated by commas.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_values_t = Part::ALL)]
     parts: Vec<Part>,
+    /// Loads of the part `loads`, as multiples of the servers' throughput by their profiles.
+    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_values_t = LOADS)]
+    loads: Vec<f64>,
     /// Number of seeds with which the servers' CPU quotas follow the load.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=SEEDS_MAX))]
     active_seeds: u16,
@@ -41,6 +44,7 @@ pub(crate) async fn measured(args: RealArgs) -> Result<ExitCode> {
         seconds: usize::from(args.seconds),
         seeds: u64::from(args.seeds),
         parts: args.parts,
+        loads: args.loads,
         active_seeds: u64::from(args.active_seeds),
         counters: args.counters,
     };
