@@ -148,6 +148,7 @@ impl Fifo {
                     has_slots: *weight > 0.0,
                     failing: false,
                     response_time: || Duration::ZERO,
+                    service: Duration::ZERO,
                     accuracy: 0.0,
                     streams_full: false,
                 });
