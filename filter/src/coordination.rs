@@ -16,6 +16,7 @@ mod acquire;
 mod acquire_request;
 mod batch;
 mod codec;
+mod group_table;
 mod lanes;
 pub mod lead;
 mod memory;
@@ -27,6 +28,7 @@ mod worker;
 
 pub use acquire_request::{AcquireRequest, AcquireResult, OtherWorkers};
 pub use codec::{LAYOUT, Unreadable};
+pub use group_table::{GROUP_LAYOUT, GroupTable, RECORDS_MAX};
 pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest, RUNS_MAX, Run};
 pub use memory::Memory;
 pub use store::{Notification, Store};

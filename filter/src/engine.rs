@@ -310,6 +310,7 @@ impl Engine {
         if let Some(membership) = &membership {
             self.workers = membership.workers;
             self.read_measured(now);
+            self.share_group_times(now);
         }
         self.variants.update_predictions(now);
         if let Some(membership) = &membership {

@@ -2,6 +2,7 @@
 
 pub mod class_times;
 pub mod fallback;
+pub mod group_sums;
 pub mod group_times;
 pub mod moments;
 pub mod router;

@@ -22,6 +22,8 @@ use weir_filter::verdict::Verdict;
 struct OneVm {
     bytes: Vec<u8>,
     version: Option<u32>,
+    groups: Vec<u8>,
+    groups_version: Option<u32>,
 }
 
 impl Store for OneVm {
@@ -38,6 +40,21 @@ impl Store for OneVm {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.version = Some(self.version.unwrap_or(0) + 1);
+        true
+    }
+
+    fn load_groups(&mut self, into: &mut Vec<u8>) -> Option<u32> {
+        into.clone_from(&self.groups);
+        self.groups_version
+    }
+
+    fn swap_groups(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+        if version != self.groups_version {
+            return false;
+        }
+        self.groups.clear();
+        self.groups.extend_from_slice(bytes);
+        self.groups_version = Some(version.unwrap_or(0) + 1);
         true
     }
 

@@ -34,6 +34,15 @@ struct Shared {
     notifies: Vec<(usize, Notification)>,
     claimed_rows: Vec<usize>,
     swaps_to_fail: u32,
+    groups: Groups,
+}
+
+/// Service times by group.
+#[derive(Debug, Default)]
+struct Groups {
+    bytes: Option<Vec<u8>>,
+    version: u32,
+    swaps_to_fail: u32,
 }
 
 impl Memory {
@@ -73,6 +82,18 @@ impl Memory {
     /// Makes the next `count` swaps fail, as if another VM were quicker.
     pub fn fail_swaps(&self, count: u32) {
         self.shared.borrow_mut().swaps_to_fail = count;
+    }
+
+    /// The same for the service times by group.
+    pub fn fail_group_swaps(&self, count: u32) {
+        self.shared.borrow_mut().groups.swaps_to_fail = count;
+    }
+
+    /// Overwrites the bytes of the service times by group; `None`: as if there never were any.
+    pub fn overwrite_groups(&self, bytes: Option<Vec<u8>>) {
+        let groups = &mut self.shared.borrow_mut().groups;
+        groups.bytes = bytes;
+        groups.version = groups.version.wrapping_add(1);
     }
 }
 
@@ -166,6 +187,28 @@ impl Store for Memory {
         );
         shared.table = Some(known);
         self.guess = Some(shared.version);
+        true
+    }
+
+    fn load_groups(&mut self, into: &mut Vec<u8>) -> Option<u32> {
+        let groups = &self.shared.borrow().groups;
+        into.clone_from(groups.bytes.as_ref()?);
+        Some(groups.version)
+    }
+
+    fn swap_groups(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+        let groups = &mut self.shared.borrow_mut().groups;
+        if groups.swaps_to_fail > 0 {
+            groups.swaps_to_fail -= 1;
+            return false;
+        }
+        if groups.bytes.as_ref().map(|_| groups.version) != version {
+            return false;
+        }
+        groups.version = groups.version.wrapping_add(1);
+        let into = groups.bytes.get_or_insert_default();
+        into.clear();
+        into.extend_from_slice(bytes);
         true
     }
 

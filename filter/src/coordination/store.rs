@@ -1,10 +1,11 @@
-//! Port to what all VMs of a proxy share: the bytes of the slot table, and notifications.
+//! Port to what all VMs of a proxy share: the bytes of the slot table, those of the service times by group, and
+//! notifications.
 
 use std::fmt::Debug;
 
 use super::{SlotTable, Unreadable};
 
-/// Storage of the table, and notification of VMs.
+/// Storage of the tables, and notification of VMs.
 pub trait Store: Debug {
     /// Loads the table's bytes and returns their version; `None` if there are none yet.
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
@@ -24,6 +25,10 @@ pub trait Store: Debug {
         table.write(bytes);
         self.swap(bytes, version)
     }
+    /// Loads the bytes of the service times by group and returns their version; `None` if there are none yet.
+    fn load_groups(&mut self, into: &mut Vec<u8>) -> Option<u32>;
+    /// Replaces these bytes as [`Store::swap`] does the slot table's.
+    fn swap_groups(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
     /// Expected version of the bytes that were swapped in last, if nothing was loaded since. It may be wrong if
     /// another VM has written meanwhile, and must then be a version that was never ours.
     fn guess(&mut self) -> Option<u32>;

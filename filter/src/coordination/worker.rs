@@ -6,13 +6,14 @@ use std::time::Duration;
 use super::batch::Batch;
 use super::slot_share::SlotShare;
 use super::{
-    AcquireRequest, AcquireResult, LaneBacklog, LaneReport, Notification, OtherWorkers, SlotTable,
-    Store, TIMEOUTS, Timeouts, Unreadable, Usage, WorkerRow,
+    AcquireRequest, AcquireResult, GroupTable, LaneBacklog, LaneReport, Notification, OtherWorkers,
+    SlotTable, Store, TIMEOUTS, Timeouts, Unreadable, Usage, WorkerRow,
 };
 use crate::priority::Urgency;
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
+mod groups;
 mod health;
 
 /// Number of CAS attempts before a write is left to the next tick.
@@ -82,6 +83,7 @@ pub struct Worker {
     /// Requests that may still leave with closed batches, if the worker does not coordinate.
     open: Vec<(VariantKey, u32)>,
     table: SlotTable,
+    groups: GroupTable,
     bytes: Vec<u8>,
 }
 
@@ -102,6 +104,7 @@ impl Worker {
             published: Vec::new(),
             open: Vec::new(),
             table: SlotTable::default(),
+            groups: GroupTable::default(),
             bytes: Vec::new(),
         }
     }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use super::variant::TRY_AFTER;
+use super::variant::{TRY_AFTER, Variant};
 use super::{End, Engine, Flight, Request, StreamId};
-use crate::coordination::{CompletedExecution, LaneReport};
+use crate::coordination::{CompletedExecution, LaneReport, SyncResult};
 use crate::routing::group_times::Group;
 use crate::routing::service_time::{CUT_OFF_FACTOR, Took};
 use crate::stats::Label;
 use crate::time::{Mono, Now};
-use crate::variant::VariantId;
+use crate::variant::{VariantId, VariantKey};
 
 /// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -119,6 +119,33 @@ impl Engine {
                 let measured =
                     takes.then(|| self.worker.measured(variant.key, variant.planned, now));
                 variant.observe_common(measured.flatten());
+            }
+        }
+    }
+
+    /// Adds the measurements by class and by size to those of all workers, and takes these over. A worker that serves
+    /// alone has measured them all itself.
+    pub(super) fn share_group_times(&mut self, now: Mono) {
+        if !self.config.correct || self.workers <= 1 {
+            return;
+        }
+        // Classes of another configuration have other records.
+        let classes = self.config.classes.fingerprint();
+        let key = |variant: &Variant| VariantKey(variant.key.0 ^ classes);
+        let own = self.variants.iter();
+        let own = own.map(|variant| (key(variant), variant.group_times.own()));
+        let (is_shared, conflicts) = self.worker.share_groups(own, now);
+        self.count(&SyncResult {
+            conflicts,
+            ..SyncResult::default()
+        });
+        if !is_shared {
+            return;
+        }
+        for index in 0..self.variants.len() {
+            if let Some(variant) = self.variants.get_mut(VariantId(index)) {
+                let all = self.worker.groups(key(variant));
+                variant.group_times.observe_common(all);
             }
         }
     }

@@ -22,6 +22,7 @@ mod quota;
 mod receive;
 mod roles;
 mod servers;
+mod shared_times;
 mod size_times;
 mod workers;
 

@@ -65,7 +65,8 @@ impl Service {
         let poll = planner.map(|planner| Poll::new(planner, &config));
         let queue = Queue::default();
         let key = shared::slot_table_key(&config.service, config.role);
-        let store = Box::new(Shared::new(key, queue.clone()));
+        let group_key = shared::group_table_key(&config.service, config.role);
+        let store = Box::new(Shared::new(key, group_key, queue.clone()));
         let source_header = config.skew.source_header.clone();
         let mut service = Service {
             root,

@@ -1,7 +1,7 @@
-//! Data of one service shared by the VMs of one Envoy, in Envoy's shared data: the slot table and the last
-//! plan; and notifications, by Envoy's shared queues.
+//! Data of one service shared by the VMs of one Envoy, in Envoy's shared data: the slot table, the service times by
+//! group and the last plan; and notifications, by Envoy's shared queues.
 //!
-//! Envoy frees neither keys nor queues. So there are two keys per service, and one queue per row of the
+//! Envoy frees neither keys nor queues. So there are three keys per service, and one queue per row of the
 //! slot table: a restarted VM gets an abandoned row, and its queue.
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::rc::Rc;
 
 use crate::config::{Config, Role};
-use crate::coordination::{LAYOUT, Notification, Store};
+use crate::coordination::{GROUP_LAYOUT, LAYOUT, Notification, Store};
 use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;
@@ -28,6 +28,11 @@ pub(super) fn slot_table_key(service: &str, role: Role) -> String {
     format!("weir/{service}/{}/slots{LAYOUT}", role.label())
 }
 
+/// Key of a service's times by group, with the version of their layout.
+pub(super) fn group_table_key(service: &str, role: Role) -> String {
+    format!("weir/{service}/{}/groups{GROUP_LAYOUT}", role.label())
+}
+
 /// Queue that this VM owns for the row it claimed last, shared with the one who reads it.
 pub(super) type Queue = Rc<Cell<Option<u32>>>;
 
@@ -36,6 +41,7 @@ pub(super) type Queue = Rc<Cell<Option<u32>>>;
 pub(super) struct Shared {
     vm_id: String,
     key: String,
+    group_key: String,
     queue: Queue,
     guess: Option<u32>,
     /// Queues of other VMs, by row.
@@ -43,10 +49,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(key: String, queue: Queue) -> Shared {
+    pub(super) fn new(key: String, group_key: String, queue: Queue) -> Shared {
         Shared {
             vm_id: call::text(&["plugin_vm_id"]).unwrap_or_default(),
             key,
+            group_key,
             queue,
             guess: None,
             queues: Vec::new(),
@@ -86,6 +93,16 @@ impl Store for Shared {
         let next = version.and_then(|version| version.checked_add(1));
         self.guess = next.filter(|_| done);
         done
+    }
+
+    fn load_groups(&mut self, into: &mut Vec<u8>) -> Option<u32> {
+        let (bytes, version) = call::shared(&self.group_key);
+        *into = bytes.unwrap_or_default();
+        version
+    }
+
+    fn swap_groups(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+        call::set_shared(&self.group_key, bytes, Some(version.unwrap_or(NOTHING_YET)))
     }
 
     fn guess(&mut self) -> Option<u32> {

@@ -1,17 +1,19 @@
 //! Service times of a variant by the requests' classes.
 //!
-//! Each class has an estimator like the variant's own. Its prediction counts while the class is told apart from all
-//! others ([`group_times`](super::group_times)). With a single class nothing is kept.
+//! A class's prediction counts while it is told apart from all others ([`group_times`](super::group_times)), by what all
+//! workers measured. Its percentiles are those of an estimator like the variant's own, where this worker has enough
+//! measurements; else they follow from mean and deviation. With a single class nothing is kept.
 
 use std::time::Duration;
 
-use super::group_times::{differs, explained};
+use super::group_sums::Sums;
+use super::group_times::{differs, explained, normal};
 use super::moments::Moments;
 use super::service_time::{ServiceTime, ServiceTimeEstimator, Took};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
 
-/// Estimators of one variant's service time by class; none with a single class.
+/// Predictions of one variant's service time by class; none with a single class.
 #[derive(Debug, Default)]
 pub struct ClassTimes {
     list: Box<[ClassTime]>,
@@ -20,6 +22,7 @@ pub struct ClassTimes {
 
 #[derive(Debug, Default)]
 struct ClassTime {
+    /// Estimator by this worker's measurements.
     estimator: ServiceTimeEstimator,
     /// Prediction; `None` while the variant's own counts.
     predicted: Option<ServiceTime>,
@@ -41,6 +44,12 @@ impl ClassTimes {
         *self = ClassTimes::new(self.list.len());
     }
 
+    /// Whether there is a single class.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// Part of the times' variance that the classes explain, by the square of the mean; 0 if none is told apart.
     #[must_use]
     pub fn explained(&self) -> f64 {
@@ -53,48 +62,37 @@ impl ClassTimes {
         self.list.get(usize::from(class.0))?.predicted
     }
 
-    /// Records an execution of a class planned to take `planned` that took `took`. Returns whether predictions may have
-    /// changed.
-    pub fn record(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) -> bool {
-        let of_class = self.list.get_mut(usize::from(class.0));
-        let renews = of_class.is_some_and(|of| of.estimator.record(planned, took, now));
-        if renews {
-            self.estimate(planned);
+    /// Records an execution of a class planned to take `planned` that took `took`.
+    pub fn record(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
+        if let Some(of) = self.list.get_mut(usize::from(class.0)) {
+            of.estimator.record(planned, took, now);
         }
-        renews
     }
 
-    /// Mean time of the completed executions of a class that has a prediction of its own.
-    #[must_use]
-    pub fn completed_mean(&self, class: ClassId, planned: Duration) -> Option<Duration> {
-        self.of(class)?;
-        self.list
-            .get(usize::from(class.0))?
-            .estimator
-            .completed_mean(planned)
-    }
-
-    /// Predicts anew, without what is too old.
-    pub fn predict(&mut self, planned: Duration, now: Mono) {
+    /// Drops what is too old of this worker's measurements.
+    pub fn expire(&mut self, planned: Duration, now: Mono) {
         for of in &mut self.list {
             of.estimator.predict(planned, None, now);
         }
-        self.estimate(planned);
     }
 
-    /// Predicts for executions planned to take `planned`.
-    pub fn estimate(&mut self, planned: Duration) {
-        let moments = self.list.iter().map(|of| of.estimator.moments());
-        let all = moments.fold(Moments::default(), |all, one| all + one);
-        for of in &mut self.list {
-            let own = of.estimator.moments();
+    /// Predicts for executions planned to take `planned`, by what was measured of each class.
+    pub fn estimate(&mut self, planned: Duration, measured: impl Fn(ClassId) -> Sums) {
+        let moments = |class| measured(ClassId(class)).moments();
+        let classes = 0..self.list.len() as u8;
+        let all = classes.map(moments);
+        let all = all.fold(Moments::default(), |all, one| all + one);
+        let mut squares = 0.0;
+        for (class, of) in (0..).zip(&mut self.list) {
+            let own = moments(class);
             of.predicted = None;
             if differs(own, all - own) {
-                of.predicted = of.estimator.measured(planned);
+                let of_worker = of.estimator.measured(planned);
+                of.predicted = of_worker.or_else(|| Some(normal(planned, own)));
+                squares += explained([own].into_iter(), all);
             }
         }
-        let apart = self.list.iter().filter(|of| of.predicted.is_some());
-        self.explained = explained(apart.map(|of| of.estimator.moments()), all);
+        self.explained = squares;
     }
 }
 
@@ -102,11 +100,28 @@ impl ClassTimes {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::group_times::{Group, GroupTimes};
+    use super::super::service_time::WINDOW;
     use super::*;
 
     const PLANNED: Duration = Duration::from_millis(40);
     const SHORT: ClassId = ClassId(0);
     const LONG: ClassId = ClassId(1);
+
+    fn of_class(class: ClassId) -> Group {
+        Group {
+            class,
+            ..Group::default()
+        }
+    }
+
+    fn record(times: &mut GroupTimes, class: ClassId, time: Duration) {
+        times.record(of_class(class), PLANNED, Took::completed(time), Mono(0));
+    }
+
+    fn of(times: &GroupTimes, class: ClassId) -> Option<ServiceTime> {
+        times.of(of_class(class))
+    }
 
     fn ms(ms: f64) -> Duration {
         Duration::from_secs_f64(ms / 1e3)
@@ -124,15 +139,15 @@ mod tests {
             (200, 40.0, 60.0, 20.0, true),
             (200, 40.0, 40.0, 20.0, false),
         ] {
-            let mut times = ClassTimes::new(2);
+            let mut times = GroupTimes::new(2);
             for index in 0..count {
                 let off = if index % 2 == 0 { scatter } else { -scatter };
-                times.record(SHORT, PLANNED, Took::completed(ms(short + off)), Mono(0));
-                times.record(LONG, PLANNED, Took::completed(ms(long + off)), Mono(0));
+                record(&mut times, SHORT, ms(short + off));
+                record(&mut times, LONG, ms(long + off));
             }
             times.predict(PLANNED, Mono(0));
             for class in [SHORT, LONG] {
-                let found = times.of(class).is_some();
+                let found = of(&times, class).is_some();
                 assert_eq!(found, apart, "{count} {short} {long} {scatter}");
             }
         }
@@ -140,18 +155,16 @@ mod tests {
 
     #[test]
     fn prediction_follows_the_plan_and_is_forgotten() {
-        let mut times = ClassTimes::new(2);
+        let mut times = GroupTimes::new(2);
         for _ in 0..40 {
-            times.record(SHORT, PLANNED, Took::completed(ms(20.0)), Mono(0));
-            times.record(LONG, PLANNED, Took::completed(ms(80.0)), Mono(0));
+            record(&mut times, SHORT, ms(20.0));
+            record(&mut times, LONG, ms(80.0));
         }
-        times.estimate(PLANNED / 2);
-        assert_eq!(times.of(LONG).map(|time| time.mean), Some(ms(40.0)));
-        times.predict(PLANNED, Mono(0) + super::super::service_time::WINDOW * 2);
-        assert_eq!(times.of(LONG), None);
-        let mut single = ClassTimes::new(1);
-        single.record(SHORT, PLANNED, Took::completed(ms(20.0)), Mono(0));
-        assert!(single.list.is_empty());
+        times.estimate(PLANNED / 2, 1);
+        assert_eq!(of(&times, LONG).map(|time| time.mean), Some(ms(40.0)));
+        times.predict(PLANNED, Mono(0) + WINDOW * 2);
+        assert_eq!(of(&times, LONG), None);
+        assert!(ClassTimes::new(1).is_empty());
     }
 
     proptest! {
@@ -161,10 +174,10 @@ mod tests {
             took in prop::collection::vec(1.0_f64..500.0, 0..300),
             class in 0..3_u8,
         ) {
-            let mut times = ClassTimes::new(3);
+            let mut times = GroupTimes::new(3);
             for took in took {
-                times.record(ClassId(class), PLANNED, Took::completed(ms(took)), Mono(0));
-                prop_assert!((0..3).all(|class| times.of(ClassId(class)).is_none()));
+                record(&mut times, ClassId(class), ms(took));
+                prop_assert!((0..3).all(|class| of(&times, ClassId(class)).is_none()));
             }
         }
 
@@ -176,14 +189,14 @@ mod tests {
             unit in 5.0_f64..50.0,
         ) {
             prop_assume!([true, false].iter().all(|is| classes.iter().filter(|one| *one == is).count() >= 40));
-            let mut times = ClassTimes::new(2);
+            let mut times = GroupTimes::new(2);
             for (is_long, scatter) in classes.iter().zip(scatter) {
                 let (class, took) = if *is_long { (LONG, 4.0 * unit) } else { (SHORT, unit) };
-                times.record(class, PLANNED, Took::completed(ms(took * scatter)), Mono(0));
+                record(&mut times, class, ms(took * scatter));
             }
             times.predict(PLANNED, Mono(0));
             for (class, took) in [(SHORT, unit), (LONG, 4.0 * unit)] {
-                let predicted = times.of(class).unwrap();
+                let predicted = of(&times, class).unwrap();
                 for time in [predicted.mean, predicted.high, predicted.safe] {
                     let off = time.as_secs_f64() * 1e3 / took;
                     prop_assert!((0.9..=1.1).contains(&off), "{time:?} for {took} ms");

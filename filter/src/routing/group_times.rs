@@ -1,6 +1,9 @@
 //! Service times of a variant by groups of requests, where the group explains more than chance does: by class, or by
 //! the size of the body.
 //!
+//! Measured are ratios to the planned time, over the last one to two windows, by all workers of the proxy together: few
+//! executions are enough, whichever workers they come to. A worker adds its own to those of all at its renewal.
+//!
 //! A group is told apart while
 //! - it and all other requests together have [`SAMPLES_MIN`] ratios each
 //! - the means of these two differ by a part of [`DIFFERENCE_MIN`]
@@ -12,10 +15,11 @@
 use std::time::Duration;
 
 use super::class_times::ClassTimes;
+use super::group_sums::{GroupSums, Sums};
 use super::moments::Moments;
-use super::service_time::{SAMPLES_MIN, ServiceTime, Took};
+use super::service_time::{SAMPLES_MIN, ServiceTime, Took, UPDATE_EVERY, reference};
 use super::size_times::SizeTimes;
-use crate::size::Size;
+use crate::size::{SIZES, Size};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
@@ -51,6 +55,12 @@ impl Group {
 /// Estimators of one variant's service time by group.
 #[derive(Debug)]
 pub struct GroupTimes {
+    /// Measurements of all workers, as last read.
+    common: Box<GroupSums>,
+    /// Measurements of this worker that are not among those yet.
+    own: Box<GroupSums>,
+    /// Number of measurements since the last prediction.
+    unprocessed: u32,
     classes: ClassTimes,
     sizes: SizeTimes,
     /// Whether requests are executed in batches. They take a batch's time together, whatever their groups.
@@ -65,6 +75,9 @@ impl GroupTimes {
     #[must_use]
     pub fn new(classes: usize) -> GroupTimes {
         GroupTimes {
+            common: Box::default(),
+            own: Box::default(),
+            unprocessed: 0,
             classes: ClassTimes::new(classes),
             sizes: SizeTimes::default(),
             batched: false,
@@ -75,6 +88,8 @@ impl GroupTimes {
 
     /// Forgets all measurements.
     pub fn clear(&mut self) {
+        self.common.clear();
+        self.own.clear();
         self.classes.clear();
         self.sizes = SizeTimes::default();
         self.compare();
@@ -97,32 +112,80 @@ impl GroupTimes {
     #[must_use]
     pub fn completed_mean(&self, group: Group, planned: Duration) -> Option<Duration> {
         self.of(group)?;
-        let class = self.classes.completed_mean(group.class, planned);
-        self.first(class, self.sizes.completed_mean(group.size, planned))
+        let class = self.classes.of(group.class);
+        let class = class.map(|_| self.sum(|sums| sums.of_class(group.class)));
+        let size = self.sizes.of(group.size);
+        let size = size.map(|_| self.sum(|sums| sums.of_size(group.size)));
+        let mean = |sums: Sums| Some(scaled(planned, sums.completed_mean()?));
+        self.first(class.and_then(mean), size.and_then(mean))
     }
 
     /// Records an execution of a group planned to take `planned` that took `took`.
     pub fn record(&mut self, group: Group, planned: Duration, took: Took, now: Mono) {
-        let by_class = self.classes.record(group.class, planned, took, now);
-        let by_size = self.sizes.record(group.size, planned, took, now);
-        if by_class || by_size {
-            self.compare();
+        let ends = self.own.expire(now);
+        let by_class = !self.classes.is_empty();
+        let ratio = took.time.as_secs_f64() / reference(planned).as_secs_f64();
+        self.own.record(group, by_class, ratio, took.completed);
+        if by_class {
+            self.classes.record(group.class, planned, took, now);
+        }
+        self.unprocessed += u32::from(by_class || group.size != Size::UNKNOWN);
+        if ends || self.unprocessed >= UPDATE_EVERY {
+            self.common.expire(now);
+            self.renew(planned);
+        }
+    }
+
+    /// Measurements of this worker that those of all workers do not have yet.
+    #[must_use]
+    pub fn own(&self) -> &GroupSums {
+        &self.own
+    }
+
+    /// Takes over the measurements of all workers, to which this one has added its own; `None` if there are none, or not
+    /// of this variant.
+    pub fn observe_common(&mut self, all: Option<&GroupSums>) {
+        match all {
+            Some(all) => {
+                (*self.common).clone_from(all);
+                self.own.clear();
+            }
+            None => self.common.clear(),
         }
     }
 
     /// Predicts anew, without what is too old.
     pub fn predict(&mut self, planned: Duration, now: Mono) {
-        self.classes.predict(planned, now);
-        self.sizes.predict(planned, now);
-        self.compare();
+        self.own.expire(now);
+        self.common.expire(now);
+        self.classes.expire(planned, now);
+        self.renew(planned);
     }
 
     /// Predicts for executions planned to take `planned`, of `batch` requests.
     pub fn estimate(&mut self, planned: Duration, batch: u32) {
         self.batched = batch > 1;
-        self.classes.estimate(planned);
-        self.sizes.estimate(planned);
+        self.renew(planned);
+    }
+
+    fn renew(&mut self, planned: Duration) {
+        self.unprocessed = 0;
+        let mut sizes: [Sums; SIZES] = self.common.sizes();
+        for (all, own) in sizes.iter_mut().zip(self.own.sizes()) {
+            all.add(&own);
+        }
+        self.sizes.estimate(planned, &sizes);
+        if !self.classes.is_empty() {
+            let sums = [&self.common, &self.own];
+            let of_class = |class| add_up(sums.map(|sums| sums.of_class(class)));
+            self.classes.estimate(planned, of_class);
+        }
         self.compare();
+    }
+
+    /// Sum over all measurements, of all workers and not yet among those.
+    fn sum(&self, of: impl Fn(&GroupSums) -> Sums) -> Sums {
+        add_up([of(&self.common), of(&self.own)])
     }
 
     fn compare(&mut self) {
@@ -138,6 +201,23 @@ impl GroupTimes {
             class.or(size)
         }
     }
+}
+
+fn add_up([mut all, own]: [Sums; 2]) -> Sums {
+    all.add(&own);
+    all
+}
+
+/// Time of a ratio to `planned`.
+fn scaled(planned: Duration, ratio: f64) -> Duration {
+    let seconds = reference(planned).as_secs_f64() * ratio;
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// Time of normally distributed ratios to `planned`.
+pub(super) fn normal(planned: Duration, ratios: Moments) -> ServiceTime {
+    let deviation = ratios.variance().sqrt();
+    ServiceTime::normal(scaled(planned, ratios.mean()), scaled(planned, deviation))
 }
 
 /// Whether the mean of `own` differs from that of the `rest` by more than chance.

@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-use super::moments::Moments;
 use crate::time::{Mono, nanos};
 
 /// Half of the time remembered.
@@ -122,7 +121,6 @@ struct Window {
     highest: usize,
     seen: u32,
     sum: u64,
-    squares: f64,
     /// Number and sum of the ratios of completed executions.
     completed: (u32, u64),
 }
@@ -201,13 +199,6 @@ impl ServiceTimeEstimator {
         Some(scale(reference(planned), sum.checked_div(count)?))
     }
 
-    /// Moments of the ratios that count.
-    #[must_use]
-    pub fn moments(&self) -> Moments {
-        let [current, before] = &self.windows;
-        current.moments() + before.moments()
-    }
-
     /// Drops ratios older than two windows; returns whether a window has ended.
     fn rotate(&mut self, now: Mono) -> bool {
         if now < self.window_ends {
@@ -266,16 +257,7 @@ impl Window {
             highest: 0,
             seen: 0,
             sum: 0,
-            squares: 0.0,
             completed: (0, 0),
-        }
-    }
-
-    fn moments(&self) -> Moments {
-        Moments {
-            count: f64::from(self.seen),
-            sum: self.sum as f64,
-            squares: self.squares,
         }
     }
 
@@ -289,7 +271,6 @@ impl Window {
             self.highest = self.highest.max(bucket);
             self.seen += 1;
             self.sum += ratio;
-            self.squares += ratio as f64 * ratio as f64;
         }
     }
 
@@ -301,7 +282,7 @@ impl Window {
         if self.seen > 0 {
             self.counts.fill(0);
         }
-        (self.highest, self.seen, self.sum, self.squares) = (0, 0, 0, 0.0);
+        (self.highest, self.seen, self.sum) = (0, 0, 0);
         self.completed = (0, 0);
     }
 }

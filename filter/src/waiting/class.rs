@@ -104,6 +104,19 @@ impl Classes {
         self.list.is_empty()
     }
 
+    /// Hash of the names in their order: ids mean the same classes only where it is the same.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        use std::hash::Hasher;
+        let mut hasher = fnv::FnvHasher::default();
+        for class in &self.list {
+            hasher.write(class.name.as_bytes());
+            // No name contains it.
+            hasher.write_u8(0);
+        }
+        hasher.finish()
+    }
+
     /// Class with that id.
     #[must_use]
     pub fn get(&self, id: ClassId) -> Option<&Class> {

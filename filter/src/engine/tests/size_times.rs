@@ -14,6 +14,7 @@ const LARGE_MS: u64 = 50;
 const END_MS: u64 = 60_000;
 const LEARN_MS: u64 = 5_000;
 const SLOTS: u32 = 4;
+const RENEWAL_MS: u64 = 50;
 
 /// Source of the size in a play.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +35,7 @@ struct Ends {
 }
 
 struct Upcoming {
+    worker: usize,
     arrived_ms: u64,
     due_ms: u64,
     is_large: bool,
@@ -43,11 +45,12 @@ struct Upcoming {
 }
 
 struct Play {
-    engine: Engine,
+    /// Workers of the proxy.
+    engines: Vec<Engine>,
     source: Source,
     requests: HashMap<StreamId, Upcoming>,
     /// Times at which the server's lanes are free: it executes in the order in which requests come.
-    lanes_ms: [u64; SLOTS as usize],
+    lanes_ms: Vec<u64>,
     ends: [Ends; 2],
     random: u64,
     large_ms: u64,
@@ -72,7 +75,11 @@ impl Play {
         let mean = if is_large { self.large_ms } else { SMALL_MS };
         let budget_ms = 60 + self.below(60);
         let takes_ms = mean * (90 + self.below(20)) / 100;
+        // A single worker needs no draw.
+        let workers = self.engines.len() as u64;
+        let worker = if workers > 1 { self.below(workers) } else { 0 } as usize;
         let request = Upcoming {
+            worker,
             arrived_ms: now_ms,
             due_ms: now_ms + budget_ms,
             is_large,
@@ -96,13 +103,14 @@ impl Play {
             ..Wire::pick(headers.into_iter().take(count)).into()
         };
         let (now, mut others) = (at(now_ms), Vec::new());
-        let mut verdict = self.engine.on_request(stream, &incoming, now, &mut others);
+        let engine = &mut self.engines[worker];
+        let mut verdict = engine.on_request(stream, &incoming, now, &mut others);
         if self.source == Source::Body && verdict == Verdict::Park {
             let whole = BodyChunk {
                 bytes,
                 complete: true,
             };
-            let decided = (self.engine).on_body(stream, whole, |_| None, now, &mut others);
+            let decided = engine.on_body(stream, whole, |_| None, now, &mut others);
             verdict = decided.expect("it was held");
         }
         others.push((stream, verdict));
@@ -139,13 +147,14 @@ impl Play {
                 ends.on_time += u32::from(answered);
                 ends.cut_off += u32::from(!answered);
             }
+            let worker = self.requests[&stream].worker;
             self.requests.remove(&stream);
             let end_of = if answered {
                 End::Answered
             } else {
                 End::TimedOut
             };
-            let verdicts = end(&mut self.engine, stream, end_of, at(now_ms));
+            let verdicts = end(&mut self.engines[worker], stream, end_of, at(now_ms));
             self.take(verdicts, now_ms);
         }
     }
@@ -153,20 +162,49 @@ impl Play {
 
 /// Plays `per_s` requests a second at random times; returns the ends of the small and of the large ones.
 fn play(source: Source, per_s: u64, large_ms: u64) -> [Ends; 2] {
+    let engine = engine(&[variant("a", 1.0, SLOTS, 30.0)], "");
+    play_at(vec![engine], SLOTS, source, per_s, large_ms)
+}
+
+/// The same at workers of one proxy, and a server with one slot; `together`: they share what they measure.
+fn play_workers(workers: u64, together: bool, per_s: u64) -> [Ends; 2] {
+    let variant = variant("a", 1.0, 1, 30.0);
+    let json = format!(r#"{{"service":"demo","plan":{{"variants":[{variant}]}}}}"#);
+    let store = Memory::default();
+    if !together {
+        store.fail_group_swaps(u32::MAX);
+    }
+    let engines = (1..=workers).map(|incarnation| worker(&json, &store, incarnation));
+    play_at(engines.collect(), 1, Source::Header, per_s, LARGE_MS)
+}
+
+fn play_at(
+    engines: Vec<Engine>,
+    slots: u32,
+    source: Source,
+    per_s: u64,
+    large_ms: u64,
+) -> [Ends; 2] {
     let mut play = Play {
-        engine: engine(&[variant("a", 1.0, SLOTS, 30.0)], ""),
+        engines,
         source,
         requests: HashMap::new(),
-        lanes_ms: [0; SLOTS as usize],
+        lanes_ms: vec![0; slots as usize],
         ends: [Ends::default(); 2],
         random: 7,
         large_ms,
     };
-    let mut stream = 0;
+    let (mut stream, renews) = (0, play.engines.len() > 1);
     for now_ms in 0..END_MS {
         play.finish(now_ms);
-        let verdicts = release(&mut play.engine, at(now_ms));
-        play.take(verdicts, now_ms);
+        for worker in 0..play.engines.len() {
+            let engine = &mut play.engines[worker];
+            if renews && (now_ms + 7 * worker as u64).is_multiple_of(RENEWAL_MS) {
+                engine.serve(at(now_ms).mono);
+            }
+            let verdicts = release(engine, at(now_ms));
+            play.take(verdicts, now_ms);
+        }
         if play.below(1000) < per_s {
             stream += 1;
             play.arrive(stream, now_ms);
@@ -200,5 +238,24 @@ fn sizes_that_take_the_same_time_are_served_as_one() {
         let [common, header] =
             [Source::Unknown, Source::Header].map(|source| play(source, per_s, SMALL_MS));
         assert_eq!(common, header, "{per_s}/s");
+    }
+}
+
+#[test]
+fn workers_that_share_measurements_serve_more_in_time() {
+    // Workers, requests a second, of which the server executes 33, and what sharing adds to the part that is on time.
+    for (workers, per_s, gain) in [
+        (4, 20, 0.05),
+        (4, 40, 0.03),
+        (8, 20, 0.05),
+        (8, 40, 0.1),
+        (8, 80, 0.15),
+    ] {
+        let [apart, together] =
+            [false, true].map(|together| on_time(play_workers(workers, together, per_s)));
+        assert!(
+            together >= apart + gain,
+            "{workers} at {per_s}/s: {apart} {together}"
+        );
     }
 }

@@ -1,0 +1,48 @@
+//! Exchange of the service times by group among all workers of a proxy, at each one's renewal.
+//!
+//! A worker adds what it has measured since its last swap, and reads the sums of all. Each measurement is added by one
+//! swap, so it counts once, and a worker that dies takes nothing along but what it measured since.
+
+use super::{TRIES_MAX, Worker};
+use crate::routing::group_sums::GroupSums;
+use crate::time::Mono;
+use crate::variant::VariantKey;
+
+impl Worker {
+    /// Adds this worker's new measurements to those of all workers, and reads these. Returns whether it did, and the
+    /// number of CAS attempts that failed. If all failed, the measurements are as new as before.
+    ///
+    /// Where the shared bytes are unreadable or gone, the sums that this worker read last take their place. Only one
+    /// worker's swap can do that; the others add to it.
+    pub fn share_groups<'a>(
+        &mut self,
+        own: impl Iterator<Item = (VariantKey, &'a GroupSums)> + Clone,
+        now: Mono,
+    ) -> (bool, u32) {
+        for conflicts in 0..TRIES_MAX {
+            let version = self.store.load_groups(&mut self.bytes);
+            let read = version.map(|_| self.groups.read(&self.bytes));
+            let mut changed = read.is_some_and(|read| read.is_err());
+            self.groups.expire(now);
+            for (key, sums) in own.clone() {
+                changed |= self.groups.add(key, sums).unwrap_or(false);
+            }
+            if !changed {
+                return (true, conflicts);
+            }
+            self.groups.write(&mut self.bytes);
+            if self.store.swap_groups(&self.bytes, version) {
+                return (true, conflicts);
+            }
+            // It has the own measurements, which the next attempt adds.
+            self.groups.clear();
+        }
+        (false, TRIES_MAX)
+    }
+
+    /// Sums of all workers for a variant, by the last exchange.
+    #[must_use]
+    pub fn groups(&self, variant: VariantKey) -> Option<&GroupSums> {
+        self.groups.get(variant)
+    }
+}
