@@ -23,9 +23,12 @@ const CHROMIUM_MIN: u32 = 120;
 const FOLDER: &str = "tests/browser/page";
 /// List of packages, and their versions and hashes.
 const LISTS: [&str; 2] = ["package.json", "package-lock.json"];
-/// Folder with Chromium's packed files, and those that are tar files.
+/// Folder with Chromium's packed files.
 const PACKED: &str = "node_modules/@sparticuz/chromium/bin";
+/// Packed libraries of Chromium.
 const LIBRARIES: &str = "al2023";
+/// Script that starts Chromium.
+const RUN: &str = "chromium/run";
 /// Fonts: without any, no text would be drawn.
 const FONTS: &str = r#"<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
@@ -51,49 +54,56 @@ pub(crate) struct Browser {
 impl Browser {
     /// Returns the named Chromium or the pinned one, and the packages that drive it.
     pub(crate) fn ensure(layout: &Layout, node: &Node) -> Result<Self> {
-        let given = given()?;
-        let folder = layout.tools().join("browser");
-        let [list, _] = LISTS;
-        let pinned = folder.join("chromium/run");
-        let lists = LISTS.map(|name| layout.root.join(FOLDER).join(name));
-        let expected = lists.iter().map(fs::read_to_string);
+        let (given, tools) = (given()?, layout.tools());
+        let folder = tools.join("browser");
+        let expected = lists(layout).map(fs::read_to_string);
         let expected: String = expected
+            .into_iter()
             .collect::<std::io::Result<_>>()
             .with_context(|| format!("cannot read the lists in {FOLDER}"))?;
-        let stamped = |folder: &Path| {
-            fs::read_to_string(folder.join("stamp")).is_ok_and(|stamp| stamp == expected)
-        };
-        if !stamped(&folder) {
-            let tools = layout.tools();
-            fs::create_dir_all(&tools)
-                .with_context(|| format!("cannot create {}", tools.display()))?;
-            let lock =
-                File::create(tools.join(".lock")).context("cannot create the tools' lock")?;
-            lock.lock().context("cannot lock the tools")?;
-            if !stamped(&folder) {
-                eprintln!("setup: fetching Chromium into {}", folder.display());
-                let aside = tools.join(".browser.partial");
-                remove(&aside)?;
-                install(layout, node, &lists, &aside).with_context(|| {
-                    format!(
-                        "Chromium could not be fetched; {CHROMIUM}=/path/to/chromium names \
-                         another, the packages in {FOLDER} are needed with it too"
-                    )
-                })?;
-                if given.is_none() {
-                    version_of(&aside.join("chromium/run")).context("Chromium does not start")?;
-                }
-                fs::write(aside.join("stamp"), &expected).context("cannot write the stamp")?;
-                remove(&folder)?;
-                fs::rename(&aside, &folder)
-                    .with_context(|| format!("cannot move {} into its place", aside.display()))?;
-            }
-        }
-        Ok(Self {
-            chromium: given.unwrap_or(pinned),
+        let is_installed =
+            || fs::read_to_string(folder.join("stamp")).is_ok_and(|stamp| stamp == expected);
+        let [list, _] = LISTS;
+        let browser = Self {
+            chromium: given.clone().unwrap_or_else(|| folder.join(RUN)),
             packages: folder.join(list),
-        })
+        };
+        if is_installed() {
+            return Ok(browser);
+        }
+        fs::create_dir_all(&tools).with_context(|| format!("cannot create {}", tools.display()))?;
+        // Of two concurrent commands the second waits here, then finds the stamp.
+        let lock = File::create(tools.join(".lock")).context("cannot create the tools' lock")?;
+        lock.lock().context("cannot lock the tools")?;
+        if is_installed() {
+            return Ok(browser);
+        }
+        eprintln!("setup: fetching Chromium into {}", folder.display());
+        let aside = tools.join(".browser.partial");
+        remove(&aside)?;
+        let starts = || match &given {
+            Some(_) => Ok(()),
+            None => version_of(&aside.join(RUN)).map(drop),
+        };
+        install(layout, node, &aside)
+            .and_then(|()| starts())
+            .with_context(|| {
+                format!(
+                    "Chromium could not be installed; {CHROMIUM}=/path/to/chromium names another, \
+                     which needs the packages of {FOLDER} too"
+                )
+            })?;
+        fs::write(aside.join("stamp"), &expected).context("cannot write the stamp")?;
+        remove(&folder)?;
+        fs::rename(&aside, &folder)
+            .with_context(|| format!("cannot move {} into its place", aside.display()))?;
+        Ok(browser)
     }
+}
+
+/// Paths of the lists of packages.
+fn lists(layout: &Layout) -> [PathBuf; 2] {
+    LISTS.map(|name| layout.root.join(FOLDER).join(name))
 }
 
 /// Returns the Chromium that the environment names.
@@ -119,11 +129,11 @@ fn major(version: &str) -> Option<u32> {
     words.find_map(|word| word.split_once('.')?.0.parse().ok())
 }
 
-fn install(layout: &Layout, node: &Node, lists: &[PathBuf], into: &Path) -> Result<()> {
+fn install(layout: &Layout, node: &Node, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
-    for list in lists {
+    for list in lists(layout) {
         let name = list.file_name().context("a list without a name")?;
-        fs::copy(list, into.join(name))
+        fs::copy(&list, into.join(name))
             .with_context(|| format!("cannot copy {}", list.display()))?;
     }
     let cache = into.join("cache");
@@ -179,7 +189,7 @@ fn unpack(layout: &Layout, node: &Node, folder: &Path) -> Result<()> {
     fs::write(chromium.join("fonts.conf"), FONTS).context("cannot write a file")?;
     let line = "LD_LIBRARY_PATH=\"$here/lib:$LD_LIBRARY_PATH\" FONTCONFIG_FILE=\"$here/fonts.conf\" \
                 exec \"$here/chromium\" \"$@\"";
-    debian::script(&chromium.join("run"), line).map(drop)
+    debian::script(&folder.join(RUN), line).map(drop)
 }
 
 #[cfg(test)]

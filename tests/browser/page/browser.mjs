@@ -20,7 +20,8 @@ const axe = readFileSync(packages.resolve("axe-core/axe.min.js"), "utf8");
 /// Starts Chromium. It opens this machine's own pages alone, so it needs no sandbox, which root and some systems
 /// refuse; no name of another host is resolved.
 export const launch = () => chromium.launch({
-    executablePath: setup.chromium, chromiumSandbox: false, args: ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
+    executablePath: setup.chromium, chromiumSandbox: false,
+    args: ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
 });
 
 /// Opens a page of `base` in a session of its own. `problems` are noted until it is closed.
@@ -62,7 +63,10 @@ export async function findings(page) {
     await page.evaluate(axe);
     const { violations } = await page.evaluate("axe.run()");
     const found = violations.filter((one) => ["serious", "critical"].includes(one.impact));
-    const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    const wider = await page.evaluate(() => {
+        const { scrollWidth, clientWidth } = document.documentElement;
+        return scrollWidth - clientWidth;
+    });
     return [
         ...found.map((one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.target).join(" | ")}`),
         ...(wider > 0 ? [`${wider} px wider than the screen`] : []),

@@ -66,7 +66,8 @@ export const specifications = [
 ];
 
 /// The service file as a person has it.
-export const written = (file) => Object.entries(file).map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`).join("");
+export const written = (file) =>
+    Object.entries(file).map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`).join("");
 
 /// The specification as a problem.
 export function problem({ file, rate_rps, moved }) {

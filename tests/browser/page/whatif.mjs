@@ -21,13 +21,16 @@ export async function begin(page, { file }) {
     const ready = ([names, values]) => {
         const variants = [...document.querySelectorAll("#choices tbody th")].map((cell) => cell.textContent);
         return !document.getElementById("in-rate_rps").dataset.old && variants.join() === names.join()
-            && Object.entries(values).every(([key, value]) => Number(document.getElementById(`in-${key}`).value) === value);
+            && Object.entries(values)
+                .every(([key, value]) => Number(document.getElementById(`in-${key}`).value) === value);
     };
     try {
         await until(page, ready, [file.variants.map((one) => one.name), values]);
     } catch (error) {
-        const inputs = await page.locator("#changes input[type=number]").evaluateAll((all) => all.map((it) => `${it.id} ${it.value}`));
-        throw new Error(`${text} is not shown, but ${inputs}; ${await textOf(page, "#what-if-error")}`, { cause: error });
+        const inputs = page.locator("#changes input[type=number]");
+        const shown = await inputs.evaluateAll((all) => all.map((it) => `${it.id} ${it.value}`));
+        const why = await textOf(page, "#what-if-error");
+        throw new Error(`${text} is not shown, but ${shown}; ${why}`, { cause: error });
     }
 }
 
@@ -54,7 +57,8 @@ export async function planned(page, demand_rps) {
         const error = document.getElementById("what-if-error").textContent;
         if (error !== "" || !(Math.abs(number(tile("Planned for")) - demand_rps) <= 0.0501)) return false;
         const heads = [...document.querySelectorAll("#planned thead th")].map((cell) => cell.textContent);
-        const rows = [...document.querySelectorAll("#planned tbody tr")].map((row) => [...row.cells].map((it) => it.textContent));
+        const rows = [...document.querySelectorAll("#planned tbody tr")]
+            .map((row) => [...row.cells].map((it) => it.textContent));
         const cell = (row, name) => number(row[heads.indexOf(name)]);
         return { outcome: tile("Result"), plan: rows.map((row) => [row[0], cell(row, "Cores")]) };
     };
