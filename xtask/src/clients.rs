@@ -1,4 +1,4 @@
-//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, MLServer.
+//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, node, Chromium, MLServer.
 //!
 //! Uses the system's, or fetches them into the build folder. Never needs root. A missing client is an error
 //! that names the package to install; no test is skipped.
@@ -9,7 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::chromium::Browser;
 use crate::layout::Layout;
+use crate::node::Node;
 use crate::pinned::{Pinned, python_with_pip};
 use crate::{debian, version_of};
 
@@ -34,6 +36,10 @@ pub(crate) struct Clients {
     pub(crate) tritonclient: PathBuf,
     /// nghttp2's load generator.
     pub(crate) h2load: PathBuf,
+    /// Node.
+    pub(crate) node: PathBuf,
+    /// Browser, with the packages that drive it.
+    pub(crate) browser: Browser,
 }
 
 impl Clients {
@@ -41,9 +47,12 @@ impl Clients {
     pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
         let curl = version_of(Path::new("curl")).context("install curl (Debian: curl)")?;
         anyhow::ensure!(curl.starts_with("curl "), "curl --version says '{curl}'");
+        let node = Node::ensure(layout)?;
         Ok(Self {
             tritonclient: tritonclient(layout)?,
             h2load: h2load(layout)?,
+            browser: Browser::ensure(layout, &node)?,
+            node: node.program,
         })
     }
 }

@@ -75,6 +75,7 @@ pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     trapping_filter(sh, layout)?;
     console::build(sh, layout)?;
+    console::into_book(layout, &layout.console_book())?;
     run(sh, &[["test"].as_slice(), &TESTED, &["--no-run"]].concat())
         .context("the workspace does not compile")
 }

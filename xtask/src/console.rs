@@ -51,8 +51,8 @@ pub(crate) fn build(sh: &Shell, layout: &Layout) -> Result<()> {
 }
 
 /// Writes the page with the module into the book: `console.html`, without a planner, and its parts.
-pub(crate) fn into_book(layout: &Layout) -> Result<()> {
-    let (book, pages) = (layout.book(), layout.root.join("planner/console/www"));
+pub(crate) fn into_book(layout: &Layout, book: &Path) -> Result<()> {
+    let pages = layout.root.join("planner/console/www");
     let parts = book.join("console");
     fs::create_dir_all(&parts)?;
     for entry in fs::read_dir(&pages)? {

@@ -74,6 +74,16 @@ impl Layout {
         folder.join("console/weir_console.wasm")
     }
 
+    /// Folder of the console's page as the book has it.
+    pub(crate) fn console_book(&self) -> PathBuf {
+        self.target.join("console-book")
+    }
+
+    /// Path of that page.
+    pub(crate) fn console_page(&self) -> PathBuf {
+        self.console_book().join("console.html")
+    }
+
     /// Folder of the experiments' report.
     pub(crate) fn experiments(&self) -> PathBuf {
         self.target.join("experiments")

@@ -6,6 +6,7 @@
 
 mod book;
 mod browser;
+mod chromium;
 mod clients;
 mod clock;
 mod cluster;
@@ -16,6 +17,7 @@ mod experiments;
 mod image;
 mod layout;
 mod native;
+mod node;
 mod pinned;
 mod setup;
 mod slot_table;
@@ -46,7 +48,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Fetch missing tools: the wasm target, Envoy, cmake and libclang, the clients of the tests. Needs no
+    /// Fetch missing tools: the wasm target, Envoy, cmake and libclang, the clients and the browser of the tests. Needs no
     /// root.
     Setup {
         /// Print shell `export` lines instead, for calling cargo directly.

@@ -133,6 +133,10 @@ impl Tools {
         if let Some(clients) = &self.clients {
             variables.push(("WEIR_TRITONCLIENT", clients.tritonclient.clone()));
             variables.push(("WEIR_H2LOAD", clients.h2load.clone()));
+            variables.push(("WEIR_NODE", clients.node.clone()));
+            variables.push(("WEIR_CHROMIUM_BIN", clients.browser.chromium.clone()));
+            variables.push(("WEIR_NODE_PACKAGES", clients.browser.packages.clone()));
+            variables.push(("WEIR_CONSOLE_PAGE", layout.console_page()));
         }
         variables
     }

@@ -136,7 +136,8 @@ pub fn what_if(request: &WhatIf) -> Result<Planned, ConsoleError> {
         outcome: decision.status,
         why: decision.why,
         objective: decision.objective,
-        slo_ms: service.slo.as_secs_f64() * 1e3,
+        // Exact for whole milliseconds, as seconds are not.
+        slo_ms: service.slo.as_nanos() as f64 / 1e6,
         demand_rps: inputs.forecast.demand.0,
         cores: variants.iter().map(|variant| variant.cores).sum(),
         budget_cores: service.budget_cores().as_f64(),

