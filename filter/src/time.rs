@@ -31,6 +31,7 @@ pub struct Now {
 impl Mono {
     /// Time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
+    #[inline]
     pub fn since(self, earlier: Mono) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -38,6 +39,7 @@ impl Mono {
 
 impl Add<Duration> for Mono {
     type Output = Mono;
+    #[inline]
     fn add(self, span: Duration) -> Mono {
         Mono(self.0.saturating_add(nanos(span)))
     }
@@ -52,6 +54,7 @@ impl Wall {
 
     /// Time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
+    #[inline]
     pub fn since(self, earlier: Wall) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -59,6 +62,7 @@ impl Wall {
 
 impl Add<Duration> for Wall {
     type Output = Wall;
+    #[inline]
     fn add(self, span: Duration) -> Wall {
         Wall(self.0.saturating_add(nanos(span)))
     }
@@ -66,6 +70,7 @@ impl Add<Duration> for Wall {
 
 /// Span in ns, saturating at 584 years. In 64 bits, which are native in a VM; `Duration` counts in 128.
 #[must_use]
+#[inline]
 pub fn nanos(span: Duration) -> u64 {
     let whole = span.as_secs().saturating_mul(1_000_000_000);
     whole.saturating_add(u64::from(span.subsec_nanos()))

@@ -13,7 +13,7 @@ impl SlotTable {
     pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         incarnation: u64,
-        request: AcquireRequest<'_, W>,
+        request: &AcquireRequest<'_, W>,
         now: Mono,
         timeouts: &Timeouts,
     ) -> Option<AcquireResult> {
@@ -36,8 +36,8 @@ impl SlotTable {
             result.changed |= news;
             ending = self.ending(column, lanes, now).min(request.slots);
         }
-        let mut free = free(&request, result.others, ending, quarantined);
-        let mut batch = self.batch_of(own, column, &request, result.others);
+        let mut free = free(request, result.others, ending, quarantined);
+        let mut batch = self.batch_of(own, column, request, result.others);
         let mut waiting = request.waiting.clone();
         let mut head = waiting.next();
         while let Some(urgency) = head {
@@ -61,7 +61,7 @@ impl SlotTable {
         result.more =
             may_leave && !batch.is_single() && result.granted == request.limit && head.is_some();
         if let Some(lanes) = &request.lanes {
-            self.update_lanes(column, &request, lanes, before, &mut result, now);
+            self.update_lanes(column, request, lanes, before, &mut result, now);
         }
         // Wait forecasts need exact counts.
         let exact = !batch.is_single() || request.lanes.is_some();
@@ -103,11 +103,14 @@ impl SlotTable {
         let sent = &mut result.lanes;
         sent.known = true;
         sent.lead = self.lead(column, lanes.planned);
-        sent.first_wait = self.backlog(column, taken, lanes.mean, now).shortest;
+        sent.backlog = self.backlog(column, taken, lanes.mean, now);
+        sent.first_wait = sent.backlog.shortest;
         let begins = now + lanes.gap;
         (sent.first, sent.behind) = self.send(column, result.granted, request.slots, taken, begins);
-        let taken = taken.saturating_add(result.granted);
-        sent.backlog = self.backlog(column, taken, lanes.mean, now);
+        if result.granted > 0 {
+            let taken = taken.saturating_add(result.granted);
+            sent.backlog = self.backlog(column, taken, lanes.mean, now);
+        }
         sent.lead_at = self.next_ending(column, lanes.after, now);
     }
 

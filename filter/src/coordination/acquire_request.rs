@@ -39,11 +39,11 @@ pub struct AcquireRequest<'a, W> {
     pub lanes: Option<LaneRequest<'a>>,
 }
 
-impl<W: Iterator<Item = Urgency>> AcquireRequest<'_, W> {
+impl<W: Iterator<Item = Urgency> + Clone> AcquireRequest<'_, W> {
     /// Usage of the worker after the first `granted` requests have left.
-    pub(super) fn usage(mut self, granted: u32, now: Mono, timeouts: &Timeouts) -> Usage {
+    pub(super) fn usage(&self, granted: u32, now: Mono, timeouts: &Timeouts) -> Usage {
         let taken = if granted > 0 {
-            let behind = self.lanes.map_or(Duration::ZERO, |lanes| lanes.mean);
+            let behind = (self.lanes.as_ref()).map_or(Duration::ZERO, |lanes| lanes.mean);
             now + self.service + behind
         } else {
             Mono(0)
@@ -52,7 +52,7 @@ impl<W: Iterator<Item = Urgency>> AcquireRequest<'_, W> {
             taken: self.taken.saturating_add(granted),
             waiting_count: self.waiting_count.saturating_sub(granted),
             until: self.until.max(taken).min(now + timeouts.orphan_max),
-            head: self.waiting.nth(granted as usize),
+            head: self.waiting.clone().nth(granted as usize),
         }
     }
 }

@@ -136,21 +136,23 @@ impl SlotTable {
         taken: u32,
         now: Mono,
     ) -> (Option<Mono>, bool) {
-        let before = self.lane_fingerprint(column);
-        let mut began = None;
+        let ordinals = |table: &SlotTable| (table.sent(column), table.begun(column));
+        let before = ordinals(self);
+        let (mut began, mut changed) = (None, false);
         for ordinal in lanes.ended {
             let of_it = self.finish(column, *ordinal, slots, now);
             let is_requested = lanes
                 .completed
                 .is_some_and(|completed| completed.ordinal == *ordinal);
+            changed |= of_it.is_some();
             began = began.or(of_it.filter(|_| is_requested));
         }
         for ordinal in lanes.open_ended {
-            self.remove_execution(column, *ordinal);
+            changed |= self.remove_execution(column, *ordinal).is_some();
         }
-        self.trim(column, slots, taken);
-        let learnt = self.record_gap(column, lanes, began);
-        (began, learnt || before != self.lane_fingerprint(column))
+        changed |= self.trim(column, slots, taken);
+        changed |= self.record_gap(column, lanes, began);
+        (began, changed || before != ordinals(self))
     }
 
     /// Adds the completed execution to the lead's measurements. Returns whether it did.
@@ -210,16 +212,19 @@ impl SlotTable {
     /// Executions of a variant that will end soon: one request may be sent early for each. Excludes those that
     /// take twice their mean, because the server may hang.
     pub(super) fn ending(&self, column: usize, lanes: &LaneRequest<'_>, now: Mono) -> u32 {
-        let runs = self.runs_of(column);
-        let ending = runs.filter(|run| {
-            run.began + lanes.after <= now && now.since(run.began) < lanes.mean * HANGS
+        let (after, hangs) = (nanos(lanes.after), nanos(lanes.mean * HANGS));
+        let ending = self.runs_of(column).filter(|run| {
+            let elapsed = now.0.saturating_sub(run.began.0);
+            run.began.0.saturating_add(after) <= now.0 && elapsed < hangs
         });
         ending.map(Run::size).sum()
     }
 
     /// Time at which the next execution will count in [`SlotTable::ending`].
     pub(super) fn next_ending(&self, column: usize, after: Duration, now: Mono) -> Option<Mono> {
-        let moments = self.runs_of(column).map(|run| run.began + after);
+        let after = nanos(after);
+        let moments = self.runs_of(column);
+        let moments = moments.map(|run| Mono(run.began.0.saturating_add(after)));
         moments.filter(|at| *at > now).min()
     }
 
@@ -232,8 +237,10 @@ impl SlotTable {
         now: Mono,
     ) -> LaneBacklog {
         let (mut rest, mut shortest, mut known) = (0_u64, None, 0);
+        let mean = nanos(mean);
         for run in self.runs_of(column) {
-            let left = nanos((run.began + mean).since(now));
+            let ends = run.began.0.saturating_add(mean);
+            let left = ends.saturating_sub(now.0);
             rest = rest.saturating_add(left.saturating_mul(u64::from(run.size())));
             shortest = Some(shortest.map_or(left, |shortest: u64| shortest.min(left)));
             known += run.size();
@@ -241,16 +248,18 @@ impl SlotTable {
         let behind = self.behind(column).min(taken.saturating_sub(known));
         // The start of the others is unknown; they count as half done.
         let halves = behind * 2 + taken.saturating_sub(known + behind);
-        let others = (nanos(mean) / 2).saturating_mul(u64::from(halves));
+        let others = (mean / 2).saturating_mul(u64::from(halves));
         LaneBacklog {
             rest: Duration::from_nanos(rest.saturating_add(others)),
             shortest: Duration::from_nanos(shortest.unwrap_or(0)),
         }
     }
 
-    /// Drops the runs of a column that is reused for another variant.
-    pub(super) fn forget_runs(&mut self, column: usize) {
+    /// Drops the runs of a column, such as one that is reused for another variant; returns whether there were any.
+    pub(super) fn forget_runs(&mut self, column: usize) -> bool {
+        let before = self.runs.len();
         self.runs.retain(|run| usize::from(run.column) != column);
+        self.runs.len() < before
     }
 
     fn finish(&mut self, column: usize, ordinal: u32, slots: u32, now: Mono) -> Option<Mono> {
@@ -281,10 +290,10 @@ impl SlotTable {
 
     fn begin(&mut self, column: usize, ordinal: u32, began: Mono) {
         let of_it = |run: &&mut Run| usize::from(run.column) == column;
-        let mut runs = 0;
+        let (mut runs, join) = (0, nanos(JOIN));
         for run in self.runs.iter_mut().filter(of_it) {
             runs += 1;
-            let near = began.since(run.began) <= JOIN && run.began <= began;
+            let near = (began.0.checked_sub(run.began.0)).is_some_and(|since| since <= join);
             if let Some(bit) = run.bit(ordinal).filter(|_| near) {
                 run.present |= bit;
                 return;
@@ -315,16 +324,17 @@ impl SlotTable {
         Some(began)
     }
 
-    /// Trims the runs to the slots taken: the executions of dead workers are never reported as ended.
-    fn trim(&mut self, column: usize, slots: u32, taken: u32) {
+    /// Trims the runs to the slots taken: the executions of dead workers are never reported as ended. Returns
+    /// whether it dropped any.
+    fn trim(&mut self, column: usize, slots: u32, taken: u32) -> bool {
         if taken == 0 {
-            self.forget_runs(column);
             if let Some(state) = self.columns.get_mut(column) {
                 (state.sent, state.begun) = (0, 0);
             }
-            return;
+            return self.forget_runs(column);
         }
         let mut surplus = self.executing(column).saturating_sub(taken.min(slots));
+        let trims = surplus > 0;
         while surplus > 0 {
             let places = self.runs.iter().enumerate();
             let of_it = places.filter(|(_, run)| usize::from(run.column) == column);
@@ -344,23 +354,14 @@ impl SlotTable {
             let behind = state.sent.wrapping_sub(state.begun).min(taken);
             state.begun = state.sent.wrapping_sub(behind);
         }
+        trims
     }
 
     fn sent(&self, column: usize) -> u32 {
         self.columns.get(column).map_or(0, |state| state.sent)
     }
 
-    /// Returns a fingerprint of a column's lanes, to detect changes.
-    fn lane_fingerprint(&self, column: usize) -> (u32, u32, u32, u64) {
-        let state = self.columns.get(column);
-        let sum = self.runs_of(column).fold(0_u64, |sum, run| {
-            sum.wrapping_mul(31).wrapping_add(run.began.0)
-        });
-        (
-            self.sent(column),
-            state.map_or(0, |state| state.begun),
-            self.executing(column),
-            sum,
-        )
+    fn begun(&self, column: usize) -> u32 {
+        self.columns.get(column).map_or(0, |state| state.begun)
     }
 }

@@ -204,9 +204,9 @@ impl Lead {
     #[must_use]
     pub fn lead(&self, predicted: Duration, now: Mono) -> Duration {
         let service = self.service(predicted);
-        let first = (service / FIRST_PART).min(FIRST_MAX);
+        let first = || (service / FIRST_PART).min(FIRST_MAX);
         if self.early.count < SAMPLES_MIN || self.early.is_stale(now) {
-            return first;
+            return first();
         }
         if self.idle.is_stale(now) {
             return Duration::ZERO;
@@ -219,7 +219,7 @@ impl Lead {
         if lead.is_zero() && has_few_samples && now.since(self.early.at) > service * PROBE_INTERVAL
         {
             // The estimate may be too short by chance, and would stay so without early requests.
-            return first;
+            return first();
         }
         lead
     }

@@ -52,6 +52,12 @@ impl Memory {
         std::mem::take(&mut self.shared.borrow_mut().notifies)
     }
 
+    /// Swaps the notifications since the last call for an empty buffer, so that neither side allocates a new one.
+    pub fn swap_notifications(&self, buffer: &mut Vec<(usize, Notification)>) {
+        buffer.clear();
+        std::mem::swap(&mut self.shared.borrow_mut().notifies, buffer);
+    }
+
     /// Returns the rows claimed since the last call; the last one belongs to the VM that acted last.
     #[must_use]
     pub fn take_claimed_rows(&self) -> Vec<usize> {

@@ -232,18 +232,18 @@ impl Worker {
         if self.scope == Scope::Worker {
             let slots = self.share.of(request.slots, request.variant.0 as u32);
             let mut batch = self.batch_of(&request);
-            let outcome = alone(request.clone(), slots, &mut batch);
+            let outcome = alone(&request, slots, &mut batch);
             self.open.retain(|(variant, _)| *variant != request.variant);
             if batch.open() > 0 {
                 self.open.push((request.variant, batch.open()));
             }
-            self.remember(request, outcome.granted, now);
+            self.remember(&request, outcome.granted, now);
             return outcome;
         }
         let incarnation = self.incarnation;
         let mut full = true;
         let mut outcome = self.write(now, |table, timeouts| {
-            let result = table.acquire(incarnation, request.clone(), now, timeouts);
+            let result = table.acquire(incarnation, &request, now, timeouts);
             full = result.is_none();
             let own = table.assign_row(incarnation, now)?;
             if let Some(row) = table.rows.get_mut(own) {
@@ -253,9 +253,9 @@ impl Worker {
         });
         if full {
             // With a single slot of its own there is no batch to fill.
-            outcome = alone(request.clone(), request.slots.min(1), &mut Batch::single());
+            outcome = alone(&request, request.slots.min(1), &mut Batch::single());
         }
-        self.remember(request, outcome.granted, now);
+        self.remember(&request, outcome.granted, now);
         outcome
     }
 
@@ -271,9 +271,9 @@ impl Worker {
     }
 
     /// Remembers the usage published of a variant, whether or not the write succeeded; forgets an empty one.
-    fn remember<W: Iterator<Item = Urgency>>(
+    fn remember<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
-        request: AcquireRequest<'_, W>,
+        request: &AcquireRequest<'_, W>,
         granted: u32,
         now: Mono,
     ) {
@@ -362,13 +362,13 @@ impl Worker {
 }
 
 /// Acquires for a worker that does not coordinate, with `slots` slots.
-fn alone<W: Iterator<Item = Urgency>>(
-    request: AcquireRequest<'_, W>,
+fn alone<W: Iterator<Item = Urgency> + Clone>(
+    request: &AcquireRequest<'_, W>,
     slots: u32,
     batch: &mut Batch,
 ) -> SyncResult {
     let free = slots.saturating_sub(request.taken);
-    let mut waiting = request.waiting;
+    let mut waiting = request.waiting.clone();
     let mut outcome = SyncResult::default();
     let mut head = waiting.next();
     while head.is_some() && outcome.granted < free.min(request.limit) && batch.may_leave(head) {

@@ -67,27 +67,29 @@ impl Engine {
             // A response that has begun may finish: cut off it would be useless.
             self.timers.cancel(request.deadline.client_at, stream);
         }
-        let (flight, request) = (*flight, request.clone());
+        let waited = flight.sent.since(request.complete_at);
+        let remaining = request.deadline.client_at.since(now.mono);
+        let came = request.stamped.then_some(request.arrived.wall);
+        let (id, list) = (request.variant, request.list.clone());
         if answer.retried > 0 {
-            let (label, retried) = (Label::Variant(request.variant), i64::from(answer.retried));
-            self.stats.by(Metric::Retries, label, retried);
+            let retried = i64::from(answer.retried);
+            self.stats.by(Metric::Retries, Label::Variant(id), retried);
         }
         if let Some(sign) = answer.sign {
-            self.observe(request.variant, sign, now.mono);
+            self.observe(id, sign, now.mono);
         }
-        let variants = request.list.as_deref();
-        let variants = variants.and_then(|list| self.list_text(list));
-        let variant = self.variants.get_mut(request.variant)?;
+        let variants = list.as_deref().and_then(|list| self.list_text(list));
+        let variant = self.variants.get_mut(id)?;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
             variant.record_gate_estimate(expected, now.mono);
         }
         Some(Tags {
             variant: variant.name.clone(),
             variants,
-            remaining: request.deadline.client_at.since(now.mono),
-            waited: (role != Role::Router).then(|| flight.sent.since(request.complete_at)),
+            remaining,
+            waited: (role != Role::Router).then_some(waited),
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
-            came: request.stamped.then_some(request.arrived.wall),
+            came,
         })
     }
 

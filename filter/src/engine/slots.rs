@@ -4,7 +4,7 @@ use weir_api::metrics::Metric;
 
 use super::variant::Variant;
 use super::{Engine, LanePosition, Request, StreamId};
-use crate::coordination::{AcquireRequest, LaneReport, SyncResult, Worker};
+use crate::coordination::{AcquireRequest, SyncResult, Worker};
 use crate::priority::Urgency;
 use crate::reason::Reason;
 use crate::routing::group_times::Group;
@@ -69,14 +69,16 @@ impl Engine {
         if synced {
             return;
         }
-        let (granted, sent) = self.acquire_slots(id, None, u32::MAX, tick, now.mono);
+        let granted = self.acquire_slots(id, None, u32::MAX, tick, now.mono);
         for place in 0..granted {
-            let next = self.variants.get_mut(id).and_then(|v| v.slots.queue.pop());
-            let Some((_, _, stream)) = next else {
+            let Some(variant) = self.variants.get_mut(id) else {
+                break;
+            };
+            let lane = LanePosition::new(&variant.slots.lanes.0, place, granted);
+            let Some((_, _, stream)) = variant.slots.queue.pop() else {
                 break;
             };
             if let Some(request) = self.take_held(stream) {
-                let lane = LanePosition::new(&sent, place, granted);
                 verdicts.push((stream, self.dispatch(stream, request, lane, now)));
             }
         }
@@ -132,17 +134,17 @@ impl Engine {
         if !variant.slots.queue.is_next(request.class, request.place()) {
             return None;
         }
-        let (granted, sent) = self.acquire_slots(request.variant, Some(newcomer), 1, false, now);
+        let granted = self.acquire_slots(request.variant, Some(newcomer), 1, false, now);
         if granted == 0 {
             return None;
         }
         let variant = self.variants.get_mut(request.variant)?;
         variant.slots.queue.charge(request.class);
-        Some(LanePosition::new(&sent, 0, granted))
+        Some(LanePosition::new(&variant.slots.lanes.0, 0, granted))
     }
 
     /// Updates the slot table for a variant and acquires slots; a newcomer goes before the queue. Returns the
-    /// number granted, and the lane report.
+    /// number granted; the variant has the lane report.
     pub(super) fn acquire_slots(
         &mut self,
         id: VariantId,
@@ -150,9 +152,9 @@ impl Engine {
         limit: u32,
         tick: bool,
         now: Mono,
-    ) -> (u32, LaneReport) {
+    ) -> u32 {
         let Some(variant) = self.variants.get_mut(id) else {
-            return (0, LaneReport::default());
+            return 0;
         };
         let more = u32::from(newcomer.is_some());
         let waiting_count = u32::try_from(variant.slots.queue.len()).unwrap_or(u32::MAX);
@@ -192,7 +194,7 @@ impl Engine {
         }
         self.count(&outcome);
         self.record_service_time(id, outcome.lanes.began, now);
-        (outcome.granted, outcome.lanes)
+        outcome.granted
     }
 
     pub(super) fn count(&mut self, outcome: &SyncResult) {

@@ -24,7 +24,4 @@ pub mod report;
 /// Unix time at the start of every replay, ms. Client timestamps and plan dates count from it.
 pub(crate) const EPOCH_MS: u64 = 1_790_000_000_000;
 
-/// Converts to whole ns; saturates at 584 years.
-pub(crate) fn nanos(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
+pub(crate) use weir_filter::time::nanos;

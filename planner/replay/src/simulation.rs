@@ -3,7 +3,7 @@
 //! everything.
 //!
 //! Events at the same time run in insertion order; events due by then run before a request's arrival.
-//! Once the buffers have grown, a request allocates nothing here.
+//! Once the buffers have grown, a request allocates next to nothing here.
 
 mod arrival;
 mod crash;
@@ -30,6 +30,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use weir_api::Plan;
 use weir_filter::config::ConfigError;
+use weir_filter::coordination::Notification;
 use weir_filter::engine::StreamId;
 use weir_filter::verdict::Verdict;
 use weir_sim::server::Run;
@@ -181,6 +182,8 @@ pub(super) struct Simulation<'a, W> {
     events: u64,
     headers: Headers,
     verdicts: Vec<(StreamId, Verdict)>,
+    /// Notifications of the latest call of a worker: rows and reasons.
+    notified: Vec<(usize, Notification)>,
     ended: Vec<(Job, Run)>,
     witness: W,
 }
@@ -261,6 +264,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
             events: 0,
             headers: Headers::default(),
             verdicts: Vec::new(),
+            notified: Vec::new(),
             ended: Vec::new(),
             witness,
         };

@@ -5,8 +5,8 @@ use std::io::Write;
 
 use weir_filter::request::wire::Wire;
 
-use crate::EPOCH_MS;
 use crate::request::Request;
+use crate::{EPOCH_MS, nanos};
 
 /// Buffer size of one value; a percentage in full precision is the longest.
 const VALUE_BYTES: usize = 32;
@@ -38,7 +38,8 @@ impl Headers {
         class: Option<&'a str>,
         passed_on: Option<u64>,
     ) -> Wire<'a> {
-        let budget_us = request.budget.as_micros();
+        // In 64 bits, which are much faster to write than the 128 of `Duration`.
+        let budget_us = nanos(request.budget) / 1000;
         let (ms, us) = (budget_us / 1000, budget_us % 1000);
         // Precision is µs. The start time is in µs, which the filter recognizes by its magnitude.
         if us == 0 {
@@ -51,9 +52,8 @@ impl Headers {
             *line = ("x-slo-ms", self.budget.get());
         }
         if with_start {
-            let sent_us = i128::try_from(request.sent.as_micros()).unwrap_or(i128::MAX);
-            let start_us =
-                i128::from(EPOCH_MS) * 1000 + sent_us + i128::from(request.skew_ms) * 1000;
+            let sent_us = EPOCH_MS * 1000 + nanos(request.sent) / 1000;
+            let start_us = sent_us.saturating_add_signed(i64::from(request.skew_ms) * 1000);
             self.start.write(format_args!("{start_us}"));
             if let Some(line) = lines.get_mut(1) {
                 *line = ("x-slo-start", self.start.get());

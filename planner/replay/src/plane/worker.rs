@@ -97,17 +97,13 @@ impl Worker {
             .collect()
     }
 
-    /// Takes the pending notifications: its proxy, and the row and reason of each.
-    pub(crate) fn take_notifications_out(&mut self) -> (u32, Vec<(usize, Notification)>) {
+    /// Takes the pending notifications, the row and reason of each; returns its proxy.
+    pub(crate) fn take_notifications_out(&mut self, into: &mut Vec<(usize, Notification)>) -> u32 {
         self.note_entry();
-        let notifications = self.slot_table.take_notifications().into_iter();
+        self.slot_table.swap_notifications(into);
         // Plans reach the workers separately in the simulation.
-        (
-            self.proxy,
-            notifications
-                .filter(|(_, why)| *why != Notification::Plan)
-                .collect(),
-        )
+        into.retain(|(_, why)| *why != Notification::Plan);
+        self.proxy
     }
 
     /// Restarts the VM: nothing queued, nothing in flight, the static plan.

@@ -2,7 +2,7 @@
 //! machine.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Simulated event. An `attempt` is a [`super::Flight::attempt`]: events of an earlier one are void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,10 +77,20 @@ pub(crate) enum Event {
     SecondEnd,
 }
 
-/// Pending events; times in ns.
+/// Length of a span of time, as a power of two: 17 ms.
+const SPAN_BITS: u32 = 24;
+
+/// Pending events; times in ns. Those of the present span of time are in a heap, which so stays small; those of later
+/// spans wait unordered. Most events are limits that lie seconds ahead.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    heap: BinaryHeap<Pending>,
+    present: BinaryHeap<Pending>,
+    /// Number of the present span.
+    span: u64,
+    /// Events by span.
+    later: BTreeMap<u64, Vec<Pending>>,
+    /// Buffers of spans that are over.
+    spare: Vec<Vec<Pending>>,
     entered: u64,
 }
 
@@ -123,18 +133,36 @@ impl EventQueue {
     pub(crate) fn add(&mut self, at: u64, event: Event) {
         self.entered += 1;
         let key = u128::from(at) << u64::BITS | u128::from(self.entered);
-        self.heap.push(Pending { key, event });
+        let (pending, span) = (Pending { key, event }, at >> SPAN_BITS);
+        if span <= self.span {
+            return self.present.push(pending);
+        }
+        let spare = || self.spare.pop().unwrap_or_default();
+        self.later.entry(span).or_insert_with(spare).push(pending);
     }
 
     /// Time of the next event.
-    pub(crate) fn next_at(&self) -> Option<u64> {
-        self.heap.peek().map(Pending::at)
+    pub(crate) fn next_at(&mut self) -> Option<u64> {
+        self.begin_span();
+        self.present.peek().map(Pending::at)
     }
 
     /// Removes and returns the next event.
     pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
-        let next = self.heap.pop()?;
+        self.begin_span();
+        let next = self.present.pop()?;
         Some((next.at(), next.event))
+    }
+
+    /// Goes on to the next span with events once the present one has none.
+    fn begin_span(&mut self) {
+        if self.present.is_empty()
+            && let Some((span, events)) = self.later.pop_first()
+        {
+            self.span = span;
+            let over = std::mem::replace(&mut self.present, BinaryHeap::from(events));
+            self.spare.push(over.into_vec());
+        }
     }
 }
 
@@ -157,5 +185,32 @@ mod tests {
             all,
             expected.map(|(at, worker)| (at, Event::Tick { worker }))
         );
+    }
+
+    #[test]
+    fn events_of_all_spans_come_in_one_order() {
+        /// Half of a span: events are in the present span, at its edges, and in later ones.
+        const HALF: u64 = 1 << (SPAN_BITS - 1);
+        let mut queue = EventQueue::default();
+        let mut expected = Vec::new();
+        for worker in 0..200_u32 {
+            let at = u64::from(worker) * 7919 % 31 * HALF;
+            queue.add(at, Event::Tick { worker });
+            expected.push((at, worker));
+        }
+        let mut popped = Vec::new();
+        while let Some((at, Event::Tick { worker })) = queue.pop() {
+            popped.push((at, worker));
+            // Later events come while others are handled, in the present span and beyond it.
+            if worker < 200 && worker.is_multiple_of(3) {
+                let (again, at) = (worker + 1000, at + HALF / 2 * u64::from(worker % 5));
+                queue.add(at, Event::Tick { worker: again });
+                expected.push((at, again));
+            }
+        }
+        assert_eq!((popped.len(), queue.next_at()), (expected.len(), None));
+        assert!(popped.is_sorted_by_key(|(at, _)| *at));
+        expected.sort_by_key(|(at, _)| *at);
+        assert_eq!(popped, expected);
     }
 }

@@ -50,15 +50,16 @@ impl<W: Witness> Simulation<'_, W> {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
         };
-        let notified = workers
-            .get_mut(index as usize)
-            .map(Worker::take_notifications_out);
-        let Some((proxy, entries)) = notified.filter(|(_, entries)| !entries.is_empty()) else {
+        let Some(worker) = workers.get_mut(index as usize) else {
             return;
         };
+        let proxy = worker.take_notifications_out(&mut self.notified);
+        if self.notified.is_empty() {
+            return;
+        }
         let at = self.now + nanos(self.scenario.proxies.notify_delay);
         for (worker, known) in (0..).zip(workers.iter()) {
-            for (entry, why) in &entries {
+            for (entry, why) in &self.notified {
                 if known.proxy != proxy || known.entry != Some(*entry) {
                     continue;
                 }
