@@ -117,7 +117,8 @@ pub enum Metric {
     BatchRequests,
     /// Histogram, in µs: time for which a slot was free while another worker's request waited for it.
     HandoverUs,
-    /// Counter: updates of the slot table that lost the compare-and-swap to another worker and were retried.
+    /// Counter: updates of the slot table, or of the service times by group, that lost the compare-and-swap to another
+    /// worker and were retried.
     CasConflicts,
     /// Counter: resets of the slot table because its content was unreadable.
     SlotTableResets,

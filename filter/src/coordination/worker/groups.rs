@@ -12,8 +12,8 @@ impl Worker {
     /// Adds this worker's new measurements to those of all workers, and reads these. Returns whether it did, and the
     /// number of CAS attempts that failed. If all failed, the measurements are as new as before.
     ///
-    /// Where the shared bytes are unreadable or gone, the sums that this worker read last take their place. Only one
-    /// worker's swap can do that; the others add to it.
+    /// Unreadable or missing shared bytes are replaced by the sums that this worker read last. Only one worker's swap can
+    /// do that; the others add to it.
     pub fn share_groups<'a>(
         &mut self,
         own: impl Iterator<Item = (VariantKey, &'a GroupSums)> + Clone,
