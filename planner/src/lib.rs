@@ -38,6 +38,7 @@ pub mod app;
 pub mod control_loop;
 #[cfg(feature = "serve")]
 pub mod registry;
+pub mod shared_budget;
 
 #[cfg(feature = "serve")]
 pub mod http;

@@ -42,6 +42,7 @@ use crate::clock::Clock;
 use crate::http::{App, Endpoint, LeaderClient, ServerLimits, run_probes};
 use crate::observe::Fetches;
 use crate::registry::ServiceRegistry;
+use crate::shared_budget::SharedBudgets;
 use crate::spec::resource::SloService;
 use crate::telemetry::metrics::Metrics;
 use controller::ServiceController;
@@ -77,6 +78,8 @@ pub struct Options {
     pub address: String,
     /// Folder in which what is known of the loads is kept, for the next start.
     pub state: Option<PathBuf>,
+    /// Budgets that services may share.
+    pub budgets: Arc<SharedBudgets>,
 }
 
 /// Reason why the operator cannot start, or cannot go on.
@@ -100,6 +103,8 @@ struct Shared {
     clock: Clock,
     candidate: Arc<Candidate>,
     services: Arc<ServiceRegistry>,
+    /// Budgets that services share.
+    budgets: Arc<SharedBudgets>,
     metrics: Metrics,
     /// Shared by all services, because they use one API server.
     limiter: Arc<Mutex<PatchLimiter>>,
@@ -215,6 +220,7 @@ async fn run_controllers(
         clock,
         candidate: Arc::clone(&candidate),
         services,
+        budgets: Arc::clone(&options.budgets),
         metrics,
         limiter: Arc::default(),
         followed: Mutex::default(),
@@ -339,6 +345,7 @@ impl Shared {
             let service = kept.service.name.clone();
             kept.end().await;
             self.services.remove(&service);
+            self.budgets.remove(&service);
         }
     }
 }
