@@ -17,13 +17,14 @@ pub mod standby;
 mod supervise;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::Api;
 use kube::runtime::controller::{Config, Controller};
 use kube::runtime::events::{Recorder, Reporter};
@@ -207,6 +208,8 @@ async fn run_controllers(
         .into_iter()
         .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
         .collect();
+    // Not before all resources have been listed.
+    options.budgets.expect(None);
     let (_lives, lifetime) = watch::channel(());
     let reporter = Reporter {
         controller: MANAGER.to_owned(),
@@ -322,6 +325,7 @@ impl Shared {
                 _ = stop.wait_for(|stop| *stop) => return,
                 () = sleep(SWEEP_INTERVAL) => {}
             }
+            self.expect_members();
             let names: Vec<Name> = self.controllers.lock().await.keys().cloned().collect();
             for name in names {
                 // A store keeps its content while a watch lists anew.
@@ -335,6 +339,25 @@ impl Shared {
             self.profiles.retain(&self.resources());
             self.http_memory.prune();
         }
+    }
+
+    /// Lets the shared budgets know all services that name them, refused ones too, once all resources have been listed.
+    fn expect_members(&self) {
+        let is_ready = |store: &Store<SloService>| store.wait_until_ready().now_or_never();
+        if !self.stores.iter().all(|store| is_ready(store).is_some()) {
+            return;
+        }
+        let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for resource in self.resources() {
+            // One that is being deleted is planned for no more.
+            let staying = resource.metadata.deletion_timestamp.is_none();
+            let budget = resource.spec.budget.shared.clone().filter(|_| staying);
+            if let Some(budget) = budget {
+                let members = expected.entry(budget).or_default();
+                members.insert(resource.name_any());
+            }
+        }
+        self.budgets.expect(Some(&expected));
     }
 
     /// Stops the controller of a service.

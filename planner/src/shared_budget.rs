@@ -20,7 +20,7 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -101,6 +101,16 @@ impl SharedBudgets {
                 Some(own) if Arc::ptr_eq(own, budget) => budget.insert(service),
                 _ => budget.ledger().remove(&service.name),
             }
+        }
+    }
+
+    /// Sets the services that share each budget, whether they are members or are refused; `None` while these are not known.
+    /// Until all of them are members, no part changes: what the others hold is not known.
+    pub fn expect(&self, expected: Option<&BTreeMap<String, BTreeSet<String>>>) {
+        for (name, budget) in &self.0 {
+            let of_budget = |all: &BTreeMap<String, BTreeSet<String>>| all.get(name).cloned();
+            let names = expected.map(|all| of_budget(all).unwrap_or_default());
+            budget.ledger().expect(names);
         }
     }
 

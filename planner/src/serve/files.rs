@@ -179,6 +179,7 @@ mod tests {
     #[test]
     fn contradiction_is_refused_with_file_key_and_value() {
         let shared = ("cores: 8", "cores: 8, shared: pool");
+        let large = ("initial: 2}", "initial: 6, min: 6}");
         let (env, listen) = ("keyEnv: WEIR_KEY", "listen: 127.0.0.1:0");
         for (sizes, files, expected) in [
             (
@@ -234,11 +235,8 @@ mod tests {
             ),
             (
                 vec!["pool=8"],
-                vec![
-                    file("a", &[shared, ("initial: 2}", "initial: 8, min: 8}")]),
-                    file("b", &[shared]),
-                ],
-                "service file b.yaml: --shared-budget pool: 8; it must be at least 9, the minimum cores of all services with b",
+                vec![file("a", &[shared, large]), file("b", &[shared, large])],
+                "service file b.yaml: --shared-budget pool: 8; it must be at least 12, the minimum cores of all services with b",
             ),
         ] {
             let error = ServedFiles::new(files, &budgets(&sizes))

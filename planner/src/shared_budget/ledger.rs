@@ -1,6 +1,6 @@
 //! Ledger of a shared budget: its members, what each has reserved and needs, and the division of the budget. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) struct Ledger {
     budget: u32,
     division: Division,
     entries: BTreeMap<String, Entry>,
+    /// Services that share the budget, members or not; `None` while these are not known.
+    expected: Option<BTreeSet<String>>,
     /// Begin of the term in which the members' states were observed.
     term: Duration,
 }
@@ -44,6 +46,7 @@ impl Ledger {
             budget: 0,
             division: Division::new(0, Vec::new(), &[]),
             entries: BTreeMap::new(),
+            expected: Some(BTreeSet::new()),
             term: Duration::ZERO,
         }
     }
@@ -114,6 +117,19 @@ impl Ledger {
         }
     }
 
+    pub(super) fn expect(&mut self, expected: Option<BTreeSet<String>>) {
+        self.expected = expected;
+    }
+
+    /// Services whose cores are not known, as no member or in this term.
+    fn unknown(&self) -> impl Iterator<Item = &String> {
+        let members = self.entries.iter();
+        let members = members.filter(|(_, entry)| entry.reserved.is_none());
+        let others = self.expected.iter().flatten();
+        let others = others.filter(|name| !self.entries.contains_key(*name));
+        members.map(|(name, _)| name).chain(others)
+    }
+
     /// Begins a term, in which nothing is known of any member, unless it has begun.
     pub(super) fn begin_term(&mut self, term: Duration) {
         if self.term == term {
@@ -172,9 +188,7 @@ impl Ledger {
         let cores = |steps: u32| self.step.times(steps);
         let others = self.entries.iter().zip(self.division.parts());
         let others = others.filter(|((other, _), _)| *other != name);
-        let unknown = others
-            .clone()
-            .filter(|((_, entry), _)| entry.reserved.is_none());
+        let unknown = self.unknown().filter(|other| *other != name);
         let need = entry.demand.map_or(0, |demand| demand.need);
         let is_short = part < need.max(entry.member.min);
         let above = others.filter(|((_, entry), part)| entry.reserved > Some(**part));
@@ -186,13 +200,16 @@ impl Ledger {
             min: cores(entry.member.min),
             need: entry.demand.map(|demand| cores(demand.need)),
             preferred: entry.demand.map(|demand| cores(demand.preferred)),
-            unknown: unknown.map(names).collect(),
+            unknown: unknown.cloned().collect(),
             awaits: above.filter(|_| is_short).map(names).collect(),
         })
     }
 
-    /// Changes the parts. While the cores of a member are not known, none changes: nothing could grow.
+    /// Changes the parts. While the cores of a service are not known, none changes: nothing could grow.
     fn update(&mut self) -> Option<String> {
+        if self.expected.is_none() || self.unknown().next().is_some() {
+            return None;
+        }
         let states = self.entries.values().map(|entry| {
             Some(MemberState {
                 demand: entry.demand,

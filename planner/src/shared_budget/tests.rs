@@ -272,6 +272,34 @@ fn member_begins_with_what_it_has_and_grows_once_all_are_known() {
 }
 
 #[test]
+fn service_that_is_no_member_yet_holds_all_parts() {
+    let mut bed = Bed::new([5, 3, 1]);
+    let expected = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        BTreeMap::from([("pool".to_owned(), names)])
+    };
+    let all = expected(&["a", "b", "c", "refused"]);
+    for (expected, unknown) in [(None, 0), (Some(&all), 1)] {
+        bed.budgets.expect(expected);
+        for index in 0..3 {
+            bed.tick(index, 9, Answer::Confirmed);
+            bed.play(Event::Demand(index, 2, 2));
+        }
+        bed.play(Event::Demand(0, 8, 8));
+        assert_eq!(parts(&mut bed), [Some(5), Some(3), Some(1)]);
+        let report = bed.members[0].seat.as_ref().unwrap().report().unwrap();
+        assert_eq!(report.unknown.len(), unknown);
+    }
+    bed.budgets.expect(Some(&expected(&["a", "b", "c"])));
+    for _ in 0..2 {
+        for (index, target) in [8, 2, 2].into_iter().enumerate() {
+            bed.tick(index, target, Answer::Confirmed);
+        }
+    }
+    assert_eq!(bed.begin(0), Some(8));
+}
+
+#[test]
 fn failed_loop_keeps_its_cores_and_report_names_it() {
     let mut bed = Bed::new([6, 6, 0]);
     for index in 0..3 {
