@@ -98,7 +98,14 @@ impl Ledger {
                 self.entries.insert(name.to_owned(), entry);
             }
         }
-        // All members have the same.
+        if step != self.step {
+            // All members have the same, so that this is the only one. Its cores are counted anew.
+            parts.clear();
+            for entry in self.entries.values_mut() {
+                entry.reserved = None;
+                entry.demand = None;
+            }
+        }
         self.step = step;
         let budget = self.cores.count(step);
         if budget != self.budget {
