@@ -170,11 +170,14 @@ impl Ledger {
     ) -> Option<String> {
         let index = self.entries.keys().position(|other| other == name)?;
         let entry = self.entry(name, term)?;
-        let is_new = entry.reserved.is_none();
-        entry.is_idle = true;
-        entry.reserved = reserved.or(entry.reserved);
-        if let (true, Some(reserved)) = (is_new, reserved) {
-            self.division.set_part(index, reserved);
+        // A loop that knows nothing may follow one that ended in the middle of a tick: what that one wrote counts on.
+        if let Some(reserved) = reserved {
+            let is_new = entry.reserved.is_none();
+            entry.is_idle = true;
+            entry.reserved = Some(reserved);
+            if is_new {
+                self.division.set_part(index, reserved);
+            }
         }
         self.update()
     }
