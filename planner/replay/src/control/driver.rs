@@ -39,7 +39,7 @@ pub(crate) struct PlannerDriver {
     member: Option<BudgetMember>,
 }
 
-/// Place in a shared budget, as [`weir_planner::app`] has it.
+/// Place in a shared budget, as a control loop of `weir serve` has it.
 struct BudgetMember {
     seat: Seat,
     times: CoreDemandTimes,
@@ -96,7 +96,11 @@ impl PlannerDriver {
 
     /// Part of the shared budget, in steps; what is reserved until it is known.
     pub(crate) fn part(&self) -> u32 {
-        let report = self.member.as_ref().and_then(|one| one.seat.report());
+        let member = self.member.as_ref();
+        if let Some(fixed) = member.and_then(|member| member.fixed) {
+            return fixed;
+        }
+        let report = member.and_then(|member| member.seat.report());
         let part = report.and_then(|report| report.part);
         part.map_or_else(
             || self.reserved(),
