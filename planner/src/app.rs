@@ -2,6 +2,7 @@
 //! it, and the cycles that run over them.
 
 mod aside;
+mod member;
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::backends::cgroup::{self, CgroupServer};
-use crate::backends::{Actuate, Backend, HttpBackends, HttpMemory};
+use crate::backends::{Actuate, Backend, Gate, HttpBackends, HttpMemory};
 use crate::clock::Clock;
 use crate::control_loop::{Planner, Ports};
 use crate::http::CONNECT_MAX;
@@ -17,10 +18,12 @@ use crate::memory::Memory;
 use crate::observe::{Fetches, Observe, ScrapeTargets, Scraper};
 use crate::registry::ServiceHandle;
 use crate::service::{Replicas, Service, Variant};
+use crate::shared_budget::Seat;
 use crate::state::StateFile;
 use crate::telemetry::status::CycleReport;
 
 pub use aside::Aside;
+use member::BudgetMember;
 
 /// Creates the client for proxies and backends; it ignores proxy settings of the environment.
 ///
@@ -68,23 +71,25 @@ pub(crate) fn scraper(service: &Service, fetches: &Fetches, targets: ScrapeTarge
 }
 
 /// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report. With a `state` it
-/// begins with the rates in that file, and keeps them there.
+/// begins with the rates in that file, and keeps them there. With a `seat`, the budget is a part of a shared one.
 pub(crate) async fn run_cycles(
     handle: &ServiceHandle,
     clock: Clock,
-    (observe, actuate): (&impl Observe, &impl Actuate),
-    state: Option<StateFile>,
+    (observe, actuate): (&impl Observe, &(impl Actuate + Sync)),
+    (state, seat): (Option<StateFile>, Option<Seat>),
     mut stop: watch::Receiver<bool>,
     mut on_report: impl FnMut(&CycleReport),
 ) {
     let running = handle.heartbeat.start(clock.now().at);
     let mut planner = Planner::new(Arc::clone(&handle.service));
     let mut state = state.map(|file| Memory::restore(file, &mut planner, clock.now()));
+    let mut member = seat.map(|seat| BudgetMember::new(seat, Arc::clone(&handle.service)));
     let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let gate = Gate::new(actuate);
     let ports = Ports {
         observe,
-        actuate,
+        actuate: &gate,
         publish: &*handle.publishers,
         solver: &Aside,
         stopwatch: &|| clock.now().at,
@@ -93,6 +98,7 @@ pub(crate) async fn run_cycles(
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
+            () = member::compute(&mut member) => continue,
             _ = ticks.tick() => {}
         }
         running.beat(clock.now().at);
@@ -100,15 +106,24 @@ pub(crate) async fn run_cycles(
             handle.publishers.renew(clock.now());
             continue;
         };
-        planner.set_mode(mode);
+        match &member {
+            Some(member) => gate.set_open(member.begin(&mut planner, mode)),
+            None => planner.set_mode(mode),
+        }
         let report = planner.tick(&ports, clock.now()).await;
+        if let Some(member) = &mut member {
+            member.end(&planner, clock.now());
+        }
         running.beat(clock.now().at);
         if let Some(state) = &mut state {
             state.keep(&planner, clock.now());
         }
-        let Some(report) = report else {
+        let Some(mut report) = report else {
             continue;
         };
+        if let Some(member) = &member {
+            member.complete(&mut report);
+        }
         handle.metrics.record(&report);
         on_report(&report);
         handle.status.push(report);
@@ -117,3 +132,6 @@ pub(crate) async fn run_cycles(
         state.end(&planner, clock.now()).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 #[cfg(feature = "serve")]
 pub mod cgroup;
 mod error;
+mod gate;
 #[cfg(feature = "serve")]
 mod http;
 #[cfg(feature = "kubernetes")]
@@ -18,6 +19,7 @@ use weir_api::Cores;
 use crate::capacity::{Actual, Resize};
 
 pub use error::{ActuateError, BackendError, Blocker, NotReplaced, Reason};
+pub use gate::Gate;
 #[cfg(feature = "serve")]
 pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends, HttpMemory, SwitchedBackends};
 #[cfg(feature = "serve")]

@@ -40,6 +40,7 @@ use std::time::Duration;
 pub use act::{DRAIN_MAX, TAKE_OVER_MAX};
 use measured::Measured;
 use observations::Observations;
+pub use part::CoreDemandTimes;
 pub use rollout::FULL_NODES_RETRY_AFTER;
 use rollout::Rollout;
 pub use solver::Solver;
@@ -266,6 +267,7 @@ impl Planner {
             resizes_confirmed: acted.confirmed,
             resizes_failed: acted.failed,
             resources: self.resources(),
+            shared_budget: None,
             variants,
         }
     }

@@ -180,6 +180,20 @@ impl Division {
         &self.parts
     }
 
+    /// Divides among other members from now on, with these parts. Both lists have the same order.
+    pub fn set_members(&mut self, members: Vec<Member>, parts: Vec<u32>) {
+        self.members = members;
+        self.parts = parts;
+        self.known = None;
+    }
+
+    /// Sets the part of a member to what it has reserved, whatever the budget.
+    pub fn set_part(&mut self, index: usize, reserved: u32) {
+        if let Some(part) = self.parts.get_mut(index) {
+            *part = reserved;
+        }
+    }
+
     /// Changes the parts as far as the states allow it now. All parts together with what is reserved above them stay
     /// within the budget, if they were.
     pub fn update(&mut self, states: &[MemberState]) {
@@ -190,9 +204,13 @@ impl Division {
             let need = state.demand.map_or(0, |demand| demand.need);
             need > *part && target > part && *target >= need
         };
+        let is_below_min = |part: u32, member: &Member| part < member.min;
+        let each = each.zip(&self.members);
+        let short = each
+            .map(|((pair, state), member)| is_short(pair, state) || is_below_min(*pair.0, member));
+        let short: Vec<bool> = short.collect();
         // Cores within the hysteresis are given back once another service needs them.
-        let any_is_short = each.clone().any(|(pair, state)| is_short(pair, state));
-        let short: Vec<bool> = each.map(|(pair, state)| is_short(pair, state)).collect();
+        let any_is_short = short.contains(&true);
         for ((part, target), state) in self.parts.iter_mut().zip(&targets).zip(states) {
             let shrinks = target < part && (any_is_short || differs(*part, *target));
             if shrinks && state.is_idle {
@@ -246,7 +264,7 @@ impl Division {
         let each = self.members.iter().zip(states).zip(&self.parts);
         let bounded = each.map(|((member, state), part)| match state.demand {
             Some(demand) => Bounded::new(member, demand),
-            None => Bounded::fixed(*part),
+            None => Bounded::fixed((*part).max(member.min)),
         });
         let targets = divide(self.budget, &bounded.collect::<Vec<Bounded>>());
         self.known = demands.map(|demands| (demands, targets.clone()));

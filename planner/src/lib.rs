@@ -5,7 +5,9 @@
 //! ([`solve`]), a [`rollout`] brings the actual [`capacity`] to the target step by step through the [`backends`], and
 //! [`distribution`] publishes the [`plan`] that every proxy polls.
 //!
-//! [`serve`] runs one service from a file, the [`operator`] runs one for each custom resource; both answer over
+//! Services that share a budget get their parts from [`shared_budget`].
+//!
+//! [`serve`] runs services from files, the [`operator`] runs one for each custom resource; both answer over
 //! [`http`] and report through [`telemetry`].
 //!
 //! [`capacity`], [`division`], [`service`], [`forecast`], [`policy`], [`plan`], [`rollout`] and [`manifests`] are pure:
@@ -38,6 +40,7 @@ pub mod app;
 pub mod control_loop;
 #[cfg(feature = "serve")]
 pub mod registry;
+pub mod shared_budget;
 
 #[cfg(feature = "serve")]
 pub mod http;

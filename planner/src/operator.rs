@@ -17,13 +17,14 @@ pub mod standby;
 mod supervise;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::Api;
 use kube::runtime::controller::{Config, Controller};
 use kube::runtime::events::{Recorder, Reporter};
@@ -42,6 +43,7 @@ use crate::clock::Clock;
 use crate::http::{App, Endpoint, LeaderClient, ServerLimits, run_probes};
 use crate::observe::Fetches;
 use crate::registry::ServiceRegistry;
+use crate::shared_budget::SharedBudgets;
 use crate::spec::resource::SloService;
 use crate::telemetry::metrics::Metrics;
 use controller::ServiceController;
@@ -77,6 +79,8 @@ pub struct Options {
     pub address: String,
     /// Folder in which what is known of the loads is kept, for the next start.
     pub state: Option<PathBuf>,
+    /// Budgets that services may share.
+    pub budgets: Arc<SharedBudgets>,
 }
 
 /// Reason why the operator cannot start, or cannot go on.
@@ -100,6 +104,8 @@ struct Shared {
     clock: Clock,
     candidate: Arc<Candidate>,
     services: Arc<ServiceRegistry>,
+    /// Budgets that services share.
+    budgets: Arc<SharedBudgets>,
     metrics: Metrics,
     /// Shared by all services, because they use one API server.
     limiter: Arc<Mutex<PatchLimiter>>,
@@ -202,6 +208,8 @@ async fn run_controllers(
         .into_iter()
         .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
         .collect();
+    // Not before all resources have been listed.
+    options.budgets.expect(None);
     let (_lives, lifetime) = watch::channel(());
     let reporter = Reporter {
         controller: MANAGER.to_owned(),
@@ -215,6 +223,7 @@ async fn run_controllers(
         clock,
         candidate: Arc::clone(&candidate),
         services,
+        budgets: Arc::clone(&options.budgets),
         metrics,
         limiter: Arc::default(),
         followed: Mutex::default(),
@@ -316,6 +325,7 @@ impl Shared {
                 _ = stop.wait_for(|stop| *stop) => return,
                 () = sleep(SWEEP_INTERVAL) => {}
             }
+            self.expect_members();
             let names: Vec<Name> = self.controllers.lock().await.keys().cloned().collect();
             for name in names {
                 // A store keeps its content while a watch lists anew.
@@ -331,6 +341,25 @@ impl Shared {
         }
     }
 
+    /// Lets the shared budgets know all services that name them, refused ones too, once all resources have been listed.
+    fn expect_members(&self) {
+        let is_ready = |store: &Store<SloService>| store.wait_until_ready().now_or_never();
+        if !self.stores.iter().all(|store| is_ready(store).is_some()) {
+            return;
+        }
+        let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for resource in self.resources() {
+            // One that is being deleted is planned for no more.
+            let staying = resource.metadata.deletion_timestamp.is_none();
+            let budget = resource.spec.budget.shared.clone().filter(|_| staying);
+            if let Some(budget) = budget {
+                let members = expected.entry(budget).or_default();
+                members.insert(resource.name_any());
+            }
+        }
+        self.budgets.expect(Some(&expected));
+    }
+
     /// Stops the controller of a service.
     async fn stop_controller(&self, name: &Name) {
         // Its names and workloads stay owned until its last cycle has finished.
@@ -339,6 +368,7 @@ impl Shared {
             let service = kept.service.name.clone();
             kept.end().await;
             self.services.remove(&service);
+            self.budgets.remove(&service);
         }
     }
 }

@@ -23,8 +23,8 @@ pub use accuracy_mix::AccuracyMix;
 pub use limits::{
     BUDGET_MAX, CORES_MAX, CYCLE, CYCLE_MAX, CYCLE_MIN, DNS_INTERVAL, DNS_INTERVAL_MAX,
     DNS_INTERVAL_MIN, FILE_BYTES_MAX, OPTIONS_MAX, PLAN_MAX_AGE, REPLICAS_MAX, RESIZE_TIMEOUT,
-    SCALE_DOWN_AFTER, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SCRAPES_PER_CYCLE, SOLVER_LIMIT,
-    STAGES_MAX, STATS_MAX, STEP_MIN, TIME_LEFT_MIN_MS,
+    SCALE_DOWN_AFTER, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SCRAPES_PER_CYCLE, SHARE_WEIGHT_MAX,
+    SHARE_WEIGHT_MIN, SOLVER_LIMIT, STAGES_MAX, STATS_MAX, STEP_MIN, TIME_LEFT_MIN_MS,
 };
 pub use policy::{
     Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
@@ -60,6 +60,8 @@ pub struct Service {
     pub budget: u32,
     /// Step in which cores are given; one core unless the service says less.
     pub step: Cores,
+    /// Budget that it shares with other services; `None` for a budget of its own.
+    pub shared: Option<Membership>,
     /// Resources of the replicas other than cores, and their limits.
     pub limits: ResourceLimits,
     /// Rule that turns arrivals into demand.
@@ -90,6 +92,15 @@ pub struct Service {
     pub stages: Vec<Stage>,
     /// Variants of all stages, in stage order; names are unique.
     pub variants: Vec<Variant>,
+}
+
+/// Membership in a budget that several services share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Membership {
+    /// Name of the shared budget.
+    pub budget: String,
+    /// Weight by which needs above the budget are met.
+    pub weight: f64,
 }
 
 /// Classes of requests. The planner does nothing with them but hand them to the filters' configuration.

@@ -56,7 +56,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Plan for a service until interrupted.
+    /// Plan for one or more services until interrupted.
     Serve(serve::Serve),
     #[cfg(feature = "kubernetes")]
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::sync::watch;
 use weir_planner::http::Endpoint;
 use weir_planner::key::KeySource;
 use weir_planner::operator::{Options, operate};
+use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
 
@@ -39,6 +41,9 @@ pub(crate) struct Operate {
     /// start; it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Cores of a budget that several services share (budget.shared), as NAME=CORES; may be repeated.
+    #[arg(long, value_name = "NAME=CORES")]
+    shared_budget: Vec<SharedBudgetArgument>,
     #[command(flatten)]
     tls: TlsArguments,
     /// Certificates by which that of another planner is trusted (PEM). Default: the file of --tls-cert.
@@ -53,6 +58,7 @@ impl Operate {
     /// # Errors
     /// A missing or invalid flag or variable, a port in use, or an unreachable cluster.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let budgets = SharedBudgets::new(&self.shared_budget)?;
         let keys = KeySource::File(self.key_file.clone())
             .read()
             .with_context(|| format!("--key-file {}", self.key_file.display()))?;
@@ -95,6 +101,7 @@ impl Operate {
                 SocketAddr::new(ip, listening.port())
             ),
             state: self.state,
+            budgets: Arc::new(budgets),
         };
         let endpoint = Endpoint {
             listener,

@@ -1,4 +1,4 @@
-//! `weir serve`: plans for the service of a file until interrupted.
+//! `weir serve`: plans for the services of one or more files until interrupted.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tokio::sync::watch;
 use weir_planner::http::Endpoint;
-use weir_planner::serve::serve;
+use weir_planner::serve::{ServedFiles, serve};
+use weir_planner::service::Service;
+use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
@@ -15,9 +17,12 @@ use crate::endpoint::{TlsArguments, listen, scheme};
 #[derive(Debug, clap::Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Serve {
-    /// The service file (YAML).
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The service file (YAML); several are planned for together.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Cores of a budget that several of the services share (budget.shared), as NAME=CORES; may be repeated.
+    #[arg(long, value_name = "NAME=CORES")]
+    shared_budget: Vec<SharedBudgetArgument>,
     /// Address to listen on, instead of the file's `listen`; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -36,18 +41,20 @@ impl Serve {
     /// # Errors
     /// An invalid service file, key or certificate, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let path = &self.file;
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("service file {}", path.display()))?;
-        let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);
-        let file = file.with_context(|| format!("service file {}", path.display()))?;
-        let keys = file
-            .key
-            .read()
-            .with_context(|| format!("service file {}", path.display()))?;
+        let budgets = SharedBudgets::new(&self.shared_budget)?;
+        let files = self.files.iter().map(|path| read(path));
+        let files = files.collect::<anyhow::Result<Vec<_>>>()?;
+        let served = ServedFiles::new(files, &budgets)?;
+        let keys = served.key.read();
+        let keys = keys.with_context(|| match self.files.as_slice() {
+            [first, ..] => format!("service file {}", first.display()),
+            [] => String::new(),
+        })?;
+        let services: Vec<&Service> = served.services.iter().collect();
         // Nobody forwards to it, so that no name is verified.
-        let tls = self.tls.read(None, file.service.name.clone())?;
-        let address = self.listen.unwrap_or(file.listen);
+        let name = services.first().map_or("", |one| one.name.as_str());
+        let tls = self.tls.read(None, name.to_owned())?;
+        let address = self.listen.unwrap_or(served.listen);
         let listener = listen(address).await;
         let listener = listener.with_context(|| {
             format!("listen: {address} cannot be had; name a free one with --listen")
@@ -57,12 +64,14 @@ impl Serve {
             write_whole(file, &format!("{address}\n"))
                 .with_context(|| format!("--address-file {}", file.display()))?;
         }
-        tracing::info!(
-            "planning for {} on {}://{address}, mode {:?}",
-            file.service.name,
-            scheme(tls.as_ref()),
-            file.service.mode
-        );
+        for service in services {
+            tracing::info!(
+                "planning for {} on {}://{address}, mode {:?}",
+                service.name,
+                scheme(tls.as_ref()),
+                service.mode
+            );
+        }
         let endpoint = Endpoint {
             listener,
             keys: keys.into(),
@@ -72,10 +81,20 @@ impl Serve {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("--state {}", folder.display()))?;
         }
-        serve(file.service, endpoint, self.state.as_deref(), stop).await?;
+        let state = self.state.as_deref();
+        serve(served.services, budgets, endpoint, state, stop).await?;
         tracing::info!("ended");
         Ok(())
     }
+}
+
+/// Reads a service file; returns its path too.
+fn read(path: &Path) -> anyhow::Result<(String, ServiceFile)> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("service file {shown}"))?;
+    let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);
+    let file = file.with_context(|| format!("service file {shown}"))?;
+    Ok((shown, file))
 }
 
 /// Writes a file atomically: readers see the whole text or no file.

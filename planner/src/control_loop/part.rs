@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Planner;
+use weir_api::{Cores, Rps};
+
+use super::{Planner, RISE};
 use crate::capacity::Actual;
 use crate::service::{Inputs, Replicas, Service};
 
@@ -18,6 +20,11 @@ impl Planner {
         self.due = Duration::ZERO;
     }
 
+    /// Cores reserved by all variants, pending changes included; `None` until this planner has observed each of them.
+    pub fn reserved(&self) -> Option<Cores> {
+        self.rollout.reserved()
+    }
+
     /// Problem by which the demand for cores is computed ([`crate::policy::core_demand`]): the service with the budget
     /// of `whole`, the actual state, and the inputs. `None` while the demand is unknown.
     pub fn core_problem(&self, whole: &Service) -> Option<(Arc<Service>, Vec<Actual>, Inputs)> {
@@ -26,6 +33,25 @@ impl Planner {
         limit(&mut service, whole, whole.budget);
         let service = self.attainable_of(&Arc::new(service));
         Some((service, self.rollout.actual.clone(), inputs))
+    }
+}
+
+/// Times at which the demand for cores is computed: once a cycle, and when the rate has risen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CoreDemandTimes {
+    latest: Option<(Duration, Rps)>,
+}
+
+impl CoreDemandTimes {
+    /// Whether the demand is to be computed at `at` for a service with that `cycle`. If so, this is the latest time.
+    pub fn is_due(&mut self, at: Duration, cycle: Duration, rate: Rps) -> bool {
+        let is_due = self
+            .latest
+            .is_none_or(|(latest, before)| at >= latest + cycle || rate.0 > before.0 * RISE);
+        if is_due {
+            self.latest = Some((at, rate));
+        }
+        is_due
     }
 }
 
@@ -45,8 +71,6 @@ fn limit(service: &mut Service, whole: &Service, steps: u32) {
 
 #[cfg(test)]
 mod tests {
-    use weir_api::{Cores, Rps};
-
     use super::*;
     use crate::capacity::Allocation;
     use crate::policy::decide;
@@ -86,5 +110,23 @@ mod tests {
         planner.set_budget(&whole, 5);
         assert_eq!((planner.due, planner.service.budget), (Duration::ZERO, 5));
         assert_eq!(planner.core_problem(&whole), None);
+        assert_eq!(planner.reserved(), None);
+    }
+
+    #[test]
+    fn demand_is_computed_once_a_cycle_and_for_a_higher_rate() {
+        let mut times = CoreDemandTimes::default();
+        let cycle = Duration::from_secs(1);
+        for (at_ms, rate, expected) in [
+            (0, 100.0, true),
+            (250, 101.0, false),
+            (500, 103.0, true),
+            (750, 90.0, false),
+            (1250, 90.0, false),
+            (1500, 90.0, true),
+        ] {
+            let at = Duration::from_millis(at_ms);
+            assert_eq!(times.is_due(at, cycle, Rps(rate)), expected, "{at_ms} ms");
+        }
     }
 }

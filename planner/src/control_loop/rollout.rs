@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weir_api::Cores;
+
 use super::batches::Batches;
 use crate::backends::{ActuateError, Blocker, Reason};
 use crate::capacity::{Actual, Allocation};
@@ -19,6 +21,8 @@ pub const FULL_NODES_RETRY_AFTER: Duration = Duration::from_secs(60);
 pub(super) struct Rollout {
     /// Actual state of each variant.
     pub(super) actual: Vec<Actual>,
+    /// Variants whose actual state is known from their backends, or cannot be reported.
+    observed: Vec<bool>,
     /// Allocations that the published plan counts on; empty before the first.
     pub(super) out: Vec<Allocation>,
     pub(super) stabilizer: ScaleDownStabilizer,
@@ -46,6 +50,7 @@ impl Rollout {
                     None => Actual::certain(variant.initial),
                 })
                 .collect(),
+            observed: vec![false; variants],
             out: Vec::new(),
             stabilizer: ScaleDownStabilizer::new(variants),
             under_way: UnderWay::new(variants),
@@ -66,9 +71,9 @@ impl Rollout {
         troubles: &mut ErrorLog,
     ) {
         let blockers = self.blockers.iter_mut().zip(&mut self.full);
-        let known = self.actual.iter_mut().zip(blockers);
+        let known = self.actual.iter_mut().zip(&mut self.observed).zip(blockers);
         let lists = answers.into_iter().zip(&service.variants).zip(known);
-        for ((answer, variant), (actual, (known, full))) in lists {
+        for ((answer, variant), ((actual, observed), (known, full))) in lists {
             full.take_if(|(until, _)| *until <= at);
             *known = full.as_ref().map(|(_, blocker)| blocker.clone());
             let who = format!("cores of {}", variant.name);
@@ -76,12 +81,14 @@ impl Rollout {
                 Some(Ok(reported)) => {
                     troubles.went_well(&who);
                     *actual = reported;
+                    *observed = true;
                 }
                 Some(Err(error)) => {
                     troubles.failed(&who, &error, "those known last hold");
                     *known = Some(Blocker::of(&error));
                 }
-                None => {}
+                // Cores that nobody reports are those of the service, unless pods report them.
+                None => *observed |= variant.workload.is_none(),
             }
         }
         self.under_way.see(&self.actual);
@@ -90,6 +97,12 @@ impl Rollout {
     /// Allocations that plans may count on.
     pub(super) fn ready(&self) -> Vec<Allocation> {
         self.actual.iter().map(|actual| actual.ready).collect()
+    }
+
+    /// Cores reserved by all variants; `None` until each has been observed.
+    pub(super) fn reserved(&self) -> Option<Cores> {
+        let all = self.observed.iter().all(|observed| *observed);
+        all.then(|| self.actual.iter().map(|actual| actual.reserved).sum())
     }
 
     /// Whether a requested change has not been confirmed yet.

@@ -104,9 +104,10 @@ struct VariantDecision<'a> {
 /// A limit that the target has reached.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct BindingLimit<'a> {
-    /// Key of the limit in the service file: `budget.cores`, `budget.resources` or `variants[].maxCores`.
+    /// Key of the limit in the service file: `budget.cores`, `budget.shared`, `budget.resources` or
+    /// `variants[].maxCores`.
     limit: &'a str,
-    /// Resource or variant that it is of; `null` for the cores of all variants.
+    /// Shared budget, resource or variant that it is of; `null` for the cores of all variants.
     of: Option<&'a str>,
     /// Amount of the target.
     used: f64,
@@ -182,6 +183,16 @@ fn binding<'a>(service: &'a Service, report: &'a CycleReport) -> Vec<BindingLimi
             of: None,
             used: target.as_f64(),
             max: budget.as_f64(),
+        });
+    }
+    let shared = report.shared_budget.as_ref();
+    let part = shared.and_then(|shared| Some((shared, shared.part?)));
+    if let Some((shared, part)) = part.filter(|(_, part)| target + service.step > *part) {
+        binding.push(BindingLimit {
+            limit: "budget.shared",
+            of: Some(&shared.name),
+            used: target.as_f64(),
+            max: part.as_f64(),
         });
     }
     for (name, resource) in &report.resources {

@@ -2,6 +2,7 @@
 //! details for people are in the messages.
 
 mod service_times;
+mod shared_budget;
 mod unplanned;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -139,6 +140,7 @@ pub fn planned_status(
         why: report.why.chars().take(MESSAGE_MAX).collect(),
         demand_rps: report.demand_rps.map(|rate| round(rate.0)),
         cores: Some(cores.map(|cores| cores.as_f64()).sum()),
+        shared_budget: report.shared_budget.as_ref().map(Into::into),
         plans: plans.iter().map(|plan| stage(plan, report)).collect(),
         planned_at: Some(Time(now)),
     }

@@ -22,6 +22,7 @@ use crate::distribution::Publisher;
 use crate::http::Leader;
 use crate::registry::ServiceHandle;
 use crate::service::Service;
+use crate::shared_budget::Seat;
 use crate::spec::resource::{SloService, SloServiceStatus};
 use crate::state::StateFile;
 use crate::telemetry::status::CycleReport;
@@ -65,6 +66,7 @@ impl ServiceController {
             None => ServiceHandle::new(service.clone(), shared.clock)?,
         };
         shared.services.insert(Arc::new(handle));
+        shared.budgets.insert(&service);
         let may_write = Arc::new(AtomicBool::new(true));
         let task = ServiceTask {
             shared: Arc::clone(shared),
@@ -332,8 +334,21 @@ impl ServiceTask {
         let folder = self.shared.state.as_deref();
         // One planner at a time leads, and the names of services are unique.
         let state = folder.map(|folder| StateFile::new(folder, &self.service.name));
+        let seat = self.seat().await;
         let ports = (proxies, backends);
-        run_cycles(&handle, clock, ports, state, stop, on_report).await;
+        run_cycles(&handle, clock, ports, (state, seat), stop, on_report).await;
+    }
+
+    /// Returns the place in the shared budget in the current term, once it is known; `None` for a budget of its own.
+    async fn seat(&self) -> Option<Seat> {
+        self.service.shared.as_ref()?;
+        loop {
+            if let Some(term) = self.shared.candidate.term_since() {
+                return self.shared.budgets.seat(&self.service, term);
+            }
+            // Between two renewals of the Lease; a planner that no longer leads ends this wait.
+            sleep(CHECK_INTERVAL).await;
+        }
     }
 }
 

@@ -100,6 +100,7 @@ async fn ensure_controller(
     if controllers.get(name).is_some_and(|one| one.uid != uid)
         && let Some(before) = controllers.remove(name)
     {
+        shared.budgets.remove(&before.service.name);
         before.end().await;
     }
     let generation = resource.metadata.generation.unwrap_or(0);
@@ -215,7 +216,10 @@ fn accept(
         .iter()
         .map(|(name, controller)| Claim::new(true, 0, name.clone(), &controller.service));
     match conflicts(claimed.chain(running).collect()).remove(own) {
-        None => Ok(service),
+        None => match shared.budgets.check(&service) {
+            Ok(()) => Ok(service),
+            Err(error) => Err(("Invalid", error.to_string())),
+        },
         Some(conflict) => Err(("Taken", conflict.to_string())),
     }
 }

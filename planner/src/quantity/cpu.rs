@@ -30,7 +30,7 @@ impl RawCpu {
         cores.map(RawCpu)
     }
 
-    fn parse(text: &str) -> Option<RawCpu> {
+    pub(crate) fn parse(text: &str) -> Option<RawCpu> {
         let digits = |text: &str| {
             text.bytes()
                 .all(|byte| byte.is_ascii_digit() || byte == b'.')

@@ -17,6 +17,10 @@ pub const CORES_MAX: u32 = 1024;
 pub const REPLICAS_MAX: u32 = 1000;
 /// Maximum cores of one service, in steps.
 pub const BUDGET_MAX: u32 = 65_536;
+/// Minimum weight of a service in a shared budget.
+pub const SHARE_WEIGHT_MIN: f64 = 0.001;
+/// Maximum weight of a service in a shared budget: more than a thousandfold is a typing error.
+pub const SHARE_WEIGHT_MAX: f64 = 1000.0;
 /// Smallest step of cores: the kernel's least CPU quota, which Kubernetes rounds up to.
 pub const STEP_MIN: Cores = Cores::from_millis(10);
 /// Maximum number of (cores, replicas) options, over all variants, that a solve chooses from.

@@ -20,8 +20,8 @@ use super::{KeySource, ServiceFile};
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Objective, SCRAPE_INTERVAL_MIN,
-    SCRAPES_PER_CYCLE, STEP_MIN, Service,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Membership, Objective, SCRAPE_INTERVAL_MIN,
+    SCRAPES_PER_CYCLE, SHARE_WEIGHT_MAX, SHARE_WEIGHT_MIN, STEP_MIN, Service,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -107,6 +107,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         objective: objective(&raw.objective)?,
         budget,
         step,
+        shared: membership(raw.budget.shared, raw.budget.weight)?,
         limits,
         demand: demand(&raw.demand, &variants)?,
         solver_limit: shorter("solver.timeLimit", raw.solver.time_limit)?,
@@ -138,6 +139,24 @@ fn step(step: Cores) -> Result<Cores, ConfigError> {
     let fits = step >= STEP_MIN && one.is_multiple(step);
     rule(fits, "budget.step", step, right)?;
     Ok(step)
+}
+
+/// Validates the shared budget's name and the weight in it.
+fn membership(
+    shared: Option<String>,
+    weight: Option<f64>,
+) -> Result<Option<Membership>, ConfigError> {
+    let Some(name) = shared else {
+        let right = "left out: it is for a shared budget, named in budget.shared";
+        let value = weight.unwrap_or_default();
+        rule(weight.is_none(), "budget.weight", value, right)?;
+        return Ok(None);
+    };
+    let range = SHARE_WEIGHT_MIN..=SHARE_WEIGHT_MAX;
+    Ok(Some(Membership {
+        budget: valid_name("budget.shared", &name)?,
+        weight: within("budget.weight", weight.unwrap_or(1.0), range, "")?,
+    }))
 }
 
 fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {

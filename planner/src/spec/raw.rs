@@ -247,8 +247,11 @@ pub struct RawObjective {
 /// Maximum that all variants may use together.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules(&[
+    ("!has(self.weight) || has(self.shared)", "weight is for a shared budget: name it in shared"),
+])))]
 pub struct RawBudget {
-    /// Cores, never exceeded.
+    /// Cores, never exceeded. With shared, the maximum of this service's part.
     #[schemars(range(min = 0.01, max = 65_536))]
     pub cores: RawCpu,
     /// Step in which cores are given: all numbers of cores are multiples of it. It goes into one core without a
@@ -261,6 +264,15 @@ pub struct RawBudget {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 4))]
     pub resources: BTreeMap<String, RawAmount>,
+    /// Name of a budget of cores that several services share, whose size the planner has (--shared-budget). The
+    /// service gets a part of it that follows its demand. Without it, the budget is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub shared: Option<String>,
+    /// Weight in the shared budget by which needs that exceed it are met. Defaults to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub weight: Option<f64>,
 }
 
 /// Limits of the solver.

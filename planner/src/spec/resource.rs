@@ -31,6 +31,9 @@ pub struct SloServiceStatus {
     /// Actual cores of all variants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
+    /// Part of the budget that the service shares with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_budget: Option<SharedBudgetStatus>,
     /// Current plan of each stage, as published to the proxies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["stage"]))]
@@ -38,6 +41,23 @@ pub struct SloServiceStatus {
     /// Time at which the plans were last renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned_at: Option<Time>,
+}
+
+/// State of a service in its shared budget.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedBudgetStatus {
+    /// Name of the shared budget.
+    pub name: String,
+    /// Part of this service, in cores; unknown until its pods have been observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<f64>,
+    /// Fewest cores that carry the demand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub need: Option<f64>,
+    /// Cores that the policy takes with the whole budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preferred: Option<f64>,
 }
 
 /// Plan of one stage.

@@ -13,6 +13,7 @@ mod limits;
 mod policies;
 mod price;
 mod proxies;
+mod shared;
 mod types;
 mod workload;
 

@@ -7,6 +7,7 @@ mod make;
 mod proxies;
 mod replicas;
 mod service_times;
+mod shared_budget;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ use make::Make;
 use proxies::ProxyMetrics;
 use replicas::ReplicaMetrics;
 use service_times::ServiceTimeMetrics;
+use shared_budget::SharedBudgetMetrics;
 
 /// Metrics of one service.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub struct ServiceMetrics {
     proxies: ProxyMetrics,
     service_times: ServiceTimeMetrics,
     replicas: ReplicaMetrics,
+    shared_budget: SharedBudgetMetrics,
     cores_target: GaugeVec,
     cores_actual: GaugeVec,
     cores_shortfall: GaugeVec,
@@ -164,6 +167,7 @@ impl ServiceMetrics {
             proxies: ProxyMetrics::new(make)?,
             service_times: ServiceTimeMetrics::new(make)?,
             replicas: ReplicaMetrics::new(make)?,
+            shared_budget: SharedBudgetMetrics::new(make)?,
             cores_target: make
                 .gauges("cores_target", "Cores the decision wants a variant to have.")?,
             cores_actual: make
@@ -231,6 +235,7 @@ impl ServiceMetrics {
         self.resizes_failed.inc_by(report.resizes_failed.into());
         self.plans_published.inc_by(report.plans_published.into());
         self.plans_rejected.inc_by(report.plans_rejected.into());
+        self.shared_budget.show(report.shared_budget.as_ref());
         // Blockers that no longer exist must disappear.
         self.cores_shortfall.reset();
         for (resource, of) in &report.resources {

@@ -1,12 +1,16 @@
 //! Status of the planner for people and the demo: the latest cycles, in a bounded ring. Data only; no
 //! decisions.
 
+mod shared_budget;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use tokio::sync::watch;
 use weir_api::{Cores, Revision, Rps, Share};
+
+pub use shared_budget::SharedBudgetReport;
 
 use crate::backends::Blocker;
 use crate::forecast::Peak;
@@ -63,6 +67,9 @@ pub struct CycleReport {
     /// Resources other than cores, by Kubernetes name; empty if none is limited.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, ResourceReport>,
+    /// State of the service in the budget that it shares with others; left out for a budget of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_budget: Option<SharedBudgetReport>,
     /// Variants, by name.
     pub variants: BTreeMap<String, VariantReport>,
 }

@@ -6,6 +6,7 @@ mod bed;
 mod inspect;
 mod keys;
 mod pipeline;
+mod shared;
 mod wrong;
 
 use std::net::SocketAddr;

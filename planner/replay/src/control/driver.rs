@@ -10,13 +10,14 @@ use std::time::Duration;
 use super::kubelet::Kubelet;
 use super::ports::SimulatedPorts;
 use crate::EPOCH_MS;
-use weir_api::{Cores, Rps};
+use weir_planner::backends::Gate;
 use weir_planner::clock::Now;
-use weir_planner::control_loop::{Planner, Ports, RISE};
-use weir_planner::division::{CoreDemand, MemberState};
+use weir_planner::control_loop::{CoreDemandTimes, Planner, Ports};
+use weir_planner::division::CoreDemand;
 use weir_planner::forecast::KnownLoad;
 use weir_planner::policy::{core_demand, whole_steps};
-use weir_planner::service::Service;
+use weir_planner::service::{Mode, Service};
+use weir_planner::shared_budget::Seat;
 use weir_planner::telemetry::status::CycleReport;
 
 /// Time limit of the solver, far above what a solve takes, so that results do not depend on the machine.
@@ -35,16 +36,15 @@ pub(crate) struct PlannerDriver {
     pub(crate) report: Option<CycleReport>,
     /// The service with its whole budget.
     whole: Arc<Service>,
-    demand: Option<LatestDemand>,
+    member: Option<BudgetMember>,
 }
 
-/// Demand for cores that was computed last.
-#[derive(Debug, Clone, Copy)]
-struct LatestDemand {
-    at: Duration,
-    /// Rate that it carries.
-    rate: Rps,
-    cores: CoreDemand,
+/// Place in a shared budget, as a control loop of `weir serve` has it.
+struct BudgetMember {
+    seat: Seat,
+    times: CoreDemandTimes,
+    /// Demand that follows no load.
+    fixed: Option<u32>,
 }
 
 impl PlannerDriver {
@@ -69,43 +69,80 @@ impl PlannerDriver {
             cycle: None,
             report: None,
             whole,
-            demand: None,
+            member: None,
         }
     }
 
-    /// State at a division of the shared budget. The demand for cores is computed once a cycle, and when the rate has
-    /// risen.
-    pub(crate) fn member_state(&mut self, at: Duration) -> MemberState {
-        self.compute_demand(at);
+    /// Takes a place in a shared budget; its part follows the load, unless it is `fixed`.
+    pub(crate) fn join(&mut self, seat: Seat, fixed: Option<u32>) {
+        self.member = Some(BudgetMember {
+            seat,
+            times: CoreDemandTimes::default(),
+            fixed,
+        });
+    }
+
+    /// The service with its whole budget.
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        &self.whole
+    }
+
+    /// Cores reserved, in steps.
+    pub(crate) fn reserved(&self) -> u32 {
         let ports = self.ports.state();
-        let reserved: Cores = ports.kubelet.all().map(|one| one.reserved).sum();
-        MemberState {
-            demand: self.demand.map(|demand| demand.cores),
-            reserved: whole_steps(reserved, self.whole.step),
-            is_idle: self.planner.is_some(),
-        }
+        let reserved = ports.kubelet.all().map(|one| one.reserved).sum();
+        whole_steps(reserved, self.whole.step)
     }
 
-    /// Sets the part of the shared budget, in steps, unless a cycle is running.
-    pub(crate) fn set_budget(&mut self, steps: u32) {
-        if let Some(planner) = &mut self.planner {
-            planner.set_budget(&self.whole, steps);
+    /// Part of the shared budget, in steps; what is reserved until it is known.
+    pub(crate) fn part(&self) -> u32 {
+        let member = self.member.as_ref();
+        if let Some(fixed) = member.and_then(|member| member.fixed) {
+            return fixed;
         }
+        let report = member.and_then(|member| member.seat.report());
+        let part = report.and_then(|report| report.part);
+        part.map_or_else(
+            || self.reserved(),
+            |part| whole_steps(part, self.whole.step),
+        )
     }
 
-    fn compute_demand(&mut self, at: Duration) {
-        let Some(planner) = &self.planner else {
+    /// Takes the part for the tick that begins; returns whether cores may be changed in it.
+    fn begin_part(&self, planner: &mut Planner) -> bool {
+        let Some(member) = &self.member else {
+            return true;
+        };
+        let part = planner.reserved().and_then(|_| member.seat.begin());
+        match part {
+            Some(steps) => {
+                planner.set_budget(&self.whole, steps);
+                planner.set_mode(self.whole.mode);
+            }
+            None => planner.set_mode(Mode::Advisory),
+        }
+        part.is_some()
+    }
+
+    /// Ends a tick: states what is reserved, and the demand if it is due.
+    fn end_part(&mut self, planner: &Planner, at: Duration) {
+        let Some(member) = &mut self.member else {
             return;
         };
+        member.seat.end(planner.reserved());
+        if let Some(part) = member.fixed {
+            let (need, preferred) = (part, part);
+            member.seat.demand(CoreDemand { need, preferred });
+            return;
+        }
         let Some((service, actual, inputs)) = planner.core_problem(&self.whole) else {
             return;
         };
-        let rate = inputs.forecast.demand;
-        let is_new = self.demand.is_none_or(|latest| {
-            at >= latest.at + self.whole.cycle || rate.0 > latest.rate.0 * RISE
-        });
-        if is_new && let Some(cores) = core_demand(&service, &actual, inputs) {
-            self.demand = Some(LatestDemand { at, rate, cores });
+        let is_due = member
+            .times
+            .is_due(at, self.whole.cycle, inputs.forecast.demand);
+        if is_due && let Some(demand) = core_demand(&service, &actual, inputs) {
+            member.seat.demand(demand);
         }
     }
 
@@ -120,12 +157,15 @@ impl PlannerDriver {
             unix_ms: EPOCH_MS.saturating_add(ms),
         };
         let simulated = Arc::clone(&self.ports);
+        let may_change = self.begin_part(&mut planner);
         self.cycle = Some(Box::pin(async move {
             let report = {
                 let stopwatch = || simulated.state().now;
+                let gate = Gate::new(simulated.as_ref());
+                gate.set_open(may_change);
                 let ports = Ports {
                     observe: simulated.as_ref(),
-                    actuate: simulated.as_ref(),
+                    actuate: &gate,
                     publish: simulated.as_ref(),
                     solver: simulated.as_ref(),
                     stopwatch: &stopwatch,
@@ -146,6 +186,7 @@ impl PlannerDriver {
         }
         match cycle.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready((planner, report)) => {
+                self.end_part(&planner, at);
                 self.planner = Some(planner);
                 self.report = report.or(self.report.take());
                 self.cycle = None;

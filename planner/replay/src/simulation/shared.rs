@@ -1,15 +1,17 @@
 //! Simulation of several services that share a budget. They meet in nothing else, so each is a simulation of its own.
-//! All advance to the next division; then the parts of the budget change.
+//! All advance to the next scrape, and the planners take and give their parts as those of `weir serve` do.
 
 use std::time::Duration;
 
-use weir_planner::division::{CoreDemand, Division, MemberState, fixed_parts};
+use weir_planner::division::fixed_parts;
+use weir_planner::service::{Membership, Service};
+use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 
 use super::{PlayError, Simulation};
 use crate::control::{ControlPlane, PlannerDriver};
 use crate::nanos;
 use crate::request::{Parts, Play, Request, SharedPlay};
-use crate::scenario::{DivisionRule, SharedContender, SharedScenario};
+use crate::scenario::{DivisionRule, SharedContender, SharedScenario, SharingService};
 
 /// Simulates the requests of each service (as [`super::play`] has them) with `contender`. Calls `tell` with the number
 /// of elapsed seconds after each.
@@ -33,11 +35,18 @@ pub fn play_shared(
             seed,
         )?);
     }
-    let mut divider = Divider::new(shared, contender.division, &mut simulations);
-    let (period, length) = (divider.period, shared.length);
+    join(shared, contender.division, &mut simulations);
+    let (mut parts, mut reserved_max) = (Vec::new(), 0);
+    let intervals = shared.services.iter();
+    let intervals = intervals.map(|one| one.scenario.service.scrape_interval);
+    let period = intervals.min().unwrap_or(Duration::from_secs(1));
+    let length = shared.length;
     let mut at = Duration::ZERO;
     loop {
-        divider.divide(at, &mut simulations);
+        let reserved = simulations.iter_mut().filter_map(driver);
+        let reserved = reserved.map(|driver| driver.reserved()).sum();
+        reserved_max = reserved_max.max(reserved);
+        record(at, &mut simulations, &mut parts);
         let next = at + period;
         if next.as_secs() > at.as_secs() && next <= length {
             tell(next.as_secs());
@@ -57,81 +66,55 @@ pub fn play_shared(
     Ok(SharedPlay {
         contender: contender.label(),
         plays: finished.collect::<Result<Vec<Play>, PlayError>>()?,
-        parts: divider.parts,
-        reserved_max: divider.reserved_max,
+        parts,
+        reserved_max,
     })
 }
 
-/// Division of the budget of several simulations.
-struct Divider {
-    division: Division,
-    /// Parts that follow no demand; `None` if the budget is shared.
-    fixed: Option<Vec<u32>>,
-    /// Time between two divisions: as often as demands may be new.
-    period: Duration,
-    parts: Vec<Parts>,
-    reserved_max: u32,
-}
-
-impl Divider {
-    fn new(
-        shared: &SharedScenario,
-        rule: DivisionRule,
-        simulations: &mut [Simulation<'_, ()>],
-    ) -> Divider {
-        let members: Vec<_> = shared.services.iter().map(|one| one.member()).collect();
-        let intervals = shared.services.iter();
-        let intervals = intervals.map(|one| one.scenario.service.scrape_interval);
-        let fixed = || fixed_parts(shared.budget, &members);
-        let fixed = (rule == DivisionRule::Fixed).then(fixed);
-        let states = states(Duration::ZERO, simulations);
-        let reserved: Vec<u32> = states.iter().map(|state| state.reserved).collect();
-        Divider {
-            division: Division::new(shared.budget, members, &reserved),
-            fixed,
-            period: intervals.min().unwrap_or(Duration::from_secs(1)),
-            parts: Vec::new(),
-            reserved_max: 0,
-        }
-    }
-
-    /// Changes the parts as far as the demands and the reserved cores allow it at `at`.
-    fn divide(&mut self, at: Duration, simulations: &mut [Simulation<'_, ()>]) {
-        let mut states = states(at, simulations);
-        for (state, part) in states.iter_mut().zip(self.fixed.iter().flatten()) {
-            state.demand = Some(CoreDemand {
-                need: *part,
-                preferred: *part,
-            });
-        }
-        let reserved = states.iter().map(|state| state.reserved).sum();
-        self.reserved_max = self.reserved_max.max(reserved);
-        self.division.update(&states);
-        let parts = self.division.parts();
-        for (simulation, part) in simulations.iter_mut().zip(parts) {
-            if let Some(driver) = driver(simulation) {
-                driver.set_budget(*part);
-            }
-        }
-        if self.parts.last().is_none_or(|last| last.steps != parts) {
-            self.parts.push(Parts {
-                at,
-                steps: parts.to_vec(),
-            });
-        }
-    }
-}
-
-/// State of each service; one without a planner keeps its part.
-fn states(at: Duration, simulations: &mut [Simulation<'_, ()>]) -> Vec<MemberState> {
-    let none = MemberState {
-        demand: None,
-        reserved: 0,
-        is_idle: false,
+/// Gives each planner a place in the budget.
+fn join(shared: &SharedScenario, rule: DivisionRule, simulations: &mut [Simulation<'_, ()>]) {
+    let size = SharedBudgetArgument {
+        name: shared.name.clone(),
+        cores: shared.step.times(shared.budget),
     };
+    // One budget has no second of its name.
+    let budgets = SharedBudgets::new(&[size]).unwrap_or_default();
+    let members: Vec<_> = shared.services.iter().map(|one| one.member()).collect();
+    let fixed = fixed_parts(shared.budget, &members);
+    let member = |service: &Service, one: &SharingService| Service {
+        name: one.name.clone(),
+        shared: Some(Membership {
+            budget: shared.name.clone(),
+            weight: one.weight,
+        }),
+        ..service.clone()
+    };
+    let services: Vec<Option<Service>> = simulations
+        .iter_mut()
+        .zip(&shared.services)
+        .map(|(simulation, one)| driver(simulation).map(|it| member(it.service(), one)))
+        .collect();
+    for service in services.iter().flatten() {
+        budgets.insert(service);
+    }
+    for ((simulation, service), part) in simulations.iter_mut().zip(&services).zip(fixed) {
+        let seat = service.as_ref();
+        let seat = seat.and_then(|service| budgets.seat(service, Duration::ZERO));
+        if let (Some(driver), Some(seat)) = (driver(simulation), seat) {
+            let fixed = (rule == DivisionRule::Fixed).then_some(part);
+            driver.join(seat, fixed);
+        }
+    }
+}
+
+/// Records the parts if they have changed; a service without a planner has none.
+fn record(at: Duration, simulations: &mut [Simulation<'_, ()>], parts: &mut Vec<Parts>) {
     let each = simulations.iter_mut();
-    each.map(|one| driver(one).map_or(none, |driver| driver.member_state(at)))
-        .collect()
+    let steps = each.map(|one| driver(one).map_or(0, |driver| driver.part()));
+    let steps: Vec<u32> = steps.collect();
+    if parts.last().is_none_or(|last| last.steps != steps) {
+        parts.push(Parts { at, steps });
+    }
 }
 
 fn driver<'a>(simulation: &'a mut Simulation<'_, ()>) -> Option<&'a mut PlannerDriver> {

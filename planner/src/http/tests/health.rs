@@ -42,7 +42,15 @@ async fn cycle_that_does_not_come_back_fails_health() {
     let cycles = tokio::spawn(async move {
         let client = crate::app::client().unwrap();
         let backends = HttpBackends::new(client, Vec::new(), LONG, Arc::default());
-        run_cycles(&running, clock, (&Silent, &backends), None, stopped, |_| {}).await;
+        run_cycles(
+            &running,
+            clock,
+            (&Silent, &backends),
+            (None, None),
+            stopped,
+            |_| {},
+        )
+        .await;
     });
     tokio::time::sleep(LATE_MAX - Duration::from_secs(1)).await;
     assert!(healthy().await.is_ok());

@@ -198,7 +198,15 @@ async fn paused_service_runs_no_cycles_and_keeps_its_plan_fresh() {
     let cycles = tokio::spawn(async move {
         let client = crate::app::client().unwrap();
         let backends = HttpBackends::new(client, Vec::new(), LONG, Arc::default());
-        crate::app::run_cycles(&running, clock, (&Idle, &backends), None, stopped, |_| {}).await;
+        crate::app::run_cycles(
+            &running,
+            clock,
+            (&Idle, &backends),
+            (None, None),
+            stopped,
+            |_| {},
+        )
+        .await;
     });
     let mut numbers = handle.status.subscribe();
     numbers.wait_for(|number| *number >= 2).await.unwrap();

@@ -79,6 +79,7 @@ pub fn refused_status(
         why: format!("no generation acts: generation {generation} is refused"),
         demand_rps: None,
         cores: None,
+        shared_budget: None,
         plans: before.plans.clone(),
         planned_at: before.planned_at.clone(),
     }

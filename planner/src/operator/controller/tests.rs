@@ -24,6 +24,7 @@ fn shared() -> (Arc<Shared>, watch::Sender<()>) {
         fetches: crate::observe::Fetches::new(crate::app::client().unwrap(), clock),
         clock,
         services: Arc::default(),
+        budgets: Arc::default(),
         metrics: crate::telemetry::metrics::Metrics::new().unwrap(),
         limiter: Arc::default(),
         followed: Default::default(),

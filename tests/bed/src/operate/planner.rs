@@ -3,6 +3,8 @@
 //! It runs on the test's runtime, whose clock may be paused, or on its own. Dropping its own runtime ends all its
 //! tasks, like the end of a process.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -92,6 +94,7 @@ impl Planner {
             namespaces: vec![planned.to_owned()],
             address: advertised.unwrap_or(&url).to_owned(),
             state: None,
+            budgets: Arc::default(),
         };
         let key = Key::new(KEY).context("the key is too short")?;
         let endpoint = Endpoint {

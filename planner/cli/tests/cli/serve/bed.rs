@@ -75,9 +75,11 @@ pub(crate) async fn stats(State(mesh): State<Arc<FakeMesh>>) -> Result<String, S
         return Err(StatusCode::SERVICE_UNAVAILABLE);
     }
     let total = mesh.arrived().round();
-    Ok(format!(
-        "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n"
-    ))
+    let of = |service: &str| {
+        let name = format!("weir_arrivals_total__service__{service}");
+        format!("# TYPE {name} counter\n{name}{{}} {total}\n")
+    };
+    Ok(of("demo") + &of("other"))
 }
 
 pub(crate) async fn cores_now(
@@ -155,13 +157,17 @@ impl Folder {
     }
 
     pub(crate) async fn start(&self) -> (Child, String) {
+        self.start_with(|command| command).await
+    }
+
+    pub(crate) async fn start_with(
+        &self,
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> (Child, String) {
         let file = self.path("address");
-        let child = self
-            .command()
-            .arg("--address-file")
-            .arg(&file)
-            .spawn()
-            .unwrap();
+        let mut command = self.command();
+        let command = change(&mut command).arg("--address-file").arg(&file);
+        let child = command.spawn().unwrap();
         let address = until("the address file", async || {
             std::fs::read_to_string(&file).ok()
         })
