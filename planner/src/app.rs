@@ -109,6 +109,8 @@ pub(crate) async fn run_cycles(
         let Some(report) = report else {
             continue;
         };
+        let requests = planner.take_requests();
+        handle.status.add_requests(clock.now().at, requests);
         handle.metrics.record(&report);
         on_report(&report);
         handle.status.push(report);

@@ -75,8 +75,15 @@ pub(crate) async fn stats(State(mesh): State<Arc<FakeMesh>>) -> Result<String, S
         return Err(StatusCode::SERVICE_UNAVAILABLE);
     }
     let total = mesh.arrived().round();
+    // One of ten is refused, and three wait.
+    let refused = (total / 10.0).floor();
+    let on_time = total - refused;
     Ok(format!(
-        "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n"
+        "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n\
+         weir_refused_total__service__demo__reason__queue_full{{}} {refused}\n\
+         weir_served_total__service__demo__variant__a{{}} {on_time}\n\
+         weir_on_time_total__service__demo__variant__a{{}} {on_time}\n\
+         weir_held_requests__service__demo{{}} 3\n"
     ))
 }
 
