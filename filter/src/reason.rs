@@ -120,7 +120,14 @@ impl Reason {
 
 #[cfg(test)]
 mod tests {
+    use weir_api::metrics::REFUSAL_REASONS;
+
     use super::*;
+
+    #[test]
+    fn planner_knows_the_same_labels_in_the_same_order() {
+        assert_eq!(Reason::ALL.map(Reason::label), REFUSAL_REASONS);
+    }
 
     #[test]
     fn labels_are_distinct_valid_metric_labels() {

@@ -124,6 +124,8 @@ pub(crate) async fn run_cycles(
         if let Some(member) = &member {
             member.complete(&mut report);
         }
+        let requests = planner.take_requests();
+        handle.status.add_requests(clock.now().at, requests);
         handle.metrics.record(&report);
         on_report(&report);
         handle.status.push(report);

@@ -51,8 +51,9 @@ use crate::clock::Now;
 use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
 use crate::forecast::{History, KnownLoad, Learnt, LearntError, Past};
-use crate::observe::{Observation, Observe, Scrape};
+use crate::observe::{Observation, Observe, RequestSample, Scrape};
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
+use crate::telemetry::requests::CycleRequests;
 use crate::telemetry::status::{CycleReport, Stages};
 
 /// Ratio of demand to the previous cycle's that starts the next cycle at once; also of the time left before to now.
@@ -127,6 +128,11 @@ impl Planner {
     /// Returns what the forecasters have learned, and the time since; `None` if there is nothing.
     pub fn forecast_learnt(&self, now: Now) -> Option<(Learnt, Duration)> {
         self.observations.learnt(now)
+    }
+
+    /// Takes the requests of the latest cycle.
+    pub fn take_requests(&mut self) -> RequestSample {
+        std::mem::take(&mut self.observations.requests)
     }
 
     /// Plans for a load that is known in advance, for comparison in replays.
@@ -257,6 +263,7 @@ impl Planner {
             demand_rps: demand,
             forecast: expected.map(|expected| self.forecast_report(expected)),
             routed_accuracy_percent: routed.as_deref().map(|routed| self.accuracy(routed)),
+            requests: CycleRequests::of(&self.observations.requests, &self.service),
             scrapes_answered: observation.answered,
             scrapes_failed: observation.lost,
             outcome: decision.status,

@@ -7,10 +7,12 @@
 
 mod accuracies;
 mod arrivals;
+pub mod buckets;
 mod counts;
 mod executions;
 pub mod exposition;
 mod failing;
+mod outcomes;
 mod proxies;
 mod routes;
 #[cfg(feature = "serve")]
@@ -29,6 +31,10 @@ pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
+pub use outcomes::{
+    OutcomeCounts, Outcomes, Refusals, RequestIncrease, RequestSample, VariantIncrease,
+    VariantOutcomes, Waiting,
+};
 pub use proxies::PROXY_DEPARTED_AFTER;
 pub use routes::{Route, RoutedShare, Routes};
 #[cfg(feature = "serve")]
@@ -65,6 +71,8 @@ pub struct Counts {
     pub executions: ByVariant,
     /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,
+    /// Ends of requests, and the requests that wait.
+    pub outcomes: Arc<Outcomes>,
 }
 
 impl Counts {

@@ -4,4 +4,5 @@
 pub mod heartbeat;
 #[cfg(feature = "serve")]
 pub mod metrics;
+pub mod requests;
 pub mod status;

@@ -7,6 +7,20 @@ pub use series::{LABELS, Series, decode, encode, stats_tag};
 /// Prefix of every Weir metric.
 pub const PREFIX: &str = "weir_";
 
+/// Values of the label `reason` of [`Metric::Refused`], in the order of the filter's own list.
+pub const REFUSAL_REASONS: [&str; 10] = [
+    "expired",
+    "infeasible",
+    "queue-full",
+    "class-limit",
+    "source-limit",
+    "body-bytes-limit",
+    "no-capacity",
+    "no-backend",
+    "no-plan",
+    "invalid-variants",
+];
+
 /// Metric types of the Prometheus data model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -3,6 +3,7 @@
 
 pub(crate) mod api;
 mod keys;
+pub(crate) mod requests;
 mod samples;
 pub(crate) mod screen;
 pub(crate) mod view;

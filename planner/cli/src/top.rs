@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use weir_planner::clock::Clock;
 
 use crate::inspect::view::StatusView;
-use crate::inspect::{Api, PlannerArguments, screen, status};
+use crate::inspect::{Api, PlannerArguments, requests, screen, status};
 use terminal::Terminal;
 
 /// Time between two refreshes.
@@ -102,6 +102,10 @@ fn line(view: &StatusView, now_ms: u64) -> String {
         screen::rate(demand),
         latest.outcome
     );
+    if let Some(requests) = &view.requests {
+        line = line.trim_end_matches(':').to_owned();
+        line += &format!(", {}:", requests::short(requests));
+    }
     let variants = latest.variants.iter().map(|(name, variant)| {
         let cores = screen::change(variant.cores_actual, variant.cores_target);
         format!(" {name} {cores} cores {:.0} %", 100.0 * variant.share)
@@ -116,7 +120,8 @@ mod tests {
 
     #[test]
     fn service_is_one_line() {
-        let expected = "01:01:03 demo arrivals 19.0/s, planned for unknown, optimal: \
+        let expected = "01:01:03 demo arrivals 19.0/s, planned for unknown, optimal, \
+            on time 98.76 %, budget left 99.89 %, refused 45, waiting 7: \
             a 2 cores 50 %, b 2 → 6 cores 50 %\n";
         assert_eq!(line(&view(example()), 3_663_000), expected);
         let mut none = example();

@@ -1,6 +1,6 @@
 // The live view: the status of one service, polled each second. Answers are merged into a bounded history.
 
-import { Chart, byId, number, percent, table, tiles } from "./view.js";
+import { Chart, byId, histograms, number, percent, table, tiles } from "./view.js";
 
 /// Cycles kept and shown, and cycles of each further poll.
 const CYCLES_MAX = 600;
@@ -8,6 +8,8 @@ const CYCLES_POLLED = 5;
 const POLL_MS = 1000;
 const TIMEOUT_MS = 5000;
 const RETRY_MAX_MS = 5000;
+/// Proxies listed.
+const PROXIES_MAX = 64;
 /// Plans listed.
 const PLANS_MAX = 50;
 
@@ -58,6 +60,9 @@ export class Live {
         const chart = (title) => new Chart(parent, module, title);
         this.#charts = {
             demand: chart("Demand and forecast"),
+            onTime: chart("Requests answered on time"),
+            outcomes: chart("Requests by outcome"),
+            waiting: chart("Requests that wait"),
             cores: chart("Cores: target and actual"),
             perVariant: chart("Actual cores by variant"),
             shares: chart("Share of the traffic by variant"),
@@ -122,6 +127,7 @@ export class Live {
         tiles(byId("live-tiles"), [
             ["Requests", number(latest.measured_rps), "/s"],
             ["Planned for", number(latest.demand_rps), "/s"],
+            ...outcomeTiles(status.requests),
             ["Accuracy as routed", number(latest.routed_accuracy_percent, 2), "%"],
             ["Cores", number(sum("cores_actual")), `target ${number(sum("cores_target"))}, budget ${number(status.budget_cores)}`],
             ["Objective", number(latest.objective, 4), latest.outcome],
@@ -139,6 +145,8 @@ export class Live {
         const { status } = this;
         const parts = [status.plan, ...Object.values(status.stages ?? {}).map((stage) => stage.plan)];
         const planned = new Map(parts.flatMap((plan) => plan?.variants ?? []).map((part) => [part.name, part]));
+        const { requests } = status;
+        const short = new Map(Object.entries(requests?.windows[0]?.variants ?? {}));
         const measured = ([name, { service_time: { measured_ratio: ratio } }]) => {
             const predicted = planned.get(name)?.service_ms;
             return ratio === null || !predicted ? "–" : number(ratio * predicted, 0);
@@ -154,6 +162,10 @@ export class Live {
             { name: "Sustains, /s", cell: ([, one]) => number(one.capacity_rps) },
             { name: "Predicted, ms", cell: ([name]) => number(planned.get(name)?.service_ms, 0) },
             { name: "Measured, ms", cell: measured },
+            { name: "5 min: mean, ms", cell: ([name]) => number(short.get(name)?.measured_ms, 0) },
+            { name: "99 %, ms", cell: ([name]) => number(short.get(name)?.service_ms?.p99, 0) },
+            { name: "On time", cell: ([name]) => percent(onTimeOf(short.get(name))) },
+            { name: "Waiting", cell: ([name]) => number(requests?.waiting_by_variant[name]) },
             { name: "State", text: true, cell: ([, one]) => one.service_time.state },
             { name: "Blocker", text: true, cell: ([, one]) => blocker(one) },
         ], variants);
@@ -166,6 +178,7 @@ export class Live {
             { name: "Slots", text: true, cell: ([, proxy]) => Object.entries(proxy.slots).map(([name, count]) => `${name} ${count}`).join(", ") },
             { name: "Refused", text: true, cell: ([, proxy]) => proxy.refused ?? "" },
         ], Object.entries(status.proxies));
+        this.#outcomes();
         table(byId("live-plans"), [
             { name: "Time", cell: (cycle) => new Date(cycle.at_ms).toLocaleTimeString() },
             { name: "Why", text: true, long: true, cell: (cycle) => cycle.why },
@@ -177,6 +190,49 @@ export class Live {
             { name: "Counter", cell: ([name]) => name.replaceAll("_", " ") },
             { name: "Count", cell: ([, count]) => number(count) },
         ], Object.entries(status.counters));
+    }
+
+    /// Requests by outcome, their times, and proxies. A planner of an earlier version does not report them.
+    #outcomes() {
+        const { requests } = this.status;
+        byId("live-outcomes").hidden = !requests;
+        if (!requests) return;
+        const windows = [...(requests.latest ? [["latest", requests.latest]] : []),
+            ...requests.windows.map((window) => [span(window.window_s), window])];
+        const refused = (counts) => Object.values(counts.refused).reduce((sum, count) => sum + count, 0);
+        table(byId("live-requests"), [
+            { name: "Window", cell: ([name]) => name },
+            { name: "Covered, s", cell: ([, one]) => number(one.covered_s, 0) },
+            { name: "Arrivals", cell: ([, one]) => number(one.arrivals) },
+            { name: "On time", cell: ([, one]) => number(one.on_time) },
+            { name: "Late", cell: ([, one]) => number(one.late) },
+            { name: "Failed", cell: ([, one]) => number(one.failed) },
+            { name: "Refused", cell: ([, one]) => number(refused(one)) },
+            { name: "Disconnected", cell: ([, one]) => number(one.client_disconnects) },
+            { name: "Share on time", cell: ([, one]) => percent(one.on_time_share, 2) },
+            { name: "Budget left", cell: ([, one]) => percent(one.error_budget_left, 0) },
+            { name: "Accuracy served, %", cell: ([, one]) => number(one.accuracy_percent, 2) },
+        ], windows);
+        const reasons = [...new Set(windows.flatMap(([, one]) => Object.keys(one.refused)))].sort();
+        table(byId("live-refusals"), [
+            { name: "Reason", cell: (reason) => reason },
+            ...windows.map(([name, one]) => ({ name, cell: (reason) => number(one.refused[reason] ?? 0) })),
+        ], reasons.length > 0 ? reasons : ["none"]);
+        const [short] = requests.windows;
+        histograms(byId("live-distributions"), [
+            ["Time in the queue", short.wait_ms],
+            ["Time left on arrival", short.arrival_slack_ms],
+            ["Time left at dispatch", short.dispatch_slack_ms],
+            ...Object.entries(short.variants).map(([name, one]) => [`Service time of ${name}`, one.service_ms]),
+        ].filter(([, values]) => values));
+        table(byId("live-scraped"), [
+            { name: "Proxy", cell: ([name]) => name },
+            { name: "Arrivals", cell: ([, one]) => number(one.arrivals) },
+            { name: "On time", cell: ([, one]) => number(one.on_time) },
+            { name: "Late", cell: ([, one]) => number(one.late) },
+            { name: "Refused", cell: ([, one]) => number(refused(one)) },
+            { name: "Waiting", cell: ([, one]) => number(one.waiting) },
+        ], Object.entries(requests.proxies).slice(0, PROXIES_MAX));
     }
 
     /// Cycles that decided something new, latest first.
@@ -199,11 +255,33 @@ export class Live {
         const each = (of) => names.map((name, at) => ({
             name, colour: at, stroke: at < 7 ? "solid" : "dashed", values: values((cycle) => cycle.variants[name] && of(cycle.variants[name])),
         }));
-        const { demand, cores, perVariant, shares, ratio, accuracy, cycle } = this.#charts;
+        const { demand, onTime, outcomes, waiting, cores, perVariant, shares, ratio, accuracy, cycle } = this.#charts;
         const budget = values(() => this.status.budget_cores);
         demand.show({ ...across, unit: "rps", lines: [
             { name: "measured", stroke: "ink", values: values((one) => one.measured_rps) },
             { name: "planned for", stroke: "solid", colour: 5, values: values((one) => one.demand_rps) },
+        ] });
+        const rate = (of) => cycles.map((cycle, at) => {
+            const passed = at === 0 ? 0 : (cycle.at_ms - cycles[at - 1].at_ms) / 1000;
+            return cycle.requests && passed > 0 ? of(cycle.requests) / passed : null;
+        });
+        const refused = (one) => Object.values(one.refused).reduce((sum, count) => sum + count, 0);
+        const target = 100 * (this.status.requests?.on_time_target ?? 1);
+        const onTimeShares = values((one) => one.requests?.on_time_share).map((share) => share === null ? null : 100 * share);
+        const lowest = Math.min(target, ...onTimeShares.filter((share) => share !== null));
+        onTime.show({ ...across, unit: "percent", floor: Math.max(0, Math.floor(lowest - 1)), ceiling: 100, lines: [
+            { name: "target", stroke: "dashed", colour: 6, values: values(() => target) },
+            { name: "on time", stroke: "ink", values: onTimeShares },
+        ] });
+        outcomes.show({ ...across, unit: "rps", lines: [
+            { name: "on time", stroke: "solid", colour: 2, values: rate((one) => one.on_time) },
+            { name: "late", stroke: "solid", colour: 1, values: rate((one) => one.late) },
+            { name: "refused", stroke: "solid", colour: 5, values: rate(refused) },
+            { name: "failed", stroke: "dashed", colour: 3, values: rate((one) => one.failed) },
+            { name: "disconnected", stroke: "dashed", colour: 6, values: rate((one) => one.client_disconnects) },
+        ] });
+        waiting.show({ ...across, lines: [
+            { name: "waiting", stroke: "ink", values: values((one) => one.requests?.waiting) },
         ] });
         cores.show({ ...across, lines: [
             { name: "budget", stroke: "dashed", colour: 6, values: budget },
@@ -224,6 +302,27 @@ export class Live {
         ] });
     }
 }
+
+/// Tiles about requests: the latest 5 minutes, and the budget of the longest window.
+function outcomeTiles(requests) {
+    if (!requests) return [];
+    const [short] = requests.windows, long = requests.windows.at(-1);
+    return [
+        ["On time", percent(short.on_time_share, 2), `${span(short.window_s)}, target ${percent(requests.on_time_target)}`],
+        ["Error budget left", percent(long.error_budget_left, 0), span(long.window_s)],
+        ["Accuracy served", number(short.accuracy_percent, 2), `%, ${span(short.window_s)}`],
+        ["Waiting", number(requests.waiting)],
+    ];
+}
+
+/// Share of a variant's answers that were on time.
+function onTimeOf(variant) {
+    if (!variant) return null;
+    const answers = variant.on_time + variant.late + variant.failed;
+    return answers > 0 ? variant.on_time / answers : null;
+}
+
+const span = (seconds) => (seconds >= 3600 ? `${number(seconds / 3600)} h` : `${number(seconds / 60)} min`);
 
 function blocker({ failing_ms: failing, blocker }) {
     const parts = [];

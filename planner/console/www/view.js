@@ -106,6 +106,55 @@ export class Chart {
     }
 }
 
+/// Height of a histogram's bars, and width of all, in units of its picture.
+const BARS_HEIGHT = 90;
+const BARS_WIDTH = 320;
+/// Edges that are written below the bars.
+const EDGES_MAX = 8;
+
+/// Replaces a list of histograms: [title, {count, p50, p90, p99, buckets}]. Unchanged lists stay.
+export function histograms(parent, entries) {
+    const text = JSON.stringify(entries);
+    if (parent.dataset.shown === text) return;
+    parent.dataset.shown = text;
+    parent.replaceChildren(...entries.map(([title, values]) => {
+        const [p50, p90, p99] = [values.p50, values.p90, values.p99].map((value) => number(value, value < 10 ? 1 : 0));
+        const words = `median ${p50} ms, 90 % ${p90} ms, 99 % ${p99} ms, of ${number(values.count)}`;
+        const svg = bars(values.buckets);
+        svg.setAttribute("role", "img");
+        svg.setAttribute("aria-label", `${title}: ${words}`);
+        return element("figure", {}, element("figcaption", {}, title, element("small", {}, words)), svg);
+    }));
+}
+
+/// Bars of equal width, one for each bucket, from the first that is not empty to the last.
+function bars(buckets) {
+    const svg = shape("svg", { viewBox: `0 0 ${BARS_WIDTH} ${BARS_HEIGHT + 18}` });
+    const highest = Math.max(...buckets.map((bucket) => bucket.count));
+    const width = BARS_WIDTH / Math.max(buckets.length, 6);
+    const every = Math.ceil(buckets.length / EDGES_MAX);
+    buckets.forEach((bucket, at) => {
+        const height = Math.max(1, (BARS_HEIGHT * bucket.count) / highest);
+        const bar = shape("rect", { x: at * width + 1, width: width - 2, y: BARS_HEIGHT - height, height });
+        const edge = bucket.up_to === null ? `above ${number(bucket.above)} ms` : `${number(bucket.above)} to ${number(bucket.up_to)} ms`;
+        const title = shape("title", {});
+        title.textContent = `${edge}: ${number(bucket.count)}`;
+        bar.append(title);
+        svg.append(bar);
+        if (at % every !== 0) return;
+        const label = shape("text", { x: Math.min((at + 0.5) * width, BARS_WIDTH - 26), y: BARS_HEIGHT + 13 });
+        label.textContent = bucket.up_to === null ? `> ${number(bucket.above, 0)}` : `≤ ${number(bucket.up_to, 1)}`;
+        svg.append(label);
+    });
+    return svg;
+}
+
+function shape(name, attributes) {
+    const made = document.createElementNS(SVG, name);
+    Object.entries(attributes).forEach(([key, value]) => made.setAttribute(key, value));
+    return made;
+}
+
 /// What a chart shows, in words.
 function summary(lines) {
     const each = lines.filter((line) => line.name).map((line) => {

@@ -10,7 +10,8 @@ use crate::clock::Now;
 use crate::error_log::ErrorLog;
 use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError, Past};
 use crate::observe::{
-    Accuracies, Arrivals, Failing, Observation, RoutedShare, Routes, Scrape, Slack, Span,
+    Accuracies, Arrivals, Failing, Observation, OutcomeCounts, RequestSample, RoutedShare, Routes,
+    Scrape, Slack, Span,
 };
 use crate::service::{Inputs, Service, Stage};
 
@@ -22,10 +23,13 @@ pub(super) struct Observations {
     /// Routed requests by stage.
     routes: Vec<Routes>,
     slack: Slack,
+    outcomes: OutcomeCounts,
     failing: Failing,
     /// Shares of the published plan by stage, by which the requests of the next sample were routed; empty before the
     /// first plan.
     pub(super) quotas: Vec<Vec<Share>>,
+    /// Requests since the cycle before.
+    pub(super) requests: RequestSample,
     pub(super) demand: Demand,
     /// Load that is known in advance; it replaces the forecast.
     pub(super) known: Option<KnownLoad>,
@@ -57,8 +61,10 @@ impl Observations {
             accuracies: accuracies(service),
             routes: routes(service),
             slack: Slack::new(),
+            outcomes: OutcomeCounts::default(),
             failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
             quotas: vec![Vec::new(); service.stages.len()],
+            requests: RequestSample::default(),
             demand: Demand::new(service.demand.clone()),
             known: None,
             sampled_at: Duration::ZERO,
@@ -144,6 +150,7 @@ impl Observations {
         for (routes, quotas) in self.routes.iter_mut().zip(&self.quotas) {
             routes.observe(now.at, scrapes, quotas);
         }
+        self.requests = self.outcomes.observe(now.at, scrapes);
         self.failing.observe(now.at, scrapes);
         self.accuracies.observe(now.at, scrapes);
         self.arrivals.observe(now.at, scrapes, Span::Cycle)

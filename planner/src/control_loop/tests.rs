@@ -3,6 +3,7 @@
 mod failing;
 mod no_capacity;
 mod proxies;
+mod requests;
 mod resizes;
 mod restart;
 mod routed;
@@ -21,7 +22,7 @@ use crate::app::Aside;
 use crate::backends::NotReplaced;
 use crate::capacity::{Allocation, Resize};
 use crate::distribution::Receipt;
-use crate::observe::{Counts, Executions, Route, ScrapeError};
+use crate::observe::{Counts, Executions, Outcomes, Route, ScrapeError};
 use crate::plan::Draft;
 use crate::policy::sponge::tests::sponge;
 use crate::spec::tests::service;
@@ -41,6 +42,8 @@ struct SimPorts {
     failing: Mutex<BTreeMap<String, bool>>,
     /// Executions of each variant so far.
     executions: Mutex<BTreeMap<String, Executions>>,
+    /// Ends of requests so far.
+    outcomes: Mutex<Arc<Outcomes>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
     at: Mutex<Duration>,
@@ -70,6 +73,7 @@ impl Observe for SimPorts {
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
                 executions: self.executions.lock().unwrap().clone(),
+                outcomes: self.outcomes.lock().unwrap().clone(),
             })
         };
         vec![Scrape {

@@ -27,6 +27,7 @@ use crate::mode::RunMode;
 use crate::registry::ServiceHandle;
 use crate::spec::RawCpu;
 use crate::telemetry::metrics::Counters;
+use crate::telemetry::requests::RequestStatus;
 use crate::telemetry::status::{CYCLES_MAX, CycleReport};
 
 /// Default number of cycles shown. One cycle of three variants takes some 1.3 KB.
@@ -101,6 +102,8 @@ struct ServiceStatus<'a> {
     /// Stages, by name; empty for a service without stages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     stages: BTreeMap<&'a str, StageView>,
+    /// Requests by outcome, of the latest cycle and of longer windows.
+    requests: RequestStatus,
     /// Latest cycle.
     latest: Option<&'a CycleReport>,
     /// Latest cycles, oldest first.
@@ -158,6 +161,7 @@ pub(super) async fn status(
         leader: app.route().view(),
         proxies,
         stages: stages(&app, &handle),
+        requests: requests(&app, &handle),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles
             .iter()
@@ -167,6 +171,17 @@ pub(super) async fn status(
     };
     let tag = status.tag()?;
     Ok(tag.tag(&headers, Json(status).into_response()))
+}
+
+/// Requests by outcome, beside the service times of the plans in force.
+fn requests(app: &App, handle: &ServiceHandle) -> RequestStatus {
+    let newest = handle.publishers.all().filter_map(Publisher::newest);
+    let variants = newest.flat_map(|newest| newest.plan.variants.clone());
+    let predicted_ms = variants.map(|variant| (variant.name, variant.service_ms));
+    let (at, predicted_ms) = (app.clock.now().at, predicted_ms.collect());
+    handle
+        .status
+        .request_status(at, &handle.service, &predicted_ms)
 }
 
 fn stages<'a>(app: &App, handle: &'a ServiceHandle) -> BTreeMap<&'a str, StageView> {

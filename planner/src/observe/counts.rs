@@ -1,48 +1,52 @@
 //! Fold of Envoy's Prometheus output into the counts of services' stages, in one pass for all of them, as the text
 //! arrives. Labels may be labels or parts of the names. Pure.
 
+mod place;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_api::metrics::{Kind, Metric, PREFIX, decode};
+use weir_api::metrics::{Metric, PREFIX};
 
+use super::buckets::Buckets;
 use super::exposition::{Sample, split_name};
 use super::{Counts, ScrapeError};
+use place::{LABEL, Name, Part, Place, may_be_read};
 
 /// Maximum length of a line, in bytes; Envoy's own have some hundreds.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Metrics that the planner reads.
-const READ: [Metric; 9] = [
-    Metric::Arrivals,
-    Metric::AccuracyArrivals,
-    Metric::Requests,
-    Metric::DowngradedFrom,
-    Metric::Failing,
-    Metric::DemandSlackMs,
-    Metric::ServiceMs,
-    Metric::CutOffMs,
-    Metric::BatchRequests,
-];
-
 /// Names of the stages whose counts are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StageNames(BTreeMap<String, usize>);
+pub struct StageNames {
+    names: BTreeMap<String, usize>,
+    /// The same as parts of longer names, with underscores for dashes.
+    long_forms: BTreeMap<String, usize>,
+}
 
 impl StageNames {
     /// Creates the set of these names.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> StageNames {
-        let mut stages = BTreeMap::new();
+        let mut stages = StageNames::default();
         for name in names {
-            let next = stages.len();
-            stages.entry(name.to_owned()).or_insert(next);
+            let next = stages.names.len();
+            let index = *stages.names.entry(name.to_owned()).or_insert(next);
+            stages.long_forms.insert(name.replace('-', "_"), index);
         }
-        StageNames(stages)
+        stages
     }
 
     /// Whether all these stages are among them.
     pub fn include(&self, stages: &[String]) -> bool {
-        stages.iter().all(|stage| self.0.contains_key(stage))
+        stages.iter().all(|stage| self.names.contains_key(stage))
+    }
+
+    fn by_name(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    fn by_long_form(&self, name: &str) -> Option<usize> {
+        self.long_forms.get(name).copied()
     }
 }
 
@@ -62,7 +66,7 @@ impl Folded {
     /// Returns the counts of a service with these stages; empty if the filter exports nothing yet. Arrivals, their
     /// accuracies and slack are those of the entry stage, the first. `None` if a stage is not among those that were read.
     pub fn of(&self, stages: &[String]) -> Option<Counts> {
-        let one = |stage: &String| self.counts.get(*self.names.0.get(stage)?);
+        let one = |stage: &String| self.counts.get(self.names.by_name(stage)?);
         let (entry, others) = stages.split_first()?;
         let mut counts = one(entry)?.clone();
         for stage in others {
@@ -80,6 +84,7 @@ impl Folded {
                     .or_default()
                     .add(executions);
             }
+            Arc::make_mut(&mut counts.outcomes).add_stage(&more.outcomes);
         }
         Some(counts)
     }
@@ -95,61 +100,31 @@ pub struct Fold {
     skipped: String,
     /// Begin of a line whose end has not come.
     begun: Vec<u8>,
+    histogram: Option<Histogram>,
 }
 
-/// Meaning of the name of a series.
-#[derive(Debug, Default)]
-enum Name {
-    /// Nothing of it is read.
-    #[default]
-    Other,
-    /// The labels say the rest.
-    Labelled(Metric, Part),
-    /// The name says all.
-    Whole(Place),
-}
-
-/// Place of a series in the counts.
+/// Histogram whose buckets are being read, of which each line begins alike.
 #[derive(Debug)]
-struct Place {
-    metric: Metric,
-    part: Part,
-    stage: usize,
-    variant: String,
+struct Histogram {
+    /// Line up to the value of the edge, its last label.
+    begin: String,
+    place: Place,
+    buckets: Buckets,
 }
 
-/// Part of its metric that a series is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// All of a counter or gauge.
-    Value,
-    /// Histogram: one bucket.
-    Bucket,
-    /// Histogram: number of values.
-    Count,
-    /// Histogram: their sum.
-    Sum,
-}
-
-/// Mark of a label in a name.
-const LABEL: &str = "__";
-
-/// Endings of a histogram's names.
-const PARTS: [(&str, Part); 3] = [
-    ("_bucket", Part::Bucket),
-    ("_count", Part::Count),
-    ("_sum", Part::Sum),
-];
+/// Label of a bucket's edge after another label or as the only one, up to its value.
+const EDGES: [&str; 2] = [",le=\"", "{le=\""];
 
 impl Fold {
     /// Begins a text, of which the counts of these stages are read.
     pub fn new(names: Arc<StageNames>) -> Fold {
-        let counts = vec![Counts::default(); names.0.len()];
+        let counts = vec![Counts::default(); names.names.len()];
         Fold {
             folded: Folded { names, counts },
             latest: Default::default(),
             skipped: String::new(),
             begun: Vec::new(),
+            histogram: None,
         }
     }
 
@@ -182,8 +157,10 @@ impl Fold {
     pub fn finish(mut self) -> Result<Folded, ScrapeError> {
         let line = std::mem::take(&mut self.begun);
         self.lines(&line)?;
+        self.end_histogram();
         for counts in &mut self.folded.counts {
             counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Arc::make_mut(&mut counts.outcomes).sort();
         }
         Ok(self.folded)
     }
@@ -209,10 +186,17 @@ impl Fold {
         if is_skipped || !line.starts_with(PREFIX) {
             return None;
         }
-        let (name, _) = split_name(line)?;
-        if self.latest.0 != name {
+        if let Some(histogram) = &mut self.histogram
+            && let Some(bucket) = histogram.bucket(line)
+        {
+            histogram.buckets.extend(bucket);
+            return None;
+        }
+        let same = line.strip_prefix(self.latest.0.as_str());
+        if !same.is_some_and(|rest| rest.starts_with(['{', ' ', '\t'])) {
+            let (name, _) = split_name(line)?;
             name.clone_into(&mut self.latest.0);
-            self.latest.1 = if READ.iter().any(|metric| name.starts_with(metric.name())) {
+            self.latest.1 = if may_be_read(name) {
                 Name::read(name, &self.folded.names)
             } else {
                 let end = name.find(LABEL).map(|at| at + LABEL.len());
@@ -231,21 +215,77 @@ impl Fold {
                 (&labelled, sample)
             }
         };
-        let value = Some(sample.value).filter(|value| value.is_finite() && *value >= 0.0)?;
+        if place.part == Part::Bucket {
+            let bucket = bucket(sample.label("le")?, sample.value)?;
+            let place = place.clone();
+            self.end_histogram();
+            self.histogram = Histogram::begin(line, place, bucket);
+            return None;
+        }
+        let value = count(sample.value)?;
         let counts = self.folded.counts.get_mut(place.stage)?;
-        let variant = || place.variant.clone();
+        counts.add(place, value)
+    }
+
+    /// Adds the buckets that have been read to their counts.
+    fn end_histogram(&mut self) {
+        let Some(Histogram { place, buckets, .. }) = self.histogram.take() else {
+            return;
+        };
+        let counts = self.folded.counts.get_mut(place.stage);
+        if let Some(known) = counts.and_then(|counts| counts.buckets(&place)) {
+            known.extend(buckets);
+        }
+    }
+}
+
+impl Histogram {
+    /// Begins with the bucket of this line. If the edge is not the last label, no other line begins alike.
+    fn begin(line: &str, place: Place, bucket: (f64, f64)) -> Option<Histogram> {
+        let end = |edge: &&str| Some(line.rfind(*edge)? + edge.len());
+        let end = EDGES.iter().find_map(end);
+        let begin = end.and_then(|end| line.get(..end)).unwrap_or_default();
+        Some(Histogram {
+            begin: begin.to_owned(),
+            place,
+            buckets: vec![bucket],
+        })
+    }
+
+    /// Returns the bucket of a line of this histogram, or that there is none in it; `None` for any other line.
+    fn bucket(&self, line: &str) -> Option<Option<(f64, f64)>> {
+        (!self.begin.is_empty()).then_some(())?;
+        let rest = line.strip_prefix(self.begin.as_str())?;
+        let (edge, rest) = rest.split_once('"')?;
+        let rest = rest.strip_prefix('}')?;
+        let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
+        Some(bucket(edge, value))
+    }
+}
+
+/// Returns a bucket that counts something real.
+fn bucket(edge: &str, value: f64) -> Option<(f64, f64)> {
+    let edge = edge.parse().ok().filter(|edge: &f64| *edge > 0.0)?;
+    Some((edge, count(value)?))
+}
+
+/// Returns a value that counts something real.
+fn count(value: f64) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then_some(value)
+}
+
+impl Counts {
+    /// Adds the value of a series other than a bucket.
+    fn add(&mut self, place: &Place, value: f64) -> Option<()> {
+        let name = &place.value;
         match place.metric {
-            Metric::Arrivals => counts.arrivals += value,
-            Metric::AccuracyArrivals => *counts.accuracies.entry(variant()).or_default() += value,
-            Metric::Requests => counts.routes.entry(variant()).or_default().routed += value,
-            Metric::DowngradedFrom => {
-                counts.routes.entry(variant()).or_default().downgraded += value;
-            }
-            Metric::Failing => {
-                counts.failing.insert(variant(), value > 0.0);
-            }
+            Metric::Arrivals => self.arrivals += value,
+            Metric::AccuracyArrivals => *of(&mut self.accuracies, name)? += value,
+            Metric::Requests => of(&mut self.routes, name)?.routed += value,
+            Metric::DowngradedFrom => of(&mut self.routes, name)?.downgraded += value,
+            Metric::Failing => *of(&mut self.failing, name)? = value > 0.0,
             Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
-                let executions = counts.executions.entry(variant()).or_default();
+                let executions = of(&mut self.executions, name)?;
                 *match (place.metric, place.part) {
                     (Metric::ServiceMs, Part::Count) => &mut executions.answered,
                     (Metric::ServiceMs, _) => &mut executions.total_ms,
@@ -255,81 +295,29 @@ impl Fold {
                     _ => &mut executions.batched,
                 } += value;
             }
-            Metric::DemandSlackMs => {
-                let edge = sample.label("le")?.parse();
-                let edge = edge.ok().filter(|edge: &f64| *edge > 0.0)?;
-                counts.slack.push((edge, value));
-            }
-            _ => {}
+            metric => Arc::make_mut(&mut self.outcomes).count(metric, name, value)?,
         }
         Some(())
     }
-}
 
-impl Name {
-    fn read(name: &str, names: &StageNames) -> Name {
-        let whole = || Place::by_name(name, names).map(Name::Whole);
-        let labelled = || {
-            let (part, metric) = parted(name, Metric::from_name, |metric| *metric)?;
-            is_read(metric, part).then_some(Name::Labelled(metric, part))
-        };
-        whole().or_else(labelled).unwrap_or_default()
-    }
-}
-
-impl Place {
-    /// Returns the place of a series whose name says all; `None` if it is of no stage or is not read.
-    fn by_name(name: &str, names: &StageNames) -> Option<Place> {
-        let decoded = |name: &str| decode(name, |_| None);
-        let (part, series) = parted(name, decoded, |series| series.metric)?;
-        is_read(series.metric, part).then_some(())?;
-        Some(Place {
-            metric: series.metric,
-            part,
-            stage: *names.0.get(&series.service)?,
-            variant: series.value,
-        })
-    }
-
-    /// Returns the place of a series whose labels say the rest.
-    fn by_labels(metric: Metric, part: Part, sample: &Sample, names: &StageNames) -> Option<Place> {
-        let stage = *names.0.get(sample.label("service")?)?;
-        let variant = match metric.label() {
-            Some(label) => sample.label(label)?.to_owned(),
-            None => String::new(),
-        };
-        Some(Place {
-            metric,
-            part,
-            stage,
-            variant,
-        })
-    }
-}
-
-/// Splits the ending of a histogram's part off and reads the rest. A variant's name may end like this too.
-fn parted<T>(
-    name: &str,
-    read: impl Fn(&str) -> Option<T>,
-    metric: impl Fn(&T) -> Metric,
-) -> Option<(Part, T)> {
-    let of_histogram = |(ending, part): &(&str, Part)| {
-        let found = read(name.strip_suffix(ending)?)?;
-        (metric(&found).kind() == Kind::Histogram).then_some((*part, found))
-    };
-    let found = PARTS.iter().find_map(of_histogram);
-    found.or_else(|| Some((Part::Value, read(name)?)))
-}
-
-/// Whether the planner reads this part of a metric.
-fn is_read(metric: Metric, part: Part) -> bool {
-    match metric {
-        Metric::DemandSlackMs => part == Part::Bucket,
-        Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
-            matches!(part, Part::Count | Part::Sum)
+    /// Buckets of a histogram; `None` for other metrics.
+    fn buckets(&mut self, place: &Place) -> Option<&mut Buckets> {
+        match place.metric {
+            Metric::DemandSlackMs => Some(&mut self.slack),
+            metric => Arc::make_mut(&mut self.outcomes).buckets(metric, &place.value),
         }
-        metric => part == Part::Value && READ.contains(&metric),
     }
+}
+
+/// Returns the entry of that name, which is made if it is missing; always `Some`.
+pub(super) fn of<'a, T: Default>(
+    map: &'a mut BTreeMap<String, T>,
+    name: &str,
+) -> Option<&'a mut T> {
+    if !map.contains_key(name) {
+        map.insert(name.to_owned(), T::default());
+    }
+    map.get_mut(name)
 }
 
 /// Counts of one service in a whole text.

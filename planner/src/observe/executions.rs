@@ -62,7 +62,7 @@ impl Executions {
     }
 
     /// Returns the increase since `before`.
-    fn since(self, before: Executions) -> Executions {
+    pub(super) fn since(self, before: Executions) -> Executions {
         let (now, then) = (self.counters(), before.counters());
         if now.iter().zip(&then).any(|(now, then)| now < then) {
             return self;

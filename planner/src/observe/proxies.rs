@@ -60,12 +60,20 @@ impl<T> Proxies<T> {
         self.forget(at, scrapes);
     }
 
-    /// Returns the states of the scraped proxies, by name.
+    /// Returns the states of the scraped proxies, in order of their names.
     pub(super) fn of<'a>(&'a self, scrapes: &'a [Scrape]) -> impl Iterator<Item = &'a T> {
+        self.named(scrapes).map(|(_, last)| last)
+    }
+
+    /// Returns the states of the scraped proxies with their names, in order of these.
+    pub(super) fn named<'a>(
+        &'a self,
+        scrapes: &'a [Scrape],
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a T)> {
         let scraped_names = scraped_names(scrapes);
         let known = self.known.iter();
         let known = known.filter(move |(name, _)| scraped_names.contains(&***name));
-        known.map(|(_, known)| &known.last)
+        known.map(|(name, known)| (name, &known.last))
     }
 
     fn forget(&mut self, at: Duration, scrapes: &[Scrape]) {

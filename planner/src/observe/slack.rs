@@ -2,14 +2,14 @@
 //! request is counted on arrival, and again each time its remaining time has halved while its body came. Pure: the
 //! time comes with the scrape.
 //!
-//! Only requests whose client sent its send time are counted. Between two bucket edges the percentile is interpolated
-//! linearly; above the last finite edge it is that edge. A histogram that fell, or has other edges than
-//! before, belongs to a restarted proxy and counts from 0. Of proxies with different edges the common ones count.
+//! Only requests whose client sent its send time are counted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Scrape;
+pub use super::buckets::Buckets;
+use super::buckets::{add, counted, first_with, since, total};
 use super::proxies::Proxies;
 
 /// Finite edges of the histogram in the shipped `envoy/*.yaml`, in ms. The cores that a request needs are inversely
@@ -27,9 +27,6 @@ pub const WINDOW: Duration = Duration::from_secs(10);
 pub const REQUESTS_MIN: f64 = 20.0;
 /// Maximum number of scrapes remembered: one window of the shortest cycles.
 const SCRAPES_MAX: usize = 128;
-
-/// Upper edges in ms, and the number of requests with at most that time left, both rising.
-pub type Buckets = Vec<(f64, f64)>;
 
 /// Histogram of the last window.
 #[derive(Debug, Clone, Default)]
@@ -72,83 +69,13 @@ impl Slack {
             add(&mut all, increase);
         }
         let less = counted(&all, min_ms);
-        let total = all.last().map_or(0.0, |(_, count)| *count) - less;
+        let total = total(&all) - less;
         if total < REQUESTS_MIN {
             return None;
         }
         let desired = less + total * (1.0 - percent / 100.0);
-        let mut before = (0.0, 0.0);
-        for (edge, count) in all {
-            if count > before.1 && count >= desired {
-                let ms = between(before, (edge, count), desired);
-                return Some(ms.max(min_ms));
-            }
-            before = (edge, count);
-        }
-        None
+        first_with(&all, desired).map(|ms| ms.max(min_ms))
     }
-}
-
-/// Interpolates linearly between two edges the time up to which `desired` requests are counted; the lower edge if the
-/// upper is infinite.
-fn between(lower: (f64, f64), upper: (f64, f64), desired: f64) -> f64 {
-    if !upper.0.is_finite() {
-        return lower.0;
-    }
-    let inside = (desired - lower.1) / (upper.1 - lower.1);
-    lower.0 + (upper.0 - lower.0) * inside.clamp(0.0, 1.0)
-}
-
-/// Counts the requests with less than `min_ms` left, interpolated linearly between two edges; none beyond the last
-/// finite edge.
-fn counted(buckets: &Buckets, min_ms: f64) -> f64 {
-    let mut before = (0.0, 0.0);
-    for (edge, count) in buckets {
-        if *edge > min_ms {
-            let inside = if edge.is_finite() {
-                (min_ms - before.0) / (edge - before.0)
-            } else {
-                0.0
-            };
-            return before.1 + (count - before.1) * inside.clamp(0.0, 1.0);
-        }
-        before = (*edge, *count);
-    }
-    before.1
-}
-
-/// Returns the increase of `new` over `old`. Where either is empty, nothing of ours had been counted.
-fn since(old: &Buckets, new: &Buckets) -> Buckets {
-    let total = |buckets: &Buckets| buckets.last().map_or(0.0, |(_, count)| *count);
-    if total(new) < total(old) || !has_same_edges(old, new) {
-        return new.clone();
-    }
-    let both = new.iter().zip(old);
-    both.map(|((edge, count), (_, before))| (*edge, (count - before).max(0.0)))
-        .collect()
-}
-
-/// Adds counts. While a proxy's edges are being changed, the others have those of before: the edges that both have
-/// remain, each with its true count.
-fn add(to: &mut Buckets, more: &Buckets) {
-    if to.is_empty() {
-        to.clone_from(more);
-    } else if has_same_edges(to, more) {
-        for ((_, count), (_, more)) in to.iter_mut().zip(more) {
-            *count += more;
-        }
-    } else if !more.is_empty() {
-        to.retain_mut(|(edge, count)| {
-            let same = more.iter().find(|(other, _)| other == edge);
-            *count += same.map_or(0.0, |(_, more)| *more);
-            same.is_some()
-        });
-    }
-}
-
-fn has_same_edges(one: &Buckets, other: &Buckets) -> bool {
-    let mut both = one.iter().zip(other);
-    one.len() == other.len() && both.all(|((edge, _), (other, _))| edge == other)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod shared_budget;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -12,10 +13,11 @@ use weir_api::{Cores, Revision, Rps, Share};
 
 pub use shared_budget::SharedBudgetReport;
 
+use super::requests::{CycleRequests, RequestStatus, RequestWindows};
 use crate::backends::Blocker;
 use crate::forecast::Peak;
-use crate::observe::RoutedShare;
-use crate::service::{SolveStatus, VariantState};
+use crate::observe::{RequestSample, RoutedShare};
+use crate::service::{Service, SolveStatus, VariantState};
 
 /// Maximum number of cycles kept: 17 minutes at one a second.
 pub const CYCLES_MAX: usize = 1024;
@@ -46,6 +48,8 @@ pub struct CycleReport {
     /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of them
     /// are known. The accuracy that the plan would give is part of `why`.
     pub routed_accuracy_percent: Option<f64>,
+    /// Requests since the cycle before, by outcome; `null` if no proxy has answered in this cycle and before.
+    pub requests: Option<CycleRequests>,
     /// Proxies whose scrape was answered.
     pub scrapes_answered: usize,
     /// Proxies whose scrape failed.
@@ -181,6 +185,7 @@ impl Default for ServiceTimeReport {
 #[derive(Debug, Default)]
 pub struct Status {
     cycles: Mutex<VecDeque<Arc<CycleReport>>>,
+    requests: Mutex<RequestWindows>,
     /// Number of the latest cycle.
     number: watch::Sender<u64>,
 }
@@ -194,6 +199,21 @@ impl Status {
         }
         cycles.push_back(Arc::new(report));
         self.number.send_modify(|number| *number += 1);
+    }
+
+    /// Adds the requests of a cycle at `at`.
+    pub fn add_requests(&self, at: Duration, sample: RequestSample) {
+        self.requests().add(at, sample);
+    }
+
+    /// Returns the requests as of `at`, beside the service times of the plan in force.
+    pub fn request_status(
+        &self,
+        at: Duration,
+        service: &Service,
+        predicted_ms: &BTreeMap<String, f64>,
+    ) -> RequestStatus {
+        self.requests().status(at, service, predicted_ms)
     }
 
     /// Returns the latest cycles, at most `most`, oldest first.
@@ -226,6 +246,11 @@ impl Status {
     /// Returns a receiver of the number of the latest cycle.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.number.subscribe()
+    }
+
+    fn requests(&self) -> MutexGuard<'_, RequestWindows> {
+        let requests = self.requests.lock();
+        requests.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cycles(&self) -> MutexGuard<'_, VecDeque<Arc<CycleReport>>> {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 
+use super::requests;
 use super::view::{CycleView, StatusView, VariantView};
 
 /// Maximum number of proxies in a table.
@@ -52,6 +53,7 @@ pub(crate) fn summary(view: &StatusView, now_ms: u64) -> Vec<String> {
         rate(latest.measured_rps),
         rate(latest.demand_rps)
     ));
+    lines.extend(view.requests.iter().flat_map(requests::lines));
     lines.push(format!("limits: {}", limits(view, latest)));
     lines.push(format!("why: {}", latest.why));
     lines
@@ -245,7 +247,7 @@ pub(crate) mod tests {
                 "role": "both", "variant": null, "revision": 7, "age_ms": 1200.0, "waiting": false,
                 "slots": { "a": 2, "b": 2 }, "confirmed": true, "refused": null,
             } },
-            "latest": cycle, "cycles": [cycle],
+            "requests": requests::tests::example(), "latest": cycle, "cycles": [cycle],
         })
     }
 
@@ -270,6 +272,17 @@ pub(crate) mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+    }
+
+    /// `WEIR_GOLDEN=renew` writes it anew.
+    #[test]
+    fn status_is_as_in_the_golden_text() {
+        let shown = status(&view(example()), 3_663_000);
+        let path = "tests/cli/golden/status.txt";
+        if std::env::var("WEIR_GOLDEN").is_ok_and(|it| it == "renew") {
+            std::fs::write(path, &shown).unwrap();
+        }
+        assert_eq!(shown, std::fs::read_to_string(path).unwrap());
     }
 
     #[test]

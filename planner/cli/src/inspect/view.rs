@@ -17,9 +17,48 @@ pub(crate) struct StatusView {
     pub(crate) proxies: BTreeMap<String, ProxyView>,
     #[serde(default)]
     pub(crate) stages: BTreeMap<String, StageView>,
+    /// Missing from planners before this version.
+    #[serde(default)]
+    pub(crate) requests: Option<RequestsView>,
     pub(crate) latest: Option<CycleView>,
     #[serde(default)]
     pub(crate) cycles: Vec<CycleView>,
+}
+
+/// Requests by outcome.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct RequestsView {
+    pub(crate) on_time_target: f64,
+    pub(crate) waiting: Option<u64>,
+    #[serde(default)]
+    pub(crate) windows: Vec<WindowView>,
+}
+
+/// Requests of one window.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct WindowView {
+    pub(crate) window_s: f64,
+    pub(crate) arrivals: u64,
+    pub(crate) ended: u64,
+    pub(crate) on_time: u64,
+    pub(crate) late: u64,
+    pub(crate) failed: u64,
+    pub(crate) client_disconnects: u64,
+    #[serde(default)]
+    pub(crate) refused: BTreeMap<String, u64>,
+    pub(crate) on_time_share: Option<f64>,
+    pub(crate) error_budget_left: Option<f64>,
+    pub(crate) accuracy_percent: Option<f64>,
+    pub(crate) wait_ms: Option<DistributionView>,
+    pub(crate) dispatch_slack_ms: Option<DistributionView>,
+}
+
+/// Percentiles of a time.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct DistributionView {
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
 }
 
 /// Leadership.

@@ -9,7 +9,7 @@ use weir_filter::stats::{Change, Label, Sample};
 use weir_filter::variant::VariantId;
 
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
-use weir_planner::observe::{ByVariant, Counts, Executions};
+use weir_planner::observe::{ByVariant, Counts, Executions, Outcomes};
 
 /// Counters of one proxy, over its workers.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     executions: ByVariant,
     /// Arrivals by the least accurate variant that has the accuracy they require.
     accuracies: BTreeMap<String, f64>,
+    /// Ends of requests, without histograms.
+    outcomes: Outcomes,
 }
 
 impl Tally {
@@ -30,6 +32,7 @@ impl Tally {
         slacks: [0; EDGES_MS.len() + 1],
         executions: ByVariant::new(),
         accuracies: BTreeMap::new(),
+        outcomes: Outcomes::NONE,
     };
 
     /// Requests that have arrived.
@@ -61,9 +64,40 @@ impl Tally {
                     let executions = self.executions_of(sample.label, &name);
                     execute(executions, sample.metric, value as f64);
                 }
+                (
+                    Metric::Unservable
+                    | Metric::Served
+                    | Metric::OnTime
+                    | Metric::Late
+                    | Metric::Refused
+                    | Metric::ClientDisconnects,
+                    Change::By(count),
+                ) => self.count(sample.metric, sample.label, count, &name),
+                (Metric::HeldRequests, Change::To(held)) => self.outcomes.held = held as f64,
                 _ => {}
             }
         }
+    }
+
+    /// Counts ends of requests.
+    fn count(
+        &mut self,
+        metric: Metric,
+        label: Label,
+        count: i64,
+        name: &impl Fn(VariantId) -> Option<Rc<str>>,
+    ) {
+        let variant = match label {
+            Label::Variant(id) => name(id),
+            _ => None,
+        };
+        let of = match (&variant, label) {
+            (Some(name), _) => name,
+            (None, Label::Reason(reason)) => reason.label(),
+            (None, _) => "",
+        };
+        // All that are passed are read.
+        let _ = self.outcomes.count(metric, of, count as f64);
     }
 
     fn require(&mut self, label: Label, name: &impl Fn(VariantId) -> Option<Rc<str>>) {
@@ -114,6 +148,7 @@ impl Tally {
             slack: if sum > 0 { slack } else { Buckets::new() },
             executions: self.executions.clone(),
             accuracies: self.accuracies.clone(),
+            outcomes: self.outcomes.clone().into(),
             ..Counts::of_arrivals(self.arrivals as f64)
         }
     }
@@ -135,6 +170,7 @@ fn execute(executions: Option<&mut Executions>, metric: Metric, value: f64) {
 
 #[cfg(test)]
 mod tests {
+    use weir_filter::reason::Reason;
     use weir_filter::stats::Stats;
 
     use super::*;
@@ -168,6 +204,31 @@ mod tests {
             assert!(counts.slack.contains(&(edge, expected)), "{edge}");
         }
         assert_eq!(counts.slack.len(), EDGES_MS.len() + 1);
+    }
+
+    #[test]
+    fn ends_are_counted_by_variant_and_reason() {
+        let mut stats = Stats::default();
+        for (metric, label) in [
+            (Metric::Served, Label::Variant(VariantId(0))),
+            (Metric::OnTime, Label::Variant(VariantId(0))),
+            (Metric::Refused, Label::Reason(Reason::QueueFull)),
+            (Metric::Refused, Label::Reason(Reason::QueueFull)),
+            (Metric::ClientDisconnects, Label::None),
+        ] {
+            stats.count(metric, label);
+        }
+        stats.set(Metric::HeldRequests, Label::None, 4);
+        let mut samples = Vec::new();
+        stats.swap(&mut samples);
+        let mut tally = Tally::NEW;
+        tally.add(&samples, |_| Some(Rc::from("a")));
+        let outcomes = tally.counts().outcomes;
+        assert_eq!((outcomes.client_disconnects, outcomes.held), (1.0, 4.0));
+        let a = &outcomes.variants["a"];
+        assert_eq!((a.served, a.on_time, a.late), (1.0, 1.0, 0.0));
+        let refused: Vec<_> = outcomes.refused.each().filter(|it| it.1 > 0.0).collect();
+        assert_eq!(refused, [("queue-full", 2.0)]);
     }
 
     #[test]

@@ -176,7 +176,10 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
             found.is_some_and(|found| found <= CUT_OFF_FOUND_WITHIN_S),
             "{found:?}"
         );
-        assert!((3.8..=4.0).contains(&largest), "{largest}, the maximum is 4");
+        assert!(
+            (3.8..=4.0).contains(&largest),
+            "{largest}, the maximum is 4"
+        );
         assert!(cut_off > Some(0));
         assert!(summary.on_time_percent >= without.on_time_percent);
     }

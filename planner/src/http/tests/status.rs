@@ -44,6 +44,22 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
     ] {
         assert!(a[key].is_number(), "{key}: {a}");
     }
+    let requests = &status["requests"];
+    assert_eq!(requests["on_time_target"], 0.99, "{requests}");
+    assert_eq!(
+        (&requests["latest"], &requests["waiting"]),
+        (&Value::Null, &Value::Null)
+    );
+    let windows = requests["windows"].as_array().unwrap();
+    let lengths: Vec<_> = windows.iter().map(|it| it["window_s"].as_f64()).collect();
+    assert_eq!(lengths, [Some(300.0), Some(3600.0), Some(21_600.0)]);
+    let first = &windows[0];
+    assert_eq!(
+        (&first["ended"], &first["on_time_share"]),
+        (&0.into(), &Value::Null)
+    );
+    let predicted = &first["variants"]["a"]["predicted_ms"];
+    assert_eq!(predicted, &status["plan"]["variants"][0]["service_ms"]);
     let none: Value = endpoints.status("?cycles=0").await.json().await.unwrap();
     assert_eq!(none["cycles"].as_array().unwrap().len(), 0);
     assert_eq!(none["latest"], status["latest"]);

@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 
-/// Percent of a service's requests that are to be on time; one recorded value, so that it has one place.
-const TARGET: &str = "0.99";
+use crate::telemetry::requests::ON_TIME_TARGET;
+
 /// Windows over which the share of bad requests is recorded.
 const WINDOWS: [&str; 7] = ["5m", "30m", "1h", "2h", "6h", "1d", "3d"];
 
@@ -209,8 +209,9 @@ const REQUESTS: [Alert; 5] = [
 
 /// Returns the groups of the rules.
 pub(super) fn groups() -> Value {
-    let mut slo =
-        vec![json!({ "record": "weir:on_time_target:ratio", "expr": format!("vector({TARGET})") })];
+    let mut slo = vec![
+        json!({ "record": "weir:on_time_target:ratio", "expr": format!("vector({ON_TIME_TARGET})") }),
+    ];
     slo.extend(WINDOWS.map(|window| json!({ "record": bad(window), "expr": bad_share(window) })));
     let burns = [CRITICAL, WARNING].map(burn);
     let alerts = |alerts: &[Alert]| alerts.iter().map(Alert::rule).collect::<Vec<Value>>();

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weir_api::metrics::{Kind, Series, encode};
+use weir_api::metrics::{Kind, Series, decode, encode};
 
-use super::super::Executions;
+use super::super::{Executions, Outcomes, Refusals, VariantOutcomes};
 use super::*;
 
 #[test]
@@ -187,12 +187,60 @@ fn only_variants_known_to_a_proxy_are_read() {
     assert_eq!(found, [("res-net".to_owned(), executions)].into());
 }
 
+#[test]
+fn ends_of_requests_are_read_by_reason_and_variant() {
+    let text = "weir_refused_total__service__demo__reason__queue_full{} 3\n\
+        weir_refused_total{service=\"demo\",reason=\"no-such-reason\"} 4\n\
+        weir_refused_total{service=\"other\",reason=\"expired\"} 9\n\
+        weir_unservable_total__service__demo{} 2\n\
+        weir_client_disconnects_total__service__demo{} 1\n\
+        weir_held_requests__service__demo{} 6\n\
+        weir_served_total__service__demo__variant__res_net{} 9\n\
+        weir_on_time_total{service=\"demo\",variant=\"res-net\"} 7\n\
+        weir_late_total{service=\"demo\",variant=\"res-net\"} 1\n\
+        weir_waiting_requests{service=\"demo\",variant=\"res-net\"} 5\n\
+        weir_service_milliseconds_bucket{service=\"demo\",variant=\"res-net\",le=\"50\"} 7\n\
+        weir_service_milliseconds_bucket{service=\"demo\",variant=\"res-net\",le=\"+Inf\"} 9\n\
+        weir_wait_milliseconds__service__demo_bucket{le=\"50\"} 8\n\
+        weir_wait_milliseconds__service__demo_bucket{le=\"5\"} 2\n\
+        weir_dispatch_slack_milliseconds__service__demo_bucket{le=\"500\"} 9\n";
+    let found = counts(text, &["demo"]).outcomes;
+    let mut refused = Refusals::default();
+    *refused.of("queue-full") += 3.0;
+    *refused.of("other") += 4.0;
+    let variant = VariantOutcomes {
+        served: 9.0,
+        on_time: 7.0,
+        late: 1.0,
+        waiting: 5.0,
+        service_ms: vec![(50.0, 7.0), (f64::INFINITY, 9.0)],
+    };
+    let expected = Outcomes {
+        unservable: 2.0,
+        client_disconnects: 1.0,
+        refused,
+        held: 6.0,
+        wait_ms: vec![(5.0, 2.0), (50.0, 8.0)],
+        dispatch_slack_ms: vec![(500.0, 9.0)],
+        variants: [("res-net".to_owned(), variant)].into(),
+    };
+    assert_eq!(*found, expected);
+    let named: Vec<_> = found.refused.each().filter(|it| it.1 > 0.0).collect();
+    assert_eq!(named, [("queue-full", 3.0), ("other", 4.0)]);
+}
+
+fn variant<'a>(ends: &'a mut Outcomes, series: &Series) -> &'a mut VariantOutcomes {
+    ends.variants.entry(series.value.clone()).or_default()
+}
+
 /// Counts of one service as the general parser reads them from a whole text.
 fn reference(text: &str, stages: &[&str]) -> Counts {
     let lines = text.lines().filter(|line| line.starts_with("weir_"));
     // That parser does not accept `name{} 5`.
     let lines = lines.map(|line| Ok(line.replacen("{}", "", 1)));
     let mut counts = Counts::default();
+    let mut outcomes = vec![Outcomes::default(); stages.len()];
+    let stage = |name: &str| stages.iter().position(|stage| *stage == name);
     for sample in prometheus_parse::Scrape::parse(lines).unwrap().samples {
         let prometheus_parse::Value::Untyped(value) = sample.value else {
             panic!("{sample:?}");
@@ -203,11 +251,26 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
         let label = |name: &str| sample.labels.get(name);
         let bucket = sample.metric.strip_suffix("_bucket");
         if let Some(series) = bucket.and_then(|name| decode(name, label))
-            && (series.metric, &*series.service) == (Metric::DemandSlackMs, stages[0])
+            && series.metric.kind() == Kind::Histogram
         {
             let edge = label("le").and_then(|edge| edge.parse().ok());
             let edge = edge.filter(|edge: &f64| *edge > 0.0);
-            counts.slack.extend(edge.map(|edge| (edge, value)));
+            let bucket = edge.map(|edge| (edge, value));
+            match (series.metric, stage(&series.service)) {
+                (Metric::DemandSlackMs, Some(0)) => counts.slack.extend(bucket),
+                (Metric::WaitMs | Metric::DispatchSlackMs | Metric::ServiceMs, Some(stage))
+                    if bucket.is_some() =>
+                {
+                    let of = &mut outcomes[stage];
+                    let buckets = match series.metric {
+                        Metric::WaitMs => &mut of.wait_ms,
+                        Metric::DispatchSlackMs => &mut of.dispatch_slack_ms,
+                        _ => &mut of.variants.entry(series.value).or_default().service_ms,
+                    };
+                    buckets.extend(bucket);
+                }
+                _ => {}
+            }
             continue;
         }
         let ended = ["_count", "_sum"].into_iter().find_map(|ending| {
@@ -239,7 +302,16 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
             continue;
         }
         let routes = &mut counts.routes;
+        let ends = &mut outcomes[stage(&series.service).unwrap()];
         match series.metric {
+            Metric::Served => variant(ends, &series).served += value,
+            Metric::OnTime => variant(ends, &series).on_time += value,
+            Metric::Late => variant(ends, &series).late += value,
+            Metric::WaitingRequests => variant(ends, &series).waiting += value,
+            Metric::Unservable => ends.unservable += value,
+            Metric::ClientDisconnects => ends.client_disconnects += value,
+            Metric::HeldRequests => ends.held += value,
+            Metric::Refused => *ends.refused.of(&series.value) += value,
             Metric::Arrivals if series.service == stages[0] => counts.arrivals += value,
             Metric::AccuracyArrivals if series.service == stages[0] => {
                 *counts.accuracies.entry(series.value).or_default() += value;
@@ -253,6 +325,10 @@ fn reference(text: &str, stages: &[&str]) -> Counts {
         }
     }
     counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
+    outcomes.iter_mut().for_each(Outcomes::sort);
+    let mut all = outcomes[0].clone();
+    outcomes[1..].iter().for_each(|more| all.add_stage(more));
+    counts.outcomes = all.into();
     counts
 }
 
@@ -268,7 +344,8 @@ proptest! {
                 "__service__demo_two__x__a", "__variant__a", "", "__service__demo__variant__a__class__b",
             ]),
             prop::sample::select(vec![
-                "", "{}", "{le=\"1\"}", "{service=\"demo\",variant=\"a\"}", "{service=\"demo-two\",le=\"+Inf\"}",
+                "", "{}", "{le=\"1\"}", "{le=\"5\"}", "{le=\"9\",file=\"3\"}", "{le=\"9\",file=\"4\"}",
+                "{service=\"demo\",variant=\"a\",le=\"1\"}", "{service=\"demo\",variant=\"a\",le=\"+Inf\"}", "{service=\"demo\",variant=\"a\"}", "{service=\"demo-two\",le=\"+Inf\"}",
                 "{variant=\"a-b\",service=\"two\"}", "{service=\"demo\"", "{le=\"-1\",service=\"demo-two\"}",
             ]),
             prop::sample::select(vec![

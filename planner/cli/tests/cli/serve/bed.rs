@@ -75,9 +75,18 @@ pub(crate) async fn stats(State(mesh): State<Arc<FakeMesh>>) -> Result<String, S
         return Err(StatusCode::SERVICE_UNAVAILABLE);
     }
     let total = mesh.arrived().round();
+    // One of ten is refused, and three wait.
+    let refused = (total / 10.0).floor();
+    let on_time = total - refused;
     let of = |service: &str| {
-        let name = format!("weir_arrivals_total__service__{service}");
-        format!("# TYPE {name} counter\n{name}{{}} {total}\n")
+        format!(
+            "# TYPE weir_arrivals_total__service__{service} counter\n\
+             weir_arrivals_total__service__{service}{{}} {total}\n\
+             weir_refused_total__service__{service}__reason__queue_full{{}} {refused}\n\
+             weir_served_total__service__{service}__variant__a{{}} {on_time}\n\
+             weir_on_time_total__service__{service}__variant__a{{}} {on_time}\n\
+             weir_held_requests__service__{service}{{}} 3\n"
+        )
     };
     Ok(of("demo") + &of("other"))
 }

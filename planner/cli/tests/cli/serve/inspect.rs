@@ -45,12 +45,16 @@ async fn running_planner_is_shown_with_its_reasons() {
     let shown = until("a demand", async || {
         let shown = printed(&["status"], &planner).await;
         let is_planned = shown.contains("/s, planned for ") && !shown.contains("for unknown");
-        is_planned.then_some(shown)
+        let is_counted = shown.contains(" refused (queue-full ");
+        (is_planned && is_counted).then_some(shown)
     });
     let shown = shown.await;
     for part in [
         "service demo: mode active, objective 1000 ms\nplan ",
         "; this planner leads\n",
+        "\non time (target 99 %): ",
+        " % of 5 min",
+        "; waiting: 3\n",
         "limits: cores ",
         " of 8",
         "\nwhy: ",
@@ -62,6 +66,13 @@ async fn running_planner_is_shown_with_its_reasons() {
     let answers = printed(&["status", "demo", "--json"], &planner).await;
     let answers: Value = serde_json::from_str(&answers).unwrap();
     assert_eq!(answers[0]["service"], "demo");
+    let requests = &answers[0]["requests"];
+    let window = &requests["windows"][0];
+    let count = |key: &str| window[key].as_u64().unwrap();
+    let refused = window["refused"]["queue-full"].as_u64().unwrap();
+    assert_eq!(count("ended"), count("on_time") + refused, "{answers}");
+    assert_eq!(window["accuracy_percent"], 70.0, "{answers}");
+    assert_eq!(requests["waiting"], 3, "{answers}");
     let cores = &answers[0]["latest"]["variants"]["b"]["cores_actual"];
     assert!(
         cores.as_f64().is_some_and(|cores| cores >= 1.0),
@@ -72,6 +83,10 @@ async fn running_planner_is_shown_with_its_reasons() {
     assert_eq!(lines.lines().count(), 2, "{lines}");
     for line in lines.lines() {
         assert!(line.contains(" demo arrivals "), "{line}");
+        assert!(
+            line.contains(", on time ") && line.contains(", waiting 3:"),
+            "{line}"
+        );
         assert!(line.contains(", b ") && line.ends_with(" %"), "{line}");
     }
 
