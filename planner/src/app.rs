@@ -109,6 +109,9 @@ pub(crate) async fn run_cycles(
         let Some(report) = report else {
             continue;
         };
+        if let Some(basis) = planner.basis() {
+            handle.alternatives.decided(Arc::clone(basis));
+        }
         handle.metrics.record(&report);
         on_report(&report);
         handle.status.push(report);

@@ -95,6 +95,7 @@ impl Operate {
                 SocketAddr::new(ip, listening.port())
             ),
             state: self.state,
+            replay: crate::sent_replay::runner(),
         };
         let endpoint = Endpoint {
             listener,

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::sync::watch;
 use weir_planner::http::Endpoint;
-use weir_planner::serve::serve;
+use weir_planner::serve::{ServedService, serve};
 use weir_planner::spec::{ServiceFile, ServiceSpec};
+use weir_planner::specification::{Specification, SpecificationSource, WritableFile};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
 
@@ -28,6 +30,9 @@ pub(crate) struct Serve {
     /// it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Let clients whose key has `write` replace the service file over REST.
+    #[arg(long)]
+    writable: bool,
     #[command(flatten)]
     tls: TlsArguments,
 }
@@ -39,8 +44,11 @@ impl Serve {
         let path = &self.file;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("service file {}", path.display()))?;
-        let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);
-        let file = file.with_context(|| format!("service file {}", path.display()))?;
+        let spec = ServiceSpec::from_file(path, &text);
+        // As written, without the profiles that it names.
+        let written = ServiceSpec::from_yaml(&text);
+        let file = spec.and_then(|spec| Ok((ServiceFile::try_from(spec)?, written?)));
+        let (file, written) = file.with_context(|| format!("service file {}", path.display()))?;
         let keys = file
             .key
             .read()
@@ -72,7 +80,19 @@ impl Serve {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("--state {}", folder.display()))?;
         }
-        serve(file.service, endpoint, self.state.as_deref(), stop).await?;
+        let source = match self.writable {
+            true => {
+                SpecificationSource::Writable(Arc::new(WritableFile::new(path, text.into_bytes())))
+            }
+            false => SpecificationSource::File(path.clone()),
+        };
+        let served = ServedService {
+            service: file.service,
+            specification: Specification::new(written, source),
+            replay: crate::sent_replay::runner(),
+            state: self.state,
+        };
+        serve(served, endpoint, stop).await?;
         tracing::info!("ended");
         Ok(())
     }
