@@ -126,6 +126,9 @@ pub(crate) async fn run_cycles(
         }
         let requests = planner.take_requests();
         handle.status.add_requests(clock.now().at, requests);
+        if let Some(basis) = planner.basis() {
+            handle.alternatives.decided(Arc::clone(basis));
+        }
         handle.metrics.record(&report);
         on_report(&report);
         handle.status.push(report);

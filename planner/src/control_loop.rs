@@ -52,6 +52,7 @@ use crate::distribution::Publish;
 use crate::error_log::ErrorLog;
 use crate::forecast::{History, KnownLoad, Learnt, LearntError, Past};
 use crate::observe::{Observation, Observe, RequestSample, Scrape};
+use crate::policy::DecisionBasis;
 use crate::service::{Decision, Inputs, Mode, Service, SolveStatus};
 use crate::telemetry::requests::CycleRequests;
 use crate::telemetry::status::{CycleReport, Stages};
@@ -69,6 +70,8 @@ pub struct Planner {
     measured: Measured,
     /// Inputs of the last cycle's decision.
     planned: Option<Inputs>,
+    /// State of the last decision, and its target.
+    basis: Option<Arc<DecisionBasis>>,
     /// Last decision that was logged.
     last: Option<(SolveStatus, Vec<Target>)>,
     /// Time at which the next cycle begins.
@@ -100,6 +103,7 @@ impl Planner {
             rollout: Rollout::new(&service),
             measured: Measured::new(&service),
             planned: None,
+            basis: None,
             last: None,
             due: Duration::ZERO,
             now: Duration::ZERO,
@@ -143,6 +147,11 @@ impl Planner {
     /// Returns the rates measured of late, and the time since their end; `None` if there are none.
     pub fn history(&self, now: Now) -> Option<(&History, Duration)> {
         self.observations.history(now)
+    }
+
+    /// Returns the state of the latest decision, and its target.
+    pub fn basis(&self) -> Option<&Arc<DecisionBasis>> {
+        self.basis.as_ref()
     }
 
     /// Called at each scrape interval: runs a cycle when one is due, demand has risen or a change has taken effect;
@@ -220,7 +229,7 @@ impl Planner {
         self.planned = expected;
         let forecast = elapsed() - observe;
         let routed = self.observations.routed();
-        let mut decision = self.decide(ports.solver, expected).await;
+        let mut decision = self.decide(ports.solver, expected, now).await;
         decision.why += &self.capacity_notes(decision.status, expected);
         decision.why += &self.shortfalls(routed.as_deref());
         decision.why += &self.failures();
@@ -336,10 +345,25 @@ impl Planner {
         self.observations.inputs(&self.service)
     }
 
-    async fn decide<S: Solver>(&self, solver: &S, inputs: Option<Inputs>) -> Decision {
+    async fn decide<S: Solver>(
+        &mut self,
+        solver: &S,
+        inputs: Option<Inputs>,
+        now: Now,
+    ) -> Decision {
         let attainable = self.attainable();
         let decision = solver.decide(&attainable, self.rollout.actual.clone(), inputs);
-        decision.await
+        let decision = decision.await;
+        let before = self.basis.as_ref().map(|basis| basis.targets.clone());
+        self.basis = Some(Arc::new(DecisionBasis {
+            at_ms: now.unix_ms,
+            service: attainable,
+            actual: self.rollout.actual.clone(),
+            inputs,
+            targets: decision.targets.clone(),
+            before: before.unwrap_or_default(),
+        }));
+        decision
     }
 }
 

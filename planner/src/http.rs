@@ -5,12 +5,14 @@
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
 //! - `GET /v1/services` lists the services ([`list`])
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
+//! - `GET` and `PUT /v1/services/{service}/specification` show and replace the service file ([`specification`])
 //! - `GET /v1/services/{service}/plans` and `…/plans/{revision}` return plans, of the past too ([`history`])
 //! - `GET /v1/services/{service}/decisions` returns decisions and their reasons ([`decisions`])
 //! - `GET /v1/services/{service}/forecast` and `…/profiles` return what is planned with ([`forecasts`], [`profiles`])
 //! - `GET` and `PUT /v1/services/{service}/mode` show and change the mode ([`modes`])
 //! - `GET /v1/services/{service}/events` streams cycles and plans ([`events`])
 //! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
+//! - `POST /v1/replay` plays a small scenario ([`replay`])
 //! - `GET /v1/openapi.json` describes all of these ([`openapi`])
 //! - `GET /` and `GET /console/{file}` return the page of the [`console`], without a key
 //! - `GET /healthz` cycles come back in time · `GET /readyz` polls are answered · `GET /metrics` ([`health`])
@@ -46,8 +48,10 @@ mod openapi;
 mod plans;
 mod poll_query;
 mod profiles;
+pub mod replay;
 mod services;
 pub mod solve;
+mod specification;
 
 mod api_client;
 mod forward;
@@ -69,6 +73,7 @@ use tokio::sync::{Semaphore, watch};
 use extract::unknown;
 use operation::Routes;
 use problem::{Problem, ProblemKind};
+use replay::ReplayRunner;
 
 pub use api_client::{API_BYTES_MAX, API_TIME_MAX, ApiAnswer, ApiClient, Trust};
 pub use body::{BODIES_MAX, BODY_TIME_MAX};
@@ -124,6 +129,10 @@ pub struct App {
     pub polls_max: usize,
     /// Permits of the solves that may run at once.
     pub solves: Arc<Semaphore>,
+    /// The replay, if the program provides it.
+    pub replay_runner: Option<ReplayRunner>,
+    /// Permits of the replays that may run at once.
+    pub replays: Arc<Semaphore>,
     /// Permits of the bodies that may be received at once.
     pub bodies: Semaphore,
     /// Permits of the event streams that may be open.
@@ -142,6 +151,11 @@ pub fn router(app: Arc<App>) -> Router {
         .add(&plans::POLL, plans::poll)
         .add(&list::SERVICES, list::services)
         .add(&services::STATUS, services::status)
+        .add(&specification::SPECIFICATION, specification::specification)
+        .add(
+            &specification::SET_SPECIFICATION,
+            specification::set_specification,
+        )
         .add(&history::PLANS, history::plans)
         .add(&history::PLAN, history::plan)
         .add(&decisions::DECISIONS, decisions::decisions)
@@ -151,12 +165,13 @@ pub fn router(app: Arc<App>) -> Router {
         .add(&modes::MODE, modes::mode)
         .add(&modes::SET_MODE, modes::set_mode)
         .add(&solve::SOLVE, solve::solve)
+        .add(&replay::REPLAY, replay::replay)
         .add(&openapi::OPENAPI, openapi::openapi)
         .add(&health::HEALTHZ, health::healthz)
         .add(&health::READYZ, health::readyz)
         .add(&health::METRICS, health::metrics);
     let (router, operations) = routes.finish();
-    app.document.describe(operations);
+    app.document.describe(operations, app.replay_runner);
     router
         .route("/", get(console::page))
         .route("/console/{file}", get(console::part))
@@ -192,6 +207,8 @@ impl App {
             polls: Semaphore::new(POLLS_MAX),
             polls_max: POLLS_MAX,
             solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
+            replay_runner: None,
+            replays: Arc::new(Semaphore::new(replay::REPLAYS_MAX)),
             bodies: Semaphore::new(BODIES_MAX),
             events: Arc::new(Semaphore::new(EVENTS_MAX)),
             document: ApiDocument::default(),

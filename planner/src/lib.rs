@@ -36,6 +36,8 @@ pub mod distribution;
 pub mod telemetry;
 
 #[cfg(feature = "serve")]
+pub mod alternatives;
+#[cfg(feature = "serve")]
 pub mod app;
 pub mod control_loop;
 #[cfg(feature = "serve")]
@@ -52,6 +54,8 @@ pub mod mode;
 pub mod operator;
 #[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "serve")]
+pub mod specification;
 #[cfg(feature = "serve")]
 pub mod state;
 

@@ -74,6 +74,22 @@ impl ModeSwitch {
         }))
     }
 
+    /// Creates the switch of a changed service that follows `before`. A mode that was set stays, unless the service's own
+    /// is another now.
+    #[must_use]
+    pub fn following(before: (&ModeSwitch, Mode), mode: Mode) -> ModeSwitch {
+        let (switch, configured) = before;
+        let state = switch.current();
+        ModeSwitch(Mutex::new(ModeState {
+            mode: match configured == mode {
+                true => state.mode,
+                false => mode.into(),
+            },
+            version: state.version + 1,
+            changeable: state.changeable,
+        }))
+    }
+
     /// Lets the mode be changed.
     pub fn allow_changes(&self) {
         self.state().changeable = true;
@@ -129,5 +145,23 @@ mod tests {
         assert_eq!(set(RunMode::Advisory, 0), Err(ModeError::Stale));
         assert_eq!(set(RunMode::Advisory, 1).unwrap().version, 2);
         assert_eq!(switch.current().mode.of_cycles(), Some(Mode::Advisory));
+        // A changed service keeps it, unless its own mode is another.
+        for (own, mode) in [
+            (Mode::Active, RunMode::Advisory),
+            (Mode::Advisory, RunMode::Advisory),
+        ] {
+            let next = ModeSwitch::following((&switch, Mode::Active), own);
+            let expected = ModeState {
+                mode,
+                version: 3,
+                changeable: true,
+            };
+            assert_eq!(next.current(), expected);
+        }
+        switch.set(RunMode::Paused, |_| true).unwrap();
+        let next = ModeSwitch::following((&switch, Mode::Active), Mode::Advisory);
+        assert_eq!(next.current().mode, RunMode::Advisory);
+        let next = ModeSwitch::following((&switch, Mode::Active), Mode::Active);
+        assert_eq!(next.current().mode, RunMode::Paused);
     }
 }

@@ -40,6 +40,7 @@ use crate::backends::kubernetes::namespace::Namespace;
 use crate::backends::kubernetes::rate_limit::PatchLimiter;
 use crate::backends::kubernetes::watch::ApiOutage;
 use crate::clock::Clock;
+use crate::http::replay::ReplayRunner;
 use crate::http::{App, Endpoint, LeaderClient, ServerLimits, run_probes};
 use crate::observe::Fetches;
 use crate::registry::ServiceRegistry;
@@ -81,6 +82,8 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// Budgets that services may share.
     pub budgets: Arc<SharedBudgets>,
+    /// The replay for `POST /v1/replay`, if the program provides it.
+    pub replay: Option<ReplayRunner>,
 }
 
 /// Reason why the operator cannot start, or cannot go on.
@@ -155,6 +158,7 @@ pub async fn operate(
     let app = App {
         leadership: candidate.leadership(),
         leader_client: LeaderClient::new(endpoint.tls.as_ref()),
+        replay_runner: options.replay,
         ..App::new(
             Arc::clone(&services),
             Arc::clone(&endpoint.keys),

@@ -7,6 +7,7 @@
 //! - replicas exceed a resource limit → the policy decides again with fewer of them ([`bounded`])
 //! - the solver found nothing in time → a solution that carries the demand without it, or else the cores stay
 
+mod alternatives;
 mod bounded;
 mod core_demand;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, Solve
 use crate::solve::Outcome;
 use crate::solve::latency_model::LatencyModel;
 
+pub use alternatives::{ALTERNATIVE_TIME_MAX, Alternative, DecisionBasis};
 pub use bounded::BRANCHES_MAX;
 pub use core_demand::{core_demand, min_steps, whole_steps};
 pub use infaas::{Infaas, RawInfaas};

@@ -6,11 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
+use crate::alternatives::Alternatives;
 use crate::clock::Clock;
 use crate::distribution::Publishers;
 use crate::distribution::slot_allocation::{Counts, LISTEN_TIME};
 use crate::mode::ModeSwitch;
 use crate::service::Service;
+use crate::specification::Specification;
 use crate::telemetry::heartbeat::Heartbeat;
 use crate::telemetry::metrics::{ServiceMetrics, Shown};
 use crate::telemetry::status::Status;
@@ -31,6 +33,10 @@ pub struct ServiceHandle {
     pub mode: ModeSwitch,
     /// Heartbeat of its control loop.
     pub heartbeat: Heartbeat,
+    /// Alternatives to its latest decision.
+    pub alternatives: Alternatives,
+    /// Specification that the service was read of, if it is known.
+    pub specification: Option<Arc<Specification>>,
     /// True once this handle has been replaced or removed.
     replaced: watch::Sender<bool>,
 }
@@ -65,6 +71,8 @@ impl ServiceHandle {
             publishers,
             status: Arc::default(),
             heartbeat: Heartbeat::default(),
+            alternatives: Alternatives::default(),
+            specification: None,
             replaced: watch::Sender::new(false),
         })
     }
@@ -107,6 +115,22 @@ impl ServiceHandle {
         ServiceHandle {
             status: Arc::clone(&before.status),
             metrics: Arc::clone(&before.metrics),
+            specification: self.specification.or_else(|| before.specification.clone()),
+            ..self
+        }
+    }
+
+    /// Follows that mode.
+    #[must_use]
+    pub fn with_mode(self, mode: ModeSwitch) -> ServiceHandle {
+        ServiceHandle { mode, ..self }
+    }
+
+    /// Names the specification that the service was read of.
+    #[must_use]
+    pub fn with_specification(self, specification: Specification) -> ServiceHandle {
+        ServiceHandle {
+            specification: Some(Arc::new(specification)),
             ..self
         }
     }

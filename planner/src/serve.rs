@@ -1,8 +1,11 @@
-//! Standalone planner of one or more service files: runs their control loops and the endpoints until these end.
+//! Standalone planner of one or more service files: runs their control loops and the endpoints until these end. A
+//! service that is replaced over the endpoints ([`crate::specification`]) has a control loop of its own from the end of
+//! the running cycle on.
 
 mod files;
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::app::{client, http_backends, run_cycles, scraper};
-use crate::backends::SwitchedBackends;
+use crate::backends::{HttpMemory, SwitchedBackends};
 use crate::clock::Clock;
+use crate::http::replay::ReplayRunner;
 use crate::http::{App, Endpoint, ServerLimits};
 use crate::observe::{Fetches, ScrapeTargets};
 use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::Service;
 use crate::shared_budget::SharedBudgets;
+use crate::specification::Specification;
 use crate::state::StateFile;
 pub use files::{ServedFileError, ServedFiles};
 
@@ -33,55 +38,61 @@ pub enum ServeError {
     Cycle(Option<tokio::task::JoinError>),
 }
 
-/// Time in which a cycle may end, and what is known be written, when the planner ends.
+/// Time in which a cycle may end, and what is known be written, when the planner ends or a service is replaced.
 const SERVE_END_MAX: Duration = Duration::from_secs(2);
 
 /// Maximum number of services of one planner; a filter has as many.
 pub const SERVED_MAX: usize = 64;
 
-/// Plans for `services` and answers at `endpoint` until `stop` is set. Services that share a budget have been added to
-/// `budgets`. What is known of the loads is kept in the folder `state`.
+/// Services of a standalone planner, and what it plans them with.
+#[derive(Debug)]
+pub struct Served {
+    /// Services, each with the specification that it was read of.
+    pub services: Vec<(Service, Specification)>,
+    /// Budgets that services share. Those that do have been added.
+    pub budgets: SharedBudgets,
+    /// The replay for `POST /v1/replay`, if the program provides it.
+    pub replay: Option<ReplayRunner>,
+    /// Folder in which what is known of the loads is kept.
+    pub state: Option<PathBuf>,
+}
+
+/// Plans for `served` and answers at `endpoint` until `stop` is set.
 ///
 /// # Errors
 /// Fails if something cannot be set up, or if a cycle panicked, which would be a bug. Nothing that proxies,
 /// backends or clients do ends the planner.
 pub async fn serve(
-    services: Vec<Service>,
-    budgets: SharedBudgets,
+    served: Served,
     endpoint: Endpoint,
-    state: Option<&Path>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
     let registry = Arc::new(ServiceRegistry::default());
     let http = client()?;
-    let fetches = Fetches::new(http.clone(), clock);
-    let memory = Arc::default();
+    let keeps = served.state.is_some();
+    let surroundings = Arc::new(Surroundings {
+        registry: Arc::clone(&registry),
+        budgets: served.budgets,
+        fetches: Fetches::new(http.clone(), clock),
+        memory: Arc::default(),
+        http,
+        clock,
+        state: served.state,
+    });
     let (ends, ended) = watch::channel(false);
     let mut cycles = JoinSet::new();
-    for service in services {
-        let handle = Arc::new(ServiceHandle::new(service, clock)?);
+    for (service, specification) in served.services {
+        let name = service.name.clone();
+        let handle = ServiceHandle::new(service, clock)?.with_specification(specification);
         handle.mode.allow_changes();
-        registry.insert(Arc::clone(&handle));
-        let service = Arc::clone(&handle.service);
-        let targets = ScrapeTargets::of(&service, clock);
-        let scraper = scraper(&service, &fetches, targets);
-        let local = http_backends(&service, &http, &memory);
-        let state = state.map(|folder| StateFile::new(folder, &service.name));
-        // One planner, one term.
-        let seat = budgets.seat(&service, Duration::ZERO);
-        let ended = ended.clone();
-        cycles.spawn(async move {
-            let backends = SwitchedBackends::new(local, &handle.mode);
-            let ports = (&scraper, &backends);
-            let cycles = run_cycles(&handle, clock, ports, (state, seat), ended, |_| {});
-            tokio::select! {
-                () = cycles => {}
-                () = handle.publishers.run_ticks(clock) => {}
-            }
-        });
+        registry.insert(Arc::new(handle));
+        cycles.spawn(Arc::clone(&surroundings).plan(name, ended.clone()));
     }
-    let app = App::new(registry, Arc::clone(&endpoint.keys), clock, stop.clone())?;
+    let app = App {
+        replay_runner: served.replay,
+        ..App::new(registry, Arc::clone(&endpoint.keys), clock, stop.clone())?
+    };
     let answering = endpoint.answer(Arc::new(app), ServerLimits::default(), stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
@@ -90,7 +101,7 @@ pub async fn serve(
     };
     ends.send_replace(true);
     // Without a state, cycles that are running when the endpoints close are not waited for.
-    if state.is_some() && ended.is_ok() {
+    if keeps && ended.is_ok() {
         let all_ended = async { while cycles.join_next().await.is_some() {} };
         if timeout(SERVE_END_MAX, all_ended).await.is_err() {
             tracing::warn!(
@@ -100,4 +111,52 @@ pub async fn serve(
     }
     cycles.abort_all();
     ended
+}
+
+/// Surroundings of all control loops.
+struct Surroundings {
+    registry: Arc<ServiceRegistry>,
+    budgets: SharedBudgets,
+    fetches: Fetches,
+    /// Memory of what was sent to backends. It outlives a service that is replaced.
+    memory: Arc<HttpMemory>,
+    http: reqwest::Client,
+    clock: Clock,
+    state: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// Plans for the service of that name, and for those that replace it, until `stop` is set.
+    async fn plan(self: Arc<Self>, name: String, mut stop: watch::Receiver<bool>) {
+        while let Some(handle) = self.registry.get(&name) {
+            let service = Arc::clone(&handle.service);
+            let targets = ScrapeTargets::of(&service, self.clock);
+            let scraper = scraper(&service, &self.fetches, targets);
+            let backends = http_backends(&service, &self.http, &self.memory);
+            let backends = SwitchedBackends::new(backends, &handle.mode);
+            let state = self.state.as_deref();
+            let state = state.map(|folder| StateFile::new(folder, &service.name));
+            // One planner, one term.
+            let seat = self.budgets.seat(&service, Duration::ZERO);
+            let (ends, ended) = watch::channel(false);
+            let ports = (&scraper, &backends);
+            let cycles = run_cycles(&handle, self.clock, ports, (state, seat), ended, |_| {});
+            let mut cycles = pin!(cycles);
+            let is_replaced = tokio::select! {
+                () = &mut cycles => return,
+                () = handle.publishers.run_ticks(self.clock) => return,
+                _ = stop.wait_for(|stop| *stop) => false,
+                () = handle.wait_replaced() => true,
+            };
+            ends.send_replace(true);
+            if !is_replaced {
+                return cycles.await;
+            }
+            if timeout(SERVE_END_MAX, cycles).await.is_err() {
+                tracing::warn!(
+                    "{name}: a cycle of the service before was still running after {SERVE_END_MAX:?}"
+                );
+            }
+        }
+    }
 }

@@ -19,6 +19,8 @@ mod servers;
 mod service_times;
 mod stages;
 mod variant;
+#[cfg(feature = "serve")]
+mod written;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

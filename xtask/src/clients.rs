@@ -72,7 +72,7 @@ pub(crate) fn mlserver(layout: &Layout) -> Result<PathBuf> {
 }
 
 /// Returns a Python that sees only the fetched packages and its own; `script` imports them.
-fn with_packages(packages: &Pinned, script: &str, layout: &Layout) -> Result<PathBuf> {
+pub(crate) fn with_packages(packages: &Pinned, script: &str, layout: &Layout) -> Result<PathBuf> {
     let check = |folder: &Path| {
         let program = python(folder)?;
         let output = Command::new(program).args(["-c", script]).output();

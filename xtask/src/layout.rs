@@ -63,6 +63,11 @@ impl Layout {
         self.target.join("browser.json")
     }
 
+    /// Folder of the planner whose API is tested.
+    pub(crate) fn api(&self) -> PathBuf {
+        self.target.join("api")
+    }
+
     /// Folder of the console's module and its bindings.
     pub(crate) fn console(&self) -> PathBuf {
         self.target.join("console-module")

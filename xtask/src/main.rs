@@ -1,9 +1,10 @@
 //! Development commands: `cargo xtask setup | filter | console | image | demo | up | validate | experiments | workers |
-//! kube | test | check-slot-table | soak | bench | envoy | book`.
+//! kube | test | api | check-slot-table | soak | bench | envoy | book`.
 //!
 //! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
 //! this process, so that signals and the exit code are its own.
 
+mod api;
 mod book;
 mod browser;
 mod chromium;
@@ -78,6 +79,8 @@ enum Task {
     /// only the Kubernetes tests, on that cluster, in their own namespaces. With `--real-server`, put Weir before three
     /// real MLServers (`--real-server --help`).
     Test(Passed),
+    /// Test the planner's REST API by its OpenAPI document, with a pinned Schemathesis.
+    Api(api::Arguments),
     /// Run the long model check of the protocol by which workers share a queue. Takes minutes and gigabytes of memory.
     CheckSlotTable,
     /// Let VMs trap under load (`soak --minutes 10`), and check that no request or slot is leaked.
@@ -146,6 +149,7 @@ fn run(task: Task) -> Result<()> {
         Task::Workers(_) => measure("workers", &layout),
         Task::Kube(_) => measure("kube", &layout),
         Task::Test(_) => test(&layout),
+        Task::Api(arguments) => api::run(&layout, &arguments),
         Task::CheckSlotTable => slot_table::check(&layout),
         Task::Soak { minutes } => soak(&layout, minutes),
         Task::Bench(_) => bench(&layout),
@@ -190,6 +194,7 @@ fn test(layout: &Layout) -> Result<()> {
     }
     let sh = ready_to_test(layout)?;
     browser::test(&sh, layout)?;
+    api::test(layout, api::CASES_OF_TESTS, 1)?;
     Err(replace(
         compile::cargo(&sh, &[["test"].as_slice(), &compile::TESTED].concat()).args(others),
     ))

@@ -27,6 +27,7 @@ mod progress;
 mod record;
 #[cfg(feature = "replay")]
 mod replay;
+mod sent_replay;
 mod serve;
 mod solve;
 mod status;

@@ -102,6 +102,7 @@ impl Operate {
             ),
             state: self.state,
             budgets: Arc::new(budgets),
+            replay: crate::sent_replay::runner(),
         };
         let endpoint = Endpoint {
             listener,

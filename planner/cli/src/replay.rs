@@ -52,6 +52,7 @@ impl Replay {
         let overrides = Overrides {
             seed: self.seed,
             of_capacity: self.of_capacity,
+            requests_max: None,
         };
         match scenario::read_any(&self.file, overrides)? {
             ScenarioFile::Single(single) => self.run_single(*single),

@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::sync::watch;
 use weir_planner::http::Endpoint;
-use weir_planner::serve::{ServedFiles, serve};
+use weir_planner::serve::{Served, ServedFiles, serve};
 use weir_planner::service::Service;
 use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 use weir_planner::spec::{ServiceFile, ServiceSpec};
+use weir_planner::specification::{Specification, SpecificationSource, WritableFile};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
 
@@ -33,6 +35,9 @@ pub(crate) struct Serve {
     /// it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Let clients whose key has `write` replace the service file over REST.
+    #[arg(long)]
+    writable: bool,
     #[command(flatten)]
     tls: TlsArguments,
 }
@@ -41,9 +46,16 @@ impl Serve {
     /// # Errors
     /// An invalid service file, key or certificate, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        if self.writable && (self.files.len() > 1 || !self.shared_budget.is_empty()) {
+            anyhow::bail!(
+                "--writable: it must be with one service file and without --shared-budget; edit several files, and \
+                 start the planner again"
+            );
+        }
         let budgets = SharedBudgets::new(&self.shared_budget)?;
-        let files = self.files.iter().map(|path| read(path));
-        let files = files.collect::<anyhow::Result<Vec<_>>>()?;
+        let read = self.files.iter().map(|path| self.read(path));
+        let read = read.collect::<anyhow::Result<Vec<_>>>()?;
+        let (files, specifications): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         let served = ServedFiles::new(files, &budgets)?;
         let keys = served.key.read();
         let keys = keys.with_context(|| match self.files.as_slice() {
@@ -81,20 +93,36 @@ impl Serve {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("--state {}", folder.display()))?;
         }
-        let state = self.state.as_deref();
-        serve(served.services, budgets, endpoint, state, stop).await?;
+        let served = Served {
+            services: served.services.into_iter().zip(specifications).collect(),
+            budgets,
+            replay: crate::sent_replay::runner(),
+            state: self.state,
+        };
+        serve(served, endpoint, stop).await?;
         tracing::info!("ended");
         Ok(())
     }
-}
 
-/// Reads a service file; returns its path too.
-fn read(path: &Path) -> anyhow::Result<(String, ServiceFile)> {
-    let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("service file {shown}"))?;
-    let file = ServiceSpec::from_file(path, &text).and_then(ServiceFile::try_from);
-    let file = file.with_context(|| format!("service file {shown}"))?;
-    Ok((shown, file))
+    /// Reads a service file; returns its path too, and the specification as written.
+    fn read(&self, path: &Path) -> anyhow::Result<((String, ServiceFile), Specification)> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("service file {shown}"))?;
+        let spec = ServiceSpec::from_file(path, &text);
+        // As written, without the profiles that it names.
+        let written = ServiceSpec::from_yaml(&text);
+        let read = spec.and_then(|spec| Ok((ServiceFile::try_from(spec)?, written?)));
+        let (file, written) = read.with_context(|| format!("service file {shown}"))?;
+        let source = match self.writable {
+            true => {
+                let file = WritableFile::new(path, text.into_bytes());
+                SpecificationSource::Writable(Arc::new(file))
+            }
+            false => SpecificationSource::File(path.to_owned()),
+        };
+        Ok(((shown, file), Specification::new(written, source)))
+    }
 }
 
 /// Writes a file atomically: readers see the whole text or no file.

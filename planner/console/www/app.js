@@ -51,6 +51,7 @@ byId("play").addEventListener("click", () => {
     replay.run(whatIf.planned?.service ?? whatIf.file());
 });
 
+/// Connects, and returns whether the what-if has the planner's service file.
 async function connect() {
     const key = byId("key").value;
     let service = byId("service").value.trim();
@@ -62,16 +63,18 @@ async function connect() {
     byId("service").value = service;
     if (service === "") {
         byId("connection").textContent = "The planner lists no services to this key: enter a service.";
-        return;
+        return false;
     }
     sessionStorage.setItem("service", service);
     sessionStorage.setItem("key", key);
     live.connect(service, key);
+    return whatIf.fromPlanner(service, key);
 }
 
 byId("service").value = sessionStorage.getItem("service") ?? "";
 byId("key").value = sessionStorage.getItem("key") ?? "";
-if (PLANNER && byId("key").value) connect();
-
-const example = await fetch(new URL("./demo.yaml", import.meta.url));
-if (example.ok) await whatIf.load(await example.text());
+const known = PLANNER && byId("key").value !== "" && await connect();
+if (!known) {
+    const example = await fetch(new URL("./demo.yaml", import.meta.url));
+    if (example.ok) await whatIf.load(await example.text());
+}

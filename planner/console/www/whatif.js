@@ -2,6 +2,8 @@
 
 import { Chart, byId, element, number, percent, table, tiles } from "./view.js";
 
+/// Time in which the planner's service file is read.
+const TIMEOUT_MS = 5000;
 /// Points of the sweep over rates.
 const SWEEP = 40;
 
@@ -49,6 +51,23 @@ export class WhatIf {
         return byId("file").value;
     }
 
+    /// Begins with the service file of the planner, its profiles included; once for each service. Returns whether it has it.
+    async fromPlanner(service, key) {
+        if (this.#planner === service) return true;
+        const path = `/v1/services/${encodeURIComponent(service)}/specification?inline=true`;
+        const read = async () => {
+            const response = await fetch(path, {
+                headers: { authorization: `Bearer ${key}` }, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS),
+            });
+            return response.ok ? response.json() : null;
+        };
+        const spec = await read().catch(() => null);
+        if (spec === null) return false;
+        this.#planner = service;
+        await this.load(asFile(spec, service));
+        return true;
+    }
+
     /// Takes in a service file and builds the controls from what the module reads in it.
     async load(text) {
         byId("file").value = text;
@@ -68,6 +87,8 @@ export class WhatIf {
     }
 
     #rate = null;
+    /// Service whose file was taken from the planner.
+    #planner = null;
 
     #controls(first, rate) {
         const field = (store, parent, key, label, unit, { value, min, max, step }) => {
@@ -289,6 +310,19 @@ export class WhatIf {
         }
         this.plan();
     }
+}
+
+/// A specification as a service file of this page: without the model file, which only the planner reads, and the pods of
+/// a resource. One key a line.
+function asFile(spec, service) {
+    const file = { ...spec };
+    if (file.proxies?.pods) delete file.proxies;
+    const demand = { ...file.demand };
+    delete demand.model;
+    if (demand.forecaster === "lstm") delete demand.forecaster;
+    const entries = Object.entries({ service, ...file, demand });
+    const lines = entries.map(([name, value]) => `${JSON.stringify(name)}: ${JSON.stringify(value, null, 2)}`);
+    return `{\n${lines.join(",\n")}\n}\n`;
 }
 
 function difference(planned, running) {

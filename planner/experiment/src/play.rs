@@ -109,7 +109,7 @@ impl Experiment {
         let text = case.and_then(|case| case.scenarios.get(job.row));
         let overrides = Overrides {
             seed: Some(job.seed),
-            of_capacity: None,
+            ..Overrides::default()
         };
         let text = text.map_or("", String::as_str);
         let (scenario, sending) = scenario::read_text(text, &self.folder, overrides)?;

@@ -4,7 +4,7 @@
 //! [`scenario`] reads and checks the scenario file. [`input`] turns it into requests with all their
 //! times. [`simulation`] simulates them, event by event, once for each `contender`: a data plane (`plane`)
 //! with a control plane (`control`), disturbed by `fault`s. [`bound`] computes the clairvoyant upper
-//! bound, and [`report`] writes the report. Scenario and seed determine everything: equal inputs give
+//! bound, and [`report`] writes the report. [`sent`] does all of it for a scenario that somebody sent, within bounds. Scenario and seed determine everything: equal inputs give
 //! byte-identical reports. The simulation never reads a clock and never sleeps.
 
 pub mod file_error;
@@ -20,6 +20,7 @@ mod plane;
 pub mod simulation;
 
 pub mod report;
+pub mod sent;
 
 /// Unix time at the start of every replay, ms. Client timestamps and plan dates count from it.
 pub(crate) const EPOCH_MS: u64 = 1_790_000_000_000;

@@ -12,7 +12,9 @@ mod read;
 mod refused;
 mod renamed;
 mod replicated;
+mod schema;
 mod sending;
+mod sent;
 mod server;
 mod shared;
 mod throughput;
@@ -29,8 +31,10 @@ use weir_planner::service::{Service, Stage};
 pub use ipa::{IpaAccuracy, IpaPredictor, IpaRule};
 pub use place::line as line_of;
 pub use read::{
-    FieldError, Overrides, SCENARIO_BYTES_MAX, ScenarioFile, first_error, read, read_any, read_text,
+    FieldError, Overrides, SCENARIO_BYTES_MAX, ScenarioFile, first_error, read, read_any,
+    read_sent, read_text,
 };
+pub use schema::schema;
 pub use shared::{DivisionRule, SharedContender, SharedScenario, SharingService};
 
 /// Checked scenario.

@@ -53,6 +53,9 @@ use crate::nanos;
 use weir_planner::capacity::Allocation;
 use weir_planner::distribution::slot_allocation::TooFew;
 
+/// One simulated second, in ns.
+const SECOND: u64 = 1_000_000_000;
+
 /// Reason why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
@@ -103,6 +106,28 @@ pub fn play_telling<F: FnMut(u64)>(
 ) -> Result<Play, PlayError> {
     let clock = witness::Progress(tell);
     play_with(clock, scenario, requests, contender, seed).map(|(play, _)| play)
+}
+
+/// Like [`play`], and calls `goes_on` after each simulated second; `None` once that is false.
+///
+/// # Errors
+/// A scenario or request that cannot be simulated.
+pub fn play_while(
+    goes_on: &mut dyn FnMut() -> bool,
+    scenario: &Scenario,
+    requests: &[Request],
+    contender: Contender,
+    seed: u64,
+) -> Result<Option<Play>, PlayError> {
+    let mut simulation = Simulation::new((), scenario, requests, contender, seed)?;
+    let mut until = SECOND;
+    while !simulation.advance(until) {
+        if !goes_on() {
+            return Ok(None);
+        }
+        until = until.saturating_add(SECOND);
+    }
+    simulation.finish(contender).map(|(play, ())| Some(play))
 }
 
 /// Like [`play`], with a witness.

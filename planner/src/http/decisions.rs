@@ -1,20 +1,25 @@
 //! `GET /v1/services/{service}/decisions`: the latest decisions with their inputs, the limits that bind them, and the
-//! alternatives that were passed over.
+//! alternatives that were passed over. Those that must be solved for are computed for the latest decision alone, aside,
+//! and only if no problem is being solved.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use weir_api::{Cores, Revision, Rps};
 
 use super::extract::{Fields, Planned};
-use super::openapi;
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::problem::Problem;
 use super::services::StatusQuery;
+use super::{App, openapi};
 use crate::backends::Blocker;
+use crate::policy::Alternative;
+use crate::registry::ServiceHandle;
 use crate::service::{Service, SolveStatus};
 use crate::spec::RawCpu;
 use crate::telemetry::status::CycleReport;
@@ -24,7 +29,8 @@ pub(super) const DECISIONS: Operation = Operation {
     path: "/v1/services/{service}/decisions",
     id: "decisions",
     summary: "Latest decisions: inputs, reasons, binding limits, alternatives",
-    description: "One decision for each of the latest cycles, oldest first.",
+    description: "One decision for each of the latest cycles, oldest first. Alternatives that are solved for are those of \
+                  the latest decision, and left out while a problem is being solved.",
     access: Access::Service,
     query: Some(openapi::query::<StatusQuery>),
     headers: &[],
@@ -115,18 +121,8 @@ struct BindingLimit<'a> {
     max: f64,
 }
 
-/// A solution that was considered and passed over.
-#[derive(Debug, PartialEq, Serialize, JsonSchema)]
-struct Alternative {
-    /// Name of the solution.
-    solution: &'static str,
-    /// Its objective.
-    objective: f64,
-    /// Reason why it was passed over.
-    why: &'static str,
-}
-
 pub(super) async fn decisions(
+    State(app): State<Arc<App>>,
     Planned(handle): Planned,
     Fields(query): Fields<StatusQuery>,
 ) -> Result<Response, Problem> {
@@ -134,11 +130,36 @@ pub(super) async fn decisions(
     let cycles = handle.status.latest(most);
     let service = &handle.service;
     let decisions = cycles.iter().map(|report| decision(service, report));
-    let decisions = Decisions {
+    let mut decisions = Decisions {
         policy: service.policy.name(),
         decisions: decisions.collect(),
     };
+    if let Some(latest) = decisions.decisions.last_mut()
+        && let Some(solved) = solved(&app, &handle, latest.at_ms).await
+    {
+        latest.alternatives.extend(solved.iter().cloned());
+    }
     Ok(Json(decisions).into_response())
+}
+
+/// Returns the alternatives to the latest decision, if that is the one at `at_ms`; `None` while a problem is being solved.
+async fn solved(app: &App, handle: &ServiceHandle, at_ms: u64) -> Option<Arc<Vec<Alternative>>> {
+    if let Some(known) = handle.alternatives.known(at_ms) {
+        return Some(known);
+    }
+    let basis = handle
+        .alternatives
+        .basis()
+        .filter(|basis| basis.at_ms == at_ms)?;
+    let permit = Arc::clone(&app.solves).try_acquire_owned().ok()?;
+    let read = Arc::clone(&basis);
+    let solving = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        read.alternatives()
+    });
+    let solved = Arc::new(solving.await.ok()?);
+    handle.alternatives.remember(&basis, Arc::clone(&solved));
+    Some(solved)
 }
 
 fn decision<'a>(service: &'a Service, report: &'a CycleReport) -> Decision<'a> {
@@ -226,8 +247,10 @@ fn alternatives(report: &CycleReport) -> Vec<Alternative> {
     let optimum = report.optimum.filter(|_| report.kept);
     let alternative = |objective| Alternative {
         solution: "optimum",
-        objective,
-        why: "the actual cores carry the demand, and their objective is within the tolerance of it",
+        cores: None,
+        objective: Some(objective),
+        why: "the actual cores carry the demand, and their objective is within the tolerance of it"
+            .to_owned(),
     };
     optimum.map(alternative).into_iter().collect()
 }

@@ -1,6 +1,8 @@
 //! `GET /v1/services/{service}/events`: cycles and plans of a service as server-sent events. The id of each event is a
 //! cursor: a stream that begins with `last-event-id` continues behind it, as far as cycles and plans are kept.
 //!
+//! A pipeline's stages have plans and revisions of their own; the cursor has a revision for each, in stage order.
+//!
 //! A stream ends when the planner shuts down and when the service is changed or removed; its client then comes back
 //! with the latest id.
 
@@ -13,6 +15,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use futures_util::future::select_all;
 use futures_util::stream;
 use schemars::SchemaGenerator;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -23,8 +26,9 @@ use super::extract::Planned;
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::poll_query::display;
 use super::problem::{Problem, ProblemKind};
-use crate::distribution::Published;
+use crate::distribution::{Published, Publisher};
 use crate::registry::ServiceHandle;
+use crate::service::STAGES_MAX;
 use crate::telemetry::status::CycleReport;
 
 /// Maximum number of streams at once.
@@ -39,8 +43,8 @@ pub(super) const EVENTS: Operation = Operation {
     path: "/v1/services/{service}/events",
     id: "events",
     summary: "Cycles and plans as server-sent events",
-    description: "Events `cycle`, with the report of a cycle, and `plan`, with the plan of the first stage. Without \
-                  `last-event-id` the stream begins with the latest of each. It ends at shutdown, and when the \
+    description: "Events `cycle`, with the report of a cycle, and `plan`, with the plan of one stage; `service` in it is the \
+                  stage's name. Without `last-event-id` the stream begins with the latest of each. It ends at shutdown, and when the \
                   service is changed.",
     access: Access::Service,
     query: None,
@@ -58,23 +62,29 @@ pub(super) const EVENTS: Operation = Operation {
 };
 
 /// Position in the cycles and plans of a service.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Cursor {
     at_ms: u64,
-    revision: Revision,
+    /// Latest revision of each stage.
+    revisions: Vec<Revision>,
 }
 
 impl Cursor {
     fn parse(id: &str) -> Option<Cursor> {
-        let (at_ms, revision) = id.split_once('-')?;
+        let (at_ms, revisions) = id.split_once('-')?;
+        let revisions = revisions.splitn(STAGES_MAX + 1, '.');
+        let revisions: Option<Vec<Revision>> = revisions
+            .map(|revision| revision.parse().ok().map(Revision))
+            .collect();
         Some(Cursor {
             at_ms: at_ms.parse().ok()?,
-            revision: Revision(revision.parse().ok()?),
+            revisions: revisions.filter(|all| all.len() <= STAGES_MAX)?,
         })
     }
 
-    fn id(self) -> String {
-        format!("{}-{}", self.at_ms, self.revision)
+    fn id(&self) -> String {
+        let revisions: Vec<String> = self.revisions.iter().map(Revision::to_string).collect();
+        format!("{}-{}", self.at_ms, revisions.join("."))
     }
 }
 
@@ -82,19 +92,21 @@ impl Cursor {
 #[derive(Debug)]
 enum Pending {
     Cycle(Arc<CycleReport>),
-    Plan(Arc<Published>),
+    /// Plan of the stage with that index.
+    Plan(usize, Arc<Published>),
 }
 
 /// One stream.
 struct Feed {
     handle: Arc<ServiceHandle>,
     cycles: watch::Receiver<u64>,
-    plans: watch::Receiver<Option<Arc<Published>>>,
+    /// Newest plan of each stage.
+    plans: Vec<watch::Receiver<Option<Arc<Published>>>>,
     stop: watch::Receiver<bool>,
     /// Number of the latest cycle that has been taken.
     number: u64,
-    /// Revision of the latest plan that has been taken.
-    taken: Revision,
+    /// Revision of the latest plan of each stage that has been taken.
+    taken: Vec<Revision>,
     /// Position of the latest event that has been sent.
     cursor: Cursor,
     pending: VecDeque<Pending>,
@@ -141,29 +153,33 @@ impl Feed {
         permit: OwnedSemaphorePermit,
     ) -> Feed {
         let cycles = handle.status.subscribe();
-        let plans = handle.publishers.entry().subscribe();
-        let latest = handle.status.latest(1).pop();
-        let begin = Cursor {
-            at_ms: latest.map_or(0, |latest| latest.at_ms.saturating_sub(1)),
-            revision: Revision(0),
-        };
-        let (number, taken) = match cursor {
-            Some(cursor) => (handle.status.number_at(cursor.at_ms), cursor.revision),
+        let plans = handle.publishers.all().map(Publisher::subscribe);
+        let plans: Vec<watch::Receiver<Option<Arc<Published>>>> = plans.collect();
+        let (number, mut cursor) = match cursor {
+            Some(cursor) => (handle.status.number_at(cursor.at_ms), cursor),
             // The latest of each comes first.
             None => {
-                let newest = plans.borrow().as_ref().map(|newest| newest.plan.revision.0);
-                let before = Revision(newest.unwrap_or_default().saturating_sub(1));
-                (cycles.borrow().saturating_sub(1), before)
+                let latest = handle.status.latest(1).pop();
+                let before = |stage: &watch::Receiver<Option<Arc<Published>>>| {
+                    let newest = stage.borrow().as_ref().map(|newest| newest.plan.revision.0);
+                    Revision(newest.unwrap_or_default().saturating_sub(1))
+                };
+                let cursor = Cursor {
+                    at_ms: latest.map_or(0, |latest| latest.at_ms.saturating_sub(1)),
+                    revisions: plans.iter().map(before).collect(),
+                };
+                (cycles.borrow().saturating_sub(1), cursor)
             }
         };
+        cursor.revisions.resize(plans.len(), Revision(0));
         Feed {
             handle,
             cycles,
             plans,
             stop,
             number,
-            taken,
-            cursor: cursor.unwrap_or(begin),
+            taken: cursor.revisions.clone(),
+            cursor,
             pending: VecDeque::new(),
             _permit: permit,
         }
@@ -182,9 +198,11 @@ impl Feed {
             if !self.pending.is_empty() {
                 continue;
             }
+            let published = self.plans.iter_mut().map(|stage| Box::pin(stage.changed()));
+            let published = async { select_all(published).await.0 };
             tokio::select! {
                 changed = self.cycles.changed() => changed.ok()?,
-                changed = self.plans.changed() => changed.ok()?,
+                changed = published => changed.ok()?,
                 () = self.handle.wait_replaced() => return None,
                 _ = self.stop.wait_for(|stop| *stop) => return None,
             }
@@ -194,13 +212,21 @@ impl Feed {
     /// Takes the plans and cycles that are new; at most as many as are kept.
     fn take(&mut self) {
         self.cycles.mark_unchanged();
-        self.plans.mark_unchanged();
-        for published in self.handle.publishers.entry().kept() {
-            if published.plan.revision > self.taken {
-                self.taken = published.plan.revision;
-                self.pending.push_back(Pending::Plan(published));
+        let mut plans = Vec::new();
+        let stages = self.handle.publishers.all().zip(&mut self.plans);
+        for ((index, (stage, newest)), taken) in stages.enumerate().zip(&mut self.taken) {
+            newest.mark_unchanged();
+            for published in stage.kept() {
+                if published.plan.revision > *taken {
+                    *taken = published.plan.revision;
+                    plans.push((index, published));
+                }
             }
         }
+        plans.sort_by_key(|(index, published)| (published.plan.revision, *index));
+        let plans = plans.into_iter();
+        self.pending
+            .extend(plans.map(|(index, published)| Pending::Plan(index, published)));
         let (reports, number) = self.handle.status.after(self.number);
         self.number = number;
         self.pending.extend(reports.into_iter().map(Pending::Cycle));
@@ -212,8 +238,10 @@ impl Feed {
                 self.cursor.at_ms = report.at_ms;
                 ("cycle", serde_json::to_string(&**report).ok()?)
             }
-            Pending::Plan(published) => {
-                self.cursor.revision = published.plan.revision;
+            Pending::Plan(index, published) => {
+                if let Some(revision) = self.cursor.revisions.get_mut(*index) {
+                    *revision = published.plan.revision;
+                }
                 ("plan", String::from_utf8(published.json.to_vec()).ok()?)
             }
         };
@@ -227,11 +255,15 @@ mod tests {
 
     #[test]
     fn cursor_is_read_as_written() {
-        let cursor = Cursor {
-            at_ms: 1_767_225_600_000,
-            revision: Revision(7),
-        };
-        assert_eq!(Cursor::parse(&cursor.id()), Some(cursor));
+        for revisions in [vec![7], vec![7, 0, 9], vec![1; STAGES_MAX]] {
+            let cursor = Cursor {
+                at_ms: 1_767_225_600_000,
+                revisions: revisions.into_iter().map(Revision).collect(),
+            };
+            assert_eq!(Cursor::parse(&cursor.id()), Some(cursor));
+        }
+        let many = format!("7-{}", ["1"; STAGES_MAX + 1].join("."));
+        assert_eq!(Cursor::parse(&many), None);
         for id in [
             "",
             "7",
@@ -242,6 +274,8 @@ mod tests {
             "x-7",
             "1e3-7",
             "99999999999999999999-1",
+            "7-8.",
+            "7-8.x",
         ] {
             assert_eq!(Cursor::parse(id), None, "{id}");
         }

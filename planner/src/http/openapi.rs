@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
 use super::problem::{MEDIA_TYPE, ProblemDocument};
+use super::replay::{REPLAY, ReplayRunner};
 use super::request_id::REQUEST_ID_MAX;
 
 const SCHEMAS: &str = "/components/schemas";
@@ -38,16 +39,25 @@ pub(super) const OPENAPI: Operation = Operation {
 #[derive(Debug, Default)]
 pub struct ApiDocument {
     operations: OnceLock<Vec<&'static Operation>>,
+    replay: OnceLock<ReplayRunner>,
     text: OnceLock<Bytes>,
 }
 
 impl ApiDocument {
-    pub(super) fn describe(&self, operations: Vec<&'static Operation>) {
+    pub(super) fn describe(
+        &self,
+        operations: Vec<&'static Operation>,
+        replay: Option<ReplayRunner>,
+    ) {
         let _ = self.operations.set(operations);
+        if let Some(replay) = replay {
+            let _ = self.replay.set(replay);
+        }
     }
 
     fn text(&self) -> Bytes {
-        let make = || document(self.operations.get().map_or(&[], Vec::as_slice));
+        let operations = || self.operations.get().map_or(&[][..], Vec::as_slice);
+        let make = || document(operations(), self.replay.get());
         let text = self.text.get_or_init(|| make().to_string().into());
         text.clone()
     }
@@ -87,14 +97,17 @@ impl Schemas {
 }
 
 /// Makes the document of these operations.
-pub(super) fn document(operations: &[&'static Operation]) -> Value {
+pub(super) fn document(operations: &[&'static Operation], replay: Option<&ReplayRunner>) -> Value {
     let mut schemas = Schemas::new();
     let problem = schemas.written.subschema_for::<ProblemDocument<'_>>();
     let mut paths = Map::new();
     for operation in operations {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Value::Object(path) = path {
-            let described = describe(operation, &mut schemas, &problem);
+            let mut described = describe(operation, &mut schemas, &problem);
+            if let Some(replay) = replay.filter(|_| operation.id == REPLAY.id) {
+                describe_replay(&mut described, replay, &mut schemas);
+            }
             path.insert(operation.method.key().to_owned(), described);
         }
     }
@@ -170,6 +183,19 @@ fn describe(operation: &Operation, schemas: &mut Schemas, problem: &Schema) -> V
         }
     }
     described
+}
+
+/// Replaces the schemas of the replay by those that the program provides with it.
+fn describe_replay(described: &mut Value, replay: &ReplayRunner, schemas: &mut Schemas) {
+    const JSON: &str = "/content/application~1json/schema";
+    for (at, schema) in [
+        ("/requestBody", (replay.scenario)(&mut schemas.read)),
+        ("/responses/200", (replay.report)(&mut schemas.written)),
+    ] {
+        if let Some(value) = described.pointer_mut(&format!("{at}{JSON}")) {
+            *value = schema.into();
+        }
+    }
 }
 
 /// Adds a response; a status that several reasons have is described by all of them.

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::service::ConfigError;
 use crate::solve::InputError;
 
 /// Media type of a problem document.
@@ -49,6 +50,8 @@ pub(super) enum ProblemKind {
     Unavailable,
     /// The planner has a defect.
     Internal,
+    /// The planner was built without it.
+    NotBuilt,
 }
 
 impl ProblemKind {
@@ -122,6 +125,11 @@ impl ProblemKind {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal",
                 "The planner has a defect",
+            ),
+            Kind::NotBuilt => (
+                StatusCode::NOT_IMPLEMENTED,
+                "not-built",
+                "The planner was built without it",
             ),
         }
     }
@@ -198,8 +206,7 @@ impl Problem {
 
     /// Creates the problem of a field of the body.
     pub(super) fn body_field(error: &InputError) -> Problem {
-        let pointer = Some(pointer(&error.field));
-        Problem::field(ProblemKind::InvalidBody, error.to_string(), pointer, None)
+        Problem::body_at(&error.field, error.to_string())
     }
 
     /// Creates the problem of a body whose field at that path has not the right form.
@@ -209,6 +216,23 @@ impl Problem {
             path => (path, format!("{path}: {error}")),
         };
         Problem::field(ProblemKind::InvalidBody, detail, Some(pointer(path)), None)
+    }
+
+    /// Creates the problem of a body that is no valid service file.
+    pub(super) fn config(error: &ConfigError) -> Problem {
+        let path = match error {
+            ConfigError::TooLarge(_) => "",
+            ConfigError::Form { path, .. } | ConfigError::Value { path, .. } => path,
+        };
+        // Of several keys that contradict each other, the first is named; of a profile, its reference.
+        let first = path.split([',', ':']).next().unwrap_or_default();
+        Problem::body_at(first, error.to_string())
+    }
+
+    /// Creates the problem of the field of the body at that path.
+    pub(super) fn body_at(path: &str, detail: String) -> Problem {
+        let pointer = Some(pointer(path));
+        Problem::field(ProblemKind::InvalidBody, detail, pointer, None)
     }
 
     fn field(

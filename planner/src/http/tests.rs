@@ -8,8 +8,10 @@ mod history;
 mod leaders;
 mod modes;
 mod proxies;
+mod replays;
 mod server;
 mod solves;
+mod specifications;
 mod status;
 mod tls;
 
@@ -40,6 +42,7 @@ struct Setup {
     keys: String,
     limits: ServerLimits,
     leadership: Leadership,
+    replay: Option<ReplayRunner>,
 }
 
 impl Default for Setup {
@@ -50,6 +53,7 @@ impl Default for Setup {
             keys: KEY.to_owned(),
             limits: ServerLimits::default(),
             leadership: Leadership::alone(),
+            replay: None,
         }
     }
 }
@@ -86,6 +90,7 @@ impl Endpoints {
             polls: Semaphore::new(polls_max),
             polls_max,
             leadership: setup.leadership,
+            replay_runner: setup.replay,
             ..App::new(services, Arc::clone(&keys), clock, stopped.clone()).unwrap()
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

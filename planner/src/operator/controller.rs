@@ -24,6 +24,7 @@ use crate::registry::ServiceHandle;
 use crate::service::Service;
 use crate::shared_budget::Seat;
 use crate::spec::resource::{SloService, SloServiceStatus};
+use crate::specification::{Specification, SpecificationSource};
 use crate::state::StateFile;
 use crate::telemetry::status::CycleReport;
 use weir_api::Plan;
@@ -65,6 +66,9 @@ impl ServiceController {
             Some(before) => before.with_service(service.clone(), shared.clock)?,
             None => ServiceHandle::new(service.clone(), shared.clock)?,
         };
+        let specification =
+            Specification::new(resource.spec.clone(), SpecificationSource::Resource);
+        let handle = handle.with_specification(specification);
         shared.services.insert(Arc::new(handle));
         shared.budgets.insert(&service);
         let may_write = Arc::new(AtomicBool::new(true));

@@ -6,6 +6,8 @@ mod bed;
 mod inspect;
 mod keys;
 mod pipeline;
+mod polls;
+mod replaced;
 mod shared;
 mod wrong;
 

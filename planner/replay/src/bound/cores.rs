@@ -23,6 +23,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_api::Cores;
 use weir_sim::server::{Latency, Parallelism};
@@ -36,7 +37,7 @@ use crate::scenario::{Control, Scenario};
 pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Lower bound on the core-seconds for a number of on-time requests.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MinCoreSeconds {
     /// Number of on-time requests.
     pub on_time: u64,
@@ -51,7 +52,7 @@ pub struct MinCoreSeconds {
 }
 
 /// Meaning of a bound on core-seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MinKind {
     /// Proven never to be above the optimum.

@@ -26,6 +26,7 @@ pub mod servers;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::request::{Play, Request};
@@ -34,7 +35,7 @@ pub use cores::{MinCoreSeconds, MinKind, min_core_seconds};
 pub use servers::{BatchTime, Lanes, Servers, Step};
 
 /// Bound on the number of on-time requests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Bound {
     /// Number of on-time requests.
     pub on_time: u64,
@@ -47,8 +48,9 @@ pub struct Bound {
 }
 
 /// Meaning of a bound on on-time answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "BoundKind")]
 pub enum Kind {
     /// The optimum.
     Exact,

@@ -10,6 +10,7 @@ mod shared;
 mod stages;
 mod summary;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bound::{self, Bound, MinCoreSeconds};
@@ -50,7 +51,7 @@ pub enum ReportError {
 }
 
 /// Report of a replay.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     scenario: ScenarioInfo,
     contenders: Vec<Summary>,
@@ -60,7 +61,7 @@ pub struct Report {
 }
 
 /// Description of the scenario.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ScenarioInfo {
     name: String,
     seed: u64,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::summary::rounded;
@@ -11,7 +12,7 @@ use crate::scenario::Scenario;
 
 /// Summary of a stage of a pipeline. Times are means of the requests that the last stage answered, and percentages are
 /// of the times of all stages together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OfStage {
     /// Name.
     pub name: String,

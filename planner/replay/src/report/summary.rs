@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ReportError;
@@ -16,7 +17,7 @@ use crate::scenario::Scenario;
 const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Summary of a contender. Times and accuracies cover all answers, including late ones.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Name.
     pub contender: String,
@@ -67,7 +68,7 @@ pub struct Summary {
 }
 
 /// Summary of a class.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OfClass {
     /// Name.
     pub name: String,
@@ -80,7 +81,7 @@ pub struct OfClass {
 }
 
 /// Clairvoyant bound and the contender's fraction of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Yardstick {
     /// The bound.
     #[serde(flatten)]

@@ -25,6 +25,8 @@ pub(super) struct LoadContext<'a> {
     /// Throughput of the servers with their initial cores, requests/s.
     pub(super) capacity_rps: f64,
     pub(super) seed: u64,
+    /// Maximum number of requests.
+    pub(super) requests_max: usize,
 }
 
 /// Returns the arrivals, in order, and the number of seconds they span.
@@ -74,8 +76,9 @@ pub(super) fn load(
     };
     let rates = scaled(raw, rates, context)?;
     let expected: f64 = rates.rps().iter().sum();
-    if expected > REQUESTS_MAX as f64 || expected <= 0.0 {
-        let right = format!("1 to {REQUESTS_MAX}: change the rates or length_s");
+    let most = context.requests_max.min(REQUESTS_MAX);
+    if expected > most as f64 || expected <= 0.0 {
+        let right = format!("1 to {most}: change the rates or length_s");
         return Err(ScenarioError::value(
             "load",
             format!("{expected:.0} requests"),

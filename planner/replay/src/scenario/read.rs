@@ -7,14 +7,15 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use weir_sim::load::read_bounded;
+use weir_sim::load::{REQUESTS_MAX, read_bounded};
 
 use super::fault::{FaultTargets, faults};
 use super::load::LoadContext;
 use super::raw::RawScenario;
 use super::refused::{ScenarioError, within};
 use super::{
-    Scenario, SharedScenario, contender, load, place, proxies, replicated, sending, server, shared,
+    Scenario, SharedScenario, contender, load, place, proxies, replicated, sending, sent, server,
+    shared,
 };
 use crate::file_error::FileError;
 use crate::input::Sending;
@@ -43,6 +44,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Replaces `load.of_capacity`.
     pub of_capacity: Option<f64>,
+    /// Maximum number of requests, if it is less than a replay's own.
+    pub requests_max: Option<usize>,
 }
 
 /// Reads and checks a scenario and every file that it names.
@@ -98,7 +101,7 @@ pub fn read_text(
     check(text, folder, overrides).map_err(field_error)
 }
 
-fn field_error(wrong: ScenarioError) -> FieldError {
+pub(super) fn field_error(wrong: ScenarioError) -> FieldError {
     match wrong {
         ScenarioError::InScenario { path, message, .. } => {
             let complaint = message.strip_prefix(&format!("{path}: "));
@@ -112,6 +115,21 @@ fn field_error(wrong: ScenarioError) -> FieldError {
             message: refused.to_string(),
         },
     }
+}
+
+/// Reads and checks the text of a scenario that somebody sent: it names no file.
+///
+/// # Errors
+/// The first error, by its path.
+pub fn read_sent(text: &str, overrides: Overrides) -> Result<(Scenario, Sending), FieldError> {
+    let read = || {
+        let raw: RawScenario =
+            from_yaml(text, "scenario").map_err(|error| ScenarioError::config("", &error))?;
+        sent::refuse_files(&raw)?;
+        // A path that is overlooked is one below no folder.
+        checked(raw, Path::new("/dev/null"), overrides, None)
+    };
+    read().map_err(field_error)
 }
 
 /// First error of a scenario's text as its path and the complaint, if there is one. Files that the
@@ -187,6 +205,7 @@ pub(super) fn checked(
         classes: &class_names,
         capacity_rps: super::capacity_rps(&service, &variants),
         seed,
+        requests_max: overrides.requests_max.unwrap_or(REQUESTS_MAX),
     };
     let (arrivals, length_s) = load::load(&raw.load, &context)?;
     let length = Duration::from_secs(length_s);

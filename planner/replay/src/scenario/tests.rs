@@ -253,7 +253,7 @@ fn seed_is_reproducible_and_command_line_overrides_file() {
     let with = |seed| {
         let overrides = Overrides {
             seed,
-            of_capacity: None,
+            ..Overrides::default()
         };
         let (scenario, sending) = read(&fixture.path(), overrides).unwrap();
         (requests(scenario.seed, &sending), scenario.faults)
@@ -285,8 +285,8 @@ fn seed_is_reproducible_and_command_line_overrides_file() {
             .all(|request| request.arrives > request.sent)
     );
     let overrides = Overrides {
-        seed: None,
         of_capacity: Some(3.0),
+        ..Overrides::default()
     };
     fixture.file("scenario.yaml", SMALL);
     let (_, sending) = read(&fixture.path(), overrides).unwrap();

@@ -100,6 +100,45 @@ async fn stream_has_each_cycle_and_plan_and_resumes_behind_its_last_id() {
 }
 
 #[tokio::test]
+async fn stream_of_a_pipeline_has_the_plans_of_every_stage() {
+    let mut pipeline = service(8);
+    let stage = |name: &str, variant| crate::service::Stage {
+        name: name.to_owned(),
+        variants: variant..variant + 1,
+    };
+    pipeline.stages = vec![stage("detect", 0), stage("classify", 1)];
+    let endpoints = Endpoints::open(LONG, 64).await;
+    let publishers = Arc::new(Publishers::new(&pipeline));
+    let handle = ServiceHandle::with_publishers(pipeline.clone(), Arc::clone(&publishers));
+    endpoints.app.services.insert(Arc::new(handle.unwrap()));
+    let publish = |cores: [u32; 2]| {
+        let allocations = cores.map(|n| Allocation::one(weir_api::Cores::whole(n)));
+        let drafts = crate::plan::drafts(&pipeline, &allocations, None).unwrap();
+        publishers.publish(drafts, endpoints.app.clock.now())
+    };
+    publish([1, 1]).unwrap();
+    let mut events = Events::open(&endpoints, None).await;
+    let mut stages = Vec::new();
+    let mut last = String::new();
+    for _ in 0..2 {
+        let (name, id, data) = events.next().await.unwrap();
+        assert_eq!(name, "plan");
+        stages.push(data["service"].as_str().unwrap().to_owned());
+        last = id;
+    }
+    assert_eq!(stages, ["detect", "classify"]);
+    // A plan of the second stage alone, and the stream that continues behind it.
+    assert_eq!(publish([1, 2]).unwrap().new, 1);
+    let (_, id, data) = events.next().await.unwrap();
+    assert_eq!(data["service"], "classify");
+    let mut again = Events::open(&endpoints, Some(&last)).await;
+    assert_eq!(again.next().await.unwrap().2["service"], "classify");
+    assert_eq!(publish([2, 2]).unwrap().new, 1);
+    let mut behind = Events::open(&endpoints, Some(&id)).await;
+    assert_eq!(behind.next().await.unwrap().2["service"], "detect");
+}
+
+#[tokio::test]
 async fn streams_are_limited_and_end_at_shutdown() {
     let endpoints = Endpoints::open(LONG, 64).await;
     let refused = request(&endpoints, Some("yesterday")).await;

@@ -156,6 +156,33 @@ async fn decisions_have_inputs_reasons_and_binding_limits() {
     let decision = &decisions["decisions"][1];
     assert_eq!(decision["binding"], serde_json::json!([]));
     assert_eq!(decision["alternatives"], serde_json::json!([]));
+    // Those that are solved for, of the latest decision alone; not while a problem is being solved.
+    let service = Arc::clone(&endpoints.handle.service);
+    let actual = [2, 2].map(|n| Allocation::one(weir_api::Cores::whole(n)));
+    let actual = actual.map(crate::capacity::Actual::certain).to_vec();
+    let inputs = Some(crate::service::Inputs::steady(weir_api::Rps(6.0)));
+    let basis = crate::policy::DecisionBasis {
+        at_ms: decisions["decisions"][1]["at_ms"].as_u64().unwrap(),
+        targets: crate::policy::decide(&service, &actual, inputs).targets,
+        before: actual.iter().map(|one| one.target()).collect(),
+        service,
+        actual,
+        inputs,
+    };
+    endpoints.handle.alternatives.decided(Arc::new(basis));
+    let alternatives = async || {
+        let decisions = json(endpoints.with_key(path).await).await;
+        decisions["decisions"][1]["alternatives"].clone()
+    };
+    let permit = endpoints.app.solves.try_acquire().unwrap();
+    assert_eq!(alternatives().await, serde_json::json!([]));
+    drop(permit);
+    for _ in 0..2 {
+        let solved = alternatives().await;
+        assert_eq!(solved[0]["solution"], "target before");
+        assert_eq!(solved[1]["solution"], "one step less");
+        assert!(solved[1]["objective"].is_number(), "{solved}");
+    }
     let refused = endpoints
         .with_key("/v1/services/demo/decisions?cycles=x")
         .await;

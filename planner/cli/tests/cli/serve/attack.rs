@@ -153,7 +153,7 @@ fn half_body(key: &str) -> String {
 }
 
 /// Largest memory that a process has had, in KiB.
-fn memory_kib(process: u32) -> u64 {
+pub(crate) fn memory_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status
         .lines()
