@@ -15,7 +15,7 @@ pub(crate) fn lines(view: &RequestsView) -> Vec<String> {
         true => lines.push(format!("on time (target {target}): no arrivals yet")),
         false => lines.push(format!("on time (target {target}): {}", shares.join(", "))),
     }
-    if let Some(window) = windows.clone().last() {
+    if let Some(window) = windows.clone().next_back() {
         let (left, time) = (percent(window.error_budget_left), duration(window.window_s));
         lines.push(format!("error budget left: {left} of {time}"));
     }
@@ -132,8 +132,8 @@ pub(crate) mod tests {
                 "window_s": window_s, "covered_s": 240.0, "arrivals": arrivals, "unservable": 1,
                 "ended": arrivals, "on_time": 4000, "late": 3, "failed": 0, "client_disconnects": 2,
                 "refused": { "expired": 40, "queue-full": 5 }, "on_time_share": share,
-                "error_budget_left": left, "accuracy_percent": 76.125,
-                "wait_ms": { "count": 4003, "p50": 4.0, "p90": 20.5, "p99": 80.0, "buckets": [] },
+                "error_budget_left": left, "accuracy_percent": 76.25,
+                "wait_ms": { "count": 4003, "p50": 4.0, "p90": 20.0, "p99": 80.0, "buckets": [] },
                 "arrival_slack_ms": null, "dispatch_slack_ms": null, "variants": {},
             })
         };
@@ -151,7 +151,7 @@ pub(crate) mod tests {
             "on time (target 99 %): 98.76 % of 5 min, 99.99 % of 6 h",
             "error budget left: 99.89 % of 6 h",
             "in 5 min: 4000 on time, 3 late, 2 disconnected, 45 refused (expired 40, queue-full 5), \
-             accuracy 76.12 %; waiting: 7",
+             accuracy 76.25 %; waiting: 7",
             "median, 90 %, 99 %: wait 4, 20, 80 ms",
         ];
         assert_eq!(lines(&view), expected);

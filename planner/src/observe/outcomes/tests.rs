@@ -60,9 +60,12 @@ fn row(sample: &RequestSample) -> Option<Row> {
     Some(all.map(|count| count as u32))
 }
 
-/// Checks scrapes of the proxies x and y, each at its second: `None` for a proxy that does not answer. Expects the sum.
+/// Second, scraped proxies with `None` for one that does not answer, and the expected sum.
+type Step<'a> = (u64, &'a [(&'a str, Option<Row>)], Option<Row>);
+
+/// Checks scrapes, each at its second.
 #[track_caller]
-fn check(rows: &[(u64, &[(&str, Option<Row>)], Option<Row>)]) {
+fn check(rows: &[Step<'_>]) {
     let mut counts = OutcomeCounts::default();
     for (second, proxies, expected) in rows {
         let one = |(from, row): &(&str, Option<Row>)| scrape(from, *second, *row);
