@@ -112,6 +112,7 @@ pub async fn compare(file: &Path, of_capacity: f64) -> Result<Comparison> {
     let overrides = Overrides {
         seed: None,
         of_capacity: Some(of_capacity),
+        requests_max: None,
     };
     let (mut scenario, sending) = scenario::read(file, overrides)?;
     let requests = requests(scenario.seed, &sending);

@@ -95,6 +95,7 @@ impl Planner {
             address: advertised.unwrap_or(&url).to_owned(),
             state: None,
             budgets: Arc::default(),
+            replay: None,
         };
         let key = Key::new(KEY).context("the key is too short")?;
         let endpoint = Endpoint {

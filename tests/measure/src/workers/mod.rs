@@ -181,6 +181,7 @@ pub async fn run(
     let overrides = Overrides {
         seed: None,
         of_capacity: Some(of_capacity),
+        requests_max: None,
     };
     let (mut scenario, sending) = scenario::read(file, overrides)?;
     let mut requests = requests(scenario.seed, &sending);
