@@ -143,6 +143,13 @@ export class WhatIf {
     /// Weights as written in the file, or the policy's own. The module checks them.
     #readWeights() {
         const text = this.file();
+        const file = parsed(text);
+        if (file) {
+            const policy = file.policy ?? "infadapter";
+            const given = file[policy === "infadapter" ? "objective" : policy] ?? {};
+            const weight = ([key, usual]) => [key, typeof given[key] === "number" ? given[key] : usual];
+            return Object.fromEntries(Object.entries(WEIGHTS[policy] ?? {}).map(weight));
+        }
         const policy = /^\s*"?policy"?\s*:\s*"?(\w+)/m.exec(text)?.[1] ?? "infadapter";
         const section = policy === "infadapter" ? "objective" : policy;
         const weights = { ...WEIGHTS[policy] };
@@ -323,6 +330,15 @@ function asFile(spec, service) {
     const entries = Object.entries({ service, ...file, demand });
     const lines = entries.map(([name, value]) => `${JSON.stringify(name)}: ${JSON.stringify(value, null, 2)}`);
     return `{\n${lines.join(",\n")}\n}\n`;
+}
+
+/// A service file that is JSON; undefined if it is other YAML.
+function parsed(text) {
+    try {
+        return JSON.parse(text);
+    } catch {
+        return undefined;
+    }
 }
 
 function difference(planned, running) {
