@@ -234,17 +234,21 @@ fn hidden(value: &Value) -> Option<(String, String)> {
         }
         Value::Array(values) => values.iter().enumerate().find_map(|(index, value)| {
             let (path, text) = hidden(value)?;
-            Some((format!("[{index}]{path}"), text))
+            Some((format!("[{index}]{}{path}", dot(&path)), text))
         }),
         Value::Object(fields) => fields.iter().find_map(|(key, value)| {
             let (path, text) = hidden(value)?;
-            let dot = match path.starts_with('[') || path.is_empty() {
-                true => "",
-                false => ".",
-            };
-            Some((format!("{key}{dot}{path}"), text))
+            Some((format!("{key}{}{path}", dot(&path)), text))
         }),
         _ => None,
+    }
+}
+
+/// Returns the dot before the rest of a path.
+fn dot(path: &str) -> &'static str {
+    match path.starts_with('[') || path.is_empty() {
+        true => "",
+        false => ".",
     }
 }
 

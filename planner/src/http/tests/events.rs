@@ -111,12 +111,17 @@ async fn stream_of_a_pipeline_has_the_plans_of_every_stage() {
     let publishers = Arc::new(Publishers::new(&pipeline));
     let handle = ServiceHandle::with_publishers(pipeline.clone(), Arc::clone(&publishers));
     endpoints.app.services.insert(Arc::new(handle.unwrap()));
-    let publish = |cores: [u32; 2]| {
-        let allocations = cores.map(|n| Allocation::one(weir_api::Cores::whole(n)));
+    // The plan of one stage alone: that stage is named.
+    let publish = |cores: u32, stage: &str| {
+        let allocations = [cores; 2].map(|n| Allocation::one(weir_api::Cores::whole(n)));
         let drafts = crate::plan::drafts(&pipeline, &allocations, None).unwrap();
-        publishers.publish(drafts, endpoints.app.clock.now())
+        let stages = publishers.all().zip(drafts);
+        for (publisher, draft) in stages.filter(|(one, _)| one.stage() == stage) {
+            publisher.publish(draft, endpoints.app.clock.now()).unwrap();
+        }
     };
-    publish([1, 1]).unwrap();
+    publish(1, "detect");
+    publish(1, "classify");
     let mut events = Events::open(&endpoints, None).await;
     let mut stages = Vec::new();
     let mut last = String::new();
@@ -128,12 +133,12 @@ async fn stream_of_a_pipeline_has_the_plans_of_every_stage() {
     }
     assert_eq!(stages, ["detect", "classify"]);
     // A plan of the second stage alone, and the stream that continues behind it.
-    assert_eq!(publish([1, 2]).unwrap().new, 1);
+    publish(2, "classify");
     let (_, id, data) = events.next().await.unwrap();
     assert_eq!(data["service"], "classify");
     let mut again = Events::open(&endpoints, Some(&last)).await;
     assert_eq!(again.next().await.unwrap().2["service"], "classify");
-    assert_eq!(publish([2, 2]).unwrap().new, 1);
+    publish(2, "detect");
     let mut behind = Events::open(&endpoints, Some(&id)).await;
     assert_eq!(behind.next().await.unwrap().2["service"], "detect");
 }
