@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::call;
-use super::shared::{Queue, Shared, slot_table_key};
+use super::shared::{Queue, Shared, group_table_key, slot_table_key};
 use crate::config::{Config, Role};
 use crate::coordination::{AcquireRequest, Scope, Worker};
 use crate::priority::Urgency;
@@ -85,6 +85,7 @@ fn cost_ns(others_serve: bool) -> u64 {
     let store = || {
         Box::new(Shared::new(
             slot_table_key("cost", Role::Both),
+            group_table_key("cost", Role::Both),
             Queue::default(),
         ))
     };
