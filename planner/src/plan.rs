@@ -22,7 +22,7 @@ use crate::policy::batches;
 use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
 pub use expected::Expected;
-use run::Run;
+use run::{Run, slow_capacities};
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
 /// of the capacities.
@@ -231,18 +231,6 @@ fn shares(
         .or_else(in_proportion)
         .or_else(by_slots)
         .map(rounded)
-}
-
-/// Capacities of the variants that take longer than the latency budget allows, but less than the objective; 0 for the
-/// others, for those that fail, and in a pipeline.
-fn slow_capacities(service: &Service, runs: &[Run], failing: &[bool]) -> Vec<f64> {
-    let fails = failing.iter().copied().chain(std::iter::repeat(false));
-    let each = runs.iter().zip(fails);
-    each.map(|(run, fails)| match fails || service.stages.len() > 1 {
-        true => 0.0,
-        false => run.slow_capacity_rps(service),
-    })
-    .collect()
 }
 
 /// Rounds shares to one in [`SHARE_STEPS`]. The largest share takes the rest, so that they sum to 1.

@@ -170,6 +170,18 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Capacities of the variants that take longer than the latency budget allows, but less than the objective; 0 for the
+/// others, for those that fail, and in a pipeline.
+pub(super) fn slow_capacities(service: &Service, runs: &[Run], failing: &[bool]) -> Vec<f64> {
+    let fails = failing.iter().copied().chain(std::iter::repeat(false));
+    let each = runs.iter().zip(fails);
+    each.map(|(run, fails)| match fails || service.stages.len() > 1 {
+        true => 0.0,
+        false => run.slow_capacity_rps(service),
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use weir_api::Cores;

@@ -4,7 +4,7 @@ use super::*;
 use crate::service::Membership;
 
 #[test]
-fn membership_has_a_weight_of_one_unless_it_says_otherwise() {
+fn membership_has_a_weight_of_one_by_default() {
     let shared = |keys: &str| {
         let text = small().replace("{cores: 8}", &format!("{{cores: 8{keys}}}"));
         Service::from_yaml(&text).map(|service| service.shared)

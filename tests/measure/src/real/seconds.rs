@@ -21,7 +21,7 @@ const GAUGES: [&str; 6] = [
     "weir_held_requests",
     "weir_slots",
     "weir_share_",
-    "weir_plan_age",
+    "weir_plan_age_milliseconds",
 ];
 /// Parts of histograms, which are many.
 const LEFT_OUT: [&str; 3] = ["_bucket", "_sum", "_count"];
