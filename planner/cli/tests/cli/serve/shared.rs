@@ -35,25 +35,23 @@ async fn two_services_share_one_budget() {
     for (busy, idle, name) in [(&demo, &other, "demo"), (&other, &demo, "other")] {
         idle.load(4.0);
         busy.load(70.0);
-        // Six cores of the eight: more than its half.
+        // The five cores that it needs: more than half of the eight.
         until(&format!("cores of {name}"), async || {
             let held = sum([&demo, &other]);
             assert!(held <= 8.0, "{held} cores");
-            (busy.cores().iter().sum::<f64>() >= 6.0).then_some(())
+            (busy.cores().iter().sum::<f64>() >= 5.0).then_some(())
         })
         .await;
-        let shown = until("the demand", async || {
+        // The latest cycle that is reported may be the one before.
+        let shown = until("the part", async || {
             let shown = status(&planner, name).await;
-            let of_budget = &shown["latest"]["shared_budget"];
-            of_budget["need"].is_number().then(|| shown.clone())
+            let part = shown["latest"]["shared_budget"]["part"].as_f64();
+            (part >= Some(5.0)).then_some(shown)
         });
         let shown = shown.await;
         let latest = &shown["latest"];
         assert_eq!(latest["shared_budget"]["name"], "pool", "{shown}");
-        assert!(
-            latest["shared_budget"]["part"].as_f64().unwrap() >= 6.0,
-            "{shown}"
-        );
+        assert!(latest["shared_budget"]["need"].is_number(), "{shown}");
         let why = latest["why"].as_str().unwrap();
         assert!(
             why.contains(" of the 8 cores of shared budget pool"),
