@@ -107,18 +107,23 @@ impl Variant {
             self.slots.queue.ahead(class, place)
         };
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
-        let waiting = self.slots.queue.len() as u64;
-        let keeps_busy = waiting >= u64::from(self.slots.total());
-        let predicted = self.predicted_of(Group::waiting(class, place));
-        let service = if self.slots.queue.is_contended() && keeps_busy {
-            predicted.safe
-        } else {
-            predicted.high
-        };
+        let service = self.service_of(class, place);
         if wait.is_zero() {
             return service + self.lead().known_gap();
         }
         service + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
+    }
+
+    /// Predicted service time of a new request.
+    pub(super) fn service_of(&self, class: ClassId, place: Place) -> Duration {
+        let waiting = self.slots.queue.len() as u64;
+        let keeps_busy = waiting >= u64::from(self.slots.total());
+        let predicted = self.predicted_of(Group::waiting(class, place));
+        if self.slots.queue.is_contended() && keeps_busy {
+            predicted.safe
+        } else {
+            predicted.high
+        }
     }
 
     /// Whether a waiting request must have the 97th percentile of its service time left when it starts. While slots are

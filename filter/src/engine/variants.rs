@@ -86,7 +86,7 @@ impl Variants {
             has_slots: variant.slots.total() > 0,
             failing: avoid.excludes(&variant.health),
             response_time: move || variant.response_time(class, place, now),
-            service: variant.predicted.high,
+            service: variant.service_of(class, place),
             accuracy: variant.accuracy,
             streams_full: false,
         })

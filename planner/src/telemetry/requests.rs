@@ -1,8 +1,8 @@
 //! Requests of a service as operators see them while it runs: outcomes, the share on time with its error budget, waits,
 //! and service times, of the latest cycle and of longer windows. Data only; no decisions.
 //!
-//! Of a pipeline, arrivals are those of the first stage and answers those of the last; refusals, disconnects and waits are
-//! those of all stages.
+//! Arrivals of a pipeline are those of the first stage and answers those of the last; refusals, disconnects and waits
+//! are those of all stages.
 
 mod windows;
 

@@ -1,10 +1,12 @@
 //! Service times by size and by class that the workers of a proxy learn together, in virtual time.
 
 use super::*;
+use crate::engine::health::Avoid;
 use crate::routing::group_times::Group;
 use crate::routing::service_time::{ServiceTime, WINDOW};
 use crate::size::Size;
 use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
 
 const CLASSES: &str = r#","classes":[{"name":"short","share":0.5},{"name":"long","share":0.5}],"default_class":"short""#;
 const RENEWAL_MS: u64 = 50;
@@ -219,4 +221,27 @@ fn plan_keeps_the_ratios_of_a_variant_and_forgets_another_one() {
             .collect();
         assert_eq!(means, [mean_ms; 2], "{name}");
     }
+}
+
+/// A choice counts the wait twice, and so must know which part of a response time is service.
+#[test]
+fn idle_variant_has_no_wait_for_a_size_that_takes_long() {
+    let mut proxy = Proxy::new(1, "");
+    // Few are large, so that the common prediction is that of the small ones.
+    for count in 1..=400 {
+        proxy.execute_large(count % 10 == 0);
+    }
+    assert!(proxy.knows(large()));
+    let now = at(proxy.now_ms).mono;
+    let place = Place::new(now, 1, Size::of(LARGE));
+    let variants = &proxy.engines[0].variants;
+    let variant = variants.get(VariantId(0)).unwrap();
+    assert!(variant.predicted.high < Duration::from_millis(LONG_MS / 2));
+    let candidate = variants
+        .candidates(ClassId::default(), place, Avoid::None, now)
+        .next();
+    let candidate = candidate.unwrap();
+    assert!(candidate.service >= Duration::from_millis(LONG_MS));
+    let wait = (candidate.response_time)() - candidate.service;
+    assert_eq!(wait, variant.lead().known_gap());
 }

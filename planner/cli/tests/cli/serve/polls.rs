@@ -47,7 +47,7 @@ async fn two_thousand_long_polls_are_held_in_little_memory() {
 
 /// Measures plan reads per second. The planner has one core, this process another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-#[ignore = "a measurement"]
+#[ignore = "a measurement: cargo test --locked -p weir --test cli speed_of_plan_reads -- --ignored --nocapture"]
 async fn speed_of_plan_reads() {
     let (_mesh, address) = FakeMesh::start().await;
     let folder = Folder::with(&service_file(address));
