@@ -24,8 +24,8 @@ pub(crate) struct RealArgs {
     /// Parts to measure, separated by commas.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_values_t = Part::ALL)]
     parts: Vec<Part>,
-    /// Loads of the part `loads`, as multiples of the servers' throughput by their profiles.
-    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_values_t = LOADS)]
+    /// Loads of the part `loads`, as multiples of the servers' throughput by their profiles: those that have targets.
+    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_values_t = LOADS, value_parser = load)]
     loads: Vec<f64>,
     /// Number of seeds with which the servers' CPU quotas follow the load.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=SEEDS_MAX))]
@@ -36,6 +36,12 @@ pub(crate) struct RealArgs {
     /// Folder for the filter's counters and the servers' CPU time in each second of each run.
     #[arg(long, value_name = "DIR")]
     counters: Option<PathBuf>,
+}
+
+/// Reads a load; the targets know no others.
+fn load(text: &str) -> Result<f64, String> {
+    let load = text.parse().ok().filter(|load| LOADS.contains(load));
+    load.ok_or_else(|| format!("it must be one of {LOADS:?}"))
 }
 
 /// Measures, prints the table and writes the results; the exit code shows whether all targets are reached.
