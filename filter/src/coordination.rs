@@ -26,7 +26,7 @@ mod store;
 mod table;
 mod worker;
 
-pub use acquire_request::{AcquireRequest, AcquireResult, OtherWorkers};
+pub use acquire_request::{AcquireRequest, AcquireResult, FullTime, OtherWorkers};
 pub use codec::{LAYOUT, Unreadable};
 pub use group_table::{GROUP_LAYOUT, GroupTable, RECORDS_MAX};
 pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest, RUNS_MAX, Run};

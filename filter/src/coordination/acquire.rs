@@ -1,9 +1,16 @@
 //! Acquisition of slots in the slot table.
 
+use std::time::Duration;
+
 use super::batch::Batch;
-use super::{AcquireRequest, AcquireResult, LaneRequest, OtherWorkers, SlotTable, Timeouts};
+use super::{
+    AcquireRequest, AcquireResult, FullTime, LaneRequest, OtherWorkers, SlotTable, Timeouts,
+};
 use crate::priority::Urgency;
 use crate::time::Mono;
+
+/// Longest time with all slots taken that one end of an execution counts: a worker that died may have left them taken.
+const FULL_MAX: Duration = Duration::from_secs(60);
 
 impl SlotTable {
     /// Publishes this worker's usage of one variant and acquires the free slots it is entitled to: those not
@@ -69,6 +76,14 @@ impl SlotTable {
         result.changed |= self.set_usage(own, column, usage, exact);
         result.changed |= self.note_open(column, batch.open());
         result.changed |= self.note_idle(own, column, may_leave, now);
+        if let Some(lanes) = &request.lanes {
+            let taken = before.saturating_add(result.granted);
+            let is_full = request.slots > 0 && taken >= request.slots;
+            let ended = lanes.ended.len() as u32;
+            let (full, changed) = self.note_full(column, is_full, ended, now);
+            result.full = full;
+            result.changed |= changed;
+        }
         if may_leave && !quarantined {
             result.notifies = self.notify_ahead(own, column, tick, now);
             result.notifies |= self.notify_batch(own, column, batch.open().min(free), now);
@@ -149,6 +164,32 @@ impl SlotTable {
         let before = state.idle_since;
         state.idle_since = idle.then(|| before.unwrap_or(now));
         state.idle_since != before
+    }
+
+    /// Records the latest end of an execution after which all slots were taken. Returns the time from there to the ends that
+    /// are reported now, and whether anything changed. The time before the first end does not count: an execution was
+    /// under way when the last slot was taken, and ends sooner than a whole one.
+    fn note_full(
+        &mut self,
+        column: usize,
+        is_full: bool,
+        ended: u32,
+        now: Mono,
+    ) -> (Option<FullTime>, bool) {
+        let Some(state) = self.columns.get_mut(column) else {
+            return (None, false);
+        };
+        let before = state.full_since;
+        if ended == 0 {
+            state.full_since = before.filter(|_| is_full);
+            return (None, state.full_since != before);
+        }
+        state.full_since = is_full.then_some(now);
+        let full = before.map(|since| FullTime {
+            time: now.since(since).min(FULL_MAX),
+            ended,
+        });
+        (full, state.full_since != before)
     }
 
     /// Notifies the worker entitled to a free slot. On a tick (`all`), notifies every worker with a more urgent

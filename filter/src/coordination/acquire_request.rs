@@ -66,6 +66,17 @@ pub struct OtherWorkers {
     pub waiting: u32,
 }
 
+/// Time for which all slots of a variant were taken, from one end of an execution to the next, and the executions that
+/// ended. Their rate over long is what the servers sustain, whether they work on the requests of all slots at once or one
+/// after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FullTime {
+    /// Time.
+    pub time: Duration,
+    /// Executions, and predicted ends of orphans.
+    pub ended: u32,
+}
+
 /// Result of an [`AcquireRequest`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcquireResult {
@@ -75,6 +86,8 @@ pub struct AcquireResult {
     pub more: bool,
     /// Time for which a slot was free while a request waited, before the first grant.
     pub idle: Option<Duration>,
+    /// Time with all slots taken, from one end of an execution to the next.
+    pub full: Option<FullTime>,
     /// Usage of the other workers.
     pub others: OtherWorkers,
     /// Requests sent, and the backlog of the lanes.

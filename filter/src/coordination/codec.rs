@@ -3,7 +3,8 @@
 //! ```text
 //! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
-//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
+//! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
+//!          open u32 · sent u32 · begun u32
 //!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
 //!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means      × columns
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
@@ -25,14 +26,14 @@ use crate::time::{Mono, nanos};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 5;
+pub const LAYOUT: u8 = 6;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
 const UNSUMMED: usize = 16;
 /// Lengths in bytes of the header, a column, a lead, a mean, a row, a usage and a run.
 const HEADER: usize = UNSUMMED + 42;
-const COLUMN: usize = 56 + LEAD;
+const COLUMN: usize = 64 + LEAD;
 const LEAD: usize = 25 + 2 * MEAN;
 const MEAN: usize = 34;
 const ENTRY: usize = 29;
@@ -95,6 +96,7 @@ impl SlotTable {
             let mut writer = Writer(row);
             writer.u64(column.key.0);
             writer.u64(column.idle_since.map_or(0, |at| at.0.max(1)));
+            writer.u64(column.full_since.map_or(0, |at| at.0.max(1)));
             writer.u64(column.used_at.0);
             writer.u32(column.open);
             writer.u32(column.sent);
@@ -136,6 +138,7 @@ impl SlotTable {
     pub(super) fn round(&mut self) {
         for column in &mut self.columns {
             column.idle_since = column.idle_since.map(|at| at.max(Mono(1)));
+            column.full_since = column.full_since.map(|at| at.max(Mono(1)));
         }
         for usage in &mut self.usages {
             usage.head = usage.head.map(|head| head.max(Urgency(1)));
@@ -181,6 +184,7 @@ impl SlotTable {
             self.columns.push(VariantColumn {
                 key: VariantKey(reader.u64()?),
                 idle_since: reader.some()?.map(Mono),
+                full_since: reader.some()?.map(Mono),
                 used_at: reader.mono()?,
                 open: reader.u32()?,
                 sent: reader.u32()?,

@@ -51,6 +51,8 @@ pub struct VariantColumn {
     pub key: VariantKey,
     /// Time since which a slot is free while a request waits.
     pub idle_since: Option<Mono>,
+    /// Time of the latest end of an execution, if all slots have been taken since.
+    pub full_since: Option<Mono>,
     /// Time of its last use, to within a renewal.
     pub used_at: Mono,
     /// Requests that may still leave with closed batches.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::batch::Batch;
 use super::slot_share::SlotShare;
 use super::{
-    AcquireRequest, AcquireResult, GroupTable, LaneBacklog, LaneReport, Notification, OtherWorkers,
-    SlotTable, Store, TIMEOUTS, Timeouts, Unreadable, Usage, WorkerRow,
+    AcquireRequest, AcquireResult, FullTime, GroupTable, LaneBacklog, LaneReport, Notification,
+    OtherWorkers, SlotTable, Store, TIMEOUTS, Timeouts, Unreadable, Usage, WorkerRow,
 };
 use crate::priority::Urgency;
 use crate::time::Mono;
@@ -54,6 +54,8 @@ pub struct SyncResult {
     pub more: bool,
     /// Time for which a slot was free while a request waited.
     pub idle: Option<Duration>,
+    /// Time with all slots taken: see [`AcquireResult::full`].
+    pub full: Option<FullTime>,
     /// Usage of the other workers; empty without a table.
     pub others: OtherWorkers,
     /// Requests sent, by ordinals, and the backlog of the lanes: see [`AcquireResult`].
@@ -346,7 +348,7 @@ impl Worker {
             }
             self.process = self.table.process_id;
             (outcome.granted, outcome.more) = (done.granted, done.more);
-            (outcome.idle, outcome.lanes) = (done.idle, done.lanes);
+            (outcome.idle, outcome.full, outcome.lanes) = (done.idle, done.full, done.lanes);
             return outcome;
         }
         outcome.contended = true;

@@ -193,6 +193,13 @@ impl Engine {
             variant.batch_open_since = head.map(|_| now);
         }
         self.count(&outcome);
+        if let Some(full) = outcome.full {
+            let label = Label::Variant(id);
+            let us = i64::try_from(full.time.as_micros()).unwrap_or(i64::MAX);
+            self.stats.by(Metric::FullUs, label, us);
+            let ended = i64::from(full.ended);
+            self.stats.by(Metric::FullExecutions, label, ended);
+        }
         self.record_service_time(id, outcome.lanes.began, now);
         outcome.granted
     }

@@ -14,6 +14,7 @@ mod classes;
 mod demand;
 mod fallback;
 mod feasibility;
+mod full;
 mod health;
 mod lanes;
 mod limits;

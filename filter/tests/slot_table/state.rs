@@ -296,6 +296,7 @@ impl State {
         };
         for column in &mut self.table.columns {
             (column.used_at, column.idle_since) = (NOW, column.idle_since.map(|_| NOW));
+            column.full_since = column.full_since.map(|_| NOW);
         }
         for index in 0..self.table.rows.len() {
             let row = &mut self.table.rows[index];

@@ -129,6 +129,12 @@ pub enum Metric {
     CutOffMs,
     /// Histogram, by variant: requests dispatched together for the server's batch.
     BatchRequests,
+    /// Counter, by variant, in µs: time for which all slots of the variant were taken, from one end of an execution to the
+    /// next.
+    FullUs,
+    /// Counter, by variant: executions that ended at the end of such a time. Over the time, this is the rate that the
+    /// servers sustain.
+    FullExecutions,
     /// Histogram, in µs: time for which a slot was free while another worker's request waited for it.
     HandoverUs,
     /// Counter: updates of the slot table, or of the service times by group, that lost the compare-and-swap to another
@@ -156,7 +162,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 49] = [
+    pub const ALL: [Metric; 51] = [
         Metric::Arrivals,
         Metric::AccuracyArrivals,
         Metric::Unservable,
@@ -197,6 +203,8 @@ impl Metric {
         Metric::ServiceMs,
         Metric::CutOffMs,
         Metric::BatchRequests,
+        Metric::FullUs,
+        Metric::FullExecutions,
         Metric::HandoverUs,
         Metric::CasConflicts,
         Metric::SlotTableResets,
@@ -272,6 +280,8 @@ impl Metric {
             Metric::ServiceMs => ("weir_service_milliseconds", Histogram, VARIANT),
             Metric::CutOffMs => ("weir_cut_off_milliseconds", Histogram, VARIANT),
             Metric::BatchRequests => ("weir_batch_requests", Histogram, VARIANT),
+            Metric::FullUs => ("weir_full_microseconds_total", Counter, VARIANT),
+            Metric::FullExecutions => ("weir_full_executions_total", Counter, VARIANT),
             Metric::HandoverUs => ("weir_handover_microseconds", Histogram, NONE),
             Metric::CasConflicts => ("weir_cas_conflicts_total", Counter, NONE),
             Metric::SlotTableResets => ("weir_slot_table_resets_total", Counter, NONE),

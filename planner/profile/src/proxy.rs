@@ -24,7 +24,14 @@ pub struct Reading {
     service_ms: BTreeMap<Key, Histogram>,
     batch: BTreeMap<Key, Histogram>,
     slots: BTreeMap<Key, f64>,
+    /// Time with all slots taken, in seconds.
+    full_s: BTreeMap<Key, f64>,
+    full_executions: BTreeMap<Key, f64>,
 }
+
+/// Minimum time with all slots taken, and minimum number of executions in it, from which a rate is taken: its standard
+/// error is then at most 10 % with executions that come at random.
+const FULL_MIN: (f64, f64) = (1.0, 100.0);
 
 /// Variant as the proxy sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +44,9 @@ pub struct Observed {
     pub quantile: Quantile,
     /// Requests per second between the two readings.
     pub rps: Option<f64>,
+    /// Time in seconds with all slots taken, if it was long enough for the rate of the servers. Without it the rate is that
+    /// of `at_once` executions of the mean time, which is too much for a server that executes one after the other.
+    pub full_s: Option<f64>,
 }
 
 /// Conditions of an observation.
@@ -56,7 +66,13 @@ impl Reading {
     /// # Errors
     /// A text that is truncated or has a value that cannot be read.
     pub fn of(text: &str) -> Result<Reading, ProfileError> {
-        let metrics = [Metric::ServiceMs, Metric::BatchRequests, Metric::Slots];
+        let metrics = [
+            Metric::ServiceMs,
+            Metric::BatchRequests,
+            Metric::Slots,
+            Metric::FullUs,
+            Metric::FullExecutions,
+        ];
         let samples = samples(text, &metrics.map(Metric::name))?;
         let key = |of: Metric| {
             move |sample: &Sample, base: &str| {
@@ -65,14 +81,22 @@ impl Reading {
                 Some((series.service, series.value))
             }
         };
-        let slots = key(Metric::Slots);
+        let values = |of: Metric| -> BTreeMap<Key, f64> {
+            let of = key(of);
+            let each = samples.iter();
+            each.filter_map(|sample| Some((of(sample, sample.name)?, sample.value)))
+                .collect()
+        };
+        let mut full_s = values(Metric::FullUs);
+        for time in full_s.values_mut() {
+            *time /= 1e6;
+        }
         Ok(Reading {
             service_ms: histograms(&samples, key(Metric::ServiceMs))?,
             batch: histograms(&samples, key(Metric::BatchRequests))?,
-            slots: samples
-                .iter()
-                .filter_map(|sample| Some((slots(sample, sample.name)?, sample.value)))
-                .collect(),
+            slots: values(Metric::Slots),
+            full_s,
+            full_executions: values(Metric::FullExecutions),
         })
     }
 
@@ -144,24 +168,44 @@ impl Reading {
         let mean_ms = times.mean().filter(|ms| *ms > 0.0).ok_or_else(|| {
             about("a mean of 0 ms; it must be more: the server answers faster than the proxy measures")
         })?;
-        let busy =
-            at_once.map(|at_once| f64::from(at_once.get()) * f64::from(batch) * 1e3 / mean_ms);
+        let requests = at_once.map(|at_once| f64::from(at_once.get()) * f64::from(batch));
+        let full = self.full(&key, earlier.map(|(reading, _)| reading));
+        // With all slots taken an execution takes as long as their rate says.
+        let mean_ms = match (full, requests) {
+            (Some((time, executions)), Some(requests)) => requests * 1e3 * time / executions,
+            _ => mean_ms,
+        };
+        let busy = requests.map(|requests| requests * 1e3 / mean_ms);
+        let at = |percentile: Percentile| at(percentile).map(|one| one.value.max(mean_ms));
         Ok(Observed {
             measurement: Measurement {
                 cores: conditions.cores,
                 batch,
                 mean_ms: Some(mean_ms),
                 half_width_percent: times.half_width_percent(),
-                p80_ms: at(Percentile::P80).map(|one| one.value),
-                p95_ms: at(Percentile::P95).map(|one| one.value),
-                p99_ms: at(Percentile::P99).map(|one| one.value),
+                p80_ms: at(Percentile::P80),
+                p95_ms: at(Percentile::P95),
+                p99_ms: at(Percentile::P99),
                 rps: busy,
                 executions: Some(executions as u64),
             },
             at_once,
             quantile,
             rps: earlier.map(|(_, time)| executions / time.as_secs_f64()),
+            full_s: full.map(|(time, _)| time),
         })
+    }
+
+    /// Time in seconds with all slots taken, since the proxy's start or an earlier reading, and the executions that ended
+    /// in it; `None` below [`FULL_MIN`].
+    fn full(&self, key: &Key, earlier: Option<&Reading>) -> Option<(f64, f64)> {
+        let new = |of: fn(&Reading) -> &BTreeMap<Key, f64>| {
+            let before = earlier.and_then(|reading| of(reading).get(key));
+            Some(of(self).get(key)? - before.unwrap_or(&0.0))
+        };
+        let time = new(|reading| &reading.full_s)?;
+        let executions = new(|reading| &reading.full_executions)?;
+        (time >= FULL_MIN.0 && executions >= FULL_MIN.1).then_some((time, executions))
     }
 }
 
@@ -260,6 +304,34 @@ mod tests {
         );
         let rps = found.measurement.rps.unwrap();
         assert!((rps - 4000.0 / 30.0).abs() < 1e-9, "{rps}");
+    }
+
+    #[test]
+    fn rate_with_all_slots_taken_goes_before_the_mean_of_all_executions() {
+        let full = |us: u64, executions: u32| {
+            let labels = "{service=\"demo\",variant=\"res-net\"}";
+            format!(
+                "weir_full_microseconds_total{labels} {us}\nweir_full_executions_total{labels} {executions}\n"
+            )
+        };
+        let now = text(3000, 0, true) + &full(12_000_000, 900);
+        let before = text(1000, 0, true) + &full(2_000_000, 100);
+        // 800 executions within 10 s, of 4 slots: 50 ms each.
+        let found = observe(&now, Some(&before)).unwrap();
+        let measured = found.measurement;
+        assert_eq!((measured.rps, measured.mean_ms), (Some(80.0), Some(50.0)));
+        assert_eq!(found.full_s, Some(10.0));
+        // No percentile is below the mean.
+        assert_eq!((measured.p80_ms, measured.p99_ms), (Some(50.0), Some(50.0)));
+        // Too short, or with too few executions.
+        for (us, executions) in [(900_000, 500), (5_000_000, 99)] {
+            let now = text(3000, 0, true) + &full(us, executions);
+            let found = observe(&now, None).unwrap();
+            assert_eq!(
+                (found.measurement.mean_ms, found.full_s),
+                (Some(30.0), None)
+            );
+        }
     }
 
     #[test]

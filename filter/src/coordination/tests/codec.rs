@@ -39,10 +39,10 @@ prop_compose! {
 
 prop_compose! {
     fn column()(
-        key: u64, idle_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
+        key: u64, idle_since in moment(), full_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
         health in health(), lead in lead(),
     ) -> VariantColumn {
-        VariantColumn { key: VariantKey(key), idle_since, used_at, open, sent, begun, health, lead }
+        VariantColumn { key: VariantKey(key), idle_since, full_since, used_at, open, sent, begun, health, lead }
     }
 }
 
@@ -119,6 +119,7 @@ proptest! {
         let mut table = table;
         if let Some(column) = table.columns.first_mut().filter(|_| zeros & 1 > 0) {
             column.idle_since = Some(Mono(0));
+            column.full_since = Some(Mono(0));
         }
         if let Some(usage) = table.usages.first_mut().filter(|_| zeros & 2 > 0) {
             usage.head = Some(Urgency(0));

@@ -187,3 +187,31 @@ fn runs_of_dead_workers_are_trimmed_to_taken_slots() {
     assert_eq!(known, 2);
     assert!(table.runs.iter().all(|run| run.began == at(1000)));
 }
+
+#[test]
+fn time_with_all_slots_taken_counts_over_all_workers() {
+    let store = Memory::default();
+    let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
+    let full = |time_ms: u64, ended| {
+        Some(FullTime {
+            time: Duration::from_millis(time_ms),
+            ended,
+        })
+    };
+    a.acquire(&[], &[], 1, 0);
+    b.acquire(&[], &[], 1, 5);
+    // Requests that wait end nothing.
+    assert_eq!(a.acquire(&[], &[], 1, 7).full, None);
+    // The execution that ends first was under way when the last slot was taken.
+    let first = a.acquire(&[1], &[], 1, 20);
+    assert_eq!((first.granted, first.full), (1, None));
+    let second = b.acquire(&[2], &[], 1, 40);
+    assert_eq!((second.granted, second.full), (1, full(20, 1)));
+    assert_eq!(a.acquire(&[3], &[], 0, 55).full, full(15, 1));
+    assert_eq!(b.acquire(&[4], &[], 0, 90).full, None, "one was free");
+    // A worker that died left the slots taken.
+    a.acquire(&[], &[], 2, 100);
+    a.acquire(&[5], &[], 1, 120);
+    let late = 120 + 10 * 60_000;
+    assert_eq!(a.acquire(&[6], &[], 0, late).full, full(60_000, 1));
+}

@@ -356,12 +356,17 @@ fn notes(found: &Observed, time: Duration) -> Vec<String> {
         "the percentile lies in the bucket from {} to {upper} ms",
         quantile.lower
     ));
-    if let (Some(rps), Some(mean_ms)) = (found.rps, found.measurement.mean_ms) {
-        let in_flight = rps * mean_ms / 1e3;
-        notes.push(format!(
-            "{rps:.1} requests/s in {:.0} s, {in_flight:.1} in execution on average: times of a busier server may be longer",
-            time.as_secs_f64()
-        ));
+    let mean_ms = found.measurement.mean_ms;
+    match (found.full_s, found.rps, mean_ms) {
+        (Some(full_s), _, _) => notes.push(format!(
+            "the rate and the mean are those of {full_s:.1} s with all slots taken"
+        )),
+        (None, Some(rps), Some(mean_ms)) => notes.push(format!(
+            "{rps:.1} requests/s in {:.0} s, {:.1} in execution on average: times of a busier server may be longer",
+            time.as_secs_f64(),
+            rps * mean_ms / 1e3
+        )),
+        _ => {}
     }
     notes
 }
