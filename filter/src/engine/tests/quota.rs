@@ -9,6 +9,9 @@ use super::*;
 const PERIOD: u64 = 100;
 const BUDGET_MS: u64 = 400;
 const LENGTH_MS: u64 = 30_000;
+/// Time of another load, and time after it that counts, ms.
+const BEFORE_MS: u64 = 10_000;
+const STEP_MS: u64 = 3_000;
 /// CPU time per execution and per period, µs.
 const SERVERS: [(u64, u64); 3] = [(1_400, 10_000), (6_500, 25_000), (13_000, 30_000)];
 
@@ -62,6 +65,8 @@ struct Disturbance {
     cold: bool,
     /// Whether the plan gives all requests to the second server.
     all_to_one: bool,
+    /// Load for [`BEFORE_MS`]; then only the requests of the next [`STEP_MS`] count.
+    before: Option<f64>,
 }
 
 /// Stalls of the machine on which the servers run.
@@ -97,6 +102,7 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
         stall,
         cold,
         all_to_one,
+        before,
     } = disturbance;
     let mut servers = SERVERS.map(|(work, quota)| Server {
         work,
@@ -134,9 +140,24 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
         random ^= random << 17;
         (random >> 11) as f64 / (1_u64 << 53) as f64
     };
-    let (mut sent, mut on_time, mut wasted) = (0_u32, 0_u32, 0_u32);
+    let (mut sent, mut on_time, mut wasted) = (0, Vec::new(), Vec::new());
     let mut flying: BTreeMap<StreamId, u64> = BTreeMap::new();
-    for ms in 0..LENGTH_MS {
+    let (from, until, end) = match before {
+        Some(_) => (
+            BEFORE_MS,
+            BEFORE_MS + STEP_MS,
+            BEFORE_MS + STEP_MS + BUDGET_MS,
+        ),
+        None => (0, LENGTH_MS, LENGTH_MS),
+    };
+    let (mut first, mut last) = (0, StreamId::MAX);
+    for ms in 0..end {
+        if ms == from {
+            first = sent;
+        } else if ms == until {
+            last = sent;
+        }
+        let load = before.filter(|_| ms < from).unwrap_or(load);
         let now = at(ms);
         let mut verdicts = Vec::new();
         let due: Vec<StreamId> = (flying.iter())
@@ -145,7 +166,7 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
             .collect();
         for stream in due {
             flying.remove(&stream);
-            on_time += 1;
+            on_time.push(stream);
             let engine = &mut engines[stream as usize % workers];
             engine.on_answer(stream, Answer::default(), now);
             engine.on_end(stream, End::Answered, now, &mut verdicts);
@@ -171,16 +192,20 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
                     let end = servers[index.unwrap()].execute(ms * 1_000, stall);
                     flying.insert(stream, end);
                 }
-                Verdict::Reject(_) => wasted += u32::from(flying.remove(&stream).is_some()),
+                Verdict::Reject(_) => wasted.extend(flying.remove(&stream).map(|_| stream)),
                 Verdict::Park | Verdict::Pass => {}
             }
         }
     }
-    let of_all = |count: u32| f64::from(count) / f64::from(sent);
+    let counted = f64::from(last.min(sent) - first);
+    let of_counted = |streams: &[StreamId]| {
+        let streams = streams.iter();
+        streams.filter(|of| (first..last).contains(*of)).count() as f64 / counted
+    };
     Outcome {
-        on_time: of_all(on_time),
-        wasted: of_all(wasted),
-        possible: (total * LENGTH_MS as f64 / 1e3 / f64::from(sent)).min(1.0),
+        on_time: of_counted(&on_time),
+        wasted: of_counted(&wasted),
+        possible: (total * (until - from) as f64 / 1e3 / counted).min(1.0),
     }
 }
 
@@ -263,6 +288,32 @@ fn quotas_for_another_load_cost_little() {
                 let outcome = run(workers, load, 2, seed, disturbance);
                 let context = format!("{workers} workers, {load} times the capacity: {outcome:?}");
                 assert!(outcome.on_time > 0.975 * outcome.possible, "{context}");
+            }
+        }
+    }
+}
+
+/// Executions of servers that were nearly idle are shorter than those of a queue, so that too much looks feasible at first.
+#[test]
+fn sudden_load_wastes_little_on_what_was_short_before() {
+    for workers in [1, 2] {
+        for (slots, part) in [(1, 0.9), (2, 1.0)] {
+            for load in [0.95, 1.3] {
+                let disturbance = Disturbance {
+                    cold: true,
+                    before: Some(0.2),
+                    ..Disturbance::default()
+                };
+                let runs = (1..=4).map(|seed| run(workers, load, slots, seed, disturbance));
+                let (mut on_time, mut wasted) = (0.0, 0.0);
+                for outcome in runs {
+                    // More than is possible for long, because the queue is still empty.
+                    on_time += outcome.on_time / outcome.possible / 4.0;
+                    wasted += outcome.wasted / 4.0;
+                }
+                let context =
+                    format!("{workers} workers, {slots} slots, {load}: {on_time}, {wasted}");
+                assert!(on_time > part && wasted < 0.04, "{context}");
             }
         }
     }
