@@ -39,6 +39,18 @@ pub struct ServiceHandle {
     pub specification: Option<Arc<Specification>>,
     /// True once this handle has been replaced or removed.
     replaced: watch::Sender<bool>,
+    /// Number of control loops that run with it: one, or none.
+    loops: watch::Sender<usize>,
+}
+
+/// Control loop that runs with a handle; it counts as ended when dropped.
+#[derive(Debug)]
+pub(crate) struct RunningLoop<'a>(&'a watch::Sender<usize>);
+
+impl Drop for RunningLoop<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|loops| *loops = loops.saturating_sub(1));
+    }
 }
 
 /// Handles of all services, by name.
@@ -74,6 +86,7 @@ impl ServiceHandle {
             alternatives: Alternatives::default(),
             specification: None,
             replaced: watch::Sender::new(false),
+            loops: watch::Sender::new(0),
         })
     }
 
@@ -140,6 +153,19 @@ impl ServiceHandle {
         let mut replaced = self.replaced.subscribe();
         // The sender is part of `self`, so this cannot fail.
         let _ = replaced.wait_for(|replaced| *replaced).await;
+    }
+
+    /// Counts a control loop as running with this handle.
+    pub(crate) fn run_loop(&self) -> RunningLoop<'_> {
+        self.loops.send_modify(|loops| *loops += 1);
+        RunningLoop(&self.loops)
+    }
+
+    /// Waits until no control loop runs with this handle.
+    pub async fn wait_idle(&self) {
+        let mut loops = self.loops.subscribe();
+        // The sender is part of `self`, so this cannot fail.
+        let _ = loops.wait_for(|loops| *loops == 0).await;
     }
 
     /// Collects the current metrics.
