@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::mode::ModeSwitch;
 use crate::registry::{ServiceHandle, ServiceRegistry};
 use crate::service::rule::{refusal, valid_name};
-use crate::service::{ConfigError, Service};
+use crate::service::{ConfigError, Service, Variant};
 use crate::shared_budget::{Left, SharedBudgets};
 use crate::spec::KeySource;
 use crate::specification::{
@@ -65,10 +65,8 @@ pub struct ServedFolder {
 pub struct LeftServers {
     /// Their place in the budget.
     pub(crate) place: Left,
-    /// The service with the variants of these servers alone.
+    /// The service with the variants of these servers alone. No control loop changes them any more.
     pub(crate) service: Service,
-    /// Handle with which a control loop may still run that changes them.
-    pub(crate) before: Arc<ServiceHandle>,
 }
 
 /// Service whose specification may be replaced, its specification, and its file.
@@ -161,7 +159,9 @@ impl Catalog {
         let read = aside(move || before.successor(&sent, &path)).await?;
         let (specification, service) = read?;
         self.check(&service)?;
-        let left = self.left_out(&handle.service, &service)?;
+        if left_out(&handle.service, &service).is_some() {
+            self.budgets.check_leave_out(&handle.service)?;
+        }
         let mode = ModeSwitch::following((&handle.mode, handle.service.mode), service.mode);
         let next = handle.with_service(service, self.clock)?;
         let next = next.with_specification(specification).with_mode(mode);
@@ -169,9 +169,6 @@ impl Catalog {
         let new = text.clone();
         aside(move || written.replace(&earlier, new.as_bytes())).await??;
         *content = text.into_bytes();
-        if let Some(service) = left {
-            self.add_left(self.budgets.leave_out(&handle.service), service, &handle);
-        }
         let written = self.insert(next);
         tracing::info!("{name}: its specification was replaced over REST");
         written
@@ -239,7 +236,7 @@ impl Catalog {
         self.registry.remove(name);
         handle.wait_idle().await;
         let place = self.budgets.leave(&handle.service);
-        self.add_left(place, Service::clone(&handle.service), &handle);
+        self.add_left(place, Service::clone(&handle.service));
         let (folder, state, of) = (served.folder.clone(), self.state.clone(), name.to_owned());
         let forget = move || {
             let forgotten = state.map_or(Ok(()), |state| forget_state(&state, &of));
@@ -259,6 +256,14 @@ impl Catalog {
     /// Waits until a service was created or deleted, or servers were left without one.
     pub(crate) async fn wait_changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Counts the servers that a replaced service has left out, between its last control loop and the first of `next`.
+    pub(crate) fn leave_out(&self, before: &ServiceHandle, next: &Service) {
+        if let Some(service) = left_out(&before.service, next) {
+            self.add_left(self.budgets.leave_out(&before.service), service);
+            self.changed.notify_one();
+        }
     }
 
     /// Takes the servers that were left without a service since the last call.
@@ -306,32 +311,9 @@ impl Catalog {
         self.budgets.check(service)
     }
 
-    /// Returns the service with the variants alone whose servers `next` leaves out; `None` if there are none, or if it shares
-    /// no budget.
-    fn left_out(&self, before: &Service, next: &Service) -> Result<Option<Service>, ConfigError> {
-        if before.shared.is_none() {
-            return Ok(None);
-        }
-        let mut claims = Claims::default();
-        claims.add(next, "")?;
-        let mut left = before.clone();
-        left.variants
-            .retain(|variant| Claims::is_any(variant) && !claims.has(variant));
-        if left.variants.is_empty() {
-            return Ok(None);
-        }
-        self.budgets.check_leave_out(before)?;
-        Ok(Some(left))
-    }
-
-    fn add_left(&self, place: Option<Left>, service: Service, before: &Arc<ServiceHandle>) {
-        let Some(place) = place else { return };
+    fn add_left(&self, place: Option<Left>, service: Service) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.push(LeftServers {
-            place,
-            service,
-            before: Arc::clone(before),
-        });
+        left.extend(place.map(|place| LeftServers { place, service }));
     }
 
     /// Plans by a handle from now on.
@@ -357,6 +339,18 @@ impl ServedFolder {
         }
         Ok(())
     }
+}
+
+/// Returns the service with the variants alone whose servers `next` leaves out; `None` if there are none, or if it shares no
+/// budget.
+fn left_out(before: &Service, next: &Service) -> Option<Service> {
+    before.shared.as_ref()?;
+    let mut claims = Claims::default();
+    claims.add(next, "").ok()?;
+    let mut left = before.clone();
+    let is_left = |variant: &Variant| Claims::is_any(variant) && !claims.has(variant);
+    left.variants.retain(is_left);
+    (!left.variants.is_empty()).then_some(left)
 }
 
 /// Returns a place of keys, for people.

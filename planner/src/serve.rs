@@ -85,6 +85,7 @@ pub async fn serve(
     let catalog = Arc::new(catalog);
     let surroundings = Arc::new(Surroundings {
         registry: Arc::clone(&registry),
+        catalog: Arc::clone(&catalog),
         budgets,
         fetches: Fetches::new(http.clone(), clock),
         memory: Arc::default(),
@@ -99,13 +100,13 @@ pub async fn serve(
     }
     let app = App {
         replay_runner: served.replay,
-        catalog: Arc::clone(&catalog),
+        catalog,
         ..App::new(registry, Arc::clone(&endpoint.keys), clock, stop.clone())?
     };
     let (ends, ended) = watch::channel(false);
     let mut cycles = JoinSet::new();
     let mut answering = pin!(endpoint.answer(Arc::new(app), ServerLimits::default(), stop));
-    let planning = surroundings.plan_all(&catalog, &mut cycles, ended);
+    let planning = surroundings.plan_all(&mut cycles, ended);
     let ended = tokio::select! {
         () = &mut answering => Ok(()),
         broken = planning => Err(broken),
@@ -127,6 +128,7 @@ pub async fn serve(
 /// Surroundings of all control loops.
 struct Surroundings {
     registry: Arc<ServiceRegistry>,
+    catalog: Arc<Catalog>,
     budgets: Arc<SharedBudgets>,
     fetches: Fetches,
     /// Memory of what was sent to backends. It outlives a service that is replaced.
@@ -149,7 +151,6 @@ impl Surroundings {
     /// only if a control loop breaks: without it the plans would silently become stale.
     async fn plan_all(
         self: &Arc<Self>,
-        catalog: &Catalog,
         cycles: &mut JoinSet<LoopEnd>,
         ended: watch::Receiver<bool>,
     ) -> ServeError {
@@ -162,12 +163,12 @@ impl Surroundings {
                     cycles.spawn(Arc::clone(self).plan(name.clone(), ended.clone()));
                 }
             }
-            for servers in catalog.take_left() {
+            for servers in self.catalog.take_left() {
                 let (registry, memory) = (Arc::clone(&self.registry), Arc::clone(&self.memory));
                 left.spawn(left::observe(servers, registry, self.http.clone(), memory));
             }
             tokio::select! {
-                () = catalog.wait_changed() => self.memory.prune(),
+                () = self.catalog.wait_changed() => self.memory.prune(),
                 // A service of that name may have been created meanwhile.
                 Some(ended) = cycles.join_next() => match ended {
                     Ok(LoopEnd::Deleted(name)) => drop(running.remove(&name)),
@@ -183,8 +184,9 @@ impl Surroundings {
 
     /// Plans for the service of that name, and for those that replace it, until it is deleted or `stop` is set.
     async fn plan(self: Arc<Self>, name: String, mut stop: watch::Receiver<bool>) -> LoopEnd {
-        while let Some(handle) = self.registry.get(&name) {
-            let _running = handle.run_loop();
+        let mut next = self.registry.get(&name);
+        let _running = next.as_ref().map(|first| first.run_loop());
+        while let Some(handle) = next {
             let service = Arc::clone(&handle.service);
             let targets = ScrapeTargets::of(&service, self.clock);
             let scraper = scraper(&service, &self.fetches, targets);
@@ -214,6 +216,10 @@ impl Surroundings {
                 tracing::warn!(
                     "{name}: a cycle of the service before was still running after {SERVE_END_MAX:?}"
                 );
+            }
+            next = self.registry.get(&name);
+            if let Some(next) = &next {
+                self.catalog.leave_out(&handle, &next.service);
             }
         }
         LoopEnd::Deleted(name)

@@ -244,6 +244,11 @@ async fn deleted_service_leaves_in_steps_of_which_each_is_consistent() {
     }
     let handle = bed.catalog.registry.get("b").unwrap();
     let running = handle.run_loop();
+    // The loop that runs is still the one before a replacement.
+    bed.replace("b", &text("b").replace("slo: 1s", "slo: 2s"))
+        .await
+        .unwrap();
+    let handle = bed.catalog.registry.get("b").unwrap();
     let deleting = bed.delete("b");
     tokio::pin!(deleting);
     tokio::select! {
@@ -258,7 +263,7 @@ async fn deleted_service_leaves_in_steps_of_which_each_is_consistent() {
     );
     assert_eq!(
         fs::read_to_string(bed.path("b.yaml.deleted")).unwrap(),
-        text("b")
+        text("b").replace("slo: 1s", "slo: 2s")
     );
     assert!(bed.path("state").join("b.history.json").exists());
     drop(running);
@@ -269,7 +274,7 @@ async fn deleted_service_leaves_in_steps_of_which_each_is_consistent() {
     let unknown = bed.delete("b").await.unwrap_err();
     assert!(matches!(unknown, CatalogError::Unknown), "{unknown}");
     fs::rename(bed.path("b.yaml.deleted"), bed.path("b.yaml")).unwrap();
-    assert_eq!(bed.started(), ["a", "b", "b-2"]);
+    assert_eq!(bed.started(), ["a", "b-2", "b"]);
 }
 
 #[tokio::test]
@@ -354,7 +359,12 @@ async fn replaced_service_is_checked_beside_the_others() {
 async fn servers_without_a_service_stay_in_their_shared_budget() {
     let bed = Bed::of(&[text("a"), shared("b"), shared("c")]);
     let moved = shared("b").replace("http://b:8080/b", "http://b:8080/other");
+    let before = bed.catalog.registry.get("b").unwrap();
     bed.replace("b", &moved).await.unwrap();
+    assert!(bed.catalog.take_left().is_empty(), "its loop still runs");
+    let next = bed.catalog.registry.get("b").unwrap();
+    bed.catalog.leave_out(&before, &next.service);
+    bed.catalog.leave_out(&next, &next.service);
     bed.delete("c").await.unwrap();
     bed.delete("a").await.unwrap();
     let left = bed.catalog.take_left();

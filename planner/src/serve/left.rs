@@ -24,7 +24,6 @@ pub(super) async fn observe(
     http: reqwest::Client,
     memory: Arc<HttpMemory>,
 ) {
-    left.before.wait_idle().await;
     let mut latest: Vec<Option<Cores>> = vec![None; left.service.variants.len()];
     loop {
         forget_served(&mut left, &mut latest, &registry);

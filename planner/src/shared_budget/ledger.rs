@@ -156,11 +156,13 @@ impl Ledger {
         Some((left, most))
     }
 
-    /// Adds an entry for servers that a member is about to leave out, of unknown cores. Returns its name, and the steps that
-    /// the member holds at most, if they are known: no part changes as long as the entry is unknown.
+    /// Adds an entry for servers that a member has left out, of unknown cores. Returns its name, and the steps that the member
+    /// held at most, if they are known. The member begins anew with what its other servers have: both together hold no
+    /// more. Until both are known no part changes.
     pub(super) fn leave_out(&mut self, name: &str) -> Option<(String, Option<u32>)> {
         let (left, most) = self.left(name)?;
         let parts = self.parts();
+        self.entries.get_mut(name)?.reserved = None;
         self.entries.insert(left.clone(), Entry::left(None));
         self.set_parts(&parts);
         Some((left, most))

@@ -26,8 +26,9 @@ impl SharedBudgets {
         self.left(service, Ledger::leave)
     }
 
-    /// Counts servers of a service beside it, which are about to be left out of it. Until their cores are known
-    /// ([`Left::count`]) no part changes. `None` if it shares no budget.
+    /// Counts servers of a service beside it that it has left out: after its control loop with them has ended, and before
+    /// the next one has its seat. Until their cores are known ([`Left::count`]) no part changes. `None` if it shares no
+    /// budget.
     pub fn leave_out(&self, service: &Service) -> Option<Left> {
         self.left(service, Ledger::leave_out)
     }

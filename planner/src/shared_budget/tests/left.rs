@@ -172,7 +172,7 @@ fn servers_that_are_left_out_hold_all_parts_until_they_are_known() {
     let left = bed.budgets.leave_out(&member_service("b")).unwrap();
     bed.members[1].actual = 2;
     bed.members[1].restart();
-    bed.play(Event::Demand(0, 12, 12));
+    bed.play(Event::Demand(0, 10, 10));
     for index in [1, 1, 2] {
         bed.tick(index, 1, Answer::Confirmed);
     }
