@@ -313,8 +313,10 @@ async fn last_service_edited_file_and_read_only_files_are_not_deleted() {
 
 #[tokio::test]
 async fn replaced_service_is_checked_beside_the_others() {
-    let large =
-        |name, min| shared(name).replace("initial: 2}", &format!("initial: {min}, min: {min}}}"));
+    let large = |name, min| {
+        let text = shared(name).replace("initial: 2, min: 0", "initial: 0, min: 0");
+        text.replace("initial: 2}", &format!("initial: {min}, min: {min}}}"))
+    };
     let bed = Bed::of(&[text("a"), shared("b"), large("c", 6)]);
     for (name, body, expected) in [
         (
