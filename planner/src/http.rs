@@ -5,7 +5,8 @@
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
 //! - `GET /v1/services` lists the services ([`list`])
 //! - `GET /v1/services/{service}?cycles=…` returns the status ([`services`])
-//! - `GET` and `PUT /v1/services/{service}/specification` show and replace the service file ([`specification`])
+//! - `GET`, `PUT` and `DELETE /v1/services/{service}/specification` show the service file, create or replace it, and delete it
+//!   ([`specification`])
 //! - `GET /v1/services/{service}/plans` and `…/plans/{revision}` return plans, of the past too ([`history`])
 //! - `GET /v1/services/{service}/decisions` returns decisions and their reasons ([`decisions`])
 //! - `GET /v1/services/{service}/forecast` and `…/profiles` return what is planned with ([`forecasts`], [`profiles`])
@@ -90,6 +91,7 @@ pub use services::CYCLES_SHOWN;
 pub use tls::{HANDSHAKE_MAX, TLS_BYTES_MAX, TlsError, TlsFiles, TlsState};
 pub use write_limit::ANSWER_MAX;
 
+use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::file_reload::Reloaded;
 use crate::key::Keys;
@@ -109,6 +111,8 @@ pub const BODY_MAX: usize = 1024;
 pub struct App {
     /// Services that are planned for.
     pub services: Arc<ServiceRegistry>,
+    /// Catalog by which services are created, replaced and deleted.
+    pub catalog: Arc<Catalog>,
     /// Keys that polls, status requests and solves must carry.
     pub keys: Arc<Reloaded<Keys>>,
     /// Metrics of the endpoints.
@@ -156,6 +160,10 @@ pub fn router(app: Arc<App>) -> Router {
             &specification::SET_SPECIFICATION,
             specification::set_specification,
         )
+        .add(
+            &specification::DELETE_SPECIFICATION,
+            specification::delete_specification,
+        )
         .add(&history::PLANS, history::plans)
         .add(&history::PLAN, history::plan)
         .add(&decisions::DECISIONS, decisions::decisions)
@@ -196,6 +204,7 @@ impl App {
         stop: watch::Receiver<bool>,
     ) -> prometheus::Result<App> {
         Ok(App {
+            catalog: Arc::new(Catalog::of_resources(Arc::clone(&services), clock)),
             services,
             keys,
             metrics: Metrics::new()?,

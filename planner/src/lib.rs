@@ -39,6 +39,8 @@ pub mod telemetry;
 pub mod alternatives;
 #[cfg(feature = "serve")]
 pub mod app;
+#[cfg(feature = "serve")]
+pub mod catalog;
 pub mod control_loop;
 #[cfg(feature = "serve")]
 pub mod registry;

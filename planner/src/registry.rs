@@ -39,6 +39,18 @@ pub struct ServiceHandle {
     pub specification: Option<Arc<Specification>>,
     /// True once this handle has been replaced or removed.
     replaced: watch::Sender<bool>,
+    /// Number of control loops that run for the service, one or none: with this handle, or with one before it.
+    loops: Arc<watch::Sender<usize>>,
+}
+
+/// Control loop that runs for a service; it counts as ended when dropped.
+#[derive(Debug)]
+pub(crate) struct RunningLoop(Arc<watch::Sender<usize>>);
+
+impl Drop for RunningLoop {
+    fn drop(&mut self) {
+        self.0.send_modify(|loops| *loops = loops.saturating_sub(1));
+    }
 }
 
 /// Handles of all services, by name.
@@ -74,6 +86,7 @@ impl ServiceHandle {
             alternatives: Alternatives::default(),
             specification: None,
             replaced: watch::Sender::new(false),
+            loops: Arc::new(watch::Sender::new(0)),
         })
     }
 
@@ -97,6 +110,10 @@ impl ServiceHandle {
         let changed = match before {
             Some(publishers) => ServiceHandle::with_publishers(service, publishers)?,
             None => ServiceHandle::new(service, clock)?,
+        };
+        let changed = ServiceHandle {
+            loops: Arc::clone(&self.loops),
+            ..changed
         };
         let variants = |service: &Service| -> Vec<String> {
             let variants = service.variants.iter();
@@ -140,6 +157,19 @@ impl ServiceHandle {
         let mut replaced = self.replaced.subscribe();
         // The sender is part of `self`, so this cannot fail.
         let _ = replaced.wait_for(|replaced| *replaced).await;
+    }
+
+    /// Counts a control loop as running for this service.
+    pub(crate) fn run_loop(&self) -> RunningLoop {
+        self.loops.send_modify(|loops| *loops += 1);
+        RunningLoop(Arc::clone(&self.loops))
+    }
+
+    /// Waits until no control loop runs for this service, with this handle or one before it.
+    pub async fn wait_idle(&self) {
+        let mut loops = self.loops.subscribe();
+        // The sender is part of `self`, so this cannot fail.
+        let _ = loops.wait_for(|loops| *loops == 0).await;
     }
 
     /// Collects the current metrics.

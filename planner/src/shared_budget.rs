@@ -11,12 +11,14 @@
 //!   reserved. So the parts need no memory beyond the process: after a restart, and when another planner leads, they
 //!   follow from the backends.
 //! - A loop that fails has its part and its reserved cores counted on.
+//! - Servers that no service has any more count until they are known to hold no cores ([`Left`]).
 //!
 //! The size of a budget stands in one place, the planner's arguments ([`SharedBudgetArgument`]). A service names the
 //! budget, and is refused if it does not fit ([`SharedBudgets::check`]).
 
 mod argument;
 mod ledger;
+mod left;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,7 @@ use crate::service::{ConfigError, Service};
 use crate::telemetry::status::SharedBudgetReport;
 pub use argument::{BUDGETS_MAX, SharedBudgetArgument};
 use ledger::Ledger;
+pub use left::Left;
 
 /// Flag of the size of a shared budget.
 const FLAG: &str = "--shared-budget";

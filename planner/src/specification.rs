@@ -1,21 +1,23 @@
 //! Specification of a service that is planned for: as its file or resource has it, and whether it may be replaced while
 //! the planner runs.
 //!
-//! The file is the source of truth. A [`WritableFile`] is replaced atomically, and only if it still is as it was read,
-//! so that nobody's edit is lost. A specification has no secrets of its own: keys are named by their file or variable.
+//! The file is the source of truth ([`WritableFile`], [`ServiceFolder`]). A specification has no secrets of its own: keys are named by their file or variable.
 //! Passwords in addresses are hidden ([`HIDDEN`]).
 
-use std::fs::{self, File};
+mod file;
+mod folder;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard};
 
 use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
 use crate::spec::{ServiceFile, ServiceSpec};
+
+pub use file::{ReplaceError, WritableFile};
+pub use folder::{DELETED_MAX, ServiceFolder};
 
 /// Text in place of a password.
 pub const HIDDEN: &str = "***";
@@ -37,27 +39,6 @@ pub enum SpecificationSource {
     File(PathBuf),
     /// A file that may be replaced.
     Writable(Arc<WritableFile>),
-}
-
-/// Service file that may be replaced.
-#[derive(Debug)]
-pub struct WritableFile {
-    /// Path as named, to which profiles are relative.
-    path: PathBuf,
-    /// The file itself, behind symbolic links.
-    target: PathBuf,
-    /// Content as it was last read or written. Locked by the one that replaces it.
-    content: Mutex<Vec<u8>>,
-}
-
-/// Reason why a file was not replaced.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each message is its documentation")]
-pub enum ReplaceError {
-    #[error("{0}: it was edited since the planner read it; start the planner again with it")]
-    Edited(PathBuf),
-    #[error("{path}: {error}")]
-    Io { path: PathBuf, error: io::Error },
 }
 
 impl Specification {
@@ -104,17 +85,18 @@ impl Specification {
         text: &str,
         path: &Path,
     ) -> Result<(Specification, Service), ConfigError> {
-        if text.len() > FILE_BYTES_MAX {
-            return Err(ConfigError::TooLarge(text.len()));
-        }
-        let spec = ServiceSpec::from_yaml(text)?;
+        let spec = parse(text)?;
         let (before, after) = (&self.spec, &spec);
+        let shared = before.budget.shared.as_ref();
+        // In a shared budget, parts are counted in steps.
+        let step = |spec: &ServiceSpec| shared.map(|_| spec.budget.step.0.to_string());
         for (key, before, after) in [
             ("service", &before.service, &after.service),
             ("listen", &before.listen, &after.listen),
             ("keyEnv", &before.key_env, &after.key_env),
             ("keyFile", &before.key_file, &after.key_file),
             ("budget.shared", &before.budget.shared, &after.budget.shared),
+            ("budget.step", &step(before), &step(after)),
         ] {
             if before != after {
                 return Err(ConfigError::Value {
@@ -127,80 +109,49 @@ impl Specification {
                 });
             }
         }
-        for (at, file) in spec.files() {
-            let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-            if !Path::new(&file).components().all(inside) {
-                let right = "a path below the service file's folder, without ..".to_owned();
-                return Err(ConfigError::Value {
-                    path: at,
-                    value: file,
-                    right,
-                });
-            }
-        }
-        if let Some((at, address)) = hidden(&serde_json::to_value(&spec).unwrap_or_default()) {
-            return Err(ConfigError::Value {
-                path: at,
-                value: address,
-                right: format!("an address with its password in place of {HIDDEN}"),
-            });
-        }
-        let file: ServiceFile = ServiceSpec::from_file(path, text)?.try_into()?;
-        let source = self.source.clone();
-        Ok((Specification::new(spec, source), file.service))
+        let file = read_sent(&spec, text, path)?;
+        Ok((Specification::new(spec, self.source.clone()), file.service))
     }
 }
 
-impl WritableFile {
-    /// Creates the file at `path`, of which `content` was read. A symbolic link stays; the file behind it is replaced.
-    pub fn new(path: &Path, content: Vec<u8>) -> WritableFile {
-        WritableFile {
-            path: path.to_owned(),
-            target: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
-            content: Mutex::new(content),
+/// Reads and checks a text of which a service is to be created, and the files that it names.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub(crate) fn read_new(text: &str, path: &Path) -> Result<(ServiceSpec, ServiceFile), ConfigError> {
+    let spec = parse(text)?;
+    let file = read_sent(&spec, text, path)?;
+    Ok((spec, file))
+}
+
+fn parse(text: &str) -> Result<ServiceSpec, ConfigError> {
+    match text.len() > FILE_BYTES_MAX {
+        true => Err(ConfigError::TooLarge(text.len())),
+        false => ServiceSpec::from_yaml(text),
+    }
+}
+
+/// Reads the service of a text that a client sent, and the files that it names, below the folder of `path`.
+fn read_sent(spec: &ServiceSpec, text: &str, path: &Path) -> Result<ServiceFile, ConfigError> {
+    for (at, file) in spec.files() {
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(&file).components().all(inside) {
+            let right = "a path below the service file's folder, without ..".to_owned();
+            return Err(ConfigError::Value {
+                path: at,
+                value: file,
+                right,
+            });
         }
     }
-
-    /// Returns the path as named.
-    pub fn path(&self) -> &Path {
-        &self.path
+    if let Some((at, address)) = hidden(&serde_json::to_value(spec).unwrap_or_default()) {
+        return Err(ConfigError::Value {
+            path: at,
+            value: address,
+            right: format!("an address with its password in place of {HIDDEN}"),
+        });
     }
-
-    /// Locks the content: one client at a time replaces it.
-    pub async fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.content.lock().await
-    }
-
-    /// Replaces the file by `new`, if it still has the content `before`.
-    ///
-    /// # Errors
-    /// Fails if it has another content, or cannot be read or written; then it stays as it is.
-    pub fn replace(&self, before: &[u8], new: &[u8]) -> Result<(), ReplaceError> {
-        let failed = |error| ReplaceError::Io {
-            path: self.path.clone(),
-            error,
-        };
-        if fs::read(&self.target).map_err(failed)? != before {
-            return Err(ReplaceError::Edited(self.path.clone()));
-        }
-        let mut beside = self.target.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let written = self.write(&beside, new);
-        if written.is_err() {
-            // Of a file that could not be written nothing is left.
-            let _ = fs::remove_file(&beside);
-        }
-        written.map_err(failed)
-    }
-
-    fn write(&self, beside: &Path, content: &[u8]) -> io::Result<()> {
-        let mut file = File::create(beside)?;
-        file.set_permissions(fs::metadata(&self.target)?.permissions())?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(beside, &self.target)
-    }
+    ServiceSpec::from_file(path, text)?.try_into()
 }
 
 fn shown(spec: &ServiceSpec) -> Value {
@@ -330,25 +281,5 @@ mod tests {
         let (after, service) = before.successor(&text, path).unwrap();
         assert_eq!(service.slo.as_secs(), 2);
         assert_ne!(after.hash(), before.hash());
-    }
-
-    #[test]
-    fn file_is_replaced_whole_and_only_if_nobody_edited_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("service.yaml");
-        fs::write(&path, "a").unwrap();
-        let link = folder.path().join("link.yaml");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        let file = WritableFile::new(&link, b"a".to_vec());
-        file.replace(b"a", b"b").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"b");
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        let edited = file.replace(b"a", b"c").unwrap_err();
-        assert!(matches!(edited, ReplaceError::Edited(_)), "{edited}");
-        // A folder in the place of the file beside it.
-        fs::create_dir(folder.path().join("service.yaml.new")).unwrap();
-        let failed = file.replace(b"b", b"c").unwrap_err();
-        assert!(matches!(failed, ReplaceError::Io { .. }), "{failed}");
-        assert_eq!(fs::read(&path).unwrap(), b"b");
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the REST API: Schemathesis, pinned, makes requests from the OpenAPI document that a planner serves, and
-//! checks each answer against it. The planner is a real `weir serve --writable` of `planner/service.example.yaml`.
+//! checks each answer against it. The planner is a real `weir serve --writable` of a folder with
+//! `planner/service.example.yaml`, and the same as another service, which the deletions are of.
 //!
 //! A status of 500 and above, and an answer that the document does not describe, is a failure.
 
@@ -33,6 +34,8 @@ const WITH_INPUT: u32 = 8;
 /// Time in which the planner listens, and the interval between checks.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Service that the deletions are of, as in `schemathesis.toml`.
+const DELETED: &str = "deleted";
 /// Key of the planner under test.
 const KEY: &str = "key-of-the-tests";
 
@@ -104,17 +107,15 @@ struct Planner {
 }
 
 impl Planner {
-    /// Starts a planner of a copy of the example file, which requests may replace.
+    /// Starts a planner of a folder with copies of the example file, which requests may replace, create and delete.
     fn start(layout: &Layout, folder: &Path) -> Result<Planner> {
-        let file = folder.join("service.yaml");
-        let example = layout.root.join("planner/service.example.yaml");
-        fs::copy(&example, &file).with_context(|| format!("cannot copy {}", example.display()))?;
+        let services = services(layout, folder)?;
         let address = folder.join("address");
         remove_file(&address)?;
         let log = fs::File::create(folder.join("planner.log")).context("planner.log")?;
         let process = Command::new(layout.binary("weir"))
             .arg("serve")
-            .arg(&file)
+            .arg(&services)
             .args(["--writable", "--listen", "127.0.0.1:0", "--address-file"])
             .arg(&address)
             // With the extent of its scope, so that every operation is reached.
@@ -164,6 +165,27 @@ impl Drop for Planner {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Makes the folder of the services, anew: the example, and the same with another name and other servers.
+fn services(layout: &Layout, folder: &Path) -> Result<PathBuf> {
+    let services = folder.join("services");
+    if services.exists() {
+        fs::remove_dir_all(&services)
+            .with_context(|| format!("cannot remove {}", services.display()))?;
+    }
+    fs::create_dir_all(&services)
+        .with_context(|| format!("cannot create {}", services.display()))?;
+    let example = layout.root.join("planner/service.example.yaml");
+    let text = fs::read_to_string(&example);
+    let text = text.with_context(|| format!("cannot read {}", example.display()))?;
+    let other = text.replace("service: demo", &format!("service: {DELETED}"));
+    let other = other.replace("resize: http://127.0.0.1:", "resize: http://127.0.0.2:");
+    for (name, text) in [("demo", text), (DELETED, other)] {
+        let file = services.join(format!("{name}.yaml"));
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(services)
 }
 
 fn remove_file(path: &Path) -> Result<()> {

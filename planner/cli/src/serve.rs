@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::sync::watch;
+use weir_planner::catalog::{ServedFolder, ServiceSource};
 use weir_planner::http::Endpoint;
-use weir_planner::serve::{Served, ServedFiles, serve};
+use weir_planner::serve::{SERVED_MAX, Served, ServedFiles, serve};
 use weir_planner::service::Service;
 use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 use weir_planner::spec::{ServiceFile, ServiceSpec};
-use weir_planner::specification::{Specification, SpecificationSource, WritableFile};
+use weir_planner::specification::{
+    ServiceFolder, Specification, SpecificationSource, WritableFile,
+};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
 
@@ -19,8 +22,9 @@ use crate::endpoint::{TlsArguments, listen, scheme};
 #[derive(Debug, clap::Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Serve {
-    /// The service file (YAML); several are planned for together.
-    #[arg(value_name = "FILE", required = true)]
+    /// The service file (YAML or JSON); several are planned for together. Or a folder: each *.yaml, *.yml and *.json in it is a
+    /// service file.
+    #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
     /// Cores of a budget that several of the services share (budget.shared), as NAME=CORES; may be repeated.
     #[arg(long, value_name = "NAME=CORES")]
@@ -35,7 +39,7 @@ pub(crate) struct Serve {
     /// it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Let clients whose key has `write` replace the service file over REST.
+    /// Let clients whose key has `write` replace the service files over REST, and create and delete those of a folder.
     #[arg(long)]
     writable: bool,
     #[command(flatten)]
@@ -46,19 +50,14 @@ impl Serve {
     /// # Errors
     /// An invalid service file, key or certificate, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        if self.writable && (self.files.len() > 1 || !self.shared_budget.is_empty()) {
-            anyhow::bail!(
-                "--writable: it must be with one service file and without --shared-budget; edit several files, and \
-                 start the planner again"
-            );
-        }
         let budgets = SharedBudgets::new(&self.shared_budget)?;
-        let read = self.files.iter().map(|path| self.read(path));
+        let (folder, paths) = self.paths()?;
+        let read = paths.iter().map(|path| self.read(path));
         let read = read.collect::<anyhow::Result<Vec<_>>>()?;
         let (files, specifications): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         let served = ServedFiles::new(files, &budgets)?;
         let keys = served.key.read();
-        let keys = keys.with_context(|| match self.files.as_slice() {
+        let keys = keys.with_context(|| match paths.as_slice() {
             [first, ..] => format!("service file {}", first.display()),
             [] => String::new(),
         })?;
@@ -93,8 +92,17 @@ impl Serve {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("--state {}", folder.display()))?;
         }
+        let source = match folder.filter(|_| self.writable) {
+            Some(folder) => ServiceSource::Folder(ServedFolder {
+                folder,
+                listen: served.listen,
+                key: served.key,
+            }),
+            None => ServiceSource::Files,
+        };
         let served = Served {
             services: served.services.into_iter().zip(specifications).collect(),
+            source,
             budgets,
             replay: crate::sent_replay::runner(),
             state: self.state,
@@ -102,6 +110,26 @@ impl Serve {
         serve(served, endpoint, stop).await?;
         tracing::info!("ended");
         Ok(())
+    }
+
+    /// Returns the service files, and the folder that they are all files of, if it is given.
+    fn paths(&self) -> anyhow::Result<(Option<ServiceFolder>, Vec<PathBuf>)> {
+        let Some(path) = self.files.iter().find(|path| path.is_dir()) else {
+            return Ok((None, self.files.clone()));
+        };
+        let shown = path.display();
+        if self.files.len() > 1 {
+            anyhow::bail!("{shown}: it must be the only argument: a folder is served alone");
+        }
+        let folder = ServiceFolder::new(path);
+        let files = folder.files(SERVED_MAX);
+        let files = files.with_context(|| format!("service folder {shown}"))?;
+        if files.is_empty() {
+            anyhow::bail!(
+                "service folder {shown}: it must have a service file: *.yaml, *.yml or *.json"
+            );
+        }
+        Ok((Some(folder), files))
     }
 
     /// Reads a service file; returns its path too, and the specification as written.

@@ -54,6 +54,45 @@ pub(super) async fn service_key(
     admit(opens, request, next).await
 }
 
+/// Requires a key with `write`, of the service in the path or of all services. [`may_write`] and [`may_create`] tell them
+/// apart.
+pub(super) async fn write_key(
+    State(app): State<Arc<App>>,
+    name: Result<ServiceName, Problem>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let service = match name {
+        Ok(name) => name.service,
+        Err(problem) => return admit(Err(problem), request, next).await,
+    };
+    let keys = app.keys.current();
+    let key = bearer(request.headers());
+    let opens = key.and_then(|key| keys.open(&[&service], key).max(keys.open_all(key)));
+    admit(authorised(opens, Scope::Write), request, next).await
+}
+
+/// Requires a key of that service with `write`.
+pub(super) fn may_write(app: &App, headers: &HeaderMap, service: &str) -> Result<(), Problem> {
+    let keys = app.keys.current();
+    let opens = bearer(headers).and_then(|key| keys.open(&[service], key));
+    authorised(opens, Scope::Write)
+}
+
+/// Requires a key of all services with `write`, as for the creation or deletion of one.
+pub(super) fn may_create(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+    let keys = app.keys.current();
+    let opens = bearer(headers).and_then(|key| keys.open_all(key));
+    match opens {
+        Some(Scope::Write) => Ok(()),
+        _ => Err(Problem::new(
+            ProblemKind::LimitedKey,
+            "authorization: services are created and deleted with a key of all services with `write`: a line `KEY write` of \
+             the key file",
+        )),
+    }
+}
+
 /// Requires any key.
 pub(super) async fn any_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = app.keys.current();

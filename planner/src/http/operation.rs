@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use schemars::{Schema, SchemaGenerator};
 
 use super::{App, authentication};
@@ -44,6 +44,7 @@ pub(super) enum OperationMethod {
     Get,
     Put,
     Post,
+    Delete,
 }
 
 /// Key that a request needs.
@@ -53,6 +54,8 @@ pub(super) enum Access {
     Open,
     /// One of the service in the path.
     Service,
+    /// One with `write`, of the service in the path or of all services.
+    Write,
     /// One of the stage in the path, or of its service.
     Stage,
     /// Any.
@@ -105,6 +108,7 @@ impl OperationMethod {
             OperationMethod::Get => "get",
             OperationMethod::Put => "put",
             OperationMethod::Post => "post",
+            OperationMethod::Delete => "delete",
         }
     }
 
@@ -117,6 +121,7 @@ impl OperationMethod {
             OperationMethod::Get => get(handler),
             OperationMethod::Put => put(handler),
             OperationMethod::Post => post(handler),
+            OperationMethod::Delete => delete(handler),
         }
     }
 }
@@ -128,6 +133,7 @@ impl Access {
         match self {
             Access::Open => route,
             Access::Service => route.layer(from_fn_with_state(app, authentication::service_key)),
+            Access::Write => route.layer(from_fn_with_state(app, authentication::write_key)),
             Access::Stage => route.layer(from_fn_with_state(app, authentication::stage_key)),
             Access::AnyKey => route.layer(from_fn_with_state(app, authentication::any_key)),
         }
@@ -147,7 +153,7 @@ impl Operation {
     /// Returns status and description of the problems that follow from path, query and key.
     pub(super) fn common_problems(&self) -> impl Iterator<Item = (u16, &'static str)> {
         let keyed = self.access != Access::Open;
-        let of_service = matches!(self.access, Access::Service | Access::Stage);
+        let of_service = self.path.contains("{service}");
         [
             (
                 of_service || self.query.is_some(),

@@ -1,32 +1,34 @@
-//! `GET` and `PUT /v1/services/{service}/specification`: the service file, or the spec of the resource, that a service
-//! is planned for by. A `PUT` replaces the file of a `weir serve` that was started for that (`--writable`).
+//! `GET`, `PUT` and `DELETE /v1/services/{service}/specification`: the service file, or the spec of the resource, that a
+//! service is planned for by. A `PUT` replaces the file of a `weir serve` that was started for that (`--writable`). In a
+//! folder a `PUT` of another name creates a service, and `DELETE` deletes one.
 //!
 //! A new specification goes through the same checks as a file at start. What is refused changes neither the file nor the
-//! plan. A write is conditional by `if-match`: 412 if the specification was replaced in the meantime.
+//! plan. A write is conditional by `if-match` and `if-none-match`: 412 if the specification was replaced in the meantime.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::authentication::{may_create, may_write};
 use super::body::receive;
 use super::etag::{EntityTag, IF_NONE_MATCH};
-use super::extract::{Fields, Planned};
+use super::extract::{Fields, Planned, ServiceName, unknown};
 use super::operation::{Access, Answer, Content, Operation, OperationMethod, RequestBody};
 use super::poll_query::display;
 use super::problem::{Problem, ProblemKind};
 use super::{App, openapi};
-use crate::mode::ModeSwitch;
+use crate::catalog::CatalogError;
 use crate::registry::ServiceHandle;
 use crate::service::FILE_BYTES_MAX;
 use crate::spec::ServiceSpec;
-use crate::specification::{ReplaceError, Specification, SpecificationSource, WritableFile};
+use crate::specification::Specification;
 
 const ANSWER: Answer = Answer {
     status: 200,
@@ -55,22 +57,39 @@ pub(super) const SPECIFICATION: Operation = Operation {
     problems: &[],
 };
 
+const IF_MATCH: (&str, &str) = (
+    "if-match",
+    "Entity tag of the specification that is to be replaced or deleted; 412 if it is another by now.",
+);
+
 pub(super) const SET_SPECIFICATION: Operation = Operation {
     method: OperationMethod::Put,
     id: "set_specification",
-    summary: "Replace the specification of a service",
+    summary: "Replace the specification of a service, or create a service",
     description: "Writes the service file, and plans by it from the next cycle on. Only with `weir serve --writable`. \
-                  `service`, `listen`, `keyEnv` and `keyFile` stay as they are.",
+                  `service`, `listen`, `keyEnv` and `keyFile` stay as they are. A name that is not planned for is created, \
+                  with a folder of service files and a key of all services.",
+    access: Access::Write,
     query: None,
-    headers: &[(
-        "if-match",
-        "Entity tag of the specification that is to be replaced; 412 if it is another by now.",
-    )],
+    headers: &[
+        IF_MATCH,
+        (
+            "if-none-match",
+            "`*` to create alone: 412 if the service exists.",
+        ),
+    ],
     body: Some(RequestBody {
         description: "A service file in JSON, at most 256 KiB. YAML is taken too; the file is as sent.",
         schema: service_file,
     }),
-    answers: &[ANSWER],
+    answers: &[
+        ANSWER,
+        Answer {
+            status: 201,
+            description: "The specification of the service that was created; `location` is its path.",
+            content: Content::Json(service_file),
+        },
+    ],
     problems: &[
         (
             400,
@@ -79,12 +98,39 @@ pub(super) const SET_SPECIFICATION: Operation = Operation {
         (408, "The body was not received in time."),
         (
             409,
-            "The service follows its resource, or a file that may not be written here, or that was edited meanwhile.",
+            "The service follows its resource, or a file that may not be written here, or that was edited meanwhile; or no \
+             service is created here, or no more.",
         ),
-        (412, "The specification was replaced in the meantime."),
+        (412, "The specification is not as the headers have it."),
         (413, "The body is too large."),
         (429, "Too many bodies are being received; retry later."),
         (500, "The file cannot be written."),
+    ],
+    ..SPECIFICATION
+};
+
+pub(super) const DELETE_SPECIFICATION: Operation = Operation {
+    method: OperationMethod::Delete,
+    id: "delete_specification",
+    summary: "Delete a service",
+    description: "Renames the service file (`.deleted`), and plans no more for the service. Only with `weir serve --writable` \
+                  of a folder, and with a key of all services. Its servers stay as they are.",
+    access: Access::Write,
+    query: None,
+    headers: &[IF_MATCH],
+    body: None,
+    answers: &[Answer {
+        status: 204,
+        description: "The service is deleted.",
+        content: Content::None,
+    }],
+    problems: &[
+        (
+            409,
+            "No service is deleted here, or it is the last one, or its file was edited meanwhile.",
+        ),
+        (412, "The specification is not as the header has it."),
+        (500, "The file cannot be renamed."),
     ],
     ..SPECIFICATION
 };
@@ -164,64 +210,94 @@ pub(super) async fn specification(
 
 pub(super) async fn set_specification(
     State(app): State<Arc<App>>,
-    Planned(handle): Planned,
+    ServiceName { service: name }: ServiceName,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let file = writable(known(&handle)?)?;
+    // Before the body is received; checked again when it is written.
+    let exists = match app.services.get(&name) {
+        Some(handle) => {
+            may_write(&app, &headers, &name)?;
+            known(&handle)?;
+            let writable = app.catalog.writable(&name);
+            writable.map_err(|error| problem(&name, &error))?;
+            true
+        }
+        None => {
+            may_create(&app, &headers)?;
+            let creatable = app.catalog.creatable(&name);
+            creatable.map_err(|error| problem(&name, &error))?;
+            false
+        }
+    };
     let body = receive(&app, body, FILE_BYTES_MAX).await?;
     let text = String::from_utf8(body.into());
     let text = text.map_err(|_| Problem::body("the body must be UTF-8"))?;
-    let name = handle.service.name.clone();
     // A client that disconnects does not leave a file that is not planned by.
-    let replacing = tokio::spawn(replace(app, name, file, headers, text));
-    replacing.await.map_err(|error| {
-        tracing::error!("replacing a specification broke: {error}");
-        Problem::new(ProblemKind::Internal, "replacing the specification broke")
-    })?
+    let (catalog, of) = (Arc::clone(&app.catalog), name.clone());
+    let writing = tokio::spawn(async move {
+        let is_expected = |present: Option<&Specification>| is_expected(&headers, present);
+        match exists {
+            true => catalog.replace(&of, text, is_expected).await,
+            false => catalog.create(&of, text, is_expected).await,
+        }
+    });
+    let written = writing.await.map_err(|error| broken(&error))?;
+    let specification = written.map_err(|error| problem(&name, &error))?;
+    let mut response = view(specification.shown());
+    if !exists {
+        *response.status_mut() = StatusCode::CREATED;
+        let location = HeaderValue::from_str(&format!("/v1/services/{name}/specification"));
+        let location = location.map_err(|error| internal(&error))?;
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(tag(&specification, false).tag(&HeaderMap::new(), response))
 }
 
-async fn replace(
-    app: Arc<App>,
-    name: String,
-    file: Arc<WritableFile>,
+pub(super) async fn delete_specification(
+    State(app): State<Arc<App>>,
+    ServiceName { service: name }: ServiceName,
     headers: HeaderMap,
-    text: String,
-) -> Result<Response, Problem> {
-    let mut content = file.lock().await;
-    // Another client may have replaced it before the lock was taken.
-    let handle = app.service(&name)?;
-    let before = Arc::clone(known(&handle)?);
-    let is_expected = [false, true]
-        .iter()
-        .any(|is_inline| tag(&before, *is_inline).is_among(&headers, &header::IF_MATCH));
-    if headers.contains_key(header::IF_MATCH) && !is_expected {
-        let message = "the specification was replaced in the meantime; read it again";
-        return Err(Problem::new(ProblemKind::Stale, message));
-    }
-    let (path, sent) = (file.path().to_owned(), text.clone());
-    let reading = tokio::task::spawn_blocking(move || before.successor(&sent, &path));
-    let read = reading.await.map_err(|error| internal(&error))?;
-    let (specification, service) = read.map_err(|error| Problem::config(&error))?;
-    let (tag, shown) = (tag(&specification, false), specification.shown());
-    let mode = ModeSwitch::following((&handle.mode, handle.service.mode), service.mode);
-    let next = handle.with_service(service, app.clock);
-    let next = next.map_err(|error| internal(&error))?;
-    let next = next.with_specification(specification).with_mode(mode);
-    let (written, earlier) = (Arc::clone(&file), content.clone());
-    let new = text.clone();
-    let writing =
-        tokio::task::spawn_blocking(move || written.replace(&earlier, new.as_bytes())).await;
-    writing
-        .map_err(|error| internal(&error))?
-        .map_err(|error| match error {
-            ReplaceError::Edited(_) => Problem::new(ProblemKind::Conflict, error.to_string()),
-            ReplaceError::Io { .. } => internal(&error),
-        })?;
-    *content = text.into_bytes();
-    app.services.insert(Arc::new(next));
-    tracing::info!("{name}: its specification was replaced over REST");
-    Ok(tag.tag(&HeaderMap::new(), view(shown)))
+) -> Result<StatusCode, Problem> {
+    may_create(&app, &headers)?;
+    let (catalog, of) = (Arc::clone(&app.catalog), name.clone());
+    let deleting = tokio::spawn(async move {
+        let is_expected = |present: Option<&Specification>| is_expected(&headers, present);
+        catalog.delete(&of, is_expected).await
+    });
+    let deleted = deleting.await.map_err(|error| broken(&error))?;
+    deleted.map_err(|error| problem(&name, &error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether the present specification, or none, is one that the request's conditions allow.
+fn is_expected(headers: &HeaderMap, present: Option<&Specification>) -> bool {
+    let is_among = |name| match present {
+        Some(present) => [false, true]
+            .iter()
+            .any(|is_inline| tag(present, *is_inline).is_among(headers, &name)),
+        None => false,
+    };
+    let matches = !headers.contains_key(header::IF_MATCH) || is_among(header::IF_MATCH);
+    matches && !is_among(header::IF_NONE_MATCH)
+}
+
+/// Returns the problem of a change of that service that was refused.
+fn problem(name: &str, error: &CatalogError) -> Problem {
+    let kind = match error {
+        CatalogError::Config(error) => return Problem::config(error),
+        CatalogError::Unknown => return unknown(name),
+        CatalogError::Name(error) => return Problem::parameter(error.to_string()),
+        CatalogError::Conflict(_) => ProblemKind::Conflict,
+        CatalogError::Stale => ProblemKind::Stale,
+        CatalogError::Internal(_) => ProblemKind::Internal,
+    };
+    Problem::new(kind, error.to_string())
+}
+
+fn broken(error: &tokio::task::JoinError) -> Problem {
+    tracing::error!("a change of a service broke: {error}");
+    Problem::new(ProblemKind::Internal, "the change of the service broke")
 }
 
 fn internal(error: &dyn std::fmt::Display) -> Problem {
@@ -233,21 +309,6 @@ fn known(handle: &ServiceHandle) -> Result<&Arc<Specification>, Problem> {
         let message = "the service's specification is not known";
         Problem::new(ProblemKind::Unavailable, message)
     })
-}
-
-/// Returns the file that may be replaced.
-fn writable(specification: &Specification) -> Result<Arc<WritableFile>, Problem> {
-    let message = match specification.source() {
-        SpecificationSource::Writable(file) => return Ok(Arc::clone(file)),
-        SpecificationSource::Resource => {
-            "it follows the service's resource; change the spec of the SloService".to_owned()
-        }
-        SpecificationSource::File(path) => format!(
-            "the planner was started without --writable; edit {}, and start it again",
-            path.display()
-        ),
-    };
-    Err(Problem::new(ProblemKind::Conflict, message))
 }
 
 fn tag(specification: &Specification, is_inline: bool) -> EntityTag {

@@ -1,6 +1,7 @@
 //! Tests of the endpoints over real HTTP on free ports.
 
 mod authentication;
+mod creations;
 mod description;
 mod events;
 mod health;
@@ -43,6 +44,8 @@ struct Setup {
     limits: ServerLimits,
     leadership: Leadership,
     replay: Option<ReplayRunner>,
+    /// Folder of service files.
+    folder: Option<std::path::PathBuf>,
 }
 
 impl Default for Setup {
@@ -54,6 +57,7 @@ impl Default for Setup {
             limits: ServerLimits::default(),
             leadership: Leadership::alone(),
             replay: None,
+            folder: None,
         }
     }
 }
@@ -86,6 +90,7 @@ impl Endpoints {
         let services = Arc::new(ServiceRegistry::single(Arc::clone(&handle)));
         let keys = Arc::new(Reloaded::fixed(Keys::parse(&setup.keys).unwrap()));
         let app = Arc::new(App {
+            catalog: creations::catalog(setup.folder, &services, clock),
             hold,
             polls: Semaphore::new(polls_max),
             polls_max,

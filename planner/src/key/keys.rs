@@ -133,6 +133,12 @@ impl Keys {
         }
     }
 
+    /// Returns the extent of `offered` as a key for all services, whether or not some have keys of their own; `None` if it is
+    /// none.
+    pub fn open_all(&self, offered: &str) -> Option<Scope> {
+        scope_among(&self.shared, offered)
+    }
+
     /// Returns the extent of `offered` as any of the keys; `None` if it is none.
     pub fn open_any(&self, offered: &str) -> Option<Scope> {
         scope_among(
@@ -232,6 +238,13 @@ mod tests {
             ("b", "read", None),
         ] {
             assert_eq!(keys.open(&[name], offered), scope, "{name} {offered}");
+        }
+        for (offered, scope) in [
+            ("shared-key-1", Some(Scope::Read)),
+            ("shared-key-4", Some(Scope::Write)),
+            ("key-of-a-1", None),
+        ] {
+            assert_eq!(keys.open_all(offered), scope, "{offered}");
         }
         assert_eq!(keys.open_any("key-of-a-2"), Some(Scope::Read));
         for bad in [

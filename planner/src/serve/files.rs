@@ -1,10 +1,9 @@
 //! Service files that one planner serves together: what they must have in common, and what may be in only one of them.
 //! Pure.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::SERVED_MAX;
+use crate::catalog::{Claims, SERVED_MAX, key_shown};
 use crate::service::rule::refusal;
 use crate::service::{ConfigError, Service};
 use crate::shared_budget::SharedBudgets;
@@ -78,59 +77,15 @@ impl ServedFiles {
         if file.key != self.key {
             let right = format!(
                 "{}, as in the first file: the keys are of all services",
-                shown(&self.key)
+                key_shown(&self.key)
             );
-            return Err(refusal("keyEnv, keyFile", shown(&file.key), &right));
+            return Err(refusal("keyEnv, keyFile", key_shown(&file.key), &right));
         }
         if self.services.len() >= SERVED_MAX {
             let right = format!("in another planner: this one has {SERVED_MAX} services, no more");
             return Err(refusal("service", &file.service.name, &right));
         }
         self.services.push(file.service);
-        Ok(())
-    }
-}
-
-fn shown(key: &KeySource) -> String {
-    match key {
-        KeySource::Env(name) => format!("keyEnv {name}"),
-        KeySource::File(path) => format!("keyFile {}", path.display()),
-    }
-}
-
-/// Names and backends of the services, each with the path of its file.
-#[derive(Debug, Default)]
-struct Claims {
-    plans: BTreeMap<String, String>,
-    backends: BTreeMap<String, String>,
-}
-
-impl Claims {
-    fn add(&mut self, service: &Service, path: &str) -> Result<(), ConfigError> {
-        let own = |name: &&String| **name != service.name;
-        let stages = service.stages.iter().map(|stage| &stage.name).filter(own);
-        let stages = stages.map(|name| ("stages[].name", name));
-        for (key, name) in [("service", &service.name)].into_iter().chain(stages) {
-            if let Some(before) = self.plans.insert(name.clone(), path.to_owned()) {
-                let right = format!("another name: {before} has it already");
-                return Err(refusal(key, name, &right));
-            }
-        }
-        for variant in &service.variants {
-            let resize = variant
-                .resize
-                .as_ref()
-                .map(|url| ("resize", url.to_string()));
-            let cgroup = variant.cgroup.clone().map(|group| ("cgroup", group));
-            for (key, backend) in resize.into_iter().chain(cgroup) {
-                let before = self.backends.insert(backend.clone(), path.to_owned());
-                if let Some(before) = before.filter(|before| before != path) {
-                    let right = format!("that of one service: {before} has it already");
-                    let key = format!("variants[].{key} of {}", variant.name);
-                    return Err(refusal(key, backend, &right));
-                }
-            }
-        }
         Ok(())
     }
 }

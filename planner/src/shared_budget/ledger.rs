@@ -38,6 +38,26 @@ struct Entry {
     is_idle: bool,
 }
 
+impl Entry {
+    /// Entry of servers that no member has: it wants nothing, and gets nothing.
+    fn left(reserved: Option<u32>) -> Entry {
+        let nothing = CoreDemand {
+            need: 0,
+            preferred: 0,
+        };
+        Entry {
+            member: Member {
+                weight: 1.0,
+                min: 0,
+                max: 0,
+            },
+            reserved,
+            demand: Some(nothing),
+            is_idle: true,
+        }
+    }
+}
+
 impl Ledger {
     pub(super) fn new(cores: Cores) -> Ledger {
         Ledger {
@@ -122,6 +142,62 @@ impl Ledger {
             self.entries.remove(name);
             self.set_parts(&parts);
         }
+    }
+
+    /// Removes a member whose control loop has ended, and counts on what it holds. Returns the name of that entry, and the
+    /// steps that it holds at most, if they are known.
+    pub(super) fn leave(&mut self, name: &str) -> Option<(String, Option<u32>)> {
+        let (left, most) = self.left(name)?;
+        let mut parts = self.parts();
+        self.entries.remove(name);
+        parts.remove(name);
+        self.entries.insert(left.clone(), Entry::left(most));
+        self.set_parts(&parts);
+        Some((left, most))
+    }
+
+    /// Adds an entry for servers that a member has left out, of unknown cores. Returns its name, and the steps that the member
+    /// held at most, if they are known. The member begins anew with what its other servers have: both together hold no
+    /// more. Until both are known no part changes.
+    pub(super) fn leave_out(&mut self, name: &str) -> Option<(String, Option<u32>)> {
+        let (left, most) = self.left(name)?;
+        let parts = self.parts();
+        self.entries.get_mut(name)?.reserved = None;
+        self.entries.insert(left.clone(), Entry::left(None));
+        self.set_parts(&parts);
+        Some((left, most))
+    }
+
+    pub(super) fn check_leave_out(&self, budget: &str) -> Result<(), ConfigError> {
+        if self.entries.len() < SERVICES_MAX {
+            return Ok(());
+        }
+        let right = format!(
+            "one with a free place: {SERVICES_MAX} services and servers that were left out are in it, no more; stop these, \
+             or leave out none"
+        );
+        Err(refusal("budget.shared", budget, &right))
+    }
+
+    /// Sets the steps that servers hold which have left; none ends their entry. Returns the new parts, for people, if they
+    /// have changed.
+    pub(super) fn count_left(&mut self, left: &str, reserved: Option<u32>) -> Option<String> {
+        self.entries.get_mut(left)?.reserved = reserved;
+        if reserved == Some(0) {
+            self.remove(left);
+        }
+        self.update()
+    }
+
+    /// Returns the name of an entry for servers of a member, and the steps that the member holds at most.
+    fn left(&self, name: &str) -> Option<(String, Option<u32>)> {
+        let (entry, part) = (self.entries.get(name)?, self.part(name)?);
+        // A tick that was cut off may have written up to its part.
+        let most = entry.reserved.map(|reserved| reserved.max(part));
+        let first = std::iter::once(format!("{name} (left)"));
+        let mut names = first.chain((2..).map(|number| format!("{name} (left {number})")));
+        let free = names.find(|left| !self.entries.contains_key(left))?;
+        Some((free, most))
     }
 
     pub(super) fn expect(&mut self, expected: Option<BTreeSet<String>>) {

@@ -1,5 +1,7 @@
 //! Tests of shared budgets: no order of ticks, answers, failures and terms lets the members hold more than the budget.
 
+mod left;
+
 use proptest::prelude::*;
 
 use super::*;

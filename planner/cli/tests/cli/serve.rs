@@ -3,6 +3,7 @@
 
 mod attack;
 mod bed;
+mod folder;
 mod inspect;
 mod keys;
 mod pipeline;

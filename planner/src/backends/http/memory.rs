@@ -57,10 +57,6 @@ impl HttpMemory {
     }
 
     /// Forgets the addresses without pending writes.
-    #[cfg_attr(
-        not(feature = "kubernetes"),
-        allow(dead_code, reason = "only an operator's services come and go")
-    )]
     pub(crate) fn prune(&self) {
         let now = Instant::now();
         self.lock().retain(|_, pending| !pending.is_idle(now));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::bed::{FakeMesh, Folder, KEY, end, service_file, until};
 
 /// Status of a service.
-async fn status(planner: &str, service: &str) -> Value {
+pub(super) async fn status(planner: &str, service: &str) -> Value {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("{planner}/v1/services/{service}?cycles=1");
     let request = client.get(url).bearer_auth(KEY);
@@ -13,13 +13,13 @@ async fn status(planner: &str, service: &str) -> Value {
 }
 
 /// Text of the file of a service that shares the budget `pool`.
-fn shared(text: &str, name: &str) -> String {
+pub(super) fn shared(text: &str, name: &str) -> String {
     let text = text.replace("service: demo", &format!("service: {name}"));
     text.replace("cores: 8}", "cores: 8, shared: pool}")
         .replace("demand: {", "demand: {bursts: 0s, ")
 }
 
-fn sum(meshes: [&FakeMesh; 2]) -> f64 {
+pub(super) fn sum(meshes: [&FakeMesh; 2]) -> f64 {
     meshes.iter().flat_map(|mesh| mesh.cores()).sum()
 }
 
