@@ -132,7 +132,9 @@ pub(super) async fn poll(
         Ok(None) => (PollAnswer::None, StatusCode::NO_CONTENT.into_response()),
         Err(refusal) => (refusal.0, refusal.into_response()),
     };
+    // The metrics of a service that was deleted meanwhile are gone.
     let service = handle.as_ref().map(|handle| handle.service.name.as_str());
+    let service = service.filter(|name| app.services.get(name).is_some());
     app.metrics.count_poll(service, answer);
     if let (Some(handle), PollAnswer::Refused) = (&handle, answer) {
         handle.metrics.count_refusal();

@@ -267,6 +267,7 @@ pub(super) async fn delete_specification(
     });
     let deleted = deleting.await.map_err(|error| broken(&error))?;
     deleted.map_err(|error| problem(&name, &error))?;
+    app.metrics.forget_polls(&name);
     Ok(StatusCode::NO_CONTENT)
 }
 

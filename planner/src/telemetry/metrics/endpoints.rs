@@ -46,6 +46,16 @@ impl PollAnswer {
             PollAnswer::Bad => "bad",
         }
     }
+
+    const ALL: [PollAnswer; 7] = [
+        PollAnswer::Plan,
+        PollAnswer::None,
+        PollAnswer::Refused,
+        PollAnswer::Unauthorised,
+        PollAnswer::Full,
+        PollAnswer::NoLeader,
+        PollAnswer::Bad,
+    ];
 }
 
 /// State of the endpoints at the time of a scrape.
@@ -113,6 +123,14 @@ impl Metrics {
     pub fn count_poll(&self, service: Option<&str>, answer: PollAnswer) {
         let labels = [service.unwrap_or_default(), answer.label()];
         self.polls.with_label_values(&labels).inc();
+    }
+
+    /// Removes what was counted of a service that is deleted.
+    pub fn forget_polls(&self, service: &str) {
+        for answer in PollAnswer::ALL {
+            // Absent until it was counted.
+            let _ = self.polls.remove_label_values(&[service, answer.label()]);
+        }
     }
 
     /// Counts a probe that the leader did not answer.
