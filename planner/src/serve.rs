@@ -24,6 +24,7 @@ use crate::service::Service;
 use crate::shared_budget::SharedBudgets;
 use crate::specification::Specification;
 use crate::state::StateFile;
+use crate::telemetry::cycle_trace::TraceSink;
 pub use files::{ServedFileError, ServedFiles};
 
 /// Reason why the planner cannot run.
@@ -55,6 +56,8 @@ pub struct Served {
     pub replay: Option<ReplayRunner>,
     /// Folder in which what is known of the loads is kept.
     pub state: Option<PathBuf>,
+    /// Receiver of the cycles' traces.
+    pub traces: Option<Arc<dyn TraceSink>>,
 }
 
 /// Plans for `served` and answers at `endpoint` until `stop` is set.
@@ -79,6 +82,7 @@ pub async fn serve(
         http,
         clock,
         state: served.state,
+        traces: served.traces,
     });
     let (ends, ended) = watch::channel(false);
     let mut cycles = JoinSet::new();
@@ -123,6 +127,7 @@ struct Surroundings {
     http: reqwest::Client,
     clock: Clock,
     state: Option<PathBuf>,
+    traces: Option<Arc<dyn TraceSink>>,
 }
 
 impl Surroundings {
@@ -140,7 +145,8 @@ impl Surroundings {
             let seat = self.budgets.seat(&service, Duration::ZERO);
             let (ends, ended) = watch::channel(false);
             let ports = (&scraper, &backends);
-            let cycles = run_cycles(&handle, self.clock, ports, (state, seat), ended, |_| {});
+            let keeps = (state, seat, self.traces.clone());
+            let cycles = run_cycles(&handle, self.clock, ports, keeps, ended, |_| {});
             let mut cycles = pin!(cycles);
             let is_replaced = tokio::select! {
                 () = &mut cycles => return,

@@ -14,6 +14,7 @@ use weir_planner::spec::{ServiceFile, ServiceSpec};
 use weir_planner::specification::{Specification, SpecificationSource, WritableFile};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
+use crate::traces::Traces;
 
 /// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
@@ -53,6 +54,7 @@ impl Serve {
             );
         }
         let budgets = SharedBudgets::new(&self.shared_budget)?;
+        let traces = Traces::start()?;
         let read = self.files.iter().map(|path| self.read(path));
         let read = read.collect::<anyhow::Result<Vec<_>>>()?;
         let (files, specifications): (Vec<_>, Vec<_>) = read.into_iter().unzip();
@@ -98,8 +100,11 @@ impl Serve {
             budgets,
             replay: crate::sent_replay::runner(),
             state: self.state,
+            traces: traces.sink(),
         };
-        serve(served, endpoint, stop).await?;
+        let ended = serve(served, endpoint, stop).await;
+        traces.end().await;
+        ended?;
         tracing::info!("ended");
         Ok(())
     }

@@ -1,0 +1,172 @@
+//! Traces made of reports and calls.
+
+use weir_api::{Revision, Rps};
+
+use super::*;
+use crate::distribution::Publish;
+use crate::service::SolveStatus;
+use crate::telemetry::status::Stages;
+
+fn report() -> CycleReport {
+    CycleReport {
+        at_ms: 1_700_000_000_123,
+        cycle_ms: 24.0,
+        confirm_ms: 6.0,
+        stages_ms: Stages {
+            observe: 8.0,
+            forecast: 1.0,
+            solve: 5.0,
+            actuate: 7.0,
+            publish: 3.0,
+        },
+        revision: Some(Revision(7)),
+        plans_published: 1,
+        plans_rejected: 0,
+        measured_rps: None,
+        demand_rps: Some(Rps(12.5)),
+        forecast: None,
+        routed_accuracy_percent: None,
+        requests: None,
+        scrapes_answered: 2,
+        scrapes_failed: 1,
+        outcome: SolveStatus::Optimal,
+        kept: true,
+        why: "é".repeat(TEXT_CHARS_MAX + 1),
+        objective: None,
+        optimum: None,
+        resizes_confirmed: 0,
+        resizes_failed: 0,
+        resources: Default::default(),
+        shared_budget: None,
+        variants: Default::default(),
+    }
+}
+
+fn call(begin_ms: u64, end_ms: u64) -> Call {
+    Call {
+        name: "call",
+        begin: Duration::from_millis(begin_ms),
+        end: Duration::from_millis(end_ms),
+        failure: None,
+        attributes: Vec::new(),
+    }
+}
+
+fn trace(report: &CycleReport, calls: Vec<Call>, omitted: u64) -> CycleTrace {
+    let calls = Calls {
+        list: calls,
+        omitted,
+    };
+    let took = Duration::from_millis(31);
+    CycleTrace::new(("demo", Mode::Active), report, took, calls)
+}
+
+#[test]
+fn stages_follow_each_other_below_the_cycle() {
+    let trace = trace(&report(), Vec::new(), 0);
+    assert_eq!(trace.begin, Duration::from_millis(1_700_000_000_123));
+    let spans = trace.spans.iter().map(|span| {
+        let ms = |time: Duration| time.as_millis();
+        (span.name, span.parent, ms(span.begin), ms(span.end))
+    });
+    let expected = [
+        ("cycle", None, 0, 31),
+        ("observe", Some(0), 0, 8),
+        ("forecast", Some(0), 8, 9),
+        ("solve", Some(0), 9, 14),
+        ("actuate", Some(0), 14, 21),
+        ("publish", Some(0), 21, 24),
+        ("confirm", Some(0), 24, 30),
+    ];
+    assert_eq!(spans.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn call_is_part_of_the_stage_in_which_it_begins() {
+    for (begin_ms, stage) in [
+        (0, "observe"),
+        (7, "observe"),
+        (9, "solve"),
+        (14, "actuate"),
+        (20, "actuate"),
+        (21, "publish"),
+        (24, "confirm"),
+        (30, "confirm"),
+    ] {
+        let trace = trace(&report(), vec![call(begin_ms, 31)], 0);
+        let parent = trace.spans.last().unwrap().parent.unwrap();
+        assert_eq!(trace.spans[parent].name, stage, "{begin_ms}");
+    }
+}
+
+#[test]
+fn attributes_are_those_of_the_report_and_texts_are_cut() {
+    let trace = trace(&report(), Vec::new(), 3);
+    let value = |name: &str| {
+        let mut attributes = trace.spans[0].attributes.iter();
+        let found = attributes.find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.clone())
+    };
+    for (name, expected) in [
+        ("weir.service", Some(TraceValue::text("demo"))),
+        ("weir.mode", Some(TraceValue::text("active"))),
+        ("weir.outcome", Some(TraceValue::text("optimal"))),
+        ("weir.kept", Some(TraceValue::Flag(true))),
+        ("weir.revision", Some(TraceValue::Count(7))),
+        ("weir.demand_rps", Some(TraceValue::Number(12.5))),
+        ("weir.measured_rps", None),
+        ("weir.scrapes_failed", Some(TraceValue::Count(1))),
+        ("weir.calls_omitted", Some(TraceValue::Count(3))),
+        (
+            "weir.reason",
+            Some(TraceValue::Text("é".repeat(TEXT_CHARS_MAX))),
+        ),
+    ] {
+        assert_eq!(value(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn cycle_without_a_valid_plan_has_failed() {
+    for (revision, rejected, failure) in [
+        (Some(7), 0, None),
+        (Some(7), 2, Some("2 plans failed their check")),
+        (None, 0, Some("no plan could be made")),
+        (None, 1, Some("no plan could be made")),
+    ] {
+        let report = CycleReport {
+            revision: revision.map(Revision),
+            plans_rejected: rejected,
+            ..report()
+        };
+        let trace = trace(&report, Vec::new(), 0);
+        assert_eq!(trace.spans[0].failure.as_deref(), failure);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_the_maximum_are_counted_and_each_cycle_begins_anew() {
+    let service = crate::spec::tests::service(8);
+    let clock = crate::clock::Clock::start();
+    let recorder = CallRecorder::new(&service, clock);
+    let waits = async |count: usize| {
+        let publishers = crate::distribution::Publishers::new(&service);
+        let port = Recorded::new(&publishers, Some(&recorder));
+        for _ in 0..count {
+            port.wait_drained(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    recorder.begin(clock.now().at);
+    waits(CALLS_MAX + 44).await;
+    let calls = recorder.take();
+    assert_eq!((calls.list.len(), calls.omitted), (CALLS_MAX, 44));
+    let first = &calls.list[0];
+    assert_eq!(first.name, "wait_drained");
+    assert_eq!((first.begin, first.end.as_millis()), (Duration::ZERO, 5));
+    // Calls of a tick without a cycle are not those of the next.
+    waits(1).await;
+    recorder.begin(clock.now().at);
+    waits(2).await;
+    assert_eq!(recorder.take().list.len(), 2);
+}
