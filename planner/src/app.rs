@@ -3,6 +3,7 @@
 
 mod aside;
 mod member;
+mod recorded;
 
 use std::sync::Arc;
 
@@ -20,11 +21,12 @@ use crate::registry::ServiceHandle;
 use crate::service::{Replicas, Service, Variant};
 use crate::shared_budget::Seat;
 use crate::state::StateFile;
-use crate::telemetry::cycle_trace::{CallRecorder, CycleTrace, Recorded, TraceSink};
+use crate::telemetry::cycle_trace::{CycleTrace, TraceSink};
 use crate::telemetry::status::CycleReport;
 
 pub use aside::Aside;
 use member::BudgetMember;
+use recorded::{CallRecorder, Recorded};
 
 /// Creates the client for proxies and backends; it ignores proxy settings of the environment.
 ///

@@ -1,15 +1,12 @@
-//! Trace of one cycle: a span of the cycle, one of each of its stages, and one of each call of a port. The stages' times
-//! are those of the report, and the calls are timed around the ports, so that the control loop knows of neither. Data
-//! only: the program exports it, behind [`TraceSink`].
+//! Trace of one cycle: a span of the cycle, one of each of its stages, and one of each call of a port. The times of the
+//! stages are those of the report, and the calls are timed around the ports ([`crate::app`]), so that the control loop
+//! knows of neither. Data only: the program exports it, behind [`TraceSink`].
 
-mod calls;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::time::Duration;
-
-pub(crate) use calls::{CallRecorder, Recorded};
 
 use super::status::CycleReport;
 use crate::service::Mode;
@@ -66,17 +63,18 @@ pub enum TraceValue {
 
 impl TraceValue {
     /// Returns the text, cut to its maximum.
-    fn text(text: &str) -> TraceValue {
+    pub(crate) fn text(text: &str) -> TraceValue {
         TraceValue::Text(cut(text))
     }
 
-    fn count(count: impl TryInto<u64>) -> TraceValue {
+    /// Returns the number, or the largest one.
+    pub(crate) fn count(count: impl TryInto<u64>) -> TraceValue {
         TraceValue::Count(count.try_into().unwrap_or(u64::MAX))
     }
 }
 
 /// Returns the beginning of a text, up to the maximum.
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().nth(TEXT_CHARS_MAX) {
         Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
         None => text.to_owned(),
@@ -85,12 +83,17 @@ fn cut(text: &str) -> String {
 
 /// Call of a port within a cycle.
 #[derive(Debug, Clone, PartialEq)]
-struct Call {
-    name: &'static str,
-    begin: Duration,
-    end: Duration,
-    failure: Option<String>,
-    attributes: Vec<(&'static str, TraceValue)>,
+pub(crate) struct Call {
+    /// Name, from a closed list.
+    pub(crate) name: &'static str,
+    /// Time from the start of the cycle to the start of the call.
+    pub(crate) begin: Duration,
+    /// Time from the start of the cycle to the end of the call.
+    pub(crate) end: Duration,
+    /// Reason why it failed.
+    pub(crate) failure: Option<String>,
+    /// Attributes, by name.
+    pub(crate) attributes: Vec<(&'static str, TraceValue)>,
 }
 
 /// Calls of one cycle.
@@ -99,6 +102,16 @@ pub(crate) struct Calls {
     list: Vec<Call>,
     /// Number of calls beyond [`CALLS_MAX`].
     omitted: u64,
+}
+
+impl Calls {
+    /// Adds a call; beyond the maximum it is only counted.
+    pub(crate) fn add(&mut self, call: impl FnOnce() -> Call) {
+        match self.list.len() < CALLS_MAX {
+            true => self.list.push(call()),
+            false => self.omitted += 1,
+        }
+    }
 }
 
 impl CycleTrace {

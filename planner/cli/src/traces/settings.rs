@@ -1,5 +1,5 @@
-//! Settings of the export, from OpenTelemetry's environment variables. The SDK would pass over a value that is not valid
-//! and go on without; here it is an error at start. The SDK itself reads `OTEL_SERVICE_NAME`,
+//! Settings of the export, from OpenTelemetry's environment variables. The SDK would pass over a value that is not
+//! valid and go on without; here it is an error at start. The SDK itself reads `OTEL_SERVICE_NAME`,
 //! `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`, `OTEL_BSP_SCHEDULE_DELAY` and the headers.
 
 use std::path::PathBuf;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use weir_api::{Cores, PlanError, Revision};
 
-use super::{CALLS_MAX, Call, Calls, TraceValue, cut};
 use crate::backends::{Actuate, ActuateError, NotReplaced};
 use crate::capacity::{Actual, Resize};
 use crate::clock::{Clock, Now};
@@ -15,6 +14,7 @@ use crate::distribution::{Publish, Receipt};
 use crate::observe::{Observe, Scrape};
 use crate::plan::Draft;
 use crate::service::{Decision, Inputs, Service};
+use crate::telemetry::cycle_trace::{Call, Calls, TraceValue, cut};
 
 type Attributes = Vec<(&'static str, TraceValue)>;
 
@@ -72,12 +72,8 @@ impl CallRecorder {
     ) {
         let end = self.now();
         let mut recording = self.recording();
-        if recording.calls.list.len() >= CALLS_MAX {
-            recording.calls.omitted += 1;
-            return;
-        }
         let began = recording.began;
-        recording.calls.list.push(Call {
+        recording.calls.add(|| Call {
             name,
             begin: begin.saturating_sub(began),
             end: end.saturating_sub(began),
@@ -276,5 +272,34 @@ impl<P: Solver + Sync> Solver for Recorded<'_, P> {
         };
         self.call(self.port.decide(service, actual, inputs), describe)
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distribution::Publishers;
+
+    #[tokio::test(start_paused = true)]
+    async fn times_count_from_the_start_of_each_cycle() {
+        let service = crate::spec::tests::service(8);
+        let clock = Clock::start();
+        let recorder = CallRecorder::new(&service, clock);
+        let publishers = Publishers::new(&service);
+        let port = Recorded::new(&publishers, Some(&recorder));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        // Calls of a tick without a cycle are not those of the next.
+        for _ in 0..2 {
+            recorder.begin(clock.now().at);
+            port.wait_drained(Duration::from_millis(5)).await;
+            port.wait_drained(Duration::from_millis(7)).await;
+        }
+        let calls = recorder.take();
+        let trace = format!("{calls:?}");
+        assert_eq!(trace.matches("wait_drained").count(), 2, "{trace}");
+        for part in ["begin: 0ns, end: 5ms", "begin: 5ms, end: 12ms"] {
+            assert!(trace.contains(part), "{trace}");
+        }
+        assert_eq!(recorder.take(), Calls::default());
     }
 }
