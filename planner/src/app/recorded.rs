@@ -14,7 +14,7 @@ use crate::distribution::{Publish, Receipt};
 use crate::observe::{Observe, Scrape};
 use crate::plan::Draft;
 use crate::service::{Decision, Inputs, Service};
-use crate::telemetry::cycle_trace::{Call, Calls, TraceValue, cut};
+use crate::telemetry::cycle_trace::{Call, Calls, PUBLISH_PLAN, TraceValue, cut};
 
 type Attributes = Vec<(&'static str, TraceValue)>;
 
@@ -235,7 +235,7 @@ impl<P: Publish + Sync> Publish for Recorded<'_, P> {
         });
         let failure = receipt.as_ref().err();
         let failure = failure.map(|error| error as &dyn Display);
-        recorder.add("publish_plan", begin, failure, attributes);
+        recorder.add(PUBLISH_PLAN, begin, failure, attributes);
         receipt
     }
 

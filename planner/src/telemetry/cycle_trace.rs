@@ -16,6 +16,9 @@ pub const CALLS_MAX: usize = 256;
 /// Maximum number of characters of a text in a trace.
 pub const TEXT_CHARS_MAX: usize = 1024;
 
+/// Name of the call that offers a plan.
+pub(crate) const PUBLISH_PLAN: &str = "publish_plan";
+
 /// Receiver of traces. It must return at once: a cycle waits for it.
 pub trait TraceSink: fmt::Debug + Send + Sync {
     /// Takes the trace of a cycle that has ended.
@@ -132,10 +135,12 @@ impl CycleTrace {
         };
         let mut spans = vec![root];
         spans.extend(stages(report));
-        let stages = spans.len();
-        for call in calls.list {
-            let begun = |span: &TraceSpan| span.begin <= call.begin;
-            let parent = spans.iter().take(stages).rposition(begun);
+        let stages: Vec<(&'static str, Duration)> =
+            spans.iter().map(|span| (span.name, span.begin)).collect();
+        let first_plan = calls.list.iter().position(|call| call.name == PUBLISH_PLAN);
+        for (index, call) in calls.list.into_iter().enumerate() {
+            let stage = stage_of(&call, index, first_plan, &stages);
+            let parent = stages.iter().position(|(name, _)| *name == stage);
             spans.push(TraceSpan {
                 name: call.name,
                 parent: Some(parent.unwrap_or(0)),
@@ -149,6 +154,25 @@ impl CycleTrace {
             begin: Duration::from_millis(report.at_ms),
             spans,
         }
+    }
+}
+
+/// Name of the stage that a call is part of. The first plan divides the calls after the solve; what the cycle does between
+/// two stages is in none of their times, so that these alone would not.
+fn stage_of(
+    call: &Call,
+    index: usize,
+    first_plan: Option<usize>,
+    stages: &[(&'static str, Duration)],
+) -> &'static str {
+    let begun = stages.iter().rev().find(|(_, begin)| *begin <= call.begin);
+    let by_time = begun.map_or("cycle", |(name, _)| *name);
+    let is_second_half = ["actuate", "publish", "confirm"].contains(&by_time);
+    match first_plan.filter(|_| is_second_half) {
+        None => by_time,
+        Some(plan) if index < plan => "actuate",
+        Some(plan) if index == plan => "publish",
+        Some(_) => "confirm",
     }
 }
 

@@ -99,6 +99,23 @@ fn call_is_part_of_the_stage_in_which_it_begins() {
 }
 
 #[test]
+fn first_plan_divides_the_calls_of_the_second_half() {
+    let plan = |begin_ms| Call {
+        name: PUBLISH_PLAN,
+        ..call(begin_ms, 31)
+    };
+    // As if 8 ms had passed between solve and actuate.
+    let calls = vec![call(9, 14), call(23, 24), plan(29), call(30, 31), plan(31)];
+    let trace = trace(&report(), calls, 0);
+    let parents = trace.spans[7..].iter().map(|span| span.parent.unwrap());
+    let stages: Vec<&str> = parents.map(|parent| trace.spans[parent].name).collect();
+    assert_eq!(
+        stages,
+        ["solve", "actuate", "publish", "confirm", "confirm"]
+    );
+}
+
+#[test]
 fn attributes_are_those_of_the_report_and_texts_are_cut() {
     let trace = trace(&report(), Vec::new(), 3);
     let value = |name: &str| {
