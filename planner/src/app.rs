@@ -3,6 +3,7 @@
 
 mod aside;
 mod member;
+mod recorded;
 
 use std::sync::Arc;
 
@@ -20,10 +21,12 @@ use crate::registry::ServiceHandle;
 use crate::service::{Replicas, Service, Variant};
 use crate::shared_budget::Seat;
 use crate::state::StateFile;
+use crate::telemetry::cycle_trace::{CycleTrace, TraceSink};
 use crate::telemetry::status::CycleReport;
 
 pub use aside::Aside;
 use member::BudgetMember;
+use recorded::{CallRecorder, Recorded};
 
 /// Creates the client for proxies and backends; it ignores proxy settings of the environment.
 ///
@@ -71,12 +74,13 @@ pub(crate) fn scraper(service: &Service, fetches: &Fetches, targets: ScrapeTarge
 }
 
 /// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report. With a `state` it
-/// begins with the rates in that file, and keeps them there. With a `seat`, the budget is a part of a shared one.
+/// begins with the rates in that file, and keeps them there. With a `seat`, the budget is a part of a shared one. With
+/// `traces`, each cycle is traced.
 pub(crate) async fn run_cycles(
     handle: &ServiceHandle,
     clock: Clock,
-    (observe, actuate): (&impl Observe, &(impl Actuate + Sync)),
-    (state, seat): (Option<StateFile>, Option<Seat>),
+    (observe, actuate): (&(impl Observe + Sync), &(impl Actuate + Sync)),
+    (state, seat, traces): (Option<StateFile>, Option<Seat>, Option<Arc<dyn TraceSink>>),
     mut stop: watch::Receiver<bool>,
     mut on_report: impl FnMut(&CycleReport),
 ) {
@@ -87,11 +91,13 @@ pub(crate) async fn run_cycles(
     let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let gate = Gate::new(actuate);
+    let traces = traces.map(|traces| (traces, CallRecorder::new(&handle.service, clock)));
+    let recorder = traces.as_ref().map(|(_, recorder)| recorder);
     let ports = Ports {
-        observe,
-        actuate: &gate,
-        publish: &*handle.publishers,
-        solver: &Aside,
+        observe: &Recorded::new(observe, recorder),
+        actuate: &Recorded::new(&gate, recorder),
+        publish: &Recorded::new(&*handle.publishers, recorder),
+        solver: &Recorded::new(&Aside, recorder),
         stopwatch: &|| clock.now().at,
     };
     loop {
@@ -110,7 +116,12 @@ pub(crate) async fn run_cycles(
             Some(member) => gate.set_open(member.begin(&mut planner, mode)),
             None => planner.set_mode(mode),
         }
-        let report = planner.tick(&ports, clock.now()).await;
+        let begin = clock.now();
+        if let Some(recorder) = recorder {
+            recorder.begin(begin.at);
+        }
+        let report = planner.tick(&ports, begin).await;
+        let end = clock.now();
         if let Some(member) = &mut member {
             member.end(&planner, clock.now());
         }
@@ -130,6 +141,10 @@ pub(crate) async fn run_cycles(
             handle.alternatives.decided(Arc::clone(basis));
         }
         handle.metrics.record(&report);
+        if let Some((traces, recorder)) = &traces {
+            let (of, took) = ((handle.service.name.as_str(), mode), end.at - begin.at);
+            traces.record(CycleTrace::new(of, &report, took, recorder.take()));
+        }
         on_report(&report);
         handle.status.push(report);
     }

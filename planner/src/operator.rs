@@ -46,6 +46,7 @@ use crate::observe::Fetches;
 use crate::registry::ServiceRegistry;
 use crate::shared_budget::SharedBudgets;
 use crate::spec::resource::SloService;
+use crate::telemetry::cycle_trace::TraceSink;
 use crate::telemetry::metrics::Metrics;
 use controller::ServiceController;
 use leader::Candidate;
@@ -84,6 +85,8 @@ pub struct Options {
     pub budgets: Arc<SharedBudgets>,
     /// The replay for `POST /v1/replay`, if the program provides it.
     pub replay: Option<ReplayRunner>,
+    /// Receiver of the cycles' traces.
+    pub traces: Option<Arc<dyn TraceSink>>,
 }
 
 /// Reason why the operator cannot start, or cannot go on.
@@ -130,6 +133,7 @@ struct Shared {
     profiles: Profiles,
     /// Folder of what is known of the loads.
     state: Option<PathBuf>,
+    traces: Option<Arc<dyn TraceSink>>,
     /// Consecutive failures of each resource's reconciliation.
     failures: Mutex<BTreeMap<Name, u32>>,
 }
@@ -241,6 +245,7 @@ async fn run_controllers(
         controllers: tokio::sync::Mutex::default(),
         profiles: Profiles::default(),
         state: options.state.clone(),
+        traces: options.traces.clone(),
         failures: Mutex::default(),
     });
     let running = reconcilers.into_iter().map(|reconciler| {

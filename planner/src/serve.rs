@@ -28,6 +28,7 @@ use crate::service::Service;
 use crate::shared_budget::SharedBudgets;
 use crate::specification::Specification;
 use crate::state::StateFile;
+use crate::telemetry::cycle_trace::TraceSink;
 pub use files::{ServedFileError, ServedFiles};
 
 /// Reason why the planner cannot run.
@@ -58,6 +59,8 @@ pub struct Served {
     pub replay: Option<ReplayRunner>,
     /// Folder in which what is known of the loads is kept.
     pub state: Option<PathBuf>,
+    /// Receiver of the cycles' traces.
+    pub traces: Option<Arc<dyn TraceSink>>,
 }
 
 /// Plans for `served` and answers at `endpoint` until `stop` is set.
@@ -92,6 +95,7 @@ pub async fn serve(
         http,
         clock,
         state: served.state,
+        traces: served.traces,
     });
     for (service, specification) in served.services {
         let handle = ServiceHandle::new(service, clock)?.with_specification(specification);
@@ -136,6 +140,7 @@ struct Surroundings {
     http: reqwest::Client,
     clock: Clock,
     state: Option<PathBuf>,
+    traces: Option<Arc<dyn TraceSink>>,
 }
 
 /// Reason why a control loop ended.
@@ -198,7 +203,8 @@ impl Surroundings {
             let seat = self.budgets.seat(&service, Duration::ZERO);
             let (ends, ended) = watch::channel(false);
             let ports = (&scraper, &backends);
-            let cycles = run_cycles(&handle, self.clock, ports, (state, seat), ended, |_| {});
+            let keeps = (state, seat, self.traces.clone());
+            let cycles = run_cycles(&handle, self.clock, ports, keeps, ended, |_| {});
             let mut cycles = pin!(cycles);
             let is_replaced = tokio::select! {
                 biased;

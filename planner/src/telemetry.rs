@@ -1,5 +1,7 @@
-//! Telemetry of the planner: metrics, the status of its services, and a log that reports each error once.
+//! Telemetry of the planner: metrics, the status of its services, and the traces of their cycles.
 
+#[cfg(feature = "serve")]
+pub mod cycle_trace;
 #[cfg(feature = "serve")]
 pub mod heartbeat;
 #[cfg(feature = "serve")]

@@ -1,4 +1,4 @@
-//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, node, Chromium, MLServer.
+//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, node, Chromium, promtool, MLServer.
 //!
 //! Uses the system's, or fetches them into the build folder. Never needs root. A missing client is an error
 //! that names the package to install; no test is skipped.
@@ -13,7 +13,7 @@ use crate::chromium::Browser;
 use crate::layout::Layout;
 use crate::node::Node;
 use crate::pinned::{Pinned, python_with_pip};
-use crate::{debian, version_of};
+use crate::{debian, promtool, version_of};
 
 const TRITONCLIENT: Pinned = Pinned {
     name: "tritonclient",
@@ -48,6 +48,7 @@ impl Clients {
         let curl = version_of(Path::new("curl")).context("install curl (Debian: curl)")?;
         anyhow::ensure!(curl.starts_with("curl "), "curl --version says '{curl}'");
         let node = Node::ensure(layout)?;
+        promtool::ensure(layout)?;
         Ok(Self {
             tritonclient: tritonclient(layout)?,
             h2load: h2load(layout)?,

@@ -109,7 +109,7 @@ pub(crate) fn planner_for_release(sh: &Shell, layout: &Layout) -> Result<()> {
         "weir",
         "--no-default-features",
         "--features",
-        "kubernetes",
+        "kubernetes,traces",
     ];
     run(sh, &build).context("the planner does not compile")
 }

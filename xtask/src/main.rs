@@ -20,6 +20,7 @@ mod layout;
 mod native;
 mod node;
 mod pinned;
+mod promtool;
 mod setup;
 mod slot_table;
 mod trim;
@@ -193,6 +194,7 @@ fn test(layout: &Layout) -> Result<()> {
         return cluster::test(layout, path, others);
     }
     let sh = ready_to_test(layout)?;
+    promtool::test(layout)?;
     browser::test(&sh, layout)?;
     api::test(layout, api::CASES_OF_TESTS, 1)?;
     Err(replace(

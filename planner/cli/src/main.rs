@@ -34,6 +34,7 @@ mod status;
 mod top;
 #[cfg(feature = "forecast")]
 mod trace;
+mod traces;
 #[cfg(feature = "forecast")]
 mod train;
 mod why;

@@ -14,6 +14,7 @@ use weir_planner::operator::{Options, operate};
 use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 
 use crate::endpoint::{TlsArguments, listen, scheme};
+use crate::traces::Traces;
 
 /// Arguments of `weir operate`.
 #[derive(Debug, clap::Args)]
@@ -59,6 +60,7 @@ impl Operate {
     /// A missing or invalid flag or variable, a port in use, or an unreachable cluster.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let budgets = SharedBudgets::new(&self.shared_budget)?;
+        let traces = Traces::start()?;
         let keys = KeySource::File(self.key_file.clone())
             .read()
             .with_context(|| format!("--key-file {}", self.key_file.display()))?;
@@ -103,6 +105,7 @@ impl Operate {
             state: self.state,
             budgets: Arc::new(budgets),
             replay: crate::sent_replay::runner(),
+            traces: traces.sink(),
         };
         let endpoint = Endpoint {
             listener,
@@ -118,7 +121,9 @@ impl Operate {
             options.name,
             options.address
         );
-        operate(client, options, endpoint, stop).await?;
+        let ended = operate(client, options, endpoint, stop).await;
+        traces.end().await;
+        ended?;
         tracing::info!("ended");
         Ok(())
     }

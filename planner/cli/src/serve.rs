@@ -17,6 +17,7 @@ use weir_planner::specification::{
 };
 
 use crate::endpoint::{TlsArguments, listen, scheme};
+use crate::traces::Traces;
 
 /// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
@@ -51,6 +52,7 @@ impl Serve {
     /// An invalid service file, key or certificate, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let budgets = SharedBudgets::new(&self.shared_budget)?;
+        let traces = Traces::start()?;
         let (folder, paths) = self.paths()?;
         let read = paths.iter().map(|path| self.read(path));
         let read = read.collect::<anyhow::Result<Vec<_>>>()?;
@@ -106,8 +108,11 @@ impl Serve {
             budgets,
             replay: crate::sent_replay::runner(),
             state: self.state,
+            traces: traces.sink(),
         };
-        serve(served, endpoint, stop).await?;
+        let ended = serve(served, endpoint, stop).await;
+        traces.end().await;
+        ended?;
         tracing::info!("ended");
         Ok(())
     }

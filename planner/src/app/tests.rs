@@ -271,7 +271,7 @@ impl Bed {
             let shared = report.shared_budget.as_ref().unwrap();
             largest = largest.max(shared.part.unwrap_or_default());
         };
-        let seat = (None, budgets.seat(service, term));
+        let seat = (None, budgets.seat(service, term), None);
         let cycles = run_cycles(
             &handle,
             self.clock,

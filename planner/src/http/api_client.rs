@@ -1,11 +1,11 @@
-//! HTTP client of the commands that show a running system: for a planner's REST API, over TLS with `https`, and for the
-//! admin interface of an Envoy. Time and size of an answer are limited; no redirect is followed.
+//! HTTP client of the program: for a planner's REST API, over TLS with `https`, for the admin interface of an Envoy, and
+//! for a collector of traces. Time and size of an answer are limited; no redirect is followed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use axum::http::{Request, header};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{Request, Response, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -85,23 +85,39 @@ impl ApiClient {
         }
         let request = request.body(Body::empty());
         let request = request.map_err(|error| reason(&error))?;
+        let answer = self.send(request, API_BYTES_MAX, API_TIME_MAX).await?;
+        Ok(ApiAnswer {
+            status: answer.status().as_u16(),
+            body: String::from_utf8_lossy(answer.body()).into_owned(),
+        })
+    }
+
+    /// Sends a request, and waits for the whole answer: for at most `time_max`, with a body of at most `bytes_max`.
+    ///
+    /// # Errors
+    /// Fails with the reason if there is no answer, or too large a one.
+    pub async fn send<B: Into<Body>>(
+        &self,
+        request: Request<B>,
+        bytes_max: usize,
+        time_max: Duration,
+    ) -> Result<Response<Bytes>, String> {
+        let request = request.map(Into::into);
+        let is_https = request.uri().scheme_str() == Some("https");
         let answer = async {
-            let response = match (&self.tls, url.starts_with("https:")) {
+            let response = match (&self.tls, is_https) {
                 (Some(tls), true) => tls.request(request).await,
                 (None, true) => return Err("https without certificates to trust".to_owned()),
                 (_, false) => self.plain.request(request).await,
             };
             let (head, body) = response.map_err(|error| reason(&error))?.into_parts();
-            let body = to_bytes(Body::new(body), API_BYTES_MAX).await;
+            let body = to_bytes(Body::new(body), bytes_max).await;
             let body = body.map_err(|error| reason(&error))?;
-            Ok(ApiAnswer {
-                status: head.status.as_u16(),
-                body: String::from_utf8_lossy(&body).into_owned(),
-            })
+            Ok(Response::from_parts(head, body))
         };
-        match timeout(API_TIME_MAX, answer).await {
+        match timeout(time_max, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("no answer within {API_TIME_MAX:?}")),
+            Err(_) => Err(format!("no answer within {time_max:?}")),
         }
     }
 }

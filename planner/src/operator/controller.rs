@@ -340,7 +340,8 @@ impl ServiceTask {
         let state = folder.map(|folder| StateFile::new(folder, &self.service.name));
         let seat = self.seat().await;
         let ports = (proxies, backends);
-        run_cycles(&handle, clock, ports, (state, seat), stop, on_report).await;
+        let keeps = (state, seat, self.shared.traces.clone());
+        run_cycles(&handle, clock, ports, keeps, stop, on_report).await;
     }
 
     /// Returns the place in the shared budget in the current term, once it is known; `None` for a budget of its own.

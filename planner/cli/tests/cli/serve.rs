@@ -10,6 +10,8 @@ mod pipeline;
 mod polls;
 mod replaced;
 mod shared;
+#[cfg(feature = "traces")]
+mod traces;
 mod wrong;
 
 use std::net::SocketAddr;

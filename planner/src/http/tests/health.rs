@@ -46,7 +46,7 @@ async fn cycle_that_does_not_come_back_fails_health() {
             &running,
             clock,
             (&Silent, &backends),
-            (None, None),
+            (None, None, None),
             stopped,
             |_| {},
         )

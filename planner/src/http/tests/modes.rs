@@ -202,7 +202,7 @@ async fn paused_service_runs_no_cycles_and_keeps_its_plan_fresh() {
             &running,
             clock,
             (&Idle, &backends),
-            (None, None),
+            (None, None, None),
             stopped,
             |_| {},
         )

@@ -38,6 +38,7 @@ fn shared() -> (Arc<Shared>, watch::Sender<()>) {
         controllers: Default::default(),
         profiles: Default::default(),
         state: None,
+        traces: None,
         failures: Default::default(),
     };
     (Arc::new(shared), lives)

@@ -96,6 +96,7 @@ impl Planner {
             state: None,
             budgets: Arc::default(),
             replay: None,
+            traces: None,
         };
         let key = Key::new(KEY).context("the key is too short")?;
         let endpoint = Endpoint {
