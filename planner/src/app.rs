@@ -74,8 +74,8 @@ pub(crate) fn scraper(service: &Service, fetches: &Fetches, targets: ScrapeTarge
 }
 
 /// Runs cycles until `stop` is set, checked between two cycles; calls `on_report` with each report. With a `state` it
-/// begins with the rates in that file, and keeps them there. With a `seat`, the budget is a part of a shared one. With
-/// `traces`, each cycle is traced.
+/// begins with the rates and requests in its files, and keeps them there. With a `seat`, the budget is a part of a shared
+/// one. With `traces`, each cycle is traced.
 pub(crate) async fn run_cycles(
     handle: &ServiceHandle,
     clock: Clock,
@@ -86,7 +86,7 @@ pub(crate) async fn run_cycles(
 ) {
     let running = handle.heartbeat.start(clock.now().at);
     let mut planner = Planner::new(Arc::clone(&handle.service));
-    let mut state = state.map(|file| Memory::restore(file, &mut planner, clock.now()));
+    let mut state = state.map(|file| Memory::restore(file, &mut planner, handle, clock.now()));
     let mut member = seat.map(|seat| BudgetMember::new(seat, Arc::clone(&handle.service)));
     let mut ticks = interval(handle.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

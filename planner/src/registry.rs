@@ -76,8 +76,10 @@ impl ServiceHandle {
         service: Service,
         publishers: Arc<Publishers>,
     ) -> prometheus::Result<ServiceHandle> {
+        let metrics = ServiceMetrics::new(&service.name)?;
+        metrics.show_target(&service);
         Ok(ServiceHandle {
-            metrics: Arc::new(ServiceMetrics::new(&service.name)?),
+            metrics: Arc::new(metrics),
             mode: ModeSwitch::fixed(service.mode),
             service: Arc::new(service),
             publishers,
@@ -129,6 +131,7 @@ impl ServiceHandle {
     /// Takes over the status and the metrics of `before`.
     #[must_use]
     pub fn continue_from(self, before: &ServiceHandle) -> ServiceHandle {
+        before.metrics.show_target(&self.service);
         ServiceHandle {
             status: Arc::clone(&before.status),
             metrics: Arc::clone(&before.metrics),
@@ -250,5 +253,43 @@ impl ServiceRegistry {
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<ServiceHandle>>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Targets in the metrics, by stage.
+    fn targets(handle: &ServiceHandle, clock: Clock) -> Vec<(String, f64)> {
+        let families = handle.gather(clock);
+        let name = "weir_planner_on_time_target_ratio";
+        let family = families.iter().find(|it| it.name() == name).unwrap();
+        let of = |it: &prometheus::proto::Metric| {
+            let label = |name: &str| it.get_label().iter().find(|it| it.name() == name);
+            assert_eq!(label("service").unwrap().value(), "demo");
+            let stage = label("stage").unwrap().value().to_owned();
+            (stage, it.get_gauge().get_value())
+        };
+        family.get_metric().iter().map(of).collect()
+    }
+
+    #[tokio::test]
+    async fn metrics_have_the_target_of_the_service_as_it_is_now() {
+        let clock = Clock::start();
+        let mut service = crate::spec::tests::service(8);
+        let first = ServiceHandle::new(service.clone(), clock).unwrap();
+        assert_eq!(targets(&first, clock), [("demo".to_owned(), 0.99)]);
+        // The variants are the same, so the metrics are continued.
+        service.on_time_target = 0.999;
+        let mut stage = service.stages[0].clone();
+        (service.stages[0].name, stage.name) = ("detect".to_owned(), "classify".to_owned());
+        service.stages[0].variants = 0..1;
+        stage.variants = 1..2;
+        service.stages.push(stage);
+        let second = first.with_service(service, clock).unwrap();
+        assert!(Arc::ptr_eq(&first.metrics, &second.metrics));
+        let expected = ["classify", "detect"].map(|stage| (stage.to_owned(), 0.999));
+        assert_eq!(targets(&second, clock), expected);
     }
 }

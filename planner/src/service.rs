@@ -22,9 +22,10 @@ use crate::profile::Profile;
 pub use accuracy_mix::AccuracyMix;
 pub use limits::{
     BUDGET_MAX, CORES_MAX, CYCLE, CYCLE_MAX, CYCLE_MIN, DNS_INTERVAL, DNS_INTERVAL_MAX,
-    DNS_INTERVAL_MIN, FILE_BYTES_MAX, OPTIONS_MAX, PLAN_MAX_AGE, REPLICAS_MAX, RESIZE_TIMEOUT,
-    SCALE_DOWN_AFTER, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SCRAPES_PER_CYCLE, SHARE_WEIGHT_MAX,
-    SHARE_WEIGHT_MIN, SOLVER_LIMIT, STAGES_MAX, STATS_MAX, STEP_MIN, TIME_LEFT_MIN_MS,
+    DNS_INTERVAL_MIN, FILE_BYTES_MAX, ON_TIME_TARGET, ON_TIME_TARGET_MAX, ON_TIME_TARGET_MIN,
+    OPTIONS_MAX, PLAN_MAX_AGE, REPLICAS_MAX, RESIZE_TIMEOUT, SCALE_DOWN_AFTER, SCRAPE_INTERVAL_MIN,
+    SCRAPE_TIMEOUT, SCRAPES_PER_CYCLE, SHARE_WEIGHT_MAX, SHARE_WEIGHT_MIN, SOLVER_LIMIT,
+    STAGES_MAX, STATS_MAX, STEP_MIN, TIME_LEFT_MIN_MS,
 };
 pub use policy::{
     Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
@@ -40,6 +41,9 @@ pub struct Service {
     pub name: String,
     /// Latency objective, from the client's send to its receive.
     pub slo: Duration,
+    /// Part of the demand that must be answered on time. Nothing is planned by it: it is reported, with the
+    /// error budget that it leaves.
+    pub on_time_target: f64,
     /// Maximum latency of one execution: the SLO minus the downstream time, times the share that is not
     /// reserved for network and queue. L of InfAdapter's Eq. 1.
     pub latency_max_ms: f64,

@@ -82,8 +82,16 @@ fn result(expr: &Expr, known: &BTreeMap<String, Labels>) -> Result<Labels, Strin
         Expr::NumberLiteral(_) | Expr::StringLiteral(_) => Ok(Labels::new()),
         Expr::Binary(binary) => {
             let (left, right) = (result(&binary.lhs, known)?, result(&binary.rhs, known)?);
+            let modifier = binary.modifier.as_ref();
+            let is_matched = modifier.is_some_and(|it| it.matching.is_some());
             // One side may be a number.
-            Ok(if left.is_empty() { right } else { left })
+            if left.is_empty() || right.is_empty() {
+                return Ok(&left | &right);
+            }
+            if left != right && !is_matched {
+                return Err(format!("{left:?} never match {right:?}"));
+            }
+            Ok(left)
         }
         Expr::Aggregate(aggregate) => {
             let inner = result(&aggregate.expr, known)?;
@@ -105,6 +113,20 @@ fn result(expr: &Expr, known: &BTreeMap<String, Labels>) -> Result<Labels, Strin
             let mut labels = Labels::new();
             for argument in &call.args.args {
                 labels.extend(result(argument, known)?);
+            }
+            if call.func.name == "label_replace" {
+                let texts = call.args.args.iter().filter_map(|it| match &**it {
+                    Expr::StringLiteral(text) => Some(text.val.as_str()),
+                    _ => None,
+                });
+                let texts: Vec<&str> = texts.collect();
+                let [new, _, old, _] = texts[..] else {
+                    return Err(format!("label_replace with {texts:?}"));
+                };
+                if !labels.contains(old) {
+                    return Err(format!("no label {old}, of {labels:?}"));
+                }
+                labels.insert(new.to_owned());
             }
             if WITHOUT_LABELS.contains(&call.func.name) {
                 labels.clear();
@@ -216,6 +238,34 @@ fn rules_name_what_is_exported() {
 }
 
 #[test]
+fn error_budget_is_that_of_each_service() {
+    let rules = yaml(RULES);
+    let known = with_records(&rules);
+    let target = "weir:on_time_target:ratio";
+    assert_eq!(known[target], labels(["service"]));
+    let all = list(&rules, "groups").iter();
+    let all: Vec<&Value> = all.flat_map(|group| list(group, "rules")).collect();
+    let record = all.iter().find(|rule| rule["record"] == target).unwrap();
+    // Without a planner's metric, the default is the target.
+    let expr = text(record, "expr");
+    let default = format!("+ {}", weir_planner::service::ON_TIME_TARGET);
+    assert!(expr.ends_with(&default), "{expr}");
+    let burns = all.iter().filter(|rule| {
+        let name = rule.get("alert").and_then(Value::as_str);
+        name == Some("WeirErrorBudgetBurns")
+    });
+    let mut pairs = 0;
+    for rule in burns {
+        let expr = text(rule, "expr");
+        let part = format!("(1 - {target})");
+        assert_eq!(expr.matches(&part).count(), expr.matches('>').count());
+        assert_eq!(check(expr, &known), labels(["service"]), "{expr}");
+        pairs += expr.matches(" and ").count();
+    }
+    assert_eq!(pairs, 4);
+}
+
+#[test]
 fn resource_has_the_rules_of_the_file() {
     let (rules, resource) = (yaml(RULES), yaml(RESOURCE));
     assert_eq!(rules["groups"], resource["spec"]["groups"]);
@@ -246,9 +296,7 @@ fn dashboard_names_what_is_exported() {
                 assert!(labels.contains(&label), "{expr}: {label}");
             }
             assert!(
-                expr.contains("$service")
-                    || panel["title"] == "Planners, all services"
-                    || expr.contains("target"),
+                expr.contains("$service") || panel["title"] == "Planners, all services",
                 "{expr} is of all services"
             );
             shown.insert(expr.to_owned());
@@ -289,6 +337,12 @@ fn wrong_expressions_are_found() {
         ),
         ("sum without (pod) (weir_slots)", "name the labels"),
         ("rate(weir_wait_milliseconds[5m])", "no metric"),
+        ("weir_planner_failing > weir:recorded", "never match"),
+        ("weir:recorded or weir_planner_failing", "never match"),
+        (
+            "label_replace(weir:recorded, \"service\", \"$1\", \"stage\", \"(.+)\")",
+            "no label stage",
+        ),
     ] {
         let parsed = parse(expr).unwrap();
         let refused = result(&parsed, &known).unwrap_err();
@@ -300,6 +354,10 @@ fn wrong_expressions_are_found() {
             labels(["service", "variant"]),
         ),
         ("1 - weir:recorded", labels(["service"])),
+        (
+            "label_replace(weir:recorded, \"stage\", \"$1\", \"service\", \"(.+)\")",
+            labels(["service", "stage"]),
+        ),
         ("absent(weir_planner_build_info)", labels([])),
         ("envoy_wasm_weir_vm_reload_success > 0", labels([])),
     ] {

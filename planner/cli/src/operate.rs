@@ -38,7 +38,7 @@ pub(crate) struct Operate {
     /// Address at which other planners reach this one. Default: POD_IP, or else the address of --listen.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
-    /// Folder in which the loads measured of late, and what forecasters have learned, are kept for the planner's next
+    /// Folder in which the loads and requests of late, and what forecasters have learned, are kept for the planner's next
     /// start; it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,

@@ -308,7 +308,7 @@ function outcomeTiles(requests) {
     if (!requests) return [];
     const [short] = requests.windows, long = requests.windows.at(-1);
     return [
-        ["On time", percent(short.on_time_share, 2), `${span(short.window_s)}, target ${percent(requests.on_time_target)}`],
+        ["On time", percent(short.on_time_share, 2), `${span(short.window_s)}, target ${percent(requests.on_time_target, 4)}`],
         ["Error budget left", percent(long.error_budget_left, 0), span(long.window_s)],
         ["Accuracy served", number(short.accuracy_percent, 2), `%, ${span(short.window_s)}`],
         ["Waiting", number(requests.waiting)],

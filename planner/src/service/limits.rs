@@ -17,6 +17,12 @@ pub const CORES_MAX: u32 = 1024;
 pub const REPLICAS_MAX: u32 = 1000;
 /// Maximum cores of one service, in steps.
 pub const BUDGET_MAX: u32 = 65_536;
+/// Default part of the demand that must be answered on time.
+pub const ON_TIME_TARGET: f64 = 0.99;
+/// Minimum of that part.
+pub const ON_TIME_TARGET_MIN: f64 = 0.000_001;
+/// Maximum of that part: with all of the demand there would be no error budget.
+pub const ON_TIME_TARGET_MAX: f64 = 0.999_999;
 /// Minimum weight of a service in a shared budget.
 pub const SHARE_WEIGHT_MIN: f64 = 0.001;
 /// Maximum weight of a service in a shared budget: more than a thousandfold is a typing error.

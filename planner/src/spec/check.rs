@@ -20,8 +20,9 @@ use super::{KeySource, ServiceFile};
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Membership, Objective, SCRAPE_INTERVAL_MIN,
-    SCRAPES_PER_CYCLE, SHARE_WEIGHT_MAX, SHARE_WEIGHT_MIN, STEP_MIN, Service,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, Membership, ON_TIME_TARGET_MAX,
+    ON_TIME_TARGET_MIN, Objective, SCRAPE_INTERVAL_MIN, SCRAPES_PER_CYCLE, SHARE_WEIGHT_MAX,
+    SHARE_WEIGHT_MIN, STEP_MIN, Service,
 };
 
 impl TryFrom<ServiceSpec> for ServiceFile {
@@ -61,6 +62,12 @@ pub(super) fn from_resource(name: &str, raw: ServiceSpec) -> Result<Service, Con
 
 fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     let slo = whole_ms("slo", raw.slo, MS..=HOUR, "")?;
+    let on_time_target = within(
+        "onTimeTarget",
+        raw.on_time_target,
+        ON_TIME_TARGET_MIN..=ON_TIME_TARGET_MAX,
+        "of the demand, such as 0.99 for 99 %",
+    )?;
     let part = within("latencyBudget", raw.latency_budget, 0.01..=1.0, "of slo")?;
     let downstream = duration(
         "downstreamTime",
@@ -98,6 +105,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     Ok(Service {
         name,
         slo,
+        on_time_target,
         latency_max_ms: part * (RawDuration(slo).as_ms() - downstream_ms),
         downstream_ms,
         cycle,

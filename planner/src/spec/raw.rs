@@ -36,8 +36,8 @@ use super::resource::SloServiceStatus;
 use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis, Sections};
 use crate::quantity::cpu;
 use crate::service::{
-    CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
-    SOLVER_LIMIT,
+    CYCLE, ConfigError, Fallback, Mode, ON_TIME_TARGET, PLAN_MAX_AGE, RESIZE_TIMEOUT,
+    SCALE_DOWN_AFTER, SOLVER_LIMIT,
 };
 
 pub use crate::quantity::cpu::RawCpu;
@@ -144,6 +144,11 @@ pub struct ServiceSpec {
     /// Latency objective, from the client's send to its receive.
     #[schemars(extend("x-kubernetes-validations" = in_range("1ms", "1h")))]
     pub slo: RawDuration,
+    /// Fraction of the demand that must be answered within the objective. The remainder is the error budget, which
+    /// the status, the metrics and the alerts report. Nothing is planned by it.
+    #[serde(default = "on_time_target")]
+    #[schemars(range(min = 0.000_001, max = 0.999_999))]
+    pub on_time_target: f64,
     /// Fraction of the objective that one execution may take. The remainder is for network and queueing.
     #[serde(default = "latency_budget")]
     #[schemars(range(min = 0.01, max = 1.0))]
@@ -358,6 +363,10 @@ const fn cycle() -> RawDuration {
 
 const fn plan_max_age() -> RawDuration {
     RawDuration(PLAN_MAX_AGE)
+}
+
+const fn on_time_target() -> f64 {
+    ON_TIME_TARGET
 }
 
 /// Half of the objective for executing, half for network and queue.

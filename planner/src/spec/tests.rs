@@ -59,6 +59,7 @@ fn example_file_is_valid_and_comments_show_defaults() {
     assert_eq!(service.variants.len(), 3);
     // The commented-out keys show the defaults: uncommenting them changes nothing.
     let keys = [
+        "onTimeTarget",
         "latencyBudget",
         "downstreamTime",
         "cycle",

@@ -1,5 +1,7 @@
 //! Files of histories, whole and broken.
 
+mod requests;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -17,6 +17,7 @@ use prometheus::{
 };
 
 use crate::distribution::slot_allocation::{Counts, ProxyView};
+use crate::service::Service;
 use crate::telemetry::status::CycleReport;
 pub use endpoints::{EndpointState, Metrics, PollAnswer};
 pub use make::Description;
@@ -33,6 +34,7 @@ pub struct ServiceMetrics {
     cycles: IntCounterVec,
     cycle_duration: Histogram,
     stage_duration: HistogramVec,
+    on_time_target: GaugeVec,
     measured_rps: Gauge,
     demand_rps: Gauge,
     scrapes_failed: IntCounter,
@@ -135,6 +137,13 @@ impl ServiceMetrics {
                 "The same, by stage.",
                 "stage",
             )?,
+            on_time_target: make.register(GaugeVec::new(
+                Opts::new(
+                    "on_time_target_ratio",
+                    "Part of the demand that must be answered on time, for each stage's filters.",
+                ),
+                &["stage"],
+            )?)?,
             measured_rps: make.gauge(
                 "measured_rps",
                 "Requests arriving at all proxies; NaN while unknown.",
@@ -204,6 +213,16 @@ impl ServiceMetrics {
             slots: make.gauges("slots", "Requests a variant may execute at once.")?,
             registry: make.registry.clone(),
         })
+    }
+
+    /// Shows the objective of the service, for each stage of it.
+    pub fn show_target(&self, service: &Service) {
+        // A stage that was renamed must disappear.
+        self.on_time_target.reset();
+        for stage in &service.stages {
+            let gauge = self.on_time_target.with_label_values(&[&stage.name]);
+            gauge.set(service.on_time_target);
+        }
     }
 
     /// Records the report of a cycle.

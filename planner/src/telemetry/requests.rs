@@ -15,15 +15,12 @@ use crate::observe::buckets::{Buckets, quantile, total};
 use crate::observe::{RequestIncrease, RequestSample, Waiting};
 use crate::service::{Service, Stage, Variant};
 
-pub use windows::{BLOCKS_MAX, RequestWindows, WINDOWS};
-
-/// Part of the arrivals that must be answered on time; the rules in `k8s/monitoring` record the same value.
-pub const ON_TIME_TARGET: f64 = 0.99;
+pub use windows::{BLOCKS_MAX, RecordError, RequestWindows, WINDOWS, WindowRecord};
 
 /// Requests of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct RequestStatus {
-    /// Part of the arrivals that must be answered on time.
+    /// Part of the arrivals that must be answered on time: `onTimeTarget` of the service.
     pub on_time_target: f64,
     /// Requests that the proxies hold, those whose bodies arrive included; `null` if no proxy has answered for a minute.
     pub waiting: Option<u64>,
@@ -207,7 +204,7 @@ impl RequestWindow {
     ) -> RequestWindow {
         let counts = RequestCounts::of(increase, service);
         let share = counts.on_time_share();
-        let budget = |share: f64| 1.0 - (1.0 - share) / (1.0 - ON_TIME_TARGET);
+        let budget = |share: f64| 1.0 - (1.0 - share) / (1.0 - service.on_time_target);
         let variants = service.variants.iter().map(|variant| {
             let name = &variant.name;
             let increase = increase.variants.get(name).cloned().unwrap_or_default();

@@ -206,6 +206,21 @@ impl Status {
         self.requests().add(at, sample);
     }
 
+    /// Returns the requests of all windows.
+    pub fn request_windows(&self) -> RequestWindows {
+        self.requests().clone()
+    }
+
+    /// Takes over the requests of an earlier planner. Returns whether it did: not if requests have been added.
+    pub fn restore_requests(&self, windows: RequestWindows) -> bool {
+        let mut requests = self.requests();
+        let restores = requests.is_empty();
+        if restores {
+            *requests = windows;
+        }
+        restores
+    }
+
     /// Returns the requests as of `at`, beside the service times of the plan in force.
     pub fn request_status(
         &self,

@@ -120,6 +120,7 @@ impl Kind {
                 "keyEnv",
                 "keyFile",
                 "slo",
+                "onTimeTarget",
                 "latencyBudget",
                 "downstreamTime",
                 "cycle",

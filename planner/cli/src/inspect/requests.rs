@@ -10,7 +10,7 @@ pub(crate) fn lines(view: &RequestsView) -> Vec<String> {
         .clone()
         .map(|window| format!("{} of {}", on_time(window), duration(window.window_s)))
         .collect();
-    let target = percent(Some(view.on_time_target));
+    let target = target(view.on_time_target);
     match shares.is_empty() {
         true => lines.push(format!("on time (target {target}): no arrivals yet")),
         false => lines.push(format!("on time (target {target}): {}", shares.join(", "))),
@@ -110,6 +110,12 @@ fn percent(share: Option<f64>) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// Returns the part that must be on time as a percentage, with all the digits that it may have.
+fn target(share: f64) -> String {
+    let text = format!("{:.4}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Returns `5 min` or `6 h`.
 fn duration(seconds: f64) -> String {
     match seconds {
@@ -168,6 +174,24 @@ pub(crate) mod tests {
         let expected = ["on time (target 99 %): no arrivals yet", "waiting: unknown"];
         assert_eq!(lines(&view), expected);
         assert_eq!(short(&view), "");
+    }
+
+    #[test]
+    fn target_is_shown_with_all_its_digits() {
+        for (share, expected) in [
+            (0.9, "90 %"),
+            (0.99, "99 %"),
+            (0.999, "99.9 %"),
+            (0.999_95, "99.995 %"),
+            (0.999_999, "99.9999 %"),
+            (0.000_001, "0.0001 %"),
+        ] {
+            let mut example = example();
+            example["on_time_target"] = json!(share);
+            let view: RequestsView = serde_json::from_value(example).unwrap();
+            let expected = format!("on time (target {expected}): ");
+            assert!(lines(&view)[0].starts_with(&expected), "{expected}");
+        }
     }
 
     #[test]

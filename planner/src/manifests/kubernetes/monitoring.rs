@@ -16,10 +16,9 @@ const MONITORING: &str = "For Prometheus Operator, and Grafana's sidecar for das
     overlay. Not in the base, because its kinds are not in every cluster.";
 const MONITORS: &str = "The planner's own metrics; the filters' are in the proxies' (15090), which Istio's own monitors read.";
 const PROMETHEUS: &str = "Prometheus may ask; change the namespace to yours.";
-const RESOURCE: &str = "The rules of rules.yaml, for Prometheus Operator. The target, 99 % on time, is the recorded value \
-    weir:on_time_target:ratio: patch it for yours.";
-const RULES: &str = "Rules for a Prometheus without the operator: name the file in `rule_files`. The first recorded value is the \
-    target, 99 % on time: change it for yours.";
+const RESOURCE: &str = "The rules of rules.yaml, for Prometheus Operator. The target of each service is its onTimeTarget.";
+const RULES: &str = "Rules for a Prometheus without the operator: name the file in `rule_files`. The target of each \
+    service is its onTimeTarget.";
 
 pub(super) fn files(frame: &Frame) -> Result<Vec<File>, ManifestError> {
     let options = frame.options;

@@ -3,11 +3,18 @@
 //!
 //! A request is bad unless it was answered in time: the demand of a window less what was on time in it. What no variant
 //! could serve is no part of the demand.
+//!
+//! Each service has its own target, by the planner's metric. While no planner is scraped its last value holds, for
+//! [`TARGET_HOLDS`]; without any, the default does. Series of filters have a stage's name as `service`.
 
 use serde_json::{Value, json};
 
-use crate::telemetry::requests::ON_TIME_TARGET;
+use crate::service::ON_TIME_TARGET;
 
+/// Target of each service, as the rules record it.
+const TARGET: &str = "weir:on_time_target:ratio";
+/// Time for which a target is remembered after the planner was scraped last.
+const TARGET_HOLDS: &str = "1d";
 /// Windows over which the share of bad requests is recorded.
 const WINDOWS: [&str; 7] = ["5m", "30m", "1h", "2h", "6h", "1d", "3d"];
 
@@ -209,9 +216,7 @@ const REQUESTS: [Alert; 5] = [
 
 /// Returns the groups of the rules.
 pub(super) fn groups() -> Value {
-    let mut slo = vec![
-        json!({ "record": "weir:on_time_target:ratio", "expr": format!("vector({ON_TIME_TARGET})") }),
-    ];
+    let mut slo = vec![json!({ "record": TARGET, "expr": target() })];
     slo.extend(WINDOWS.map(|window| json!({ "record": bad(window), "expr": bad_share(window) })));
     let burns = [CRITICAL, WARNING].map(burn);
     let alerts = |alerts: &[Alert]| alerts.iter().map(Alert::rule).collect::<Vec<Value>>();
@@ -223,6 +228,21 @@ pub(super) fn groups() -> Value {
         { "name": "weir.capacity", "rules": alerts(&CAPACITY) },
         { "name": "weir.requests", "rules": alerts(&REQUESTS) },
     ])
+}
+
+/// Returns the target of each service whose filters or planner are scraped.
+fn target() -> String {
+    let metric = "weir_planner_on_time_target_ratio";
+    let by_stage = |series: &str| {
+        format!(
+            "max by (service) (label_replace({series}, \"service\", \"$1\", \"stage\", \"(.+)\"))"
+        )
+    };
+    let (now, last) = (
+        by_stage(metric),
+        by_stage(&format!("last_over_time({metric}[{TARGET_HOLDS}])")),
+    );
+    format!("{now} or {last} or 0 * max by (service) (weir_arrivals_total) + {ON_TIME_TARGET}")
 }
 
 /// Returns the name of the recorded share of bad requests.
@@ -240,12 +260,7 @@ fn bad_share(window: &str) -> String {
 /// Returns the alert of a severity: the budget burns over a long window, and still does over a short one.
 fn burn(severity: &str) -> Value {
     let pairs = BURNS.iter().filter(|(.., of)| *of == severity);
-    let above = |window: &str, factor: &str| {
-        format!(
-            "{} > {factor} * (1 - scalar(weir:on_time_target:ratio))",
-            bad(window)
-        )
-    };
+    let above = |window: &str, factor: &str| format!("{} > {factor} * (1 - {TARGET})", bad(window));
     let pairs = pairs.map(|(long, short, factor, _)| {
         format!("({} and {})", above(long, factor), above(short, factor))
     });

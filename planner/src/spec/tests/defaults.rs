@@ -6,6 +6,7 @@ use super::*;
 fn missing_keys_get_defaults() {
     let service = Service::from_yaml(&small()).unwrap();
     assert_eq!(service.latency_max_ms, 500.0);
+    assert_eq!(service.on_time_target, 0.99);
     assert_eq!(service.plan_max_age, Duration::from_secs(60));
     assert_eq!(service.variants[0].max, 8, "the budget");
     assert_eq!(service.variants[0].min, 1);
@@ -32,6 +33,25 @@ fn missing_keys_get_defaults() {
         Mode::Advisory,
         "nothing acts unless told to"
     );
+}
+
+#[test]
+fn on_time_target_is_a_fraction_with_an_error_budget() {
+    let with = |target: &str| {
+        let line = format!("slo: 1s\nonTimeTarget: {target}");
+        Service::from_yaml(&small().replace("slo: 1s", &line))
+    };
+    for (target, expected) in [("0.999", 0.999), ("0.999999", 0.999_999), ("1e-6", 1e-6)] {
+        assert_eq!(with(target).unwrap().on_time_target, expected);
+    }
+    for wrong in ["0", "1", "99", "-0.5", "0.9999999", ".nan", ".inf"] {
+        let refused = with(wrong).unwrap_err().to_string();
+        let right = "it must be 0.000001 to 0.999999 of the demand, such as 0.99 for 99 %";
+        assert!(refused.starts_with("onTimeTarget: "), "{wrong}: {refused}");
+        assert!(refused.ends_with(right), "{wrong}: {refused}");
+    }
+    let refused = with("99%").unwrap_err().to_string();
+    assert!(refused.starts_with("onTimeTarget: 99%; "), "{refused}");
 }
 
 #[test]

@@ -1,13 +1,20 @@
 //! Requests of the last 5 minutes, hour and 6 hours. Each window is a ring of blocks of equal length, of which the
 //! latest is being filled: a window of n blocks holds the requests of at least n - 1 of them and at most n.
+//!
+//! Blocks are numbered by a clock of the windows, which goes on over a restart of the planner ([`record`]). Time in which
+//! no planner ran is in no block.
+
+mod record;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{ON_TIME_TARGET, ProxyRequests, RequestCounts, RequestStatus, RequestWindow};
+use super::{ProxyRequests, RequestCounts, RequestStatus, RequestWindow};
 use super::{waiting, whole};
 use crate::observe::{RequestIncrease, RequestSample};
 use crate::service::Service;
+
+pub use record::{RecordError, WindowRecord};
 
 /// Lengths of the windows, and of their blocks.
 pub const WINDOWS: [(Duration, Duration); 3] = [
@@ -19,8 +26,10 @@ pub const WINDOWS: [(Duration, Duration); 3] = [
 pub const BLOCKS_MAX: usize = 72;
 
 /// Requests of a service, by window.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RequestWindows {
+    /// A time of the planner's clock, and the same time of the windows' own.
+    origin: (Duration, Duration),
     rings: [Ring; WINDOWS.len()],
     sample: RequestSample,
     /// Time between the latest two samples with an answer.
@@ -30,11 +39,11 @@ pub struct RequestWindows {
 }
 
 /// Blocks of one window, by number.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Ring(VecDeque<Block>);
 
 /// Requests of one block.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Block {
     number: u128,
     covered: Duration,
@@ -48,9 +57,10 @@ impl RequestWindows {
             let before = self.answered_at.replace(at);
             self.covered = at.saturating_sub(before.unwrap_or(at));
             if let Some(increase) = sample.sum() {
+                let time = self.time(at);
                 for (ring, (window, block)) in self.rings.iter_mut().zip(WINDOWS) {
-                    ring.add(number(at, block), self.covered, &increase);
-                    ring.expire(number(at, block), blocks(window, block));
+                    ring.add(number(time, block), self.covered, &increase);
+                    ring.expire(number(time, block), blocks(window, block));
                 }
             }
         }
@@ -72,14 +82,15 @@ impl RequestWindows {
             .iter()
             .zip(WINDOWS)
             .map(|(ring, (length, block))| {
-                let (covered, increase) = ring.sum(number(at, block), blocks(length, block));
+                let latest = number(self.time(at), block);
+                let (covered, increase) = ring.sum(latest, blocks(length, block));
                 window(length, covered, &increase)
             });
         let latest = self.sample.sum();
         let all = waiting(&self.sample);
         let by_variant = all.iter().flat_map(|all| &all.variants);
         RequestStatus {
-            on_time_target: ON_TIME_TARGET,
+            on_time_target: service.on_time_target,
             waiting: all.as_ref().map(|all| whole(all.held)),
             waiting_by_variant: by_variant
                 .map(|(name, count)| (name.clone(), whole(*count)))
@@ -88,6 +99,17 @@ impl RequestWindows {
             windows: windows.collect(),
             proxies: self.proxies(service),
         }
+    }
+
+    /// Whether no requests are known.
+    pub fn is_empty(&self) -> bool {
+        self.rings.iter().all(|ring| ring.0.is_empty())
+    }
+
+    /// Time of the windows' clock.
+    fn time(&self, at: Duration) -> Duration {
+        let (origin, time) = self.origin;
+        time.saturating_add(at.saturating_sub(origin))
     }
 
     fn proxies(&self, service: &Service) -> BTreeMap<String, ProxyRequests> {

@@ -21,7 +21,7 @@ pub(super) const SERVICE: &[Panel] = &[
                 "1 - weir:bad_requests:ratio_rate1h{service=\"$service\"}",
                 "1 hour",
             ),
-            ("scalar(weir:on_time_target:ratio)", "target"),
+            ("weir:on_time_target:ratio{service=\"$service\"}", "target"),
         ],
     ),
     (
@@ -29,15 +29,15 @@ pub(super) const SERVICE: &[Panel] = &[
         "none",
         &[
             (
-                "weir:bad_requests:ratio_rate1h{service=\"$service\"} / (1 - scalar(weir:on_time_target:ratio))",
+                "weir:bad_requests:ratio_rate1h{service=\"$service\"} / (1 - weir:on_time_target:ratio{service=\"$service\"})",
                 "1 hour",
             ),
             (
-                "weir:bad_requests:ratio_rate6h{service=\"$service\"} / (1 - scalar(weir:on_time_target:ratio))",
+                "weir:bad_requests:ratio_rate6h{service=\"$service\"} / (1 - weir:on_time_target:ratio{service=\"$service\"})",
                 "6 hours",
             ),
             (
-                "weir:bad_requests:ratio_rate3d{service=\"$service\"} / (1 - scalar(weir:on_time_target:ratio))",
+                "weir:bad_requests:ratio_rate3d{service=\"$service\"} / (1 - weir:on_time_target:ratio{service=\"$service\"})",
                 "3 days",
             ),
         ],

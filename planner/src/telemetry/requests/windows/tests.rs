@@ -9,7 +9,7 @@ use crate::observe::{Executions, VariantIncrease, Waiting};
 use crate::spec::tests::service;
 
 /// Sample of one proxy with that many arrivals, of which so many were on time by b, and the rest refused.
-fn sample(arrivals: u32, on_time: u32) -> RequestSample {
+pub(super) fn sample(arrivals: u32, on_time: u32) -> RequestSample {
     let b = VariantIncrease {
         on_time: on_time.into(),
         executions: Executions {
@@ -41,7 +41,7 @@ fn sample(arrivals: u32, on_time: u32) -> RequestSample {
     }
 }
 
-fn first() -> RequestSample {
+pub(super) fn first() -> RequestSample {
     RequestSample {
         answered: true,
         ..RequestSample::default()
@@ -154,6 +154,12 @@ fn share_budget_accuracy_and_times_are_of_the_window() {
         (x.counts.arrivals, x.counts.on_time, x.waiting),
         (1000, 995, Some(3))
     );
+    // Of a service with half of the budget, all of it is used.
+    let mut strict = service(8);
+    strict.on_time_target = 0.995;
+    let all = windows.status(Duration::from_secs(1), &strict, &BTreeMap::new());
+    assert_eq!(all.on_time_target, 0.995);
+    assert_eq!(round(all.latest.unwrap().error_budget_left), Some(0.0));
     // Ten times the budget is used.
     windows.add(Duration::from_secs(2), sample(1000, 900));
     let left = status(&windows, 2).latest.unwrap().error_budget_left;
