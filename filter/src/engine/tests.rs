@@ -16,6 +16,7 @@ mod fallback;
 mod feasibility;
 mod health;
 mod lanes;
+mod latency;
 mod limits;
 mod plan_change;
 mod quota;

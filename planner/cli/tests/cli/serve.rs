@@ -9,6 +9,7 @@ mod pipeline;
 mod polls;
 mod replaced;
 mod shared;
+mod terminal;
 mod wrong;
 
 use std::net::SocketAddr;
