@@ -33,7 +33,7 @@ pub enum Scope {
     Write,
 }
 
-/// What a request does, by which a key's extent permits it.
+/// Use of a key, which its extent permits or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// Reads the whole plan of a stage.
