@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weir_api::metrics::{Kind, Metric, encode};
 use weir_planner::clock::Clock;
+use weir_planner::observe::buckets::LATENCY_EDGES_MS;
 use weir_planner::observe::slack::EDGES_MS;
 use weir_planner::observe::{Fetches, Fold, Observe, ScrapeTargets, Scraper, StageNames};
 
@@ -80,10 +81,14 @@ fn one(text: &mut String, metric: Metric, name: &str, labels: &str, count: usize
     if metric.kind() != Kind::Histogram {
         return writeln!(text, "{name}{{{labels}}} {count}").unwrap();
     }
-    let own: Vec<String> = EDGES_MS.iter().map(u32::to_string).collect();
+    let own = match metric {
+        Metric::LatencyMs => &LATENCY_EDGES_MS[..],
+        _ => &EDGES_MS,
+    };
+    let own: Vec<String> = own.iter().map(u32::to_string).collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let edges = match metric {
-        Metric::DemandSlackMs => &own[..],
+        Metric::DemandSlackMs | Metric::LatencyMs => &own[..],
         _ => &EDGES[..],
     };
     let comma = if labels.is_empty() { "" } else { "," };

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::file_reload::{FileError, Reloaded};
 pub use crate::spec::KeySource;
-pub use keys::{KEYS_MAX, Keys, LineError, Scope};
+pub use keys::{KEYS_MAX, KeyLine, Keys, LineError, Right, Scope};
 
 /// Minimum length. A longer, random key is better.
 pub const KEY_MIN: usize = 8;

@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use weir_bed::envoy::{Bootstrap, Careful, Envoy, validate};
+use weir_planner::observe::buckets::LATENCY_EDGES_MS;
 use weir_planner::observe::slack::EDGES_MS;
 
 /// Path of the module in the shipped file.
@@ -45,9 +46,13 @@ fn invalid_file_is_refused_with_envoys_reason() -> Result<()> {
 fn both_files_have_the_planners_histogram_buckets() -> Result<()> {
     for bootstrap in [Bootstrap::shipped()?, Bootstrap::gate()?] {
         let settings = &bootstrap.value()["stats_config"]["histogram_bucket_settings"];
-        let edges = settings[0]["buckets"].as_array().context("no edges")?;
-        let known: Vec<Value> = EDGES_MS.map(Value::from).to_vec();
-        assert_eq!(*edges, known);
+        for (setting, known) in [&EDGES_MS[..], &LATENCY_EDGES_MS].into_iter().enumerate() {
+            let edges = settings[setting]["buckets"]
+                .as_array()
+                .context("no edges")?;
+            let known: Vec<Value> = known.iter().copied().map(Value::from).collect();
+            assert_eq!(*edges, known);
+        }
     }
     Ok(())
 }

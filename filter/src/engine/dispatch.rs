@@ -104,8 +104,14 @@ impl Engine {
         self.count_outcome(request, flight, end, now);
     }
 
-    /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals.
+    /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals, and the latency of
+    /// what it has counted as demand.
     fn count_outcome(&mut self, request: &Request, flight: Flight, end: End, now: Now) {
+        if end == End::Answered && !flight.failed && request.counts_as_demand {
+            let here = now.mono.since(request.arrived.mono);
+            let latency = request.since_send + here;
+            self.stats.time(Metric::LatencyMs, Label::None, latency);
+        }
         let label = Label::Variant(request.variant);
         match end {
             _ if !self.owns_slots() => {

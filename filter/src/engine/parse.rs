@@ -131,6 +131,11 @@ impl Engine {
             self.count_unservable(counts_as_demand);
             return ParseOutcome::Refused(Reason::Infeasible, context);
         }
+        // Where an earlier hop's deadline counts, the start has not been read.
+        let since_send = match reading.age {
+            None if reading.stamped => deadline::stated_age(&self.config.deadline, wire, now),
+            age => age,
+        };
         let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
             self.stats
                 .count(Metric::InvalidHeaders, Label::Header(Field::MinAccuracy));
@@ -154,6 +159,7 @@ impl Engine {
             class_changed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
             arrival: self.arrivals,
             age: reading.age,
+            since_send: since_send.unwrap_or_default(),
             complete_at: now.mono,
             sender: incoming.sender,
             counts_as_demand,

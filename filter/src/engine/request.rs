@@ -39,6 +39,8 @@ pub(super) struct Request {
     pub(super) arrival: u64,
     /// Network latency of its headers, if stated and valid.
     pub(super) age: Option<Duration>,
+    /// Time from the client's send to arrival, zero if not stated or not valid.
+    pub(super) since_send: Duration,
     /// Time of its last byte, or else of the decision.
     pub(super) complete_at: Mono,
     /// Hash of the sender, which bounds its share of the measurements.

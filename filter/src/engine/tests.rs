@@ -17,6 +17,7 @@ mod feasibility;
 mod full;
 mod health;
 mod lanes;
+mod latency;
 mod limits;
 mod plan_change;
 mod quota;

@@ -21,6 +21,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Pause after a refused plan: the planner would send the same one again at once.
 const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 
+/// Version of the filter, which polls state.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Maximum length of a refusal's text in the log, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
@@ -54,12 +57,9 @@ impl Poll {
             .or_else(|| call::text(&["node", "id"]))
             .filter(|node| !node.is_empty())
             .unwrap_or_else(|| "envoy".to_owned());
-        let node: String = node
-            .chars()
-            .map(|c| if is_plain(c) { c } else { '_' })
-            .collect();
+        let (node, version) = (plain(&node), plain(VERSION));
         let (service, role) = (&config.service, config.role.label());
-        let mut path = format!("/v1/plans/{service}?proxy={node}&role={role}");
+        let mut path = format!("/v1/plans/{service}?proxy={node}&role={role}&version={version}");
         if let Some(variant) = &config.variant {
             path.push_str("&variant=");
             path.push_str(variant);
@@ -165,6 +165,12 @@ impl Poll {
         self.not_before = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// Returns a text as a query may have it, with `_` for other characters.
+fn plain(text: &str) -> String {
+    let each = text.chars();
+    each.map(|c| if is_plain(c) { c } else { '_' }).collect()
 }
 
 fn is_plain(c: char) -> bool {

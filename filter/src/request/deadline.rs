@@ -165,6 +165,14 @@ fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Dur
     policy.default
 }
 
+/// Age of a request by the first valid start that it states, by its client's clock: also where an earlier hop's deadline
+/// counts.
+#[must_use]
+pub fn stated_age(policy: &Policy, wire: &Wire<'_>, now: Now) -> Option<Duration> {
+    let mut ignored = InvalidHeaders::default();
+    read_start(policy, wire, now, None, &mut ignored).map(|sent| sent.age)
+}
+
 /// Valid time of sending.
 #[derive(Debug, Clone, Copy)]
 struct SendTime {

@@ -122,6 +122,9 @@ pub enum Metric {
     NetworkLatencyMs,
     /// Histogram: time left at dispatch.
     DispatchSlackMs,
+    /// Histogram: time from the client's send, or from arrival where the request states none, to the end of an answer
+    /// that is no error. Counted by the first of Weir's proxies on the request's way.
+    LatencyMs,
     /// Histogram, by variant: service time, to the end of the response.
     ServiceMs,
     /// Histogram, by variant: service time until the deadline, or a timeout of Envoy's, cut the execution off: it would
@@ -162,7 +165,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 51] = [
+    pub const ALL: [Metric; 52] = [
         Metric::Arrivals,
         Metric::AccuracyArrivals,
         Metric::Unservable,
@@ -200,6 +203,7 @@ impl Metric {
         Metric::DemandSlackMs,
         Metric::NetworkLatencyMs,
         Metric::DispatchSlackMs,
+        Metric::LatencyMs,
         Metric::ServiceMs,
         Metric::CutOffMs,
         Metric::BatchRequests,
@@ -277,6 +281,7 @@ impl Metric {
             Metric::DemandSlackMs => ("weir_demand_slack_milliseconds", Histogram, NONE),
             Metric::NetworkLatencyMs => ("weir_network_latency_milliseconds", Histogram, NONE),
             Metric::DispatchSlackMs => ("weir_dispatch_slack_milliseconds", Histogram, NONE),
+            Metric::LatencyMs => ("weir_latency_milliseconds", Histogram, NONE),
             Metric::ServiceMs => ("weir_service_milliseconds", Histogram, VARIANT),
             Metric::CutOffMs => ("weir_cut_off_milliseconds", Histogram, VARIANT),
             Metric::BatchRequests => ("weir_batch_requests", Histogram, VARIANT),

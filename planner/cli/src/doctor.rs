@@ -56,14 +56,13 @@ impl Doctor {
             metrics: api.text("/metrics").await,
         };
         let mut sections = vec![planner::checks(api.url(), &answers)];
-        let named = match &answers.metrics {
-            Ok(metrics) => self.services(&Samples::new(metrics)),
-            Err(_) => Vec::new(),
-        };
-        let statuses = statuses(&api, &named).await;
+        let metrics = answers.metrics.as_deref().map(Samples::new).ok();
+        let named = metrics.as_ref().map(|metrics| self.services(metrics));
+        let version = metrics.as_ref().and_then(planner::version);
+        let statuses = statuses(&api, &named.unwrap_or_default()).await;
         let now_ms = Clock::start().now().unix_ms;
         for (name, status) in &statuses {
-            sections.push(planner::service_checks(name, status, now_ms));
+            sections.push(planner::service_checks(name, status, version, now_ms));
         }
         let known = statuses.into_values().filter_map(Result::ok);
         let known: Vec<StatusView> = known.collect();

@@ -172,6 +172,7 @@ export class Live {
         table(byId("live-proxies"), [
             { name: "Proxy", cell: ([name]) => name },
             { name: "Role", text: true, cell: ([, proxy]) => proxy.role },
+            { name: "Version", cell: ([, proxy]) => proxy.version ?? "–" },
             { name: "Workers", cell: ([, proxy]) => number(proxy.workers) },
             { name: "Revision", cell: ([, proxy]) => String(proxy.revision) },
             { name: "Confirmed", text: true, cell: ([, proxy]) => (proxy.confirmed ? "yes" : "no") },
@@ -210,6 +211,8 @@ export class Live {
             { name: "Refused", cell: ([, one]) => number(refused(one)) },
             { name: "Disconnected", cell: ([, one]) => number(one.client_disconnects) },
             { name: "Share on time", cell: ([, one]) => percent(one.on_time_share, 2) },
+            { name: "Latency: median, ms", cell: ([, one]) => number(one.latency_ms?.p50, 0) },
+            { name: "99 %, ms", cell: ([, one]) => number(one.latency_ms?.p99, 0) },
             { name: "Budget left", cell: ([, one]) => percent(one.error_budget_left, 0) },
             { name: "Accuracy served, %", cell: ([, one]) => number(one.accuracy_percent, 2) },
         ], windows);
@@ -220,6 +223,7 @@ export class Live {
         ], reasons.length > 0 ? reasons : ["none"]);
         const [short] = requests.windows;
         histograms(byId("live-distributions"), [
+            ["Latency", short.latency_ms],
             ["Time in the queue", short.wait_ms],
             ["Time left on arrival", short.arrival_slack_ms],
             ["Time left at dispatch", short.dispatch_slack_ms],
@@ -309,6 +313,7 @@ function outcomeTiles(requests) {
     const [short] = requests.windows, long = requests.windows.at(-1);
     return [
         ["On time", percent(short.on_time_share, 2), `${span(short.window_s)}, target ${percent(requests.on_time_target, 4)}`],
+        ...(short.latency_ms ? [["Latency, 99 %", number(short.latency_ms.p99, 0), `ms, median ${number(short.latency_ms.p50, 0)}`]] : []),
         ["Error budget left", percent(long.error_budget_left, 0), span(long.window_s)],
         ["Accuracy served", number(short.accuracy_percent, 2), `%, ${span(short.window_s)}`],
         ["Waiting", number(requests.waiting)],

@@ -11,7 +11,7 @@ use super::App;
 use super::extract::ServiceName;
 use super::places::Place;
 use super::problem::{Problem, ProblemKind};
-use crate::key::Scope;
+use crate::key::{Right, Scope};
 use crate::telemetry::metrics::PollAnswer;
 
 /// Requires a key of the stage in the path, or of its service.
@@ -30,7 +30,7 @@ pub(super) async fn stage_key(
     let names = [stage.as_str(), service.unwrap_or(&stage)];
     let keys = app.keys.current();
     let opens = bearer(request.headers()).and_then(|key| keys.open(&names, key));
-    let opens = authorised(opens, poll_scope(&request));
+    let opens = authorised(opens, plan_right(&request));
     if opens.is_err() {
         app.metrics.count_poll(service, PollAnswer::Unauthorised);
     }
@@ -50,7 +50,7 @@ pub(super) async fn service_key(
     };
     let keys = app.keys.current();
     let opens = bearer(request.headers()).and_then(|key| keys.open(&[&service], key));
-    let opens = authorised(opens, scope(&request));
+    let opens = authorised(opens, right(&request));
     admit(opens, request, next).await
 }
 
@@ -69,14 +69,14 @@ pub(super) async fn write_key(
     let keys = app.keys.current();
     let key = bearer(request.headers());
     let opens = key.and_then(|key| keys.open(&[&service], key).max(keys.open_all(key)));
-    admit(authorised(opens, Scope::Write), request, next).await
+    admit(authorised(opens, Right::Change), request, next).await
 }
 
 /// Requires a key of that service with `write`.
 pub(super) fn may_write(app: &App, headers: &HeaderMap, service: &str) -> Result<(), Problem> {
     let keys = app.keys.current();
     let opens = bearer(headers).and_then(|key| keys.open(&[service], key));
-    authorised(opens, Scope::Write)
+    authorised(opens, Right::Change)
 }
 
 /// Requires a key of all services with `write`, as for the creation or deletion of one.
@@ -97,36 +97,37 @@ pub(super) fn may_create(app: &App, headers: &HeaderMap) -> Result<(), Problem> 
 pub(super) async fn any_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = app.keys.current();
     let opens = bearer(request.headers()).and_then(|key| keys.open_any(key));
-    let opens = authorised(opens, scope(&request));
+    let opens = authorised(opens, right(&request));
     admit(opens, request, next).await
 }
 
-/// Returns the extent that a key needs for a request.
-fn scope(request: &Request) -> Scope {
+/// Returns the right that a request needs.
+fn right(request: &Request) -> Right {
     match *request.method() {
-        Method::GET | Method::HEAD => Scope::Read,
-        Method::POST => Scope::Usual,
-        _ => Scope::Write,
+        Method::GET | Method::HEAD => Right::Read,
+        Method::POST => Right::Solve,
+        _ => Right::Change,
     }
 }
 
-/// Returns the extent that a key needs for a poll. A proxy that polls takes slots.
-fn poll_scope(request: &Request) -> Scope {
+/// Returns the right that a request for a plan needs. A proxy that polls takes slots.
+fn plan_right(request: &Request) -> Right {
     let query = request.uri().query().unwrap_or_default();
     let mut names = url::form_urlencoded::parse(query.as_bytes());
-    match names.any(|(name, _)| name == "proxy") {
-        true => Scope::Poll,
-        false => scope(request),
+    match (names.any(|(name, _)| name == "proxy"), right(request)) {
+        (true, _) => Right::Poll,
+        (false, Right::Read) => Right::Plan,
+        (false, other) => other,
     }
 }
 
-fn authorised(opens: Option<Scope>, needs: Scope) -> Result<(), Problem> {
+fn authorised(opens: Option<Scope>, needs: Right) -> Result<(), Problem> {
     let (kind, right) = match opens {
-        Some(scope) if scope >= needs => return Ok(()),
+        Some(scope) if scope.permits(needs) => return Ok(()),
         Some(_) => (
             ProblemKind::LimitedKey,
-            "authorization: the key file gives the key less; reads take any key, polls one with `poll` or no word, solves \
-             one with no word, changes one with `write`",
+            "authorization: the key file gives the key less; polls take any key but one with `read`, reads any but one with \
+             `poll`, solves one with no word, changes one with `write`",
         ),
         None => (
             ProblemKind::NoKey,

@@ -12,6 +12,7 @@ use weir_api::{Revision, Rps};
 use super::App;
 use super::authentication::bearer;
 use super::operation::{Access, Answer, Content, Operation, OperationMethod};
+use crate::key::Right;
 use crate::mode::RunMode;
 use crate::registry::ServiceHandle;
 use crate::service::SolveStatus;
@@ -75,9 +76,10 @@ pub(super) async fn services(State(app): State<Arc<App>>, headers: HeaderMap) ->
     let keys = app.keys.current();
     let key = bearer(&headers).unwrap_or_default();
     let services = app.services.all();
-    let opened = services
-        .iter()
-        .filter(|handle| keys.open(&[&handle.service.name], key).is_some());
+    let opened = services.iter().filter(|handle| {
+        let opens = keys.open(&[&handle.service.name], key);
+        opens.is_some_and(|scope| scope.permits(Right::Read))
+    });
     let services = opened.map(|handle| summary(&app, handle)).collect();
     Json(ServiceList { services })
 }

@@ -161,7 +161,8 @@ impl Operation {
             ),
             (keyed, (401, "No valid key.")),
             (
-                keyed && self.method != OperationMethod::Get,
+                // Every key opens plans, if not with a proxy's name.
+                keyed && self.access != Access::Stage,
                 (403, "The key is limited to less."),
             ),
             (of_service, (404, "No such service is planned for here.")),

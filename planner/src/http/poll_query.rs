@@ -12,6 +12,8 @@ use crate::distribution::slot_allocation::{Poll, Role};
 const PROXY_BYTES_MAX: usize = 256;
 /// Maximum number of workers that a proxy may report.
 const WORKERS_MAX: u32 = 4096;
+/// Maximum length of a filter's version, in bytes.
+const VERSION_BYTES_MAX: usize = 64;
 /// Maximum part of a wrong value that a refusal repeats, in characters.
 const SHOWN_MAX: usize = 64;
 
@@ -36,6 +38,9 @@ pub(super) struct PollQuery {
     /// The one variant that a gate fronts.
     #[schemars(with = "String")]
     variant: Option<String>,
+    /// Version of the proxy's filter; filters before this one state none.
+    #[schemars(with = "String", length(min = 1, max = VERSION_BYTES_MAX))]
+    version: Option<String>,
 }
 
 impl PollQuery {
@@ -46,6 +51,7 @@ impl PollQuery {
         let workers = number("workers", self.workers, WORKERS_MAX.into())?;
         let role = role(self.role)?;
         let variant = variant(self.variant, role)?;
+        let version = version(self.version)?;
         let Some(proxy) = self.proxy else {
             return Ok((after, None));
         };
@@ -62,6 +68,7 @@ impl PollQuery {
             workers: u32::try_from(workers).unwrap_or(WORKERS_MAX),
             role,
             variant,
+            version,
             after,
         };
         Ok((after, Some(poll)))
@@ -104,6 +111,19 @@ fn variant(value: Option<String>, role: Role) -> Result<Option<String>, String> 
     Ok(Some(value))
 }
 
+fn version(value: Option<String>) -> Result<Option<String>, String> {
+    let Some(value) = value else { return Ok(None) };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if (1..=VERSION_BYTES_MAX).contains(&value.len()) && value.bytes().all(is_plain) {
+        return Ok(Some(value));
+    }
+    Err(format!(
+        "version: '{}' ({} bytes) must be 1 to {VERSION_BYTES_MAX} letters, digits and -._~, such as 1.2.3",
+        display(&value),
+        value.len()
+    ))
+}
+
 fn is_node_id(proxy: &str) -> bool {
     (1..=PROXY_BYTES_MAX).contains(&proxy.len()) && !proxy.chars().any(char::is_control)
 }
@@ -128,6 +148,7 @@ mod tests {
             "incarnation" => &mut query.incarnation,
             "workers" => &mut query.workers,
             "variant" => &mut query.variant,
+            "version" => &mut query.version,
             _ => &mut query.role,
         };
         *place = Some(value.to_owned());
@@ -162,6 +183,16 @@ mod tests {
             check_refusal("variant", value, &expected);
         }
         check_refusal("variant", "a", "only a proxy of role gate");
+        for (value, expected) in [
+            ("", "'' (0 bytes) must be 1 to 64 letters, digits and -._~"),
+            ("1.2 3", "'1.2 3' (5 bytes)"),
+            ("1.2\"}", "'1.2\"}' (5 bytes)"),
+            ("v\n", "'v\u{fffd}' (2 bytes)"),
+            ("é", "'é' (2 bytes)"),
+            (&*"1".repeat(65), "(65 bytes)"),
+        ] {
+            check_refusal("version", value, expected);
+        }
         check_refusal("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
         check_refusal("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
         check_refusal("proxy", &"p".repeat(257), "(257 bytes)");
@@ -171,11 +202,13 @@ mod tests {
             incarnation: Some(u64::MAX.to_string()),
             role: Some("gate".to_owned()),
             variant: Some("large".to_owned()),
+            version: Some("1".repeat(64)),
             ..PollQuery::default()
         };
         let poll = query.validate().unwrap().1.unwrap();
         assert_eq!((poll.proxy, poll.incarnation), (longest, u64::MAX));
         assert_eq!((poll.role, poll.after), (Role::Gate, Revision(0)));
         assert_eq!(poll.variant.as_deref(), Some("large"));
+        assert_eq!(poll.version, Some("1".repeat(64)));
     }
 }

@@ -20,23 +20,52 @@ pub struct Keys {
     own: BTreeMap<String, Vec<ScopedKey>>,
 }
 
-/// Extent of a key.
+/// Extent of a key. The same key with two extents has the larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Reads alone: no polls by which a proxy gets slots, no solves and no changes.
-    Read,
-    /// Polls of proxies, and reads.
+    /// Plans alone, for proxies: by polls that get slots or show the whole plan.
     Poll,
+    /// Reads, and whole plans: no polls by which a proxy gets slots, no solves and no changes.
+    Read,
     /// Polls, reads and solves: that of a key without a word.
     Usual,
     /// All of these, and changes.
     Write,
 }
 
+/// Use of a key, which its extent permits or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// Reads the whole plan of a stage.
+    Plan,
+    /// Polls as a proxy, which takes slots.
+    Poll,
+    /// Reads anything else.
+    Read,
+    /// Solves or replays.
+    Solve,
+    /// Changes something.
+    Change,
+}
+
 /// A key with its extent.
 type ScopedKey = (Key, Scope);
 
+/// A line of a text that holds keys: the name, if there is one, the key, and its extent.
+pub type KeyLine<'a> = (Option<&'a str>, &'a str, Scope);
+
 impl Scope {
+    /// Whether a key of this extent may be used for that.
+    pub fn permits(self, right: Right) -> bool {
+        match right {
+            Right::Plan => true,
+            Right::Poll => self != Scope::Read,
+            Right::Read => self != Scope::Poll,
+            Right::Solve => self >= Scope::Usual,
+            Right::Change => self == Scope::Write,
+        }
+    }
+
     /// Returns the extent of that name, which is too short to be a key.
     fn named(name: &str) -> Option<Scope> {
         match name {
@@ -89,6 +118,22 @@ impl Keys {
     /// Fails at the first line that is not valid, or if there is no key.
     pub fn parse(text: &str) -> Result<Keys, LineError> {
         let mut keys = Keys::default();
+        for (name, key, scope) in Keys::lines(text)? {
+            let key = (Key(key.to_owned()), scope);
+            match name {
+                None => keys.shared.push(key),
+                Some(name) => keys.own.entry(name.to_owned()).or_default().push(key),
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Returns the lines of a text, in their order.
+    ///
+    /// # Errors
+    /// Fails at the first line that is not valid, or if there is no key.
+    pub fn lines(text: &str) -> Result<Vec<KeyLine<'_>>, LineError> {
+        let mut found = Vec::new();
         let mut lines: BTreeMap<(Option<&str>, &str), usize> = BTreeMap::new();
         for (line, content) in (1..).zip(text.lines()) {
             let content = content.trim();
@@ -102,15 +147,12 @@ impl Keys {
             if lines.len() > KEYS_MAX {
                 return Err(LineError::TooMany(line));
             }
-            let key = (parse_key(line, key)?, scope);
-            match name {
-                None => keys.shared.push(key),
-                Some(name) => keys.own.entry(name.to_owned()).or_default().push(key),
-            }
+            check_key(line, key)?;
+            found.push((name, key, scope));
         }
-        match lines.is_empty() {
+        match found.is_empty() {
             true => Err(LineError::Empty),
-            false => Ok(keys),
+            false => Ok(found),
         }
     }
 
@@ -158,7 +200,7 @@ fn scope_among<'a>(keys: impl IntoIterator<Item = &'a ScopedKey>, offered: &str)
 }
 
 /// Returns the name, if there is one, the key, and its extent.
-fn split(line: usize, content: &str) -> Result<(Option<&str>, &str, Scope), LineError> {
+fn split(line: usize, content: &str) -> Result<KeyLine<'_>, LineError> {
     let words: Vec<&str> = content.split_whitespace().collect();
     let limited = words.split_last().and_then(|(last, words)| {
         let scope = Scope::named(last).filter(|_| !words.is_empty())?;
@@ -176,13 +218,13 @@ fn split(line: usize, content: &str) -> Result<(Option<&str>, &str, Scope), Line
     }
 }
 
-fn parse_key(line: usize, text: &str) -> Result<Key, LineError> {
+fn check_key(line: usize, text: &str) -> Result<(), LineError> {
     if text == PLACEHOLDER {
         return Err(LineError::Placeholder(line));
     }
     let length = text.chars().count();
     match Key::new(text) {
-        Some(key) => Ok(key),
+        Some(_) => Ok(()),
         None if (KEY_MIN..=KEY_MAX).contains(&length) => Err(LineError::Characters(line)),
         None => Err(LineError::Length { line, length }),
     }
@@ -254,6 +296,29 @@ mod tests {
             "A shared-key read",
         ] {
             assert!(Keys::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn extent_permits_no_more_than_its_word() {
+        for (scope, permits) in [
+            (Scope::Poll, [true, true, false, false, false]),
+            (Scope::Read, [true, false, true, false, false]),
+            (Scope::Usual, [true, true, true, true, false]),
+            (Scope::Write, [true; 5]),
+        ] {
+            let rights = [
+                Right::Plan,
+                Right::Poll,
+                Right::Read,
+                Right::Solve,
+                Right::Change,
+            ];
+            assert_eq!(
+                rights.map(|right| scope.permits(right)),
+                permits,
+                "{scope:?}"
+            );
         }
     }
 

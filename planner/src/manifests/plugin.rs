@@ -32,13 +32,21 @@ pub(super) const SLACK: &str = "wasmcustom.weir_demand_slack_milliseconds";
 /// Bucket bounds of that metric, in ms.
 pub(super) const EDGES: &[u32] = &crate::observe::slack::EDGES_MS;
 
-/// Returns Envoy's `stats_config`: labels of metrics as labels, and the histogram's buckets.
+/// Name in Envoy of the metric of requests' latencies, whose percentiles the status shows.
+pub(super) const LATENCY: &str = "wasmcustom.weir_latency_milliseconds";
+/// Bucket bounds of that metric, in ms.
+pub(super) const LATENCY_EDGES: &[u32] = &crate::observe::buckets::LATENCY_EDGES_MS;
+
+/// Returns Envoy's `stats_config`: labels of metrics as labels, and the buckets of both histograms.
 pub(super) fn stats_config() -> Value {
     let tag = |label: &&str| json!({ "tag_name": label, "regex": stats_tag(label) });
     let tags: Vec<Value> = LABELS.iter().map(tag).collect();
     json!({
         "stats_tags": tags,
-        "histogram_bucket_settings": [{ "match": { "prefix": SLACK }, "buckets": EDGES }],
+        "histogram_bucket_settings": [
+            { "match": { "prefix": SLACK }, "buckets": EDGES },
+            { "match": { "prefix": LATENCY }, "buckets": LATENCY_EDGES },
+        ],
     })
 }
 

@@ -64,27 +64,7 @@ fn yaml(path: &str, document: &Document) -> Result<String, ManifestError> {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    Ok(quoted_delimiters(&text))
-}
-
-/// Quotes delimiters that are a line break. The serializer writes them as a block of blanks, which editors remove.
-fn quoted_delimiters(text: &str) -> String {
-    let mut quoted = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let delimiter = line
-            .strip_suffix("|+")
-            .filter(|key| key.trim() == "delimiter:");
-        match delimiter {
-            Some(key) if lines.next_if(|next| next.trim().is_empty()).is_some() => {
-                quoted += key;
-                quoted += r#""\n""#;
-            }
-            _ => quoted += line,
-        }
-        quoted.push('\n');
-    }
-    quoted
+    Ok(text)
 }
 
 /// Breaks a comment into lines between words; its own line breaks remain.

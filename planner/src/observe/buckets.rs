@@ -5,6 +5,13 @@
 //! fell, or has other edges than before, belongs to a restarted proxy and counts from 0. Of proxies with different edges
 //! the common ones count.
 
+/// Finite edges of the histogram of latencies in the shipped `envoy/*.yaml`, in ms. They end in 9 above 75 like those of
+/// [`super::slack::EDGES_MS`], and reach as far as an answer may take.
+pub const LATENCY_EDGES_MS: [u32; 36] = [
+    1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 99, 119, 149, 199, 249, 299, 399, 499, 599, 799,
+    999, 1299, 1499, 1999, 2499, 2999, 3999, 4999, 6999, 9999, 19_999, 29_999, 59_999,
+];
+
 /// Upper edges, and the number of values of at most that edge, both rising.
 pub type Buckets = Vec<(f64, f64)>;
 

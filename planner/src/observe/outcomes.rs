@@ -6,6 +6,8 @@
 //! from 0. A new proxy begins with its first answer, and so does one that has been silent for
 //! [`PROXY_DEPARTED_AFTER`]: its requests are of no known time. No answer is never zero requests.
 
+mod waiting;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use super::buckets::{Buckets, add, since};
 use super::counts::of;
 use super::proxies::{PROXY_DEPARTED_AFTER, Proxies};
 use super::{Counts, Executions, Scrape};
+pub use waiting::Waiting;
 
 /// Name of all reasons that this planner does not know, together.
 const OTHER_REASON: &str = "other";
@@ -42,6 +45,8 @@ pub struct Outcomes {
     pub wait_ms: Buckets,
     /// Histogram of the time left at dispatch.
     pub dispatch_slack_ms: Buckets,
+    /// Histogram of the time to the end of the answer.
+    pub latency_ms: Buckets,
     /// Variants by name.
     pub variants: BTreeMap<String, VariantOutcomes>,
 }
@@ -78,6 +83,8 @@ pub struct RequestIncrease {
     pub arrival_slack_ms: Buckets,
     /// Histogram of the time left at dispatch.
     pub dispatch_slack_ms: Buckets,
+    /// Histogram of the time to the end of the answer.
+    pub latency_ms: Buckets,
     /// Variants by name.
     pub variants: BTreeMap<String, VariantIncrease>,
 }
@@ -106,15 +113,6 @@ pub struct RequestSample {
     pub proxies: BTreeMap<Arc<str>, Arc<RequestIncrease>>,
     /// Requests that wait now at each scraped proxy that has answered within [`PROXY_DEPARTED_AFTER`].
     pub waiting: BTreeMap<Arc<str>, Waiting>,
-}
-
-/// Requests that wait at a proxy.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Waiting {
-    /// All that the proxy holds; those whose bodies arrive are among them.
-    pub held: f64,
-    /// Those that wait for a variant, by its name.
-    pub variants: BTreeMap<String, f64>,
 }
 
 /// Last counts of each proxy.
@@ -200,6 +198,7 @@ impl Outcomes {
         held: 0.0,
         wait_ms: Buckets::new(),
         dispatch_slack_ms: Buckets::new(),
+        latency_ms: Buckets::new(),
         variants: BTreeMap::new(),
     };
 
@@ -224,18 +223,21 @@ impl Outcomes {
         match metric {
             Metric::WaitMs => Some(&mut self.wait_ms),
             Metric::DispatchSlackMs => Some(&mut self.dispatch_slack_ms),
+            Metric::LatencyMs => Some(&mut self.latency_ms),
             Metric::ServiceMs => Some(&mut of(&mut self.variants, name)?.service_ms),
             _ => None,
         }
     }
 
-    /// Adds the outcomes of a later stage, whose requests have been counted on arrival at the first.
+    /// Adds the outcomes of the next stage, whose requests have been counted on arrival at the first. Their latencies are
+    /// those of the last.
     pub(super) fn add_stage(&mut self, more: &Outcomes) {
         self.client_disconnects += more.client_disconnects;
         self.refused.add_all(&more.refused);
         self.held += more.held;
         add(&mut self.wait_ms, &more.wait_ms);
         add(&mut self.dispatch_slack_ms, &more.dispatch_slack_ms);
+        self.latency_ms.clone_from(&more.latency_ms);
         let each = more.variants.iter();
         (self.variants).extend(each.map(|(name, variant)| (name.clone(), variant.clone())));
     }
@@ -243,7 +245,12 @@ impl Outcomes {
     /// Sorts the histograms by edge.
     pub(super) fn sort(&mut self) {
         let each = self.variants.values_mut().map(|it| &mut it.service_ms);
-        for buckets in each.chain([&mut self.wait_ms, &mut self.dispatch_slack_ms]) {
+        let own = [
+            &mut self.wait_ms,
+            &mut self.dispatch_slack_ms,
+            &mut self.latency_ms,
+        ];
+        for buckets in each.chain(own) {
             buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
     }
@@ -266,6 +273,7 @@ impl RequestIncrease {
             wait_ms: since(&old.wait_ms, &new.wait_ms),
             arrival_slack_ms: since(&before.slack, &now.slack),
             dispatch_slack_ms: since(&old.dispatch_slack_ms, &new.dispatch_slack_ms),
+            latency_ms: since(&old.latency_ms, &new.latency_ms),
             variants: variants.collect(),
         }
     }
@@ -279,6 +287,7 @@ impl RequestIncrease {
         add(&mut self.wait_ms, &more.wait_ms);
         add(&mut self.arrival_slack_ms, &more.arrival_slack_ms);
         add(&mut self.dispatch_slack_ms, &more.dispatch_slack_ms);
+        add(&mut self.latency_ms, &more.latency_ms);
         for (name, more) in &more.variants {
             match self.variants.get_mut(name) {
                 Some(variant) => variant.add(more),
@@ -366,19 +375,6 @@ impl OutcomeCounts {
             }
         }
         sample
-    }
-}
-
-impl Waiting {
-    fn at(counts: &Counts) -> Waiting {
-        let outcomes = &counts.outcomes;
-        let each = outcomes.variants.iter();
-        Waiting {
-            held: outcomes.held,
-            variants: each
-                .map(|(name, variant)| (name.clone(), variant.waiting))
-                .collect(),
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Requests of a service as operators see them while it runs: outcomes, the share on time with its error budget, waits,
 //! and service times, of the latest cycle and of longer windows. Data only; no decisions.
 //!
-//! Arrivals of a pipeline are those of the first stage and answers those of the last; refusals, disconnects and waits
-//! are those of all stages.
+//! Arrivals of a pipeline are those of the first stage and answers and their latencies those of the last; refusals,
+//! disconnects and waits are those of all stages.
 
 mod windows;
 
@@ -57,6 +57,9 @@ pub struct RequestWindow {
     pub arrival_slack_ms: Option<Distribution>,
     /// Time left at dispatch, in ms.
     pub dispatch_slack_ms: Option<Distribution>,
+    /// Time to the end of answers that are no errors, in ms: from the client's send, or from arrival where the request
+    /// states none.
+    pub latency_ms: Option<Distribution>,
     /// Variants by name.
     pub variants: BTreeMap<String, VariantWindow>,
 }
@@ -228,6 +231,7 @@ impl RequestWindow {
             wait_ms: Distribution::of(&increase.wait_ms),
             arrival_slack_ms: Distribution::of(&increase.arrival_slack_ms),
             dispatch_slack_ms: Distribution::of(&increase.dispatch_slack_ms),
+            latency_ms: Distribution::of(&increase.latency_ms),
             variants: variants.collect(),
         }
     }

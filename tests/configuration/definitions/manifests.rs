@@ -158,10 +158,11 @@ fn facts_cover_eight_releases_of_istio() {
 
 /// The planner's key file may have several lines, as in a rotation; a filter sends one key.
 #[test]
-fn overlays_give_filters_the_first_line_of_the_key() {
+fn overlays_give_filters_the_key_of_the_first_line() {
     let mut files = shipped();
     let secret = &mut files.get_mut("k8s/base/key.yaml").unwrap()[0];
-    secret["stringData"]["key"] = Value::from("the-first-key\nanother-key\nresnet its-own-key\n");
+    secret["stringData"]["key"] =
+        Value::from("the-first-key poll\nanother-key poll\nresnet its-own-key\n");
     let mut count = 0;
     for overlay in overlays(&files) {
         for document in build(&files, overlay) {

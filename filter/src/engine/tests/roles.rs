@@ -33,7 +33,7 @@ fn router_neither_holds_nor_takes_slots() {
         assert!(!outcome.contains(&owned), "{owned:?} is the gate's");
     }
     end(&mut router, 1, End::Answered, at(50));
-    assert_eq!(metrics(&mut router), []);
+    assert_eq!(metrics(&mut router), [Metric::LatencyMs]);
 }
 
 #[test]
@@ -145,6 +145,7 @@ fn router_and_gate_count_each_request_once() {
         Metric::Served,
         Metric::OnTime,
         Metric::ClassOnTime,
+        Metric::LatencyMs,
     ] {
         let times = all.iter().filter(|metric| **metric == counted).count();
         assert_eq!(times, 1, "{counted:?}");

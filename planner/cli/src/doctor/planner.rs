@@ -27,6 +27,8 @@ const RECENT: &str =
 const SCRAPES: &str = "open the proxies' statistics to the planner (15090 in Istio, /stats/prometheus of an admin interface): \
     a NetworkPolicy, or wrong addresses in proxies";
 const POLLS: &str = "check the filter's planner.cluster and planner.key, and the filter's log, which says once why a poll failed";
+const FITS: &str =
+    "upgrade the filter, or the planner, to one minor version: see docs/how-to/upgrade.md";
 const SLOTS: &str =
     "take fewer proxies than slots, or give the gates of the overlay `sidecar` the slots";
 const DEMAND: &str = "raise budget.cores, or accept less accuracy (accuracyMin, a faster variant): weir why shows the limit";
@@ -70,10 +72,9 @@ pub(super) fn checks(url: &str, answers: &PlannerAnswers) -> Section {
             return section;
         }
     };
-    let build = metrics.labels("weir_planner_build_info", "version");
-    let version = match build.first() {
-        Some((version, _)) if *version == VERSION => Ok(()),
-        Some((version, _)) => Err(format!(
+    let version = match version(&metrics) {
+        Some(version) if version == VERSION => Ok(()),
+        Some(version) => Err(format!(
             "the planner's is {version}, this command's {VERSION}"
         )),
         None => Err(format!(
@@ -89,14 +90,25 @@ pub(super) fn checks(url: &str, answers: &PlannerAnswers) -> Section {
     section
 }
 
-/// Returns the checks of a service. `now_ms` is Unix time.
-pub(super) fn service_checks(name: &str, answer: &Answer, now_ms: u64) -> Section {
+/// Returns the version of a planner by its metrics.
+pub(super) fn version<'a>(metrics: &Samples<'a>) -> Option<&'a str> {
+    let build = metrics.labels("weir_planner_build_info", "version");
+    build.first().map(|(version, _)| *version)
+}
+
+/// Returns the checks of a service of a planner with that version. `now_ms` is Unix time.
+pub(super) fn service_checks(
+    name: &str,
+    answer: &Answer,
+    planner: Option<&str>,
+    now_ms: u64,
+) -> Section {
     let mut section = Section::new(format!("service {name}"));
     let status = match answer {
         Ok(status) => status,
         Err(failure) => {
             let remedy = match failure.status() {
-                401 => KEY,
+                401 | 403 => KEY,
                 404 => SERVICES,
                 _ => ANSWERS,
             };
@@ -119,7 +131,7 @@ pub(super) fn service_checks(name: &str, answer: &Answer, now_ms: u64) -> Sectio
         let none = Err("no cycle has ended yet".to_owned());
         section.check("its latest cycle is recent", none, RECENT);
     }
-    proxy_checks(&mut section, status);
+    proxy_checks(&mut section, status, planner);
     section
 }
 
@@ -168,7 +180,7 @@ fn cycle_checks(section: &mut Section, latest: &CycleView, now_ms: u64) {
     section.check("every profile holds", profile, PROFILE);
 }
 
-fn proxy_checks(section: &mut Section, status: &StatusView) {
+fn proxy_checks(section: &mut Section, status: &StatusView, planner: Option<&str>) {
     let polled = status.polled();
     let count: usize = polled.iter().map(|(.., proxies)| proxies.len()).sum();
     let polls = match (&status.leader.refuses, count) {
@@ -179,6 +191,20 @@ fn proxy_checks(section: &mut Section, status: &StatusView) {
     };
     section.check("proxies poll", polls, POLLS);
     let proxies = polled.iter().flat_map(|(.., proxies)| proxies.iter());
+    if let Some(planner) = planner {
+        let others: Vec<String> = proxies
+            .clone()
+            .filter_map(|(id, proxy)| match &proxy.version {
+                Some(version) if minor(version) == minor(planner) => None,
+                Some(version) => Some(format!("{id}: {version}")),
+                None => Some(format!("{id}: an earlier one, which does not state it")),
+            })
+            .collect();
+        let fits = none(&others, |others| {
+            format!("the planner's is {planner}; {others}")
+        });
+        section.check("every filter has the planner's version", fits, FITS);
+    }
     let refused: Vec<String> = proxies
         .filter_map(|(id, proxy)| Some(format!("{id}: {}", proxy.refused.as_ref()?)))
         .collect();
@@ -187,6 +213,12 @@ fn proxy_checks(section: &mut Section, status: &StatusView) {
         none(&refused, |refused| refused),
         SLOTS,
     );
+}
+
+/// Returns the major and the minor part of a version.
+fn minor(version: &str) -> (Option<&str>, Option<&str>) {
+    let mut parts = version.split('.');
+    (parts.next(), parts.next())
 }
 
 /// Succeeds without names; else fails with what the list of them makes.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Context;
-use weir_planner::key::{KEYS_BYTES_MAX, Keys};
+use weir_planner::key::{KEYS_BYTES_MAX, Keys, Right};
 
 use crate::input::read;
 
-/// Keys by service; none may be there, for what needs no key.
+/// Keys that may read, by service; none may be there, for what needs no key.
 #[derive(Clone, Default)]
 pub(crate) struct ClientKeys(Vec<(Option<String>, String)>);
 
@@ -32,14 +32,17 @@ impl ClientKeys {
             text.len() as u64 <= KEYS_BYTES_MAX,
             "too large; it must have at most {KEYS_BYTES_MAX} bytes"
         );
-        Keys::parse(text)?;
-        let lines = text.lines().map(str::trim);
-        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let keys = lines.map(|line| match line.split_once(char::is_whitespace) {
-            Some((name, key)) => (Some(name.to_owned()), key.trim().to_owned()),
-            None => (None, line.to_owned()),
+        let lines = Keys::lines(text)?.into_iter();
+        let keys = lines.filter_map(|(name, key, scope)| {
+            let reads = scope.permits(Right::Read);
+            reads.then(|| (name.map(str::to_owned), key.to_owned()))
         });
-        Ok(ClientKeys(keys.collect()))
+        let keys: Vec<_> = keys.collect();
+        anyhow::ensure!(
+            !keys.is_empty(),
+            "every key has `poll` behind it, which reads nothing; add one with `read`, here and in the planner's key file"
+        );
+        Ok(ClientKeys(keys))
     }
 
     /// Returns the key for a service: its own, else that of all services.
@@ -65,8 +68,8 @@ mod tests {
 
     #[test]
     fn service_gets_its_own_key_or_that_of_all() {
-        let text =
-            "# rotation\nfirst-of-all\nsecond-of-all\n resnet\tkey-of-resnet\nbert key-of-bert\n";
+        let text = "# rotation\nkey-of-proxies poll\nfirst-of-all read\nsecond-of-all\n resnet\tkey-of-resnet\n\
+            bert key-of-proxies poll\nbert key-of-bert write\n";
         let keys = ClientKeys::parse(text).unwrap();
         for (service, expected) in [
             ("resnet", Some("key-of-resnet")),
@@ -89,6 +92,7 @@ mod tests {
                 "line 1: 'change-me' is the manifests' placeholder",
             ),
             ("", "no key"),
+            ("xyzzy-key poll", "every key has `poll` behind it"),
         ] {
             let refused = ClientKeys::parse(text).unwrap_err().to_string();
             assert!(refused.contains(part), "{refused}");

@@ -27,6 +27,7 @@ pub(crate) fn lines(view: &RequestsView) -> Vec<String> {
             outcomes(window)
         ));
         let times = [
+            ("latency", &window.latency_ms),
             ("wait", &window.wait_ms),
             ("time left at dispatch", &window.dispatch_slack_ms),
         ];
@@ -49,8 +50,11 @@ pub(crate) fn short(view: &RequestsView) -> String {
     let Some(window) = view.windows.first() else {
         return String::new();
     };
+    let latency = window.latency_ms.map_or_else(String::new, |latency| {
+        format!(", latency {:.0}, {:.0} ms", latency.p50, latency.p99)
+    });
     format!(
-        "on time {}, budget left {}, refused {}, waiting {}",
+        "on time {}{latency}, budget left {}, refused {}, waiting {}",
         percent(window.on_time_share),
         percent(view.windows.last().and_then(|it| it.error_budget_left)),
         window.refused.values().sum::<u64>(),
@@ -140,6 +144,7 @@ pub(crate) mod tests {
                 "refused": { "expired": 40, "queue-full": 5 }, "on_time_share": share,
                 "error_budget_left": left, "accuracy_percent": 76.25,
                 "wait_ms": { "count": 4003, "p50": 4.0, "p90": 20.0, "p99": 80.0, "buckets": [] },
+                "latency_ms": { "count": 4003, "p50": 61.5, "p90": 90.0, "p99": 140.0, "buckets": [] },
                 "arrival_slack_ms": null, "dispatch_slack_ms": null, "variants": {},
             })
         };
@@ -158,10 +163,11 @@ pub(crate) mod tests {
             "error budget left: 99.89 % of 6 h",
             "in 5 min: 4000 on time, 3 late, 2 disconnected, 45 refused (expired 40, queue-full 5), \
              accuracy 76.25 %; waiting: 7",
-            "median, 90 %, 99 %: wait 4, 20, 80 ms",
+            "median, 90 %, 99 %: latency 62, 90, 140 ms; wait 4, 20, 80 ms",
         ];
         assert_eq!(lines(&view), expected);
-        let expected = "on time 98.76 %, budget left 99.89 %, refused 45, waiting 7";
+        let expected =
+            "on time 98.76 %, latency 62, 140 ms, budget left 99.89 %, refused 45, waiting 7";
         assert_eq!(short(&view), expected);
     }
 

@@ -143,7 +143,15 @@ pub(crate) fn blockers(cycle: &CycleView) -> Vec<String> {
 }
 
 fn proxies(view: &StatusView) -> String {
-    let mut table = table(["proxy", "role", "plan", "last poll", "slots", "state"]);
+    let mut table = table([
+        "proxy",
+        "role",
+        "version",
+        "plan",
+        "last poll",
+        "slots",
+        "state",
+    ]);
     let (mut count, mut polled) = (0, view.polled());
     polled.sort_by_key(|(name, ..)| *name);
     for (stage, plan, proxies) in &polled {
@@ -176,6 +184,7 @@ fn proxies(view: &StatusView) -> String {
             table.add_row(vec![
                 Cell::new(id),
                 Cell::new(role),
+                Cell::new(proxy.version.as_deref().unwrap_or("unknown")),
                 right(proxy.revision),
                 right(last),
                 Cell::new(slots),
@@ -244,7 +253,7 @@ pub(crate) mod tests {
             ] },
             "leader": { "leads": true, "address": null, "refuses": null },
             "proxies": { "envoy-1": {
-                "role": "both", "variant": null, "revision": 7, "age_ms": 1200.0, "waiting": false,
+                "role": "both", "variant": null, "version": "1.2.3", "revision": 7, "age_ms": 1200.0, "waiting": false,
                 "slots": { "a": 2, "b": 2 }, "confirmed": true, "refused": null,
             } },
             "requests": requests::tests::example(), "latest": cycle, "cycles": [cycle],

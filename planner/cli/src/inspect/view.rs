@@ -51,6 +51,9 @@ pub(crate) struct WindowView {
     pub(crate) accuracy_percent: Option<f64>,
     pub(crate) wait_ms: Option<DistributionView>,
     pub(crate) dispatch_slack_ms: Option<DistributionView>,
+    /// Missing from planners before this version.
+    #[serde(default)]
+    pub(crate) latency_ms: Option<DistributionView>,
 }
 
 /// Percentiles of a time.
@@ -97,6 +100,9 @@ pub(crate) struct StageView {
 pub(crate) struct ProxyView {
     pub(crate) role: String,
     pub(crate) variant: Option<String>,
+    /// Missing from planners, and `null` from filters, before this version.
+    #[serde(default)]
+    pub(crate) version: Option<String>,
     pub(crate) revision: u64,
     pub(crate) age_ms: f64,
     #[serde(default)]

@@ -10,6 +10,7 @@ mod pipeline;
 mod polls;
 mod replaced;
 mod shared;
+mod terminal;
 #[cfg(feature = "traces")]
 mod traces;
 mod wrong;

@@ -51,6 +51,8 @@ pub(super) struct Proxy {
     pub(super) role: Role,
     /// The one variant that it fronts as a gate; `None` for all.
     pub(super) variant: Option<String>,
+    /// Version of its filter, if stated.
+    pub(super) version: Option<String>,
     pub(super) workers: u32,
     /// Revision of the plan it has, as reported.
     pub(super) after: Revision,

@@ -26,6 +26,8 @@ pub struct Poll {
     pub role: Role,
     /// The one variant that it fronts, for a gate of one variant.
     pub variant: Option<String>,
+    /// Version of its filter, if stated.
+    pub version: Option<String>,
     /// Revision of the plan it has.
     pub after: Revision,
 }
@@ -249,6 +251,7 @@ impl SlotAllocation {
                     replaced: None,
                     role: poll.role,
                     variant: poll.variant.clone(),
+                    version: poll.version.clone(),
                     workers: poll.workers,
                     after: poll.after,
                     polled_ms: now.unix_ms,
@@ -287,6 +290,7 @@ impl SlotAllocation {
         let other = moved || proxy.after > poll.after;
         (proxy.role, proxy.workers) = (poll.role, poll.workers);
         proxy.variant.clone_from(&poll.variant);
+        proxy.version.clone_from(&poll.version);
         (proxy.polled_ms, proxy.polled_at, proxy.heard_at) = (now.unix_ms, now.at, now.at);
         proxy.pending += 1;
         proxy.broken_off = false;

@@ -20,6 +20,8 @@ pub struct ProxyView {
     pub role: Role,
     /// The one variant that it fronts; `null` for all.
     pub variant: Option<String>,
+    /// Version of its filter; `null` if it states none, like filters before this version.
+    pub version: Option<String>,
     /// Revision of the plan it has.
     pub revision: Revision,
     /// Time of the last poll, Unix time in ms.
@@ -77,6 +79,7 @@ impl SlotAllocation {
             workers: proxy.workers,
             role: proxy.role,
             variant: proxy.variant.clone(),
+            version: proxy.version.clone(),
             revision: proxy.after,
             polled_ms: proxy.polled_ms,
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),

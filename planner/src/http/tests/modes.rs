@@ -96,7 +96,7 @@ async fn mode_is_changed_if_it_is_the_expected_one() {
 }
 
 #[tokio::test]
-async fn key_for_reads_changes_nothing_and_takes_no_slots() {
+async fn limited_key_does_what_its_extent_permits_alone() {
     let endpoints = Endpoints::with(Setup {
         keys: format!("{KEY}\nreading-key read\npolling-key poll\n"),
         ..Setup::default()
@@ -127,6 +127,11 @@ async fn key_for_reads_changes_nothing_and_takes_no_slots() {
     let poller = [("authorization", "Bearer polling-key")];
     for (method, path, status) in [
         (Method::GET, "/v1/plans/demo?proxy=a&incarnation=1", 200),
+        (Method::GET, "/v1/plans/demo", 200),
+        (Method::GET, "/v1/services", 403),
+        (Method::GET, "/v1/services/demo", 403),
+        (Method::GET, "/v1/services/demo/plans", 403),
+        (Method::GET, MODE, 403),
         (Method::PUT, MODE, 403),
         (Method::POST, "/v1/solve", 403),
     ] {

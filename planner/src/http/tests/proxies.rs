@@ -179,7 +179,11 @@ async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
     let first = endpoints.publish_slots([1, 4]).0;
     let slots = |plan: &Plan| [plan.variants[0].slots, plan.variants[1].slots];
     let gate = |name: &str, variant: &str, after: u64| {
-        endpoints.poll_of(name, after, &format!("gate&variant={variant}"))
+        endpoints.poll_of(
+            name,
+            after,
+            &format!("gate&variant={variant}&version=1.2.3"),
+        )
     };
     let one = plan(gate("one", "v0", 0).await.unwrap()).await;
     assert_eq!((slots(&one), one.variants[0].share.0), ([1, 0], 1.0));
@@ -214,7 +218,10 @@ async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
         (&two["owns"], &two["slots"]["v1"]),
         (&serde_json::json!(["v1"]), &4.into())
     );
-    assert_eq!(shown["proxies"]["router"]["variant"], Value::Null);
+    assert_eq!(two["version"], "1.2.3");
+    for unknown in ["variant", "version"] {
+        assert_eq!(shown["proxies"]["router"][unknown], Value::Null);
+    }
     assert!(
         shown["proxies"]["lost"]["refused"]
             .as_str()
@@ -224,7 +231,7 @@ async fn gates_of_one_variant_get_its_slots_and_status_shows_variant() {
     let text = endpoints.get("/metrics").await.text().await.unwrap();
     for line in [
         "weir_planner_proxy_slots{proxy=\"two\",role=\"gate\",service=\"demo\"} 4",
-        "weir_planner_proxy_info{incarnation=\"1\",proxy=\"two\",role=\"gate\",variant=\"v1\",workers=\"2\",service=\"demo\"} 1",
+        "weir_planner_proxy_info{incarnation=\"1\",proxy=\"two\",role=\"gate\",variant=\"v1\",version=\"1.2.3\",workers=\"2\",service=\"demo\"} 1",
     ] {
         assert!(text.contains(line), "no '{line}' in\n{text}");
     }
@@ -242,6 +249,7 @@ async fn proxies_beyond_limit_get_retry_after() {
             workers: 1,
             role: crate::distribution::slot_allocation::Role::Router,
             variant: None,
+            version: None,
             after: Revision(0),
         };
         endpoints

@@ -76,7 +76,7 @@ async fn status_shows_plan_proxies_counters_and_cycles() {
         "weir_planner_proxies_owning{service=\"demo\"} 1",
         "weir_planner_proxy_slots{proxy=\"envoy-1\",role=\"gate\",service=\"demo\"}",
         "weir_planner_proxy_plan_revision{proxy=\"envoy-1\",role=\"gate\",service=\"demo\"}",
-        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",variant=\"\",workers=\"2\",service=\"demo\"} 1",
+        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",variant=\"\",version=\"\",workers=\"2\",service=\"demo\"} 1",
         "weir_planner_slots{variant=\"a\",service=\"demo\"}",
         "weir_planner_stage_duration_seconds_bucket{stage=\"solve\",service=\"demo\"",
     ] {

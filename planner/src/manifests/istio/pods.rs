@@ -4,7 +4,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 
 use super::super::planner_tls::{FOLDER, PlannerTls, VOLUME};
-use super::super::plugin::{EDGES, SLACK};
+use super::super::plugin::{EDGES, LATENCY, LATENCY_EDGES, SLACK};
 use super::super::typed::typed;
 use super::super::{backend, calls, network};
 use super::wasm::pods;
@@ -62,8 +62,9 @@ fn patch(frame: &Frame, name: &str, how: &str, annotations: Value, labels: Optio
 }
 
 fn annotations() -> Value {
+    let buckets = json!({ SLACK: EDGES, LATENCY: LATENCY_EDGES });
     json!({
-        "sidecar.istio.io/statsHistogramBuckets": json!({ SLACK: EDGES }).to_string(),
+        "sidecar.istio.io/statsHistogramBuckets": buckets.to_string(),
         "sidecar.istio.io/statsFlushInterval": "1s",
     })
 }

@@ -17,8 +17,8 @@ const WHY_AT_GATEWAY: &str = "The filter at the gateway. Without a phase it come
     fetched is refused with FAIL_RELOAD and FAIL_CLOSE, and the configuration before it holds.\n\
     planner.key: whoever may read WasmPlugins here may read it, and so may who reads a proxy's config_dump. A plugin's \
     environment (vmConfig.env) comes from this file or the proxy's own, never from a Secret; so the key stands here, and \
-    the overlays in k8s/ copy it from the Secret weir-key, the one place to change. It lets its holder read plans \
-    and count as a proxy; it gives no access to Kubernetes.\n\
+    the overlays in k8s/ copy it from the Secret weir-key, the one place to change. It lets its holder get plans \
+    and count as a proxy; with `poll` behind it, as made, it opens nothing else, and no access to Kubernetes.\n\
     plan: holds until the planner's first.\n\
     match (--host, --path): whose requests these are; what no service matches passes untouched. Without it, every request of the gateway.";
 const WHY_AT_SIDECARS: &str = "A gate in the sidecar of each server of this variant: SERVER mode is what comes in, and only on \

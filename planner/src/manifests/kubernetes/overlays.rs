@@ -90,13 +90,13 @@ fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
     Ok(json!({ "patch": text(&patch)? }))
 }
 
-/// Returns the replacement that copies the first line of the Secret's key file to the path that the filter reads.
-/// Further lines are of the planner alone: keys that it accepts too, as in a rotation.
+/// Returns the replacement that copies the key of the first line of the Secret's key file, up to the word behind it, to
+/// the path that the filter reads. Further lines are of the planner alone: keys that it accepts too, as in a rotation.
 fn key(frame: &Frame, kind: &str, path: &str) -> Value {
     json!({
         "source": {
             "kind": "Secret", "name": KEY_SECRET, "namespace": frame.options.namespace,
-            "fieldPath": "stringData.key", "options": { "delimiter": "\n", "index": 0 },
+            "fieldPath": "stringData.key", "options": { "delimiter": " ", "index": 0 },
         },
         "targets": [{ "select": { "kind": kind }, "fieldPaths": [path] }],
     })

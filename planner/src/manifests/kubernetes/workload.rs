@@ -11,7 +11,7 @@ use super::super::plugin::KEY;
 use super::super::typed::typed;
 use super::{Document, Frame, ManifestError, labels, selector};
 
-/// Secret with the key shared with the proxies.
+/// Secret with the planner's keys, of which one is shared with the proxies.
 pub(super) const KEY_SECRET: &str = "weir-key";
 /// Headless Service of all planners.
 const PEERS: &str = "weir-planner-peers";
@@ -22,10 +22,11 @@ const USER: u32 = 65_532;
 /// Directory in which the key is mounted.
 const KEY_FOLDER: &str = "/etc/weir";
 
-const KEY_WHY: &str = "The key by which proxies and planner know each other, 8 to 256 printable characters: change it here, and \
-    nowhere else. The overlays copy the first line to where filters read it, so it is a key alone, without a name before it; further lines are keys \
-    that the planner accepts too. Better still, have your secrets' operator make this \
-    Secret, and the copy with it: the planner reads it from the mounted file.";
+const KEY_WHY: &str = "The keys of the planner, one in each line, of 8 to 256 printable characters: change them here, and nowhere else. \
+    With `poll` behind it: the proxies' own, by which they get plans and can neither read nor change anything else. The overlays copy \
+    the first line's to where filters read it, so no name is before it. With `read`: yours, for weir status, doctor and the console; without a \
+    word it also solves problems, with `write` it also changes the mode. Further lines are keys that the planner accepts too. \
+    Better still, have your secrets' operator make this Secret, and the copy with it: the planner reads it from the mounted file.";
 const PEERS_WHY: &str = "By it Istio knows the planners' own addresses, ready or not: polls that one planner forwards to another use mutual TLS \
     then, also where STRICT demands it or only registered hosts may be called.";
 const DEPLOYMENT: &str = "Nothing of it is in a request's path: while it is gone, proxies go by the last plan. No limit of \
@@ -47,7 +48,8 @@ pub(super) fn namespace(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
 }
 
 pub(super) fn key(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
-    let rest = json!({ "type": "Opaque", "stringData": { "key": KEY } });
+    let lines = format!("{KEY} poll\n{KEY} read\n");
+    let rest = json!({ "type": "Opaque", "stringData": { "key": lines } });
     let body = frame.object("v1", "Secret", KEY_SECRET, rest);
     Ok(vec![Document::new(KEY_WHY, typed::<Secret>(body)?)])
 }

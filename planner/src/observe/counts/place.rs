@@ -6,7 +6,7 @@ use super::StageNames;
 use crate::observe::exposition::Sample;
 
 /// Metrics that the planner reads.
-const READ: [Metric; 19] = [
+const READ: [Metric; 20] = [
     Metric::Arrivals,
     Metric::AccuracyArrivals,
     Metric::Unservable,
@@ -23,6 +23,7 @@ const READ: [Metric; 19] = [
     Metric::WaitMs,
     Metric::DispatchSlackMs,
     Metric::DemandSlackMs,
+    Metric::LatencyMs,
     Metric::ServiceMs,
     Metric::CutOffMs,
     Metric::BatchRequests,
@@ -149,7 +150,9 @@ impl Place {
 /// Whether the planner reads this part of a metric.
 fn is_read(metric: Metric, part: Part) -> bool {
     match metric {
-        Metric::DemandSlackMs | Metric::WaitMs | Metric::DispatchSlackMs => part == Part::Bucket,
+        Metric::DemandSlackMs | Metric::WaitMs | Metric::DispatchSlackMs | Metric::LatencyMs => {
+            part == Part::Bucket
+        }
         Metric::ServiceMs => part != Part::Value,
         Metric::CutOffMs | Metric::BatchRequests => matches!(part, Part::Count | Part::Sum),
         _ => part == Part::Value,

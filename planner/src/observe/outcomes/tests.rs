@@ -13,6 +13,7 @@ fn counts([arrivals, on_time, late, failed, refused, disconnects, held]: Row) ->
         client_disconnects: disconnects.into(),
         held: held.into(),
         wait_ms: vec![(10.0, on_time.into()), (f64::INFINITY, on_time.into())],
+        latency_ms: vec![(99.0, on_time.into()), (f64::INFINITY, on_time.into())],
         ..Outcomes::default()
     };
     *outcomes.refused.of("queue-full") = refused.into();
@@ -209,6 +210,7 @@ fn increase_of_variant_reason_and_histogram_is_in_its_place() {
     assert_eq!((a.on_time, a.late, a.failed), (5.0, 2.0, 1.0));
     assert_eq!(a.service_ms, [(50.0, 5.0), (f64::INFINITY, 5.0)]);
     assert_eq!(sum.wait_ms, [(10.0, 5.0), (f64::INFINITY, 5.0)]);
+    assert_eq!(sum.latency_ms, [(99.0, 5.0), (f64::INFINITY, 5.0)]);
     let refused: Vec<_> = sum.refused.each().filter(|it| it.1 > 0.0).collect();
     assert_eq!(refused, [("queue-full", 2.0)]);
     assert_eq!(sample.waiting["x"].variants["a"], 6.0);

@@ -10,6 +10,16 @@ use super::{Shown, whole};
 /// Labels of each proxy's metrics.
 const LABELS: [&str; 2] = ["proxy", "role"];
 
+/// Labels of what a proxy is.
+const INFO_LABELS: [&str; 6] = [
+    "proxy",
+    "role",
+    "variant",
+    "incarnation",
+    "workers",
+    "version",
+];
+
 #[derive(Debug)]
 pub(super) struct ProxyMetrics {
     showing: Mutex<()>,
@@ -56,8 +66,8 @@ impl ProxyMetrics {
             )?)?,
             incarnation: each(
                 "proxy_info",
-                "1 for each proxy; the variant is that of a gate of one only.",
-                &["proxy", "role", "variant", "incarnation", "workers"],
+                "1 for each proxy; the variant is that of a gate of one only, the version its filter's.",
+                &INFO_LABELS,
             )?,
         })
     }
@@ -91,9 +101,17 @@ impl ProxyMetrics {
                 .with_label_values(&labels)
                 .set(proxy.age_ms as f64 / 1000.0);
             let variant = proxy.variant.as_deref().unwrap_or_default();
+            let version = proxy.version.as_deref().unwrap_or_default();
             let (incarnation, workers) = (proxy.incarnation.to_string(), proxy.workers.to_string());
             self.incarnation
-                .with_label_values(&[name, proxy.role.name(), variant, &incarnation, &workers])
+                .with_label_values(&[
+                    name,
+                    proxy.role.name(),
+                    variant,
+                    &incarnation,
+                    &workers,
+                    version,
+                ])
                 .set(1);
         }
         self.proxies.set(whole(shown.proxies.len() as u64));

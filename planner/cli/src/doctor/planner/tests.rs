@@ -21,9 +21,9 @@ fn healthy() -> Value {
 #[test]
 fn each_fault_of_a_service_fails_its_check() {
     let now_ms = 3_663_000;
-    let section = service_checks("demo", &Ok(view(healthy())), now_ms);
+    let section = service_checks("demo", &Ok(view(healthy())), Some("1.2.9"), now_ms);
     assert_eq!(failed(&section), []);
-    assert_eq!(section.checks.len(), 10);
+    assert_eq!(section.checks.len(), 11);
     let deferred = json!({ "reason": "Deferred", "why": "no node" });
     for (pointer, value, name, part) in [
         (
@@ -82,6 +82,24 @@ fn each_fault_of_a_service_fails_its_check() {
             "refused: nobody leads",
         ),
         (
+            "/proxies/envoy-1/version",
+            json!("1.3.0"),
+            "every filter has the planner's version",
+            "the planner's is 1.2.9; envoy-1: 1.3.0",
+        ),
+        (
+            "/proxies/envoy-1/version",
+            json!("2.2.9"),
+            "every filter has the planner's version",
+            "envoy-1: 2.2.9",
+        ),
+        (
+            "/proxies/envoy-1/version",
+            Value::Null,
+            "every filter has the planner's version",
+            "envoy-1: an earlier one",
+        ),
+        (
             "/proxies/envoy-1/refused",
             json!("few"),
             "every proxy has slots",
@@ -96,7 +114,7 @@ fn each_fault_of_a_service_fails_its_check() {
     ] {
         let mut status = healthy();
         *status.pointer_mut(pointer).unwrap() = value;
-        let section = service_checks("demo", &Ok(view(status)), now_ms);
+        let section = service_checks("demo", &Ok(view(status)), Some("1.2.9"), now_ms);
         match failed(&section).as_slice() {
             [(failed, problem)] => {
                 assert_eq!(*failed, name, "{pointer}");
@@ -108,18 +126,21 @@ fn each_fault_of_a_service_fails_its_check() {
     let mut standby = healthy();
     standby["leader"] = json!({ "leads": false, "address": "http://b", "refuses": null });
     standby["proxies"] = json!({});
-    let section = service_checks("demo", &Ok(view(standby)), now_ms);
+    let section = service_checks("demo", &Ok(view(standby)), Some("1.2.9"), now_ms);
     assert_eq!(failed(&section), [], "the leader knows the proxies");
+    let section = service_checks("demo", &Ok(view(healthy())), None, now_ms);
+    assert_eq!(section.checks.len(), 10, "the planner's version is unknown");
 }
 
 #[test]
 fn refused_status_names_its_remedy() {
     for (failure, remedy) in [
         (Failure::Refused(401, "wrong".to_owned()), KEY),
+        (Failure::Refused(403, "less".to_owned()), KEY),
         (Failure::Refused(404, "none".to_owned()), SERVICES),
         (Failure::Unreached("closed".to_owned()), ANSWERS),
     ] {
-        let section = service_checks("demo", &Err(failure.clone()), 0);
+        let section = service_checks("demo", &Err(failure.clone()), None, 0);
         assert_eq!(section.failed(), 1, "{failure}");
         assert_eq!(section.checks[0].remedy, remedy, "{failure}");
     }

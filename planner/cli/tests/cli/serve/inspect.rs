@@ -11,7 +11,10 @@ use tokio::process::Command;
 
 use super::bed::*;
 
-fn command(arguments: &[&str], planner: &str) -> Command {
+/// Version of the program, and of a filter that fits it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(super) fn command(arguments: &[&str], planner: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(arguments).args(["--url", planner]);
     command.env("WEIR_KEY", KEY).env_remove("RUST_LOG");
@@ -209,7 +212,7 @@ async fn wrong_use_names_the_value_and_the_remedy() {
     end(child, "-TERM").await;
 }
 
-async fn published(planner: &str) {
+pub(super) async fn published(planner: &str) {
     let revision = async || status(planner).await["revision"].as_u64();
     until("a plan", revision).await;
 }
@@ -260,7 +263,7 @@ async fn poll_on(planner: String) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let mut after = 0;
     loop {
-        let url = format!("{planner}/v1/plans/demo?proxy=envoy-1&after={after}");
+        let url = format!("{planner}/v1/plans/demo?proxy=envoy-1&version={VERSION}&after={after}");
         let Ok(answer) = client.get(url).bearer_auth(KEY).send().await else {
             return;
         };
@@ -298,7 +301,7 @@ async fn doctor_finds_what_is_wrong_and_nothing_else() {
         "service demo\n√ its key opens its status\n",
         &proxy_title,
         "√ demo: it has the planner's plan\n",
-        "\nall 24 checks passed\n",
+        "\nall 25 checks passed\n",
     ] {
         assert!(checks.contains(part), "{part}: {checks}");
     }
@@ -310,7 +313,7 @@ async fn doctor_finds_what_is_wrong_and_nothing_else() {
     for part in [
         "× demo: it has the planner's plan\n    it has plan 1, the planner ",
         "× demo: it knows every variant's cluster\n    it knows no cluster b of variant b\n    remedy: ",
-        "\n2 of 24 checks failed\n",
+        "\n2 of 25 checks failed\n",
     ] {
         assert!(checks.contains(part), "{part}: {checks}");
     }

@@ -41,6 +41,7 @@ impl Bed {
             workers: 2,
             role,
             variant: None,
+            version: None,
             after: Revision(after),
         };
         self.allocation.poll(&poll, now(self.ms)).unwrap().0
@@ -54,6 +55,7 @@ impl Bed {
             workers: 2,
             role: Role::Gate,
             variant: Some(variant.into()),
+            version: None,
             after: Revision(after),
         };
         self.allocation.poll(&poll, now(self.ms)).unwrap().0
@@ -276,6 +278,7 @@ fn proxies_are_limited_and_silent_ones_are_removed() {
         workers: 0,
         role: Role::Both,
         variant: None,
+        version: None,
         after: Revision(0),
     };
     for index in 0..PROXIES_MAX {

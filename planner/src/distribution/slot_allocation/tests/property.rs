@@ -144,6 +144,7 @@ impl Sim {
             workers: 1,
             role: member(self.who[index]).0,
             variant: member(self.who[index]).1.map(String::from),
+            version: None,
             after: Revision(real.revision),
         };
         real.ticket = Some(self.allocation.poll(&poll, now(self.ms)).unwrap().0);

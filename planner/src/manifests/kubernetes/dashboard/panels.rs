@@ -234,6 +234,24 @@ pub(super) const VARIANTS: &[Panel] = &[
 /// Times of requests, beside the service times.
 pub(super) const TIMES: &[Panel] = &[
     (
+        "Latency, to the end of the answer",
+        "ms",
+        &[
+            (
+                "histogram_quantile(0.5, sum by (le) (rate(weir_latency_milliseconds_bucket{service=\"$service\"}[$__rate_interval])))",
+                "50 %",
+            ),
+            (
+                "histogram_quantile(0.9, sum by (le) (rate(weir_latency_milliseconds_bucket{service=\"$service\"}[$__rate_interval])))",
+                "90 %",
+            ),
+            (
+                "histogram_quantile(0.99, sum by (le) (rate(weir_latency_milliseconds_bucket{service=\"$service\"}[$__rate_interval])))",
+                "99 %",
+            ),
+        ],
+    ),
+    (
         "Wait for a slot",
         "ms",
         &[

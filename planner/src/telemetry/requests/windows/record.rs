@@ -72,6 +72,8 @@ struct BlockRecord {
     arrival_slack_ms: Option<Histogram>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dispatch_slack_ms: Option<Histogram>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    latency_ms: Option<Histogram>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     variants: Vec<VariantRecord>,
 }
@@ -137,6 +139,7 @@ impl WindowRecord {
             block.wait_ms = None;
             block.arrival_slack_ms = None;
             block.dispatch_slack_ms = None;
+            block.latency_ms = None;
             for (.., service_ms) in &mut block.variants {
                 *service_ms = None;
             }
@@ -171,6 +174,7 @@ impl Writer {
             wait_ms,
             arrival_slack_ms,
             dispatch_slack_ms,
+            latency_ms,
             variants,
         } = &block.increase;
         let refused = refused.each().filter(|(_, count)| *count > 0.0);
@@ -189,6 +193,7 @@ impl Writer {
             wait_ms: self.histogram(wait_ms),
             arrival_slack_ms: self.histogram(arrival_slack_ms),
             dispatch_slack_ms: self.histogram(dispatch_slack_ms),
+            latency_ms: self.histogram(latency_ms),
         }
     }
 
@@ -294,6 +299,7 @@ impl Reader<'_> {
             wait_ms: self.buckets(block.wait_ms.as_ref())?,
             arrival_slack_ms: self.buckets(block.arrival_slack_ms.as_ref())?,
             dispatch_slack_ms: self.buckets(block.dispatch_slack_ms.as_ref())?,
+            latency_ms: self.buckets(block.latency_ms.as_ref())?,
             ..RequestIncrease::default()
         };
         for (reason, count) in &block.refused {

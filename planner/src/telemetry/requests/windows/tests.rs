@@ -26,6 +26,7 @@ pub(super) fn sample(arrivals: u32, on_time: u32) -> RequestSample {
     };
     let mut increase = RequestIncrease {
         arrivals: arrivals.into(),
+        latency_ms: vec![(200.0, 0.0), (400.0, on_time.into())],
         variants: [("b".to_owned(), b)].into(),
         ..RequestIncrease::default()
     };
@@ -96,6 +97,13 @@ fn windows_forget_their_oldest_block() {
     let empty = &status(&windows, 90_000).windows[0];
     assert_eq!((empty.on_time_share, empty.error_budget_left), (None, None));
     assert_eq!((empty.accuracy_percent, &empty.wait_ms), (None, &None));
+    assert_eq!(empty.latency_ms, None);
+    let now = status(&windows, 30_000);
+    let latency = now.windows[1].latency_ms.as_ref().unwrap();
+    assert_eq!(
+        (latency.p50, latency.p90, latency.p99),
+        (300.0, 380.0, 398.0)
+    );
 }
 
 #[test]
