@@ -70,12 +70,14 @@ impl Left {
     /// none, and have left the budget.
     pub fn count(&self, reserved: Option<Cores>) -> bool {
         let reserved = reserved.map(|cores| whole_steps(cores, self.step));
+        let counted = reserved.or(self.most);
         let mut ledger = self.budget.ledger();
-        let changed = ledger.count_left(&self.name, reserved.or(self.most));
+        let changed = ledger.count_left(&self.name, counted);
         drop(ledger);
         if let Some(parts) = changed {
             tracing::info!("shared budget {}: parts{parts}", self.budget.name);
         }
-        reserved == Some(0)
+        // Others may get the name from now on.
+        counted == Some(0)
     }
 }

@@ -185,6 +185,26 @@ fn servers_that_are_left_out_hold_all_parts_until_they_are_known() {
     assert_eq!(bed.begin(0), Some(10));
 }
 
+/// Servers that left with no cores are out of the budget at once. When they counted on, they ended the place of others that
+/// had got their name.
+#[test]
+fn servers_that_left_without_cores_have_no_place() {
+    let mut bed = Bed::new([1, 0, 0]);
+    // It has no part while the others are not known.
+    bed.tick(2, 0, Answer::Confirmed);
+    let without = bed.budgets.leave_out(&member_service("c")).unwrap();
+    assert!(without.count(None), "they held none at most");
+    bed.members[2].restart();
+    for (index, target) in [(0, 0), (1, 0), (2, 0), (2, 5)] {
+        bed.play(Event::Demand(2, 0, 6));
+        bed.tick(index, target, Answer::Confirmed);
+    }
+    assert!(bed.members[2].actual > 0);
+    let left = bed.budgets.leave_out(&member_service("c")).unwrap();
+    assert_eq!(left.name(), without.name());
+    assert!(!left.count(None));
+}
+
 #[test]
 fn places_of_servers_that_left_are_limited() {
     let budgets = SharedBudgets::new(&["pool=64".parse().unwrap()]).unwrap();

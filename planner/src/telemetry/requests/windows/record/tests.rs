@@ -129,7 +129,8 @@ fn restored(record: Value) -> Result<RequestWindows, String> {
 fn record_is_short() {
     let record = record();
     // Edges once, no variant without requests, nothing that is zero, no repeated counts at the end.
-    assert_eq!(record["edges"], json!([["50", "100", "inf"]]));
+    let edges = json!([["50", "100", "inf"], ["200", "400"]]);
+    assert_eq!(record["edges"], edges);
     assert_eq!(record["variants"], json!([["demo", "b"]]));
     let blocks = record["windows"].as_array().unwrap();
     let lengths: Vec<usize> = blocks
@@ -139,6 +140,7 @@ fn record_is_short() {
     assert_eq!(lengths, [1, 2, 2]);
     let expected = json!({
         "ago": 0, "covered_ns": 299_000_000_000_u64, "arrivals": 100, "refused": { "queue-full": 4 },
+        "latency_ms": [1, [0, 96]],
         "variants": [[0, [96, 0, 0], [96, 7680, 0, 0, 0, 0], [0, [0, 96]]]],
     });
     assert_eq!(record["windows"][0][0], expected);
@@ -178,7 +180,7 @@ fn wrong_record_is_refused_with_the_reason() {
             json!("few"),
             "invalid value: string \"few\", expected an edge of a histogram, such as 0.5 or inf",
         ),
-        ("/edges", json!([]), "number 0 of a list of 0"),
+        ("/edges", json!([]), "number 1 of a list of 0"),
         ("/edges/0", json!(["50"]), "number 2 of a list of 1"),
         ("/variants", json!([]), "number 0 of a list of 0"),
         (
