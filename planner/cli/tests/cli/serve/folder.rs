@@ -12,18 +12,22 @@ use super::shared::{shared, status, sum};
 
 /// Starts a planner of a folder.
 async fn start(folder: &Path, arguments: &[&str]) -> (Child, String) {
-    let listens = folder.join("address");
-    let _ = std::fs::remove_file(&listens);
+    start_of(&[folder], &folder.join("address"), arguments).await
+}
+
+/// Starts a planner of these files, or of this folder, which writes its address into `listens`.
+async fn start_of(paths: &[&Path], listens: &Path, arguments: &[&str]) -> (Child, String) {
+    let _ = std::fs::remove_file(listens);
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.arg("serve").arg(folder).args(arguments);
-    command.arg("--address-file").arg(&listens);
+    command.arg("serve").args(paths).args(arguments);
+    command.arg("--address-file").arg(listens);
     command.env("WEIR_TEST_KEY", format!("{KEY} write"));
     command
         .env_remove("RUST_LOG")
         .stderr(std::process::Stdio::piped());
     let child = command.kill_on_drop(true).spawn().unwrap();
     let address = until("the address file", async || {
-        std::fs::read_to_string(&listens).ok()
+        std::fs::read_to_string(listens).ok()
     });
     (child, format!("http://{}", address.await.trim()))
 }
@@ -156,22 +160,8 @@ async fn files_are_writable_one_by_one_and_folders_are_checked() {
     // Several files, each of which is replaced; none is created or deleted.
     let good: Value = serde_saphyr::from_str(&text).unwrap();
     std::fs::write(&second, good.to_string()).unwrap();
-    let listens = path("address");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command
-        .arg("serve")
-        .args([&first, &second])
-        .arg("--writable");
-    command.arg("--address-file").arg(&listens);
-    command.env("WEIR_TEST_KEY", format!("{KEY} write"));
-    command
-        .env_remove("RUST_LOG")
-        .stderr(std::process::Stdio::piped());
-    let child = command.kill_on_drop(true).spawn().unwrap();
-    let address = until("the address file", async || {
-        std::fs::read_to_string(&listens).ok()
-    });
-    let planner = format!("http://{}", address.await.trim());
+    let files = [&*first, &*second];
+    let (child, planner) = start_of(&files, &path("address"), &["--writable"]).await;
     let slower = text.replace("slo: 1s", "slo: 2s");
     for (method, name, body, expected) in [
         (Method::PUT, "other", slower.clone(), 200),
