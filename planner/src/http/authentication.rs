@@ -44,13 +44,11 @@ pub(super) async fn service_key(
     request: Request,
     next: Next,
 ) -> Response {
-    let service = match name {
-        Ok(name) => name.service,
-        Err(problem) => return admit(Err(problem), request, next).await,
-    };
-    let keys = app.keys.current();
-    let opens = bearer(request.headers()).and_then(|key| keys.open(&[&service], key));
-    let opens = authorised(opens, right(&request));
+    let opens = name.and_then(|ServiceName { service }| {
+        let keys = app.keys.current();
+        let opens = bearer(request.headers()).and_then(|key| keys.open(&[&service], key));
+        authorised(opens, right(&request))
+    });
     admit(opens, request, next).await
 }
 
@@ -62,14 +60,13 @@ pub(super) async fn write_key(
     request: Request,
     next: Next,
 ) -> Response {
-    let service = match name {
-        Ok(name) => name.service,
-        Err(problem) => return admit(Err(problem), request, next).await,
-    };
-    let keys = app.keys.current();
-    let key = bearer(request.headers());
-    let opens = key.and_then(|key| keys.open(&[&service], key).max(keys.open_all(key)));
-    admit(authorised(opens, Right::Change), request, next).await
+    let opens = name.and_then(|ServiceName { service }| {
+        let keys = app.keys.current();
+        let key = bearer(request.headers());
+        let opens = key.and_then(|key| keys.open(&[&service], key).max(keys.open_all(key)));
+        authorised(opens, Right::Change)
+    });
+    admit(opens, request, next).await
 }
 
 /// Requires a key of that service with `write`.
