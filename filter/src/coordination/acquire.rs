@@ -78,9 +78,8 @@ impl SlotTable {
         result.changed |= self.note_idle(own, column, may_leave, now);
         if let Some(lanes) = &request.lanes {
             let taken = before.saturating_add(result.granted);
-            let is_full = request.slots > 0 && taken >= request.slots;
             let ended = lanes.ended.len() as u32;
-            let (full, changed) = self.note_full(column, is_full, ended, now);
+            let (full, changed) = self.note_full(column, request.slots, taken, ended, now);
             result.full = full;
             result.changed |= changed;
         }
@@ -166,19 +165,22 @@ impl SlotTable {
         state.idle_since != before
     }
 
-    /// Records the latest end of an execution after which all slots were taken. Returns the time from there to the ends that
-    /// are reported now, and whether anything changed. The time before the first end does not count: an execution was
-    /// under way when the last slot was taken, and ends sooner than a whole one.
+    /// Records the latest end of an execution after which all slots were taken, or waited for the worker whose request is
+    /// next. Returns the time from there to the ends that are reported now, and whether anything changed. The time before
+    /// the first end does not count: an execution was under way when the last slot was taken, and ends sooner than a whole
+    /// one.
     fn note_full(
         &mut self,
         column: usize,
-        is_full: bool,
+        slots: u32,
+        taken: u32,
         ended: u32,
         now: Mono,
     ) -> (Option<FullTime>, bool) {
         let Some(state) = self.columns.get_mut(column) else {
             return (None, false);
         };
+        let is_full = slots > 0 && (taken >= slots || state.idle_since.is_some());
         let before = state.full_since;
         if ended == 0 {
             state.full_since = before.filter(|_| is_full);

@@ -9,6 +9,7 @@ mod batches;
 mod bounds;
 mod codec;
 mod faults;
+mod full;
 mod groups;
 mod lanes;
 mod waits;

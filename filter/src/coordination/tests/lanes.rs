@@ -7,7 +7,7 @@ const SERVICE: Duration = Duration::from_millis(20);
 const AFTER: Duration = Duration::from_millis(15);
 
 /// Lane request of a VM whose completed executions are no measurements.
-fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
+pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
     let completed = ended.last().map(|ordinal| CompletedExecution {
         ordinal: *ordinal,
         sent: at(0),
@@ -27,14 +27,14 @@ fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
 }
 
 /// A VM with this number of slots.
-struct Vm {
+pub(super) struct Vm {
     worker: Worker,
     slots: u32,
     taken: u32,
 }
 
 impl Vm {
-    fn of(store: &Memory, incarnation: u64, slots: u32) -> Vm {
+    pub(super) fn of(store: &Memory, incarnation: u64, slots: u32) -> Vm {
         Vm {
             worker: Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy),
             slots,
@@ -43,7 +43,7 @@ impl Vm {
     }
 
     /// Acquires for `waiting_count` requests after the executions `ended`.
-    fn acquire(
+    pub(super) fn acquire(
         &mut self,
         ended: &[u32],
         open_ended: &[u32],
@@ -53,7 +53,12 @@ impl Vm {
         self.acquire_with(lanes(ended, open_ended), waiting_count, ms)
     }
 
-    fn acquire_with(&mut self, lanes: LaneRequest<'_>, waiting_count: u32, ms: u64) -> SyncResult {
+    pub(super) fn acquire_with(
+        &mut self,
+        lanes: LaneRequest<'_>,
+        waiting_count: u32,
+        ms: u64,
+    ) -> SyncResult {
         self.taken -= lanes.ended.len() as u32;
         let request = AcquireRequest {
             variant: VARIANT,

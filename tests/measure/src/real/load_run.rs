@@ -9,7 +9,9 @@ use weir_bed::fate::{Outcome, Summary};
 use weir_bed::load::{Protocol, Rates, Schedule, Sender, Target, start};
 use weir_bed::network::Network;
 
-use super::system::SLO;
+use super::servers::Server;
+use super::system::{SLO, System, Way};
+use super::{own_queue, seconds};
 
 /// Time after which a client disconnects.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,6 +27,10 @@ pub(crate) struct LoadRun {
     pub(crate) summary: Summary,
     outcomes: Vec<Outcome>,
     seconds: f64,
+    /// Mean accuracy of the variants that requests were sent to, percent; `None` where the filter chose none.
+    pub(crate) accuracy_percent: Option<f64>,
+    /// Counters second by second, if they were read.
+    pub(crate) counters: String,
 }
 
 impl LoadRun {
@@ -104,5 +110,37 @@ pub(crate) async fn load_run(
         summary,
         outcomes,
         seconds: rates.rps().len() as f64,
+        accuracy_percent: None,
+        counters: String::new(),
     })
+}
+
+/// Sends a load by one way once the servers are idle, and reads counters meanwhile. `during` runs beside the load.
+pub(crate) async fn counted_run(
+    system: &System,
+    servers: &[Server],
+    (rates, seed, body): (&Rates, u64, &Bytes),
+    way: Way,
+    during: impl Future<Output = Result<()>>,
+) -> Result<LoadRun> {
+    own_queue::until_empty(servers, body).await?;
+    let target = system.target(way)?;
+    let before = system.sent(servers).await?;
+    let run = load_run(rates, seed, target, body, Protocol::Http1, during);
+    let mut counters = String::new();
+    let mut run = tokio::select! {
+        run = run => run?,
+        Err(error) = seconds::record(system, servers, &mut counters) => return Err(error),
+    };
+    let after = system.sent(servers).await?;
+    let sent = before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| after - before);
+    let of_each: Vec<(f64, f64)> = system.accuracy.iter().copied().zip(sent).collect();
+    let sent: f64 = of_each.iter().map(|(_, sent)| sent).sum();
+    let accuracy = of_each.iter().map(|(accuracy, sent)| accuracy * sent);
+    run.accuracy_percent = (sent > 0.0).then(|| accuracy.sum::<f64>() / sent);
+    run.counters = counters;
+    Ok(run)
 }

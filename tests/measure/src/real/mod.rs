@@ -5,9 +5,11 @@
 //! seeds, in another order each time.
 
 mod active;
+mod cpus;
 mod fault;
 mod grpc;
 mod load_run;
+mod loads;
 mod observed;
 mod own_queue;
 mod profile;
@@ -18,16 +20,14 @@ mod servers;
 mod system;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::body::Bytes;
-use serde_json::Value;
 use weir_bed::load::{Protocol, Rates};
 
 pub use active::ActiveRow;
 use fault::Fault;
-use load_run::{LoadRun, load_run};
+use load_run::{LoadRun, counted_run, load_run};
 use profile::Profile;
 pub use report::{Replayed, Report, Row};
 use servers::{Models, Server};
@@ -44,8 +44,6 @@ const FAULT_SECONDS: usize = 30;
 const BURST_SECONDS: std::ops::Range<usize> = 12..17;
 /// Load from which on Weir must lead by `report::LEAD_POINTS`.
 const NEAR_CAPACITY: f64 = 0.95;
-/// Time before the end of a run at which the profile from the proxy's histograms ends.
-const BEFORE_END: Duration = Duration::from_secs(1);
 /// Distance of the seeds of two loads that run beside each other.
 const OTHER_SEED: u64 = 1_000;
 
@@ -101,26 +99,11 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     let work = tempfile::Builder::new().prefix("weir-real-").tempdir()?;
     eprintln!("starting three MLServers");
     let servers = Server::start_all(&models, work.path()).await?;
-    eprintln!("profiling them");
-    let profiles = profile::measure(&servers, &models, work.path()).await?;
-    let system = System::start(&servers, &profiles, work.path(), Sizes::Fixed).await?;
-    let body = std::fs::read(models.request()).context("cannot read the request")?;
-    let mut bench = Bench {
-        servers,
-        system,
-        capacity_rps: 0.0,
-        body: body.into(),
-        report: Vec::new(),
-        replayed: Vec::new(),
-        counters: String::new(),
-    };
-    let each = bench.servers.iter().zip(&profiles);
-    bench.capacity_rps = each
-        .map(|(server, profile): (&Server, &Profile)| profile.capacity_rps(server.cores))
-        .sum();
+    let cpus = cpus::separate(&servers)?;
+    let mut bench = Bench::start(servers, models, work.path().to_owned()).await?;
     let has = |part| settings.parts.contains(&part);
     let own_queue_rps = match has(Part::Loads) {
-        true => bench.loads(settings, work.path()).await?,
+        true => bench.loads(settings).await?,
         false => Vec::new(),
     };
     if has(Part::Burst) {
@@ -135,10 +118,12 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     let Bench {
         system,
         mut servers,
+        models,
         body,
         ..
     } = bench;
     drop(system);
+    cpus::join(&servers, &cpus)?;
     let active = match has(Part::Active) {
         true => {
             let seeds = settings.active_seeds;
@@ -159,48 +144,38 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
 struct Bench {
     system: System,
     servers: Vec<Server>,
+    models: Models,
+    /// Folder of the profiles.
+    folder: PathBuf,
+    /// Throughput of all servers together by their last profiles.
     capacity_rps: f64,
     body: Bytes,
     report: Vec<Row>,
     replayed: Vec<Replayed>,
-    /// Counters of the last run.
-    counters: String,
 }
 
 impl Bench {
-    /// Plays each load in turns, and the servers' own queues in between; returns the throughput of the latter.
-    /// Replays each load besides.
-    async fn loads(&mut self, settings: &Settings, folder: &Path) -> Result<Vec<f64>> {
-        let mut own = Vec::new();
-        for seed in 1..=settings.seeds {
-            for &load in &settings.loads {
-                let rates = Rates::constant(load * self.capacity_rps, settings.seconds)?;
-                let played = (load * self.capacity_rps, settings.seconds);
-                for way in ordered(seed) {
-                    let (run, observed) = match way {
-                        Way::Weir => self.observed_run(&rates, seed, folder).await?,
-                        Way::Careful | Way::Weighted => (self.run(&rates, seed, way).await?, None),
-                    };
-                    let on_time = run.on_time_percent();
-                    self.keep_counters(settings, &format!("{load}-{}-{seed}", way.name()))?;
-                    self.record(format!("{load} ×"), way, &run, on_time);
-                    if let Some(observed) = observed {
-                        let on_time = async |service| {
-                            replayed::on_time_percent(folder, service, played, seed).await
-                        };
-                        let replayed = Replayed {
-                            load,
-                            on_time: on_time(&self.system.service).await?,
-                            observed: on_time(&observed).await?,
-                        };
-                        self.replayed.push(replayed);
-                    }
-                }
-            }
-            let span = Duration::from_secs(settings.seconds as u64);
-            own.push(own_queue::throughput_rps(&self.servers, &self.body, span).await?);
-        }
-        Ok(own)
+    /// Profiles the servers, and starts proxy and planner with that.
+    async fn start(servers: Vec<Server>, models: Models, folder: PathBuf) -> Result<Bench> {
+        let (system, capacity_rps) = profiled(&servers, &models, &folder).await?;
+        let body = std::fs::read(models.request()).context("cannot read the request")?;
+        Ok(Bench {
+            system,
+            servers,
+            models,
+            folder,
+            capacity_rps,
+            body: body.into(),
+            report: Vec::new(),
+            replayed: Vec::new(),
+        })
+    }
+
+    /// Profiles the servers anew, and starts proxy and planner with that.
+    async fn renew(&mut self) -> Result<()> {
+        (self.system, self.capacity_rps) =
+            profiled(&self.servers, &self.models, &self.folder).await?;
+        Ok(())
     }
 
     async fn bursts(&mut self, settings: &Settings) -> Result<()> {
@@ -211,10 +186,10 @@ impl Bench {
         let rates = Rates::new((0..FAULT_SECONDS).map(rate).collect())?;
         let span = BURST_SECONDS.start as u64..BURST_SECONDS.end as u64;
         for seed in 1..=settings.seeds {
-            for way in ordered(seed) {
+            for way in ordered(Way::FIXED, seed) {
                 let run = self.run(&rates, seed, way).await?;
                 let on_time = run.on_time_percent_within(&span);
-                self.keep_counters(settings, &format!("burst-{}-{seed}", way.name()))?;
+                keep_counters(settings, &format!("burst-{}-{seed}", way.name()), &run)?;
                 self.record("burst".to_owned(), way, &run, on_time);
             }
         }
@@ -254,7 +229,7 @@ impl Bench {
         let rates = Rates::constant(FAULT_LOAD * self.capacity_rps, FAULT_SECONDS)?;
         for fault in Fault::ALL {
             for seed in 1..=settings.seeds {
-                for way in ordered(seed) {
+                for way in ordered(Way::FIXED, seed) {
                     own_queue::until_empty(&self.servers, &self.body).await?;
                     let target = self.system.target(way)?;
                     let during = fault.cause(&mut self.servers);
@@ -269,56 +244,9 @@ impl Bench {
         Ok(())
     }
 
-    async fn run(&mut self, rates: &Rates, seed: u64, way: Way) -> Result<LoadRun> {
-        own_queue::until_empty(&self.servers, &self.body).await?;
-        let target = self.system.target(way)?;
-        let nothing = async { Ok(()) };
-        let run = load_run(rates, seed, target, &self.body, Protocol::Http1, nothing);
-        self.counters.clear();
-        let counters = seconds::record(&self.system, &self.servers, &mut self.counters);
-        tokio::select! {
-            run = run => run,
-            Err(error) = counters => Err(error),
-        }
-    }
-
-    /// Runs a load through the filter; returns the service file with profiles that the proxy's histograms gave meanwhile.
-    async fn observed_run(
-        &mut self,
-        rates: &Rates,
-        seed: u64,
-        folder: &Path,
-    ) -> Result<(LoadRun, Option<Value>)> {
-        own_queue::until_empty(&self.servers, &self.body).await?;
-        let target = self.system.target(Way::Weir)?;
-        let mut observed = None;
-        let (envoy, servers) = (&self.system.envoy, &self.servers);
-        let observing = async {
-            let service = (&self.system.service, folder);
-            let seconds = rates.rps().len() as u64;
-            let time = Duration::from_secs(seconds) - BEFORE_END;
-            observed = Some(observed::service(envoy, servers, service, time).await?);
-            Ok(())
-        };
-        let run = load_run(rates, seed, target, &self.body, Protocol::Http1, observing);
-        self.counters.clear();
-        let counters = seconds::record(&self.system, servers, &mut self.counters);
-        let run = tokio::select! {
-            run = run => run?,
-            Err(error) = counters => return Err(error),
-        };
-        Ok((run, observed))
-    }
-
-    /// Writes the last run's counters, if they were asked for.
-    fn keep_counters(&self, settings: &Settings, name: &str) -> Result<()> {
-        let Some(folder) = &settings.counters else {
-            return Ok(());
-        };
-        let file = folder.join(format!("{name}.txt"));
-        std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(&file, &self.counters))
-            .with_context(|| format!("cannot write {}", file.display()))
+    async fn run(&self, rates: &Rates, seed: u64, way: Way) -> Result<LoadRun> {
+        let load = (rates, seed, &self.body);
+        counted_run(&self.system, &self.servers, load, way, async { Ok(()) }).await
     }
 
     fn record(&mut self, load: String, way: Way, run: &LoadRun, on_time_percent: f64) {
@@ -337,6 +265,7 @@ impl Bench {
         let sum = &run.summary;
         row.on_time_percent.push(on_time_percent);
         row.answered_rps.push(run.answered_rps());
+        row.accuracy_percent.extend(run.accuracy_percent);
         row.latency_ms
             .push((sum.p50_ms.unwrap_or(0.0), sum.p99_ms.unwrap_or(0.0)));
         row.late += sum.late + sum.disconnected + sum.lost;
@@ -344,10 +273,29 @@ impl Bench {
     }
 }
 
-/// Returns the ways in another order for each seed.
-fn ordered(seed: u64) -> [Way; 3] {
-    let mut ways = Way::ALL;
-    let places = usize::try_from(seed).unwrap_or(0) % ways.len();
-    ways.rotate_left(places);
-    ways
+/// Profiles the servers, and starts proxy and planner. Returns the throughput by the profiles too, in requests/s.
+async fn profiled(servers: &[Server], models: &Models, folder: &Path) -> Result<(System, f64)> {
+    eprintln!("profiling the servers");
+    let profiles = profile::measure(servers, models, folder).await?;
+    let system = System::start(servers, &profiles, folder, Sizes::Fixed).await?;
+    let each = servers.iter().zip(&profiles);
+    let rps = each.map(|(server, profile): (&Server, &Profile)| profile.capacity_rps(server.cores));
+    Ok((system, rps.sum()))
+}
+
+/// Writes a run's counters, if they were asked for.
+fn keep_counters(settings: &Settings, name: &str, run: &LoadRun) -> Result<()> {
+    let Some(folder) = &settings.counters else {
+        return Ok(());
+    };
+    let file = folder.join(format!("{name}.txt"));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&file, &run.counters))
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Returns turns in another order for each seed.
+fn ordered<const N: usize, T>(mut turns: [T; N], seed: u64) -> [T; N] {
+    turns.rotate_left(usize::try_from(seed).unwrap_or(0) % N.max(1));
+    turns
 }

@@ -133,6 +133,11 @@ impl Server {
         Ok(())
     }
 
+    /// Process that runs it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// CPU time that it has used, ms.
     pub(crate) fn used_ms(&self) -> Result<f64> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.process.pid()))?;

@@ -34,8 +34,10 @@ const READY_MAX: Duration = Duration::from_secs(30);
 /// Way of a request to the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Through the filter.
+    /// Through the filter; quotas stay as they are.
     Weir,
+    /// Through the filter in mode `active`: the quotas follow the load, and are as many cores together.
+    Active,
     /// Weighted least-request, a route timeout of the objective, and circuit breakers.
     Careful,
     /// Weights by capacity and nothing else.
@@ -43,11 +45,13 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 3] = [Way::Weir, Way::Careful, Way::Weighted];
+    /// Those over servers whose quotas stay as they are.
+    pub(crate) const FIXED: [Way; 3] = [Way::Weir, Way::Careful, Way::Weighted];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Way::Weir => "weir",
+            Way::Active => "weir, active",
             Way::Careful => "careful",
             Way::Weighted => "weighted",
         }
@@ -55,7 +59,7 @@ impl Way {
 
     fn listener(self) -> &'static str {
         match self {
-            Way::Weir => "weir",
+            Way::Weir | Way::Active => "weir",
             Way::Careful => "careful",
             Way::Weighted => "plain",
         }
@@ -78,6 +82,8 @@ pub(crate) struct System {
     pub(crate) envoy: Envoy,
     /// The service file.
     pub(crate) service: Value,
+    /// Accuracy of each server's model, percent.
+    pub(crate) accuracy: Vec<f64>,
 }
 
 impl System {
@@ -103,7 +109,22 @@ impl System {
             planner,
             envoy,
             service,
+            accuracy: profiles.iter().map(|profile| profile.accuracy).collect(),
         })
+    }
+
+    /// Returns the number of requests that the filter has sent to each server.
+    pub(crate) async fn sent(&self, servers: &[Server]) -> Result<Vec<f64>> {
+        let text = self.envoy.stats("cluster.*upstream_rq_total").await?;
+        let of = |server: &Server| {
+            let label = format!("{{envoy_cluster_name=\"{}\"}}", server.name);
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.split_once(&label));
+            value.map_or(Ok(0.0), |(_, value)| {
+                value.trim().parse().context("a counter")
+            })
+        };
+        servers.iter().map(of).collect()
     }
 
     /// Returns the target of requests over REST.
