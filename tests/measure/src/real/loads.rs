@@ -24,18 +24,18 @@ const BEFORE_END: Duration = Duration::from_secs(1);
 
 /// Runs of one load that take turns.
 #[derive(Debug, Clone, Copy)]
-enum Turn {
+enum Step {
     Way(Way),
     /// The servers' own queues, at [`OVERLOAD`].
     OwnQueue,
 }
 
-const TURNS: [Turn; 5] = [
-    Turn::Way(Way::Weir),
-    Turn::OwnQueue,
-    Turn::Way(Way::Weighted),
-    Turn::Way(Way::Careful),
-    Turn::Way(Way::Active),
+const STEPS: [Step; 5] = [
+    Step::Way(Way::Weir),
+    Step::OwnQueue,
+    Step::Way(Way::Weighted),
+    Step::Way(Way::Careful),
+    Step::Way(Way::Active),
 ];
 
 impl Bench {
@@ -51,27 +51,27 @@ impl Bench {
             self.renew().await?;
             for &load in &settings.loads {
                 let rates = Rates::constant(load * self.capacity_rps, settings.seconds)?;
-                for turn in ordered(TURNS, seed) {
-                    match turn {
-                        Turn::Way(Way::Weir) => {
+                for step in ordered(STEPS, seed) {
+                    match step {
+                        Step::Way(Way::Weir) => {
                             self.replayed_run(settings, load, &rates, seed).await?;
                         }
-                        Turn::Way(Way::Active) => {
+                        Step::Way(Way::Active) => {
                             let run = self.active_run((&by_cores, &folder), &rates, seed).await?;
                             self.keep(settings, load, Way::Active, seed, &run)?;
                         }
-                        Turn::Way(way) => {
+                        Step::Way(way) => {
                             let run = self.run(&rates, seed, way).await?;
                             self.keep(settings, load, way, seed, &run)?;
                         }
-                        Turn::OwnQueue if load == OVERLOAD => {
+                        Step::OwnQueue if load == OVERLOAD => {
                             let span = Duration::from_secs(settings.seconds as u64);
                             let rps =
                                 own_queue::throughput_rps(&self.servers, &self.body, span).await?;
                             eprintln!("{:>18}  own queues: {rps:.1} answers/s", "");
                             own.push(rps);
                         }
-                        Turn::OwnQueue => {}
+                        Step::OwnQueue => {}
                     }
                 }
             }

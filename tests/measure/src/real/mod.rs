@@ -294,8 +294,8 @@ fn keep_counters(settings: &Settings, name: &str, run: &LoadRun) -> Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Returns turns in another order for each seed.
-fn ordered<const N: usize, T>(mut turns: [T; N], seed: u64) -> [T; N] {
-    turns.rotate_left(usize::try_from(seed).unwrap_or(0) % N.max(1));
-    turns
+/// Returns steps in another order for each seed.
+fn ordered<const N: usize, T>(mut steps: [T; N], seed: u64) -> [T; N] {
+    steps.rotate_left(usize::try_from(seed).unwrap_or(0) % N.max(1));
+    steps
 }
