@@ -147,10 +147,9 @@ impl Worker {
 
     fn load_table(&mut self) -> Option<(u32, Result<(), Unreadable>)> {
         let known = self.known.take();
-        let loaded = (self.store).load_table(&mut self.table, &mut self.bytes, known);
-        let of_it = loaded.filter(|(_, read)| read.is_ok());
-        self.known = of_it.map(|(version, _)| version);
-        loaded
+        let loaded = (self.store).load_table(&mut self.table, &mut self.bytes, known)?;
+        self.known = loaded.1.is_ok().then_some(loaded.0);
+        Some(loaded)
     }
 
     /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
