@@ -73,6 +73,7 @@ impl SlotTable {
         // Wait forecasts need exact counts.
         let exact = !batch.is_single() || request.lanes.is_some();
         let (tick, usage) = (request.tick, request.usage(result.granted, now, timeouts));
+        result.usage = usage;
         result.changed |= self.set_usage(own, column, usage, exact);
         result.changed |= self.note_open(column, batch.open());
         result.changed |= self.note_idle(own, column, may_leave, now);

@@ -96,4 +96,6 @@ pub struct AcquireResult {
     pub notifies: bool,
     /// Whether the table has changed and must be written.
     pub changed: bool,
+    /// Usage of the worker afterwards.
+    pub usage: Usage,
 }

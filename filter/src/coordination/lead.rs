@@ -173,14 +173,13 @@ impl Lead {
         if self.early.count < SAMPLES_MIN || self.idle.count == 0 {
             return Duration::ZERO;
         }
-        // Few samples may differ by chance.
-        let chance = 1.25 * self.scatter() / f64::from(self.idle.count).sqrt();
-        let gap = self.idle.time().saturating_sub(self.early.time());
+        let mut gap = self.idle.mean.saturating_sub(self.early.mean);
         if self.idle.count < SAMPLES_MIN {
-            gap.saturating_sub(Duration::from_nanos(chance as u64))
-        } else {
-            gap
+            // Few samples may differ by chance.
+            let chance = 1.25 * self.scatter() / f64::from(self.idle.count).sqrt();
+            gap = gap.saturating_sub(chance as u64);
         }
+        Duration::from_nanos(gap)
     }
 
     /// Time between an answer here and the start of the next request at the server, if that is sent only then.
@@ -214,7 +213,7 @@ impl Lead {
         if !self.is_confirmed() {
             return service / UNCONFIRMED_PART;
         }
-        let lead = self.covering(self.gap(), service);
+        let lead = self.covering(nanos(self.gap()), nanos(service));
         let has_few_samples = self.idle.has_few_samples() || self.early.has_few_samples();
         if lead.is_zero() && has_few_samples && now.since(self.early.at) > service * PROBE_INTERVAL
         {
@@ -225,16 +224,16 @@ impl Lead {
     }
 
     /// Lead that covers a gap and the scatter; zero if the lane idles for less than [`IDLE`] without one.
-    fn covering(&self, gap: Duration, service: Duration) -> Duration {
+    fn covering(&self, gap: u64, service: u64) -> Duration {
         // The lane idles for at most the gap, with the chance that it is free before the next request arrives.
-        let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
+        let chance = IDLE * service as f64 / gap.max(1) as f64;
         let early = 1.25 * self.scatter() * deviations(chance);
-        let lead = nanos(gap + gap / 4) as f64 + early;
+        let lead = gap.saturating_add(gap / 4) as f64 + early;
         if chance >= 1.0 || lead <= 0.0 {
             return Duration::ZERO;
         }
-        let lead = Duration::from_nanos(lead as u64) + MARGIN;
-        lead.min(service / LEAD_MAX_PART)
+        let lead = (lead as u64).saturating_add(nanos(MARGIN));
+        Duration::from_nanos(lead.min(service / u64::from(LEAD_MAX_PART)))
     }
 
     /// Standard deviation of the time that `count` + 1 executions take one after the other.

@@ -66,7 +66,13 @@ impl Memory {
 
     /// Clears the store, as a new process does.
     pub fn clear(&self) {
-        *self.shared.borrow_mut() = Shared::default();
+        let mut shared = self.shared.borrow_mut();
+        // No version is used twice: a worker takes what it knows of a version for that table.
+        let version = shared.version.wrapping_add(1);
+        *shared = Shared {
+            version,
+            ..Shared::default()
+        };
     }
 
     /// Bytes of the store.
@@ -164,16 +170,21 @@ impl Store for Memory {
         &mut self,
         table: &mut SlotTable,
         bytes: &mut Vec<u8>,
+        known: Option<u32>,
     ) -> Option<(u32, Result<(), Unreadable>)> {
-        let shared = self.shared.borrow();
-        let Some(known) = &shared.table else {
-            drop(shared);
-            let version = self.load(bytes)?;
-            return Some((version, table.read(bytes)));
-        };
         self.guess = None;
-        table.copy_from(known);
-        Some((shared.version, Ok(())))
+        let shared = self.shared.borrow();
+        let version = shared.version;
+        if known == Some(version) && !shared.is_empty() {
+            return Some((version, Ok(())));
+        }
+        if let Some(shared) = &shared.table {
+            table.copy_from(shared);
+            return Some((version, Ok(())));
+        }
+        drop(shared);
+        let version = self.load(bytes)?;
+        Some((version, table.read(bytes)))
     }
 
     fn swap_table(&mut self, table: &SlotTable, _: &mut Vec<u8>, version: Option<u32>) -> bool {
@@ -186,7 +197,6 @@ impl Store for Memory {
             None => std::mem::take(&mut shared.spare),
         };
         known.copy_from(table);
-        known.round();
         debug_assert!(
             !cfg!(test) || known.is_read_back(),
             "a table that is read as another"

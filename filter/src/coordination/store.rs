@@ -11,13 +11,17 @@ pub trait Store: Debug {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
     /// Replaces the bytes if their version is `version` (`None`: there are none yet); returns whether it did.
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
-    /// Loads and reads the table; `bytes` is a buffer.
+    /// Loads and reads the table, unless its version is `known`: then it is `table` already. `bytes` is a buffer.
     fn load_table(
         &mut self,
         table: &mut SlotTable,
         bytes: &mut Vec<u8>,
+        known: Option<u32>,
     ) -> Option<(u32, Result<(), Unreadable>)> {
         let version = self.load(bytes)?;
+        if known == Some(version) {
+            return Some((version, Ok(())));
+        }
         Some((version, table.read(bytes)))
     }
     /// Writes the table and swaps it in, as [`Store::swap`] does; `bytes` is a buffer.

@@ -50,6 +50,8 @@ pub struct Membership {
 pub struct SyncResult {
     /// Number of slots granted: the first requests in order may leave.
     pub granted: u32,
+    /// First request that then still waits.
+    pub head: Option<Urgency>,
     /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
     /// Time for which a slot was free while a request waited.
@@ -85,6 +87,8 @@ pub struct Worker {
     /// Requests that may still leave with closed batches, if the worker does not coordinate.
     open: Vec<(VariantKey, u32)>,
     table: SlotTable,
+    /// Version of the shared table that `table` is.
+    known: Option<u32>,
     groups: GroupTable,
     bytes: Vec<u8>,
 }
@@ -106,6 +110,7 @@ impl Worker {
             published: Vec::new(),
             open: Vec::new(),
             table: SlotTable::default(),
+            known: None,
             groups: GroupTable::default(),
             bytes: Vec::new(),
         }
@@ -141,7 +146,10 @@ impl Worker {
     }
 
     fn load_table(&mut self) -> Option<(u32, Result<(), Unreadable>)> {
-        self.store.load_table(&mut self.table, &mut self.bytes)
+        let known = self.known.take();
+        let loaded = (self.store).load_table(&mut self.table, &mut self.bytes, known)?;
+        self.known = loaded.1.is_ok().then_some(loaded.0);
+        Some(loaded)
     }
 
     /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
@@ -239,26 +247,26 @@ impl Worker {
             if batch.open() > 0 {
                 self.open.push((request.variant, batch.open()));
             }
-            self.remember(&request, outcome.granted, now);
-            return outcome;
+            return self.remember(&request, None, outcome, now);
         }
         let incarnation = self.incarnation;
-        let mut full = true;
+        let mut last = None;
         let mut outcome = self.write(now, |table, timeouts| {
             let result = table.acquire(incarnation, &request, now, timeouts);
-            full = result.is_none();
+            last = result.map(|result| (result.granted, result.usage));
             let own = table.assign_row(incarnation, now)?;
             if let Some(row) = table.rows.get_mut(own) {
                 row.serving = true;
             }
             result.map(|result| (own, result))
         });
-        if full {
+        if last.is_none() {
             // With a single slot of its own there is no batch to fill.
             outcome = alone(&request, request.slots.min(1), &mut Batch::single());
         }
-        self.remember(&request, outcome.granted, now);
-        outcome
+        // If all CAS attempts failed, nothing was granted.
+        let usage = last.filter(|(granted, _)| *granted == outcome.granted);
+        self.remember(&request, usage.map(|(_, usage)| usage), outcome, now)
     }
 
     /// Batches of the variant if this worker does not coordinate.
@@ -273,31 +281,35 @@ impl Worker {
     }
 
     /// Remembers the usage published of a variant, whether or not the write succeeded; forgets an empty one.
+    /// `usage`: the same, if known.
     fn remember<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         request: &AcquireRequest<'_, W>,
-        granted: u32,
+        usage: Option<Usage>,
+        outcome: SyncResult,
         now: Mono,
-    ) {
+    ) -> SyncResult {
         let variant = request.variant;
-        let usage = request.usage(granted, now, &self.timeouts);
+        let usage = usage.unwrap_or_else(|| request.usage(outcome.granted, now, &self.timeouts));
         self.published.retain(|(key, _)| *key != variant);
         if usage.taken > 0 || usage.head.is_some() {
             self.published.push((variant, usage));
         }
+        let head = usage.head;
+        SyncResult { head, ..outcome }
     }
 
     /// Loads the table, applies `change`, and swaps, until a swap succeeds or the attempts are used up.
     ///
-    /// If no other VM serves, the table is most likely as we left it, so the first attempt uses it without a
-    /// load. If it has changed, that attempt fails; nothing is returned that a swap has not confirmed.
+    /// If no other VM serves, the table is most likely as we left or read it, so the first attempt uses it without
+    /// a load. If it has changed, that attempt fails; nothing is returned that a swap has not confirmed.
     fn write(
         &mut self,
         now: Mono,
         mut change: impl FnMut(&mut SlotTable, &Timeouts) -> Option<(usize, AcquireResult)>,
     ) -> SyncResult {
         let mut outcome = SyncResult::default();
-        let mut guess = self.store.guess().filter(|_| self.table.workers(now) <= 1);
+        let mut guess = self.known.filter(|_| self.table.workers(now) <= 1);
         while outcome.conflicts < TRIES_MAX {
             let guessed = guess.take();
             let loaded = match guessed {
@@ -305,6 +317,8 @@ impl Worker {
                 None => self.load_table(),
             };
             let version = loaded.map(|(version, _)| version);
+            // From here on the table is another.
+            self.known = None;
             outcome.reset = match loaded {
                 Some((_, read)) => read.is_err(),
                 // Gone although this worker had a row: others may hold slots that a new table does not know.
@@ -331,10 +345,12 @@ impl Worker {
             };
             outcome.others = done.others;
             if done.changed || joins || outcome.reset {
+                self.table.round();
                 if !self.store.swap_table(&self.table, &mut self.bytes, version) {
                     outcome.conflicts += u32::from(guessed.is_none());
                     continue;
                 }
+                self.known = self.store.guess();
             } else if guessed.is_some() {
                 continue;
             }

@@ -41,11 +41,15 @@ impl Variant {
     /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
     pub(super) fn lane_request(&self, waiting_count: u32, now: Mono) -> LaneRequest<'_> {
         let service = self.lead().service(self.predicted.mean);
-        let lead = self.lead_time(now);
         let all = waiting_count.saturating_add(self.slots.others.waiting);
         // A closed batch leaves as a whole.
         let few = self.batch <= 1 && all < self.slots.early_send_min();
-        let after = if lead.is_zero() || few || self.is_pressed(now) {
+        let lead = if few {
+            Duration::ZERO
+        } else {
+            self.lead_time(now)
+        };
+        let after = if lead.is_zero() || self.is_pressed(now) {
             Duration::MAX
         } else {
             service.saturating_sub(lead)

@@ -24,11 +24,15 @@ impl Engine {
         }
         // First pass: downgrade overdue requests, so that they compete in their new queue before slots are
         // granted there.
+        let mut evicted = false;
         for index in 0..self.variants.len() {
-            self.evict_overdue(VariantId(index), now, verdicts);
+            evicted |= self.evict_overdue(VariantId(index), now, verdicts);
         }
         for index in 0..self.variants.len() {
-            self.dispatch_waiting(VariantId(index), true, now, verdicts);
+            if evicted {
+                self.evict_overdue(VariantId(index), now, verdicts);
+            }
+            self.dispatch_granted(VariantId(index), true, now, verdicts);
         }
         self.dispatch_dirty(now, verdicts);
     }
@@ -62,6 +66,17 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
         self.evict_overdue(id, now, verdicts);
+        self.dispatch_granted(id, tick, now, verdicts);
+    }
+
+    /// Updates the slot table, and dispatches the requests granted.
+    fn dispatch_granted(
+        &mut self,
+        id: VariantId,
+        tick: bool,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
         let synced = self
             .variants
             .get(id)
@@ -85,14 +100,22 @@ impl Engine {
         self.count_batch(id, granted);
     }
 
-    /// Expires orphaned slots, and downgrades or refuses overdue requests.
-    fn evict_overdue(&mut self, id: VariantId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    /// Expires orphaned slots, and downgrades or refuses overdue requests. Returns whether there were any of these.
+    fn evict_overdue(
+        &mut self,
+        id: VariantId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> bool {
         if let Some(variant) = self.variants.get_mut(id) {
             variant.slots.expire_orphans(now.mono);
         }
+        let mut evicted = false;
         while let Some(stream) = self.overdue(id, now.mono) {
             self.downgrade_or_refuse(stream, now, verdicts);
+            evicted = true;
         }
+        evicted
     }
 
     fn downgrade_or_refuse(
@@ -167,7 +190,7 @@ impl Engine {
         };
         let queue = &variant.slots.queue;
         let worker = &mut self.worker;
-        let (outcome, head) = match (newcomer, queue.single_class_order()) {
+        let outcome = match (newcomer, queue.single_class_order()) {
             (Some((class, place)), Some(line)) => {
                 let order = std::iter::once(queue.urgency(class, place)).chain(line);
                 params.acquire(worker, variant, order, now)
@@ -183,14 +206,14 @@ impl Engine {
         // The rest of a batch that a newcomer has closed leaves on the next check, at once.
         slots.reported.stale = outcome.contended || outcome.more;
         if !outcome.contended {
-            slots.reported.head = head;
+            slots.reported.head = outcome.head;
             slots.reported.taken = slots.taken().saturating_add(outcome.granted);
             slots.others = outcome.others;
             slots.lanes = (outcome.lanes, now);
             slots.mark_reported();
         }
         if outcome.granted > 0 {
-            variant.batch_open_since = head.map(|_| now);
+            variant.batch_open_since = outcome.head.map(|_| now);
         }
         self.count(&outcome);
         if let Some(full) = outcome.full {
@@ -275,14 +298,14 @@ struct AcquireParams {
 }
 
 impl AcquireParams {
-    /// Acquires; returns the result, and the first request that then still waits.
+    /// Acquires.
     fn acquire<W: Iterator<Item = Urgency> + Clone>(
         self,
         worker: &mut Worker,
         variant: &Variant,
         waiting: W,
         now: Mono,
-    ) -> (SyncResult, Option<Urgency>) {
+    ) -> SyncResult {
         let slots = &variant.slots;
         let request = AcquireRequest {
             variant: variant.key,
@@ -292,7 +315,7 @@ impl AcquireParams {
             until: slots.until(),
             service: variant.predicted.high,
             waiting_count: self.waiting_count,
-            waiting: waiting.clone(),
+            waiting,
             batch: variant.batch,
             due: self.due,
             limit: self.limit,
@@ -301,8 +324,6 @@ impl AcquireParams {
                 .overlaps
                 .then(|| variant.lane_request(self.waiting_count, now)),
         };
-        let outcome = worker.acquire(request, now);
-        let head = waiting.into_iter().nth(outcome.granted as usize);
-        (outcome, head)
+        worker.acquire(request, now)
     }
 }

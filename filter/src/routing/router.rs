@@ -10,6 +10,7 @@
 //! two. Credit is clamped to one round either way: a debt accumulated while a variant could not be chosen
 //! would flood it later. The actual shares are recorded beside the quotas ([`Router::observed_share`]).
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::fallback::{Skip, VariantList};
@@ -86,6 +87,8 @@ const FADING: f64 = 512.0;
 #[derive(Debug, Default)]
 pub struct Router {
     credits: Vec<Credit>,
+    /// Response times of one choice, of those variants where they mattered.
+    times: Vec<Cell<Option<Duration>>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,6 +114,24 @@ impl Router {
         T: Fn() -> Duration,
     {
         self.credit(candidates.clone());
+        let mut times = std::mem::take(&mut self.times);
+        times.clear();
+        times.resize(self.credits.len(), Cell::new(None));
+        let timed = candidates.zip(&times);
+        let choice = self.choose_among(timed.map(Candidate::with_time), requirements);
+        self.times = times;
+        choice
+    }
+
+    fn choose_among<I, T>(
+        &mut self,
+        candidates: I,
+        requirements: Requirements<'_>,
+    ) -> Result<RouteChoice, NoRoute>
+    where
+        I: Iterator<Item = Candidate<T>> + Clone,
+        T: Fn() -> Duration,
+    {
         let cautious = candidates.clone().map(Candidate::cautious);
         let (by_quota, first_due) = self.by_quota(cautious.clone(), requirements);
         let chosen = match by_quota.map(|variant| (variant, true)) {
@@ -245,6 +266,27 @@ fn requests_until_due(credit: f64, share: f64) -> f64 {
 }
 
 impl<T: Fn() -> Duration> Candidate<T> {
+    /// The same, with a response time that is computed once and kept in `time`.
+    fn with_time(
+        (candidate, time): (Candidate<T>, &Cell<Option<Duration>>),
+    ) -> Candidate<impl Fn() -> Duration> {
+        let response_time = candidate.response_time;
+        let once = move || {
+            let known = time.get().unwrap_or_else(&response_time);
+            time.set(Some(known));
+            known
+        };
+        Candidate {
+            response_time: once,
+            share: candidate.share,
+            has_slots: candidate.has_slots,
+            failing: candidate.failing,
+            service: candidate.service,
+            accuracy: candidate.accuracy,
+            streams_full: candidate.streams_full,
+        }
+    }
+
     /// The same with twice the wait.
     fn cautious(self) -> Candidate<impl Fn() -> Duration> {
         let (response_time, service) = (self.response_time, self.service);

@@ -174,3 +174,21 @@ fn no_slots_mean_no_capacity() {
         Err(NoRoute::NoCapacity)
     );
 }
+
+#[test]
+fn response_time_is_computed_once_for_a_choice() {
+    let computed = Cell::new(0);
+    let slow = |accuracy| Candidate {
+        response_time: || {
+            computed.set(computed.get() + 1);
+            Duration::from_millis(500)
+        },
+        ..variant(0.5, 500, accuracy)
+    };
+    let mut router = Router::default();
+    for choices in 1..=2 {
+        let none = router.choose([slow(70.0), slow(78.0)].into_iter(), requirements(100));
+        assert_eq!(none, Err(NoRoute::Infeasible));
+        assert_eq!(computed.get(), 2 * choices);
+    }
+}

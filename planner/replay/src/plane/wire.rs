@@ -43,7 +43,7 @@ impl Headers {
         let (ms, us) = (budget_us / 1000, budget_us % 1000);
         // Precision is µs. The start time is in µs, which the filter recognizes by its magnitude.
         if us == 0 {
-            self.budget.write(format_args!("{ms}"));
+            self.budget.write_whole(ms);
         } else {
             self.budget.write(format_args!("{ms}.{us:03}"));
         }
@@ -54,7 +54,7 @@ impl Headers {
         if with_start {
             let sent_us = EPOCH_MS * 1000 + nanos(request.sent) / 1000;
             let start_us = sent_us.saturating_add_signed(i64::from(request.skew_ms) * 1000);
-            self.start.write(format_args!("{start_us}"));
+            self.start.write_whole(start_us);
             if let Some(line) = lines.get_mut(1) {
                 *line = ("x-slo-start", self.start.get());
             }
@@ -70,7 +70,7 @@ impl Headers {
             *line = ("x-slo-class", class.as_bytes());
         }
         if let Some((deadline_ms, line)) = passed_on.zip(lines.get_mut(4)) {
-            self.deadline.write(format_args!("{deadline_ms}"));
+            self.deadline.write_whole(deadline_ms);
             *line = ("x-slo-deadline", self.deadline.get());
         }
         Wire::pick(lines)
@@ -83,6 +83,16 @@ impl Value {
         // Longer values are cut off; no value here is that long.
         let _ = rest.write_fmt(text);
         self.used = VALUE_BYTES - rest.len();
+    }
+
+    /// Writes a whole number, many times faster than by its format.
+    fn write_whole(&mut self, number: u64) {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number).as_bytes();
+        if let Some(into) = self.bytes.get_mut(..digits.len()) {
+            into.copy_from_slice(digits);
+            self.used = digits.len();
+        }
     }
 
     fn get(&self) -> &[u8] {
