@@ -178,12 +178,18 @@ fn no_slots_mean_no_capacity() {
 #[test]
 fn response_time_is_computed_once_for_a_choice() {
     let computed = Cell::new(0);
+    let response_time = || {
+        computed.set(computed.get() + 1);
+        Duration::from_millis(500)
+    };
     let slow = |accuracy| Candidate {
-        response_time: || {
-            computed.set(computed.get() + 1);
-            Duration::from_millis(500)
-        },
-        ..variant(0.5, 500, accuracy)
+        share: 0.5,
+        has_slots: true,
+        failing: false,
+        response_time,
+        service: Duration::from_millis(500),
+        accuracy,
+        streams_full: false,
     };
     let mut router = Router::default();
     for choices in 1..=2 {
