@@ -10,7 +10,7 @@ use weir_api::metrics::{Metric, PREFIX};
 
 use super::buckets::Buckets;
 use super::exposition::{Sample, split_name};
-use super::{Counts, ScrapeError};
+use super::{Counts, ScrapeError, groups};
 use place::{LABEL, Name, Part, Place, may_be_read};
 
 /// Maximum length of a line, in bytes; Envoy's own have some hundreds.
@@ -83,6 +83,11 @@ impl Folded {
                     .entry(variant)
                     .or_default()
                     .add(executions);
+            }
+            if !more.groups.is_empty() {
+                let more = more.groups.iter();
+                let more = more.map(|(name, groups)| (name.clone(), groups.clone()));
+                Arc::make_mut(&mut counts.groups).extend(more);
             }
             Arc::make_mut(&mut counts.outcomes).add_stage(&more.outcomes);
         }
@@ -284,6 +289,15 @@ impl Counts {
             Metric::Requests => of(&mut self.routes, name)?.routed += value,
             Metric::DowngradedFrom => of(&mut self.routes, name)?.downgraded += value,
             Metric::Failing => *of(&mut self.failing, name)? = value > 0.0,
+            metric if metric.has_group() => {
+                groups::add(
+                    Arc::make_mut(&mut self.groups),
+                    metric,
+                    name,
+                    &place.group,
+                    value,
+                );
+            }
             Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
                 let executions = of(&mut self.executions, name)?;
                 *match (place.metric, place.part) {

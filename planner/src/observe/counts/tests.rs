@@ -5,7 +5,7 @@ mod reference;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weir_api::metrics::{Kind, Series, encode};
+use weir_api::metrics::{Kind, Series, encode, encode_group};
 
 use super::super::{Executions, Outcomes, Refusals, VariantOutcomes};
 use super::*;
@@ -77,10 +77,14 @@ fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> St
         metric,
         service,
         value: of,
+        group,
     } = series;
     let suffix = if bucket.is_some() { "_bucket" } else { "" };
     let le = bucket.map(|edge| format!("le=\"{edge}\""));
-    let own = metric.label().map(|label| format!("{label}=\"{of}\""));
+    let own = metric.label().map(|label| match metric.has_group() {
+        true => format!("{label}=\"{of}\",group=\"{group}\""),
+        false => format!("{label}=\"{of}\""),
+    });
     let labels = match labelled {
         true => [Some(format!("service=\"{service}\"")), own, le],
         false => [le, None, None],
@@ -88,6 +92,7 @@ fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> St
     let labels: Vec<_> = labels.into_iter().flatten().collect();
     let name = match labelled {
         true => metric.name().to_owned(),
+        false if metric.has_group() => encode_group(*metric, service, of, group).replace('-', "_"),
         false => encode(*metric, service, of).replace('-', "_"),
     };
     format!("{name}{suffix}{{{}}} {value}\n", labels.join(","))
@@ -107,7 +112,8 @@ proptest! {
     ) {
         let text = |labelled: &dyn Fn(bool) -> bool| -> String {
             let line = |(metric, service, value, count, edge, form): &(Metric, &str, String, u32, &str, bool)| {
-                let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone() };
+                let group = format!("class-{}", value.get(..1).unwrap_or_default());
+                let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone(), group };
                 let bucket = (metric.kind() == Kind::Histogram).then_some(*edge);
                 line(labelled(*form), &series, bucket, *count)
             };
