@@ -61,7 +61,7 @@ fn groups_are_told_apart_by_few_executions_at_each_of_many_proxies() {
     assert_eq!(see(&mut times, 0, &proxies(0.0)), []);
     assert_eq!(see(&mut times, 1, &proxies(1.0)), [], "ten of each");
     let expected = told(&[(LONG, 2.0), (SHORT, 0.5)]);
-    assert_eq!(see(&mut times, 2, &proxies(2.0)), expected);
+    assert_eq!(see(&mut times, 2, &proxies(4.0)), expected);
     let all_lost: Vec<_> = (0..10).map(|index| lost(&format!("p{index}"))).collect();
     for second in 3..100 {
         assert_eq!(
