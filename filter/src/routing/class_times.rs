@@ -106,8 +106,8 @@ impl ClassTimes {
                 of_prior = of_prior + (ratios - moments(class));
             }
         }
-        let told = (0..self.list.len() as u8).filter_map(ratios);
-        self.explained = explained(told, all + of_prior);
+        let ratios = (0..self.list.len() as u8).filter_map(ratios);
+        self.explained = explained(ratios, all + of_prior);
     }
 }
 

@@ -197,11 +197,11 @@ mod tests {
         #[test]
         fn prior_never_beats_enough_own_measurements(
             by_size in any::<bool>(),
-            told in prop::array::uniform2(0.01_f64..100.0),
+            means in prop::array::uniform2(0.01_f64..100.0),
             took in prop::collection::vec(prop::array::uniform2(0.1_f64..10.0), 0..60),
         ) {
             let [mut with, mut without] = [GroupTimes::new(2), GroupTimes::new(2)];
-            with.observe_prior(prior(by_size, told), PLANNED);
+            with.observe_prior(prior(by_size, means), PLANNED);
             let enough = took.len() >= PRIOR_MAX as usize;
             for times in [&mut with, &mut without] {
                 for each in &took {
@@ -218,7 +218,7 @@ mod tests {
                 }
                 if let Some(mean) = ratio(&with, of) {
                     let own = took.iter().map(|each| each[at]);
-                    let [min, max] = [f64::min, f64::max].map(|of| own.clone().fold(told[at], of));
+                    let [min, max] = [f64::min, f64::max].map(|of| own.clone().fold(means[at], of));
                     prop_assert!(mean >= min * 0.99 && mean <= max * 1.01, "{mean}: {min} to {max}");
                 }
             }

@@ -61,8 +61,8 @@ impl SizeTimes {
                 *predicted = Some(normal(planned, ratios));
             }
         }
-        let told = known().filter_map(|(index, own)| ratios(index, *own));
-        self.explained = explained(told, all + of_prior);
+        let ratios = known().filter_map(|(index, own)| ratios(index, *own));
+        self.explained = explained(ratios, all + of_prior);
     }
 }
 

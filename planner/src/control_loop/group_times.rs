@@ -47,8 +47,8 @@ pub(super) struct GroupTimes {
 #[derive(Debug, Clone, Default)]
 struct VariantGroups {
     measured: BTreeMap<String, Moments>,
-    told: Vec<GroupTime>,
-    told_at: Option<Duration>,
+    published: Vec<GroupTime>,
+    published_at: Option<Duration>,
 }
 
 impl GroupTimes {
@@ -96,19 +96,19 @@ impl VariantGroups {
     /// Changes what is told if it has moved.
     fn tell(&mut self, now: Duration) {
         let is_due = self
-            .told_at
+            .published_at
             .is_none_or(|at| now.saturating_sub(at) >= TELL_EVERY);
         if !is_due {
             return;
         }
-        let found = self.told_apart();
-        if have_moved(&self.told, &found) {
-            (self.told, self.told_at) = (found, Some(now));
+        let found = self.distinct_groups();
+        if have_moved(&self.published, &found) {
+            (self.published, self.published_at) = (found, Some(now));
         }
     }
 
     /// Groups that are told apart, by class or by size.
-    fn told_apart(&self) -> Vec<GroupTime> {
+    fn distinct_groups(&self) -> Vec<GroupTime> {
         let is_class = |name: &str| matches!(GroupName::parse(name), Some(GroupName::Class(_)));
         let is_size = |name: &str| matches!(GroupName::parse(name), Some(GroupName::Size(_)));
         let (classes, all_classes) = self.of(is_class);
@@ -180,9 +180,9 @@ impl Planner {
             let Some((_, groups)) = each.find(|(name, _)| **name == planned.name) else {
                 continue;
             };
-            if groups.told.len() <= left {
-                left -= groups.told.len();
-                planned.groups.clone_from(&groups.told);
+            if groups.published.len() <= left {
+                left -= groups.published.len();
+                planned.groups.clone_from(&groups.published);
             }
         }
     }
@@ -191,19 +191,20 @@ impl Planner {
     pub(super) fn group_time_notes(&self) -> String {
         let each = self.service.variants.iter();
         let each = each.zip(&self.measured.group_times.variants);
-        let told = each.filter(|(_, groups)| !groups.told.is_empty());
-        told.map(|(variant, groups)| {
-            let times = groups.told.iter();
-            let times: Vec<_> = times
-                .map(|it| format!("{} {:.2}", it.group, it.mean))
-                .collect();
-            format!(
-                "; {}: times by group, × planned: {}",
-                variant.name,
-                times.join(", ")
-            )
-        })
-        .collect()
+        let published = each.filter(|(_, groups)| !groups.published.is_empty());
+        published
+            .map(|(variant, groups)| {
+                let times = groups.published.iter();
+                let times: Vec<_> = times
+                    .map(|it| format!("{} {:.2}", it.group, it.mean))
+                    .collect();
+                format!(
+                    "; {}: times by group, × planned: {}",
+                    variant.name,
+                    times.join(", ")
+                )
+            })
+            .collect()
     }
 }
 

@@ -33,11 +33,11 @@ fn lost(from: &str) -> Scrape {
 fn see(times: &mut GroupTimes, second: u64, scrapes: &[Scrape]) -> Vec<(String, f64)> {
     let at = Duration::from_secs(second);
     times.see(at, scrapes, ["a"].into_iter());
-    let told = times.variants[0].told.iter();
-    told.map(|it| (it.group.clone(), it.mean)).collect()
+    let published = times.variants[0].published.iter();
+    published.map(|it| (it.group.clone(), it.mean)).collect()
 }
 
-fn told(groups: &[(&str, f64)]) -> Vec<(String, f64)> {
+fn list(groups: &[(&str, f64)]) -> Vec<(String, f64)> {
     let each = groups.iter();
     each.map(|(group, mean)| ((*group).to_owned(), *mean))
         .collect()
@@ -47,7 +47,7 @@ const LONG: &str = "class-long";
 const SHORT: &str = "class-short";
 
 #[test]
-fn groups_are_told_apart_by_few_executions_at_each_of_many_proxies() {
+fn groups_are_distinct_by_few_executions_at_each_of_many_proxies() {
     let mut times = GroupTimes::new(1);
     let proxies = |count: f64| -> Vec<Scrape> {
         let one = |index: u32| {
@@ -60,7 +60,7 @@ fn groups_are_told_apart_by_few_executions_at_each_of_many_proxies() {
     };
     assert_eq!(see(&mut times, 0, &proxies(0.0)), []);
     assert_eq!(see(&mut times, 1, &proxies(1.0)), [], "ten of each");
-    let expected = told(&[(LONG, 2.0), (SHORT, 0.5)]);
+    let expected = list(&[(LONG, 2.0), (SHORT, 0.5)]);
     assert_eq!(see(&mut times, 2, &proxies(4.0)), expected);
     let all_lost: Vec<_> = (0..10).map(|index| lost(&format!("p{index}"))).collect();
     for second in 3..100 {
@@ -82,11 +82,11 @@ fn check(groups: &[(&str, f64)], expected: &[(&str, f64)]) {
     };
     see(&mut times, 0, &[scrape("p", &all(0.0))]);
     let found = see(&mut times, 1, &[scrape("p", &all(100.0))]);
-    assert_eq!(found, told(expected), "{groups:?}");
+    assert_eq!(found, list(expected), "{groups:?}");
 }
 
 #[test]
-fn what_explains_more_is_told() {
+fn what_explains_more_is_published() {
     let sizes = [("size-0", 0.5), ("size-1024", 1.0), ("size-4096", 1.5)];
     check(&sizes, &sizes);
     let classes = [(LONG, 2.0), (SHORT, 0.5)];
