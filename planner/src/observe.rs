@@ -32,6 +32,8 @@ pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
+#[cfg(test)]
+pub(crate) use groups::reported;
 pub use groups::{ByGroup, GroupCounts, add as add_group};
 pub use outcomes::{
     OutcomeCounts, Outcomes, Refusals, RequestIncrease, RequestSample, VariantIncrease,

@@ -85,9 +85,7 @@ impl Folded {
                     .add(executions);
             }
             if !more.groups.is_empty() {
-                let more = more.groups.iter();
-                let more = more.map(|(name, groups)| (name.clone(), groups.clone()));
-                Arc::make_mut(&mut counts.groups).extend(more);
+                groups::add_stage(Arc::make_mut(&mut counts.groups), &more.groups);
             }
             Arc::make_mut(&mut counts.outcomes).add_stage(&more.outcomes);
         }

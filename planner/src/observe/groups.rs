@@ -20,7 +20,7 @@ const GROUPS_MAX: usize = 23;
 /// Units of the sums that proxies report: thousandths, and millionths of squares.
 const ONE: f64 = 1e3;
 
-/// Ratios of service times to the planned ones, by variant and group.
+/// Ratios of service times to the planned ones, by variant and group: as proxies report them, or in ones.
 pub type ByGroup = BTreeMap<String, BTreeMap<String, Moments>>;
 
 /// Adds the value of a series to the sums of a proxy.
@@ -36,15 +36,31 @@ pub fn add(groups: &mut ByGroup, metric: Metric, variant: &str, group: &str, val
     };
     match metric {
         Metric::GroupExecutions => sums.count += value,
-        Metric::GroupRatioPermille => sums.sum += value / ONE,
-        _ => sums.squares += value / (ONE * ONE),
+        Metric::GroupRatioPermille => sums.sum += value,
+        _ => sums.squares += value,
     }
 }
 
-/// Returns the increase of one group's sums.
+/// Adds the sums of another stage at the same proxy.
+pub(super) fn add_stage(groups: &mut ByGroup, more: &ByGroup) {
+    for (variant, more) in more {
+        let known = groups.entry(variant.clone()).or_default();
+        for (group, more) in more {
+            let sums = known.entry(group.clone()).or_default();
+            *sums = *sums + *more;
+        }
+    }
+}
+
+/// Returns the increase of one group's sums, in ones.
 fn increase(now: Moments, before: Moments) -> Moments {
     let fell = now.count < before.count || now.sum < before.sum || now.squares < before.squares;
-    if fell { now } else { now - before }
+    let more = if fell { now } else { now - before };
+    Moments {
+        count: more.count,
+        sum: more.sum / ONE,
+        squares: more.squares / (ONE * ONE),
+    }
 }
 
 /// Last sums of each proxy.
@@ -52,7 +68,7 @@ fn increase(now: Moments, before: Moments) -> Moments {
 pub struct GroupCounts(Proxies<Arc<ByGroup>>);
 
 impl GroupCounts {
-    /// Returns the executions since the last call.
+    /// Returns the executions since the last call, in ones.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) -> ByGroup {
         let mut new = ByGroup::new();
         self.0.observe(at, scrapes, |last, _, counts| {
@@ -77,6 +93,16 @@ impl GroupCounts {
     }
 }
 
+/// Sums as a proxy reports them.
+#[cfg(test)]
+pub(crate) fn reported(sums: Moments) -> Moments {
+    Moments {
+        count: sums.count,
+        sum: (sums.sum * ONE).round(),
+        squares: (sums.squares * ONE * ONE).round(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Counts, ScrapeError};
@@ -89,7 +115,7 @@ mod tests {
 
     fn scrape(from: &str, count: Option<f64>) -> Scrape {
         let counts = |count| {
-            let groups = [("class-gold".to_owned(), twice(count))].into();
+            let groups = [("class-gold".to_owned(), reported(twice(count)))].into();
             Counts {
                 groups: Arc::new([("a".to_owned(), groups)].into()),
                 ..Counts::default()

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::observe::{Counts, ScrapeError};
+use crate::observe::{Counts, ScrapeError, reported};
 
 /// One proxy's sums of variant `a` since its start: executions and ratio of each group.
 fn scrape(from: &str, groups: &[(&str, f64, f64)]) -> Scrape {
     let each = groups.iter();
     let each = each.map(|(group, count, ratio)| {
-        let sums = Moments::with(*count, *ratio, ratio / 10.0);
+        let sums = reported(Moments::with(*count, *ratio, ratio / 10.0));
         ((*group).to_owned(), sums)
     });
     let groups = [("a".to_owned(), each.collect())].into();

@@ -254,11 +254,12 @@ proptest! {
             prop::sample::select(vec![
                 "__service__demo", "__service__demo_two", "__service__demo__variant__a", "__service__two__variant__a_b",
                 "__service__demo_two__x__a", "__variant__a", "", "__service__demo__variant__a__class__b",
+                "__service__demo__variant__a__group__class_b", "__service__demo_two__variant__a__group__size_0",
             ]),
             prop::sample::select(vec![
                 "", "{}", "{le=\"1\"}", "{le=\"5\"}", "{le=\"9\",file=\"3\"}", "{le=\"9\",file=\"4\"}",
                 "{service=\"demo\",variant=\"a\",le=\"1\"}", "{service=\"demo\",variant=\"a\",le=\"+Inf\"}", "{service=\"demo\",variant=\"a\"}", "{service=\"demo-two\",le=\"+Inf\"}",
-                "{variant=\"a-b\",service=\"two\"}", "{service=\"demo\"", "{le=\"-1\",service=\"demo-two\"}",
+                "{variant=\"a-b\",service=\"two\"}", "{service=\"demo\"", "{service=\"demo\",variant=\"a\",group=\"class-b\"}", "{le=\"-1\",service=\"demo-two\"}",
             ]),
             prop::sample::select(vec![
                 " 1", " 2.5", " 7 1700000000000", " -1", " NaN", " +Inf", " 1e3", "", " x", "\t4", "\r", " 9\r",

@@ -106,8 +106,8 @@ pub(super) fn reference(text: &str, stages: &[&str]) -> Counts {
                 let sums = sums.entry(series.group).or_default();
                 match metric {
                     Metric::GroupExecutions => sums.count += value,
-                    Metric::GroupRatioPermille => sums.sum += value / 1e3,
-                    _ => sums.squares += value / 1e6,
+                    Metric::GroupRatioPermille => sums.sum += value,
+                    _ => sums.squares += value,
                 }
             }
             Metric::Failing => {
