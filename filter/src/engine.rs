@@ -107,6 +107,8 @@ pub struct Engine {
     downstream: Duration,
     /// Whether this VM probes failing variants: it is the one that reports.
     sends_probes: bool,
+    /// Time from which the next report of service times by group is due.
+    groups_reported_from: Mono,
     /// Whether a variant has started or stopped failing since waiting requests were last routed.
     health_changed: bool,
     /// Variants that requests were moved to, without an update of the slot table yet.
@@ -144,6 +146,7 @@ impl Engine {
             arrivals: 0,
             downstream: Duration::ZERO,
             sends_probes: false,
+            groups_reported_from: Mono(0),
             health_changed: false,
             dirty_variants: Vec::new(),
             stats: Stats::default(),
@@ -312,6 +315,7 @@ impl Engine {
             self.read_measured(now);
             self.share_group_times(now);
         }
+        self.report_groups(now);
         self.variants.update_predictions(now);
         if let Some(membership) = &membership {
             self.sends_probes = membership.reports;

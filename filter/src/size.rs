@@ -38,6 +38,16 @@ impl Size {
         Size((number % SIZES as u64) as u8)
     }
 
+    /// Least number of bytes of a body of the size with that number; `None` for the unknown one.
+    #[must_use]
+    pub fn min_bytes_of(index: usize) -> Option<u64> {
+        match index {
+            0 => None,
+            1 => Some(0),
+            index => Some(1 << (SMALLEST_LOG2 as usize + index - 2)),
+        }
+    }
+
     /// Number of the size; 0 if unknown.
     #[must_use]
     pub fn index(self) -> usize {
@@ -65,6 +75,9 @@ mod tests {
         ] {
             let size = Size::of(bytes);
             assert_eq!(size.index(), index, "{bytes}");
+            let least = Size::min_bytes_of(index).unwrap();
+            assert!(least <= bytes, "{bytes}");
+            assert_eq!(Size::of(least), size, "{bytes}");
             assert_eq!(Size::in_low_bits(7 << SIZE_BITS | index as u64), size);
         }
     }

@@ -6,6 +6,7 @@ use weir_api::metrics::Metric;
 
 use crate::reason::Reason;
 use crate::request::wire::Field;
+use crate::routing::group_report::GroupId;
 use crate::time::{millis_up, nanos};
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
@@ -23,6 +24,8 @@ pub enum Label {
     Header(Field),
     /// A class; the configuration knows its name.
     Class(ClassId),
+    /// A variant, and a group of its requests.
+    Group(VariantId, GroupId),
 }
 
 /// One change of a metric.

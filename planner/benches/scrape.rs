@@ -11,7 +11,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use weir_api::metrics::{Kind, Metric, encode};
+use weir_api::metrics::{GROUP, Kind, Metric, encode, encode_group};
 use weir_planner::clock::Clock;
 use weir_planner::observe::buckets::LATENCY_EDGES_MS;
 use weir_planner::observe::slack::EDGES_MS;
@@ -20,6 +20,15 @@ use weir_planner::observe::{Fetches, Fold, Observe, ScrapeTargets, Scraper, Stag
 const PROXIES: usize = 200;
 const SERVICES: usize = 50;
 const VARIANTS: [&str; 3] = ["resnet18", "resnet50", "resnet152"];
+/// Groups of requests with executions at each variant.
+const GROUPS: [&str; 6] = [
+    "class-interactive",
+    "class-background",
+    "size-16384",
+    "size-32768",
+    "size-65536",
+    "size-131072",
+];
 /// Upper edges of Envoy's histograms without a setting of their own.
 const EDGES: [&str; 19] = [
     "0.5", "1", "5", "10", "25", "50", "100", "250", "500", "1000", "2500", "5000", "10000",
@@ -46,19 +55,33 @@ fn text(labelled: bool, proxy: usize, is_read: impl Fn(Metric) -> bool) -> Strin
         for (index, service) in services().iter().enumerate() {
             for value in &values {
                 let count = 1_000_000 + 1000 * proxy + index;
-                series.push((service.clone(), *value, count));
+                let groups = if metric.has_group() {
+                    &GROUPS[..]
+                } else {
+                    &[""]
+                };
+                for group in groups {
+                    series.push((service.clone(), *value, *group, count));
+                }
             }
         }
         if labelled {
             header(&mut text, metric.name(), metric);
         }
-        for (service, value, count) in series {
+        for (service, value, group, count) in series {
             let (name, labels) = if labelled {
                 let own = metric.label().map(|label| format!(",{label}=\"{value}\""));
-                let labels = format!("service=\"{service}\"{}", own.unwrap_or_default());
+                let mut labels = format!("service=\"{service}\"{}", own.unwrap_or_default());
+                if metric.has_group() {
+                    write!(labels, ",{GROUP}=\"{group}\"").unwrap();
+                }
                 (metric.name().to_owned(), labels)
             } else {
-                let name = encode(metric, &service, value).replace('-', "_");
+                let name = match metric.has_group() {
+                    true => encode_group(metric, &service, value, group),
+                    false => encode(metric, &service, value),
+                };
+                let name = name.replace('-', "_");
                 header(&mut text, &name, metric);
                 (name, String::new())
             };

@@ -20,6 +20,7 @@
 mod act;
 mod attainable;
 mod batches;
+mod group_times;
 mod horizon;
 mod measured;
 mod no_capacity;
@@ -223,6 +224,7 @@ impl Planner {
         self.see_cores(answers);
         let observe = elapsed();
         self.see_service_times(&scrapes);
+        self.see_group_times(&scrapes);
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.inputs();
         let demand = expected.map(|expected| expected.forecast.demand);
@@ -235,6 +237,7 @@ impl Planner {
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
         decision.why += &self.service_time_notes();
+        decision.why += &self.group_time_notes();
         let trouble = ports.observe.trouble();
         decision.why += &trouble.map_or(String::new(), |trouble| format!("; {trouble}"));
         let (actual, targets) = (&self.rollout.actual, &decision.targets);

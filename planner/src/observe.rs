@@ -12,6 +12,7 @@ mod counts;
 mod executions;
 pub mod exposition;
 mod failing;
+mod groups;
 mod outcomes;
 mod proxies;
 mod routes;
@@ -31,6 +32,9 @@ pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
+#[cfg(test)]
+pub(crate) use groups::reported;
+pub use groups::{ByGroup, GroupCounts, add as add_group};
 pub use outcomes::{
     OutcomeCounts, Outcomes, Refusals, RequestIncrease, RequestSample, VariantIncrease,
     VariantOutcomes, Waiting,
@@ -69,6 +73,8 @@ pub struct Counts {
     pub failing: BTreeMap<String, bool>,
     /// Executions by variant, for variants that had any.
     pub executions: ByVariant,
+    /// Their service times by variant and group, for groups that had any.
+    pub groups: Arc<ByGroup>,
     /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,
     /// Ends of requests, and the requests that wait.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 use serde_json::Value;
-use weir_api::metrics::{Kind, LABELS, Metric, encode, stats_tag};
+use weir_api::metrics::{GROUP, Kind, LABELS, Metric, encode, encode_group, stats_tag};
 use weir_planner::telemetry::metrics;
 
 use crate::tree::{files_with, read};
@@ -114,9 +114,18 @@ fn series() -> Vec<(Metric, &'static str, &'static str)> {
 
 fn labels(metric: Metric, service: &str, value: &str) -> BTreeMap<String, String> {
     let own = metric.label().map(|label| (label, value));
-    let all = own.into_iter().chain([("service", service)]);
+    let group = metric.has_group().then_some((GROUP, value));
+    let all = own.into_iter().chain([("service", service)]).chain(group);
     all.map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+/// Name of a series, whose group has the same name as its variant.
+fn long_form(metric: Metric, service: &str, value: &str) -> String {
+    match metric.has_group() {
+        true => encode_group(metric, service, value, value),
+        false => encode(metric, service, value),
+    }
 }
 
 /// The same as Envoy does: each expression sees the whole name; what the first groups match is removed.
@@ -124,7 +133,7 @@ fn labels(metric: Metric, service: &str, value: &str) -> BTreeMap<String, String
 fn stats_tags_convert_names_to_labels() {
     let tags = LABELS.map(|label| (label, Regex::new(&stats_tag(label)).unwrap()));
     for (metric, service, value) in series() {
-        let name = format!("wasmcustom.{}", encode(metric, service, value));
+        let name = format!("wasmcustom.{}", long_form(metric, service, value));
         let (mut rest, mut found) = (name.clone(), BTreeMap::new());
         for (label, regex) in &tags {
             let Some(groups) = regex.captures(&name) else {
@@ -171,7 +180,7 @@ fn relabelling_converts_long_names_to_labels() {
             Kind::Counter | Kind::Gauge => &[""],
         };
         for part in parts {
-            let name = underscored(&encode(metric, service, value)) + part;
+            let name = underscored(&long_form(metric, service, value)) + part;
             let mut found = BTreeMap::from([("__name__".to_owned(), name.clone())]);
             for (regex, target, replacement) in &rules {
                 let Some(groups) = regex.captures(&found["__name__"]) else {

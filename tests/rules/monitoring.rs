@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use promql_parser::label::{MatchOp, Matcher};
 use promql_parser::parser::{Expr, LabelModifier, VectorSelector, parse};
 use serde_json::Value;
-use weir_api::metrics::{Kind, Metric};
+use weir_api::metrics::{GROUP, Kind, Metric};
 use weir_planner::service::{SolveStatus, VariantState};
 use weir_planner::telemetry::metrics;
 
@@ -40,7 +40,8 @@ fn known() -> BTreeMap<String, Labels> {
         known.insert(format!("{name}_bucket"), buckets.collect());
     };
     for metric in Metric::ALL {
-        let own = metric.label().into_iter().chain(["service"]);
+        let group = metric.has_group().then_some(GROUP);
+        let own = metric.label().into_iter().chain(["service"]).chain(group);
         let own = own.map(str::to_owned).collect();
         add(metric.name(), metric.kind() == Kind::Histogram, own);
     }

@@ -381,6 +381,7 @@ impl RawVariant {
             service_ms: self.service_ms,
             service_min_ms: self.service_min_ms,
             accuracy: self.accuracy,
+            groups: Vec::new(),
         }
     }
 }

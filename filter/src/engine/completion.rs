@@ -13,6 +13,9 @@ use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::{VariantId, VariantKey};
 
+/// Time between two reports of service times by group.
+const GROUP_REPORT_EVERY: Duration = Duration::from_secs(1);
+
 /// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LanePosition {
@@ -147,6 +150,28 @@ impl Engine {
                 let all = self.worker.groups(key(variant));
                 variant.group_times.observe_common(all);
             }
+        }
+    }
+
+    /// Reports the executions by class and by size since the last report.
+    pub(super) fn report_groups(&mut self, now: Mono) {
+        if now < self.groups_reported_from {
+            return;
+        }
+        self.groups_reported_from = now + GROUP_REPORT_EVERY;
+        let stats = &mut self.stats;
+        for index in 0..self.variants.len() {
+            let id = VariantId(index);
+            let Some(variant) = self.variants.get_mut(id) else {
+                continue;
+            };
+            variant.group_times.unreported().take(|group, sums| {
+                let label = Label::Group(id, group);
+                let (ratios, squares) = sums.permille();
+                stats.by(Metric::GroupExecutions, label, i64::from(sums.count));
+                stats.by(Metric::GroupRatioPermille, label, ratios);
+                stats.by(Metric::GroupRatioSquares, label, squares);
+            });
         }
     }
 

@@ -67,6 +67,9 @@ impl Engine {
     fn adopt_plan(&mut self, plan: &Plan) {
         let referred = self.referred(plan);
         self.variants.adopt(plan, |id| referred.contains(&id));
+        if self.config.correct {
+            self.variants.observe_priors(plan);
+        }
         self.downstream = Duration::from_secs_f64(plan.downstream_ms / 1e3);
     }
 

@@ -7,6 +7,7 @@ use weir_api::{Plan, VariantPlan};
 
 use crate::engine::health::Avoid;
 use crate::engine::variant::Variant;
+use crate::routing::group_prior::GroupPrior;
 use crate::routing::router::{Candidate, NoRoute, Requirements};
 use crate::time::Mono;
 use crate::variant::VariantId;
@@ -240,6 +241,18 @@ impl Variants {
                     let variant = Variant::new(planned, suffix, &self.classes);
                     self.table.push(variant);
                 }
+            }
+        }
+    }
+
+    /// Takes over the service times by group that a plan tells.
+    pub(super) fn observe_priors(&mut self, plan: &Plan) {
+        for planned in &plan.variants {
+            let prior = GroupPrior::new(&planned.groups, &self.classes);
+            let id = self.named(&planned.name);
+            if let Some(variant) = id.and_then(|id| self.get_mut(id)) {
+                let planned = variant.planned;
+                variant.group_times.observe_prior(prior, planned);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
 use proxy_wasm::types::MetricType;
-use weir_api::metrics::{Kind, Metric, encode};
+use weir_api::metrics::{Kind, Metric, encode, encode_group};
 
 use crate::engine::Engine;
 use crate::stats::{Change, Label, Sample};
@@ -16,12 +16,15 @@ use super::call;
 
 /// Maximum number of metrics of one service in one VM; further ones are not counted.
 const SERIES_MAX: usize = 1024;
+/// The same of those by group, so that they take no others' places.
+const GROUP_SERIES_MAX: usize = 512;
 
 /// Metrics of one service.
 #[derive(Default)]
 pub(super) struct Meter {
     known: HashMap<(Metric, Label), Series, BuildHasherDefault<fnv::FnvHasher>>,
     defined: usize,
+    defined_of_groups: usize,
 }
 
 struct Series {
@@ -56,17 +59,21 @@ impl Meter {
         let key = (metric, label);
         let stale = match (label, self.known.get(&key)) {
             (_, None) => true,
-            (Label::Variant(id), Some(series)) => {
+            (Label::Variant(id) | Label::Group(id, _), Some(series)) => {
                 let name = engine.variant_name(id);
                 name.is_some_and(|name| !Rc::ptr_eq(name, &series.value) && **name != *series.value)
             }
             (_, Some(_)) => false,
         };
         if stale {
-            if self.defined >= SERIES_MAX {
+            let (defined, max) = match label {
+                Label::Group(..) => (&mut self.defined_of_groups, GROUP_SERIES_MAX),
+                _ => (&mut self.defined, SERIES_MAX),
+            };
+            if *defined >= max {
                 return None;
             }
-            self.defined += 1;
+            *defined += 1;
             let series = Series::define(engine, metric, label);
             if let Some(mut before) = self.known.insert(key, series) {
                 before.flush();
@@ -80,7 +87,9 @@ impl Series {
     fn define(engine: &Engine, metric: Metric, label: Label) -> Series {
         let value: Rc<str> = match label {
             Label::None => Rc::from(""),
-            Label::Variant(id) => engine.variant_name(id).cloned().unwrap_or_default(),
+            Label::Variant(id) | Label::Group(id, _) => {
+                engine.variant_name(id).cloned().unwrap_or_default()
+            }
             Label::Reason(reason) => Rc::from(reason.label()),
             // A metric name cannot contain the colon of a pseudo-header.
             Label::Header(field) => Rc::from(field.name().trim_start_matches(':')),
@@ -93,7 +102,14 @@ impl Series {
             Kind::Gauge => MetricType::Gauge,
             Kind::Histogram => MetricType::Histogram,
         };
-        let name = encode(metric, &engine.config().service, &value);
+        let config = engine.config();
+        let name = match label {
+            Label::Group(_, group) => {
+                let group = group.name(&config.classes).unwrap_or_default();
+                encode_group(metric, &config.service, &value, &group)
+            }
+            _ => encode(metric, &config.service, &value),
+        };
         Series {
             id: call::define(kind, &name),
             value,

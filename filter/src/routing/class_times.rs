@@ -2,16 +2,19 @@
 //!
 //! A class's prediction counts while it is told apart from all others ([`group_times`](super::group_times)), by what all
 //! workers measured. Its percentiles are those of an estimator like the variant's own, where this worker has enough
-//! measurements; else they follow from mean and deviation. With a single class nothing is kept.
+//! measurements; else they follow from mean and deviation. Until there are enough measurements to tell, a class with a
+//! prior is predicted by both ([`group_prior`](super::group_prior)). With a single class nothing is kept.
 
 use std::time::Duration;
 
+use super::group_prior::GroupPrior;
 use super::group_sums::Sums;
-use super::group_times::{differs, explained, normal};
-use super::moments::Moments;
+use super::group_times::normal;
 use super::service_time::{ServiceTime, ServiceTimeEstimator, Took};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
+use weir_api::group::{differs, explained};
+use weir_api::moments::Moments;
 
 /// Predictions of one variant's service time by class; none with a single class.
 #[derive(Debug, Default)]
@@ -76,23 +79,35 @@ impl ClassTimes {
         }
     }
 
-    /// Predicts for executions planned to take `planned`, by what was measured of each class.
-    pub fn estimate(&mut self, planned: Duration, measured: impl Fn(ClassId) -> Sums) {
+    /// Predicts for executions planned to take `planned`, by what was measured of each class and the prior.
+    pub fn estimate(
+        &mut self,
+        planned: Duration,
+        measured: impl Fn(ClassId) -> Sums,
+        prior: &GroupPrior,
+    ) {
         let moments = |class| measured(ClassId(class)).moments();
         let classes = 0..self.list.len() as u8;
         let all = classes.map(moments);
         let all = all.fold(Moments::default(), |all, one| all + one);
-        let mut squares = 0.0;
-        for (class, of) in (0..).zip(&mut self.list) {
+        let ratios = |class| {
             let own = moments(class);
-            of.predicted = None;
             if differs(own, all - own) {
+                return Some(own);
+            }
+            Some(own + prior.beside_class(ClassId(class), own, all - own)?)
+        };
+        let mut of_prior = Moments::default();
+        for (class, of) in (0..).zip(&mut self.list) {
+            of.predicted = None;
+            if let Some(ratios) = ratios(class) {
                 let of_worker = of.estimator.measured(planned);
-                of.predicted = of_worker.or_else(|| Some(normal(planned, own)));
-                squares += explained([own].into_iter(), all);
+                of.predicted = of_worker.or_else(|| Some(normal(planned, ratios)));
+                of_prior = of_prior + (ratios - moments(class));
             }
         }
-        self.explained = squares;
+        let ratios = (0..self.list.len() as u8).filter_map(ratios);
+        self.explained = explained(ratios, all + of_prior);
     }
 }
 

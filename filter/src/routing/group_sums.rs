@@ -5,11 +5,11 @@
 //! counts no longer, whoever measured it.
 
 use super::group_times::Group;
-use super::moments::Moments;
 use super::service_time::{RATIO_MAX, WINDOW};
 use crate::size::{SIZES, Size};
 use crate::time::Mono;
 use crate::waiting::class::{CLASSES_MAX, ClassId};
+use weir_api::moments::Moments;
 
 /// Number of groups: the sizes, then the classes.
 pub const GROUPS: usize = SIZES + CLASSES_MAX;
@@ -39,7 +39,8 @@ pub struct Sums {
 
 impl Sums {
     /// Returns the sums of one execution.
-    fn of(ratio: f64, completed: bool) -> Sums {
+    #[must_use]
+    pub fn of(ratio: f64, completed: bool) -> Sums {
         // Saturates at 0 and at the maximum; an unknown ratio counts as 0.
         let ratio = ((ratio * ONE + 0.5) as u64).min(RATIO_LIMIT);
         Sums {
@@ -79,6 +80,13 @@ impl Sums {
             sum: self.sum as f64 / ONE,
             squares: self.squares as f64 / (ONE * ONE),
         }
+    }
+
+    /// Sum of the ratios in thousandths, and of their squares in millionths.
+    #[must_use]
+    pub fn permille(&self) -> (i64, i64) {
+        let Moments { sum, squares, .. } = self.moments();
+        ((sum * 1e3).round() as i64, (squares * 1e6).round() as i64)
     }
 
     /// Mean ratio of the completed executions; `None` without any.
@@ -179,14 +187,13 @@ impl GroupSums {
     }
 
     /// Records an execution of a group, by its size, and by its class if `by_class`.
-    pub fn record(&mut self, group: Group, by_class: bool, ratio: f64, completed: bool) {
-        let one = Sums::of(ratio, completed);
+    pub fn record(&mut self, group: Group, by_class: bool, one: &Sums) {
         let [current, _] = &mut self.windows;
         if let Some(of_size) = current.get_mut(group.size.index()) {
-            of_size.add(&one);
+            of_size.add(one);
         }
         if by_class && let Some(of_class) = current.get_mut(index_of_class(group.class)) {
-            of_class.add(&one);
+            of_class.add(one);
         }
     }
 
@@ -218,7 +225,7 @@ impl GroupSums {
     }
 }
 
-fn index_of_class(class: ClassId) -> usize {
+pub(super) fn index_of_class(class: ClassId) -> usize {
     SIZES + usize::from(class.0)
 }
 
@@ -243,7 +250,7 @@ mod tests {
         let mut sums = GroupSums::default();
         sums.expire(Mono(window * WINDOW_NS));
         let (class, size) = (ClassId(class), Size::of(bytes));
-        sums.record(Group { class, size }, true, ratio, completed);
+        sums.record(Group { class, size }, true, &Sums::of(ratio, completed));
         sums
     }
 

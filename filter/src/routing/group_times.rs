@@ -9,28 +9,30 @@
 //! - the means of these two differ by a part of [`DIFFERENCE_MIN`]
 //! - Welch's t of the two means is at least [`T_MIN`]: 6 in 100,000 by chance, because it is tested again and again
 //!
+//! Until they have enough ratios, a group that all proxies together tell apart is predicted by the plan's prior too
+//! ([`group_prior`](super::group_prior)). What a worker measures is reported for that ([`GroupReport`]).
+//!
+//! [`SAMPLES_MIN`]: weir_api::group::SAMPLES_MIN
+//! [`DIFFERENCE_MIN`]: weir_api::group::DIFFERENCE_MIN
+//! [`T_MIN`]: weir_api::group::T_MIN
+//!
 //! If class and size both tell requests apart, the one counts that explains more of the times' variance; if neither does,
 //! the variant's prediction. Everything is created with the variant, so a request allocates nothing.
 
 use std::time::Duration;
 
 use super::class_times::ClassTimes;
+use super::group_prior::GroupPrior;
+use super::group_report::GroupReport;
 use super::group_sums::{GroupSums, Sums};
-use super::moments::Moments;
-use super::service_time::{SAMPLES_MIN, ServiceTime, Took, UPDATE_EVERY, reference};
+use super::service_time::{ServiceTime, Took, UPDATE_EVERY, reference};
 use super::size_times::SizeTimes;
 use crate::size::{SIZES, Size};
 use crate::time::Mono;
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
-
-/// Difference of the means below which a group has no prediction of its own, as a part of the others' mean.
-pub const DIFFERENCE_MIN: f64 = 0.1;
-/// Minimum of Welch's t.
-pub const T_MIN: f64 = 4.0;
-/// Factor by which sizes must explain more than classes do. There are more sizes than classes, so they explain a little
-/// more by chance.
-const MORE: f64 = 1.1;
+use weir_api::group::SIZES_MORE;
+use weir_api::moments::Moments;
 
 /// Requests whose service times are measured together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,6 +61,10 @@ pub struct GroupTimes {
     common: Box<GroupSums>,
     /// Measurements of this worker that are not among those yet.
     own: Box<GroupSums>,
+    /// What all proxies measured, by the plan.
+    prior: GroupPrior,
+    /// Measurements of this worker that are not reported yet.
+    unreported: GroupReport,
     /// Number of measurements since the last prediction.
     unprocessed: u32,
     classes: ClassTimes,
@@ -77,6 +83,8 @@ impl GroupTimes {
         GroupTimes {
             common: Box::default(),
             own: Box::default(),
+            prior: GroupPrior::default(),
+            unreported: GroupReport::default(),
             unprocessed: 0,
             classes: ClassTimes::new(classes),
             sizes: SizeTimes::default(),
@@ -90,6 +98,7 @@ impl GroupTimes {
     pub fn clear(&mut self) {
         self.common.clear();
         self.own.clear();
+        (self.prior, self.unreported) = Default::default();
         self.classes.clear();
         self.sizes = SizeTimes::default();
         self.compare();
@@ -112,12 +121,17 @@ impl GroupTimes {
     #[must_use]
     pub fn completed_mean(&self, group: Group, planned: Duration) -> Option<Duration> {
         self.of(group)?;
-        let class = self.classes.of(group.class);
-        let class = class.map(|_| self.sum(|sums| sums.of_class(group.class)));
-        let size = self.sizes.of(group.size);
-        let size = size.map(|_| self.sum(|sums| sums.of_size(group.size)));
-        let mean = |sums: Sums| Some(scaled(planned, sums.completed_mean()?));
-        self.first(class.and_then(mean), size.and_then(mean))
+        let class = self.classes.of(group.class).and_then(|_| {
+            let own = self.sum(|sums| sums.of_class(group.class));
+            let prior = || self.prior.mean_of_class(group.class);
+            own.completed_mean().or_else(prior)
+        });
+        let size = self.sizes.of(group.size).and_then(|_| {
+            let own = self.sum(|sums| sums.of_size(group.size));
+            let prior = || self.prior.mean_of_size(group.size);
+            own.completed_mean().or_else(prior)
+        });
+        Some(scaled(planned, self.first(class, size)?))
     }
 
     /// Records an execution of a group planned to take `planned` that took `took`.
@@ -125,7 +139,11 @@ impl GroupTimes {
         let ends = self.own.expire(now);
         let by_class = !self.classes.is_empty();
         let ratio = took.time.as_secs_f64() / reference(planned).as_secs_f64();
-        self.own.record(group, by_class, ratio, took.completed);
+        let one = Sums::of(ratio, took.completed);
+        self.own.record(group, by_class, &one);
+        if !self.batched {
+            self.unreported.record(group, by_class, &one);
+        }
         if by_class {
             self.classes.record(group.class, planned, took, now);
         }
@@ -154,6 +172,17 @@ impl GroupTimes {
         }
     }
 
+    /// Takes over the prior of a plan.
+    pub fn observe_prior(&mut self, prior: GroupPrior, planned: Duration) {
+        self.prior = prior;
+        self.renew(planned);
+    }
+
+    /// Measurements of this worker that are not reported yet.
+    pub fn unreported(&mut self) -> &mut GroupReport {
+        &mut self.unreported
+    }
+
     /// Predicts anew, without what is too old.
     pub fn predict(&mut self, planned: Duration, now: Mono) {
         self.own.expire(now);
@@ -174,11 +203,11 @@ impl GroupTimes {
         for (all, own) in sizes.iter_mut().zip(self.own.sizes()) {
             all.add(&own);
         }
-        self.sizes.estimate(planned, &sizes);
+        self.sizes.estimate(planned, &sizes, &self.prior);
         if !self.classes.is_empty() {
             let sums = [&self.common, &self.own];
             let of_class = |class| add_up(sums.map(|sums| sums.of_class(class)));
-            self.classes.estimate(planned, of_class);
+            self.classes.estimate(planned, of_class, &self.prior);
         }
         self.compare();
     }
@@ -191,7 +220,7 @@ impl GroupTimes {
     fn compare(&mut self) {
         let explained = self.sizes.explained();
         self.sizes_apart = explained > 0.0;
-        self.sizes_first = explained > MORE * self.classes.explained();
+        self.sizes_first = explained > SIZES_MORE * self.classes.explained();
     }
 
     fn first<T>(&self, class: Option<T>, size: Option<T>) -> Option<T> {
@@ -218,30 +247,6 @@ fn scaled(planned: Duration, ratio: f64) -> Duration {
 pub(super) fn normal(planned: Duration, ratios: Moments) -> ServiceTime {
     let deviation = ratios.variance().sqrt();
     ServiceTime::normal(scaled(planned, ratios.mean()), scaled(planned, deviation))
-}
-
-/// Whether the mean of `own` differs from that of the `rest` by more than chance.
-pub(super) fn differs(own: Moments, rest: Moments) -> bool {
-    let min = f64::from(SAMPLES_MIN);
-    if own.count < min || rest.count < min {
-        return false;
-    }
-    let difference = (own.mean() - rest.mean()).abs();
-    let square = own.square_of_mean_error() + rest.square_of_mean_error();
-    difference >= DIFFERENCE_MIN * rest.mean() && difference * difference >= T_MIN * T_MIN * square
-}
-
-/// Variance of the means of `groups` within `all`, as a part of the square of the mean.
-pub(super) fn explained(groups: impl Iterator<Item = Moments>, all: Moments) -> f64 {
-    let mean = all.mean();
-    if mean <= 0.0 {
-        return 0.0;
-    }
-    let squares = groups.map(|own| {
-        let deviation = own.mean() / mean - 1.0;
-        own.count * deviation * deviation
-    });
-    squares.sum::<f64>() / all.count
 }
 
 #[cfg(test)]

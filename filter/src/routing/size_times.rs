@@ -2,16 +2,19 @@
 //!
 //! Once one size is told apart from the rest ([`group_times`](super::group_times)), every size with [`SAMPLES_MIN`]
 //! ratios has a prediction of its own: that of a medium size is the mean of all, but without the scatter of all. A size
-//! spans a factor of two, so its prediction is by mean and deviation. A size with fewer ratios, and a body of unknown
-//! size, take the time of all.
+//! spans a factor of two, so its prediction is by mean and deviation. A size with fewer ratios is predicted by them
+//! and the plan's prior, if there is one ([`group_prior`](super::group_prior)). Else it takes the time of all, as bodies of
+//! unknown size do.
 
 use std::time::Duration;
 
+use super::group_prior::GroupPrior;
 use super::group_sums::Sums;
-use super::group_times::{differs, explained, normal};
-use super::moments::Moments;
+use super::group_times::normal;
 use super::service_time::{SAMPLES_MIN, ServiceTime};
 use crate::size::{SIZES, Size};
+use weir_api::group::{differs, explained};
+use weir_api::moments::Moments;
 
 /// Predictions of one variant's service time by size.
 #[derive(Debug, Default)]
@@ -34,22 +37,32 @@ impl SizeTimes {
         self.explained
     }
 
-    /// Predicts for executions planned to take `planned`, by what was measured of the sizes.
-    pub fn estimate(&mut self, planned: Duration, measured: &[Sums; SIZES]) {
+    /// Predicts for executions planned to take `planned`, by what was measured of the sizes and the prior.
+    pub fn estimate(&mut self, planned: Duration, measured: &[Sums; SIZES], prior: &GroupPrior) {
         let sizes = measured.map(|sums| sums.moments());
         let all = sizes.iter().fold(Moments::default(), |all, own| all + *own);
-        let known = || sizes.iter().skip(Size::UNKNOWN.index() + 1);
+        let known = || (0..).zip(&sizes).skip(Size::UNKNOWN.index() + 1);
         (*self.predicted, self.explained) = ([None; SIZES], 0.0);
-        if !known().any(|own| differs(*own, all - *own)) {
-            return;
-        }
+        let apart = known().any(|(_, own)| differs(*own, all - *own));
         let min = f64::from(SAMPLES_MIN);
-        let own = known().copied().filter(|own| own.count >= min);
-        self.explained = explained(own, all);
-        let predicted = self.predicted.iter_mut().skip(Size::UNKNOWN.index() + 1);
-        for (predicted, own) in predicted.zip(known()) {
-            *predicted = (own.count >= min).then(|| normal(planned, *own));
+        let ratios = |index, own: Moments| {
+            if apart && own.count >= min {
+                return Some(own);
+            }
+            Some(own + prior.beside_size(index, own, all - own)?)
+        };
+        let mut of_prior = Moments::default();
+        for (index, own) in known() {
+            let Some(ratios) = ratios(index, *own) else {
+                continue;
+            };
+            of_prior = of_prior + (ratios - *own);
+            if let Some(predicted) = self.predicted.get_mut(index) {
+                *predicted = Some(normal(planned, ratios));
+            }
         }
+        let ratios = known().filter_map(|(index, own)| ratios(index, *own));
+        self.explained = explained(ratios, all + of_prior);
     }
 }
 

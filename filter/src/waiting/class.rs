@@ -129,6 +129,13 @@ impl Classes {
         Some(&self.get(id)?.name)
     }
 
+    /// Id of the class with that name.
+    #[must_use]
+    pub fn id_of(&self, name: &str) -> Option<ClassId> {
+        let mut each = self.iter();
+        Some(each.find(|(_, class)| class.name == name)?.0)
+    }
+
     /// Classes with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (ClassId, &Class)> {
         (0..).map(ClassId).zip(&self.list)

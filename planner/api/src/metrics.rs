@@ -2,7 +2,7 @@
 
 mod series;
 
-pub use series::{LABELS, Series, decode, encode, stats_tag};
+pub use series::{LABELS, Series, decode, encode, encode_group, stats_tag};
 
 /// Prefix of every Weir metric.
 pub const PREFIX: &str = "weir_";
@@ -130,6 +130,13 @@ pub enum Metric {
     /// Histogram, by variant: service time until the deadline, or a timeout of Envoy's, cut the execution off: it would
     /// have taken longer. Not part of [`Metric::ServiceMs`].
     CutOffMs,
+    /// Counter, by variant and group: executions whose service times the filter learns, by class where there are several,
+    /// and by size of the body where the proxy has had several. Not of variants whose requests are executed in batches.
+    GroupExecutions,
+    /// Counter, by variant and group: sum of their ratios to the planned time, in thousandths.
+    GroupRatioPermille,
+    /// Counter, by variant and group: sum of the squares of these ratios, in millionths.
+    GroupRatioSquares,
     /// Histogram, by variant: requests dispatched together for the server's batch.
     BatchRequests,
     /// Counter, by variant, in µs: time for which all slots of the variant were taken, from one end of an execution to the
@@ -162,10 +169,12 @@ pub enum Metric {
 const NONE: Option<&str> = None;
 const VARIANT: Option<&str> = Some("variant");
 const CLASS: Option<&str> = Some("class");
+/// Label of a group of requests: a [`crate::group::GroupName`].
+pub const GROUP: &str = "group";
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 52] = [
+    pub const ALL: [Metric; 55] = [
         Metric::Arrivals,
         Metric::AccuracyArrivals,
         Metric::Unservable,
@@ -206,6 +215,9 @@ impl Metric {
         Metric::LatencyMs,
         Metric::ServiceMs,
         Metric::CutOffMs,
+        Metric::GroupExecutions,
+        Metric::GroupRatioPermille,
+        Metric::GroupRatioSquares,
         Metric::BatchRequests,
         Metric::FullUs,
         Metric::FullExecutions,
@@ -233,6 +245,14 @@ impl Metric {
     /// Name of the second label, for the metrics that have one beside `service`.
     pub const fn label(self) -> Option<&'static str> {
         self.row().2
+    }
+
+    /// Whether it has the label [`GROUP`] after that of a variant.
+    pub const fn has_group(self) -> bool {
+        matches!(
+            self,
+            Metric::GroupExecutions | Metric::GroupRatioPermille | Metric::GroupRatioSquares
+        )
     }
 
     /// Returns the metric with that name.
@@ -284,6 +304,9 @@ impl Metric {
             Metric::LatencyMs => ("weir_latency_milliseconds", Histogram, NONE),
             Metric::ServiceMs => ("weir_service_milliseconds", Histogram, VARIANT),
             Metric::CutOffMs => ("weir_cut_off_milliseconds", Histogram, VARIANT),
+            Metric::GroupExecutions => ("weir_group_executions_total", Counter, VARIANT),
+            Metric::GroupRatioPermille => ("weir_group_ratio_permille_total", Counter, VARIANT),
+            Metric::GroupRatioSquares => ("weir_group_ratio_squares_total", Counter, VARIANT),
             Metric::BatchRequests => ("weir_batch_requests", Histogram, VARIANT),
             Metric::FullUs => ("weir_full_microseconds_total", Counter, VARIANT),
             Metric::FullExecutions => ("weir_full_executions_total", Counter, VARIANT),
@@ -336,6 +359,7 @@ mod tests {
             (Metric::PlanAgeMs, Kind::Gauge, None),
             (Metric::NetworkLatencyMs, Kind::Histogram, None),
             (Metric::BatchRequests, Kind::Histogram, Some("variant")),
+            (Metric::GroupExecutions, Kind::Counter, Some("variant")),
         ] {
             assert_eq!((metric.kind(), metric.label()), (kind, label), "{metric:?}");
         }

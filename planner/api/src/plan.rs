@@ -6,7 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::group::{GROUPS_MAX, GroupTime};
 use crate::units::{Revision, Share};
+
+mod groups;
 
 /// Version of the meaning of the fields below; a filter refuses any other.
 pub const FORMAT: u32 = 1;
@@ -27,7 +30,9 @@ pub const HOUR_MS: u64 = 3_600_000;
 /// Maximum deviation of the sum of the shares from 1.
 const SHARE_TOLERANCE: f64 = 1e-3;
 /// Maximum size of a plan on the wire, in bytes: [`VARIANTS_MAX`] variants, and space for future fields.
-pub const BYTES_MAX: usize = 64 * 1024;
+pub const BYTES_MAX: usize = 128 * 1024;
+/// Maximum number of groups in one plan, over all its variants.
+pub const PLAN_GROUPS_MAX: usize = 256;
 
 /// Traffic plan of one service: its variants with their shares of the traffic and their slots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +98,10 @@ pub struct VariantPlan {
     /// is free at once.
     #[serde(default)]
     pub cancels: bool,
+    /// Service times by class or by size, where the executions at all proxies tell these apart. A filter that has not
+    /// measured enough itself predicts by them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupTime>,
 }
 
 const fn one() -> u32 {
@@ -144,6 +153,18 @@ pub enum PlanError {
         value: f64,
         right: &'static str,
     },
+    #[error("variants[{index}].groups: {count} of them; at most {GROUPS_MAX}")]
+    Groups { index: usize, count: usize },
+    #[error("variants[].groups: {0} of them; at most {PLAN_GROUPS_MAX} in a plan")]
+    PlanGroups(usize),
+    #[error("variants[{index}].groups[{at}].{field}: {value} must be {right}")]
+    Group {
+        index: usize,
+        at: usize,
+        field: &'static str,
+        value: String,
+        right: &'static str,
+    },
     #[error("variants[{0}].slots: a variant with a share needs at least one slot")]
     ShareWithoutSlots(usize),
     #[error(
@@ -180,6 +201,14 @@ impl Plan {
             if earlier.into_iter().any(|other| other.name == variant.name) {
                 return Err(PlanError::Twice(index, variant.name.clone()));
             }
+        }
+        let groups = self
+            .variants
+            .iter()
+            .map(|variant| variant.groups.len())
+            .sum();
+        if groups > PLAN_GROUPS_MAX {
+            return Err(PlanError::PlanGroups(groups));
         }
         let sum: f64 = self.variants.iter().map(|variant| variant.share.0).sum();
         // Without any slot there is no capacity to have a share of.
@@ -265,7 +294,7 @@ impl VariantPlan {
         if self.share.0 > 0.0 && self.slots == 0 {
             return Err(PlanError::ShareWithoutSlots(index));
         }
-        Ok(())
+        groups::check(index, &self.groups)
     }
 }
 

@@ -294,7 +294,10 @@ impl Planner {
         };
         let offer = drafts_under(&self.service, allocations, inputs, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
-        let offer = offer.and_then(|drafts| {
+        let offer = offer.and_then(|mut drafts| {
+            for draft in &mut drafts {
+                self.tell_group_times(&mut draft.variants);
+            }
             let parts = |draft: &Draft| draft.variants.clone();
             acted.plan = drafts.iter().flat_map(parts).collect();
             publish

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::group_times::GroupTimes;
 use super::horizon::Horizon;
 use super::readiness::Readiness;
 use super::service_times::ServiceTimes;
@@ -14,6 +15,7 @@ pub(super) struct Measured {
     pub(super) readiness: Readiness,
     pub(super) horizon: Horizon,
     pub(super) service_times: ServiceTimes,
+    pub(super) group_times: GroupTimes,
 }
 
 impl Measured {
@@ -24,6 +26,7 @@ impl Measured {
             readiness: Readiness::new(variants),
             horizon: Horizon::new(variants),
             service_times: ServiceTimes::new(variants),
+            group_times: GroupTimes::new(variants),
         }
     }
 

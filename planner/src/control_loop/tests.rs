@@ -1,6 +1,7 @@
 //! Cycles on simulated ports: the fallback for each fault.
 
 mod failing;
+mod groups;
 mod no_capacity;
 mod proxies;
 mod requests;
@@ -22,7 +23,7 @@ use crate::app::Aside;
 use crate::backends::NotReplaced;
 use crate::capacity::{Allocation, Resize};
 use crate::distribution::Receipt;
-use crate::observe::{Counts, Executions, Outcomes, Route, ScrapeError};
+use crate::observe::{ByGroup, Counts, Executions, Outcomes, Route, ScrapeError};
 use crate::plan::Draft;
 use crate::policy::sponge::tests::sponge;
 use crate::spec::tests::service;
@@ -42,6 +43,8 @@ struct SimPorts {
     failing: Mutex<BTreeMap<String, bool>>,
     /// Executions of each variant so far.
     executions: Mutex<BTreeMap<String, Executions>>,
+    /// Sums by group so far.
+    groups: Mutex<ByGroup>,
     /// Ends of requests so far.
     outcomes: Mutex<Arc<Outcomes>>,
     /// Whether the proxy does not answer.
@@ -73,6 +76,7 @@ impl Observe for SimPorts {
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
                 executions: self.executions.lock().unwrap().clone(),
+                groups: self.groups.lock().unwrap().clone().into(),
                 outcomes: self.outcomes.lock().unwrap().clone(),
             })
         };

@@ -10,7 +10,7 @@ use weir_api::metrics::{Metric, PREFIX};
 
 use super::buckets::Buckets;
 use super::exposition::{Sample, split_name};
-use super::{Counts, ScrapeError};
+use super::{Counts, ScrapeError, groups};
 use place::{LABEL, Name, Part, Place, may_be_read};
 
 /// Maximum length of a line, in bytes; Envoy's own have some hundreds.
@@ -83,6 +83,9 @@ impl Folded {
                     .entry(variant)
                     .or_default()
                     .add(executions);
+            }
+            if !more.groups.is_empty() {
+                groups::add_stage(Arc::make_mut(&mut counts.groups), &more.groups);
             }
             Arc::make_mut(&mut counts.outcomes).add_stage(&more.outcomes);
         }
@@ -284,6 +287,15 @@ impl Counts {
             Metric::Requests => of(&mut self.routes, name)?.routed += value,
             Metric::DowngradedFrom => of(&mut self.routes, name)?.downgraded += value,
             Metric::Failing => *of(&mut self.failing, name)? = value > 0.0,
+            metric if metric.has_group() => {
+                groups::add(
+                    Arc::make_mut(&mut self.groups),
+                    metric,
+                    name,
+                    &place.group,
+                    value,
+                );
+            }
             Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests => {
                 let executions = of(&mut self.executions, name)?;
                 *match (place.metric, place.part) {

@@ -43,6 +43,7 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
         service_ms: planned.service_time.as_ms().max(service_min_ms),
         service_min_ms,
         accuracy: variant.accuracy,
+        groups: Vec::new(),
     })
 }
 

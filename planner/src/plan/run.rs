@@ -166,6 +166,7 @@ impl<'a> Run<'a> {
             service_ms: self.takes_ms(&sent),
             accuracy: self.variant.accuracy,
             cancels: self.variant.cancels,
+            groups: Vec::new(),
         }
     }
 }

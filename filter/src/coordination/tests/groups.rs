@@ -17,7 +17,7 @@ fn one(ms: u64, bytes: u64, ratio: f64) -> GroupSums {
         class: ClassId((bytes % 8) as u8),
         size: Size::of(bytes),
     };
-    sums.record(group, true, ratio, true);
+    sums.record(group, true, &Sums::of(ratio, true));
     sums
 }
 

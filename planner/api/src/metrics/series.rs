@@ -8,10 +8,10 @@
 //! In the *labelled form* Envoy has cut the labels out of the name, by the `stats_tags` of its bootstrap
 //! ([`stats_tag`]): `weir_refused_total{service="demo",reason="queue-full"}`.
 
-use super::{Metric, PREFIX};
+use super::{GROUP, Metric, PREFIX};
 
 /// Names of all labels; `service` is in every series.
-pub const LABELS: [&str; 5] = ["service", "variant", "reason", "header", "class"];
+pub const LABELS: [&str; 6] = ["service", "variant", "reason", "header", "class", GROUP];
 
 /// Metric with the values of its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,6 +22,8 @@ pub struct Series {
     pub service: String,
     /// Value of [`Metric::label`]; empty for a metric without one.
     pub value: String,
+    /// Value of the label [`GROUP`]; empty for a metric without it.
+    pub group: String,
 }
 
 /// Returns the long form, by which the filter defines a metric in Envoy. `value` is the value of [`Metric::label`],
@@ -33,6 +35,11 @@ pub fn encode(metric: Metric, service: &str, value: &str) -> String {
     }
 }
 
+/// Returns the long form of a metric by variant and group.
+pub fn encode_group(metric: Metric, service: &str, variant: &str, group: &str) -> String {
+    format!("{}__{GROUP}__{group}", encode(metric, service, variant))
+}
+
 /// Parses a series of Envoy's Prometheus output in either form. `label` returns the value of a label; those that are
 /// no part of the series are ignored. `None` for any other name.
 pub fn decode<'a>(name: &str, label: impl Fn(&str) -> Option<&'a str>) -> Option<Series> {
@@ -41,23 +48,28 @@ pub fn decode<'a>(name: &str, label: impl Fn(&str) -> Option<&'a str>) -> Option
         None => (name, None),
     };
     let metric = Metric::from_name(base)?;
-    let mut value = |name: &str| match &mut parts {
+    let mut label_value = |name: &str| match &mut parts {
         Some(parts) => {
             (parts.next()? == name).then_some(())?;
             Some(parts.next()?.replace('_', "-"))
         }
         None => label(name).map(str::to_owned),
     };
-    let service = value("service")?;
+    let service = label_value("service")?;
     let value = match metric.label() {
-        Some(label) => value(label)?,
+        Some(label) => label_value(label)?,
         None => String::new(),
+    };
+    let group = match metric.has_group() {
+        true => label_value(GROUP)?,
+        false => String::new(),
     };
     let complete = parts.is_none_or(|mut parts| parts.next().is_none());
     complete.then_some(Series {
         metric,
         service,
         value,
+        group,
     })
 }
 
@@ -68,6 +80,12 @@ pub fn stats_tag(label: &str) -> String {
     const VALUE: &str = "[a-z0-9-]+";
     match label {
         "service" => format!(r"^wasmcustom\.{PREFIX}[a-z_]+?(__service__({VALUE}))"),
+        "variant" => format!(
+            r"^wasmcustom\.{PREFIX}[a-z_]+?__service__{VALUE}(__variant__({VALUE}))(?:__{GROUP}__{VALUE})?$"
+        ),
+        GROUP => format!(
+            r"^wasmcustom\.{PREFIX}[a-z_]+?__service__{VALUE}__variant__{VALUE}(__{GROUP}__({VALUE}))$"
+        ),
         _ => format!(r"^wasmcustom\.{PREFIX}[a-z_]+?__service__{VALUE}(__{label}__({VALUE}))$"),
     }
 }
@@ -88,11 +106,15 @@ mod tests {
             metric in prop::sample::select(Metric::ALL.to_vec()),
             service in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
             value in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
+            group in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
         ) {
             prop_assert!(is_name(&service));
-            let name = encode(metric, &service, &value);
+            let (name, group) = match metric.has_group() {
+                true => (encode_group(metric, &service, &value, &group), group),
+                false => (encode(metric, &service, &value), String::new()),
+            };
             let value = if metric.label().is_some() { value } else { String::new() };
-            let series = Series { metric, service, value };
+            let series = Series { metric, service, value, group };
             prop_assert_eq!(decode(&name, none), Some(series.clone()));
             prop_assert_eq!(decode(&name.replace('-', "_"), none), Some(series));
         }
@@ -102,16 +124,19 @@ mod tests {
             metric in prop::sample::select(Metric::ALL.to_vec()),
             service in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
             value in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
+            group in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
         ) {
             let label = |name: &str| match name {
                 "service" => Some(service.as_str()),
                 name if Some(name) == metric.label() => Some(value.as_str()),
+                GROUP => Some(group.as_str()),
                 "le" => Some("1"),
                 _ => None,
             };
             let read = decode(metric.name(), label);
             let value = if metric.label().is_some() { value.clone() } else { String::new() };
-            let series = Series { metric, service: service.clone(), value };
+            let group = if metric.has_group() { group.clone() } else { String::new() };
+            let series = Series { metric, service: service.clone(), value, group };
             prop_assert_eq!(read, Some(series));
             prop_assert_eq!(decode(metric.name(), none), None);
         }
@@ -133,6 +158,8 @@ mod tests {
             "weir_arrivals_total__variant__a",
             "weir_held_requests__service__a__x__y",
             "weir_slots__service__a",
+            "weir_slots__service__a__variant__b__group__c",
+            "weir_group_executions_total__service__a__variant__b",
             "weir_arrivals__service__a",
         ] {
             assert_eq!(decode(name, none), None, "{name}");

@@ -16,6 +16,7 @@ fn good() -> Plan {
         service_ms: 40.0,
         service_min_ms: 10.0,
         accuracy: 70.0,
+        groups: Vec::new(),
     };
     Plan {
         format: FORMAT,
@@ -26,6 +27,22 @@ fn good() -> Plan {
         downstream_ms: 250.5,
         variants: vec![variant("small", 0.25), variant("large", 0.75)],
     }
+}
+
+fn group(group: impl Into<String>) -> GroupTime {
+    GroupTime {
+        group: group.into(),
+        mean: 1234.567,
+        deviation: 1234.567,
+    }
+}
+
+/// Gives the second variant groups of sizes, then one of these changes.
+fn break_groups(plan: &mut Plan, count: u64, breaks: impl Fn(&mut GroupTime)) {
+    let sizes = (0..count).map(|size| group(format!("size-{size}")));
+    let groups = &mut plan.variants[1].groups;
+    groups.extend(sizes);
+    breaks(&mut groups[1]);
 }
 
 /// Table of changes, each of which breaks one rule, with the field that the message must name.
@@ -112,6 +129,42 @@ fn broken_rule_is_refused_and_names_the_field() {
             "variants[0].accuracy: 101",
         ),
         (
+            |p| break_groups(p, 16, |_| {}),
+            "variants[1].groups: 16 of them; at most 15",
+        ),
+        (
+            |p| break_groups(p, 2, |one| one.group = "gold".into()),
+            "variants[1].groups[1].group: 'gold' must be class-",
+        ),
+        (
+            |p| break_groups(p, 2, |one| one.group = "size-0".into()),
+            "variants[1].groups[1].group: 'size-0' must be a group that no other",
+        ),
+        (
+            |p| break_groups(p, 2, |one| one.mean = 0.0),
+            "variants[1].groups[1].mean: 0 must be above 0",
+        ),
+        (
+            |p| break_groups(p, 2, |one| one.mean = f64::NAN),
+            "variants[1].groups[1].mean: NaN",
+        ),
+        (
+            |p| break_groups(p, 2, |one| one.deviation = 4097.0),
+            "variants[1].groups[1].deviation: 4097 must be 0 to 4096",
+        ),
+        (
+            |p| {
+                break_groups(p, 15, |_| {});
+                let mut next = p.variants[1].clone();
+                next.share = Share(0.0);
+                for index in 0..17 {
+                    next.name = format!("v{index}");
+                    p.variants.push(next.clone());
+                }
+            },
+            "variants[].groups: 270 of them; at most 256 in a plan",
+        ),
+        (
             |p| p.variants.iter_mut().for_each(|v| v.share = Share(0.0)),
             "share: they sum to 0",
         ),
@@ -170,6 +223,9 @@ fn largest_plan_fits_bytes_max() {
     };
     plan.variants = (0..VARIANTS_MAX)
         .map(|i| VariantPlan {
+            groups: (0..PLAN_GROUPS_MAX / VARIANTS_MAX)
+                .map(|at| group(format!("class-{at:0>width$}", width = NAME_MAX)))
+                .collect(),
             name: format!("{i:0>width$}", width = NAME_MAX),
             ..longest.clone()
         })

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_api::metrics::Metric;
+use weir_filter::routing::group_report::GroupId;
 use weir_filter::stats::{Change, Label, Sample};
 use weir_filter::variant::VariantId;
 
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
-use weir_planner::observe::{ByVariant, Counts, Executions, Outcomes};
+use weir_planner::observe::{ByGroup, ByVariant, Counts, Executions, Outcomes, add_group};
 
 /// Counters of one proxy, over its workers.
 #[derive(Debug, Clone)]
@@ -19,6 +20,7 @@ pub(crate) struct Tally {
     /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
     executions: ByVariant,
+    groups: ByGroup,
     /// Arrivals by the least accurate variant that has the accuracy they require.
     accuracies: BTreeMap<String, f64>,
     /// Ends of requests, without histograms.
@@ -31,6 +33,7 @@ impl Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
         executions: ByVariant::new(),
+        groups: ByGroup::new(),
         accuracies: BTreeMap::new(),
         outcomes: Outcomes::NONE,
     };
@@ -45,8 +48,13 @@ impl Tally {
         self.arrivals += 1;
     }
 
-    /// Adds an engine's samples; `name` knows its variants.
-    pub(super) fn add(&mut self, samples: &[Sample], name: impl Fn(VariantId) -> Option<Rc<str>>) {
+    /// Adds an engine's samples; `name` knows its variants, `group` its groups.
+    pub(super) fn add(
+        &mut self,
+        samples: &[Sample],
+        name: impl Fn(VariantId) -> Option<Rc<str>>,
+        group: impl Fn(GroupId) -> Option<String>,
+    ) {
         for sample in samples {
             match (sample.metric, sample.change) {
                 (Metric::Arrivals, _) => self.arrive(),
@@ -73,6 +81,9 @@ impl Tally {
                     | Metric::ClientDisconnects,
                     Change::By(count),
                 ) => self.count(sample.metric, sample.label, count, &name),
+                (metric, Change::By(count)) if metric.has_group() => {
+                    self.count_group((metric, sample.label), count, &name, &group);
+                }
                 (Metric::HeldRequests, Change::To(held)) => self.outcomes.held = held as f64,
                 _ => {}
             }
@@ -98,6 +109,21 @@ impl Tally {
         };
         // All that are passed are read.
         let _ = self.outcomes.count(metric, of, count as f64);
+    }
+
+    /// Counts executions by group.
+    fn count_group(
+        &mut self,
+        (metric, label): (Metric, Label),
+        count: i64,
+        name: &impl Fn(VariantId) -> Option<Rc<str>>,
+        group: &impl Fn(GroupId) -> Option<String>,
+    ) {
+        if let Label::Group(id, of) = label
+            && let Some((variant, group)) = name(id).zip(group(of))
+        {
+            add_group(&mut self.groups, metric, &variant, &group, count as f64);
+        }
     }
 
     fn require(&mut self, label: Label, name: &impl Fn(VariantId) -> Option<Rc<str>>) {
@@ -147,6 +173,7 @@ impl Tally {
         Counts {
             slack: if sum > 0 { slack } else { Buckets::new() },
             executions: self.executions.clone(),
+            groups: self.groups.clone().into(),
             accuracies: self.accuracies.clone(),
             outcomes: self.outcomes.clone().into(),
             ..Counts::of_arrivals(self.arrivals as f64)
@@ -188,7 +215,7 @@ mod tests {
         stats.value(Metric::WaitMs, Label::None, 1);
         let mut samples = Vec::new();
         stats.swap(&mut samples);
-        tally.add(&samples, |_| None);
+        tally.add(&samples, |_| None, |_| None);
         let counts = tally.counts();
         assert_eq!(counts.arrivals, 2.0);
         for (edge, expected) in [
@@ -222,7 +249,7 @@ mod tests {
         let mut samples = Vec::new();
         stats.swap(&mut samples);
         let mut tally = Tally::NEW;
-        tally.add(&samples, |_| Some(Rc::from("a")));
+        tally.add(&samples, |_| Some(Rc::from("a")), |_| None);
         let outcomes = tally.counts().outcomes;
         assert_eq!((outcomes.client_disconnects, outcomes.held), (1.0, 4.0));
         let a = &outcomes.variants["a"];
@@ -248,9 +275,8 @@ mod tests {
         stats.swap(&mut samples);
         let mut tally = Tally::NEW;
         let names = ["a", "b"];
-        tally.add(&samples, |id| {
-            names.get(usize::from(id.0)).map(|name| Rc::from(*name))
-        });
+        let name = |id: VariantId| names.get(usize::from(id.0)).map(|name| Rc::from(*name));
+        tally.add(&samples, name, |_| None);
         let a = Executions {
             answered: 2.0,
             total_ms: 50.0,

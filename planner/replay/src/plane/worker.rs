@@ -14,6 +14,7 @@ use weir_filter::engine::{Answer, End, Engine, IncomingRequest, StreamId};
 use weir_filter::health::{HealthSignal, ProbeResult};
 use weir_filter::request::body::BodyChunk;
 use weir_filter::request::wire::Wire;
+use weir_filter::routing::group_report::GroupId;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::variant::VariantKey;
@@ -333,7 +334,8 @@ impl Worker {
     /// Adds the engine's counts of the latest call to its proxy's.
     pub(crate) fn count_into(&mut self, counted: &mut Tally) {
         let name = |id| self.engine.variant_name(id).cloned();
-        counted.add(&self.samples, name);
+        let group = |id: GroupId| id.name(&self.engine.config().classes);
+        counted.add(&self.samples, name, group);
         self.samples.clear();
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn part(name: &str, share: f64, slots: u32) -> VariantPlan {
         service_ms: 40.0,
         service_min_ms: 0.0,
         accuracy: 70.0,
+        groups: Vec::new(),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Place of a series in the counts of stages, by its name and labels.
 
-use weir_api::metrics::{Kind, Metric};
+use weir_api::metrics::{GROUP, Kind, Metric};
 
 use super::StageNames;
 use crate::observe::exposition::Sample;
 
 /// Metrics that the planner reads.
-const READ: [Metric; 20] = [
+const READ: [Metric; 23] = [
     Metric::Arrivals,
     Metric::AccuracyArrivals,
     Metric::Unservable,
@@ -27,6 +27,9 @@ const READ: [Metric; 20] = [
     Metric::ServiceMs,
     Metric::CutOffMs,
     Metric::BatchRequests,
+    Metric::GroupExecutions,
+    Metric::GroupRatioPermille,
+    Metric::GroupRatioSquares,
 ];
 
 /// Meaning of the name of a series.
@@ -49,6 +52,8 @@ pub(super) struct Place {
     pub(super) stage: usize,
     /// Value of the second label; empty for a metric without one.
     pub(super) value: String,
+    /// Value of the label of a group; empty for a metric without it.
+    pub(super) group: String,
 }
 
 /// Part of its metric that a series is.
@@ -117,12 +122,20 @@ impl Place {
             }
             None => (rest, ""),
         };
-        let complete = !service.contains(LABEL) && !value.contains(LABEL);
+        let (value, group) = match metric.has_group() {
+            true => {
+                let (value, rest) = value.split_once(LABEL)?;
+                (value, rest.strip_prefix(GROUP)?.strip_prefix(LABEL)?)
+            }
+            false => (value, ""),
+        };
+        let complete = ![service, value, group].iter().any(|it| it.contains(LABEL));
         complete.then_some(Place {
             metric,
             part,
             stage: names.by_long_form(service)?,
             value: value.replace('_', "-"),
+            group: group.replace('_', "-"),
         })
     }
 
@@ -138,11 +151,16 @@ impl Place {
             Some(label) => sample.label(label)?.to_owned(),
             None => String::new(),
         };
+        let group = match metric.has_group() {
+            true => sample.label(GROUP)?.to_owned(),
+            false => String::new(),
+        };
         Some(Place {
             metric,
             part,
             stage,
             value,
+            group,
         })
     }
 }

@@ -5,7 +5,7 @@ mod reference;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weir_api::metrics::{Kind, Series, encode};
+use weir_api::metrics::{Kind, Series, encode, encode_group};
 
 use super::super::{Executions, Outcomes, Refusals, VariantOutcomes};
 use super::*;
@@ -77,10 +77,14 @@ fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> St
         metric,
         service,
         value: of,
+        group,
     } = series;
     let suffix = if bucket.is_some() { "_bucket" } else { "" };
     let le = bucket.map(|edge| format!("le=\"{edge}\""));
-    let own = metric.label().map(|label| format!("{label}=\"{of}\""));
+    let own = metric.label().map(|label| match metric.has_group() {
+        true => format!("{label}=\"{of}\",group=\"{group}\""),
+        false => format!("{label}=\"{of}\""),
+    });
     let labels = match labelled {
         true => [Some(format!("service=\"{service}\"")), own, le],
         false => [le, None, None],
@@ -88,6 +92,7 @@ fn line(labelled: bool, series: &Series, bucket: Option<&str>, value: u32) -> St
     let labels: Vec<_> = labels.into_iter().flatten().collect();
     let name = match labelled {
         true => metric.name().to_owned(),
+        false if metric.has_group() => encode_group(*metric, service, of, group).replace('-', "_"),
         false => encode(*metric, service, of).replace('-', "_"),
     };
     format!("{name}{suffix}{{{}}} {value}\n", labels.join(","))
@@ -107,7 +112,8 @@ proptest! {
     ) {
         let text = |labelled: &dyn Fn(bool) -> bool| -> String {
             let line = |(metric, service, value, count, edge, form): &(Metric, &str, String, u32, &str, bool)| {
-                let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone() };
+                let group = format!("class-{}", value.get(..1).unwrap_or_default());
+                let series = Series { metric: *metric, service: (*service).to_owned(), value: value.clone(), group };
                 let bucket = (metric.kind() == Kind::Histogram).then_some(*edge);
                 line(labelled(*form), &series, bucket, *count)
             };
@@ -248,11 +254,12 @@ proptest! {
             prop::sample::select(vec![
                 "__service__demo", "__service__demo_two", "__service__demo__variant__a", "__service__two__variant__a_b",
                 "__service__demo_two__x__a", "__variant__a", "", "__service__demo__variant__a__class__b",
+                "__service__demo__variant__a__group__class_b", "__service__demo_two__variant__a__group__size_0",
             ]),
             prop::sample::select(vec![
                 "", "{}", "{le=\"1\"}", "{le=\"5\"}", "{le=\"9\",file=\"3\"}", "{le=\"9\",file=\"4\"}",
                 "{service=\"demo\",variant=\"a\",le=\"1\"}", "{service=\"demo\",variant=\"a\",le=\"+Inf\"}", "{service=\"demo\",variant=\"a\"}", "{service=\"demo-two\",le=\"+Inf\"}",
-                "{variant=\"a-b\",service=\"two\"}", "{service=\"demo\"", "{le=\"-1\",service=\"demo-two\"}",
+                "{variant=\"a-b\",service=\"two\"}", "{service=\"demo\"", "{service=\"demo\",variant=\"a\",group=\"class-b\"}", "{le=\"-1\",service=\"demo-two\"}",
             ]),
             prop::sample::select(vec![
                 " 1", " 2.5", " 7 1700000000000", " -1", " NaN", " +Inf", " 1e3", "", " x", "\t4", "\r", " 9\r",

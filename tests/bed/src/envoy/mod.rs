@@ -265,6 +265,7 @@ fn series(metric: Metric, service: &str, value: &str) -> Series {
         metric,
         service: service.to_owned(),
         value: value.to_owned(),
+        group: String::new(),
     }
 }
 

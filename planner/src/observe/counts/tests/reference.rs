@@ -1,5 +1,7 @@
 //! The counts as another parser reads them.
 
+use std::sync::Arc;
+
 use weir_api::metrics::{Kind, Metric, Series, decode};
 
 use crate::observe::{Counts, Outcomes, VariantOutcomes};
@@ -98,6 +100,16 @@ pub(super) fn reference(text: &str, stages: &[&str]) -> Counts {
             }
             Metric::Requests => routes.entry(series.value).or_default().routed += value,
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
+            metric if metric.has_group() => {
+                let known = Arc::make_mut(&mut counts.groups);
+                let sums = known.entry(series.value).or_default();
+                let sums = sums.entry(series.group).or_default();
+                match metric {
+                    Metric::GroupExecutions => sums.count += value,
+                    Metric::GroupRatioPermille => sums.sum += value,
+                    _ => sums.squares += value,
+                }
+            }
             Metric::Failing => {
                 counts.failing.insert(series.value, value > 0.0);
             }

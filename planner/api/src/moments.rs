@@ -24,6 +24,27 @@ impl Moments {
         }
     }
 
+    /// Returns the moments of `count` values with that mean and standard deviation.
+    #[must_use]
+    pub fn with(count: f64, mean: f64, deviation: f64) -> Moments {
+        let squares = (count - 1.0).max(0.0) * deviation * deviation;
+        Moments {
+            count,
+            sum: count * mean,
+            squares: squares + count * mean * mean,
+        }
+    }
+
+    /// Returns the same values, each counted `factor` times.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Moments {
+        Moments {
+            count: self.count * factor,
+            sum: self.sum * factor,
+            squares: self.squares * factor,
+        }
+    }
+
     /// Mean; 0 without any.
     #[must_use]
     pub fn mean(&self) -> f64 {
@@ -87,6 +108,10 @@ mod tests {
         let parts = of(&[1.0, 6.0]) + of(&[2.0, 3.0]);
         assert_eq!(parts, all);
         assert_eq!(all - of(&[1.0, 6.0]), of(&[2.0, 3.0]));
+        let given = Moments::with(4.0, 3.0, (14.0_f64 / 3.0).sqrt());
+        assert_eq!(given.mean(), 3.0);
+        assert!((given.variance() - all.variance()).abs() < 1e-12);
+        assert_eq!(all.scaled(2.0).mean(), 3.0);
         let none = Moments::default();
         assert_eq!((none.mean(), none.square_of_mean_error()), (0.0, 0.0));
     }
