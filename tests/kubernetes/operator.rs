@@ -12,4 +12,5 @@ mod refusal;
 mod replace;
 mod resizes;
 mod servers;
+mod shared_budget;
 mod watches;

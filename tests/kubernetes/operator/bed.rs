@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use weir_apiserver::{ApiServer, Key as Object};
 use weir_bed::operate::{self, Planner, Proxy};
 use weir_bed::wait;
+use weir_planner::shared_budget::SharedBudgets;
 
 /// Longest wait for any condition.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -135,6 +136,15 @@ impl Cluster {
 
     pub(crate) async fn planner(&self, name: &str) -> Planner {
         self.planner_as(name, SUBJECT).await
+    }
+
+    /// Starts a planner with a budget that services share, as NAME=CORES.
+    pub(crate) async fn planner_sharing(&self, name: &str, budget: &str) -> Planner {
+        let budgets = SharedBudgets::new(&[budget.parse().unwrap()]).unwrap();
+        let client = self.client().await;
+        Planner::start_sharing(client, [name, WEIR, MODELS], budgets)
+            .await
+            .unwrap()
     }
 
     /// Client of the planners' service account.

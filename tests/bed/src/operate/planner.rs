@@ -15,6 +15,7 @@ use weir_planner::file_reload::Reloaded;
 use weir_planner::http::Endpoint;
 use weir_planner::key::{Key, Keys};
 use weir_planner::operator::{Options, operate};
+use weir_planner::shared_budget::SharedBudgets;
 
 /// The key that proxies present.
 pub const KEY: &str = "secret-key";
@@ -30,6 +31,15 @@ pub struct Planner {
     runtime: Option<Runtime>,
 }
 
+/// Settings in which planners differ.
+#[derive(Debug, Default)]
+struct Setting {
+    /// Address at which other planners reach it, if it is not its own.
+    advertised: Option<String>,
+    /// Budgets that services share.
+    budgets: Arc<SharedBudgets>,
+}
+
 impl Planner {
     /// Starts a planner called `name`, with its Lease in `namespace`, for the resources of `planned`.
     ///
@@ -42,7 +52,25 @@ impl Planner {
         namespace: &str,
         planned: &str,
     ) -> anyhow::Result<Planner> {
-        Planner::on(None, client, [name, namespace, planned], None).await
+        let names = [name, namespace, planned];
+        Planner::on(None, client, names, Setting::default()).await
+    }
+
+    /// Starts it with budgets that services share; `names` are its own, its namespace and that of the resources.
+    ///
+    /// # Errors
+    ///
+    /// There is no free port.
+    pub async fn start_sharing(
+        client: kube::Client,
+        names: [&str; 3],
+        budgets: SharedBudgets,
+    ) -> anyhow::Result<Planner> {
+        let setting = Setting {
+            budgets: Arc::new(budgets),
+            ..Setting::default()
+        };
+        Planner::on(None, client, names, setting).await
     }
 
     /// Starts it with `advertised` as the address at which other planners reach it.
@@ -58,7 +86,11 @@ impl Planner {
         advertised: &str,
     ) -> anyhow::Result<Planner> {
         let names = [name, namespace, planned];
-        Planner::on(None, client, names, Some(advertised)).await
+        let setting = Setting {
+            advertised: Some(advertised.to_owned()),
+            ..Setting::default()
+        };
+        Planner::on(None, client, names, setting).await
     }
 
     /// Starts it on a runtime of its own.
@@ -76,14 +108,15 @@ impl Planner {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        Planner::on(Some(runtime), client, [name, namespace, planned], None).await
+        let names = [name, namespace, planned];
+        Planner::on(Some(runtime), client, names, Setting::default()).await
     }
 
     async fn on(
         runtime: Option<Runtime>,
         client: kube::Client,
         [name, namespace, planned]: [&str; 3],
-        advertised: Option<&str>,
+        setting: Setting,
     ) -> anyhow::Result<Planner> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -92,9 +125,9 @@ impl Planner {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             namespaces: vec![planned.to_owned()],
-            address: advertised.unwrap_or(&url).to_owned(),
+            address: setting.advertised.unwrap_or_else(|| url.clone()),
             state: None,
-            budgets: Arc::default(),
+            budgets: setting.budgets,
             replay: None,
             traces: None,
         };

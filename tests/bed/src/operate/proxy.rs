@@ -9,9 +9,10 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// A proxy of the service `demo`; it answers until its runtime ends.
+/// A proxy of one service; it answers until its runtime ends.
 #[derive(Debug, Clone)]
 pub struct Proxy {
+    service: &'static str,
     address: SocketAddr,
     counted: Arc<Mutex<Counted>>,
 }
@@ -32,12 +33,21 @@ impl Counted {
 }
 
 impl Proxy {
-    /// Starts a proxy without any arrivals.
+    /// Starts a proxy of the service `demo` without any arrivals.
     ///
     /// # Errors
     ///
     /// There is no free port.
     pub async fn start() -> anyhow::Result<Proxy> {
+        Proxy::start_of("demo").await
+    }
+
+    /// Starts a proxy of that service without any arrivals.
+    ///
+    /// # Errors
+    ///
+    /// There is no free port.
+    pub async fn start_of(service: &'static str) -> anyhow::Result<Proxy> {
         let counted = Counted {
             rate_rps: 0.0,
             since: Instant::now(),
@@ -45,6 +55,7 @@ impl Proxy {
         };
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let proxy = Proxy {
+            service,
             address: listener.local_addr()?,
             counted: Arc::new(Mutex::new(counted)),
         };
@@ -63,9 +74,8 @@ impl Proxy {
     /// Its statistics.
     pub fn text(&self) -> String {
         let total = self.counted().until_now().round();
-        format!(
-            "# TYPE weir_arrivals_total__service__demo counter\nweir_arrivals_total__service__demo{{}} {total}\n"
-        )
+        let name = format!("weir_arrivals_total__service__{}", self.service);
+        format!("# TYPE {name} counter\n{name}{{}} {total}\n")
     }
 
     /// Sets the arrival rate from now on.
