@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_reported_once_there_are_two() {
+    fn sizes_are_reported_from_the_second_on() {
         let mut report = GroupReport::default();
         let record = |report: &mut GroupReport, bytes: Option<u64>, by_class| {
             let group = Group {
