@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use weir_api::metrics::{GROUP, LABELS, Metric, encode};
+use weir_api::metrics::{GROUP, LABELS, Metric, encode, encode_group};
 use weir_bed::scene::{PATIENCE, SERVICE, Scene, Variant, see};
 use weir_bed::wait;
 use weir_planner::clock::Clock;
@@ -50,6 +50,22 @@ const COUNTED: [(Metric, &str, u64); 5] = [
     (Metric::ClassArrivals, "gold-1", 1),
 ];
 
+/// Group of one execution in a [`scene`].
+const OF_GOLD: &str = "class-gold-1";
+
+/// Line that counts the executions of [`OF_GOLD`], once there is one.
+async fn group_line(scene: &Scene) -> String {
+    let mut found = None;
+    let line = async || {
+        let text = scene.envoy.stats(Metric::GroupExecutions.name()).await;
+        let of_gold = |line: &&str| line.contains("gold") && !line.starts_with('#');
+        found = text.unwrap().lines().find(of_gold).map(str::to_owned);
+        found.is_some()
+    };
+    wait::until_async("a group", PATIENCE, line).await.unwrap();
+    found.unwrap()
+}
+
 #[tokio::test]
 async fn shipped_stats_tags_make_labels() {
     let scene = scene(true).await;
@@ -83,6 +99,15 @@ async fn shipped_stats_tags_make_labels() {
     let text = scene.envoy.stats(Metric::WaitMs.name()).await.unwrap();
     let bucket = format!("weir_wait_milliseconds_bucket{{service=\"{SERVICE}\",le=");
     assert!(text.contains(&bucket), "{text}");
+    let line = group_line(&scene).await;
+    let labels = [
+        format!("service=\"{SERVICE}\""),
+        format!("variant=\"{}\"", VARIANT.name),
+        format!("{GROUP}=\"{OF_GOLD}\""),
+    ];
+    let start = format!("{}{{", Metric::GroupExecutions.name());
+    assert!(line.starts_with(&start) && line.ends_with("} 1"), "{line}");
+    assert!(labels.iter().all(|label| line.contains(label)), "{line}");
     // Each label has been seen.
     let seen = COUNTED.map(|(metric, ..)| metric.label().unwrap_or("service"));
     let mut further = LABELS.iter().filter(|label| **label != GROUP);
@@ -99,6 +124,9 @@ async fn without_stats_tags_names_contain_labels() {
         let line = format!("{name}{{}} {count}");
         assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }
+    let name = encode_group(Metric::GroupExecutions, SERVICE, VARIANT.name, OF_GOLD);
+    let line = group_line(&scene).await;
+    assert_eq!(line, format!("{}{{}} 1", name.replace('-', "_")));
 }
 
 #[tokio::test]
@@ -106,6 +134,7 @@ async fn planner_reads_labels_in_either_form() {
     for tags in [true, false] {
         let scene = scene(tags).await;
         scene.until(Metric::Arrivals, "", 2).await.unwrap();
+        group_line(&scene).await;
         let stats = format!(
             "http://{}/stats/prometheus?filter=weir_",
             scene.envoy.admin()
@@ -126,5 +155,7 @@ async fn planner_reads_labels_in_either_form() {
             .collect();
         assert_eq!(routed, [(VARIANT.name, 2.0)], "stats_tags: {tags}");
         assert_eq!(counts.failing, [(VARIANT.name.to_owned(), false)].into());
+        let gold = counts.groups[VARIANT.name][OF_GOLD];
+        assert_eq!(gold.count, 1.0, "stats_tags: {tags}");
     }
 }
