@@ -61,7 +61,7 @@ pub struct GroupTimes {
     common: Box<GroupSums>,
     /// Measurements of this worker that are not among those yet.
     own: Box<GroupSums>,
-    /// What all proxies measured, by the plan.
+    /// Measurements of all proxies, by the plan.
     prior: GroupPrior,
     /// Measurements of this worker that are not reported yet.
     unreported: GroupReport,

@@ -9,16 +9,22 @@ fn full(outcome: &SyncResult) -> Option<(u64, u32)> {
     Some((full.time.as_millis() as u64, full.ended))
 }
 
-#[test]
-fn slot_that_waits_for_another_worker_counts_as_taken() {
+/// The second of two VMs with an execution each in two slots. A third request waits at it when the first
+/// VM's execution ends, after 20 ms.
+fn slot_for_the_second() -> Vm {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
     a.acquire(&[], &[], 1, 0);
     b.acquire(&[], &[], 1, 1);
     assert_eq!(b.acquire(&[], &[], 1, 2).granted, 0, "both are taken");
-    // The free slot is b's, which takes it a moment later.
     let first = a.acquire_with(lanes(&[1], &[]), 0, 20);
     assert_eq!((first.granted, full(&first)), (0, None));
+    b
+}
+
+#[test]
+fn slot_that_waits_for_another_worker_counts_as_taken() {
+    let mut b = slot_for_the_second();
     assert_eq!(b.acquire(&[], &[], 1, 22).granted, 1);
     let second = b.acquire(&[2], &[], 0, 90);
     assert_eq!(full(&second), Some((70, 1)));
@@ -28,12 +34,7 @@ fn slot_that_waits_for_another_worker_counts_as_taken() {
 
 #[test]
 fn slot_that_nobody_takes_any_more_ends_the_time() {
-    let store = Memory::default();
-    let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
-    a.acquire(&[], &[], 1, 0);
-    b.acquire(&[], &[], 1, 1);
-    b.acquire(&[], &[], 1, 2);
-    a.acquire_with(lanes(&[1], &[]), 0, 20);
+    let mut b = slot_for_the_second();
     // The request that waited is gone, and the next one comes later.
     b.acquire(&[], &[], 0, 21);
     assert_eq!(b.acquire(&[], &[], 1, 60).granted, 1);

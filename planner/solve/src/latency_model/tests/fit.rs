@@ -178,8 +178,8 @@ fn sponge_profile_fit_matches_the_publication() {
     assert_eq!((table.ms(8, 4.0), table.ms(1, 8.0)), (87.943, 12.998));
 }
 
-/// Sponge fits by RANSAC, which takes out points that are far off. Ours weighs relative errors, and leads elsewhere: the
-/// coefficients with the smallest squares predict the short times of many cores badly.
+/// The robust fit weighs relative errors, and so leads to other coefficients: those with the smallest squares predict the
+/// short times of many cores badly.
 #[test]
 fn robust_fit_predicts_sponges_profile_better_than_its_smallest_squares() {
     let measured = sponges();
