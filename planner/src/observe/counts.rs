@@ -6,12 +6,12 @@ mod place;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use memchr::memchr;
 use weir_api::metrics::{Metric, PREFIX};
 
 use super::buckets::Buckets;
-use super::exposition::{Sample, split_name};
 use super::{Counts, ScrapeError, groups};
-use place::{LABEL, Name, Part, Place, may_be_read};
+use place::{Part, Place, Reader};
 
 /// Maximum length of a line, in bytes; Envoy's own have some hundreds.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -97,10 +97,7 @@ impl Folded {
 #[derive(Debug)]
 pub struct Fold {
     folded: Folded,
-    /// Name of the latest series, which the next ones may share, and what it says.
-    latest: (String, Name),
-    /// Begin of names, up to their labels, of which nothing is read: the latest one.
-    skipped: String,
+    reader: Reader,
     /// Begin of a line whose end has not come.
     begun: Vec<u8>,
     histogram: Option<Histogram>,
@@ -124,8 +121,7 @@ impl Fold {
         let counts = vec![Counts::default(); names.names.len()];
         Fold {
             folded: Folded { names, counts },
-            latest: Default::default(),
-            skipped: String::new(),
+            reader: Reader::new(),
             begun: Vec::new(),
             histogram: None,
         }
@@ -178,46 +174,25 @@ impl Fold {
 
     fn lines(&mut self, lines: &[u8]) -> Result<(), ScrapeError> {
         let lines = std::str::from_utf8(lines).map_err(|_| ScrapeError::NotText)?;
-        for line in lines.lines() {
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let end = memchr(b'\n', rest.as_bytes()).map_or(rest.len(), |end| end + 1);
+            let (line, after) = rest.split_at(end);
             self.line(line);
+            rest = after;
         }
         Ok(())
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
-        let is_skipped = !self.skipped.is_empty() && line.starts_with(&self.skipped);
-        if is_skipped || !line.starts_with(PREFIX) {
-            return None;
-        }
+        line.starts_with(PREFIX).then_some(())?;
         if let Some(histogram) = &mut self.histogram
             && let Some(bucket) = histogram.bucket(line)
         {
             histogram.buckets.extend(bucket);
             return None;
         }
-        let same = line.strip_prefix(self.latest.0.as_str());
-        if !same.is_some_and(|rest| rest.starts_with(['{', ' ', '\t'])) {
-            let (name, _) = split_name(line)?;
-            name.clone_into(&mut self.latest.0);
-            self.latest.1 = if may_be_read(name) {
-                Name::read(name, &self.folded.names)
-            } else {
-                let end = name.find(LABEL).map(|at| at + LABEL.len());
-                let begin = end.and_then(|end| name.get(..end));
-                begin.unwrap_or_default().clone_into(&mut self.skipped);
-                Name::Other
-            };
-        }
-        let labelled;
-        let (place, sample) = match &self.latest.1 {
-            Name::Other => return None,
-            Name::Whole(place) => (place, Sample::parse(line)?),
-            Name::Labelled(metric, part) => {
-                let sample = Sample::parse(line)?;
-                labelled = Place::by_labels(*metric, *part, &sample, &self.folded.names)?;
-                (&labelled, sample)
-            }
-        };
+        let (place, sample) = self.reader.read(line, &self.folded.names)?;
         if place.part == Part::Bucket {
             let bucket = bucket(sample.label("le")?, sample.value)?;
             let place = place.clone();

@@ -2,6 +2,8 @@
 //! left to the caller. The planner leaves out a line that it cannot read; [`Sample::parse_strictly`] is for readers that
 //! must not, such as the profiler.
 
+use memchr::memchr3;
+
 /// Value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample<'a> {
@@ -15,7 +17,13 @@ pub struct Sample<'a> {
 impl<'a> Sample<'a> {
     /// Parses a line; `None` if it is none of a series. A timestamp is ignored.
     pub fn parse(line: &'a str) -> Option<Sample<'a>> {
-        let (name, labels, rest) = split(line)?;
+        let (name, rest) = split_name(line)?;
+        Sample::of(name, rest)
+    }
+
+    /// Parses a line whose name has been read: `rest` is all after it.
+    pub(super) fn of(name: &'a str, rest: &'a str) -> Option<Sample<'a>> {
+        let (labels, rest) = split_labels(rest)?;
         let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
         Some(Sample {
             name,
@@ -27,7 +35,7 @@ impl<'a> Sample<'a> {
     /// Parses a line of which nothing may be left over: `None` too if a label is not `name="value"`, or if something else
     /// than a timestamp follows the value.
     pub fn parse_strictly(line: &'a str) -> Option<Sample<'a>> {
-        let (_, labels, rest) = split(line)?;
+        let (labels, rest) = split_labels(split_name(line)?.1)?;
         let mut after = rest.split_ascii_whitespace().skip(1);
         let is_timestamp = after.next().is_none_or(|time| time.parse::<i64>().is_ok());
         let is_whole = is_timestamp && after.next().is_none() && are_labels(labels);
@@ -36,33 +44,35 @@ impl<'a> Sample<'a> {
 
     /// Returns the value of a label as it is written, escapes included.
     pub fn label(&self, name: &str) -> Option<&'a str> {
+        let mut labels = self.labels();
+        Some(labels.find(|(known, _)| *known == name)?.1)
+    }
+
+    /// Returns the labels with their values as they are written, up to one that is broken.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut rest = self.labels;
-        loop {
+        std::iter::from_fn(move || {
             let (before, after) = rest.split_once('=')?;
             let after = after.strip_prefix('"')?;
             let (value, after) = after.split_at_checked(quote(after)?)?;
-            if before.trim_start_matches([',', ' ']) == name {
-                return Some(value);
-            }
             rest = after.strip_prefix('"')?;
-        }
+            Some((before.trim_start_matches([',', ' ']), value))
+        })
     }
 }
 
 /// Splits a line into its name and the rest.
 pub(super) fn split_name(line: &str) -> Option<(&str, &str)> {
-    let ends = |byte: u8| byte == b'{' || byte.is_ascii_whitespace();
-    line.split_at_checked(line.bytes().position(ends)?)
+    line.split_at_checked(memchr3(b'{', b' ', b'\t', line.as_bytes())?)
 }
 
-/// Splits a line into its name, its labels without the braces, and the rest with the value.
-fn split(line: &str) -> Option<(&str, &str, &str)> {
-    let (name, rest) = split_name(line)?;
-    let (labels, rest) = match rest.strip_prefix('{') {
-        Some(rest) => rest.split_at_checked(closing(rest)?)?,
-        None => ("", rest),
+/// Splits what follows a name into the labels without their braces and the rest with the value.
+fn split_labels(rest: &str) -> Option<(&str, &str)> {
+    let Some(labels) = rest.strip_prefix('{') else {
+        return Some(("", rest));
     };
-    Some((name, labels, rest.strip_prefix('}').unwrap_or(rest)))
+    let (labels, rest) = labels.split_at_checked(closing(labels)?)?;
+    Some((labels, rest.strip_prefix('}')?))
 }
 
 /// Whether it is a list of `name="value"`; the last may be followed by a comma.

@@ -3,7 +3,7 @@
 use weir_api::metrics::{GROUP, Kind, Metric};
 
 use super::StageNames;
-use crate::observe::exposition::Sample;
+use crate::observe::exposition::{Sample, split_name};
 
 /// Metrics that the planner reads.
 const READ: [Metric; 23] = [
@@ -32,20 +32,18 @@ const READ: [Metric; 23] = [
     Metric::GroupRatioSquares,
 ];
 
-/// Meaning of the name of a series.
-#[derive(Debug, Default)]
-pub(super) enum Name {
-    /// Nothing of it is read.
-    #[default]
-    Other,
-    /// The labels say the rest.
-    Labelled(Metric, Part),
-    /// The name says all.
-    Whole(Place),
+/// Reader of series, of which the latest one is kept: series that follow each other share metric and service.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// Name of the latest series without labels and part, and its metric if anything of it is read.
+    metric: (String, Option<Metric>),
+    /// Latest service, as names contain it, and its stage.
+    service: (String, Option<usize>),
+    place: Place,
 }
 
 /// Place of a series in the counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) metric: Metric,
     pub(super) part: Part,
@@ -69,10 +67,18 @@ pub(super) enum Part {
     Sum,
 }
 
+/// Where a series has its labels.
+enum Form {
+    /// In the name.
+    InName,
+    /// After it.
+    Labels(Part),
+}
+
 /// Mark of a label in a name.
-pub(super) const LABEL: &str = "__";
-/// Label that every series has, in a name.
-const SERVICE: &str = "__service__";
+const LABEL: &str = "__";
+/// Label that every series has, in a name after the first mark.
+const SERVICE: &str = "service__";
 
 /// Endings of a histogram's names.
 const PARTS: [(&str, Part); 3] = [
@@ -81,87 +87,159 @@ const PARTS: [(&str, Part); 3] = [
     ("_sum", Part::Sum),
 ];
 
-/// Whether the planner may read a series of that name.
-pub(super) fn may_be_read(name: &str) -> bool {
-    READ.iter().any(|metric| name.starts_with(metric.name()))
-}
-
-impl Name {
-    pub(super) fn read(name: &str, names: &StageNames) -> Name {
-        if name.contains(LABEL) {
-            return Place::by_name(name, names).map_or(Name::Other, Name::Whole);
+impl Reader {
+    /// Creates a reader of a text's first series.
+    pub(super) fn new() -> Reader {
+        Reader {
+            metric: Default::default(),
+            service: Default::default(),
+            place: Place {
+                metric: Metric::Arrivals,
+                part: Part::Value,
+                stage: 0,
+                value: String::new(),
+                group: String::new(),
+            },
         }
-        let metric = |name: &str| READ.into_iter().find(|metric| metric.name() == name);
-        let value = || Some((metric(name)?, Part::Value));
-        let of_histogram =
-            |(ending, part): &(&str, Part)| Some((metric(name.strip_suffix(ending)?)?, *part));
-        let found = PARTS.iter().find_map(of_histogram).or_else(value);
-        let found = found.filter(|(metric, part)| is_read(*metric, *part));
-        found.map_or(Name::Other, |(metric, part)| Name::Labelled(metric, part))
     }
-}
 
-impl Place {
-    /// Returns the place of a series whose name says all, as [`weir_api::metrics::decode`] would; `None` if it is of no
-    /// stage or is not read.
-    fn by_name(name: &str, names: &StageNames) -> Option<Place> {
-        let (base, rest) = name.split_once(SERVICE)?;
-        let metric = READ.into_iter().find(|metric| metric.name() == base)?;
+    /// Returns the place and the sample of a line; `None` if it is of no stage or is not read.
+    pub(super) fn read<'a>(
+        &mut self,
+        line: &'a str,
+        names: &StageNames,
+    ) -> Option<(&Place, Sample<'a>)> {
+        let known = Some(self.metric.0.as_str()).filter(|name| !name.is_empty());
+        let after = known.and_then(|name| after(line.strip_prefix(name)?));
+        let (form, rest) = match after {
+            Some(after) => after,
+            None => {
+                let name = unlabelled(line)?;
+                name.clone_into(&mut self.metric.0);
+                self.metric.1 = READ.into_iter().find(|metric| metric.name() == name);
+                self::after(line.strip_prefix(name)?)?
+            }
+        };
+        let metric = self.metric.1?;
+        self.place.metric = metric;
+        let sample = match form {
+            Form::InName => {
+                let (labels, rest) = split_name(rest)?;
+                self.by_name(metric, labels.strip_prefix(SERVICE)?, names)?;
+                Sample::of(labels, rest)?
+            }
+            Form::Labels(part) => {
+                is_read(metric, part).then_some(())?;
+                let sample = Sample::of(metric.name(), rest)?;
+                self.place.part = part;
+                self.place.by_labels(&sample, names)?;
+                sample
+            }
+        };
+        Some((&self.place, sample))
+    }
+
+    /// Reads the labels in a name from the service on, as [`weir_api::metrics::decode`] would.
+    fn by_name(&mut self, metric: Metric, labels: &str, names: &StageNames) -> Option<()> {
         // A variant's name may end like a histogram's part, too.
-        let (part, rest) = match metric.kind() {
+        let (part, labels) = match metric.kind() {
             Kind::Histogram => PARTS
                 .iter()
-                .find_map(|(ending, part)| Some((*part, rest.strip_suffix(ending)?)))?,
-            Kind::Counter | Kind::Gauge => (Part::Value, rest),
+                .find_map(|(ending, part)| Some((*part, labels.strip_suffix(ending)?)))?,
+            Kind::Counter | Kind::Gauge => (Part::Value, labels),
         };
         is_read(metric, part).then_some(())?;
         let (service, value) = match metric.label() {
             Some(label) => {
-                let (service, rest) = rest.split_once(LABEL)?;
-                (service, rest.strip_prefix(label)?.strip_prefix(LABEL)?)
+                let (service, rest) = split_label(labels)?;
+                (
+                    service,
+                    Some(rest.strip_prefix(label)?.strip_prefix(LABEL)?),
+                )
             }
-            None => (rest, ""),
+            None => (labels, None),
         };
-        let (value, group) = match metric.has_group() {
-            true => {
-                let (value, rest) = value.split_once(LABEL)?;
-                (value, rest.strip_prefix(GROUP)?.strip_prefix(LABEL)?)
+        let (value, group) = match value {
+            Some(value) if metric.has_group() => {
+                let (value, rest) = split_label(value)?;
+                (
+                    Some(value),
+                    Some(rest.strip_prefix(GROUP)?.strip_prefix(LABEL)?),
+                )
             }
-            false => (value, ""),
+            value => (value, None),
         };
-        let complete = ![service, value, group].iter().any(|it| it.contains(LABEL));
-        complete.then_some(Place {
-            metric,
-            part,
-            stage: names.by_long_form(service)?,
-            value: value.replace('_', "-"),
-            group: group.replace('_', "-"),
-        })
+        let last = group.or(value).unwrap_or(service);
+        split_label(last).is_none().then_some(())?;
+        if self.service.0 != service {
+            service.clone_into(&mut self.service.0);
+            self.service.1 = names.by_long_form(service);
+        }
+        self.place.part = part;
+        self.place.stage = self.service.1?;
+        set(&mut self.place.value, value);
+        set(&mut self.place.group, group);
+        Some(())
     }
+}
 
-    /// Returns the place of a series whose labels say the rest.
-    pub(super) fn by_labels(
-        metric: Metric,
-        part: Part,
-        sample: &Sample,
-        names: &StageNames,
-    ) -> Option<Place> {
-        let stage = names.by_name(sample.label("service")?)?;
-        let value = match metric.label() {
-            Some(label) => sample.label(label)?.to_owned(),
-            None => String::new(),
-        };
-        let group = match metric.has_group() {
-            true => sample.label(GROUP)?.to_owned(),
-            false => String::new(),
-        };
-        Some(Place {
-            metric,
-            part,
-            stage,
-            value,
-            group,
-        })
+impl Place {
+    fn by_labels(&mut self, sample: &Sample, names: &StageNames) -> Option<()> {
+        let own = self.metric.label();
+        let (mut service, mut value, mut group) = (None, None, None);
+        for (name, text) in sample.labels() {
+            let label = match name {
+                "service" => &mut service,
+                GROUP => &mut group,
+                _ if Some(name) == own => &mut value,
+                _ => continue,
+            };
+            label.get_or_insert(text);
+        }
+        self.stage = names.by_name(service?)?;
+        let value = value.or(own.is_none().then_some(""))?;
+        let group = group.filter(|_| self.metric.has_group());
+        let group = group.or((!self.metric.has_group()).then_some(""))?;
+        value.clone_into(&mut self.value);
+        group.clone_into(&mut self.group);
+        Some(())
+    }
+}
+
+/// Returns the name of a line's metric, without labels and part.
+fn unlabelled(line: &str) -> Option<&str> {
+    let (name, _) = split_name(line)?;
+    let name = split_label(name).map_or(name, |(name, _)| name);
+    let part = PARTS.iter().find_map(|(part, _)| name.strip_suffix(part));
+    Some(part.unwrap_or(name))
+}
+
+/// Returns where the labels are after a metric's name, and the rest; `None` if the name goes on, or has no labels.
+fn after(rest: &str) -> Option<(Form, &str)> {
+    if let Some(labels) = rest.strip_prefix(LABEL) {
+        return Some((Form::InName, labels));
+    }
+    let of_histogram = |(name, part): &(&str, Part)| Some((*part, rest.strip_prefix(name)?));
+    let (part, rest) = PARTS
+        .iter()
+        .find_map(of_histogram)
+        .unwrap_or((Part::Value, rest));
+    rest.starts_with('{').then_some((Form::Labels(part), rest))
+}
+
+/// Splits a text at the first mark of a label.
+fn split_label(text: &str) -> Option<(&str, &str)> {
+    let mut pairs = text.as_bytes().windows(LABEL.len());
+    let at = pairs.position(|pair| pair == LABEL.as_bytes())?;
+    Some((text.get(..at)?, text.get(at + LABEL.len()..)?))
+}
+
+/// Sets the value of a label that a name contains, with dashes for underscores.
+fn set(value: &mut String, text: Option<&str>) {
+    value.clear();
+    for (index, part) in text.unwrap_or_default().split('_').enumerate() {
+        value.push_str(if index > 0 { "-" } else { "" });
+        value.push_str(part);
     }
 }
 
