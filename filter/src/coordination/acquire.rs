@@ -80,7 +80,9 @@ impl SlotTable {
         if let Some(lanes) = &request.lanes {
             let taken = before.saturating_add(result.granted);
             let ended = lanes.ended.len() as u32;
-            let (full, changed) = self.note_full(column, request.slots, taken, ended, now);
+            // The first answer of a batch frees a slot that no other batch can use.
+            let slots = if batch.is_single() { request.slots } else { 0 };
+            let (full, changed) = self.note_full(column, slots, taken, ended, now);
             result.full = full;
             result.changed |= changed;
         }

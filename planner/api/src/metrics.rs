@@ -140,7 +140,7 @@ pub enum Metric {
     /// Histogram, by variant: requests dispatched together for the server's batch.
     BatchRequests,
     /// Counter, by variant, in µs: time for which all slots of the variant were taken, from one end of an execution to the
-    /// next.
+    /// next. Not of variants whose requests are executed in batches.
     FullUs,
     /// Counter, by variant: executions that ended at the end of such a time. Over the time, this is the rate that the
     /// servers sustain.

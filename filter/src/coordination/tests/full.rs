@@ -40,3 +40,19 @@ fn slot_that_nobody_takes_any_more_ends_the_time() {
     assert_eq!(b.acquire(&[], &[], 1, 60).granted, 1);
     assert_eq!(full(&b.acquire(&[2], &[], 0, 90)), None);
 }
+
+/// The answers of a batch come one by one. If they come sooner than predicted, the first of them frees a slot that no other
+/// batch can use.
+#[test]
+fn executions_in_batches_are_not_counted() {
+    let store = Memory::default();
+    let mut vm = Vm::of(&store, 1, 2);
+    vm.batch = 2;
+    assert_eq!(vm.acquire(&[], &[], 8, 0).granted, 2);
+    for (batch, ms) in [(0, 12), (1, 32), (2, 44)] {
+        let first = vm.acquire(&[2 * batch + 1], &[], 6, ms);
+        let second = vm.acquire(&[2 * batch + 2], &[], 6, ms);
+        assert_eq!(first.granted + second.granted, 2, "{ms} ms");
+        assert_eq!((full(&first), full(&second)), (None, None), "{ms} ms");
+    }
+}

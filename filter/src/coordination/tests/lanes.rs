@@ -26,10 +26,11 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
     }
 }
 
-/// A VM with this number of slots.
+/// A VM with this number of slots, in batches of that many requests.
 pub(super) struct Vm {
     worker: Worker,
     slots: u32,
+    pub(super) batch: u32,
     taken: u32,
 }
 
@@ -38,6 +39,7 @@ impl Vm {
         Vm {
             worker: Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy),
             slots,
+            batch: 1,
             taken: 0,
         }
     }
@@ -70,7 +72,7 @@ impl Vm {
             waiting: (0..waiting_count).map(|place| due_at(u64::from(place))),
             waiting_count,
             limit: u32::MAX,
-            batch: 1,
+            batch: self.batch,
             due: None,
             tick: true,
             lanes: Some(lanes),
