@@ -152,20 +152,14 @@ impl Reader {
         let (service, value) = match metric.label() {
             Some(label) => {
                 let (service, rest) = split_label(labels)?;
-                (
-                    service,
-                    Some(rest.strip_prefix(label)?.strip_prefix(LABEL)?),
-                )
+                (service, Some(value_of(label, rest)?))
             }
             None => (labels, None),
         };
         let (value, group) = match value {
             Some(value) if metric.has_group() => {
                 let (value, rest) = split_label(value)?;
-                (
-                    Some(value),
-                    Some(rest.strip_prefix(GROUP)?.strip_prefix(LABEL)?),
-                )
+                (Some(value), Some(value_of(GROUP, rest)?))
             }
             value => (value, None),
         };
@@ -232,6 +226,11 @@ fn split_label(text: &str) -> Option<(&str, &str)> {
     let mut pairs = text.as_bytes().windows(LABEL.len());
     let at = pairs.position(|pair| pair == LABEL.as_bytes())?;
     Some((text.get(..at)?, text.get(at + LABEL.len()..)?))
+}
+
+/// Returns the value of a label in a name, and what follows, from the label's name on.
+fn value_of<'a>(label: &str, rest: &'a str) -> Option<&'a str> {
+    rest.strip_prefix(label)?.strip_prefix(LABEL)
 }
 
 /// Sets the value of a label that a name contains, with dashes for underscores.
