@@ -67,7 +67,7 @@ pub(super) enum Part {
     Sum,
 }
 
-/// Where a series has its labels.
+/// Place of a series' labels.
 enum Form {
     /// In the name.
     InName,
@@ -110,14 +110,14 @@ impl Reader {
         names: &StageNames,
     ) -> Option<(&Place, Sample<'a>)> {
         let known = Some(self.metric.0.as_str()).filter(|name| !name.is_empty());
-        let after = known.and_then(|name| after(line.strip_prefix(name)?));
-        let (form, rest) = match after {
-            Some(after) => after,
+        let known = known.and_then(|name| form_of(line.strip_prefix(name)?));
+        let (form, rest) = match known {
+            Some(known) => known,
             None => {
                 let name = unlabelled(line)?;
                 name.clone_into(&mut self.metric.0);
                 self.metric.1 = READ.into_iter().find(|metric| metric.name() == name);
-                self::after(line.strip_prefix(name)?)?
+                form_of(line.strip_prefix(name)?)?
             }
         };
         let metric = self.metric.1?;
@@ -208,8 +208,8 @@ fn unlabelled(line: &str) -> Option<&str> {
     Some(part.unwrap_or(name))
 }
 
-/// Returns where the labels are after a metric's name, and the rest; `None` if the name goes on, or has no labels.
-fn after(rest: &str) -> Option<(Form, &str)> {
+/// Returns the place of the labels after a metric's name, and the rest; `None` if the name goes on, or has no labels.
+fn form_of(rest: &str) -> Option<(Form, &str)> {
     if let Some(labels) = rest.strip_prefix(LABEL) {
         return Some((Form::InName, labels));
     }
@@ -228,7 +228,7 @@ fn split_label(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..at)?, text.get(at + LABEL.len()..)?))
 }
 
-/// Returns the value of a label in a name, and what follows, from the label's name on.
+/// Returns what follows a label in a series' name: its value, and all after it.
 fn value_of<'a>(label: &str, rest: &'a str) -> Option<&'a str> {
     rest.strip_prefix(label)?.strip_prefix(LABEL)
 }
