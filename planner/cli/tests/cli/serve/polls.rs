@@ -13,6 +13,9 @@ use super::bed::*;
 
 /// Number of polls that are held at once.
 const POLLS: usize = 2000;
+/// Number of proxies that come at once: the kernel holds 128 connections until the planner accepts them, and others
+/// are tried again after 1, 3, 7 … seconds.
+const GROUP: usize = 100;
 /// Limit of the planner's memory, in KiB.
 const MEMORY_KIB_MAX: u64 = 150 * 1024;
 /// Connections that read plans, and the time for which they do.
@@ -22,7 +25,7 @@ const READ_TIME: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_long_polls_are_held_in_little_memory() {
     rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap();
-    let (_mesh, address) = FakeMesh::start().await;
+    let (mesh, address) = FakeMesh::start().await;
     let folder = Folder::with(&service_file(address));
     let (child, planner) = folder.start().await;
     let target: SocketAddr = planner.trim_start_matches("http://").parse().unwrap();
@@ -30,12 +33,19 @@ async fn two_thousand_long_polls_are_held_in_little_memory() {
         status(&planner).await["revision"].as_u64()
     })
     .await;
-    let polls: Vec<_> = (0..POLLS)
-        .map(|_| tokio::spawn(poll_again(target, revision)))
-        .collect();
+    let mut polls = Vec::new();
+    while polls.len() < POLLS {
+        polls.extend((0..GROUP).map(|_| tokio::spawn(poll_again(target, revision))));
+        until("a group of polls", async || {
+            (waiting(&planner).await >= polls.len()).then_some(())
+        })
+        .await;
+    }
     // A new plan answers all of them, and they come back.
-    until("all polls", async || {
-        (waiting(&planner).await >= POLLS).then_some(())
+    mesh.load(60.0);
+    until("a newer plan, and all polls again", async || {
+        let newer = status(&planner).await["revision"].as_u64() > Some(revision);
+        (newer && waiting(&planner).await >= POLLS).then_some(())
     })
     .await;
     let peak = memory_kib(child.id().unwrap());
