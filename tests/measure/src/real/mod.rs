@@ -21,7 +21,7 @@ mod system;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use axum::body::Bytes;
 use weir_bed::load::{Protocol, Rates};
 
@@ -71,7 +71,7 @@ pub enum Part {
     Loads,
     /// A burst.
     Burst,
-    /// Half of the requests over REST and half over gRPC, near the servers' throughput.
+    /// The same load over REST, over gRPC and half over each, near the servers' throughput.
     Grpc,
     /// A server that is killed, hangs or answers 404.
     Faults,
@@ -140,6 +140,34 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     })
 }
 
+/// Protocols of a load.
+#[derive(Debug, Clone, Copy)]
+enum Mix {
+    Rest,
+    Grpc,
+    Both,
+}
+
+impl Mix {
+    const ALL: [Mix; 3] = [Mix::Rest, Mix::Grpc, Mix::Both];
+
+    fn protocols(self) -> &'static [(&'static str, Protocol)] {
+        match self {
+            Mix::Rest => &[("REST", Protocol::Http1)],
+            Mix::Grpc => &[("gRPC", Protocol::Grpc)],
+            Mix::Both => &[("REST", Protocol::Http1), ("gRPC", Protocol::Grpc)],
+        }
+    }
+
+    /// Name of a protocol's part of the load.
+    fn part(self) -> &'static str {
+        match self {
+            Mix::Rest | Mix::Grpc => "all",
+            Mix::Both => "half",
+        }
+    }
+}
+
 /// Everything that runs, and what was measured so far.
 struct Bench {
     system: System,
@@ -196,33 +224,63 @@ impl Bench {
         Ok(())
     }
 
+    /// Sends the same rate over REST, over gRPC, and half over each, in turns.
     async fn protocols(&mut self, settings: &Settings) -> Result<()> {
-        let half = NEAR_CAPACITY / 2.0 * self.capacity_rps;
-        let rates = Rates::constant(half, settings.seconds)?;
         let message = grpc::body(&self.body)?;
-        let way = Way::Weir;
         for seed in 1..=settings.seeds {
-            own_queue::until_empty(&self.servers, &self.body).await?;
-            let (rest, over_grpc) = (self.system.target(way)?, self.system.grpc_target(way)?);
-            let (rest, over_grpc) = tokio::try_join!(
-                load_run(&rates, seed, rest, &self.body, Protocol::Http1, async {
-                    Ok(())
-                }),
-                load_run(
-                    &rates,
-                    seed + OTHER_SEED,
-                    over_grpc,
-                    &message,
-                    Protocol::Grpc,
-                    async { Ok(()) }
-                ),
-            )?;
-            for (name, run) in [("REST", &rest), ("gRPC", &over_grpc)] {
-                let load = format!("{NEAR_CAPACITY} ×, half of it {name}");
-                self.record(load, way, run, run.on_time_percent());
+            for mix in ordered(Mix::ALL, seed) {
+                own_queue::until_empty(&self.servers, &self.body).await?;
+                let runs = self.mixed(mix, seed, settings.seconds, &message).await?;
+                for (protocol, run) in runs {
+                    let load = format!("{NEAR_CAPACITY} ×, {} {protocol}", mix.part());
+                    self.record(load.clone(), Way::Weir, &run, run.on_time_percent());
+                    keep_counters(settings, &format!("{load}-{seed}"), &run)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Sends near the servers' throughput over the protocols of the mix; the counters are the first run's.
+    async fn mixed(
+        &self,
+        mix: Mix,
+        seed: u64,
+        seconds: usize,
+        message: &Bytes,
+    ) -> Result<Vec<(&'static str, LoadRun)>> {
+        let protocols = mix.protocols();
+        let rps = NEAR_CAPACITY * self.capacity_rps / protocols.len() as f64;
+        let rates = Rates::constant(rps, seconds)?;
+        let way = Way::Weir;
+        let run = async |index: u64, protocol: Protocol| {
+            let (target, body) = match protocol {
+                Protocol::Grpc => (self.system.grpc_target(way)?, message),
+                _ => (self.system.target(way)?, &self.body),
+            };
+            let seed = seed + index * OTHER_SEED;
+            load_run(&rates, seed, target, body, protocol, async { Ok(()) }).await
+        };
+        let runs = async {
+            match *protocols {
+                [(_, one)] => anyhow::Ok(vec![run(0, one).await?]),
+                [(_, one), (_, other)] => {
+                    let (one, other) = tokio::try_join!(run(0, one), run(1, other))?;
+                    Ok(vec![one, other])
+                }
+                _ => bail!("{} protocols", protocols.len()),
+            }
+        };
+        let mut counters = String::new();
+        let mut runs = tokio::select! {
+            runs = runs => runs?,
+            Err(error) = seconds::record(&self.system, &self.servers, &mut counters) => return Err(error),
+        };
+        if let Some(first) = runs.first_mut() {
+            first.counters = counters;
+        }
+        let names = protocols.iter().map(|(name, _)| *name);
+        Ok(names.zip(runs).collect())
     }
 
     async fn faults(&mut self, settings: &Settings) -> Result<()> {
