@@ -22,6 +22,7 @@ mod attainable;
 mod batches;
 mod group_times;
 mod horizon;
+mod known_times;
 mod measured;
 mod no_capacity;
 mod observations;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{DRAIN_MAX, TAKE_OVER_MAX};
+pub use known_times::{KnownTimes, KnownTimesError};
 use measured::Measured;
 use observations::Observations;
 pub use part::CoreDemandTimes;

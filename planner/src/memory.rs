@@ -22,6 +22,9 @@ const FALLBACK: &str = "a planner that starts anew will not know the load";
 /// Fallback while the requests cannot be written.
 const REQUESTS_FALLBACK: &str = "the requests of a planner that starts anew begin anew";
 
+/// Fallback while the service times cannot be written.
+const TIMES_FALLBACK: &str = "a planner that starts anew will measure service times anew";
+
 /// Files of a control loop's service, and the write under way.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -77,6 +80,7 @@ impl Memory {
             Ok(()) => {}
             Err(error) => tracing::error!("{path}: {error}; forecasters learn anew"),
         }
+        restore_times(&file, planner, now);
         restore_requests(&file, handle, now);
         Memory {
             file,
@@ -140,8 +144,13 @@ impl Memory {
             now,
         });
         let texts = self.texts(planner, learns, now);
-        let is_known = texts.is_some() || requests.is_some();
-        is_known.then_some(Content { texts, requests })
+        let times = self.times(planner, now);
+        let is_known = texts.is_some() || times.is_some() || requests.is_some();
+        is_known.then_some(Content {
+            texts,
+            times,
+            requests,
+        })
     }
 
     /// Texts of the history, and if it `learns` of what was learned.
@@ -155,18 +164,31 @@ impl Memory {
             Err(error) => {
                 self.note(Written {
                     texts: Some(Err(error)),
-                    requests: None,
+                    ..Written::default()
                 });
                 None
             }
         }
     }
 
+    /// Text of the measured service times.
+    fn times(&mut self, planner: &Planner, now: Now) -> Option<String> {
+        let text = self.file.times_text(planner.known_times(now.at)?, now);
+        text.map_err(|error| {
+            self.note(Written {
+                times: Some(Err(error)),
+                ..Written::default()
+            });
+        })
+        .ok()
+    }
+
     fn note(&mut self, written: Written) {
-        let (file, requests) = (self.file.path().to_owned(), self.file.requests_path());
+        let file = &self.file;
         for (path, result, fallback) in [
-            (file, written.texts, FALLBACK),
-            (requests, written.requests, REQUESTS_FALLBACK),
+            (file.path().to_owned(), written.texts, FALLBACK),
+            (file.times_path(), written.times, TIMES_FALLBACK),
+            (file.requests_path(), written.requests, REQUESTS_FALLBACK),
         ] {
             let who = path.display().to_string();
             match result {
@@ -175,6 +197,20 @@ impl Memory {
                 None => {}
             }
         }
+    }
+}
+
+/// Lets a planner continue from the file of the service times.
+fn restore_times(file: &StateFile, planner: &mut Planner, now: Now) {
+    let path = file.times_path();
+    let path = path.display();
+    match file.read_times(now) {
+        Ok(Some((times, age))) => {
+            planner.restore_times(now.at, &times, age);
+            tracing::info!("{path}: service times go on from those of {age:?} ago");
+        }
+        Ok(None) => {}
+        Err(error) => tracing::error!("{path}: {error}; service times are measured anew"),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Files in which the planner of a service keeps the rates that it measured of late, what its forecasters have learned
-//! ([`StateFile::read_learnt`]), and the requests of late by outcome ([`StateFile::read_requests`]), so that the next one
-//! begins with them. A file is written whole or not at all. One
-//! that is truncated, foreign or from the future is an error, and nothing of it is taken.
+//! ([`StateFile::read_learnt`]), the service times that it measured ([`StateFile::read_times`]), and the requests of late by
+//! outcome ([`StateFile::read_requests`]), so that the next one begins with them. A file is written whole or not at all.
+//! One that is truncated, foreign or from the future is an error, and nothing of it is taken.
 
 mod learnt;
 mod requests;
+mod times;
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Now;
+use crate::control_loop::KnownTimesError;
 use crate::forecast::{HISTORY_MAX, History, HistoryError, Measured};
 use crate::telemetry::requests::RecordError;
 
@@ -21,6 +23,7 @@ pub use crate::forecast::Past;
 
 pub use learnt::{LEARNT_AGE_MAX, LEARNT_INTERVAL, LEARNT_VERSION};
 pub use requests::{REQUESTS_AGE_MAX, REQUESTS_VERSION};
+pub use times::{TIMES_AGE_MAX, TIMES_VERSION};
 
 /// Interval between two writes.
 pub const STATE_INTERVAL: Duration = Duration::from_secs(5);
@@ -47,6 +50,8 @@ pub enum StateError {
     Future(Duration),
     #[error("{0}")]
     History(#[from] HistoryError),
+    #[error("{0}")]
+    Times(#[from] KnownTimesError),
     #[error("{0}")]
     Requests(#[from] RecordError),
 }

@@ -38,8 +38,8 @@ pub(crate) struct Operate {
     /// Address at which other planners reach this one. Default: POD_IP, or else the address of --listen.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
-    /// Folder in which the loads and requests of late, and what forecasters have learned, are kept for the planner's next
-    /// start; it is made if it is missing.
+    /// Folder in which the loads, requests and service times of late, and what forecasters have learned, are kept for the
+    /// planner's next start; it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Cores of a budget that several services share (budget.shared), as NAME=CORES; may be repeated.

@@ -36,8 +36,8 @@ pub(crate) struct Serve {
     /// Write the listening address into this file once it accepts connections.
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
-    /// Folder in which the load and requests of late, and what forecasters have learned, are kept for the planner's next
-    /// start; it is made if it is missing.
+    /// Folder in which the load, requests and service times of late, and what forecasters have learned, are kept for the
+    /// planner's next start; it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Let clients whose key has `write` replace the service files over REST, and create and delete those of a folder.

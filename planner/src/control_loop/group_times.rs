@@ -26,6 +26,8 @@ const FADE_EVERY: Duration = Duration::from_secs(5);
 const FADE_MIN: f64 = 0.5;
 /// Factor of one with few: it loses half in three minutes.
 const FADE_MAX: f64 = 0.98;
+/// Number of times after which any sums have faded.
+const FADES_MAX: u64 = 1000;
 /// Executions that suffice; more fade faster.
 const ENOUGH: f64 = 2.0 * SAMPLES_MIN as f64;
 /// Shortest time between two changes of what a plan tells of a variant.
@@ -59,6 +61,27 @@ impl GroupTimes {
             faded_at: Duration::ZERO,
             variants: vec![VariantGroups::default(); variants],
         }
+    }
+
+    /// Sums of a variant by group.
+    pub(super) fn sums(&self, variant: usize) -> impl Iterator<Item = (&String, &Moments)> {
+        let known = self.variants.get(variant).into_iter();
+        known.flat_map(|groups| &groups.measured)
+    }
+
+    /// Continues from sums that were measured `age` ago.
+    pub(super) fn restore(
+        &mut self,
+        variant: usize,
+        sums: &BTreeMap<String, Moments>,
+        age: Duration,
+    ) {
+        let Some(groups) = self.variants.get_mut(variant) else {
+            return;
+        };
+        groups.measured.clone_from(sums);
+        let fades = (age.as_secs() / FADE_EVERY.as_secs()).min(FADES_MAX);
+        (0..fades).for_each(|_| groups.fade());
     }
 
     /// Takes in the executions since the last cycle, of the variants with these names.

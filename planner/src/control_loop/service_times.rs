@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Planner;
+use super::known_times::KnownRatios;
 use crate::capacity::Allocation;
 use crate::observe::{ExecutionCounts, Executions, Scrape};
 use crate::plan::{Expected, expected};
@@ -69,6 +70,25 @@ impl ServiceTimes {
         ServiceTimes {
             counts: ExecutionCounts::default(),
             variants: vec![VariantTimes::default(); variants],
+        }
+    }
+
+    /// Ratios of a variant that hold at `now`, for a later planner.
+    pub(super) fn known(&self, variant: usize, now: Duration) -> KnownRatios {
+        let known = self.variants.get(variant);
+        known.map_or_else(KnownRatios::default, |times| times.learnt.known(now))
+    }
+
+    /// Continues from ratios that were known `age` before `now`.
+    pub(super) fn restore(
+        &mut self,
+        variant: usize,
+        known: &KnownRatios,
+        (now, age): (Duration, Duration),
+        rule: &ServiceTimeRule,
+    ) {
+        if let Some(times) = self.variants.get_mut(variant) {
+            times.learnt = Learnt::continuing(known, (now, age), rule);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod failing;
 mod groups;
+mod known_times;
 mod no_capacity;
 mod proxies;
 mod requests;

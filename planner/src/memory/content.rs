@@ -12,6 +12,8 @@ use crate::telemetry::requests::RequestWindows;
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) texts: Option<Texts>,
+    /// Text of the measured service times.
+    pub(super) times: Option<String>,
     pub(super) requests: Option<Requests>,
 }
 
@@ -34,6 +36,7 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) texts: Option<Result<(), StateError>>,
+    pub(super) times: Option<Result<(), StateError>>,
     pub(super) requests: Option<Result<(), StateError>>,
 }
 
@@ -42,6 +45,7 @@ impl Content {
     pub(super) fn write(&self, file: &StateFile) -> Written {
         Written {
             texts: self.texts.as_ref().map(|texts| texts.write(file)),
+            times: self.times.as_ref().map(|times| file.write_times(times)),
             requests: self.requests.as_ref().map(|requests| requests.write(file)),
         }
     }

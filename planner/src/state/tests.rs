@@ -1,6 +1,7 @@
 //! Files of histories, whole and broken.
 
 mod requests;
+mod times;
 
 use proptest::prelude::*;
 

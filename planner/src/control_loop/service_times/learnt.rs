@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use super::super::known_times::{KnownRatio, KnownRatios};
 use crate::profile::{HOLDS_PERCENT, POINTS_MAX, Ratio};
 use crate::service::{CORRECTION_MIN, ServiceTimeRule};
 
@@ -39,6 +40,8 @@ pub(super) struct Learnt {
 struct Point {
     ratio: Ratio,
     measured: Duration,
+    /// Age when it was measured: that of a ratio which an earlier planner measured, or which fades from now on.
+    aged: Duration,
     /// Largest ratio of the slow episode, in percent.
     peak: u32,
 }
@@ -63,6 +66,7 @@ impl Learnt {
         self.points.push(Point {
             ratio: Ratio { millis, percent },
             measured: now,
+            aged: Duration::ZERO,
             peak,
         });
         if self.points.len() > POINTS_MAX {
@@ -82,9 +86,46 @@ impl Learnt {
                 let percent = in_steps(excess * f64::from(HOLDS_PERCENT));
                 point.ratio.percent = percent.max(HOLDS_PERCENT).min(point.ratio.percent);
             } else {
-                point.measured = point.measured.min(now.saturating_sub(HOLDS_FOR));
+                point.aged += HOLDS_FOR.saturating_sub(point.age(now));
             }
             point.peak = HOLDS_PERCENT;
+        }
+    }
+
+    /// What a later planner continues from.
+    pub(super) fn known(&self, now: Duration) -> KnownRatios {
+        let held = self.points.iter().filter(|point| point.at(now).is_some());
+        let points = held.map(|point| KnownRatio {
+            millis: point.ratio.millis,
+            percent: point.ratio.percent,
+            peak: point.peak,
+            age_ms: u64::try_from(point.age(now).as_millis()).unwrap_or(u64::MAX),
+        });
+        KnownRatios {
+            points: points.collect(),
+            is_slow: self.slow_since.is_some(),
+        }
+    }
+
+    /// Continues from ratios that were known `age` before `now`.
+    pub(super) fn continuing(
+        known: &KnownRatios,
+        (now, age): (Duration, Duration),
+        rule: &ServiceTimeRule,
+    ) -> Learnt {
+        let [least, most] = [CORRECTION_MIN, rule.correction_max].map(|of| in_steps(of * 100.0));
+        let points = known.points.iter().map(|point| Point {
+            ratio: Ratio {
+                millis: point.millis,
+                percent: point.percent.min(most).max(least),
+            },
+            measured: now,
+            aged: Duration::from_millis(point.age_ms).saturating_add(age),
+            peak: point.peak,
+        });
+        Learnt {
+            points: points.collect(),
+            slow_since: known.is_slow.then_some(now),
         }
     }
 
@@ -102,8 +143,12 @@ impl Learnt {
 }
 
 impl Point {
+    fn age(self, now: Duration) -> Duration {
+        now.saturating_sub(self.measured) + self.aged
+    }
+
     fn at(self, now: Duration) -> Option<Ratio> {
-        let age = now.saturating_sub(self.measured);
+        let age = self.age(now);
         if age >= FORGOTTEN_AFTER {
             return None;
         }

@@ -45,7 +45,7 @@ async fn slow_start_is_planned_with_measured_time() {
 }
 
 /// Adds executions of b that take `ms` each.
-fn execute(bed: &Bed, executions: u32, ms: f64) {
+pub(super) fn execute(bed: &Bed, executions: u32, ms: f64) {
     let mut all = bed.sim.executions.lock().unwrap();
     let b = all.entry("b".to_owned()).or_default();
     b.answered += f64::from(executions);
