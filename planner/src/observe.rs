@@ -109,6 +109,14 @@ pub enum ScrapeError {
     NotRead,
     #[error("not UTF-8 text")]
     NotText,
+    #[error("not Prometheus text: the line \"{0}\"")]
+    NotSeries(String),
+    #[error("cut short: its last line has no end")]
+    CutShort,
+    #[error("a count must be a number of 0 or more, the line \"{0}\"")]
+    Value(String),
+    #[error("no metric of weir any more, after answers that had some")]
+    NoneLeft,
 }
 
 /// Port to the proxies' statistics; a replay answers from its simulation.

@@ -153,6 +153,10 @@ fn table_of(results: &Results, column: usize) -> String {
 /// fewer is cheap for that reason.
 const SERVES: f64 = 1.0;
 
+/// Rows that a column is compared with.
+const COMPARED: &str =
+    "costs and accuracies among the rows that lose at most a point more than Weir";
+
 /// Columns and cases in which a baseline or the paper's policy is better than the first row of Weir.
 fn behind(results: &Results) -> String {
     let mut text = String::new();
@@ -164,12 +168,11 @@ fn behind(results: &Results) -> String {
         }
     }
     if text.is_empty() {
-        return "In no column is a baseline or the published policy better than Weir.\n\n"
-            .to_owned();
+        return format!(
+            "In no column is a baseline or the published policy better than Weir ({COMPARED}).\n\n"
+        );
     }
-    format!(
-        "Weir is not the best here (each column by itself; other columns among the rows that lose at most a point more):\n\n{text}\n"
-    )
+    format!("Weir is not the best here (each column by itself; {COMPARED}):\n\n{text}\n")
 }
 
 fn behind_in(
@@ -191,7 +194,8 @@ fn behind_in(
         .rows
         .iter()
         .filter(|row| matches!(row.kind, Kind::Baseline | Kind::Published));
-    let rivals = rivals.filter(|row| lost(row) <= lost(weir) + SERVES);
+    let is_served = matches!(column, Column::LostPercent | Column::OnTimePercent(_));
+    let rivals = rivals.filter(|row| is_served || lost(row) <= lost(weir) + SERVES);
     let rivals = rivals.filter_map(|row| Some((row, mean(row, at)?)));
     let (best, value) = rivals.min_by(|(_, a), (_, b)| (sign * a).total_cmp(&(sign * b)))?;
     (sign * (own - value) > SAME).then(|| {

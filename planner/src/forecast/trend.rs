@@ -3,7 +3,9 @@
 //! Cores that are requested now are ready later, and others may have to give them up first. If the regression line
 //! through the latest samples rises by more than chance explains, the rate at that later time is planned for. A steep
 //! rise is extrapolated exponentially: too many cores for a moment cost less than an accurate variant that has to
-//! give up its cores at the peak, when nobody can use them.
+//! give up its cores at the peak, when nobody can use them. A step is no rise: nothing says that the rate goes on.
+
+mod step;
 
 /// Standard deviations of the slope from which a rise is certain: chance exceeds them once in hours.
 const DEVIATIONS: f64 = 4.0;
@@ -58,11 +60,17 @@ impl Trend {
         let deviation = libm::sqrt(dispersion * mean / spread);
         let deviations = if rises { DEVIATIONS_RISING } else { DEVIATIONS };
         let is_certain = slope > deviations * deviation;
-        Some(Trend {
+        let line = Trend {
             now: (mean - slope * centre).max(0.0),
             growth: if is_certain { slope / mean } else { 0.0 },
             lower: slope - deviation,
-        })
+        };
+        let step = is_certain.then(|| step::rate_after(&points)).flatten();
+        Some(step.map_or(line, |now| Trend {
+            now,
+            growth: 0.0,
+            ..line
+        }))
     }
 
     /// Present rate.
@@ -83,6 +91,11 @@ impl Trend {
 }
 
 impl Point {
+    /// Rate of the sample, in requests/s.
+    fn rate(&self) -> f64 {
+        self.requests / self.seconds
+    }
+
     /// Middle of the sample, in seconds from now.
     fn middle(&self) -> f64 {
         -(self.ago_s + self.seconds / 2.0)

@@ -10,11 +10,17 @@ use memchr::memchr;
 use weir_api::metrics::{Metric, PREFIX};
 
 use super::buckets::Buckets;
+use super::exposition::Sample;
 use super::{Counts, ScrapeError, groups};
 use place::{Part, Place, Reader};
 
 /// Maximum length of a line, in bytes; Envoy's own have some hundreds.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Number of lines of other programs that must be series. More are not looked at.
+const CHECKED: usize = 16;
+/// Maximum length of a line in a message, in characters.
+const SHOWN_MAX: usize = 120;
 
 /// Names of the stages whose counts are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,12 +61,18 @@ impl StageNames {
 pub struct Folded {
     names: Arc<StageNames>,
     counts: Vec<Counts>,
+    has_metrics: bool,
 }
 
 impl Folded {
     /// Whether all these stages were read.
     pub fn includes(&self, stages: &[String]) -> bool {
         self.names.include(stages)
+    }
+
+    /// Whether there was any metric of a filter.
+    pub fn has_metrics(&self) -> bool {
+        self.has_metrics
     }
 
     /// Returns the counts of a service with these stages; empty if the filter exports nothing yet. Arrivals, their
@@ -100,6 +112,8 @@ pub struct Fold {
     reader: Reader,
     /// Begin of a line whose end has not come.
     begun: Vec<u8>,
+    /// Number of other programs' lines that are still to be checked.
+    unchecked: usize,
     histogram: Option<Histogram>,
 }
 
@@ -120,9 +134,14 @@ impl Fold {
     pub fn new(names: Arc<StageNames>) -> Fold {
         let counts = vec![Counts::default(); names.names.len()];
         Fold {
-            folded: Folded { names, counts },
+            folded: Folded {
+                names,
+                counts,
+                has_metrics: false,
+            },
             reader: Reader::new(),
             begun: Vec::new(),
+            unchecked: CHECKED,
             histogram: None,
         }
     }
@@ -130,7 +149,8 @@ impl Fold {
     /// Takes in the next piece.
     ///
     /// # Errors
-    /// Fails if the text is not UTF-8, or has a line of more than [`LINE_BYTES_MAX`].
+    /// Fails if the text is not UTF-8, has a line of more than [`LINE_BYTES_MAX`] or a count that is none, or if one of
+    /// the first 16 lines of other programs is no series.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), ScrapeError> {
         let mut rest = piece;
         if !self.begun.is_empty() {
@@ -152,10 +172,11 @@ impl Fold {
     /// Ends the text.
     ///
     /// # Errors
-    /// See [`Fold::push`].
+    /// Fails if the last line has no end.
     pub fn finish(mut self) -> Result<Folded, ScrapeError> {
-        let line = std::mem::take(&mut self.begun);
-        self.lines(&line)?;
+        if !self.begun.is_empty() {
+            return Err(ScrapeError::CutShort);
+        }
         self.end_histogram();
         for counts in &mut self.folded.counts {
             counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -178,31 +199,52 @@ impl Fold {
         while !rest.is_empty() {
             let end = memchr(b'\n', rest.as_bytes()).map_or(rest.len(), |end| end + 1);
             let (line, after) = rest.split_at(end);
-            self.line(line);
+            self.line(line)?;
             rest = after;
         }
         Ok(())
     }
 
-    fn line(&mut self, line: &str) -> Option<()> {
-        line.starts_with(PREFIX).then_some(())?;
+    fn line(&mut self, line: &str) -> Result<(), ScrapeError> {
+        if !line.starts_with(PREFIX) {
+            return self.other_line(line);
+        }
+        self.folded.has_metrics = true;
+        let no_count = || ScrapeError::Value(shown(line));
         if let Some(histogram) = &mut self.histogram
-            && let Some(bucket) = histogram.bucket(line)
+            && let Some((edge, value)) = histogram.bucket(line)
         {
-            histogram.buckets.extend(bucket);
-            return None;
+            let value = count(value).ok_or_else(no_count)?;
+            histogram.buckets.extend(edge.map(|edge| (edge, value)));
+            return Ok(());
         }
-        let (place, sample) = self.reader.read(line, &self.folded.names)?;
+        let Some((place, sample)) = self.reader.read(line, &self.folded.names) else {
+            return Ok(());
+        };
+        let sample = sample.ok_or_else(no_count)?;
+        let value = count(sample.value).ok_or_else(no_count)?;
         if place.part == Part::Bucket {
-            let bucket = bucket(sample.label("le")?, sample.value)?;
-            let place = place.clone();
-            self.end_histogram();
-            self.histogram = Histogram::begin(line, place, bucket);
-            return None;
+            if let Some(edge) = sample.label("le").and_then(edge) {
+                let place = place.clone();
+                self.end_histogram();
+                self.histogram = Histogram::begin(line, place, (edge, value));
+            }
+        } else if let Some(counts) = self.folded.counts.get_mut(place.stage) {
+            counts.add(place, value);
         }
-        let value = count(sample.value)?;
-        let counts = self.folded.counts.get_mut(place.stage)?;
-        counts.add(place, value)
+        Ok(())
+    }
+
+    /// Checks a line of another program: the first ones tell a page or a message from statistics.
+    fn other_line(&mut self, line: &str) -> Result<(), ScrapeError> {
+        if self.unchecked == 0 || line.starts_with('#') || line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        self.unchecked -= 1;
+        match Sample::parse(line) {
+            Some(_) => Ok(()),
+            None => Err(ScrapeError::NotSeries(shown(line))),
+        }
     }
 
     /// Adds the buckets that have been read to their counts.
@@ -230,21 +272,25 @@ impl Histogram {
         })
     }
 
-    /// Returns the bucket of a line of this histogram, or that there is none in it; `None` for any other line.
-    fn bucket(&self, line: &str) -> Option<Option<(f64, f64)>> {
+    /// Returns the edge and value of a line of this histogram; `None` for any other line.
+    fn bucket(&self, line: &str) -> Option<(Option<f64>, f64)> {
         (!self.begin.is_empty()).then_some(())?;
         let rest = line.strip_prefix(self.begin.as_str())?;
-        let (edge, rest) = rest.split_once('"')?;
+        let (written, rest) = rest.split_once('"')?;
         let rest = rest.strip_prefix('}')?;
         let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
-        Some(bucket(edge, value))
+        Some((edge(written), value))
     }
 }
 
-/// Returns a bucket that counts something real.
-fn bucket(edge: &str, value: f64) -> Option<(f64, f64)> {
-    let edge = edge.parse().ok().filter(|edge: &f64| *edge > 0.0)?;
-    Some((edge, count(value)?))
+/// Returns the edge of a bucket that counts something real.
+fn edge(edge: &str) -> Option<f64> {
+    edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
+}
+
+/// Begin of a line, for a message.
+fn shown(line: &str) -> String {
+    line.trim_ascii().chars().take(SHOWN_MAX).collect()
 }
 
 /// Returns a value that counts something real.

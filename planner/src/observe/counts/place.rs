@@ -103,12 +103,12 @@ impl Reader {
         }
     }
 
-    /// Returns the place and the sample of a line; `None` if it is of no stage or is not read.
+    /// Returns the place of a line and its sample, unless that is unreadable; `None` if it is of no stage or is not read.
     pub(super) fn read<'a>(
         &mut self,
         line: &'a str,
         names: &StageNames,
-    ) -> Option<(&Place, Sample<'a>)> {
+    ) -> Option<(&Place, Option<Sample<'a>>)> {
         let known = Some(self.metric.0.as_str()).filter(|name| !name.is_empty());
         let known = known.and_then(|name| form_of(line.strip_prefix(name)?));
         let (form, rest) = match known {
@@ -126,14 +126,17 @@ impl Reader {
             Form::InName => {
                 let (labels, rest) = split_name(rest)?;
                 self.by_name(metric, labels.strip_prefix(SERVICE)?, names)?;
-                Sample::of(labels, rest)?
+                Sample::of(labels, rest)
             }
             Form::Labels(part) => {
                 is_read(metric, part).then_some(())?;
-                let sample = Sample::of(metric.name(), rest)?;
+                let Some(sample) = Sample::of(metric.name(), rest) else {
+                    // Of any service: its labels may be what is unreadable.
+                    return Some((&self.place, None));
+                };
                 self.place.part = part;
                 self.place.by_labels(&sample, names)?;
-                sample
+                Some(sample)
             }
         };
         Some((&self.place, sample))

@@ -35,6 +35,8 @@ struct Known {
     proxy: Arc<Proxy>,
     /// Time of the latest answer that was taken.
     latest: Option<Duration>,
+    /// Whether an answer had metrics of a filter.
+    had_metrics: bool,
 }
 
 impl Scraper {
@@ -96,6 +98,7 @@ impl Scraper {
             let known = before.remove(url).unwrap_or_else(|| Known {
                 proxy: self.fetches.proxy(url),
                 latest: None,
+                had_metrics: false,
             });
             let pending = self
                 .reader
@@ -119,14 +122,22 @@ impl Scraper {
             }
         };
         let mut proxies = self.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut none_left = false;
         if let Some(known) = proxies.get_mut(&target.url) {
             known.latest = Some(answer.at);
+            // A filter has metrics as soon as it runs, so this is not one that has just restarted.
+            none_left = known.had_metrics && !answer.folded.has_metrics();
+            known.had_metrics |= answer.folded.has_metrics();
         }
         let counts = answer.folded.of(self.reader.stages());
+        let counts = counts.ok_or(ScrapeError::NotRead);
         Scrape {
             from: target.name,
             at: answer.at,
-            counts: counts.ok_or(ScrapeError::NotRead),
+            counts: match none_left {
+                true => Err(ScrapeError::NoneLeft),
+                false => counts,
+            },
         }
     }
 }
@@ -187,13 +198,14 @@ mod tests {
                 get(|| async { format!("{:1023}\n", "#").repeat(SCRAPE_BYTES_MAX / 1024 + 1) }),
             )
             .route("/long", get(|| async { "#".repeat(LINE_BYTES_MAX + 1) }))
-            .route("/binary", get(|| async { vec![0xff; 3] }))
+            .route("/binary", get(|| async { b"\xff\n".to_vec() }))
+            .route("/page", get(|| async { "<!doctype html>\n" }))
             .route("/silent", get(std::future::pending::<&str>));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let paths = [
-            "silent", "good", "fresh", "failing", "vast", "long", "binary",
+            "silent", "good", "fresh", "failing", "vast", "long", "binary", "page",
         ];
         let urls = paths.map(|path| format!("http://{address}/{path}"));
         let targets = ScrapeTargets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
@@ -212,11 +224,57 @@ mod tests {
             Err(ScrapeError::TooLarge),
             Err(ScrapeError::LongLine),
             Err(ScrapeError::NotText),
+            Err(ScrapeError::NotSeries("<!doctype html>".to_owned())),
         ];
         for (url, expected) in urls.iter().zip(expected) {
             assert_eq!(arrivals.remove(&**url), Some(expected), "{url}");
         }
         assert!(arrivals.is_empty());
+    }
+
+    #[tokio::test]
+    async fn answer_without_any_metric_after_others_is_an_error() {
+        use axum::routing::get;
+        let texts = [
+            "",
+            "envoy_a{} 1\n",
+            "weir_slots{} 0\n",
+            "",
+            "envoy_a{} 1\n",
+            "weir_arrivals_total{service=\"demo\"} 7\n",
+        ];
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let next = Arc::new(next);
+        let answer = move || {
+            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            std::future::ready(texts[at])
+        };
+        let router = axum::Router::new().route("/stats", get(answer));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/stats", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let targets = ScrapeTargets::Fixed([url.parse().unwrap()].into());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let timeout = Duration::from_secs(3);
+        let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
+        let none_left = Err(ScrapeError::NoneLeft);
+        // A proxy that has just started has none, and one that has restarted has some at once.
+        let expected = [
+            Ok(0.0),
+            Ok(0.0),
+            Ok(0.0),
+            none_left.clone(),
+            none_left,
+            Ok(7.0),
+        ];
+        for (at, expected) in expected.into_iter().enumerate() {
+            let [scrape] = scraper.scrape().await.try_into().unwrap();
+            assert_eq!(
+                scrape.counts.map(|counts| counts.arrivals),
+                expected,
+                "{at}"
+            );
+        }
     }
 
     #[tokio::test]
