@@ -83,7 +83,9 @@ impl SlotTable {
             // The first answer of a batch frees a slot that no other batch can use.
             let slots = if batch.is_single() { request.slots } else { 0 };
             let (full, changed) = self.note_full(column, slots, taken, ended, now);
-            result.full = full;
+            // Errors end sooner than executions.
+            let is_error = lanes.completed.is_some_and(|it| it.is_error);
+            result.full = full.filter(|_| !is_error);
             result.changed |= changed;
         }
         if may_leave && !quarantined {

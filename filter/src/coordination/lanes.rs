@@ -66,6 +66,8 @@ pub struct CompletedExecution {
     pub was_idle: bool,
     /// Whether its duration is a valid measurement of the server's time.
     pub is_measurement: bool,
+    /// Whether it ended with an error.
+    pub is_error: bool,
 }
 
 /// Backlog of a variant's lanes at the time of an acquisition.

@@ -36,6 +36,7 @@ pub(super) struct Completion {
     answered: bool,
     /// Whether its duration is a valid measurement of the server's time.
     is_measurement: bool,
+    is_error: bool,
 }
 
 impl LanePosition {
@@ -61,6 +62,7 @@ impl Completion {
             at: self.at,
             was_idle: self.lane.server_wait.is_none(),
             is_measurement: self.answered && self.is_measurement,
+            is_error: self.is_error,
         })
     }
 }
@@ -107,6 +109,7 @@ impl Engine {
             group: request.group(),
             answered: end == End::Answered,
             is_measurement: measured && !request.uploading,
+            is_error: flight.failed,
         });
         if orphaned {
             self.record_service_time(id, None, now.mono);
@@ -205,11 +208,13 @@ impl Engine {
             };
             variant.observe(group, planned, took, now);
         }
-        let label = Label::Variant(id);
-        if completion.answered {
-            self.stats.time(Metric::ServiceMs, label, took);
-        } else if completion.is_measurement {
-            self.stats.time(Metric::CutOffMs, label, took);
+        // An error says nothing of the time that the model takes.
+        if completion.is_measurement {
+            let metric = match completion.answered {
+                true => Metric::ServiceMs,
+                false => Metric::CutOffMs,
+            };
+            self.stats.time(metric, Label::Variant(id), took);
         }
     }
 }

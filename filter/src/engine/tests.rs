@@ -233,14 +233,20 @@ fn abandoned_execution_keeps_its_slot_until_its_predicted_end() {
 
 #[test]
 fn execution_that_is_cut_off_is_counted_with_its_time() {
-    for (how, metric) in [
-        (End::TimedOut, Some(Metric::CutOffMs)),
-        (End::Answered, Some(Metric::ServiceMs)),
-        (End::Disconnected, None),
-        (End::Failed, None),
+    for (how, failed, metric) in [
+        (End::TimedOut, false, Some(Metric::CutOffMs)),
+        (End::Answered, false, Some(Metric::ServiceMs)),
+        (End::Answered, true, None),
+        (End::Disconnected, false, None),
+        (End::Failed, false, None),
     ] {
         let mut engine = engine(&[variant("a", 1.0, 1, 300.0)], "");
         submit(&mut engine, 0, 1000, at(0));
+        let answer = Answer {
+            failed,
+            ..Answer::default()
+        };
+        engine.on_answer(0, answer, at(50));
         end(&mut engine, 0, how, at(50));
         release(&mut engine, at(400));
         let mut samples = Vec::new();

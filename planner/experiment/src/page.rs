@@ -168,11 +168,11 @@ fn behind(results: &Results) -> String {
         }
     }
     if text.is_empty() {
-        return format!(
-            "In no column is a baseline or the published policy better than Weir ({COMPARED}).\n\n"
-        );
+        let text = "In no column is a baseline or the published policy better than Weir";
+        return paragraph(&format!("{text} ({COMPARED})."));
     }
-    format!("Weir is not the best here (each column by itself; {COMPARED}):\n\n{text}\n")
+    let begin = "Weir is not the best here (each column by itself";
+    paragraph(&format!("{begin}; {COMPARED}):")) + &text + "\n"
 }
 
 fn behind_in(

@@ -41,6 +41,31 @@ fn slot_that_nobody_takes_any_more_ends_the_time() {
     assert_eq!(full(&b.acquire(&[2], &[], 0, 90)), None);
 }
 
+#[test]
+fn error_counts_neither_as_execution_nor_its_time() {
+    let store = Memory::default();
+    let mut vm = Vm::of(&store, 1, 1);
+    vm.acquire(&[], &[], 1, 0);
+    for (ordinal, is_error, ms, expected) in [
+        (1, false, 20, None),
+        (2, false, 40, Some((20, 1))),
+        (3, true, 41, None),
+        (4, false, 61, Some((20, 1))),
+    ] {
+        let ended = [ordinal];
+        let mut request = lanes(&ended, &[]);
+        if let Some(completed) = &mut request.completed {
+            completed.is_error = is_error;
+        }
+        let outcome = vm.acquire_with(request, 1, ms);
+        assert_eq!(
+            (outcome.granted, full(&outcome)),
+            (1, expected),
+            "{ordinal}"
+        );
+    }
+}
+
 /// The answers of a batch come one by one. If they come sooner than predicted, the first of them frees a slot that no other
 /// batch can use.
 #[test]
