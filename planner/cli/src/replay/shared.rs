@@ -33,6 +33,7 @@ pub(super) fn run(
     let all: Vec<Vec<Request>> = each
         .map(|(service, sending)| requests(service.scenario.seed, sending))
         .collect();
+    sendings.iter().for_each(super::tell_records);
     drop(sendings);
     if arguments.check {
         return print(match arguments.json {
