@@ -80,16 +80,16 @@ fn log_becomes_records_that_replay_reads() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let checked: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(checked["requests"], 6, "{checked}");
-    let told = text(&output.stderr);
+    let notes = text(&output.stderr);
     let part = "load.records: 5 of 6 have budgets, which count instead of service.slo";
-    assert!(told.contains(part), "{told}");
+    assert!(notes.contains(part), "{notes}");
     let scenario = fs::read_to_string(&path).unwrap();
     let shorter = scenario.replace("ties: true", "ties: true, budgets: service");
     fs::write(&path, format!("length_s: 1\n{shorter}")).unwrap();
     let output = weir(&["replay", path.to_str().unwrap(), "--check"]);
-    let told = text(&output.stderr);
+    let notes = text(&output.stderr);
     let left_out = "load.records: 3 of 6 are not played: they arrive after length_s\n";
-    assert_eq!(told, left_out);
+    assert_eq!(notes, left_out);
 }
 
 #[test]

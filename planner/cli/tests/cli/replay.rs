@@ -292,9 +292,9 @@ fn warnings_of_the_simulated_planner_show_only_on_request() {
         "length_s: 100",
     );
     let only = ["--only", "weir+planner"];
-    let mut asked = replay(&path, &only);
-    let asked = asked.env("RUST_LOG", "warn").output().unwrap();
-    assert!(text(&asked.stderr).contains("WARN"), "{asked:?}");
+    let mut verbose = replay(&path, &only);
+    let verbose = verbose.env("RUST_LOG", "warn").output().unwrap();
+    assert!(text(&verbose.stderr).contains("WARN"), "{verbose:?}");
     let output = run(&path, &only);
     assert!(output.status.success());
     assert!(!text(&output.stderr).contains("WARN"), "{output:?}");

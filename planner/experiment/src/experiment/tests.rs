@@ -218,7 +218,7 @@ fn changes_apply_to_the_case_and_the_row_only() {
 }
 
 #[test]
-fn slo_that_recorded_budgets_override_is_refused_until_the_file_says_which_counts() {
+fn slo_over_recorded_budgets_is_refused_without_load_budgets() {
     let folder = tempfile::tempdir().unwrap();
     let records = "arrival_s,budget_ms\n0.5,100\n19.5,\n";
     std::fs::write(folder.path().join("requests.csv"), records).unwrap();
