@@ -3,7 +3,9 @@
 //!
 //! Each file of a report is written beside its place and renamed: an interrupted run leaves no half-written one.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -21,6 +23,10 @@ const THREADS_MAX: usize = 256;
 const TICK: Duration = Duration::from_millis(100);
 /// Interval of the lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(3);
+/// File of the page.
+const PAGE: &str = "experiments.md";
+/// Beginning of the name of a file that is being written.
+const UNFINISHED: &str = ".weir-";
 /// First lines of the page.
 const INTRODUCTION: &str = include_str!("experiment/introduction.txt");
 
@@ -67,7 +73,7 @@ impl ExperimentArguments {
             return experiments.iter().try_for_each(|one| print(summary(one)));
         }
         if let Some(folder) = &self.report {
-            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            prepare(folder).with_context(|| folder.display().to_string())?;
         }
         let mut all = Vec::with_capacity(experiments.len());
         for experiment in experiments {
@@ -81,7 +87,7 @@ impl ExperimentArguments {
             all.push((experiment, results));
         }
         if let Some(folder) = &self.report {
-            write(folder, "experiments.md", &page(INTRODUCTION, &all))?;
+            write(folder, PAGE, &page(INTRODUCTION, &all))?;
         }
         if self.json {
             let results: Vec<&Results> = all.iter().map(|(_, results)| results).collect();
@@ -116,10 +122,14 @@ impl ExperimentArguments {
 /// Description of an experiment for `--check`.
 fn summary(experiment: &Experiment) -> String {
     let names = |names: Vec<&str>| names.join(", ");
+    let about = match &*experiment.question {
+        "" => &experiment.title,
+        question => question,
+    };
     format!(
         "{}: {}\n  cases: {}\n  rows: {}\n  seeds: {:?}\n",
         experiment.name,
-        experiment.question,
+        about,
         names(experiment.cases.iter().map(|one| &*one.name).collect()),
         names(experiment.rows.iter().map(|one| &*one.name).collect()),
         experiment.seeds,
@@ -158,6 +168,21 @@ fn reasons(results: &Results) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Makes the folder of a report, and refuses one with files that no report has.
+fn prepare(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name().display().to_string();
+        let is_own = name == PAGE || name.starts_with(UNFINISHED);
+        let is_own = is_own || [".json", ".svg"].iter().any(|end| name.ends_with(end));
+        ensure!(
+            is_own,
+            "{name} is not of a report; name a new folder or an earlier report's"
+        );
+    }
+    Ok(())
+}
+
 fn write_results(folder: &Path, results: &Results) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(results)? + "\n";
     write(folder, &format!("{}.json", results.name), &json)?;
@@ -171,7 +196,11 @@ fn write_results(folder: &Path, results: &Results) -> anyhow::Result<()> {
 fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let path = folder.join(name);
     let written = || -> anyhow::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tempfile::Builder::new();
+        // As any new file: the umask takes what it takes.
+        let permissions = Permissions::from_mode(0o666);
+        let file = file.prefix(UNFINISHED).permissions(permissions);
+        let mut file = file.tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.persist(&path)?;
         Ok(())

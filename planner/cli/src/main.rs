@@ -117,8 +117,10 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<Exit> {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| moved::tip(error).exit());
     let command = arguments.command;
-    // The log of a replayed planner would bury the output of the replay.
+    // A report says what a replayed planner did: its warnings are of simulated backends, with times of this machine.
     let level = match command {
+        #[cfg(feature = "replay")]
+        Command::Replay(_) | Command::Experiment(_) => "off",
         Command::Serve(_) => "info",
         #[cfg(feature = "kubernetes")]
         Command::Operate(_) => "info",

@@ -66,6 +66,7 @@ impl Replay {
             report::check(folder)?;
         }
         let requests = requests(scenario.seed, &sending);
+        tell_records("load", &sending);
         drop(sending);
         if self.check {
             let summary = Summary::new(&scenario, &requests);
@@ -83,6 +84,24 @@ impl Replay {
         } else {
             print(format!("{}\n", report.table()))
         }
+    }
+}
+
+/// Tells on standard error how many records are left out, and how many have budgets, which override the service. `load`
+/// is the path of the load.
+fn tell_records(load: &str, sending: &Sending) {
+    let (played, left_out) = (sending.arrivals.len(), sending.left_out);
+    if left_out > 0 {
+        let all = played + left_out;
+        eprintln!("{load}.records: {left_out} of {all} are not played: they arrive after length_s");
+    }
+    let own = sending.arrivals.iter().filter(|one| one.budget.is_some());
+    let own = own.count();
+    if own > 0 {
+        eprintln!(
+            "{load}.records: {own} of {played} have budgets, which count instead of service.slo and slo_ms; \
+             {load}.budgets: service leaves them out"
+        );
     }
 }
 

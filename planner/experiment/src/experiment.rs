@@ -89,6 +89,14 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Experiment, FileError> {
     })
 }
 
+/// First error of an experiment's text as its path and the complaint, if there is one. Files that it names are relative
+/// to `folder`.
+#[must_use]
+pub fn first_error(text: &str, folder: &Path) -> Option<(String, String)> {
+    let wrong = check(text, folder, None).err()?;
+    Some((wrong.path, wrong.message))
+}
+
 /// Error at a path of the file.
 #[derive(Debug, PartialEq)]
 struct Wrong {
@@ -156,8 +164,8 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
         kind: row.kind,
     };
     Ok(Experiment {
+        title: raw.title.unwrap_or_else(|| raw.name.clone()),
         name: raw.name,
-        title: raw.title,
         paper: raw.paper,
         figures: raw.figures,
         question: raw.question,
@@ -192,34 +200,50 @@ fn of_row(
     let contenders = json!([row.contender]);
     path::set(&mut value, "contenders", contenders).map_err(|why| wrong("scenario", why))?;
     let text = value.to_string();
+    let sets = |field: &str, changes: &Changes| {
+        let mut keys = changes.keys();
+        keys.any(|key| field.starts_with(key.as_str()) || key.starts_with(field))
+    };
+    // A field that the row or the case sets is wrong there, and every other one in the scenario.
+    let place = |field: &str| {
+        if of_both.is_some_and(|changes| sets(field, changes)) {
+            path_of_both.clone()
+        } else if sets(field, &row.set) {
+            format!("{path}.set")
+        } else if sets(field, &case.set) {
+            format!("{path_of_case}.set")
+        } else {
+            format!("scenario.{field}")
+        }
+    };
     let checked = scenario::read_text(&text, folder, Overrides::default());
-    checked.map_err(
-        |FieldError {
-             path: field,
-             message,
-         }| {
-            // A field that the row or the case sets is wrong there, and every other one in the scenario.
-            let of_row = field
-                .strip_prefix("contenders[0]")
-                .map(|rest| format!("{path}.contender{rest}"));
-            let sets = |changes: &Changes| {
-                let mut keys = changes.keys();
-                keys.any(|key| field.starts_with(key.as_str()) || key.starts_with(field.as_str()))
-            };
-            let within = if of_both.is_some_and(sets) {
-                path_of_both.clone()
-            } else if sets(&row.set) {
-                format!("{path}.set")
-            } else if sets(&case.set) {
-                format!("{path_of_case}.set")
-            } else {
-                format!("scenario.{field}")
-            };
-            let message = format!("{message} (row {}, field {field})", row.name);
-            wrong(of_row.unwrap_or(within), message)
-        },
-    )?;
-    Ok(text)
+    let (_, sending) = checked.map_err(|error| {
+        let FieldError {
+            path: field,
+            message,
+        } = error;
+        let of_row = field
+            .strip_prefix("contenders[0]")
+            .map(|rest| format!("{path}.contender{rest}"));
+        let message = format!("{message} (row {}, field {field})", row.name);
+        wrong(of_row.unwrap_or_else(|| place(&field)), message)
+    })?;
+    let changes = [Some(&case.set), Some(&row.set), of_both];
+    let mut keys = changes.into_iter().flatten().flat_map(Changes::keys);
+    let objective = keys.find(|key| *key == "service.slo" || key.ends_with("slo_ms"));
+    let own = sending.arrivals.iter().filter(|one| one.budget.is_some());
+    let own = own.count();
+    match objective {
+        Some(field) if own > 0 && value.pointer("/load/budgets").is_none() => {
+            let message = format!(
+                "{field}: {own} records have budgets of their own, which it does not change; add load.budgets: service \
+                 to replace them, or load.budgets: recorded to keep them (row {})",
+                row.name
+            );
+            Err(wrong(place(field), message))
+        }
+        _ => Ok(text),
+    }
 }
 
 fn change(value: &mut Value, changes: &Changes, path: &str) -> Result<(), Wrong> {

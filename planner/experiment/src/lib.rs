@@ -14,7 +14,7 @@ mod play;
 mod raw;
 mod results;
 
-pub use experiment::{Case, EXPERIMENT_BYTES_MAX, Experiment, Row, read};
+pub use experiment::{Case, EXPERIMENT_BYTES_MAX, Experiment, Row, first_error, read};
 pub use page::{page, section, table};
 pub use picture::pictures;
 pub use play::{Played, Progress};

@@ -24,11 +24,13 @@ pub fn page(introduction: &str, all: &[(Experiment, Results)]) -> String {
 #[must_use]
 pub fn section(experiment: &Experiment, results: &Results) -> String {
     let mut text = format!("## {}\n\n", experiment.title);
-    let source = format!(
-        "{}, {}. {}",
-        experiment.paper, experiment.figures, experiment.question
-    );
-    text += &paragraph(&source);
+    let source = [&*experiment.paper, &*experiment.figures].into_iter();
+    let source: Vec<&str> = source.filter(|one| !one.is_empty()).collect();
+    let source = [source.join(", "), experiment.question.clone()].into_iter();
+    let source: Vec<String> = source.filter(|one| !one.is_empty()).collect();
+    if !source.is_empty() {
+        text += &paragraph(&source.join(". "));
+    }
     for inputs in inputs(results) {
         text += &paragraph(&inputs);
     }

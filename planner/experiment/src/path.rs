@@ -3,11 +3,15 @@
 
 use serde_json::{Map, Value};
 
-/// Sets the value at a path. Mappings that are missing on the way are made.
+/// Sets the value at a path, or removes the key or element if the value is null. Mappings that are missing on the way
+/// are made.
 ///
 /// # Errors
 /// The first segment that fits nothing, and what would fit.
 pub(crate) fn set(root: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    if value.is_null() {
+        return remove(root, path);
+    }
     let mut here = root;
     for segment in path.split('.') {
         here = match here {
@@ -22,19 +26,60 @@ pub(crate) fn set(root: &mut Value, path: &str, value: Value) -> Result<(), Stri
     Ok(())
 }
 
+/// Removes the key or the element of a list at a path.
+fn remove(root: &mut Value, path: &str) -> Result<(), String> {
+    let (parents, last) = match path.rsplit_once('.') {
+        Some((parents, last)) => (Some(parents), last),
+        None => (None, path),
+    };
+    let mut here = root;
+    for segment in parents.into_iter().flat_map(|parents| parents.split('.')) {
+        here = present(here, segment)?;
+    }
+    present(here, last)?;
+    match here {
+        Value::Object(keys) => drop(keys.remove(last)),
+        Value::Array(list) => drop(position(list, last).map(|at| list.remove(at))),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Value of a key or an element that there is.
+fn present<'a>(here: &'a mut Value, segment: &str) -> Result<&'a mut Value, String> {
+    match here {
+        Value::Object(keys) if !keys.contains_key(segment) => {
+            let names: Vec<&str> = keys.keys().map(String::as_str).collect();
+            let names = names.join(", ");
+            Err(format!(
+                "{segment}; to be removed it must be one of {names}"
+            ))
+        }
+        other => child(other, segment),
+    }
+}
+
 fn child<'a>(here: &'a mut Value, segment: &str) -> Result<&'a mut Value, String> {
     match here {
         Value::Object(keys) => Ok(keys.entry(segment).or_insert(Value::Null)),
         Value::Array(list) => {
-            let has_name = |one: &Value| one.get("name").and_then(Value::as_str) == Some(segment);
-            let at = list.iter().position(has_name).or(segment.parse().ok());
-            let length = list.len();
+            let (at, length) = (position(list, segment), list.len());
             at.and_then(|at| list.get_mut(at)).ok_or_else(|| {
                 format!("{segment}; it must be the name or the index of one of {length} elements")
             })
         }
+        Value::String(text) => Err(format!(
+            "{segment}; {text} is a text without keys: if it is a file, write its content in its place"
+        )),
         other => Err(format!("{segment}; {other} has no keys")),
     }
+}
+
+/// Index of the element with that name or index.
+fn position(list: &[Value], segment: &str) -> Option<usize> {
+    let has_name = |one: &Value| one.get("name").and_then(Value::as_str) == Some(segment);
+    let at = list.iter().position(has_name).or(segment.parse().ok());
+    at.filter(|at| *at < list.len())
 }
 
 /// Replaces a word in all texts of a value.
@@ -74,6 +119,33 @@ mod tests {
     }
 
     #[test]
+    fn null_removes_a_key_or_an_element() {
+        let variants = json!([{ "name": "small" }, { "name": "large", "batch": 1 }]);
+        let mut root = json!({ "variants": variants, "clients": { "slo_ms": 1 } });
+        set(&mut root, "variants.large.batch", Value::Null).unwrap();
+        set(&mut root, "clients", Value::Null).unwrap();
+        assert_eq!(
+            root,
+            json!({ "variants": [{ "name": "small" }, { "name": "large" }] })
+        );
+        set(&mut root, "variants.small", Value::Null).unwrap();
+        assert_eq!(root, json!({ "variants": [{ "name": "large" }] }));
+        for (path, right) in [
+            (
+                "variants.small",
+                "small; it must be the name or the index of one of 1 elements",
+            ),
+            (
+                "variants.1",
+                "1; it must be the name or the index of one of 1 elements",
+            ),
+            ("load.rps", "load; to be removed it must be one of variants"),
+        ] {
+            assert_eq!(set(&mut root, path, Value::Null).unwrap_err(), right);
+        }
+    }
+
+    #[test]
     fn segment_that_fits_nothing_is_named() {
         let mut root = json!({ "variants": [{ "name": "small" }], "seed": 1 });
         let error = set(&mut root, "variants.huge.cores", json!(8)).unwrap_err();
@@ -81,6 +153,10 @@ mod tests {
         assert_eq!(error, right);
         let error = set(&mut root, "seed.more", json!(8)).unwrap_err();
         assert_eq!(error, "more; 1 has no keys");
+        let mut root = json!({ "service": "service.yaml" });
+        let error = set(&mut root, "service.slo", json!("1s")).unwrap_err();
+        let right = "slo; service.yaml is a text without keys: if it is a file, write its content in its place";
+        assert_eq!(error, right);
     }
 
     #[test]

@@ -13,9 +13,13 @@ pub(crate) type Changes = BTreeMap<String, Value>;
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawExperiment {
     pub(crate) name: String,
-    pub(crate) title: String,
+    /// Title of its section; the name if missing.
+    pub(crate) title: Option<String>,
+    #[serde(default)]
     pub(crate) paper: String,
+    #[serde(default)]
     pub(crate) figures: String,
+    #[serde(default)]
     pub(crate) question: String,
     /// Scenario of `weir replay`, without contenders.
     pub(crate) scenario: Value,

@@ -1,5 +1,6 @@
 //! Kinds of files that users write: recognized by their keys, and checked by the code that reads them.
 
+mod keys;
 mod readers;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,9 @@ pub(crate) enum Kind {
     /// Scenario of `weir replay`.
     #[cfg(feature = "replay")]
     Scenario,
+    /// Experiment of `weir experiment`.
+    #[cfg(feature = "replay")]
+    Experiment,
     /// Problem of `weir solve`.
     Problem,
     /// Configuration of the filter.
@@ -111,120 +115,6 @@ impl Kind {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Keys that tell a kind from the others.
-    const fn keys(self) -> &'static [&'static str] {
-        match self {
-            Kind::Service => &[
-                "service",
-                "listen",
-                "keyEnv",
-                "keyFile",
-                "slo",
-                "onTimeTarget",
-                "latencyBudget",
-                "downstreamTime",
-                "cycle",
-                "planMaxAge",
-                "mode",
-                "policy",
-                "objective",
-                "budget",
-                "demand",
-                "solver",
-                "proxies",
-                "resize",
-                "classes",
-                "defaultClass",
-                "maxSkips",
-                "variants",
-                "stages",
-                "sponge",
-                "ipa",
-                "infaas",
-                "themis",
-            ],
-            Kind::Resource => &["apiVersion", "kind", "metadata", "spec"],
-            Kind::Profile => &["latency", "capacity", "measured", "readiness"],
-            #[cfg(feature = "replay")]
-            Kind::Scenario => &[
-                "name",
-                "seed",
-                "length_s",
-                "service",
-                "servers",
-                "proxies",
-                "load",
-                "network",
-                "payload_bytes",
-                "answer_bytes",
-                "clients",
-                "classes",
-                "contenders",
-                "faults",
-            ],
-            Kind::Problem => &[
-                "accuracy",
-                "architectures",
-                "arrival_rps",
-                "arriving",
-                "batches",
-                "budget_cores",
-                "cores",
-                "delta",
-                "demand_rps",
-                "formulation",
-                "gap",
-                "headroom",
-                "horizontal_cores",
-                "lasting",
-                "latency",
-                "latency_max_ms",
-                "load_rps",
-                "loading_weight_per_s",
-                "rate_rps",
-                "resources",
-                "scale",
-                "sla_ms",
-                "slo_ms",
-                "stages",
-                "variants",
-                "waiting",
-                "weights",
-            ],
-            Kind::Plugin => &[
-                "service",
-                "services",
-                "match",
-                "role",
-                "variant",
-                "bypass",
-                "streams",
-                "body",
-                "deadline",
-                "skew",
-                "classes",
-                "default_class",
-                "max_skips",
-                "queue",
-                "max_retries",
-                "health",
-                "failover",
-                "planner",
-                "plan",
-                "on_stale",
-            ],
-            Kind::Plan => &[
-                "format",
-                "service",
-                "revision",
-                "published_ms",
-                "max_age_ms",
-                "downstream_ms",
-                "variants",
-            ],
-        }
-    }
-
     /// A valid file, whose values may stand for invalid ones.
     pub(crate) fn example(self, document: &Node) -> Option<Node> {
         let text = match self {
@@ -249,6 +139,13 @@ impl Kind {
             #[cfg(feature = "replay")]
             Kind::Scenario => format!(
                 "name: a\nlength_s: 10\nload: {{generator: poisson, rps: 1}}\nservice: {}\n",
+                documents(SERVICE).ok()?.first()?.line()
+            ),
+            #[cfg(feature = "replay")]
+            Kind::Experiment => format!(
+                "name: a\nscenario: {{name: a, length_s: 10, load: {{generator: poisson, rps: 1}}, service: {}}}\n\
+                 cases: [{{name: a}}]\ncolumns: [lost-percent]\n\
+                 rows: [{{name: a, kind: weir, contender: {{plane: weir, control: planner}}}}]\n",
                 documents(SERVICE).ok()?.first()?.line()
             ),
             Kind::Problem => {
@@ -305,6 +202,12 @@ impl Kind {
             Kind::Scenario => {
                 let folder = around.file.parent().unwrap_or(Path::new(""));
                 let (path, message) = weir_replay::scenario::first_error(&document.line(), folder)?;
+                Some(Complaint::new(path, &message))
+            }
+            #[cfg(feature = "replay")]
+            Kind::Experiment => {
+                let folder = around.file.parent().unwrap_or(Path::new(""));
+                let (path, message) = weir_experiment::first_error(&document.line(), folder)?;
                 Some(Complaint::new(path, &message))
             }
             Kind::Problem => problem(document),

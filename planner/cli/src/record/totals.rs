@@ -21,6 +21,8 @@ pub(super) struct Totals {
     /// Lines outside of `--from` and `--to`.
     pub(super) outside: u64,
     pub(super) records: u64,
+    /// Records with a budget.
+    pub(super) budgets: u64,
     /// Arrival of the first and the last record, µs since the epoch.
     pub(super) first_us: Option<i64>,
     pub(super) last_us: i64,
@@ -64,6 +66,7 @@ impl Totals {
                 );
             }
         }
+        self.budgets += u64::from(entry.budget_ms.is_some());
         (self.records, self.last_us) = (self.records + 1, entry.arrival_us);
         if let Some(class) = &entry.class {
             self.classes.insert(class.clone());
@@ -135,6 +138,12 @@ impl Totals {
         if !self.classes.is_empty() {
             let classes: Vec<&str> = self.classes.iter().map(String::as_str).collect();
             text += &format!("with these classes: {}\n", classes.join(", "));
+        }
+        if self.budgets > 0 {
+            text += &format!(
+                "{} records have budgets, which count instead of service.slo; for another SLO: budgets: service in load\n",
+                self.budgets
+            );
         }
         text + "Next: weir replay SCENARIO.yaml --check\n"
     }

@@ -33,6 +33,9 @@ pub(super) fn run(
     let all: Vec<Vec<Request>> = each
         .map(|(service, sending)| requests(service.scenario.seed, sending))
         .collect();
+    for (index, sending) in sendings.iter().enumerate() {
+        super::tell_records(&format!("services[{index}].scenario.load"), sending);
+    }
     drop(sendings);
     if arguments.check {
         return print(match arguments.json {

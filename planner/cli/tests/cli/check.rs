@@ -100,7 +100,11 @@ fn shipped_files_have_no_errors_and_are_recognized() {
             "resource",
         ),
     ];
-    for (folder, kind) in [("problems", "problem"), ("scenarios", "scenario")] {
+    for (folder, kind) in [
+        ("problems", "problem"),
+        ("scenarios", "scenario"),
+        ("experiments", "experiment"),
+    ] {
         for entry in fs::read_dir(root().join("planner").join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if name.ends_with(".yaml") {
@@ -374,7 +378,7 @@ fn unknown_kind_and_unreadable_text_are_errors() {
     let stdout = text(&output.stdout);
     for part in [
         "-:1:1: ",
-        "service, resource, profile, scenario, problem, plugin, plan",
+        "service, resource, profile, scenario, experiment, problem, plugin, plan",
         "--kind",
     ] {
         assert!(stdout.contains(part), "{stdout}");

@@ -1,6 +1,7 @@
 //! Tests of `weir experiment` as a separate process.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -77,6 +78,18 @@ fn report_is_the_same_again() {
         ]
     );
     assert!(first.0.contains("static 16"), "{}", first.0);
+    // Readable by all who can read a file that this process makes.
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    let report = work.path().join("a");
+    assert_eq!(mode(&report.join("sponge.json")), mode(&file));
+    fs::write(report.join("thesis.txt"), "mine").unwrap();
+    let output = run(&[&file], &["--report", report.to_str().unwrap()]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("a: thesis.txt is not of a report"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -112,4 +125,33 @@ fn errors_name_file_line_and_field() {
     let output = run(&[&file], &["--threads", "0"]);
     let stderr = text(&output.stderr);
     assert!(stderr.contains("0; it must be 1 to 256"), "{stderr}");
+}
+
+#[test]
+fn example_of_yesterday_plays_the_records_with_another_slo_budget_and_variant() {
+    let file = folder().join("../examples/yesterday.yaml");
+    let output = run(&[&file], &["--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cases = results[0]["cases"].as_array().unwrap();
+    let planner = |name: &str| -> Vec<f64> {
+        let case = cases.iter().find(|case| case["name"] == name).unwrap();
+        let row = &case["rows"][0];
+        assert_eq!(row["name"], "planner");
+        let cells = row["cells"].as_array().unwrap();
+        cells
+            .iter()
+            .map(|one| one["mean"].as_f64().unwrap())
+            .collect()
+    };
+    let [before, slo, budget, variant] =
+        ["as it was", "SLO 200 ms", "4 cores", "without large"].map(planner);
+    // The large variant takes 240 ms.
+    let accuracies = [before[2], slo[2], variant[2]];
+    assert!(accuracies[0] > 71.0, "{accuracies:?}");
+    assert_eq!(accuracies[1..], [70.0, 70.0]);
+    assert!(
+        budget[1] <= 4.0 && before[1] > 4.0,
+        "{before:?}, {budget:?}"
+    );
 }

@@ -48,6 +48,7 @@ fn log_becomes_records_that_replay_reads() {
         "variants: resnet18 4, resnet50 1",
         "ties: true, silence_s: 119 }",
         "with these classes: gold",
+        "5 records have budgets, which count instead of service.slo",
         "weir replay SCENARIO.yaml --check",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
@@ -79,6 +80,16 @@ fn log_becomes_records_that_replay_reads() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let checked: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(checked["requests"], 6, "{checked}");
+    let notes = text(&output.stderr);
+    let part = "load.records: 5 of 6 have budgets, which count instead of service.slo";
+    assert!(notes.contains(part), "{notes}");
+    let scenario = fs::read_to_string(&path).unwrap();
+    let shorter = scenario.replace("ties: true", "ties: true, budgets: service");
+    fs::write(&path, format!("length_s: 1\n{shorter}")).unwrap();
+    let output = weir(&["replay", path.to_str().unwrap(), "--check"]);
+    let notes = text(&output.stderr);
+    let left_out = "load.records: 3 of 6 are not played: they arrive after length_s\n";
+    assert_eq!(notes, left_out);
 }
 
 #[test]

@@ -281,3 +281,21 @@ fn services_that_share_a_budget_have_a_table_each_and_one_for_all() {
     let stderr = text(&output.stderr);
     assert!(stderr.contains("services[1].name: vision"), "{stderr}");
 }
+
+#[test]
+fn warnings_of_the_simulated_planner_show_only_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = changed(
+        folder.path(),
+        "replicas.yaml",
+        "length_s: 240",
+        "length_s: 100",
+    );
+    let only = ["--only", "weir+planner"];
+    let mut verbose = replay(&path, &only);
+    let verbose = verbose.env("RUST_LOG", "warn").output().unwrap();
+    assert!(text(&verbose.stderr).contains("WARN"), "{verbose:?}");
+    let output = run(&path, &only);
+    assert!(output.status.success());
+    assert!(!text(&output.stderr).contains("WARN"), "{output:?}");
+}

@@ -216,3 +216,42 @@ fn changes_apply_to_the_case_and_the_row_only() {
         assert!(!scenario.contains("seed"), "{scenario}");
     }
 }
+
+#[test]
+fn slo_over_recorded_budgets_is_refused_without_load_budgets() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = "arrival_s,budget_ms\n0.5,100\n19.5,\n";
+    std::fs::write(folder.path().join("requests.csv"), records).unwrap();
+    let change = |set: &str| {
+        let load = "load: { records: requests.csv }\n  classes: [{ name: gold }]";
+        let text = EXPERIMENT.replace("load: { generator: poisson, rps: 20 }", load);
+        let text = text.replace("set: { load.rps: 40 }", &format!("set: {{ {set} }}"));
+        let checked = check(&text, folder.path(), None);
+        checked.map_err(|wrong| format!("{}: {}", wrong.path, wrong.message))
+    };
+    for field in [
+        "service.slo: 2s",
+        "clients.slo_ms: 2000",
+        "classes.gold.slo_ms: 2000",
+    ] {
+        let error = change(field).unwrap_err();
+        let (path, _) = field.split_once(':').unwrap();
+        let complaint = format!("cases[1].set: {path}: 1 records have budgets of their own");
+        assert!(error.starts_with(&complaint), "{error}");
+        for budgets in ["service", "recorded"] {
+            change(&format!("{field}, load.budgets: {budgets}")).unwrap();
+        }
+    }
+    change("service.budget.cores: 3").unwrap();
+}
+
+#[test]
+fn titles_default_to_the_name() {
+    let (_, rest) = EXPERIMENT
+        .split_once("question: Who loses the fewest?\n")
+        .unwrap();
+    let experiment = checked(&format!("name: small\n{rest}")).unwrap();
+    let results = experiment.play(1, &|_| {}).unwrap();
+    let section = crate::section(&experiment, &results);
+    assert!(section.starts_with("## small\n\n| lost % |"), "{section}");
+}

@@ -27,6 +27,8 @@ const SLOWEST: Duration = Duration::from_secs(86_400);
 pub struct Sending {
     /// Arrivals in order; at most [`weir_sim::load::REQUESTS_MAX`].
     pub arrivals: Vec<Arrival>,
+    /// Number of records that are not sent, because they arrive after the load's length.
+    pub left_out: usize,
     /// Network between clients and proxy.
     pub network: Network,
     /// Size of a request without a size of its own.
@@ -274,6 +276,7 @@ mod tests {
                     ..plain
                 },
             ],
+            left_out: 0,
             network: Network::constant(1e6, ms(40)),
             payload_bytes: 100_000,
             answer_bytes: 1000,
@@ -315,6 +318,7 @@ mod tests {
         let ms = Duration::from_millis;
         let mut sending = Sending {
             arrivals: vec![Arrival::at(Duration::ZERO); 1000],
+            left_out: 0,
             network: Network::constant(1e6, ms(40)),
             payload_bytes: 100_000,
             answer_bytes: 165_536,

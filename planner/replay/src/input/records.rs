@@ -1,4 +1,4 @@
-//! Parser of request records: CSV with a header, or a JSON object per line (`.jsonl`, `.ndjson`; all
+//! Parser of request records: CSV with a header, or a JSON object per line (`.jsonl`, `.ndjson`, `.json`; all
 //! may end in `.gz`). The columns are `arrival_s` or `arrival_ms` (required), `budget_ms`,
 //! `size_bytes`, `class`, `min_accuracy`. An empty cell or `null` means the scenario's default.
 //!
@@ -109,6 +109,12 @@ struct RecordReader<'a> {
 impl RecordReader<'_> {
     fn json(&mut self, text: &str) -> Result<(), RecordError> {
         for (line, at) in text.lines().zip(1..) {
+            if line.trim().is_empty() {
+                return Err((
+                    Some(at),
+                    "a blank line; it must be a record, or left out".to_owned(),
+                ));
+            }
             let record = weir_api::json::read(line.as_bytes());
             let record = record.map_err(|error| {
                 // The parser's line number is relative to the line.

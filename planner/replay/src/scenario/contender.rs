@@ -60,8 +60,8 @@ impl Contender {
         }
         let (plane, control) = (self.plane.name(), self.control.name());
         let right = format!(
-            "weir or fifo-quotas under control {control}, whose plans have quotas: {plane} keeps the weights and \
-             limits of the cores at the start"
+            "any plane but fifo-weights and fifo-timeout under control {control}, whose plans have quotas: {plane} \
+             keeps the weights and limits of the cores at the start"
         );
         Err(ScenarioError::value(format!("{path}.plane"), plane, right))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_sim::load::{Pulse, REQUESTS_MAX, Rates, SECONDS_MAX, read_trace};
 
-use super::raw::{Generator, RawLoad};
+use super::raw::{Budgets, Generator, RawLoad};
 use super::refused::{ScenarioError, within};
 use crate::input::records::{self, Rule};
 use crate::input::seed::{Draw, seed};
@@ -29,11 +29,18 @@ pub(super) struct LoadContext<'a> {
     pub(super) requests_max: usize,
 }
 
-/// Returns the arrivals, in order, and the number of seconds they span.
-pub(super) fn load(
-    raw: &RawLoad,
-    context: &LoadContext<'_>,
-) -> Result<(Vec<Arrival>, u64), ScenarioError> {
+/// Checked load.
+pub(super) struct Load {
+    /// Arrivals, in order.
+    pub(super) arrivals: Vec<Arrival>,
+    /// Seconds that they span.
+    pub(super) length_s: u64,
+    /// Records that arrive after those seconds, and are not sent.
+    pub(super) left_out: usize,
+}
+
+/// Returns the load as it is sent.
+pub(super) fn load(raw: &RawLoad, context: &LoadContext<'_>) -> Result<Load, ScenarioError> {
     let sources = [
         raw.rates.is_some(),
         raw.generator.is_some(),
@@ -89,13 +96,17 @@ pub(super) fn load(
         .arrivals(seed(context.seed, Draw::Arrivals))
         .map_err(|error| ScenarioError::about("load", format!("{error:#}")))?;
     let arrivals = sent.into_iter().take(REQUESTS_MAX).map(Arrival::at);
-    Ok((arrivals.collect(), rates.rps().len() as u64))
+    Ok(Load {
+        arrivals: arrivals.collect(),
+        length_s: rates.rps().len() as u64,
+        left_out: 0,
+    })
 }
 
 /// Refuses keys that belong to another kind of load.
 fn only(raw: &RawLoad) -> Result<(), ScenarioError> {
     let (kind, takes): (_, &[&str]) = match raw.generator {
-        _ if raw.records.is_some() => ("records", &["ties", "silence_s"]),
+        _ if raw.records.is_some() => ("records", &["ties", "silence_s", "budgets"]),
         _ if raw.rates.is_some() => ("rates", &["loop", "scale", "of_capacity"]),
         _ if raw.file.is_some() => (
             "file",
@@ -139,6 +150,7 @@ fn only(raw: &RawLoad) -> Result<(), ScenarioError> {
         ("loop", raw.again.is_some()),
         ("ties", raw.ties.is_some()),
         ("silence_s", raw.silence_s.is_some()),
+        ("budgets", raw.budgets.is_some()),
         ("scale", raw.scale.is_some()),
         ("of_capacity", raw.of_capacity.is_some()),
     ];
@@ -193,7 +205,16 @@ fn generated(
         }
         Generator::Burst => Rates::bursts(pulse()?, seed(context.seed, Draw::Shape), seconds),
         Generator::Ramp => Rates::ramp(low()?, high()?, seconds),
-        Generator::Step => Rates::step(low()?, high()?, whole("at_s", raw.at_s)?, seconds),
+        Generator::Step => {
+            let at = whole("at_s", raw.at_s)?;
+            within(
+                "load.at_s",
+                at as u64,
+                1..=length.saturating_sub(1),
+                "s, before length_s",
+            )?;
+            Rates::step(low()?, high()?, at, seconds)
+        }
         Generator::OnOff => Rates::on_off(pulse()?, seconds),
         Generator::Swell => Rates::swell(low()?, high()?, seconds),
     };
@@ -286,13 +307,19 @@ fn from_records(
     raw: &RawLoad,
     path: &str,
     context: &LoadContext<'_>,
-) -> Result<(Vec<Arrival>, u64), ScenarioError> {
+) -> Result<Load, ScenarioError> {
     let rule = Rule {
         classes: context.classes,
         ties: raw.ties == Some(true),
         silence: silence(raw)?,
     };
-    let mut arrivals = records::read(&context.folder.join(path), &rule)?;
+    let records = records::read(&context.folder.join(path), &rule);
+    let mut arrivals = records.map_err(|error| ScenarioError::in_file("load.records", error))?;
+    if raw.budgets == Some(Budgets::Service) {
+        arrivals
+            .iter_mut()
+            .for_each(|arrival| arrival.budget = None);
+    }
     let last = arrivals.last().map_or(Duration::ZERO, |last| last.sent);
     let spanned = rounded_up(last);
     let Some(length) = context.length_s else {
@@ -302,7 +329,11 @@ fn from_records(
             1..=SECONDS_MAX as u64,
             "s; the records span that",
         )?;
-        return Ok((arrivals, spanned));
+        return Ok(Load {
+            arrivals,
+            length_s: spanned,
+            left_out: 0,
+        });
     };
     let end = Duration::from_secs(length);
     if end > last + rule.silence {
@@ -312,6 +343,7 @@ fn from_records(
         );
         return Err(ScenarioError::about("load.records", complaint));
     }
+    let recorded = arrivals.len();
     arrivals.retain(|arrival| arrival.sent < end);
     if arrivals.is_empty() {
         return Err(ScenarioError::about(
@@ -319,5 +351,9 @@ fn from_records(
             "no arrival before length_s",
         ));
     }
-    Ok((arrivals, length))
+    Ok(Load {
+        left_out: recorded - arrivals.len(),
+        arrivals,
+        length_s: length,
+    })
 }

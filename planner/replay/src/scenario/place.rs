@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 
 /// Returns the line, from 1; `None` if the text is not YAML.
 #[must_use]
@@ -24,6 +25,9 @@ pub fn line(text: &str, path: &str) -> Option<u64> {
 fn seek(text: &str, steps: &[&str]) -> Option<u64> {
     let mut options = serde_saphyr::options::Options::default();
     options.with_snippet = false;
+    // What the text's reader refuses is looked for here.
+    options.duplicate_keys = DuplicateKeyPolicy::LastWins;
+    options.non_finite_float_policy = NonFiniteFloatPolicy::PassThrough;
     let found = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
         Seek(steps).deserialize(yaml)
     });
@@ -104,5 +108,7 @@ mod tests {
             assert_eq!(line(text, path), Some(at), "{path}");
         }
         assert_eq!(line("a: [", "a"), None);
+        assert_eq!(line("a: 1\nb: .nan\na: 2\n", "a"), Some(3));
+        assert_eq!(line("c: 1\nb: .nan\nc: 2\n", "b"), Some(2));
     }
 }

@@ -144,6 +144,7 @@ pub(super) struct RawLoad {
 
     pub(super) ties: Option<bool>,
     pub(super) silence_s: Option<f64>,
+    pub(super) budgets: Option<Budgets>,
 
     pub(super) scale: Option<f64>,
     pub(super) of_capacity: Option<f64>,
@@ -159,6 +160,16 @@ pub(super) enum Generator {
     Step,
     OnOff,
     Swell,
+}
+
+/// Source of the latency objectives of recorded requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Budgets {
+    /// The records, where they have one.
+    Recorded,
+    /// The class, the clients or the service, as without records.
+    Service,
 }
 
 #[derive(Debug, Default, Deserialize)]

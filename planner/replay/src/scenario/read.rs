@@ -14,12 +14,11 @@ use super::load::LoadContext;
 use super::raw::RawScenario;
 use super::refused::{ScenarioError, within};
 use super::{
-    Scenario, SharedScenario, contender, load, place, proxies, replicated, sending, sent, server,
-    shared,
+    Scenario, SharedScenario, contender, load, proxies, replicated, sending, sent, server, shared,
 };
 use crate::file_error::FileError;
 use crate::input::Sending;
-use weir_planner::service::Service;
+use weir_planner::service::{ConfigError, Service};
 use weir_planner::spec::{ServiceFile, ServiceSpec, from_yaml};
 
 /// Error in the text of a scenario.
@@ -75,18 +74,7 @@ fn read_by<T>(
         message: format!("{error:#}"),
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    check(&text, folder).map_err(|wrong| match wrong {
-        ScenarioError::InScenario {
-            path,
-            line,
-            message,
-        } => FileError {
-            line: line.or_else(|| place::line(&text, &path)),
-            file,
-            message,
-        },
-        ScenarioError::InFile(refused) => refused,
-    })
+    check(&text, folder).map_err(|wrong| wrong.of_text(file, &text))
 }
 
 /// Reads and checks the text of a scenario and every file that it names, relative to `folder`.
@@ -110,9 +98,9 @@ pub(super) fn field_error(wrong: ScenarioError) -> FieldError {
                 path,
             }
         }
-        ScenarioError::InFile(refused) => FieldError {
-            path: "load".to_owned(),
-            message: refused.to_string(),
+        ScenarioError::InFile { path, error } => FieldError {
+            path,
+            message: error.to_string(),
         },
     }
 }
@@ -207,10 +195,15 @@ pub(super) fn checked(
         seed,
         requests_max: overrides.requests_max.unwrap_or(REQUESTS_MAX),
     };
-    let (arrivals, length_s) = load::load(&raw.load, &context)?;
+    let load::Load {
+        arrivals,
+        length_s,
+        left_out,
+    } = load::load(&raw.load, &context)?;
     let length = Duration::from_secs(length_s);
     let sending = Sending {
         arrivals,
+        left_out,
         network: sending::network(&raw.network, folder, length_s, seed)?,
         payload_bytes: sending::bytes("payload_bytes", raw.payload_bytes)?,
         answer_bytes: sending::bytes("answer_bytes", raw.answer_bytes)?,
@@ -242,25 +235,53 @@ pub(super) fn checked(
     Ok((scenario, sending))
 }
 
-/// Returns the service as written in the scenario or in the file that it names, and the folder to which its profiles
-/// are relative.
-fn written_service(written: Value, folder: &Path) -> Result<(Value, PathBuf), ScenarioError> {
-    let Value::String(name) = written else {
-        return Ok((written, folder.to_owned()));
-    };
-    let path = folder.join(&name);
-    let refused = |message: String| {
-        ScenarioError::InFile(FileError {
-            file: path.display().to_string(),
-            line: None,
-            message,
+/// Service as written.
+struct WrittenService {
+    keys: Value,
+    /// Folder to which its profiles are relative.
+    folder: PathBuf,
+    /// Its own file and the text of that, if the scenario names one.
+    file: Option<(PathBuf, String)>,
+}
+
+impl WrittenService {
+    /// Reads the service in the scenario, or in the file that it names.
+    fn read(written: Value, folder: &Path) -> Result<WrittenService, ScenarioError> {
+        let Value::String(name) = written else {
+            return Ok(WrittenService {
+                keys: written,
+                folder: folder.to_owned(),
+                file: None,
+            });
+        };
+        let path = folder.join(&name);
+        let text = read_bounded(&path, SCENARIO_BYTES_MAX).map_err(|error| {
+            let file = path.display();
+            let message = format!("{file}: {error:#}; it must be a service file or its content");
+            ScenarioError::about("service", message)
+        })?;
+        let keys = from_yaml(&text, "service file").map_err(|error| {
+            let error = ScenarioError::config("", &error);
+            let file = path.display().to_string();
+            ScenarioError::in_file("service", error.of_text(file, &text))
+        })?;
+        Ok(WrittenService {
+            keys,
+            folder: path.parent().unwrap_or(folder).to_owned(),
+            file: Some((path, text)),
         })
-    };
-    let text = read_bounded(&path, SCENARIO_BYTES_MAX)
-        .map_err(|error| refused(format!("{error:#}; service must be a file or its content")))?;
-    let written = from_yaml(&text, "service file").map_err(|error| refused(error.to_string()))?;
-    let folder = path.parent().unwrap_or(folder).to_owned();
-    Ok((written, folder))
+    }
+
+    /// Error of the planner about the service, in its own file if it has one.
+    fn error(&self, error: &ConfigError) -> ScenarioError {
+        let Some((path, text)) = &self.file else {
+            return ScenarioError::config("service", error);
+        };
+        // A line is one of the keys on one line, which were checked.
+        let error = ScenarioError::config("", error).below("");
+        let file = path.display().to_string();
+        ScenarioError::in_file("service", error.of_text(file, text))
+    }
 }
 
 /// Runs the planner's own check of its service file. Adds missing addresses and the key, which a replay
@@ -270,10 +291,10 @@ fn service(
     folder: &Path,
     budget_cores: Option<f64>,
 ) -> Result<Service, ScenarioError> {
-    let (mut written, folder) = written_service(written, folder)?;
-    let Some(keys) = written.as_object_mut() else {
+    let mut written = WrittenService::read(written, folder)?;
+    let Some(keys) = written.keys.as_object_mut() else {
         let right = "a mapping: the keys of a planner's service file";
-        return Err(ScenarioError::value("service", written, right));
+        return Err(ScenarioError::value("service", written.keys, right));
     };
     if !keys.contains_key("keyFile") {
         keys.entry("keyEnv").or_insert(json!("WEIR_KEY"));
@@ -293,12 +314,12 @@ fn service(
         fill_in_addresses(stage.get_mut("variants"));
     }
     // JSON is YAML.
-    let spec = ServiceSpec::from_file(&folder.join("service"), &written.to_string());
-    let service = spec
+    let text = written.keys.to_string();
+    let spec = ServiceSpec::from_file(&written.folder.join("service"), &text);
+    let file = spec
         .and_then(ServiceFile::try_from)
-        .map_err(|error| ScenarioError::config("service", &error))?
-        .service;
-    Ok(service)
+        .map_err(|error| written.error(&error))?;
+    Ok(file.service)
 }
 
 /// Adds missing addresses to a list of variants, which a replay never uses.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_planner::service::ConfigError;
 
-use super::renamed;
+use super::{place, renamed};
 use crate::file_error::{FileError, VALUE_MAX};
 
 /// Error within the scenario or within a file that it names.
@@ -18,14 +18,8 @@ pub(super) enum ScenarioError {
         line: Option<u64>,
         message: String,
     },
-    /// Error in a file that the scenario names.
-    InFile(FileError),
-}
-
-impl From<FileError> for ScenarioError {
-    fn from(refused: FileError) -> ScenarioError {
-        ScenarioError::InFile(refused)
-    }
+    /// Error in a file that the scenario names at a path.
+    InFile { path: String, error: FileError },
 }
 
 impl ScenarioError {
@@ -50,6 +44,34 @@ impl ScenarioError {
         }
     }
 
+    /// Error of a file that is named at `path`: within the file if it has a line, otherwise of the path, such as a file
+    /// that does not exist.
+    pub(super) fn in_file(path: impl Display, error: FileError) -> ScenarioError {
+        match error.line {
+            Some(_) => ScenarioError::InFile {
+                path: path.to_string(),
+                error,
+            },
+            None => ScenarioError::about(path, error),
+        }
+    }
+
+    /// The same error, of the text of a file.
+    pub(super) fn of_text(self, file: String, text: &str) -> FileError {
+        match self {
+            ScenarioError::InScenario {
+                path,
+                line,
+                message,
+            } => FileError {
+                file,
+                line: line.or_else(|| place::line(text, &path)),
+                message,
+            },
+            ScenarioError::InFile { error, .. } => error,
+        }
+    }
+
     /// The same error in a scenario that is a part of another one, at `prefix`.
     pub(super) fn below(self, prefix: &str) -> ScenarioError {
         match self {
@@ -63,7 +85,10 @@ impl ScenarioError {
                     line: None,
                 }
             }
-            in_file @ ScenarioError::InFile(_) => in_file,
+            ScenarioError::InFile { path, error } => ScenarioError::InFile {
+                path: joined(prefix, &path),
+                error,
+            },
         }
     }
 
@@ -97,7 +122,7 @@ impl ScenarioError {
                 ScenarioError::value(joined(prefix, path), value, right)
             }
             ConfigError::Form { path, message } => ScenarioError::form(prefix, path, message),
-            ConfigError::TooLarge(_) => ScenarioError::about(prefix, error),
+            ConfigError::TooLarge(_) => ScenarioError::about(joined(prefix, "service file"), error),
         }
     }
 }

@@ -221,3 +221,32 @@ fn old_keys_of_a_plugin_configuration_are_all_reported_with_the_new_ones() {
         ],
     );
 }
+
+#[test]
+fn all_errors_of_an_experiment_are_reported() {
+    let text = changed(
+        "planner/examples/yesterday.yaml",
+        &[
+            (
+                "{ records: requests.csv }",
+                "{ generator: poisson, rps: 5 }",
+            ),
+            ("  name: yesterday\n", "  name: yesterday\n  length_s: 9\n"),
+            ("load.budgets: service, ", ""),
+            ("accuracy: 78", "accuracy: 780"),
+            ("kind: baseline", "kind: base"),
+        ],
+    );
+    check(
+        "experiment",
+        &text,
+        &[
+            (
+                "780",
+                "scenario.service.variants[1].accuracy",
+                "780; it must be 0 to 100",
+            ),
+            ("base,", "rows[2].kind", "unknown variant"),
+        ],
+    );
+}

@@ -27,8 +27,14 @@ fn invalid_scenario_is_refused_with_line_field_and_value() {
         (
             "length_s: 20",
             "length_s: 20\nlength_s: 3",
-            &["duplicate", "length_s"],
+            &[":4:", "duplicate", "length_s"],
         ),
+        (
+            "length_s: 20",
+            "length_s: 20\nnetwork: {constant: {bytes_per_s: .nan, round_trip_ms: 1}}",
+            &[":4:", "network", "NaN"],
+        ),
+        ("  slo: 800ms", "  slo: .nan", &[":6:", "service.slo"]),
         (
             "name: small",
             "name: ''",
@@ -98,6 +104,33 @@ fn invalid_scenario_is_refused_with_line_field_and_value() {
             load,
             "load: {generator: step, low_rps: 1, high_rps: 2}",
             &["load.at_s: missing"],
+        ),
+        (
+            load,
+            "load: {generator: step, low_rps: 1, high_rps: 2, at_s: 20}",
+            &[
+                ":21:",
+                "load.at_s: 20; it must be 1 to 19 s, before length_s",
+            ],
+        ),
+        (
+            load,
+            "load: {generator: step, low_rps: 1, high_rps: 2, at_s: 2, budgets: service}",
+            &[":21:", "load.budgets: given; it must be left out"],
+        ),
+        (
+            load,
+            "load: {records: ok.csv, budgets: mine}",
+            &[":21:", "mine", "recorded, service"],
+        ),
+        (
+            load,
+            "load: {records: none.csv}",
+            &[
+                "scenario.yaml:21: load.records: ",
+                "none.csv",
+                "No such file",
+            ],
         ),
         (
             load,

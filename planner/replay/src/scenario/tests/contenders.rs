@@ -107,7 +107,7 @@ fn wrong_settings_are_refused() {
     ] {
         let text = with(&format!("{{plane: {plane}, control: {control}}}"));
         let refused = fixture.read(&text).unwrap_err().to_string();
-        let field = format!("contenders[0].plane: {plane}; it must be weir or fifo-quotas");
+        let field = format!("contenders[0].plane: {plane}; it must be any plane but");
         assert!(refused.contains(&field), "{refused}");
         fixture.good(&text.replace(control, "hpa"));
         fixture.good(&text.replace(plane, "fifo-quotas"));

@@ -95,7 +95,11 @@ fn invalid_records_and_rates_are_refused_with_file_and_line() {
             "{\"arrival_s\": 1}\n{\"arrival_s\": 0}\n",
             &["a.jsonl:2:", "arrival_s: 0;"],
         ),
-        ("a.jsonl", "{\"arrival_s\": 1}\n\n", &["a.jsonl:2:"]),
+        (
+            "a.jsonl",
+            "{\"arrival_s\": 1}\n\n",
+            &["a.jsonl:2:", "a blank line"],
+        ),
         (
             "a.jsonl",
             "{\"arrival_s\": 1, \"budget\": 2}\n",
@@ -164,4 +168,86 @@ fn invalid_records_and_rates_are_refused_with_file_and_line() {
     let meant = "load: {records: a.jsonl, ties: true, silence_s: 100}";
     let (_, sending) = fixture.good(&SMALL.replace(load, meant));
     assert_eq!(sending.arrivals.len(), 2, "the third is after length_s");
+}
+
+#[test]
+fn recorded_budgets_count_unless_the_service_is_named() {
+    let fixture = Fixture::new();
+    let budgets_ms = |keys: &str| {
+        let load = format!("load: {{records: ok.csv{keys}}}");
+        let text = SMALL.replace("load: {generator: poisson, rps: 50}", &load);
+        let (scenario, sending) = fixture.good(&text.replace("length_s: 20\n", ""));
+        let requests = requests(scenario.seed, &sending);
+        let budgets = requests.iter().map(|request| request.budget.as_millis());
+        budgets.collect::<Vec<_>>()
+    };
+    assert_eq!(budgets_ms(""), [800, 300]);
+    assert_eq!(budgets_ms(", budgets: recorded"), [800, 300]);
+    assert_eq!(budgets_ms(", budgets: service"), [800, 800]);
+}
+
+#[test]
+fn records_after_the_length_are_counted() {
+    let fixture = Fixture::new();
+    let left_out = |length: &str| {
+        let text = SMALL.replace(
+            "load: {generator: poisson, rps: 50}",
+            "load: {records: ok.csv}",
+        );
+        let (_, sending) = fixture.good(&text.replace("length_s: 20\n", length));
+        (sending.arrivals.len(), sending.left_out)
+    };
+    assert_eq!(left_out(""), (2, 0));
+    assert_eq!(left_out("length_s: 1\n"), (1, 1));
+}
+
+#[test]
+fn error_in_a_service_file_names_that_file_and_its_line() {
+    let fixture = Fixture::new();
+    let (_, service) = SMALL.split_once("service:\n").unwrap();
+    let (service, load) = service.split_once("load:").unwrap();
+    let service = service.replace("\n  ", "\n");
+    let service = service.trim_start();
+    let text = format!("name: a\nlength_s: 20\nservice: service.yaml\nload:{load}");
+    fixture.file("service.yaml", service);
+    fixture.good(&text);
+    for (what, by, expected) in [
+        (
+            "accuracy: 80",
+            "acuracy: 80",
+            "service.yaml:13: variants[1].acuracy: unknown field",
+        ),
+        (
+            "accuracy: 80",
+            "accuracy: 180",
+            "service.yaml:13: variants[1].accuracy: 180; it must be",
+        ),
+        (
+            "slo: 800ms",
+            "slo: 0s",
+            "service.yaml:2: slo: 0s; it must be",
+        ),
+        (
+            "slo: 800ms",
+            "slo: 800ms\nslo: 1s",
+            "service.yaml:3: slo: a duplicate key",
+        ),
+        ("slo: 800ms", "slo: [1", "service.yaml:"),
+    ] {
+        assert!(service.contains(what), "{service}");
+        fixture.file("service.yaml", &service.replacen(what, by, 1));
+        let refused = fixture.read(&text).unwrap_err();
+        let message = refused.to_string();
+        assert!(
+            message.contains(expected) && refused.line.is_some(),
+            "{message}"
+        );
+    }
+    let missing = text.replace("service: service.yaml", "service: none.yaml");
+    let message = fixture.read(&missing).unwrap_err().to_string();
+    assert!(message.contains("scenario.yaml:3: service: "), "{message}");
+    assert!(
+        message.contains("none.yaml") && message.contains("No such file"),
+        "{message}"
+    );
 }

@@ -108,7 +108,10 @@ fn contenders_have_a_division() {
         ),
         (
             "{plane: fifo-weights, control: planner}",
-            vec!["contenders[0].plane: fifo-weights", "weir or fifo-quotas"],
+            vec![
+                "contenders[0].plane: fifo-weights",
+                "any plane but fifo-weights",
+            ],
         ),
         (
             "{plane: weir, control: planner}, {plane: weir, control: planner, division: shared}",

@@ -197,7 +197,8 @@ fn service_may_be_a_file_whose_profiles_are_beside_it() {
     let missing = format!("{}load:{load}", missing.split_once("was:").unwrap().0);
     let refused = fixture.read(&missing).unwrap_err().to_string();
     assert!(
-        refused.contains("none.yaml: ") && refused.contains("service must be a file"),
+        refused.contains("none.yaml: ")
+            && refused.contains("it must be a service file or its content"),
         "{refused}"
     );
 }
