@@ -49,6 +49,8 @@ pub struct Conditions<'a> {
     pub failing: &'a [bool],
     /// Largest batches that servers have been sent, which limit the planned ones.
     pub confirmed: &'a [Option<u32>],
+    /// Batches in place of those that the policy chooses.
+    pub batches: Option<&'a [u32]>,
 }
 
 /// One draft per stage; `None` if a stage has no cores.
@@ -65,14 +67,19 @@ pub fn drafts_under(
     service: &Service,
     allocations: &[Allocation],
     inputs: Option<Inputs>,
-    Conditions { failing, confirmed }: Conditions<'_>,
+    conditions: Conditions<'_>,
 ) -> Option<Vec<Draft>> {
     let demand = inputs.map(|inputs| inputs.forecast.present);
-    let runs = runs(service, allocations, inputs, confirmed);
+    let given = conditions.batches.map(<[u32]>::to_vec);
+    let chosen = given.unwrap_or_else(|| batches(service, allocations, inputs));
+    let runs = runs(service, allocations, chosen, conditions.confirmed);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
-        let failing = failing.get(stage.variants.clone()).unwrap_or_default();
+        let failing = conditions
+            .failing
+            .get(stage.variants.clone())
+            .unwrap_or_default();
         let runs = runs.get(stage.variants.clone())?;
         let variants = of_stage(service, runs, failing, demand)?;
         needs.push(needs_ms(runs, &variants, demand));
@@ -106,7 +113,8 @@ pub fn capacities(
     inputs: Option<Inputs>,
     confirmed: &[Option<u32>],
 ) -> Vec<f64> {
-    let runs = runs(service, allocations, inputs, confirmed);
+    let batches = batches(service, allocations, inputs);
+    let runs = runs(service, allocations, batches, confirmed);
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
@@ -118,17 +126,17 @@ pub fn expected(
     inputs: Option<Inputs>,
     confirmed: &[Option<u32>],
 ) -> Vec<Option<Expected>> {
-    let runs = runs(service, allocations, inputs, confirmed);
+    let batches = batches(service, allocations, inputs);
+    let runs = runs(service, allocations, batches, confirmed);
     runs.iter().map(Run::expected).collect()
 }
 
 fn runs<'a>(
     service: &'a Service,
     allocations: &[Allocation],
-    inputs: Option<Inputs>,
+    batches: Vec<u32>,
     confirmed: &[Option<u32>],
 ) -> Vec<Run<'a>> {
-    let batches = batches(service, allocations, inputs);
     let confirmed = confirmed.iter().copied().chain(std::iter::repeat(None));
     let each = service
         .variants

@@ -151,7 +151,7 @@ impl Column {
         match self {
             Column::LostPercent => Some(100.0 - summary.on_time_percent),
             Column::MeanCores => Some(mean_cores(scenario, summary.core_seconds)),
-            Column::MeanCost => Some(mean_cost(scenario, play)),
+            Column::MeanCost => Some(report::mean_cost(scenario, play)),
             Column::Accuracy => summary.mean_accuracy,
             Column::AccuracyLoss => summary.mean_accuracy.map(|mean| best - mean),
             Column::P99Ms => summary.p99_ms,
@@ -167,12 +167,4 @@ impl Column {
 /// Mean cores over the length of the load.
 pub(crate) fn mean_cores(scenario: &Scenario, core_seconds: f64) -> f64 {
     core_seconds / scenario.length.as_secs_f64().max(1.0)
-}
-
-/// Mean price of the actual cores over the length of the load.
-fn mean_cost(scenario: &Scenario, play: &Play) -> f64 {
-    let prices = scenario.service.variants.iter().map(|known| known.price);
-    let each = prices.zip(&play.variant_core_seconds);
-    each.map(|(price, core_seconds)| price * mean_cores(scenario, *core_seconds))
-        .sum()
 }

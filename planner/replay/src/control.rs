@@ -1,6 +1,7 @@
 //! Control planes: they decide cores and shares. Either the real planner on simulated ports (`ports`,
 //! `driver`), `baselines` after papers and products, or none. `kubelet` simulates the delay of a change of cores,
-//! `resize_faults` what can go wrong with it, and `replicas` the starts and ends of replicas.
+//! `resize_faults` what can go wrong with it, and `replicas` the starts and ends of replicas. `unplanned` makes the plans
+//! of controls that do not plan.
 
 mod baselines;
 mod driver;
@@ -9,6 +10,7 @@ mod kubelet;
 mod ports;
 mod replicas;
 mod resize_faults;
+mod unplanned;
 
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ pub(super) use driver::PlannerDriver;
 use ipa::IpaDriver;
 pub(super) use kubelet::{Change, Kubelet};
 pub(super) use replicas::ReplicaDue;
+pub(super) use unplanned::drafts as unplanned_drafts;
 
 use super::request::Request;
 use super::scenario::{Control, Scenario, Server};

@@ -20,7 +20,8 @@ pub(super) use tally::Tally;
 pub(super) use wire::Headers;
 pub(super) use worker::Worker;
 
-use super::scenario::{Plane, Scenario};
+use super::control::unplanned_drafts;
+use super::scenario::{Contender, Plane, Scenario};
 use super::simulation::PlayError;
 use weir_planner::capacity::Allocation;
 use weir_planner::distribution::slot_allocation::{Role, TooFew, divide};
@@ -36,11 +37,12 @@ pub(super) enum DataPlane {
 
 impl DataPlane {
     pub(super) fn new(
-        plane: Plane,
+        contender: Contender,
         scenario: &Scenario,
         initial: &[Allocation],
         seed: u64,
     ) -> Result<DataPlane, PlayError> {
+        let plane = contender.plane;
         let forwards = matches!(
             plane,
             Plane::FifoRoundRobin | Plane::FifoWeights | Plane::FifoQuotas | Plane::FifoTimeout
@@ -61,7 +63,7 @@ impl DataPlane {
         };
         let mut all = Vec::new();
         for stage in 0..scenario.service.stages.len() as u16 {
-            let mut config = config(plane, scenario, stage, initial)?;
+            let mut config = config(contender, scenario, stage, initial)?;
             match plane {
                 Plane::EdfPerWorker => config.scope = Scope::Worker,
                 // Otherwise it would estimate the service time from its own measurements.
@@ -107,9 +109,10 @@ pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
     }
 }
 
-/// Returns the plugin's configuration at a stage. Unless it has a plan, adds a static one for the starting cores.
+/// Returns the plugin's configuration at a stage. Adds a static plan for the contender's starting cores, unless the
+/// configuration has one that fits them: that of the scenario is for its own cores, before the policy knows the demand.
 fn config(
-    plane: Plane,
+    Contender { plane, control }: Contender,
     scenario: &Scenario,
     stage: u16,
     initial: &[Allocation],
@@ -119,8 +122,14 @@ fn config(
     let known = scenario.service.stages.get(usize::from(stage));
     let name = known.map_or("", |known| &known.name);
     keys.entry("service").or_insert_with(|| json!(name));
-    if keys.get("plan").is_none_or(Value::is_null) {
-        let drafts = drafts(&scenario.service, initial, None).ok_or(PlayError::NoCores)?;
+    let is_unplanned = !control.plans_batches() && scenario.service.policy.chooses_batches();
+    let has_other_cores = control.variant().is_some();
+    if is_unplanned || has_other_cores || keys.get("plan").is_none_or(Value::is_null) {
+        let drafts = match control.plans_batches() {
+            true => drafts(&scenario.service, initial, None),
+            false => unplanned_drafts(&scenario.service, initial),
+        };
+        let drafts = drafts.ok_or(PlayError::NoCores)?;
         let draft = drafts.get(usize::from(stage)).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": name, "revision": 1,

@@ -146,6 +146,8 @@ pub struct Play {
     pub passages: Vec<Passage>,
     /// One for each second, in time order.
     pub seconds: Vec<Second>,
+    /// Cores of a replica of each variant at the start; empty if they are the scenario's.
+    pub initial: Vec<f64>,
     /// Every change of the actual cores, in time order, until the last request has ended.
     pub resizes: Vec<Resize>,
     /// Actual cores × seconds, over all variants.

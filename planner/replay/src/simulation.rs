@@ -231,7 +231,7 @@ impl<'a, W: Witness> Simulation<'a, W> {
         let initial: Vec<Allocation> = initial
             .map(|(server, cores)| Allocation::new(server.count(), *cores))
             .collect();
-        let plane = DataPlane::new(contender.plane, scenario, &initial, seed)?;
+        let plane = DataPlane::new(contender, scenario, &initial, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
             DataPlane::Fifo(stages) => Some(scenario.proxies.count.max(1) * stages.len() as u32),
@@ -345,11 +345,13 @@ impl<'a, W: Witness> Simulation<'a, W> {
         if let DataPlane::Weir(workers) = &mut self.plane {
             self.witness.end(&mut workers.iter_mut(), self.now);
         }
+        let initial = control::initial_cores(contender.control, self.scenario);
         let play = Play {
             contender: contender.label(&self.scenario.service),
             outcomes: self.outcomes,
             passages: self.passages,
             seconds: self.seconds,
+            initial: initial.iter().map(|cores| cores.as_f64()).collect(),
             resizes: self.resizes,
             core_seconds: self.core_seconds,
             variant_core_seconds: self.variant_core_seconds,

@@ -291,6 +291,7 @@ impl Planner {
         let conditions = Conditions {
             failing: &failing,
             confirmed: self.rollout.batches.confirmed(),
+            batches: None,
         };
         let offer = drafts_under(&self.service, allocations, inputs, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());

@@ -15,6 +15,12 @@
 //! start: the initial cores stay for one resize delay, used or not. Requests released after it are
 //! served by cores paid for after it. The bound is the greater of the two.
 //!
+//! Cores are counted until the end of the load, as those of the contenders are. A request that may be
+//! executed after it therefore costs nothing.
+//!
+//! Whole cores are assumed where the service's step and the initial cores are whole: then every control
+//! gives whole cores. So the bound of a contender does not depend on the others.
+//!
 //! A request of a pipeline costs the sum over its stages.
 //!
 //! The bound ignores idle cores between requests, whole cores where a fraction would do, and load
@@ -30,8 +36,8 @@ use weir_sim::server::{Latency, Parallelism};
 
 use super::Window;
 use super::options::Options;
-use crate::request::Request;
-use crate::scenario::{Control, Scenario};
+use crate::request::{Play, Request};
+use crate::scenario::Scenario;
 
 /// Relative error of floating-point sums; subtracted from the bound.
 pub(super) const ROUNDING: f64 = 1e-9;
@@ -82,37 +88,30 @@ pub struct Machine {
     pub whole: bool,
 }
 
-/// Returns the bound for `on_time` requests of a scenario; `None` if no number of cores suffices.
+/// Returns the bound for `on_time` requests of a scenario, from the initial cores of a play; `None` if no number of
+/// cores suffices.
 #[must_use]
 pub fn min_core_seconds(
     scenario: &Scenario,
     requests: &[Request],
+    play: &Play,
     on_time: u64,
 ) -> Option<MinCoreSeconds> {
-    let whole_control = |control| {
-        use Control::{Clairvoyant, Planner, Static};
-        matches!(control, Planner | Static | Clairvoyant)
-    };
-    let whole = scenario.service.step == Cores::whole(1)
-        && scenario
-            .contenders
-            .iter()
-            .all(|contender| whole_control(contender.control))
-        && scenario
-            .variants
-            .iter()
-            .all(|server| server.cores.fract() == 0.0);
+    let mut initial = scenario.variants.iter();
+    let whole = scenario.service.step.is_multiple(Cores::whole(1))
+        && initial.all(|server| server.cores.fract() == 0.0);
     let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
     let machines: Vec<Machine> = scenario
         .variants
         .iter()
         .zip(accuracies)
-        .map(|(server, accuracy)| Machine {
+        .enumerate()
+        .map(|(index, (server, accuracy))| Machine {
             accuracy,
             latency: server.latency.clone(),
             parallelism: server.parallelism,
             batch_max: server.batch_max.max(1),
-            cores: server.cores * f64::from(server.count()),
+            cores: play.initial.get(index).unwrap_or(&server.cores) * f64::from(server.count()),
             hop: server.hop(),
             resize_delay: server.resize_delay.min(scenario.length),
             whole,
@@ -129,7 +128,7 @@ pub fn min_core_seconds(
         .any(|server| server.noise_sigma > 0.0);
     Some(MinCoreSeconds {
         on_time,
-        core_seconds: min_of_stages(&windows, on_time, &stages)?,
+        core_seconds: min_of_stages(&windows, on_time, &stages, scenario.length)?,
         kind: if noisy {
             MinKind::Estimate
         } else {
@@ -137,19 +136,25 @@ pub fn min_core_seconds(
         },
         method: "conservation of work",
         why: "the cheapest requests, each at its least work on the cheapest variant that may answer it; \
-              cores that idle are not counted, and each core is paid for until its execution has ended",
+              cores that idle are not counted, nor is work that could be done after the end of the load, and each \
+              core is paid for until its execution has ended",
     })
 }
 
-/// Returns the minimum core-seconds for `on_time` requests; `None` if no number of cores suffices.
+/// Returns the minimum core-seconds until `end` for `on_time` requests; `None` if no number of cores suffices.
 #[must_use]
-pub fn min(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64> {
-    min_of_stages(windows, on_time, &[machines])
+pub fn min(windows: &[Window], on_time: u64, machines: &[Machine], end: Duration) -> Option<f64> {
+    min_of_stages(windows, on_time, &[machines], end)
 }
 
-/// Returns the minimum core-seconds for `on_time` requests that pass all stages. Each stage is given the whole window,
-/// which is more than the others leave it: so the sum is still a lower bound.
-fn min_of_stages(windows: &[Window], on_time: u64, stages: &[&[Machine]]) -> Option<f64> {
+/// Returns the minimum core-seconds until `end` for `on_time` requests that pass all stages. Each stage is given the
+/// whole window, which is more than the others leave it: so the sum is still a lower bound.
+fn min_of_stages(
+    windows: &[Window],
+    on_time: u64,
+    stages: &[&[Machine]],
+    end: Duration,
+) -> Option<f64> {
     let machines = || stages.iter().copied().flatten();
     let settled = machines().map(|machine| machine.resize_delay).max()?;
     let at_start = |machine: &Machine| machine.cores * machine.resize_delay.as_secs_f64();
@@ -161,7 +166,7 @@ fn min_of_stages(windows: &[Window], on_time: u64, stages: &[&[Machine]]) -> Opt
     };
     let stages: Vec<Vec<(Machine, Work)>> = stages.iter().map(work).collect();
     let all_stages = |window: &Window| {
-        let each = stages.iter().map(|machines| cost(window, machines));
+        let each = stages.iter().map(|machines| cost(window, machines, end));
         each.sum::<Option<f64>>()
     };
     let costed = windows
@@ -183,21 +188,23 @@ fn min_of_stages(windows: &[Window], on_time: u64, stages: &[&[Machine]]) -> Opt
     Some(any.max(start + from_then_on) * (1.0 - ROUNDING))
 }
 
-/// Minimum core-seconds of a request; `None` if no variant can answer it on time.
-fn cost(window: &Window, machines: &[(Machine, Work)]) -> Option<f64> {
+/// Minimum core-seconds of a request until `end`; `None` if no variant can answer it on time.
+fn cost(window: &Window, machines: &[(Machine, Work)], end: Duration) -> Option<f64> {
     let able = machines
         .iter()
         .filter(|(machine, _)| machine.accuracy >= window.min_accuracy);
     able.filter_map(|(machine, work)| {
         let length = window.length().saturating_sub(machine.hop * 2);
         let length_ms = length.as_secs_f64() * 1e3;
-        match work {
+        let core_ms = match work {
             Work::Formula(batches) => batches
                 .iter()
                 .filter_map(|batch| batch.core_ms(machine, length_ms))
                 .min_by(f64::total_cmp),
             Work::Measured(options) => options.core_ms(length_ms),
-        }
+        }?;
+        let may_end_later = window.due.saturating_sub(machine.hop) > end;
+        Some(if may_end_later { 0.0 } else { core_ms })
     })
     .min_by(f64::total_cmp)
     .map(|core_ms| core_ms / 1e3)

@@ -62,22 +62,23 @@ impl Servers {
     /// All executions of a variant are taken to be as fast as on its largest replica, and any replica to execute any
     /// request: then no replicas with these cores are on time more often.
     pub fn played(scenario: &Scenario, play: &Play) -> Servers {
-        Servers::with(scenario, &play.resizes)
+        Servers::with(scenario, &play.initial, &play.resizes)
     }
 
     /// Creates the servers with the scenario's initial cores.
     #[must_use]
     pub fn at_start(scenario: &Scenario) -> Servers {
-        Servers::with(scenario, &[])
+        Servers::with(scenario, &[], &[])
     }
 
-    fn with(scenario: &Scenario, resizes: &[Resize]) -> Servers {
+    fn with(scenario: &Scenario, initial: &[f64], resizes: &[Resize]) -> Servers {
         let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
         let variants = scenario.variants.iter().zip(accuracies).enumerate();
         let lanes = |(index, (server, accuracy)): (usize, (&Server, f64))| {
             let speed = fastest_factor(scenario, index);
-            let slots = server.parallelism.at_once(server.cores) * server.count();
-            let begin = step(server, Duration::ZERO, (slots, server.cores), speed);
+            let cores = initial.get(index).copied().unwrap_or(server.cores);
+            let slots = server.parallelism.at_once(cores) * server.count();
+            let begin = step(server, Duration::ZERO, (slots, cores), speed);
             let mut steps = vec![begin];
             for resize in resizes.iter().filter(|r| usize::from(r.variant) == index) {
                 let capacity = (resize.slots, resize.each);

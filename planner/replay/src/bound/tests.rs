@@ -11,6 +11,9 @@ use super::*;
 
 mod measured;
 
+/// End of the load where no request is due after it.
+const END: Duration = Duration::from_secs(3600);
+
 /// Window from (release, length, minimum accuracy), in units and percent.
 fn window((release, length, min_accuracy): (u32, u32, f64)) -> Window {
     Window {
@@ -137,7 +140,7 @@ proptest! {
     fn no_schedule_costs_less_than_the_lower_bound(
         windows in windows(6), schedule in prop::collection::vec(0u32..4, 8), gamma in 1u32..4,
         eta in 0u32..2, batch_max in 1u32..3, whole: bool, initial in 0u32..3, delay in 0u32..3,
-        hop in 0u32..3,
+        hop in 0u32..3, end in 2usize..9,
     ) {
         // A unit of work is two units of time; the initial cores stay for the resize delay.
         let unit_ms = UNIT.as_secs_f64() * 1e3;
@@ -156,9 +159,10 @@ proptest! {
         steps.push(step(16, 0, 1, 1, 0));
         let servers = far(servers(vec![(80.0, steps)]), &[hop]);
         let best = BruteForce::new(&windows, &servers, true).most_on_time();
-        let paid: u32 = (0..8).map(|i| 2 * cores(i)).sum();
+        // Cores are there until the schedule ends, but count until the load does.
+        let paid: u32 = (0..end.min(8)).map(|i| 2 * cores(i)).sum();
         let paid = UNIT.as_secs_f64() * f64::from(paid);
-        let bound = min(&windows, best, &[machine]).expect("it was done");
+        let bound = min(&windows, best, &[machine], UNIT * 2 * end as u32).expect("it was done");
         prop_assert!(bound <= paid, "{} above {}", bound, paid);
     }
 }
@@ -236,7 +240,7 @@ fn least_core_seconds_match_hand_computed_values() {
     };
     let requests: Vec<Window> = (0..10).map(|i| window((100 * i, 9, 0.0))).collect();
     let check = |machine: Machine, on_time, expected: Option<f64>| {
-        let got = min(&requests, on_time, &[machine]);
+        let got = min(&requests, on_time, &[machine], END);
         let near = match (got, expected) {
             (Some(got), Some(expected)) => (got - expected).abs() < 1e-6 && got <= expected,
             (got, expected) => got == expected,
@@ -271,6 +275,22 @@ fn least_core_seconds_match_hand_computed_values() {
         ..machine.clone()
     };
     check(slow_to_leave, 10, Some(10.0 + 7.0 * 0.05));
+    // The sixth is due after 5.09 s, and must leave its server 10 ms before: it and the later ones may be executed
+    // after the end of the load.
+    let far = Machine {
+        hop: UNIT,
+        ..machine
+    };
+    for (end, on_time, expected) in [(5080, 10, 0.3), (5079, 10, 0.25), (5079, 4, 0.0)] {
+        let got = min(
+            &requests,
+            on_time,
+            std::slice::from_ref(&far),
+            Duration::from_millis(end),
+        )
+        .unwrap();
+        assert!((got - expected).abs() < 1e-6, "{end}: {got}");
+    }
 }
 
 #[test]
@@ -332,6 +352,7 @@ fn a_million_requests() {
         &requests,
         950_000,
         &[machine.clone(), machine.clone(), machine],
+        END,
     );
     println!("{bound:?} in {:?} from the start", start.elapsed());
 }

@@ -204,9 +204,12 @@ impl IpaDriver {
     }
 }
 
-/// Cores of a replica: its base allocation.
+/// Cores of a replica, its base allocation: those that it has at first, or the most if it has none then.
 fn each(variant: &Variant) -> Cores {
-    variant.cores(variant.max)
+    match variant.initial.each() {
+        Cores::ZERO => variant.cores(variant.max),
+        initial => initial,
+    }
 }
 
 /// Puts the batch and equal parts for all ready replicas into a draft.

@@ -20,7 +20,7 @@ use super::scenario::Scenario;
 pub use files::{FILES, check};
 pub use shared::{OfBudget, OfPart, OfService, SharedReport};
 pub use stages::OfStage;
-pub use summary::{Summary, Yardstick};
+pub use summary::{Summary, Yardstick, mean_cost};
 
 /// Error of a report.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ pub fn yardsticks(
     let bounds = bound::of_plays(scenario, requests, plays);
     let min = |play: &Play| {
         let on_time = summary::on_time(scenario, requests, play);
-        bound::min_core_seconds(scenario, requests, on_time)
+        bound::min_core_seconds(scenario, requests, play, on_time)
     };
     bounds.into_iter().zip(plays.iter().map(min)).collect()
 }

@@ -57,6 +57,9 @@ pub struct Summary {
     pub mean_accuracy: Option<f64>,
     /// Actual cores × seconds.
     pub core_seconds: f64,
+    /// Mean price of the actual cores over the length of the load; `None` if no variant has a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_cost: Option<f64>,
     /// Published plans.
     pub plans: u64,
     /// Changes of a variant's actual cores.
@@ -145,6 +148,12 @@ impl Summary {
         sum.p95_ms = quantile(95);
         sum.p99_ms = quantile(99);
         sum.max_ms = quantile(100);
+        let has_price = scenario
+            .service
+            .variants
+            .iter()
+            .any(|known| known.price != 1.0);
+        sum.mean_cost = has_price.then(|| rounded(mean_cost(scenario, play)));
         let answers = latencies.len();
         sum.mean_accuracy = (answers > 0).then(|| rounded(accuracies / answers as f64));
         if let Some((bound, min)) = yardstick {
@@ -186,12 +195,23 @@ impl Summary {
             max_ms: None,
             mean_accuracy: None,
             core_seconds: rounded(play.core_seconds),
+            mean_cost: None,
             plans: play.plans.len() as u64,
             resizes: play.resizes.len() as u64,
             bound: None,
             min_core_seconds: None,
         }
     }
+}
+
+/// Mean price of the actual cores over the length of the load, of at least a second. A core without a price costs 1.
+#[must_use]
+pub fn mean_cost(scenario: &Scenario, play: &Play) -> f64 {
+    let length_s = scenario.length.as_secs_f64().max(1.0);
+    let prices = scenario.service.variants.iter().map(|known| known.price);
+    let each = prices.zip(&play.variant_core_seconds);
+    each.map(|(price, core_seconds)| price * core_seconds / length_s)
+        .sum()
 }
 
 /// Classification of an outcome.

@@ -12,6 +12,8 @@ use crate::request::{Fate, Outcome, Second};
 use crate::scenario::{LoadBalancing, Proxies, Server};
 use crate::simulation::tests::two_variants;
 
+mod cost;
+
 /// Two variants, a (70 %) and b (80 %), with 4 and 2 initial cores.
 pub(crate) fn scenario(length_s: u64) -> Scenario {
     let server = |name: &str, gamma_ms, cores| Server {
@@ -68,6 +70,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
         outcomes,
         passages: Vec::new(),
         seconds,
+        initial: Vec::new(),
         resizes: Vec::new(),
         core_seconds: 12.345_678,
         variant_core_seconds: Vec::new(),

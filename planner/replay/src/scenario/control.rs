@@ -52,6 +52,14 @@ impl Control {
         )
     }
 
+    /// Whether it plans the batches of all variants.
+    pub(crate) fn plans_batches(self) -> bool {
+        matches!(
+            self,
+            Control::Planner | Control::Clairvoyant | Control::Ipa { .. }
+        )
+    }
+
     /// Index of the only variant that has cores; `None` if all may have some.
     #[must_use]
     pub fn variant(self) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! Controls of IPA's paper on a pipeline with replicas. In simulated time.
 
-use super::scenarios::{played_twice, scenario, stage, variant};
+use super::scenarios::{latency, played_twice, scenario, stage, variant};
 
 /// Two stages under 10 requests/s: b costs more than a, d as much as c.
 fn text(contender: &str) -> String {
@@ -76,6 +76,40 @@ fn rim_keeps_its_replicas_and_known_load_is_no_worse() {
     assert!(on_time > 95.0, "{on_time} %");
     let (_, known, _) = play("control: ipa-paper, predictor: known");
     assert!(known > 95.0, "{known} %");
+}
+
+/// Policy themis may give replicas up to four cores; IPA knows one base allocation.
+#[test]
+fn replicas_keep_the_cores_that_they_have_at_first() {
+    let stage = |name: &str| {
+        let keys = format!(
+            "cores: {{ initial: 1, min: 1, max: 4 }}, replicas: {{ initial: 3, min: 1, max: 20 }}, {}",
+            latency(50.0, 0.0, "1")
+        );
+        stage(name, &[variant(&format!("{name}-a"), 80.0, &keys)])
+    };
+    let (scenario, requests) = scenario(&format!(
+        "name: ipa
+length_s: 30
+service:
+  service: video
+  policy: themis
+  slo: 3s
+  mode: active
+  budget: {{ cores: 30 }}
+  stages: [{}, {}]
+load: {{ generator: poisson, rps: 10 }}
+contenders: [{{ plane: edf-without-feasibility, control: rim }}]
+",
+        stage("detect"),
+        stage("classify")
+    ));
+    let (play, _) = played_twice(&scenario, &requests);
+    assert!(
+        play.seconds
+            .iter()
+            .all(|second| second.cores_actual == [3.0, 3.0])
+    );
 }
 
 #[test]

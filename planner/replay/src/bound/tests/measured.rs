@@ -132,7 +132,7 @@ proptest! {
         brute_force.times = all_times;
         let best = brute_force.most_on_time();
         let paid = UNIT.as_secs_f64() * f64::from(2 * schedule.iter().sum::<u32>());
-        let bound = min(&windows, best, &[machine]).expect("it was done");
+        let bound = min(&windows, best, &[machine], UNIT * 16).expect("it was done");
         prop_assert!(bound <= paid, "{} above {}", bound, paid);
     }
 }
@@ -142,7 +142,7 @@ fn least_core_seconds_of_other_models_match_hand_computed_values() {
     let machine = machine(LatencyModel::default(), Parallelism::PerCore, 2);
     let requests: Vec<Window> = (0..10).map(|i| window((100 * i, 9, 0.0))).collect();
     let check = |machine: &Machine, expected: f64| {
-        let got = min(&requests, 10, std::slice::from_ref(machine)).unwrap();
+        let got = min(&requests, 10, std::slice::from_ref(machine), END).unwrap();
         assert!(
             (got - expected).abs() < 1e-6 && got <= expected,
             "{got}, not {expected}"

@@ -6,10 +6,11 @@ use weir_api::plan::HOUR_MS;
 use weir_api::{Plan, Revision};
 
 use crate::EPOCH_MS;
+use crate::control::unplanned;
 use weir_planner::capacity::Allocation;
 use weir_planner::clock::Now;
 use weir_planner::distribution::Publishers;
-use weir_planner::plan::{Draft, drafts};
+use weir_planner::plan::Draft;
 use weir_planner::profile::Profile;
 use weir_planner::service::Service;
 
@@ -40,7 +41,7 @@ impl Plans {
         decided: Decided<'_>,
         at: Duration,
     ) -> Vec<(u16, Plan)> {
-        let Some(mut drafts) = drafts(service, ready, None) else {
+        let Some(mut drafts) = unplanned::drafts(service, ready) else {
             return Vec::new();
         };
         if let Some(first) = drafts.first_mut() {

@@ -143,6 +143,11 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
             })
         });
     }
+    if sums.iter().any(|sum| sum.mean_cost.is_some()) {
+        row("mean cost", &|sum| {
+            or_none(sum.mean_cost, |cost| format!("{cost:.3}"))
+        });
+    }
     row("plans", &|sum| sum.plans.to_string());
     row("resizes", &|sum| sum.resizes.to_string());
     rows
