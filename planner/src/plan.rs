@@ -44,8 +44,7 @@ pub struct Draft {
 /// Conditions of variants in their order. A shorter list leaves the rest unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Conditions<'a> {
-    /// Failing variants: their capacity counts as 0 if another variant of the stage has one. They keep their slots,
-    /// with which proxies probe for recovery.
+    /// Failing variants: no capacity if another of the stage has some, but slots for the probes of the proxies.
     pub failing: &'a [bool],
     /// Largest batches that servers have been sent, which limit the planned ones.
     pub confirmed: &'a [Option<u32>],
@@ -69,17 +68,15 @@ pub fn drafts_under(
     inputs: Option<Inputs>,
     conditions: Conditions<'_>,
 ) -> Option<Vec<Draft>> {
+    let (failing, given) = (conditions.failing, conditions.batches);
     let demand = inputs.map(|inputs| inputs.forecast.present);
-    let given = conditions.batches.map(<[u32]>::to_vec);
-    let chosen = given.unwrap_or_else(|| batches(service, allocations, inputs));
-    let runs = runs(service, allocations, chosen, conditions.confirmed);
+    let chosen = || batches(service, allocations, inputs);
+    let batches = given.map_or_else(chosen, <[u32]>::to_vec);
+    let runs = runs(service, allocations, batches, conditions.confirmed);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
-        let failing = conditions
-            .failing
-            .get(stage.variants.clone())
-            .unwrap_or_default();
+        let failing = failing.get(stage.variants.clone()).unwrap_or_default();
         let runs = runs.get(stage.variants.clone())?;
         let variants = of_stage(service, runs, failing, demand)?;
         needs.push(needs_ms(runs, &variants, demand));

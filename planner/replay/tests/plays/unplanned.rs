@@ -5,9 +5,9 @@ use super::scenarios::{latency, played, scenario, variant};
 
 /// On-time answers, percent, of Sponge's variant on so many cores at first.
 fn sponge(cores: u32, rps: u32, contender: &str) -> f64 {
-    let law =
+    let model =
         "latency: { gammaMs: 35.9, epsilonMs: 5.5, deltaMs: 0.9, etaMs: 15.1, parallelism: 1 }";
-    let keys = format!("cores: {{ initial: {cores} }}, batch: 8, {law}");
+    let keys = format!("cores: {{ initial: {cores} }}, batch: 8, {model}");
     let (scenario, requests) = scenario(&format!(
         "name: unplanned
 seed: 1
