@@ -122,6 +122,9 @@ pub struct Origin {
     /// Greatest distance of the fit to a measured point, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual_percent: Option<f64>,
+    /// Part of all requests that failed, in percent; missing if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_percent: Option<f64>,
     /// Number of labelled requests that the accuracy comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labelled: Option<usize>,
@@ -255,6 +258,7 @@ mod tests {
             p50_ms: 43.0,
             p99_ms: 59.0,
             answered: 100,
+            failed: 3,
             settled: true,
         };
         let (latency, capacity) = models(&model);
@@ -277,6 +281,7 @@ mod tests {
                 r_squared: Some(1.0),
                 left_out_percent: None,
                 residual_percent: Some(0.0),
+                failed_percent: Some(2.9),
                 labelled: None,
                 points: vec![point],
             },
