@@ -49,6 +49,34 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Point {
+    /// Refuses numbers that no measurement gives; `at` is the point's path.
+    ///
+    /// # Errors
+    /// The first such number.
+    pub fn check(&self, at: &str) -> Result<(), ProfileError> {
+        for (name, value) in [
+            ("cores", self.cores),
+            ("batch", f64::from(self.batch)),
+            ("concurrency", f64::from(self.concurrency)),
+            ("batchesPerS", self.batches_per_s),
+            ("meanMs", self.mean_ms),
+            ("p50Ms", self.p50_ms),
+            ("p99Ms", self.p99_ms),
+        ] {
+            if !(value.is_finite() && value > 0.0) {
+                let text = format!("{at}.{name}: {value}; it must be a number above 0");
+                return Err(ProfileError(text));
+            }
+        }
+        let width = self.half_width_percent;
+        if width.is_finite() && width >= 0.0 {
+            return Ok(());
+        }
+        Err(ProfileError(format!(
+            "{at}.halfWidthPercent: {width}; it must be a number, 0 or more"
+        )))
+    }
+
     /// Returns the failed part, in percent.
     #[must_use]
     pub fn failed_percent(&self) -> f64 {

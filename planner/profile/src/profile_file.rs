@@ -213,6 +213,9 @@ impl Origin {
         }
         let earlier: Result<Earlier, _> = serde_saphyr::from_str(text);
         let earlier = earlier.map_err(|error| ProfileError(error.to_string()))?;
+        for (index, point) in earlier.origin.points.iter().enumerate() {
+            point.check(&format!("origin.points[{index}]"))?;
+        }
         Ok(earlier.origin)
     }
 }
@@ -294,6 +297,10 @@ mod tests {
             "{text}"
         );
         assert_eq!(Origin::read(&text).unwrap(), profile.origin);
+        let wrong = text.replace("meanMs: 43.8\n", "meanMs: .nan\n");
+        let error = Origin::read(&wrong).unwrap_err().to_string();
+        let expected = "origin.points[0].meanMs: NaN; it must be a number above 0";
+        assert_eq!(error, expected);
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl Quota {
 impl From<CgroupError> for ActuateError {
     fn from(error: CgroupError) -> ActuateError {
         let reason = match &error {
-            CgroupError::NoController(_) => Reason::NotResizable,
+            CgroupError::NoController(_) | CgroupError::NoFolder(_) => Reason::NotResizable,
             CgroupError::Missing { .. } => Reason::NoWorkload,
             CgroupError::File { kind, .. } => match kind {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Reason::Forbidden,
