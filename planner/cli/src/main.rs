@@ -39,7 +39,7 @@ mod traces;
 mod train;
 mod why;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -108,7 +108,8 @@ fn main() -> ExitCode {
     match run() {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // After a lost terminal nobody reads it.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
             Exit::Failed.into()
         }
     }
@@ -209,13 +210,25 @@ fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
     let (sender, stop) = watch::channel(false);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = (!ignores_hangup())
+        .then(|| signal(SignalKind::hangup()))
+        .transpose()?;
     tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            Some(_) = async { hangup.as_mut()?.recv().await } => {}
         }
         // Fails if the planner has ended by itself.
         let _ = sender.send(true);
     });
     Ok(stop)
+}
+
+/// Whether the process was started to outlive its terminal, as by `nohup`: SIGHUP, the first of the signals, is ignored.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }

@@ -135,6 +135,7 @@ impl Profile {
         if self.url.is_none() {
             return self.import(stop).await;
         }
+        self.try_outputs()?;
         let extent = self.extent().await?;
         let subject = extent.endpoint.subject();
         let known = self.known(subject)?;
@@ -145,15 +146,12 @@ impl Profile {
             _ = stop.changed() => Err(interrupted(&extent).await),
         };
         progress.bar.finish_and_clear();
-        let points = progress.points.len();
         let kept = || {
-            format!(
-                "{points} points are kept in {}: --resume goes on",
-                self.output.display()
-            )
+            let (points, path) = (progress.kept, self.output.display());
+            format!("{points} points are kept in {path}: --resume goes on")
         };
         let (run, accuracy) = match measured {
-            Err(error) if points > 0 => return Err(error.context(kept())),
+            Err(error) if progress.kept > 0 => return Err(error.context(kept())),
             measured => measured?,
         };
         let model = model(&run.busy, &progress.points)?;
@@ -174,9 +172,6 @@ impl Profile {
         progress: &mut Progress<'_>,
     ) -> anyhow::Result<(Run, Option<Accuracy>)> {
         let run = run(extent, known, &mut |event| progress.tell(&event)).await?;
-        if let Some(error) = progress.failed.take() {
-            return Err(error);
-        }
         let message = |text: String| progress.bar.set_message(text);
         Ok((run, accuracy(&extent.endpoint, labelled, message).await?))
     }
@@ -296,6 +291,15 @@ impl Profile {
         let about = || format!("--labels {}", path.display());
         let text = fs::read_to_string(path).with_context(about)?;
         labels::read(&text).with_context(about)
+    }
+
+    /// Tries the files that are written at the end, before anything is measured.
+    fn try_outputs(&self) -> anyhow::Result<()> {
+        let plot = self.plot.iter().map(|path| ("--plot", path));
+        for (name, path) in [("--output", &self.output)].into_iter().chain(plot) {
+            output::try_write(path).with_context(|| name)?;
+        }
+        Ok(())
     }
 
     /// Refuses to overwrite a file without `--replace`.

@@ -14,6 +14,9 @@ use crate::profile_file::Subject;
 /// Maximum number of bytes of an answer that an error shows.
 const SHOWN_MAX: usize = 200;
 
+/// Header with the length of an answer's JSON, where binary tensors follow it.
+const JSON_LENGTH: &str = "inference-header-content-length";
+
 /// Protocol of a model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -43,6 +46,11 @@ pub enum SendError {
     /// The answer has another status; the text is the beginning of its body.
     #[error("status {0}: {1}")]
     Status(u16, String),
+    /// The answer is no JSON, as it must be in the Open Inference Protocol; the text is the beginning of its body.
+    #[error(
+        "the answer's body is no JSON, as the Open Inference Protocol has it (--protocol http takes any): {0}"
+    )]
+    NoJson(String),
     /// No answer.
     #[error("{0}")]
     NoAnswer(String),
@@ -56,6 +64,7 @@ impl SendError {
             SendError::Status(status, _) => {
                 !(400..500).contains(status) || [404, 408, 425, 429].contains(status)
             }
+            SendError::NoJson(_) => false,
             SendError::NoAnswer(_) => true,
         }
     }
@@ -85,6 +94,8 @@ enum Client {
         client: reqwest::Client,
         url: Url,
         content_type: String,
+        /// Whether an answer must be JSON.
+        is_v2: bool,
     },
     Grpc(Grpc),
 }
@@ -131,6 +142,7 @@ impl Endpoint {
                         .map_err(|error| ProfileError(format!("the HTTP client: {error}")))?,
                     url,
                     content_type,
+                    is_v2: protocol == Protocol::V2,
                 }
             }
         };
@@ -160,27 +172,34 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::send`].
     pub async fn send_body(&self, body: Vec<u8>) -> Result<Vec<u8>, SendError> {
-        let (client, url, content_type) = match &self.client {
+        let (client, url, content_type, is_v2) = match &self.client {
             Client::Grpc(client) => return client.send_body(&body).await,
             Client::Http {
                 client,
                 url,
                 content_type,
-            } => (client, url, content_type),
+                is_v2,
+            } => (client, url, content_type, *is_v2),
         };
         let request = client.post(url.clone());
         let request = request.header(CONTENT_TYPE, content_type).body(body);
         let answer = request.send().await.map_err(no_answer)?;
         let status = answer.status();
+        // With binary tensors after it, the JSON has a length of its own.
+        let json_bytes = answer.headers().get(JSON_LENGTH);
+        let json_bytes = json_bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
         let body = answer.bytes().await.map_err(no_answer)?;
-        if status.is_success() {
-            return Ok(body.to_vec());
+        let shown = || {
+            let text = String::from_utf8_lossy(&body);
+            text.chars().take(SHOWN_MAX).collect::<String>()
+        };
+        if !status.is_success() {
+            return Err(SendError::Status(status.as_u16(), shown()));
         }
-        let text: String = String::from_utf8_lossy(&body)
-            .chars()
-            .take(SHOWN_MAX)
-            .collect();
-        Err(SendError::Status(status.as_u16(), text))
+        if is_v2 && !is_json(&body, json_bytes) {
+            return Err(SendError::NoJson(shown()));
+        }
+        Ok(body.to_vec())
     }
 
     /// Server and requests that are measured.
@@ -188,6 +207,12 @@ impl Endpoint {
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
+}
+
+/// Whether a body is JSON, in its first `json_bytes` if these are given.
+fn is_json(body: &[u8], json_bytes: Option<usize>) -> bool {
+    let json = body.get(..json_bytes.unwrap_or(body.len()));
+    json.is_some_and(|json| serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok())
 }
 
 /// Innermost cause of an error: reqwest's own text names only the address.
@@ -251,6 +276,20 @@ mod tests {
             ("http://a:1/", Protocol::Http),
         ] {
             assert_eq!(Protocol::of(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn answer_of_the_inference_protocol_is_json() {
+        for (body, json_bytes, expected) in [
+            (&b"{\"outputs\": []}"[..], None, true),
+            (b"not json", None, false),
+            (b"", None, false),
+            (b"{}\x00\x01", None, false),
+            (b"{}\x00\x01", Some(2), true),
+            (b"{}", Some(3), false),
+        ] {
+            assert_eq!(is_json(body, json_bytes), expected, "{body:?}");
         }
     }
 

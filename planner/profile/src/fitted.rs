@@ -16,6 +16,10 @@ use crate::measurement::{Measurement, Percentile, range};
 const OUTLIER: f64 = 0.5;
 /// Mean error of cross-validation, in percent, above which a fit is reported as poor.
 const POOR_PERCENT: f64 = 15.0;
+/// Median error of the fit, in percent, above which the points contradict each other: no model is near half of them.
+const CONTRADICTORY_PERCENT: f64 = 50.0;
+/// Largest distance of a throughput to the mean, in percent, at which one that falls with the cores counts as constant.
+const FLAT_PERCENT: f64 = 10.0;
 /// Maximum `tail` that a profile may have.
 pub const TAIL_MAX: f64 = 100.0;
 
@@ -86,7 +90,7 @@ pub fn latency(cells: &[Cell]) -> Result<LatencyFit, ProfileError> {
     for (cell, weight) in cells.iter().zip(&chosen.weights) {
         if *weight < OUTLIER {
             notes.push(format!(
-                "batch {} on {} cores, {:.4} ms, fits the other points badly: it counts with {:.0} % in the fit",
+                "an execution of batch {} on {} cores, {:.4} ms, fits the other points badly: it counts with {:.0} % in the fit",
                 cell.batch,
                 cell.cores,
                 cell.latency_ms,
@@ -128,6 +132,27 @@ pub fn latency(cells: &[Cell]) -> Result<LatencyFit, ProfileError> {
     })
 }
 
+impl LatencyFit {
+    /// Refuses points that no model is near to: a number fitted to them would be a guess.
+    ///
+    /// # Errors
+    /// A median error above [`CONTRADICTORY_PERCENT`].
+    pub fn consistent(self) -> Result<LatencyFit, ProfileError> {
+        let errors = self.chosen.residuals_percent.iter().map(|one| one.abs());
+        let mut errors: Vec<f64> = errors.collect();
+        errors.sort_by(f64::total_cmp);
+        let median = errors.get(errors.len() / 2).copied().unwrap_or_default();
+        if median <= CONTRADICTORY_PERCENT {
+            return Ok(self);
+        }
+        Err(ProfileError(format!(
+            "the points contradict each other: the best latency model misses half of the {} points by {median:.0} % or \
+             more; it must be {CONTRADICTORY_PERCENT} % or less: measure again, or leave the wrong points out",
+            errors.len()
+        )))
+    }
+}
+
 impl Fitted {
     /// Fits all models to measurements.
     ///
@@ -149,7 +174,7 @@ impl Fitted {
         let cells: Vec<Cell> = measurements.iter().filter_map(cell).collect();
         let latency = match cells.is_empty() {
             true => None,
-            false => Some(latency(&cells)?),
+            false => Some(latency(&cells)?.consistent()?),
         };
         if latency.is_none() {
             notes.push(
@@ -270,21 +295,60 @@ fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
         })
     });
     let rates: Vec<Rate> = rates.collect();
-    match rates.as_slice() {
-        [] => Ok(None),
-        [only] => Ok(Some(Fit {
-            model: Line {
-                slope_rps: only.rps / only.cores,
-                intercept_rps: 0.0,
-            },
+    (!rates.is_empty()).then(|| line(&rates)).transpose()
+}
+
+/// Fits the line of throughput over cores: through the origin with one number of cores, and constant where it falls within
+/// the noise of measurements.
+///
+/// # Errors
+/// Throughput that falls by more, or invalid rates.
+pub(crate) fn line(rates: &[Rate]) -> Result<Fit<Line>, ProfileError> {
+    if let [only] = rates {
+        let through_origin = Line {
+            slope_rps: only.rps / only.cores,
+            intercept_rps: 0.0,
+        };
+        return Ok(Fit {
+            model: through_origin,
             r_squared: 1.0,
             rmse: 0.0,
-        })),
-        rates => {
-            let refused = |error| ProfileError(format!("the capacity: {error}"));
-            fit::line(rates).map(Some).map_err(refused)
-        }
+        });
     }
+    let count = rates.len() as f64;
+    let mean = |of: fn(&Rate) -> f64| rates.iter().map(of).sum::<f64>() / count;
+    let (cores, rps) = (mean(|one| one.cores), mean(|one| one.rps));
+    let together = rates
+        .iter()
+        .map(|one| (one.cores - cores) * (one.rps - rps));
+    if together.sum::<f64>() >= 0.0 {
+        let refused = |error| ProfileError(format!("the capacity: {error}"));
+        return fit::line(rates).map_err(refused);
+    }
+    let errors = || rates.iter().map(|one| one.rps - rps);
+    if errors().any(|error| error.abs() > FLAT_PERCENT / 100.0 * rps) {
+        let by_cores = |a: &&Rate, b: &&Rate| a.cores.total_cmp(&b.cores);
+        let ends = rates.iter().min_by(by_cores);
+        let ends = ends.zip(rates.iter().max_by(by_cores));
+        let falls = ends.map_or_else(String::new, |(a, b)| {
+            format!(
+                ", {:.1} requests/s on {} cores and {:.1} on {}",
+                a.rps, a.cores, b.rps, b.cores
+            )
+        });
+        return Err(ProfileError(format!(
+            "the capacity: it falls with the cores{falls}; it must be within {FLAT_PERCENT} % of its mean, or grow: measure \
+             again, or leave out the cores that slow the server"
+        )));
+    }
+    Ok(Fit {
+        model: Line {
+            slope_rps: 0.0,
+            intercept_rps: rps,
+        },
+        r_squared: 0.0,
+        rmse: (errors().map(|error| error * error).sum::<f64>() / count).sqrt(),
+    })
 }
 
 #[cfg(test)]

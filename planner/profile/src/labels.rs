@@ -76,6 +76,29 @@ pub fn is_right(prediction: &Value, label: &Value) -> bool {
     }
 }
 
+/// Refuses a label that no prediction of this type can equal.
+fn comparable(prediction: &Value, label: &Value) -> Result<(), String> {
+    let right = kind(prediction);
+    if right == kind(label) {
+        return Ok(());
+    }
+    Err(format!(
+        "label: {label}; it must be {right}, as the server's answer {prediction} is"
+    ))
+}
+
+/// Type of a value, for people.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
 /// Accuracy on labelled requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Accuracy {
@@ -88,7 +111,7 @@ pub struct Accuracy {
 /// Sends the labelled requests one after the other; returns `None` if there are none. `tell` takes the progress.
 ///
 /// # Errors
-/// A request that fails, or an answer without a prediction.
+/// A request that fails, an answer without a prediction, or one of another type than the label.
 pub async fn accuracy(
     endpoint: &Endpoint,
     labelled: &[Labelled],
@@ -109,6 +132,7 @@ pub async fn accuracy(
                     .to_owned(),
             )
         })?;
+        comparable(&prediction, &one.label).map_err(failed)?;
         right += u32::from(is_right(&prediction, &one.label));
     }
     let count = labelled.len();
@@ -151,6 +175,15 @@ mod tests {
         assert!(is_right(&json!(3), &json!(3.0)));
         assert!(is_right(&json!("a"), &json!("a")));
         assert!(!is_right(&json!(3), &json!("3")));
+    }
+
+    #[test]
+    fn label_of_another_type_than_the_answer_is_refused() {
+        assert_eq!(comparable(&json!(7), &json!(3.5)), Ok(()));
+        let error = comparable(&json!(7), &json!("seven")).unwrap_err();
+        let expected = r#"label: "seven"; it must be a number, as the server's answer 7 is"#;
+        assert_eq!(error, expected);
+        assert!(comparable(&json!("7"), &json!(7)).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
-use weir_solve::latency_model::{Cell, LatencyModel, Line, Parallelism, fit};
+use weir_solve::latency_model::{Cell, LatencyModel, Line, Parallelism};
 
 use crate::ProfileError;
 use crate::fitted::{self, LatencyFit, TAIL_MAX};
@@ -33,8 +33,81 @@ pub struct Point {
     pub p99_ms: f64,
     /// Number of batches answered.
     pub answered: usize,
+    /// Number of batches that failed meanwhile.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: usize,
     /// Whether the interval is as narrow as was asked for.
     pub settled: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Point {
+    /// Refuses numbers that no measurement gives; `at` is the point's path.
+    ///
+    /// # Errors
+    /// The first such number.
+    pub fn check(&self, at: &str) -> Result<(), ProfileError> {
+        for (name, value) in [
+            ("cores", self.cores),
+            ("batch", f64::from(self.batch)),
+            ("concurrency", f64::from(self.concurrency)),
+            ("batchesPerS", self.batches_per_s),
+            ("meanMs", self.mean_ms),
+            ("p50Ms", self.p50_ms),
+            ("p99Ms", self.p99_ms),
+        ] {
+            if !(value.is_finite() && value > 0.0) {
+                let text = format!("{at}.{name}: {value}; it must be a number above 0");
+                return Err(ProfileError(text));
+            }
+        }
+        let width = self.half_width_percent;
+        if width.is_finite() && width >= 0.0 {
+            return Ok(());
+        }
+        Err(ProfileError(format!(
+            "{at}.halfWidthPercent: {width}; it must be a number, 0 or more"
+        )))
+    }
+
+    /// Returns the failed part, in percent.
+    #[must_use]
+    pub fn failed_percent(&self) -> f64 {
+        failed_percent(&[*self])
+    }
+}
+
+/// Returns the failed part of all batches, in percent.
+#[must_use]
+pub fn failed_percent(points: &[Point]) -> f64 {
+    let sum = |of: fn(&Point) -> usize| points.iter().map(of).sum::<usize>() as f64;
+    let failed = sum(|point| point.failed);
+    100.0 * failed / (failed + sum(|point| point.answered)).max(1.0)
+}
+
+/// Returns a note for each point with failed requests, for people.
+#[must_use]
+pub fn failure_notes(points: &[Point]) -> Vec<String> {
+    let failing = points.iter().filter(|point| point.failed > 0);
+    let note = |point: &Point| {
+        format!(
+            "{} of {} requests failed ({:.1} %) on {} cores, batch {}, {} in flight: throughput and latency are of the others",
+            point.failed,
+            point.failed + point.answered,
+            point.failed_percent(),
+            point.cores,
+            point.batch,
+            point.concurrency
+        )
+    };
+    failing.map(note).collect()
 }
 
 /// Latency model with its quality.
@@ -57,6 +130,22 @@ pub struct Model {
 /// # Errors
 /// No points, or points that do not determine the model.
 pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
+    let (fit, parallelism) = latency(points, all)?;
+    let fit = fit.consistent()?;
+    Ok(Model {
+        latency: fit.model,
+        fit,
+        parallelism,
+        tail: tail(points),
+        capacity: capacity(points)?,
+    })
+}
+
+/// Fits the latency alone: with a few of the points, chance decides whether the capacity grows with the cores.
+///
+/// # Errors
+/// As [`model`].
+pub fn latency(points: &[Point], all: &[Point]) -> Result<(LatencyFit, Parallelism), ProfileError> {
     let cells = |parallelism: Parallelism| -> Vec<Cell> {
         let cell = |point: &Point| Cell {
             batch: point.batch,
@@ -67,14 +156,7 @@ pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
     };
     let parallelism = parallelism(points, all)?;
     let cells = cells(parallelism);
-    let fit = fitted::latency(&cells)?;
-    Ok(Model {
-        latency: fit.model,
-        fit,
-        parallelism,
-        tail: tail(points),
-        capacity: capacity(points)?,
-    })
+    Ok((fitted::latency(&cells)?, parallelism))
 }
 
 /// Points of the smallest batch: larger ones may have waited for each other.
@@ -91,14 +173,7 @@ fn capacity(points: &[Point]) -> Result<Line, ProfileError> {
         rps: point.batches_per_s * f64::from(point.batch),
     };
     let rates: Vec<_> = smallest(points).map(rate).collect();
-    if let [only] = rates.as_slice() {
-        return Ok(Line {
-            slope_rps: only.rps / only.cores,
-            intercept_rps: 0.0,
-        });
-    }
-    let refused = |error| ProfileError(format!("the capacity: {error}"));
-    fit::line(&rates).map(|fit| fit.model).map_err(refused)
+    fitted::line(&rates).map(|fit| fit.model)
 }
 
 /// Number of batches executed at once. More cores shorten the latency of a single request and raise throughput alike if
@@ -164,6 +239,7 @@ mod tests {
             p50_ms: ms,
             p99_ms: ms * 1.3,
             answered: 100,
+            failed: 0,
             settled: true,
         }
     }
@@ -241,6 +317,34 @@ mod tests {
             let real_ms = MODEL.service_ms(1, real.cores_each(4.0));
             assert!((ms / real_ms - 1.0).abs() < 0.02, "{found:?}");
         }
+    }
+
+    #[test]
+    fn throughput_that_falls_within_noise_is_constant() {
+        let at = |cores: f64, batches_per_s: f64| Point {
+            cores,
+            batches_per_s,
+            ..point(fixed(1), 1.0, 1, 1.0)
+        };
+        let flat = [at(1.0, 22.1), at(2.0, 22.0)];
+        let found = model(&flat, &flat).unwrap().capacity;
+        assert!((found.intercept_rps - 22.05).abs() < 1e-9, "{found:?}");
+        assert!(found.slope_rps.abs() < 1e-9, "{found:?}");
+        let falling = [at(1.0, 22.1), at(2.0, 12.0)];
+        let error = model(&falling, &falling).unwrap_err().to_string();
+        let expected = "the capacity: it falls with the cores, 22.1 requests/s on 1 cores and 12.0 on 2; it must be within 10 %";
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn failed_requests_are_named_with_their_part() {
+        let good = point(fixed(1), 1.0, 1, 1.0);
+        let bad = Point { failed: 25, ..good };
+        assert!((failed_percent(&[good, bad]) - 100.0 * 25.0 / 225.0).abs() < 1e-9);
+        let notes = failure_notes(&[good, bad]);
+        assert_eq!(notes.len(), 1);
+        let expected = "25 of 125 requests failed (20.0 %) on 1 cores, batch 1, 1 in flight";
+        assert!(notes[0].starts_with(expected), "{notes:?}");
     }
 
     #[test]

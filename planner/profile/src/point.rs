@@ -43,15 +43,20 @@ struct Record {
     /// Time of sending of each worker's request in flight.
     in_flight: Vec<Option<Duration>>,
     failures_in_a_row: u32,
-    failures: u64,
+    /// Time of each failure.
+    failures: Vec<Duration>,
     last_failure: String,
 }
 
 /// Estimate of a point, and whether it is as precise as was asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// Estimate.
     pub estimate: Estimate,
+    /// Number of requests that failed in its window.
+    pub failed: usize,
+    /// Text of the last failure; empty without one.
+    pub last_failure: String,
     /// Whether its interval is narrow enough.
     pub settled: bool,
 }
@@ -105,7 +110,7 @@ async fn send(
     match answer {
         Ok(_) => lock().succeeded(Answered { sent, received }),
         Err(why) => {
-            lock().failed(&why);
+            lock().failed(received, &why);
             sleep(FAILURE_PAUSE).await;
         }
     }
@@ -131,8 +136,9 @@ async fn watch(
         }
         let window = record.window(concurrency, start.elapsed());
         let found = window
-            .and_then(|(from, to)| estimate(&record.answered, from, to).map(|e| (e, to - from)));
-        if let Some((estimate, length)) = found {
+            .and_then(|(from, to)| estimate(&record.answered, from, to).map(|e| (e, from, to)));
+        if let Some((estimate, from, to)) = found {
+            let length = to - from;
             let settled = estimate.half_width_percent <= until.precision_percent
                 && length >= WINDOW_MIN
                 && estimate.requests >= ANSWERS_MIN;
@@ -147,11 +153,16 @@ async fn watch(
                 )));
             }
             if settled || is_over {
-                return Ok(Measured { estimate, settled });
+                return Ok(Measured {
+                    estimate,
+                    failed: record.failed_between(from, to),
+                    last_failure: record.last_failure.clone(),
+                    settled,
+                });
             }
         } else if is_over {
             let answers = record.answered.len();
-            let failed = match record.failures {
+            let failed = match record.failures.len() {
                 0 => String::new(),
                 failures => format!(
                     ", {failures} failed, the last with: {}",
@@ -178,10 +189,16 @@ impl Record {
         self.failures_in_a_row = 0;
     }
 
-    fn failed(&mut self, why: &SendError) {
+    fn failed(&mut self, received: Duration, why: &SendError) {
         self.failures_in_a_row += 1;
-        self.failures += 1;
+        self.failures.push(received);
         self.last_failure = why.to_string();
+    }
+
+    /// Number of failures in a window.
+    fn failed_between(&self, from: Duration, to: Duration) -> usize {
+        let inside = |at: &&Duration| **at > from && **at <= to;
+        self.failures.iter().filter(inside).count()
     }
 
     /// Time since the last answer, if the server has stalled: that is longer than the `window` of the estimate, and

@@ -122,6 +122,9 @@ pub struct Origin {
     /// Greatest distance of the fit to a measured point, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual_percent: Option<f64>,
+    /// Part of all requests that failed, in percent; missing if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_percent: Option<f64>,
     /// Number of labelled requests that the accuracy comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labelled: Option<usize>,
@@ -210,6 +213,9 @@ impl Origin {
         }
         let earlier: Result<Earlier, _> = serde_saphyr::from_str(text);
         let earlier = earlier.map_err(|error| ProfileError(error.to_string()))?;
+        for (index, point) in earlier.origin.points.iter().enumerate() {
+            point.check(&format!("origin.points[{index}]"))?;
+        }
         Ok(earlier.origin)
     }
 }
@@ -255,6 +261,7 @@ mod tests {
             p50_ms: 43.0,
             p99_ms: 59.0,
             answered: 100,
+            failed: 3,
             settled: true,
         };
         let (latency, capacity) = models(&model);
@@ -277,6 +284,7 @@ mod tests {
                 r_squared: Some(1.0),
                 left_out_percent: None,
                 residual_percent: Some(0.0),
+                failed_percent: Some(2.9),
                 labelled: None,
                 points: vec![point],
             },
@@ -289,6 +297,10 @@ mod tests {
             "{text}"
         );
         assert_eq!(Origin::read(&text).unwrap(), profile.origin);
+        let wrong = text.replace("meanMs: 43.8\n", "meanMs: .nan\n");
+        let error = Origin::read(&wrong).unwrap_err().to_string();
+        let expected = "origin.points[0].meanMs: NaN; it must be a number above 0";
+        assert_eq!(error, expected);
     }
 
     #[test]

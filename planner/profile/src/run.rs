@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::ProfileError;
 use crate::design::{self, Combination, Next};
 use crate::endpoint::{Batching, Endpoint};
-use crate::model::{Point, model};
+use crate::model::{Point, latency};
 use crate::point::{Until, measure};
 use crate::resize::Resize;
 use crate::sweep::{self, Rate, Step};
@@ -65,6 +65,8 @@ pub enum Event {
     Begin(f64, u32, u32),
     /// A point was measured.
     Point(Point),
+    /// That many requests of the point failed, the last for that reason.
+    Failing(usize, String),
     /// Throughput still grew at the greatest concurrency.
     Growing(u32),
     /// Left-out points are predicted within so many percent, so the rest is not measured.
@@ -181,8 +183,12 @@ async fn points(
     let mut lanes: Vec<(f64, u32)> = Vec::new();
     loop {
         let measured: Vec<Combination> = busy.iter().map(|one| (one.cores, one.batch)).collect();
-        let so_far = (!busy.is_empty()).then(|| model(&busy, &all)).transpose()?;
-        let fit = so_far.as_ref().map(|one| (&one.fit, one.parallelism));
+        let so_far = (!busy.is_empty())
+            .then(|| latency(&busy, &all))
+            .transpose()?;
+        let fit = so_far
+            .as_ref()
+            .map(|(fit, parallelism)| (fit, *parallelism));
         let extents = (extent.cores.as_slice(), extent.batches.as_slice());
         let (cores, batch) = match design::next(extents, &measured, fit, extent.fit_error_percent) {
             Next::Measure(cores, batch) => (cores, batch),
@@ -302,9 +308,13 @@ impl Sweep<'_> {
             p50_ms: estimate.p50_ms,
             p99_ms: estimate.p99_ms,
             answered: estimate.requests,
+            failed: found.failed,
             settled: found.settled,
         };
         tell(Event::Point(point));
+        if point.failed > 0 {
+            tell(Event::Failing(point.failed, found.last_failure));
+        }
         self.measured.push(point);
         Ok(false)
     }

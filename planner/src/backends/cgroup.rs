@@ -32,6 +32,10 @@ pub enum CgroupError {
     )]
     NoController(String),
     #[error(
+        "{0}: it does not exist; it must be the folder of a control group, below {ROOT} (v2) or {ROOT}/cpu (v1)"
+    )]
+    NoFolder(String),
+    #[error(
         "cgroup: {name}; it must be a control group of this host: there is none below {root}; is the server running, \
          and the planner on its host?"
     )]
@@ -73,8 +77,11 @@ impl Cgroup {
     /// Opens the control group of that folder, such as `/sys/fs/cgroup/small`.
     ///
     /// # Errors
-    /// The folder is no control group with a CPU controller.
+    /// There is no such folder, or it is no control group with a CPU controller.
     pub fn open(folder: &Path) -> Result<Cgroup, CgroupError> {
+        if !folder.is_dir() {
+            return Err(CgroupError::NoFolder(folder.display().to_string()));
+        }
         let has = |file: &str| folder.join(file).is_file();
         let version = if has("cpu.max") {
             Version::Two
@@ -210,7 +217,7 @@ impl Quota {
 impl From<CgroupError> for ActuateError {
     fn from(error: CgroupError) -> ActuateError {
         let reason = match &error {
-            CgroupError::NoController(_) => Reason::NotResizable,
+            CgroupError::NoController(_) | CgroupError::NoFolder(_) => Reason::NotResizable,
             CgroupError::Missing { .. } => Reason::NoWorkload,
             CgroupError::File { kind, .. } => match kind {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Reason::Forbidden,

@@ -13,7 +13,6 @@ use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::service::rule::rule;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
 };
@@ -35,10 +34,9 @@ impl Policy for Infadapter {
         (VARIANTS_MAX, "of them")
     }
 
-    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
-        let right = "given, with policy infadapter";
-        let path = format!("{at}.capacity");
-        rule(variant.profile.fit.is_some(), path, "missing", right)
+    /// Any variant will do: without a capacity, it follows from the latency and the parallelism.
+    fn check(&self, _: &str, _: &VariantShape<'_>) -> Result<(), ConfigError> {
+        Ok(())
     }
 
     /// Returns the optimum, or the actual allocation if there is a reason to keep it.

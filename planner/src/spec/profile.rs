@@ -190,7 +190,8 @@ fn profile(text: &str) -> Result<RawProfile, ConfigError> {
 fn models_of(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
     let measured = raw.measured.as_ref();
     let latencies = measured.filter(|measured| !measured.latencies.is_empty());
-    let right = "exactly one of the two: latency (a model) or measured.latencies";
+    let right = "exactly one of the two: latency (a model) or measured.latencies; weir profile --resume ends an interrupted \
+                 measurement";
     let latency = match (raw.latency, latencies) {
         (Some(model), None) => model,
         (None, Some(measured)) => fit_latency(measured)?,

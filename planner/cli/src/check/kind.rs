@@ -63,7 +63,7 @@ pub(crate) struct Around<'a> {
 /// Profile that stands for one in a cluster.
 const UNREAD_PROFILE: &str = "accuracy: 0\ncapacity: {slopeRps: 1, interceptRps: 0}\nlatency: {gammaMs: 1, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: PARALLELISM}\n";
 
-/// Service whose variant has the profile that is checked.
+/// Service whose variant has the profile that is checked. Its own limits are no matter: the profile may be of any cores.
 const PROFILED: &str = r#"
 service: a
 listen: 127.0.0.1:8080
@@ -71,7 +71,7 @@ keyEnv: A
 slo: 1s
 budget: {cores: 8}
 proxies: {stats: ["http://127.0.0.1/"]}
-variants: [{name: a, cluster: a, accuracy: 1, cores: {initial: 1}, profile: {file: a}}]
+variants: [{name: a, cluster: a, accuracy: 1, cores: {initial: 1}, profile: {file: a, extrapolate: true}}]
 "#;
 
 impl Kind {

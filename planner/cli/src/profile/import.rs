@@ -21,7 +21,7 @@ use weir_profile::proxy::{Conditions, Observed, Reading, STATS_PATH};
 use weir_profile::source::Source;
 
 use super::Profile;
-use super::output::{Stamp, write};
+use super::output::{Stamp, try_write, write};
 use super::report;
 use super::value::{duration, pair, parallelism, percentile, tail};
 use crate::output::print;
@@ -128,6 +128,7 @@ impl Profile {
 
     async fn import_source(&self, text: &str, cores: f64, batch: u32) -> anyhow::Result<()> {
         self.is_free(&self.output)?;
+        self.try_outputs()?;
         let about = || format!("--import {text}");
         let source = Source::of(text).with_context(about)?;
         let arguments = &self.import;
@@ -217,6 +218,7 @@ impl Profile {
         };
         if arguments.variant.is_some() {
             self.is_free(&self.output)?;
+            self.try_outputs()?;
         } else {
             let is_file = self.output.extension().is_some() || self.output.is_file();
             let output = self.output.display();
@@ -224,6 +226,9 @@ impl Profile {
                 !is_file,
                 "--output {output}: it must be a folder, for a file of each variant; or --variant names one"
             );
+            let about = || format!("--output {output}");
+            fs::create_dir_all(&self.output).with_context(about)?;
+            try_write(&self.output.join("profile.yaml")).context("--output")?;
         }
         let (earlier, read_at) = self.earlier(&source).await.with_context(about)?;
         let earlier = earlier
@@ -258,7 +263,6 @@ impl Profile {
                 .with_context(about)?;
         }
         let folder = &self.output;
-        fs::create_dir_all(folder).with_context(|| format!("--output {}", folder.display()))?;
         let files = variants
             .iter()
             .map(|variant| one(variant, folder.join(format!("{variant}.yaml"))));

@@ -1,7 +1,7 @@
 //! The profile file, and the summary on standard output.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use comfy_table::Table;
@@ -9,7 +9,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_planner::spec::RawDuration;
 use weir_profile::labels::Accuracy;
 use weir_profile::measurement::range;
-use weir_profile::model::{Model, Point};
+use weir_profile::model::{Model, Point, failed_percent, failure_notes};
 use weir_profile::profile_file::{Origin, Profile as ProfileFile, Subject, models};
 use weir_profile::run::Run;
 
@@ -41,13 +41,18 @@ impl Profile {
                 host: stamp.host,
                 subject: subject.clone(),
                 first_answer_ms: done.map(|(run, _, _)| run.first_answer.as_secs_f64() * 1e3),
-                r_squared: done.map(|(_, model, _)| model.fit.chosen.r_squared),
+                // One point is met by any model.
+                r_squared: done
+                    .filter(|(run, _, _)| run.busy.len() > 1)
+                    .map(|(_, model, _)| model.fit.chosen.r_squared),
                 left_out_percent: done.and_then(|(_, model, _)| {
                     let left_out = model.fit.chosen.left_out.as_ref();
                     left_out.map(|one| one.mean_percent)
                 }),
                 residual_percent: done
                     .map(|(_, model, _)| max_abs(&model.fit.chosen.residuals_percent)),
+                failed_percent: (points.iter().any(|point| point.failed > 0))
+                    .then(|| failed_percent(points)),
                 labelled: accuracy.map(|one| one.labelled),
                 points: points.to_vec(),
             },
@@ -71,6 +76,7 @@ impl Profile {
             "mean ms",
             "p50 ms",
             "p99 ms",
+            "failed %",
             "fit %",
         ]);
         for (point, residual) in run.busy.iter().zip(&model.fit.chosen.residuals_percent) {
@@ -84,10 +90,13 @@ impl Profile {
                 format!("{:.1}", point.mean_ms),
                 format!("{:.1}", point.p50_ms),
                 format!("{:.1}", point.p99_ms),
+                format!("{:.1}", point.failed_percent()),
                 format!("{residual:+.1}"),
             ]);
         }
-        let fit = report::models(&model.fit) + &report::lines(&model.fit.notes);
+        let fit = report::models(&model.fit, model.parallelism) + &report::lines(&model.fit.notes);
+        let capacity = capacity(&run.busy, model);
+        let failures = report::lines(&failure_notes(&run.busy));
         let accuracy = accuracy.map(|one| {
             format!(
                 "accuracy: {:.2} % of {} labelled requests\n",
@@ -96,10 +105,33 @@ impl Profile {
         });
         let path = self.output.display();
         format!(
-            "{table}\n{fit}{}{path} is written; a variant refers to it with `profile: {{file: {path}}}`\n",
+            "{table}\n{fit}{capacity}{failures}{}{path} is written; a variant refers to it with `profile: {{file: {path}}}`\n",
             accuracy.unwrap_or_default()
         )
     }
+}
+
+/// Reports the capacity and its distance to the points that it is fitted to, those of the smallest batch; nothing of one
+/// point, which it meets.
+fn capacity(points: &[Point], model: &Model) -> String {
+    let batch = points.iter().map(|point| point.batch).min();
+    let of_batch = points.iter().filter(|point| Some(point.batch) == batch);
+    let line = &model.capacity;
+    let error = |point: &Point| {
+        let rps = point.batches_per_s * f64::from(point.batch);
+        let predicted = line.slope_rps * point.cores + line.intercept_rps;
+        100.0 * (predicted / rps - 1.0)
+    };
+    let errors: Vec<f64> = of_batch.map(error).collect();
+    if errors.len() < 2 {
+        return String::new();
+    }
+    format!(
+        "capacity in requests/s on c cores: {:.3}·c {:+.3}, within {:.1} % of each point\n",
+        line.slope_rps,
+        line.intercept_rps,
+        max_abs(&errors)
+    )
 }
 
 /// Program, date and machine of a profile.
@@ -122,11 +154,30 @@ impl Stamp {
 
 /// Writes a file at once: never half of it.
 pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
+    let beside = part(path);
     let about = || path.display().to_string();
     fs::write(&beside, text).with_context(about)?;
     fs::rename(&beside, path).with_context(about)
+}
+
+/// Tries whether a file can be written, and leaves it as it is.
+pub(super) fn try_write(path: &Path) -> anyhow::Result<()> {
+    let about = || path.display().to_string();
+    anyhow::ensure!(
+        !path.is_dir(),
+        "{}: a folder; it must be a file",
+        path.display()
+    );
+    let beside = part(path);
+    fs::write(&beside, "").with_context(about)?;
+    fs::remove_file(&beside).with_context(about)
+}
+
+/// File beside another one, which it becomes once it is whole.
+fn part(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    beside.into()
 }
 
 /// Greatest absolute value.

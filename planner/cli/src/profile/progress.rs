@@ -1,5 +1,6 @@
 //! Progress on standard error, and the profile file after each point.
 
+use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,8 +19,8 @@ pub(super) struct Progress<'a> {
     subject: &'a Subject,
     pub(super) bar: ProgressBar,
     pub(super) points: Vec<Point>,
-    /// First error of writing the file.
-    pub(super) failed: Option<anyhow::Error>,
+    /// Number of points in the file.
+    pub(super) kept: usize,
     waits: bool,
 }
 
@@ -38,8 +39,8 @@ impl<'a> Progress<'a> {
             arguments,
             subject,
             bar,
+            kept: points.len(),
             points,
-            failed: None,
             waits: false,
         })
     }
@@ -65,9 +66,13 @@ impl<'a> Progress<'a> {
                     point.half_width_percent, point.mean_ms
                 ));
                 let file = self.arguments.file(self.subject, &self.points, None);
-                if let Err(error) = self.arguments.write(&file) {
-                    self.failed.get_or_insert(error);
+                match self.arguments.write(&file) {
+                    Ok(()) => self.kept = self.points.len(),
+                    Err(error) => self.line(&format!("{error:#}; it is tried again after the next point")),
                 }
+            }
+            Event::Failing(failed, why) => {
+                self.line(&format!("{failed} requests of this point failed, the last with: {why}"));
             }
             Event::Growing(concurrency) => self.line(&format!(
                 "throughput still grows at {concurrency} in flight: --concurrency-max may be too small"
@@ -79,10 +84,11 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Prints a line above the bar, or plainly without a terminal.
+    /// Prints a line above the bar, or plainly without a terminal. Nobody may be left to read it: that must not end the
+    /// measurement before the server has its cores back.
     fn line(&self, text: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{text}");
+            let _ = writeln!(std::io::stderr(), "{text}");
         } else {
             self.bar.println(text);
         }

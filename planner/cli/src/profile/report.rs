@@ -2,6 +2,7 @@
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
+use weir_planner::solve::latency_model::Parallelism;
 use weir_profile::fitted::{Fitted, LatencyFit};
 
 /// Reports fitted measurements.
@@ -46,7 +47,7 @@ pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -
     let mut text = variant.map(|name| format!("{name}\n")).unwrap_or_default();
     text += &format!("{table}\n");
     if let Some(latency) = &fitted.latency {
-        text += &models(latency);
+        text += &models(latency, fitted.parallelism);
         text += &format!("tail {:.3}; ", fitted.tail);
     }
     if let Some(capacity) = &fitted.capacity {
@@ -65,7 +66,7 @@ pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -
 }
 
 /// Reports every latency model: `*` marks the one that the profile takes. One point fits each of them.
-pub(super) fn models(fit: &LatencyFit) -> String {
+pub(super) fn models(fit: &LatencyFit, parallelism: Parallelism) -> String {
     if fit.chosen.residuals_percent.len() == 1 {
         let model = fit.model;
         let ms = model.gamma_ms + model.epsilon_ms + model.delta_ms + model.eta_ms;
@@ -119,8 +120,15 @@ pub(super) fn models(fit: &LatencyFit) -> String {
     let errors = || fit.chosen.residuals_percent.iter().map(|one| one.abs());
     let within = errors().fold(0.0, f64::max);
     let mean = errors().sum::<f64>() / errors().count().max(1) as f64;
+    let each = match parallelism {
+        Parallelism::Fixed(at_once) if at_once.get() > 1 => {
+            format!(" of one execution (the server's cores / {at_once})")
+        }
+        Parallelism::Fixed(_) => String::new(),
+        Parallelism::PerCore => " of one execution (at most 1)".to_owned(),
+    };
     format!(
-        "{table}\nms of a batch b on c cores: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, \
+        "{table}\nms of a batch b on c cores{each}: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, \
          within {within:.1} % of each point, {mean:.1} % on average\n",
         fit.chosen.r_squared
     )

@@ -1,5 +1,7 @@
 //! `weir profile` as a separate process, against emulated servers of known latency model.
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroU32;
@@ -276,6 +278,7 @@ async fn wrong_requests_and_arguments_are_refused_by_name() {
             &["--cgroup", "."],
             "--cgroup: .; it must be a control group",
         ),
+        (&["--cgroup", "small"], "--cgroup: small: it does not exist"),
     ] {
         let output = profile(folder.path(), &address, arguments).await;
         assert!(error(&output).contains(expected), "{expected}: {output:?}");

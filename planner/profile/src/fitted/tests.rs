@@ -213,3 +213,22 @@ fn tail_is_the_median_ratio_or_the_given_one() {
     };
     assert_eq!(Fitted::new(&points, given).unwrap().tail, 2.0);
 }
+
+#[test]
+fn points_that_no_model_is_near_to_are_refused() {
+    let points = |ms: [f64; 6]| {
+        let places = [(1.0, 1), (1.0, 2), (2.0, 1), (2.0, 2), (4.0, 1), (4.0, 2)];
+        let points = places.iter().zip(ms);
+        let points = points.map(|((cores, batch), ms)| at(*cores, *batch, ms));
+        points.collect::<Vec<_>>()
+    };
+    let wrong = points([42.0, 10.0, 80.0, 30.0, 90.0, 500.0]);
+    let error = Fitted::new(&wrong, ASSUMED).unwrap_err().to_string();
+    assert!(
+        error.starts_with("the points contradict each other: the best latency model misses half of the 6 points by"),
+        "{error}"
+    );
+    // One wrong point is left to the fit.
+    let one = points([42.0, 43.0, 41.0, 40.0, 500.0, 42.0]);
+    assert!(Fitted::new(&one, ASSUMED).is_ok());
+}

@@ -1,5 +1,8 @@
 //! Metrics of model servers: MLServer's summary `model_infer_request_duration` in seconds, and TensorFlow Serving's
 //! histogram `:tensorflow:serving:request_latency` in µs. Both are of requests and include the server's own queue.
+//!
+//! MLServer's summary counts failures as well, also those of models that it does not have, and tells their time not
+//! apart. It lacks the time of REST or gRPC and of JSON.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +27,8 @@ struct Metrics {
     times: BTreeMap<String, Histogram>,
     /// Times of all inference requests over REST (MLServer), whose summary has no percentiles.
     rest: Option<Histogram>,
+    /// Requests that succeeded, by model; `None` where the source does not count them (TensorFlow Serving).
+    successes: Option<BTreeMap<String, f64>>,
 }
 
 /// Value of a label; empty without it.
@@ -37,6 +42,20 @@ impl Program {
         match self {
             Program::Mlserver => 1e3,
             Program::TfServing => 1e-3,
+        }
+    }
+
+    /// Fact about all of its times, for people.
+    fn note(self) -> &'static str {
+        match self {
+            Program::Mlserver => {
+                "times are of inference with the server's own queue and batch window, without the time of REST or gRPC \
+                 and of JSON, so the server is slower than this (a small model to half the rate): weir profile --url or \
+                 --from-proxy measures the whole"
+            }
+            Program::TfServing => {
+                "times are of requests and include the server's own queue and batch window"
+            }
         }
     }
 
@@ -60,6 +79,7 @@ impl Program {
                 Ok(Metrics {
                     times: histograms(&samples, model)?,
                     rest: histograms(&samples, infer)?.remove(&()),
+                    successes: successes(text)?,
                 })
             }
             Program::TfServing => {
@@ -71,10 +91,26 @@ impl Program {
                 Ok(Metrics {
                     times: histograms(&samples, model)?,
                     rest: None,
+                    successes: None,
                 })
             }
         }
     }
+}
+
+/// Counts the requests that succeeded at MLServer, by model; `None` if it does not count them.
+fn successes(text: &str) -> Result<Option<BTreeMap<String, f64>>, ProfileError> {
+    const NAME: &str = "model_infer_request_success";
+    if !text.contains(NAME) {
+        return Ok(None);
+    }
+    let mut all = BTreeMap::new();
+    for sample in samples(text, &[NAME])? {
+        if sample.name == "model_infer_request_success_total" {
+            *all.entry(label(&sample, "model").to_owned()).or_default() += sample.value;
+        }
+    }
+    Ok(Some(all))
 }
 
 pub(super) fn import(
@@ -85,9 +121,15 @@ pub(super) fn import(
 ) -> Result<Imported, ProfileError> {
     let now = program.read(text)?;
     let before = earlier.map(|text| program.read(text)).transpose()?;
-    let models: Vec<(String, Histogram)> = now.times.into_iter().collect();
+    // A model without a success is one that somebody asked for, and that the server does not have.
+    let has = |name: &String| match &now.successes {
+        Some(all) => all.get(name).is_some_and(|count| *count > 0.0),
+        None => true,
+    };
+    let models = now.times.into_iter().filter(|(name, _)| has(name));
+    let models: Vec<(String, Histogram)> = models.collect();
     let thing = match program {
-        Program::Mlserver => "model_infer_request_duration",
+        Program::Mlserver => "model_infer_request_duration of a request that succeeded",
         Program::TfServing => ":tensorflow:serving:request_latency",
     };
     let (name, times) = only(&models, given, thing)?;
@@ -96,19 +138,45 @@ pub(super) fn import(
         None => Ok(now.clone()),
     };
     let times = since(times, before.as_ref().and_then(|one| one.times.get(name)))?;
-    let executions = times.count();
+    let all = times.count();
+    let of = |metrics: &Metrics| {
+        metrics
+            .successes
+            .as_ref()
+            .and_then(|all| all.get(name).copied())
+    };
+    let earlier = before.as_ref().and_then(of).unwrap_or_default();
+    let succeeded = now.successes.as_ref().and_then(|all| all.get(name));
+    // Both are counted at different moments, so one may be ahead.
+    let executions = succeeded.map_or(all, |now| (now - earlier).clamp(0.0, all));
+    let failed = all - executions;
     let too_few = || {
+        let failed = match failed > 0.0 {
+            true => format!(", and {failed} failed ones"),
+            false => String::new(),
+        };
         ProfileError(format!(
-            "model {name}: {executions} requests; it must be {EXECUTIONS_MIN} or more"
+            "model {name}: {executions} requests{failed}; it must be {EXECUTIONS_MIN} or more"
         ))
     };
     if executions < EXECUTIONS_MIN as f64 {
         return Err(too_few());
     }
-    let mean_ms = times.mean().ok_or_else(too_few)? * program.unit_ms();
-    let mut notes = vec![
-        "times are of requests and include the server's own queue and batch window".to_owned(),
-    ];
+    if failed > executions {
+        return Err(ProfileError(format!(
+            "model {name}: {failed} of {all} requests failed; it must be half of them or less: their time is not told apart"
+        )));
+    }
+    let mut notes = vec![program.note().to_owned()];
+    let mut mean_ms = times.mean().ok_or_else(too_few)? * program.unit_ms();
+    if failed > 0.0 {
+        // As if failures took no time: mostly they take little.
+        mean_ms *= all / executions;
+        notes.push(format!(
+            "{failed} of {all} requests failed ({:.1} %): their time is in the mean of the others, which may be too long",
+            100.0 * failed / all
+        ));
+    }
     // The REST histogram names no model.
     let rest = match (&now.rest, models.len()) {
         (Some(rest), 1) => {
@@ -149,167 +217,4 @@ pub(super) fn import(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Text in the form of MLServer's `/metrics`.
-    const MLSERVER: &str = "# HELP model_infer_request_success_total Model infer request success count\n\
-        model_infer_request_success_total{model=\"digits\",version=\"v1\"} 400.0\n\
-        # TYPE model_infer_request_duration summary\n\
-        model_infer_request_duration_count{model=\"digits\",version=\"v1\"} 400.0\n\
-        model_infer_request_duration_sum{model=\"digits\",version=\"v1\"} 8.0\n\
-        # TYPE model_infer_request_duration_created gauge\n\
-        model_infer_request_duration_created{model=\"digits\",version=\"v1\"} 1.7e+09\n\
-        # TYPE rest_server_request_duration_seconds histogram\n\
-        rest_server_request_duration_seconds_bucket{app_name=\"mlserver\",le=\"0.025\",method=\"POST\",path=\"/v2/models/{model_name}/infer\",status_code=\"200\"} 300.0\n\
-        rest_server_request_duration_seconds_bucket{app_name=\"mlserver\",le=\"0.05\",method=\"POST\",path=\"/v2/models/{model_name}/infer\",status_code=\"200\"} 400.0\n\
-        rest_server_request_duration_seconds_bucket{app_name=\"mlserver\",le=\"+Inf\",method=\"POST\",path=\"/v2/models/{model_name}/infer\",status_code=\"200\"} 400.0\n\
-        rest_server_request_duration_seconds_count{app_name=\"mlserver\",method=\"POST\",path=\"/v2/models/{model_name}/infer\",status_code=\"200\"} 400.0\n\
-        rest_server_request_duration_seconds_sum{app_name=\"mlserver\",method=\"POST\",path=\"/v2/models/{model_name}/infer\",status_code=\"200\"} 10.0\n\
-        rest_server_request_duration_seconds_count{app_name=\"mlserver\",method=\"GET\",path=\"/v2/models/{model_name}/ready\",status_code=\"200\"} 90.0\n";
-
-    /// Text in the form of TensorFlow Serving's `/monitoring/prometheus/metrics`.
-    fn tf_serving(count: u32) -> String {
-        let mut text = "# TYPE :tensorflow:serving:request_count counter\n\
-            :tensorflow:serving:request_count{model_name=\"resnet\",status=\"OK\"} 9\n\
-            # TYPE :tensorflow:serving:request_latency histogram\n"
-            .to_owned();
-        for api in ["REST", "GRPC"] {
-            let labels = format!("model_name=\"resnet\",API=\"predict\",entrypoint=\"{api}\"");
-            let name = ":tensorflow:serving:request_latency";
-            for (le, value) in [
-                ("10000", 0),
-                ("20000", count / 2),
-                ("40000", count),
-                ("+Inf", count),
-            ] {
-                text += &format!("{name}_bucket{{{labels},le=\"{le}\"}} {value}\n");
-            }
-            text += &format!(
-                "{name}_sum{{{labels}}} {}\n{name}_count{{{labels}}} {count}\n",
-                20_000 * count
-            );
-        }
-        text + ":tensorflow:serving:runtime_latency_count{model_name=\"resnet\"} 3\n"
-    }
-
-    fn given(model: Option<&str>) -> Given {
-        Given {
-            cores: 1.0,
-            batch: 2,
-            model: model.map(str::to_owned),
-            ..Given::default()
-        }
-    }
-
-    fn near(value: Option<f64>, expected: f64) -> bool {
-        (value.unwrap() - expected).abs() < 1e-9
-    }
-
-    #[test]
-    fn mlserver_has_the_mean_of_the_model_and_the_tail_of_rest() {
-        let found = import(Program::Mlserver, MLSERVER, None, &given(None)).unwrap();
-        let one = found.measurements[0];
-        assert!(near(one.mean_ms, 20.0), "{one:?}");
-        // 95 % of 400 lie at 45 ms of a mean of 25.
-        assert!(near(one.p95_ms, 20.0 * 45.0 / 25.0), "{one:?}");
-        assert_eq!(
-            (one.p99_ms, one.batch, one.executions),
-            (None, 2, Some(400))
-        );
-        let without: String = MLSERVER
-            .lines()
-            .filter(|line| !line.starts_with("rest_"))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        let found = import(Program::Mlserver, &without, None, &given(Some("digits"))).unwrap();
-        assert_eq!(found.measurements[0].p80_ms, None);
-        assert!(found.notes.join("\n").contains("no percentiles are known"));
-    }
-
-    #[test]
-    fn tf_servings_entry_points_are_added() {
-        let found = import(Program::TfServing, &tf_serving(1000), None, &given(None)).unwrap();
-        let one = found.measurements[0];
-        assert!(near(one.mean_ms, 20.0) && near(one.p95_ms, 38.0), "{one:?}");
-        assert_eq!(one.executions, Some(2000));
-        let before = tf_serving(980);
-        let found = import(
-            Program::TfServing,
-            &tf_serving(1000),
-            Some(&before),
-            &given(None),
-        );
-        assert_eq!(found.unwrap().measurements[0].executions, Some(40));
-    }
-
-    #[test]
-    fn wrong_metrics_are_refused() {
-        let two = MLSERVER.to_owned() + &MLSERVER.replace("digits", "iris");
-        for (program, text, earlier, model, expected) in [
-            (
-                Program::Mlserver,
-                String::new(),
-                None,
-                None,
-                "no model_infer_request_duration; is it the right",
-            ),
-            (
-                Program::TfServing,
-                MLSERVER.to_owned(),
-                None,
-                None,
-                "no :tensorflow:serving:request_latency; is it",
-            ),
-            (
-                Program::Mlserver,
-                two,
-                None,
-                None,
-                "2 models; --model must name one of: digits, iris",
-            ),
-            (
-                Program::Mlserver,
-                MLSERVER.to_owned(),
-                None,
-                Some("x"),
-                "--model x: no such model; it must be one of: digits",
-            ),
-            (
-                Program::Mlserver,
-                MLSERVER
-                    .replace("} 400.0", "} 20.0")
-                    .replace("} 300.0", "} 20.0"),
-                None,
-                None,
-                "model digits: 20 requests; it must be 30",
-            ),
-            (
-                Program::Mlserver,
-                MLSERVER.replace("} 8.0", "} NaN"),
-                None,
-                None,
-                "line 5: model_infer_request_duration_sum: NaN",
-            ),
-            (
-                Program::TfServing,
-                tf_serving(40),
-                Some(tf_serving(90)),
-                None,
-                ":tensorflow:serving:request_latency: the count fell from 180 to 80",
-            ),
-            (
-                Program::TfServing,
-                tf_serving(100),
-                Some(tf_serving(90)),
-                None,
-                "model resnet: 20 requests",
-            ),
-        ] {
-            let error = import(program, &text, earlier.as_deref(), &given(model))
-                .unwrap_err()
-                .to_string();
-            assert!(error.starts_with(expected), "{expected}\n{error}");
-        }
-    }
-}
+mod tests;

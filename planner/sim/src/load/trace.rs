@@ -4,7 +4,9 @@
 //! header, whose column a key selects unless there is one alone; JSON. The JSON is an array, an object
 //! with such an array as `rps`, or an object of such objects, one of which a key selects. A file whose name ends in `.gz` is decompressed. A missing second (a blank line,
 //! `null`) is refused, because it would shift everything after it; a second without requests is a 0. So is a CSV file with
-//! a column of times (`second`, `seconds`, `time` or `timestamp`) in which a row is not one step after the row before.
+//! a column of times (`second`, `seconds`, `time` or `timestamp`) in which a row is not one second after the row before.
+
+mod steps;
 
 use std::fs::File;
 use std::io::Read;
@@ -14,13 +16,12 @@ use anyhow::Context;
 use flate2::read::MultiGzDecoder;
 
 use super::{RATE_MAX_RPS, Rates};
+use steps::Steps;
 
 /// Maximum size of a trace file, in bytes, decompressed.
 pub const TRACE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Names of a CSV column that has the time of each row.
 const TIME_COLUMNS: [&str; 4] = ["second", "seconds", "time", "timestamp"];
-/// Part of a step by which times may be off.
-const STEP_PART: f64 = 0.5;
 /// Maximum length of a trace, in seconds: eight weeks. A run is a part of it.
 pub const TRACE_SECONDS_MAX: usize = 56 * 86_400;
 
@@ -161,33 +162,6 @@ fn from_csv(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
         })?);
     }
     Ok(rates)
-}
-
-/// Check of the times of successive rows. Their unit is unknown, so all must be as far apart as the first two. Dates and
-/// other text are not read.
-#[derive(Debug, Default)]
-struct Steps {
-    last: Option<f64>,
-    step: Option<f64>,
-}
-
-impl Steps {
-    fn check(&mut self, cell: &str) -> anyhow::Result<()> {
-        let Ok(time) = cell.parse::<f64>() else {
-            return Ok(());
-        };
-        let Some(last) = self.last.replace(time) else {
-            return Ok(());
-        };
-        let step = *self.step.get_or_insert(time - last);
-        let off = (time - last - step).abs();
-        anyhow::ensure!(
-            step > 0.0 && off < STEP_PART * step,
-            "{time} after {last}; rows must be one second apart, each later than the one before; a second without \
-             requests is a row with 0"
-        );
-        Ok(())
-    }
 }
 
 fn from_json(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {

@@ -62,7 +62,7 @@ pub struct RawVariant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub price: Option<f64>,
-    /// Measured rate that the variant sustains within the SLO. Required with policy infadapter.
+    /// Measured rate that the variant sustains within the SLO. Defaults to what follows from latency and parallelism.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,
     /// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta.
@@ -235,6 +235,7 @@ pub struct RawLatency {
     #[schemars(range(min = 0.0))]
     pub eta_ms: Option<f64>,
     /// Batches executed at the same time: per-core, or a number that the cores are divided among.
+    #[serde(default)]
     pub parallelism: RawParallelism,
     /// Ratio of a high latency percentile to this model.
     #[serde(default = "tail")]
@@ -286,6 +287,13 @@ impl Default for RawReplicas {
             min: 1,
             max: None,
         }
+    }
+}
+
+/// One batch at a time, on all cores.
+impl Default for RawParallelism {
+    fn default() -> RawParallelism {
+        RawParallelism::Fixed(1)
     }
 }
 

@@ -59,6 +59,24 @@ fn themis() -> String {
 }
 
 #[test]
+fn mean_time_is_enough_of_a_profile() {
+    let one = variant("a", "");
+    let (before, _) = one.split_once("gammaMs").unwrap();
+    let (_, after) = one.split_once("per-core").unwrap();
+    let read = |latency: &str| {
+        let text = format!("{}variants: [{before}{latency}{after}]\n", head());
+        Service::from_yaml(&text).unwrap().variants[0].profile
+    };
+    let profile = read("meanMs: 40");
+    assert_eq!(profile.parallelism, Parallelism::Fixed(NonZeroU32::MIN));
+    // A batch of 8 in 40 ms.
+    let rps = profile.capacity(Cores::whole(2), 500.0).0;
+    assert!((rps - 200.0).abs() < 1e-9, "{rps}");
+    let two = read("meanMs: 40, parallelism: 2").capacity(Cores::whole(2), 500.0);
+    assert!((two.0 - 400.0).abs() < 1e-9, "{two:?}");
+}
+
+#[test]
 fn policies_have_defaults() {
     let read = |text: &str| Service::from_yaml(text).unwrap();
     assert_eq!(read(&small()).policy, SharedPolicy::new(Infadapter));
@@ -151,12 +169,6 @@ fn refusal_names_key_value_and_allowed_values() {
             "mode: active",
             "mode: active\npolicy: ipa\ninfaas: {}",
             &["infaas: given", "policy is infaas"],
-        ),
-        (
-            small(),
-            "  capacity: {slopeRps: 10, interceptRps: -2}\n",
-            "",
-            &["variants[1].capacity: missing", "policy infadapter"],
         ),
         (
             small(),

@@ -75,11 +75,15 @@ pub(super) fn profile(document: &Node) -> Option<Complaint> {
         .err()?;
     let mut complaint = Complaint::from(error);
     let path = complaint.path.strip_prefix(AT)?;
-    let path = path.strip_prefix(".profile: ").or(path.strip_prefix('.'))?;
-    // Only some policies need a capacity.
-    if path == "capacity" && document.get("capacity").is_none() {
-        return None;
-    }
+    let path = match path.strip_prefix(".profile: ") {
+        Some(path) => path,
+        None => {
+            let path = path.strip_prefix('.')?;
+            // The service that it is checked with has limits of its own.
+            document.get(path.split(['.', '[']).next()?)?;
+            path
+        }
+    };
     complaint.path = path.to_owned();
     Some(complaint)
 }

@@ -158,6 +158,31 @@ fn all_errors_of_each_problem_are_reported() {
 }
 
 #[test]
+fn profile_alone_is_checked_without_the_limits_of_a_service() {
+    let latency = "latency: {meanMs: 43.8, parallelism: 3}\n";
+    for (cores, batch) in [((1, 1), (1, 1)), ((2, 4), (2, 8)), ((16, 64), (1, 1))] {
+        let range = |(min, max)| format!("{{min: {min}, max: {max}}}");
+        let profile = format!(
+            "{latency}range: {{cores: {}, batch: {}}}\n",
+            range(cores),
+            range(batch)
+        );
+        let output = given(&profile, &[]);
+        assert_eq!(text(&output.stdout), "-: profile, no errors\n", "{profile}");
+    }
+    let fractions =
+        format!("{latency}range: {{cores: {{min: 0.2, max: 0.8}}, batch: {{min: 1, max: 1}}}}\n");
+    assert!(given(&fractions, &[]).status.success());
+    let wrong =
+        "latency: {meanMs: -1}\nrange: {cores: {min: 4, max: 1}, batch: {min: 1, max: 1}}\n";
+    let output = given(wrong, &[]);
+    assert!(
+        text(&output.stdout).contains("range.cores: 4 to 1"),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn all_errors_of_plugin_and_profile_are_reported() {
     let plugin = "{\n  \"service\": \"A b\",\n  \"rle\": \"gate\",\n  \"queue\": {\"max_requests\": 0},\n  \"plan\": {\"variants\": [\n    {\"name\": \"a\", \"cluster\": \"a\", \"share\": 1, \"slots\": 200000, \"service_ms\": 10, \"accuracy\": 700}\n  ]}\n}\n";
     check(

@@ -69,6 +69,10 @@ pub(super) fn robust(
             .copied()
             .filter(|i| i % folds != fold)
             .collect();
+        // As many points as coefficients are met exactly, and say nothing of the one that is left out.
+        if others.len() <= regression.coefficients {
+            break;
+        }
         let start = regression.least_squares(&others);
         let start = start.map(|start| (median(&errors(&start)), start));
         if let Some((error, start)) = start.filter(|(error, _)| *error < smallest) {
