@@ -2,6 +2,10 @@
 
 mod replicas;
 
+use std::num::NonZeroU32;
+
+use weir_api::Cores;
+
 use super::*;
 use crate::policy::{Infaas, Infadapter, Ipa, Sponge, Themis};
 use crate::service::{Replicas, SharedPolicy, Stage};

@@ -29,7 +29,9 @@ async fn failed_requests_are_reported_with_their_part() {
         true => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         false => (StatusCode::OK, "{}"),
     });
-    let arguments = ["--point-time", "3", "--concurrency-max", "1"];
+    // Precise beyond what can be reached, so that the whole time is measured.
+    let time = ["--point-time", "8", "--precision", "0.1"];
+    let arguments = [&time[..], &["--concurrency-max", "1"]].concat();
     let output = profile(folder.path(), &url.await, &arguments).await;
     assert!(output.status.success(), "{output:?}");
     let table = String::from_utf8(output.stdout.clone()).unwrap();
@@ -41,7 +43,11 @@ async fn failed_requests_are_reported_with_their_part() {
     let origin = &written(folder.path())["origin"];
     let percent = origin["failedPercent"].as_f64().unwrap();
     assert!((1.0..10.0).contains(&percent), "{origin}");
-    assert!(origin["points"][0]["failed"].as_u64().unwrap() > 0);
+    let mut points = origin["points"].as_array().unwrap().iter();
+    assert!(
+        points.any(|point| point["failed"].as_u64() > Some(0)),
+        "{origin}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

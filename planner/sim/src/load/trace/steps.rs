@@ -44,6 +44,9 @@ fn date_s(text: &str) -> Option<f64> {
     let mut date = date.splitn(3, '-').map(str::parse::<i64>);
     let mut next = || date.next()?.ok();
     let (year, month, day) = (next()?, next()?, next()?);
+    let is_date =
+        (0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let time = is_date.then_some(time)?;
     let clock = time.find(['Z', '+', '-']).unwrap_or(time.len());
     let (clock, offset) = time.split_at_checked(clock)?;
     let mut clock = clock.splitn(3, ':').map(str::parse::<f64>);
@@ -94,6 +97,8 @@ mod tests {
             "",
             "T",
             "a-b-cT1:2:3",
+            "9223372036854775807-01-01T00:00:00Z",
+            "2026-13-01T00:00:00Z",
             "2026-01-01T00:00",
         ] {
             assert_eq!(date_s(text), None, "{text}");
