@@ -92,7 +92,7 @@ impl Learnt {
         }
     }
 
-    /// What a later planner continues from.
+    /// Ratios that hold at `now`, for a later planner.
     pub(super) fn known(&self, now: Duration) -> KnownRatios {
         let held = self.points.iter().filter(|point| point.at(now).is_some());
         let points = held.map(|point| KnownRatio {

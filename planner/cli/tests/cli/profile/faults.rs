@@ -11,6 +11,7 @@ async fn answering(answer: fn(u32) -> (StatusCode, &'static str)) -> String {
     let handler = post(move || {
         let request = requests.fetch_add(1, Ordering::Relaxed);
         async move {
+            // The emulated server takes that long.
             tokio::time::sleep(Duration::from_millis(5)).await;
             answer(request)
         }
