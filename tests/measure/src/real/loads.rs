@@ -11,7 +11,7 @@ use weir_bed::load::Rates;
 
 use super::load_run::{LoadRun, counted_run};
 use super::profile::{self, Profile};
-use super::report::{OVERLOAD, Replayed};
+use super::report::{OwnQueue, Replayed, is_overload};
 use super::system::{Sizes, System, Way};
 use super::{Bench, Settings, keep_counters, observed, ordered, own_queue, replayed};
 
@@ -26,7 +26,7 @@ const BEFORE_END: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Way(Way),
-    /// The servers' own queues, at [`OVERLOAD`].
+    /// The servers' own queues, under overload.
     OwnQueue,
 }
 
@@ -39,8 +39,8 @@ const STEPS: [Step; 5] = [
 ];
 
 impl Bench {
-    /// Plays each load in turns; returns the throughput of the servers' own queues, once for each seed.
-    pub(super) async fn loads(&mut self, settings: &Settings) -> Result<Vec<f64>> {
+    /// Plays each load in turns; returns the throughput of the servers' own queues beside each overload and seed.
+    pub(super) async fn loads(&mut self, settings: &Settings) -> Result<Vec<OwnQueue>> {
         eprintln!("profiling the servers on {MEASURED:?} cores");
         let folder = self.folder.join(BY_CORES);
         std::fs::create_dir_all(&folder).context("cannot create the folder of profiles")?;
@@ -64,12 +64,12 @@ impl Bench {
                             let run = self.run(&rates, seed, way).await?;
                             self.keep(settings, load, way, seed, &run)?;
                         }
-                        Step::OwnQueue if load == OVERLOAD => {
+                        Step::OwnQueue if is_overload(load) => {
                             let span = Duration::from_secs(settings.seconds as u64);
                             let rps =
                                 own_queue::throughput_rps(&self.servers, &self.body, span).await?;
                             eprintln!("{:>18}  own queues: {rps:.1} answers/s", "");
-                            own.push(rps);
+                            own.push(OwnQueue { load, rps });
                         }
                         Step::OwnQueue => {}
                     }

@@ -102,7 +102,7 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     let cpus = cpus::separate(&servers)?;
     let mut bench = Bench::start(servers, models, work.path().to_owned()).await?;
     let has = |part| settings.parts.contains(&part);
-    let own_queue_rps = match has(Part::Loads) {
+    let own_queues = match has(Part::Loads) {
         true => bench.loads(settings).await?,
         false => Vec::new(),
     };
@@ -133,7 +133,7 @@ pub async fn measure(folder: &Path, settings: &Settings) -> Result<Report> {
     };
     Ok(Report {
         capacity_rps: bench.capacity_rps,
-        own_queue_rps,
+        own_queues,
         rows: bench.report,
         replayed: bench.replayed,
         active,

@@ -12,8 +12,6 @@ use super::{LOADS, NEAR_CAPACITY};
 const REPLAY_POINTS: f64 = 2.0;
 /// Origins of the profiles that replay plays.
 const PROFILES: [&str; 2] = ["measured before", "from the proxy"];
-/// Load at which throughput is compared with that of the servers' own queues.
-pub(super) const OVERLOAD: f64 = 2.0;
 /// Points by which Weir's on-time share must exceed careful's from [`NEAR_CAPACITY`] on.
 const LEAD_POINTS: f64 = 8.0;
 /// Least part of the throughput of the servers' own queues that Weir must reach.
@@ -51,13 +49,22 @@ pub struct Replayed {
     pub observed: f64,
 }
 
+/// Throughput of all servers together from their own queues, in one turn with the runs of a load.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OwnQueue {
+    /// Load of these runs, as a multiple of the profiles' throughput.
+    pub load: f64,
+    /// Answers per second.
+    pub rps: f64,
+}
+
 /// All results.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Throughput of all servers together by their profiles, requests/s.
     pub capacity_rps: f64,
-    /// Throughput of all servers together from their own queues, requests/s.
-    pub own_queue_rps: Vec<f64>,
+    /// Throughput of the servers' own queues beside each overload.
+    pub own_queues: Vec<OwnQueue>,
     /// Loads, bursts and faults.
     pub rows: Vec<Row>,
     /// The same loads by replay.
@@ -96,6 +103,13 @@ impl Report {
             mean(&each.collect::<Vec<_>>())
         };
         (!shares.is_empty()).then(|| [mean_of(0), mean_of(1)])
+    }
+
+    /// Returns the mean throughput of the servers' own queues beside a load, requests/s; `None` if it was not measured.
+    fn own_queue_rps(&self, load: f64) -> Option<f64> {
+        let beside = self.own_queues.iter().filter(|own| own.load == load);
+        let rps: Vec<f64> = beside.map(|own| own.rps).collect();
+        (!rps.is_empty()).then(|| mean(&rps))
     }
 
     /// Returns the targets that are missed, one sentence each.
@@ -140,20 +154,27 @@ impl Report {
                 }
             }
         }
-        let weir = self.row(&format!("{OVERLOAD} ×"), Way::Weir);
-        if let Some(weir) = weir.filter(|_| !self.own_queue_rps.is_empty()) {
-            let part = mean(&weir.answered_rps) / mean(&self.own_queue_rps);
-            if part < THROUGHPUT_PART {
-                missed.push(format!(
-                    "{OVERLOAD} ×: weir answers {:.1} % of what the servers do from their own queues; it must be {:.0} % or more",
-                    part * 100.0,
-                    THROUGHPUT_PART * 100.0
-                ));
+        for load in LOADS {
+            let weir = self.row(&format!("{load} ×"), Way::Weir);
+            if let (Some(weir), Some(own)) = (weir, self.own_queue_rps(load)) {
+                let part = mean(&weir.answered_rps) / own;
+                if part < THROUGHPUT_PART {
+                    missed.push(format!(
+                        "{load} ×: weir answers {:.1} % of what the servers do from their own queues; it must be {:.0} % or more",
+                        part * 100.0,
+                        THROUGHPUT_PART * 100.0
+                    ));
+                }
             }
         }
         missed.extend(active::missed(&self.active));
         missed
     }
+}
+
+/// Returns whether a load exceeds what the servers carry, so that throughput is compared with their own queues.
+pub(super) fn is_overload(load: f64) -> bool {
+    load > 1.0
 }
 
 pub(super) fn mean(values: &[f64]) -> f64 {
@@ -167,9 +188,10 @@ impl fmt::Display for Report {
             "1 × = {:.1} requests/s by the profiles",
             self.capacity_rps
         )?;
-        if !self.own_queue_rps.is_empty() {
-            let own = mean(&self.own_queue_rps);
-            writeln!(f, "{own:.1} requests/s from the servers' own queues")?;
+        for load in LOADS {
+            if let Some(own) = self.own_queue_rps(load) {
+                writeln!(f, "{load} ×: {own:.1} requests/s from the servers' own queues")?;
+            }
         }
         writeln!(
             f,
