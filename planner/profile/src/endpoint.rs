@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::Url;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::ProfileError;
+use crate::forwarded::FORWARDED;
 use crate::grpc::Grpc;
 use crate::profile_file::Subject;
 
@@ -136,7 +137,10 @@ impl Endpoint {
         let client = match protocol {
             Protocol::V2Grpc => Client::Grpc(Grpc::new(&url, &bodies, timeout)?),
             Protocol::V2 | Protocol::Http => {
-                let client = reqwest::Client::builder().timeout(timeout).build();
+                let client = reqwest::Client::builder()
+                    .timeout(timeout)
+                    .default_headers(forwarded())
+                    .build();
                 Client::Http {
                     client: client
                         .map_err(|error| ProfileError(format!("the HTTP client: {error}")))?,
@@ -209,6 +213,17 @@ impl Endpoint {
     }
 }
 
+/// Headers of each request besides its own.
+fn forwarded() -> HeaderMap {
+    let one = |(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    };
+    FORWARDED.into_iter().map(one).collect()
+}
+
 /// Whether a body is JSON, in its first `json_bytes` if these are given.
 fn is_json(body: &[u8], json_bytes: Option<usize>) -> bool {
     let json = body.get(..json_bytes.unwrap_or(body.len()));
@@ -264,6 +279,7 @@ fn repeated(body: &[u8], batch: u32) -> Result<Vec<u8>, ProfileError> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -276,6 +292,32 @@ mod tests {
             ("http://a:1/", Protocol::Http),
         ] {
             assert_eq!(Protocol::of(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_carry_what_proxy_and_filter_add() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        let served = tokio::spawn(async move {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut request = vec![0; 4_096];
+            let length = stream.read(&mut request).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+            stream.write_all(answer).await.unwrap();
+            String::from_utf8_lossy(&request[..length]).to_lowercase()
+        });
+        let url = Url::parse(&format!("http://{address}/")).unwrap();
+        let body = ("text/plain".to_owned(), b"x".to_vec());
+        let time = Duration::from_secs(9);
+        let endpoint = Endpoint::new(url, Protocol::Http, Batching::Rows, body, &[1], time);
+        assert_eq!(endpoint.unwrap().send(1).await.unwrap(), b"ok");
+        let request = served.await.unwrap();
+        for (name, value) in FORWARDED {
+            assert!(
+                request.contains(&format!("\r\n{name}: {value}\r\n")),
+                "{request}"
+            );
         }
     }
 

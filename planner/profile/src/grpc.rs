@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use reqwest::Url;
 use serde_json::{Value, json};
+use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
 use crate::ProfileError;
 use crate::endpoint::SendError;
+use crate::forwarded::FORWARDED;
 use message::{Answer, Contents, Request, Tensor};
 
 /// Method that is called.
@@ -91,9 +93,12 @@ impl Grpc {
         let path = METHOD.parse();
         let path = path.map_err(|_| SendError::NoAnswer(format!("{METHOD} is no path")))?;
         let codec = ProstCodec::<Request, Answer>::default();
-        let answer = client
-            .unary(tonic::Request::new(request), path, codec)
-            .await;
+        let mut request = tonic::Request::new(request);
+        for (name, value) in FORWARDED {
+            let value = MetadataValue::from_static(value);
+            request.metadata_mut().insert(name, value);
+        }
+        let answer = client.unary(request, path, codec).await;
         let answer = answer.map_err(failure)?.into_inner();
         Ok(json(&answer).to_string().into_bytes())
     }

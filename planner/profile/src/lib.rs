@@ -13,6 +13,7 @@ pub mod endpoint;
 pub mod estimate;
 pub mod exposition;
 pub mod fitted;
+mod forwarded;
 pub mod grpc;
 pub mod histogram;
 pub mod import;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -30,9 +31,9 @@ pub(crate) async fn throughput_rps(
             clients.spawn(async move {
                 let mut answered = 0_u64;
                 while Instant::now() < until {
-                    let request = client.post(&url).body(body.clone());
-                    let request = request.header("content-type", "application/json");
-                    request.send().await?.error_for_status()?.bytes().await?;
+                    let request = client.post(&url).headers(as_clients_send());
+                    let request = request.body(body.clone()).send().await?;
+                    request.error_for_status()?.bytes().await?;
                     answered += u64::from((from..until).contains(&Instant::now()));
                 }
                 anyhow::Ok(answered)
@@ -44,6 +45,23 @@ pub(crate) async fn throughput_rps(
         answered += done??;
     }
     Ok(answered as f64 / span.as_secs_f64())
+}
+
+/// Headers as the load's clients send them: the servers spend CPU time on each.
+fn as_clients_send() -> HeaderMap {
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-request-id", "0-12345678"),
+        ("x-slo-ms", "400"),
+        ("x-slo-start", "1764240000123456"),
+    ];
+    let one = |(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    };
+    headers.into_iter().map(one).collect()
 }
 
 /// Requests one after the other that show that a server's queue is empty: it answers in the order of arrival.
