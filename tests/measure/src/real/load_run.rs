@@ -61,6 +61,11 @@ impl LoadRun {
         counts
     }
 
+    /// Requests sent per second.
+    pub(crate) fn sent_rps(&self) -> f64 {
+        self.outcomes.len() as f64 / self.seconds
+    }
+
     /// Answers per second while [`SUSTAINED`], late ones included.
     pub(crate) fn answered_rps(&self) -> f64 {
         let until = SUSTAINED.end.min(self.seconds as u64);
