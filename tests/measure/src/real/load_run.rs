@@ -34,6 +34,11 @@ pub(crate) struct LoadRun {
 }
 
 impl LoadRun {
+    /// Number of requests sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.outcomes.len()
+    }
+
     /// Answered on time, percent of all sent.
     pub(crate) fn on_time_percent(&self) -> f64 {
         percent(self.summary.on_time, self.summary.sent)
@@ -59,11 +64,6 @@ impl LoadRun {
             }
         }
         counts
-    }
-
-    /// Requests sent per second.
-    pub(crate) fn sent_rps(&self) -> f64 {
-        self.outcomes.len() as f64 / self.seconds
     }
 
     /// Answers per second while [`SUSTAINED`], late ones included.

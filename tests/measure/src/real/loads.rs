@@ -12,7 +12,7 @@ use weir_bed::load::Rates;
 use super::load_run::{LoadRun, counted_run};
 use super::profile::{self, Profile};
 use super::report::{OwnQueue, Replayed, is_overload};
-use super::system::{Sizes, System, Way};
+use super::system::{SLO, Sizes, System, Way};
 use super::{Bench, Settings, keep_counters, observed, ordered, own_queue, replayed};
 
 /// Cores that each server is measured on for mode `active`; the first and the last are its bounds there.
@@ -69,7 +69,12 @@ impl Bench {
                             let rps =
                                 own_queue::throughput_rps(&self.servers, &self.body, span).await?;
                             eprintln!("{:>18}  own queues: {rps:.1} answers/s", "");
-                            own.push(OwnQueue { load, rps });
+                            let on_time_max = rps * (span + SLO).as_secs_f64();
+                            own.push(OwnQueue {
+                                load,
+                                rps,
+                                on_time_max,
+                            });
                         }
                         Step::OwnQueue => {}
                     }

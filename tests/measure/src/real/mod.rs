@@ -322,7 +322,7 @@ impl Bench {
         };
         let sum = &run.summary;
         row.on_time_percent.push(on_time_percent);
-        row.sent_rps.push(run.sent_rps());
+        row.sent.push(run.sent() as f64);
         row.answered_rps.push(run.answered_rps());
         row.accuracy_percent.extend(run.accuracy_percent);
         row.latency_ms

@@ -26,8 +26,8 @@ pub struct Row {
     pub way: &'static str,
     /// Answered on time, percent of all sent; in a fault or burst, of those sent in it.
     pub on_time_percent: Vec<f64>,
-    /// Requests sent per second.
-    pub sent_rps: Vec<f64>,
+    /// Requests sent.
+    pub sent: Vec<f64>,
     /// Answers per second.
     pub answered_rps: Vec<f64>,
     /// Mean accuracy of the variants that requests were sent to, percent; none where the filter chose none.
@@ -58,6 +58,8 @@ pub struct OwnQueue {
     pub load: f64,
     /// Answers per second.
     pub rps: f64,
+    /// Requests that they can answer on time in a run of that load, its last one's budget included.
+    pub on_time_max: f64,
 }
 
 /// All results.
@@ -81,7 +83,7 @@ impl Row {
             load,
             way: way.name(),
             on_time_percent: Vec::new(),
-            sent_rps: Vec::new(),
+            sent: Vec::new(),
             answered_rps: Vec::new(),
             accuracy_percent: Vec::new(),
             latency_ms: Vec::new(),
@@ -108,11 +110,11 @@ impl Report {
         (!shares.is_empty()).then(|| [mean_of(0), mean_of(1)])
     }
 
-    /// Returns the mean throughput of the servers' own queues beside a load, requests/s; `None` if it was not measured.
-    fn own_queue_rps(&self, load: f64) -> Option<f64> {
+    /// Returns the mean of a figure of the servers' own queues beside a load; `None` if they were not measured.
+    fn mean_own(&self, load: f64, figure: impl Fn(&OwnQueue) -> f64) -> Option<f64> {
         let beside = self.own_queues.iter().filter(|own| own.load == load);
-        let rps: Vec<f64> = beside.map(|own| own.rps).collect();
-        (!rps.is_empty()).then(|| mean(&rps))
+        let figures: Vec<f64> = beside.map(figure).collect();
+        (!figures.is_empty()).then(|| mean(&figures))
     }
 
     /// Returns the targets that are missed, one sentence each.
@@ -124,13 +126,12 @@ impl Report {
             let Some(careful) = self.row(&name, Way::Careful) else {
                 continue;
             };
-            let executed = self
-                .own_queue_rps(load)
-                .map(|own| own / mean(&careful.sent_rps));
+            let possible = self.mean_own(load, |own| own.on_time_max);
+            let possible = possible.map(|most| most / mean(&careful.sent));
             let careful = mean(&careful.on_time_percent);
             // In mode `active` the servers may get other cores than their own queues had.
-            let most = |way| match (way, executed) {
-                (Way::Weir, Some(executed)) => 100.0 * executed.min(1.0),
+            let most = |way| match (way, possible) {
+                (Way::Weir, Some(part)) => 100.0 * part.min(1.0),
                 _ => 100.0,
             };
             let right = if load >= NEAR_CAPACITY {
@@ -167,7 +168,7 @@ impl Report {
         }
         for load in LOADS {
             let weir = self.row(&format!("{load} ×"), Way::Weir);
-            if let (Some(weir), Some(own)) = (weir, self.own_queue_rps(load)) {
+            if let (Some(weir), Some(own)) = (weir, self.mean_own(load, |own| own.rps)) {
                 let part = mean(&weir.answered_rps) / own;
                 if part < THROUGHPUT_PART {
                     missed.push(format!(
@@ -200,7 +201,7 @@ impl fmt::Display for Report {
             self.capacity_rps
         )?;
         for load in LOADS {
-            if let Some(own) = self.own_queue_rps(load) {
+            if let Some(own) = self.mean_own(load, |own| own.rps) {
                 writeln!(
                     f,
                     "{load} ×: {own:.1} requests/s from the servers' own queues"
