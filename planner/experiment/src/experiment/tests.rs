@@ -153,8 +153,8 @@ fn bad_values_are_refused_by_their_path() {
         ),
         ("kind: weir", "kind: ours", "rows[2].kind"),
         (
-            "    mode: active\n",
-            "    mode: active\n    policy: sponge\n",
+            "parallelism: per-core }",
+            "parallelism: 1 }\n    policy: sponge",
             "columns[3]: objective, with policy sponge; it must be left out",
         ),
         (
