@@ -272,7 +272,7 @@ fn least(jobs: &[Job], on_time: usize, capacity: &[f64]) -> f64 {
     let free = vec![0.0; capacity.len()];
     let mut least = value(jobs, on_time, capacity, &free);
     let worths = jobs.iter().flat_map(|job| &job.choices);
-    let greatest = worths.map(|choice| choice.worth.abs()).fold(0.0, f64::max);
+    let max_worth = worths.map(|choice| choice.worth.abs()).fold(0.0, f64::max);
     let mut by_period: Vec<Vec<&Job>> = vec![Vec::new(); capacity.len()];
     for job in jobs {
         // What is released after the end is no period's.
@@ -282,7 +282,7 @@ fn least(jobs: &[Job], on_time: usize, capacity: &[f64]) -> f64 {
     }
     for answer in ANSWER_VALUES {
         let each = by_period.iter().zip(capacity);
-        let prices = each.map(|(jobs, capacity)| price(jobs, *capacity, answer * greatest));
+        let prices = each.map(|(jobs, capacity)| price(jobs, *capacity, answer * max_worth));
         least = least.min(value(
             jobs,
             on_time,
@@ -312,12 +312,12 @@ fn value(jobs: &[Job], on_time: usize, capacity: &[f64], prices: &[f64]) -> f64 
 
 /// Lowest price at which the jobs ask for no more than the capacity, if an answer is worth that much beside its own value.
 fn price(jobs: &[&Job], capacity: f64, answer: f64) -> f64 {
-    let asked = |price: f64| -> f64 {
+    let demanded = |price: f64| -> f64 {
         let each = jobs.iter().map(|job| job.best(price));
         let each = each.filter(|(_, worth)| worth + answer > 0.0);
         each.map(|(work, _)| work).sum()
     };
-    if asked(0.0) <= capacity {
+    if demanded(0.0) <= capacity {
         return 0.0;
     }
     let choices = jobs.iter().flat_map(|job| &job.choices);
@@ -326,7 +326,7 @@ fn price(jobs: &[&Job], capacity: f64, answer: f64) -> f64 {
     let (mut low, mut high) = (0.0, most.fold(0.0, f64::max));
     for _ in 0..PRICE_STEPS {
         let middle = f64::midpoint(low, high);
-        if asked(middle) <= capacity {
+        if demanded(middle) <= capacity {
             high = middle;
         } else {
             low = middle;

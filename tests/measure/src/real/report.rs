@@ -190,10 +190,7 @@ impl fmt::Display for Report {
         )?;
         for load in LOADS {
             if let Some(own) = self.own_queue_rps(load) {
-                writeln!(
-                    f,
-                    "{load} ×: {own:.1} requests/s from the servers' own queues"
-                )?;
+                writeln!(f, "{load} ×: {own:.1} requests/s from the servers' own queues")?;
             }
         }
         writeln!(
