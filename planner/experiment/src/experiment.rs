@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weir_planner::service::ConfigError;
 use weir_planner::spec::from_yaml;
+use weir_replay::bound::Weights;
 use weir_replay::file_error::FileError;
-use weir_replay::scenario::{self, FieldError, Overrides};
+use weir_replay::scenario::{self, FieldError, Overrides, Scenario};
 use weir_sim::load::read_bounded;
 
 use crate::input::Input;
@@ -151,7 +152,9 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
         let mut scenarios = Vec::with_capacity(raw.rows.len());
         for (at, row) in raw.rows.iter().enumerate() {
             let of_case = (case, format!("cases[{index}]"));
-            scenarios.push(of_row(&base, row, at, folder, &of_case)?);
+            let (scenario, text) = of_row(&base, row, at, folder, &of_case)?;
+            has_objective(&raw.columns, &scenario)?;
+            scenarios.push(text);
         }
         cases.push(Case {
             name: case.name.clone(),
@@ -181,14 +184,14 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
     })
 }
 
-/// Returns the scenario of a row, once it is valid. The case's changes have been made, and are only named in errors.
+/// Returns the scenario of a row and its text, once it is valid. The case's changes have been made, and are only named in errors.
 fn of_row(
     base: &Value,
     row: &RawRow,
     at: usize,
     folder: &Path,
     (case, path_of_case): &(&RawCase, String),
-) -> Result<String, Wrong> {
+) -> Result<(Scenario, String), Wrong> {
     let path = format!("rows[{at}]");
     let mut value = base.clone();
     change(&mut value, &row.set, &format!("{path}.set"))?;
@@ -217,7 +220,7 @@ fn of_row(
         }
     };
     let checked = scenario::read_text(&text, folder, Overrides::default());
-    let (_, sending) = checked.map_err(|error| {
+    let (scenario, sending) = checked.map_err(|error| {
         let FieldError {
             path: field,
             message,
@@ -242,7 +245,21 @@ fn of_row(
             );
             Err(wrong(place(field), message))
         }
-        _ => Ok(text),
+        _ => Ok((scenario, text)),
+    }
+}
+
+/// Refuses the column of an objective that has no accuracy.
+fn has_objective(columns: &[Column], scenario: &Scenario) -> Result<(), Wrong> {
+    let at = columns.iter().position(|one| *one == Column::Objective);
+    match (at, Weights::of(&scenario.service)) {
+        (Some(at), None) => {
+            let policy = scenario.service.policy.name();
+            let right = "left out, unless policy is infadapter or ipa: mean-cores or mean-cost is its objective";
+            let message = format!("objective, with policy {policy}; it must be {right}");
+            Err(wrong(format!("columns[{at}]"), message))
+        }
+        _ => Ok(()),
     }
 }
 

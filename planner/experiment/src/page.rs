@@ -98,17 +98,14 @@ fn rows(results: &Results, column: usize) -> Vec<Vec<String>> {
         let names = [row.kind.name().to_owned(), row.name.clone()];
         rows.push(names.into_iter().chain(cells).collect());
     }
-    let bound = |case: &CaseResults| match results.columns.get(column)? {
-        Column::LostPercent => Some(case.bounds?.lost_percent),
-        Column::MeanCores => case.bounds?.mean_cores,
-        _ => None,
-    };
+    let bound = |case: &CaseResults| case.bounds?.of_column(results.columns.get(column)?);
     let bounds: Vec<Option<f64>> = results.cases.iter().map(bound).collect();
     if bounds.iter().any(Option::is_some) {
         let names = ["bound", "what nobody could beat"].map(str::to_owned);
+        let digits = results.columns.get(column).map_or(number as Digits, digits);
         let cells = bounds
             .into_iter()
-            .map(|one| one.map_or("–".to_owned(), number));
+            .map(|one| one.map_or("–".to_owned(), digits));
         rows.push(names.into_iter().chain(cells).collect());
     }
     rows
@@ -122,6 +119,7 @@ fn shown(results: &Results, case: &CaseResults, row: Option<&RowResults>, at: us
     let Some(Some(cell)) = row.cells.get(at) else {
         return "–".to_owned();
     };
+    let number = digits(column);
     let mut text = number(cell.mean);
     if number(cell.min) != number(cell.max) {
         let _ = write!(text, " ({}–{})", number(cell.min), number(cell.max));
@@ -157,7 +155,7 @@ const SERVES: f64 = 1.0;
 
 /// Rows that a column is compared with.
 const COMPARED: &str =
-    "costs and accuracies among the rows that lose at most a point more than Weir";
+    "costs, accuracies and objectives among the rows that lose at most a point more than Weir";
 
 /// Columns and cases in which a baseline or the paper's policy is better than the first row of Weir.
 fn behind(results: &Results) -> String {
@@ -206,8 +204,8 @@ fn behind_in(
             case.name,
             column.heading(),
             best.name,
-            number(value),
-            number(own)
+            digits(column)(value),
+            digits(column)(own)
         )
     })
 }
@@ -220,6 +218,17 @@ fn number(value: f64) -> String {
         _ => 2,
     };
     format!("{value:.decimals$}")
+}
+
+/// Format of a value.
+type Digits = fn(f64) -> String;
+
+/// Format of a column's values: objectives differ by little beside their size.
+fn digits(column: &Column) -> Digits {
+    match column {
+        Column::Objective => |value| format!("{value:.2}"),
+        _ => number,
+    }
 }
 
 /// Paragraph of lines that are not too long.

@@ -9,13 +9,15 @@ use crate::results::Results;
 /// Parts of a bar's whole width.
 const WHOLE: u64 = 10_000;
 
-/// Returns a picture of each column as SVG, with its file name. The bars of a case stand below its name.
+/// Returns a picture of each column as SVG, with its file name. The bars of a case stand below its name. An objective has
+/// none: it may be below 0, and its differences are small beside it.
 ///
 /// # Errors
 /// None at this size.
 pub fn pictures(results: &Results) -> Result<Vec<(String, String)>, DrawError> {
     let mut pictures = Vec::new();
-    for (at, column) in results.columns.iter().enumerate() {
+    let columns = results.columns.iter().enumerate();
+    for (at, column) in columns.filter(|(_, column)| **column != Column::Objective) {
         let mean = |cells: &Vec<Option<crate::Cell>>| Some((*cells.get(at)?)?.mean);
         let all = results.cases.iter().flat_map(|case| &case.rows);
         let longest = all.filter_map(|row| mean(&row.cells)).fold(0.0, f64::max);

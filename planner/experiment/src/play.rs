@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weir_replay::bound::Weights;
 use weir_replay::input::requests;
 use weir_replay::report::{self, Summary};
 use weir_replay::request::Play;
@@ -132,7 +133,7 @@ impl Experiment {
             values: values
                 .map(|column| column.of(&scenario, &summary, play))
                 .collect(),
-            bounds: Bounds::of(&scenario, &summary),
+            bounds: Bounds::of(&self.columns, &scenario, &requests, play, &summary),
         })
     }
 }
@@ -146,14 +147,16 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 impl Column {
     /// Value of a play; `None` where there was no answer.
     fn of(&self, scenario: &Scenario, summary: &Summary, play: &Play) -> Option<f64> {
-        let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
-        let best = accuracies.fold(0.0, f64::max);
         match self {
             Column::LostPercent => Some(100.0 - summary.on_time_percent),
             Column::MeanCores => Some(mean_cores(scenario, summary.core_seconds)),
             Column::MeanCost => Some(report::mean_cost(scenario, play)),
             Column::Accuracy => summary.mean_accuracy,
-            Column::AccuracyLoss => summary.mean_accuracy.map(|mean| best - mean),
+            Column::AccuracyLoss => Some(accuracy_loss(scenario, summary.mean_accuracy?)),
+            Column::Objective => {
+                let cores = mean_cores(scenario, summary.core_seconds);
+                Some(Weights::of(&scenario.service)?.value(summary.mean_accuracy?, cores))
+            }
             Column::P99Ms => summary.p99_ms,
             Column::Plans => Some(summary.plans as f64),
             Column::OnTimePercent(name) => {
@@ -164,7 +167,13 @@ impl Column {
     }
 }
 
-/// Mean cores over the length of the load.
+/// Most accurate variant's accuracy less another, percentage points.
+pub(crate) fn accuracy_loss(scenario: &Scenario, accuracy: f64) -> f64 {
+    let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
+    accuracies.fold(0.0, f64::max) - accuracy
+}
+
+/// Mean over the length of the load of core-seconds or their cost.
 pub(crate) fn mean_cores(scenario: &Scenario, core_seconds: f64) -> f64 {
     core_seconds / scenario.length.as_secs_f64().max(1.0)
 }

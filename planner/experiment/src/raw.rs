@@ -116,6 +116,8 @@ pub enum Column {
     Accuracy,
     /// The most accurate variant's accuracy less that of the answers, percentage points.
     AccuracyLoss,
+    /// Objective of the service's policy with the accuracy of the answers and the mean cores.
+    Objective,
     /// 99th percentile of the latency as the client sees it, ms.
     P99Ms,
     /// Published plans.
@@ -134,6 +136,7 @@ impl Column {
             Column::MeanCost => "mean cost",
             Column::Accuracy => "accuracy %",
             Column::AccuracyLoss => "accuracy loss, points",
+            Column::Objective => "objective",
             Column::P99Ms => "p99 ms",
             Column::Plans => "plans",
             Column::OnTimePercent(class) => return format!("on time %, {class}").into(),
@@ -144,7 +147,10 @@ impl Column {
     /// Whether a smaller value is better.
     #[must_use]
     pub fn smaller_is_better(&self) -> bool {
-        !matches!(self, Column::Accuracy | Column::OnTimePercent(_))
+        !matches!(
+            self,
+            Column::Accuracy | Column::Objective | Column::OnTimePercent(_)
+        )
     }
 }
 

@@ -1,11 +1,13 @@
 //! Results of an experiment: means over the seeds, the paper's values beside them, and the clairvoyant bounds.
 
 use serde::Serialize;
+use weir_replay::bound::{self, Weights, max_objective};
 use weir_replay::report::Summary;
+use weir_replay::request::{Play, Request};
 use weir_replay::scenario::Scenario;
 
 use crate::experiment::Experiment;
-use crate::play::{Played, mean_cores};
+use crate::play::{Played, accuracy_loss, mean_cores};
 use crate::raw::{Claim, Column, Kind};
 
 /// Results of an experiment.
@@ -60,13 +62,26 @@ pub struct Cell {
     pub max: f64,
 }
 
-/// Bounds that nobody could beat.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// Bounds that nobody could beat. All but the first are for as many on time as Weir's, and only of columns that the
+/// experiment has; `None` if unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Bounds {
     /// Requests that nobody could have answered on time with the cores of the rows, percent.
     pub lost_percent: f64,
-    /// Mean cores without which nobody could have answered as many on time as Weir did; `None` if unknown.
+    /// Fewest mean cores.
     pub mean_cores: Option<f64>,
+    /// Least mean cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_cost: Option<f64>,
+    /// Greatest mean accuracy within the budget, percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// The most accurate variant's accuracy less that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy_loss: Option<f64>,
+    /// Greatest objective within the budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<f64>,
 }
 
 /// Distance of a value to the paper's.
@@ -138,14 +153,47 @@ impl Distance {
 }
 
 impl Bounds {
-    pub(crate) fn of(scenario: &Scenario, summary: &Summary) -> Option<Bounds> {
+    pub(crate) fn of(
+        columns: &[Column],
+        scenario: &Scenario,
+        requests: &[Request],
+        play: &Play,
+        summary: &Summary,
+    ) -> Option<Bounds> {
         let bound = summary.bound.as_ref()?;
         let on_time = 100.0 * bound.bound.on_time as f64 / summary.sent.max(1) as f64;
-        let min = summary.min_core_seconds.as_ref();
+        let mean = |core_seconds| mean_cores(scenario, core_seconds);
+        let best = |weights| max_objective(scenario, requests, play, summary.on_time, weights);
+        let has = |column| columns.contains(&column).then_some(());
+        let min_cost = |()| bound::min_cost(scenario, requests, play, summary.on_time);
+        let is_accuracy = has(Column::Accuracy).or(has(Column::AccuracyLoss));
+        let accuracy = is_accuracy.and_then(|()| best(Weights::ACCURACY));
+        let weights = has(Column::Objective).and_then(|()| Weights::of(&scenario.service));
         Some(Bounds {
             lost_percent: 100.0 - on_time,
-            mean_cores: min.map(|min| mean_cores(scenario, min.core_seconds)),
+            mean_cores: summary
+                .min_core_seconds
+                .as_ref()
+                .map(|min| mean(min.core_seconds)),
+            mean_cost: has(Column::MeanCost).and_then(min_cost).map(mean),
+            accuracy,
+            accuracy_loss: accuracy.map(|accuracy| accuracy_loss(scenario, accuracy)),
+            objective: weights.and_then(best),
         })
+    }
+
+    /// Bound of a column; `None` if it has none.
+    #[must_use]
+    pub fn of_column(&self, column: &Column) -> Option<f64> {
+        match column {
+            Column::LostPercent => Some(self.lost_percent),
+            Column::MeanCores => self.mean_cores,
+            Column::MeanCost => self.mean_cost,
+            Column::Accuracy => self.accuracy,
+            Column::AccuracyLoss => self.accuracy_loss,
+            Column::Objective => self.objective,
+            Column::P99Ms | Column::Plans | Column::OnTimePercent(_) => None,
+        }
     }
 }
 
@@ -254,21 +302,29 @@ impl Results {
 
 fn mean_bounds(plays: &[Played]) -> Option<Bounds> {
     let bounds: Vec<Bounds> = plays.iter().filter_map(|play| play.bounds).collect();
-    let lost: Vec<f64> = bounds.iter().map(|one| one.lost_percent).collect();
-    let cores: Option<Vec<f64>> = bounds.iter().map(|one| one.mean_cores).collect();
+    let mean = |of: fn(&Bounds) -> Option<f64>| {
+        let values: Option<Vec<f64>> = bounds.iter().map(of).collect();
+        Some(Cell::of(&values?)?.mean)
+    };
     Some(Bounds {
-        lost_percent: Cell::of(&lost)?.mean,
-        mean_cores: cores.and_then(|cores| Some(Cell::of(&cores)?.mean)),
+        lost_percent: mean(|one| Some(one.lost_percent))?,
+        mean_cores: mean(|one| one.mean_cores),
+        mean_cost: mean(|one| one.mean_cost),
+        accuracy: mean(|one| one.accuracy),
+        accuracy_loss: mean(|one| one.accuracy_loss),
+        objective: mean(|one| one.objective),
     })
 }
 
-/// Bounds of a case: the fewest lost with the cores of any row, and the cores for as many on time as Weir's.
+/// Bounds of a case: the fewest lost with the cores of any row, and the others for as many on time as Weir's.
 fn together(bounds: &[(Kind, Bounds)]) -> Option<Bounds> {
     let lost = bounds.iter().map(|(_, bounds)| bounds.lost_percent);
+    let lost_percent = lost.reduce(f64::min)?;
     let of_weir = bounds.iter().find(|(kind, _)| *kind == Kind::Weir);
+    let of_weir = of_weir.map(|(_, bounds)| *bounds).unwrap_or_default();
     Some(Bounds {
-        lost_percent: lost.reduce(f64::min)?,
-        mean_cores: of_weir.and_then(|(_, bounds)| bounds.mean_cores),
+        lost_percent,
+        ..of_weir
     })
 }
 

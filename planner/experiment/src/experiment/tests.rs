@@ -36,7 +36,7 @@ rows:
   - { name: one core, kind: baseline, contender: { plane: fifo-weights, control: static },
       set: { service.variants.only.cores.initial: 1 } }
   - { name: Weir, kind: weir, contender: { plane: weir, control: planner } }
-columns: [lost-percent, mean-cores, accuracy]
+columns: [lost-percent, mean-cores, accuracy, objective]
 published:
   - { row: two cores, case: usual, column: mean-cores, value: 2 }
 claims:
@@ -67,6 +67,20 @@ fn rows_and_cases_change_the_scenario() {
     let bounds = results.cases[1].bounds.unwrap();
     assert!(bounds.lost_percent <= lost("twice", "Weir"), "{bounds:?}");
     assert!(bounds.mean_cores.unwrap() > 1.5, "{bounds:?}");
+}
+
+/// 70 % on all of two of the budget's four cores: 70 − 100 · 0.05 · 2 / 4 points.
+#[test]
+fn objective_is_the_policys_with_what_was_used() {
+    let results = played(1);
+    let row = |row| results.cell("usual", row, &Column::Objective).unwrap();
+    assert!((row("two cores").mean - 67.5).abs() < 1e-3, "{results:?}");
+    let bounds = results.cases[0].bounds.unwrap();
+    // The only variant's work for 20 requests/s is one core.
+    assert_eq!(bounds.accuracy, Some(70.0));
+    let best = bounds.objective.unwrap();
+    assert!((68.6..69.1).contains(&best), "{best}");
+    assert!(best >= row("Weir").max, "{results:?}");
 }
 
 #[test]
@@ -138,6 +152,11 @@ fn bad_values_are_refused_by_their_path() {
             "published[0].column: plans",
         ),
         ("kind: weir", "kind: ours", "rows[2].kind"),
+        (
+            "parallelism: per-core }",
+            "parallelism: 1 }\n    policy: sponge",
+            "columns[3]: objective, with policy sponge; it must be left out",
+        ),
         (
             "columns: [lost-percent,",
             "columns: [{ on-time-percent: gold },",

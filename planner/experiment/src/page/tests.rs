@@ -31,7 +31,7 @@ fn results() -> Results {
             ],
             bounds: Some(Bounds {
                 lost_percent: 0.1,
-                mean_cores: None,
+                ..Bounds::default()
             }),
         }],
         distances: vec![Distance {
@@ -111,6 +111,27 @@ fn weaker_columns_are_stated() {
         "{text}"
     );
     assert!(!text.contains("lost %:"), "{text}");
+}
+
+/// More is better, and it has two digits whatever its size.
+#[test]
+fn lower_objective_is_stated_and_has_its_bound() {
+    let mut results = results();
+    results.columns[1] = Column::Objective;
+    results.cases[0].rows[0].cells = vec![cell(0.5), cell(70.125)];
+    results.cases[0].rows[1].cells[1] = cell(70.5);
+    assert!(behind(&results).starts_with("In no column"));
+    results.cases[0].rows[0].cells[1] = cell(70.625);
+    let text = behind(&results);
+    let item = "- usual, objective: static has 70.62, Weir 70.50";
+    assert!(text.contains(item), "{text}");
+    results.cases[0].bounds = Some(Bounds {
+        objective: Some(72.0),
+        ..Bounds::default()
+    });
+    let text = table_of(&results, 1);
+    let row = "| bound | what nobody could beat | 72.00 |";
+    assert!(text.contains(row), "{text}");
 }
 
 #[test]

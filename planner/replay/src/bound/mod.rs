@@ -11,18 +11,22 @@
 //! - [`ordered`]: any number of identical slots, requests due in release order; exact
 //! - [`fluid`]: everything else; an upper bound
 //! - `pipeline`: an upper bound of a pipeline, the least of its stages'
-//! - [`cores`]: a lower bound on core-seconds
+//! - [`cores`]: a lower bound on core-seconds, and on their cost
+//! - [`objective`]: an upper bound on a policy's objective, and on the mean accuracy
 //!
 //! Without release order even one slot with equal service times is infeasible at this size: the
 //! known exact algorithms take O(n⁵) steps (Chrobak, Dürr, Jawor, Kowalik, Kurowski 2006) or more.
 
 pub mod cores;
 pub mod fluid;
+mod limited;
 pub mod moore_hodgson;
+pub mod objective;
 mod options;
 pub mod ordered;
 mod pipeline;
 pub mod servers;
+mod work;
 
 use std::time::Duration;
 
@@ -31,8 +35,10 @@ use serde::Serialize;
 
 use super::request::{Play, Request};
 use super::scenario::Scenario;
-pub use cores::{MinCoreSeconds, MinKind, min_core_seconds};
+pub use cores::{MinCoreSeconds, MinKind, min_core_seconds, min_cost};
+pub use objective::{Weights, max_objective};
 pub use servers::{BatchTime, Lanes, Servers, Step};
+pub use work::Machine;
 
 /// Bound on the number of on-time requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

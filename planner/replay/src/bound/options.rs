@@ -10,7 +10,7 @@
 use weir_sim::server::Parallelism;
 use weir_solve::latency_model::Table;
 
-use super::cores::{Machine, ROUNDING};
+use super::work::{Machine, ROUNDING};
 
 /// Number of parts of an interval between two measured numbers of cores.
 const PARTS: u32 = 16;
@@ -88,7 +88,8 @@ fn intervals(table: &Table, machine: &Machine) -> Vec<(f64, f64)> {
         (Parallelism::PerCore, false) => 1.0,
         (Parallelism::Fixed(at_once), true) => {
             let at_once = f64::from(at_once.get());
-            let (first, last) = ((fewest * at_once).floor(), (most * at_once).ceil());
+            let first = (fewest * at_once).floor().max(machine.cores_min.ceil());
+            let last = (most * at_once).ceil().max(first);
             if last - first < EXACT_MAX as f64 {
                 let whole = (first as u32..=last as u32).map(|cores| f64::from(cores) / at_once);
                 return whole.map(|cores| (cores, cores)).collect();

@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use weir_sim::server::{Latency, LatencyModel, Parallelism};
 
 use super::brute::{BruteForce, UNIT};
-use super::cores::{Machine, min};
+use super::cores::min;
 use super::*;
 
 mod measured;
+mod objective;
 
 /// End of the load where no request is due after it.
 const END: Duration = Duration::from_secs(3600);
@@ -71,10 +72,13 @@ fn changing() -> impl Strategy<Value = Vec<Step>> {
 fn machine(latency: impl Into<Latency>, parallelism: Parallelism, batch_max: u32) -> Machine {
     Machine {
         accuracy: 80.0,
+        price: 1.0,
         latency: latency.into(),
         parallelism,
         batch_max,
         cores: 0.0,
+        cores_min: 0.0,
+        cores_max: f64::INFINITY,
         hop: Duration::ZERO,
         resize_delay: Duration::ZERO,
         whole: true,
@@ -290,6 +294,35 @@ fn least_core_seconds_match_hand_computed_values() {
         )
         .unwrap();
         assert!((got - expected).abs() < 1e-6, "{end}: {got}");
+    }
+}
+
+/// A batch has all cores of its replica, and what limited replicas cannot do is done at a higher cost.
+#[test]
+fn replicas_limit_the_least_core_seconds() {
+    let fixed = |eta_ms, cores_min, cores_max| Machine {
+        cores_min,
+        cores_max,
+        ..machine(
+            LatencyModel {
+                eta_ms,
+                ..LatencyModel::default()
+            },
+            Parallelism::Fixed(NonZeroU32::MIN),
+            1,
+        )
+    };
+    // 10 ms of two cores, or 50 ms of one.
+    let small = fixed(50.0, 1.0, f64::INFINITY);
+    let requests: Vec<Window> = (0..100).map(|i| window((i, 9, 0.0))).collect();
+    let end = Duration::from_secs(2);
+    for (most, expected) in [(f64::INFINITY, 2.0), (0.5, 1.0 + 50.0 * 0.05), (0.0, 5.0)] {
+        let machines = [fixed(10.0, 2.0, most), small.clone()];
+        let got = min(&requests, 100, &machines, end).unwrap();
+        assert!(
+            (got - expected).abs() < 1e-6,
+            "{most}: {got}, not {expected}"
+        );
     }
 }
 

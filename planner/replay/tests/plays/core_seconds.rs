@@ -20,9 +20,9 @@ fn compare(scenario: &Scenario, requests: &[Request], index: usize) -> (String, 
 
 /// A variant of a random scenario: core-ms and fixed ms of a request, executions at once (0: one a core), batch,
 /// initial cores, and resize delay and round trip in ms.
-type Sizes = (u32, u32, u32, u32, u32, u32, u32);
+pub(crate) type Sizes = (u32, u32, u32, u32, u32, u32, u32);
 
-fn sizes() -> impl Strategy<Value = Sizes> {
+pub(crate) fn sizes() -> impl Strategy<Value = Sizes> {
     let times = (10u32..60, 0u32..40, 0u32..3, 1u32..5);
     let rest = (1u32..4, 0u32..3000, 0u32..30);
     (times, rest).prop_map(|((gamma, eta, at_once, batch), (cores, delay, far))| {
@@ -30,7 +30,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
     })
 }
 
-fn text(seed: u64, slo: u32, rps: u32, variants: &[Sizes]) -> String {
+pub(crate) fn text(seed: u64, slo: u32, rps: u32, variants: &[Sizes]) -> String {
     let (mut known, mut servers) = (String::new(), String::new());
     for (index, (gamma, eta, at_once, batch, cores, delay, far)) in variants.iter().enumerate() {
         let accuracy = 70 + 10 * index;

@@ -16,6 +16,7 @@ mod interference;
 mod ipa;
 mod lanes;
 mod no_model;
+mod objective;
 mod pipeline;
 mod replicas;
 mod scenarios;
