@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_replay::input::requests;
 use weir_replay::report::{self, Summary};
-use weir_replay::request::Play;
-use weir_replay::scenario::{self, Overrides, Scenario};
+use weir_replay::request::{Play, Request};
+use weir_replay::scenario::{self, Overrides, Scenario, ScenarioFile};
 use weir_replay::simulation;
 
 use crate::experiment::Experiment;
 use crate::raw::{Column, Kind};
-use crate::results::{Bounds, Results};
+use crate::results::{Bounds, Results, rounded};
 
 /// Play that has begun or ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,29 +112,85 @@ impl Experiment {
             ..Overrides::default()
         };
         let text = text.map_or("", String::as_str);
-        let (scenario, sending) = scenario::read_text(text, &self.folder, overrides)?;
-        let requests = requests(scenario.seed, &sending);
-        drop(sending);
-        let Some(contender) = scenario.contenders.first() else {
-            anyhow::bail!("{}: no contender", self.description(job));
-        };
-        let play = simulation::play(&scenario, &requests, *contender, scenario.seed)?;
-        let plays = [play];
         let kind = self.rows.get(job.row).map(|row| row.kind);
         let is_bounded = matches!(kind, Some(Kind::Weir | Kind::Clairvoyant));
-        let yardstick = is_bounded
-            .then(|| report::yardsticks(&scenario, &requests, &plays).pop())
-            .flatten();
-        let [play] = &plays;
-        let summary = Summary::of(&scenario, &requests, play, yardstick.as_ref())?;
+        let no_contender = || anyhow::anyhow!("{}: no contender", self.description(job));
+        let services = match scenario::read_any_text(text, &self.folder, overrides)? {
+            ScenarioFile::Single(single) => {
+                let (scenario, sending) = *single;
+                let requests = requests(scenario.seed, &sending);
+                drop(sending);
+                let contender = scenario.contenders.first().ok_or_else(no_contender)?;
+                let play = simulation::play(&scenario, &requests, *contender, scenario.seed)?;
+                vec![OfService::new(scenario, &requests, play, is_bounded)?]
+            }
+            ScenarioFile::Shared(shared, sendings) => {
+                let contender = shared.contenders.first().ok_or_else(no_contender)?;
+                let each = shared.services.iter().zip(sendings);
+                let requests: Vec<Vec<Request>> = each
+                    .map(|(one, sending)| requests(one.scenario.seed, &sending))
+                    .collect();
+                let played = simulation::play_shared(|_| {}, &shared, &requests, *contender)?;
+                let each = shared.services.into_iter().zip(&requests);
+                each.zip(played.plays)
+                    .map(|((one, requests), play)| {
+                        OfService::new(one.scenario, requests, play, is_bounded)
+                    })
+                    .collect::<anyhow::Result<_>>()?
+            }
+        };
         let values = self.columns.iter();
         Ok(Played {
-            values: values
-                .map(|column| column.of(&scenario, &summary, play))
-                .collect(),
-            bounds: Bounds::of(&scenario, &summary),
+            values: values.map(|column| column.of(&services)).collect(),
+            bounds: bounds(&services),
         })
     }
+}
+
+/// Play of one service, summarized.
+struct OfService {
+    scenario: Scenario,
+    play: Play,
+    summary: Summary,
+}
+
+impl OfService {
+    fn new(
+        scenario: Scenario,
+        requests: &[Request],
+        play: Play,
+        is_bounded: bool,
+    ) -> anyhow::Result<OfService> {
+        let plays = [play];
+        let yardstick = is_bounded
+            .then(|| report::yardsticks(&scenario, requests, &plays).pop())
+            .flatten();
+        let [play] = plays;
+        let summary = Summary::of(&scenario, requests, &play, yardstick.as_ref())?;
+        Ok(OfService {
+            scenario,
+            play,
+            summary,
+        })
+    }
+}
+
+/// Bounds of a service. Of several it is the requests that nobody could have answered on time with the cores that each
+/// had; the fewest cores for as many of all are unknown.
+fn bounds(services: &[OfService]) -> Option<Bounds> {
+    if let [only] = services {
+        return Bounds::of(&only.scenario, &only.summary);
+    }
+    let (mut lost, mut sent) = (0.0, 0.0);
+    for one in services {
+        let own = one.summary.sent as f64;
+        lost += Bounds::of(&one.scenario, &one.summary)?.lost_percent * own;
+        sent += own;
+    }
+    Some(Bounds {
+        lost_percent: lost / f64::max(sent, 1.0),
+        mean_cores: None,
+    })
 }
 
 /// Takes the next job, with its index.
@@ -144,18 +200,26 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 }
 
 impl Column {
-    /// Value of a play; `None` where there was no answer.
-    fn of(&self, scenario: &Scenario, summary: &Summary, play: &Play) -> Option<f64> {
+    /// Value of a play: of all services together, or of the only one; `None` where there was no answer.
+    fn of(&self, services: &[OfService]) -> Option<f64> {
+        let OfService {
+            scenario, summary, ..
+        } = services.first()?;
         let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
         let best = accuracies.fold(0.0, f64::max);
+        let sum = |of: fn(&OfService) -> f64| Some(services.iter().map(of).sum::<f64>());
         match self {
-            Column::LostPercent => Some(100.0 - summary.on_time_percent),
-            Column::MeanCores => Some(mean_cores(scenario, summary.core_seconds)),
-            Column::MeanCost => Some(report::mean_cost(scenario, play)),
+            Column::LostPercent => {
+                let on_time = sum(|one| one.summary.on_time as f64)?;
+                let sent = sum(|one| one.summary.sent as f64)?;
+                Some(100.0 - rounded(100.0 * on_time / sent.max(1.0)))
+            }
+            Column::MeanCores => sum(|one| mean_cores(&one.scenario, one.summary.core_seconds)),
+            Column::MeanCost => sum(|one| report::mean_cost(&one.scenario, &one.play)),
             Column::Accuracy => summary.mean_accuracy,
             Column::AccuracyLoss => summary.mean_accuracy.map(|mean| best - mean),
             Column::P99Ms => summary.p99_ms,
-            Column::Plans => Some(summary.plans as f64),
+            Column::Plans => sum(|one| one.summary.plans as f64),
             Column::OnTimePercent(name) => {
                 let class = summary.classes.iter().find(|class| class.name == *name)?;
                 (class.sent > 0).then_some(class.on_time_percent)
