@@ -136,13 +136,17 @@ mod tests {
         let mut root = json!({ "services": [{ "load": 1 }, { "name": "b", "load": 2 }] });
         set(&mut root, "services.*.load", json!(5)).unwrap();
         set(&mut root, "services.b.cores", json!(1)).unwrap();
-        let changed = json!({ "services": [{ "load": 5 }, { "name": "b", "load": 5, "cores": 1 }] });
+        let changed =
+            json!({ "services": [{ "load": 5 }, { "name": "b", "load": 5, "cores": 1 }] });
         assert_eq!(root, changed);
         let error = set(&mut root, "services.*.load.rps", json!(5)).unwrap_err();
         assert_eq!(error, "rps; 5 has no keys");
         let mut root = json!({ "services": [{ "load": 1 }] });
         let error = set(&mut root, "services.*", Value::Null).unwrap_err();
-        assert_eq!(error, "*; it must be the name or the index of one of 1 elements");
+        assert_eq!(
+            error,
+            "*; it must be the name or the index of one of 1 elements"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weir_replay::bound::{self, Bound, MinCoreSeconds};
 use weir_replay::input::requests;
 use weir_replay::report::{self, Summary};
 use weir_replay::request::{Play, Request};
@@ -122,7 +123,8 @@ impl Experiment {
                 drop(sending);
                 let contender = scenario.contenders.first().ok_or_else(no_contender)?;
                 let play = simulation::play(&scenario, &requests, *contender, scenario.seed)?;
-                vec![OfService::new(scenario, &requests, play, is_bounded)?]
+                let bound = is_bounded.then_some(report::yardsticks as BoundsOf);
+                vec![OfService::new(scenario, &requests, play, bound)?]
             }
             ScenarioFile::Shared(shared, sendings) => {
                 let contender = shared.contenders.first().ok_or_else(no_contender)?;
@@ -131,10 +133,11 @@ impl Experiment {
                     .map(|(one, sending)| requests(one.scenario.seed, &sending))
                     .collect();
                 let played = simulation::play_shared(|_| {}, &shared, &requests, *contender)?;
+                let bound = is_bounded.then_some(without_cores as BoundsOf);
                 let each = shared.services.into_iter().zip(&requests);
                 each.zip(played.plays)
                     .map(|((one, requests), play)| {
-                        OfService::new(one.scenario, requests, play, is_bounded)
+                        OfService::new(one.scenario, requests, play, bound)
                     })
                     .collect::<anyhow::Result<_>>()?
             }
@@ -145,6 +148,19 @@ impl Experiment {
             bounds: bounds(&services),
         })
     }
+}
+
+/// Bounds of each play, as of [`report::yardsticks`].
+type BoundsOf = fn(&Scenario, &[Request], &[Play]) -> Vec<(Bound, Option<MinCoreSeconds>)>;
+
+/// Bounds of the plays of one service among several, for which the fewest cores for as many on time say nothing.
+fn without_cores(
+    scenario: &Scenario,
+    requests: &[Request],
+    plays: &[Play],
+) -> Vec<(Bound, Option<MinCoreSeconds>)> {
+    let bounds = bound::of_plays(scenario, requests, plays).into_iter();
+    bounds.map(|bound| (bound, None)).collect()
 }
 
 /// Play of one service, summarized.
@@ -159,12 +175,10 @@ impl OfService {
         scenario: Scenario,
         requests: &[Request],
         play: Play,
-        is_bounded: bool,
+        bounds: Option<BoundsOf>,
     ) -> anyhow::Result<OfService> {
         let plays = [play];
-        let yardstick = is_bounded
-            .then(|| report::yardsticks(&scenario, requests, &plays).pop())
-            .flatten();
+        let yardstick = bounds.and_then(|of| of(&scenario, requests, &plays).pop());
         let [play] = plays;
         let summary = Summary::of(&scenario, requests, &play, yardstick.as_ref())?;
         Ok(OfService {
