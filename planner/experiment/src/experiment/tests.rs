@@ -268,6 +268,7 @@ scenario:
       scenario: &one
         service:
           service: demo
+          policy: infaas
           slo: 1s
           mode: active
           variants:
@@ -275,7 +276,7 @@ scenario:
               cluster: only
               accuracy: 70
               price: 2
-              cores: { initial: 1 }
+              cores: { initial: 1, min: 0 }
               capacity: { slopeRps: 20, interceptRps: 0 }
               latency: { gammaMs: 50, epsilonMs: 0, deltaMs: 0, etaMs: 0, parallelism: per-core }
         load: { generator: poisson, rps: 10 }
@@ -283,8 +284,8 @@ scenario:
 cases:
   - { name: usual, set: { services.b.scenario.load.rps: 60 } }
 rows:
-  - { name: two cores, kind: baseline, contender: { plane: fifo-weights, control: static } }
-  - { name: four cores, kind: baseline, contender: { plane: fifo-weights, control: static },
+  - { name: two cores, kind: baseline, contender: { plane: weir, control: static } }
+  - { name: four cores, kind: baseline, contender: { plane: weir, control: static },
       set: { services.*.scenario.service.variants.only.cores.initial: 2 } }
   - { name: Weir, kind: weir, contender: { plane: weir, control: planner } }
 columns: [lost-percent, mean-cores, mean-cost]
