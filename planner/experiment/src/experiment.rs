@@ -8,7 +8,8 @@ use weir_planner::service::ConfigError;
 use weir_planner::spec::from_yaml;
 use weir_replay::bound::Weights;
 use weir_replay::file_error::FileError;
-use weir_replay::scenario::{self, FieldError, Overrides, Scenario};
+use weir_replay::input::Sending;
+use weir_replay::scenario::{self, FieldError, Overrides, Scenario, ScenarioFile};
 use weir_sim::load::read_bounded;
 
 use crate::input::Input;
@@ -153,7 +154,9 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
         for (at, row) in raw.rows.iter().enumerate() {
             let of_case = (case, format!("cases[{index}]"));
             let (scenario, text) = of_row(&base, row, at, folder, &of_case)?;
-            has_objective(&raw.columns, &scenario)?;
+            if let ScenarioFile::Single(single) = scenario {
+                has_objective(&raw.columns, &single.0)?;
+            }
             scenarios.push(text);
         }
         cases.push(Case {
@@ -191,7 +194,7 @@ fn of_row(
     at: usize,
     folder: &Path,
     (case, path_of_case): &(&RawCase, String),
-) -> Result<(Scenario, String), Wrong> {
+) -> Result<(ScenarioFile, String), Wrong> {
     let path = format!("rows[{at}]");
     let mut value = base.clone();
     change(&mut value, &row.set, &format!("{path}.set"))?;
@@ -219,8 +222,8 @@ fn of_row(
             format!("scenario.{field}")
         }
     };
-    let checked = scenario::read_text(&text, folder, Overrides::default());
-    let (scenario, sending) = checked.map_err(|error| {
+    let checked = scenario::read_any_text(&text, folder, Overrides::default());
+    let checked = checked.map_err(|error| {
         let FieldError {
             path: field,
             message,
@@ -233,11 +236,10 @@ fn of_row(
     })?;
     let changes = [Some(&case.set), Some(&row.set), of_both];
     let mut keys = changes.into_iter().flatten().flat_map(Changes::keys);
-    let objective = keys.find(|key| *key == "service.slo" || key.ends_with("slo_ms"));
-    let own = sending.arrivals.iter().filter(|one| one.budget.is_some());
-    let own = own.count();
+    let objective = keys.find(|key| key.ends_with("service.slo") || key.ends_with("slo_ms"));
+    let own = budgets_untold(&value, &checked);
     match objective {
-        Some(field) if own > 0 && value.pointer("/load/budgets").is_none() => {
+        Some(field) if own > 0 => {
             let message = format!(
                 "{field}: {own} records have budgets of their own, which it does not change; add load.budgets: service \
                  to replace them, or load.budgets: recorded to keep them (row {})",
@@ -245,7 +247,7 @@ fn of_row(
             );
             Err(wrong(place(field), message))
         }
-        _ => Ok((scenario, text)),
+        _ => Ok((checked, text)),
     }
 }
 
@@ -260,6 +262,23 @@ fn has_objective(columns: &[Column], scenario: &Scenario) -> Result<(), Wrong> {
             Err(wrong(format!("columns[{at}]"), message))
         }
         _ => Ok(()),
+    }
+}
+
+/// Records with budgets of their own, in loads that do not say with `budgets` whether these count.
+fn budgets_untold(scenario: &Value, checked: &ScenarioFile) -> usize {
+    let own = |load: String, sending: &Sending| {
+        let is_told = scenario.pointer(&format!("{load}/budgets")).is_some();
+        let own = sending.arrivals.iter().filter(|one| one.budget.is_some());
+        if is_told { 0 } else { own.count() }
+    };
+    match checked {
+        ScenarioFile::Single(single) => own("/load".to_owned(), &single.1),
+        ScenarioFile::Shared(_, sendings) => {
+            let each = sendings.iter().enumerate();
+            each.map(|(index, sending)| own(format!("/services/{index}/scenario/load"), sending))
+                .sum()
+        }
     }
 }
 
@@ -304,6 +323,14 @@ fn known(raw: &RawExperiment) -> Result<(), Wrong> {
             let right = "one of the scenario's classes, of which there must be two at least";
             let path = format!("columns[{index}].on-time-percent");
             return Err(wrong(path, format!("{name}; it must be {right}")));
+        }
+        if raw.scenario.get("services").is_some() && !column.is_of_several() {
+            let right = "lost-percent, mean-cores, mean-cost or plans with several services";
+            let heading = column.heading();
+            return Err(wrong(
+                format!("columns[{index}]"),
+                format!("{heading}; it must be {right}"),
+            ));
         }
     }
     for (index, case) in raw.cases.iter().enumerate() {

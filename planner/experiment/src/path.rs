@@ -1,7 +1,10 @@
 //! Changes of a scenario by paths. A segment names a key of a mapping, an element of a list by its `name`, or by its
-//! index.
+//! index. `*` stands for each element of a list.
 
 use serde_json::{Map, Value};
+
+/// Segment for each element of a list.
+const EACH: &str = "*";
 
 /// Sets the value at a path, or removes the key or element if the value is null. Mappings that are missing on the way
 /// are made.
@@ -12,18 +15,28 @@ pub(crate) fn set(root: &mut Value, path: &str, value: Value) -> Result<(), Stri
     if value.is_null() {
         return remove(root, path);
     }
-    let mut here = root;
-    for segment in path.split('.') {
-        here = match here {
-            Value::Null => {
-                *here = Value::Object(Map::new());
-                child(here, segment)?
-            }
-            _ => child(here, segment)?,
-        };
+    let (segment, rest) = match path.split_once('.') {
+        Some((segment, rest)) => (segment, Some(rest)),
+        None => (path, None),
+    };
+    let set_below = |here: &mut Value, value: Value| match rest {
+        Some(rest) => set(here, rest, value),
+        None => {
+            *here = value;
+            Ok(())
+        }
+    };
+    match root {
+        Value::Array(list) if segment == EACH => {
+            let mut each = list.iter_mut();
+            each.try_for_each(|here| set_below(here, value.clone()))
+        }
+        Value::Null => {
+            *root = Value::Object(Map::new());
+            set_below(child(root, segment)?, value)
+        }
+        _ => set_below(child(root, segment)?, value),
     }
-    *here = value;
-    Ok(())
 }
 
 /// Removes the key or the element of a list at a path.
@@ -116,6 +129,24 @@ mod tests {
             "budget": { "cores": 20 },
         });
         assert_eq!(root, changed);
+    }
+
+    #[test]
+    fn star_stands_for_each_element_of_a_list() {
+        let mut root = json!({ "services": [{ "load": 1 }, { "name": "b", "load": 2 }] });
+        set(&mut root, "services.*.load", json!(5)).unwrap();
+        set(&mut root, "services.b.cores", json!(1)).unwrap();
+        let changed =
+            json!({ "services": [{ "load": 5 }, { "name": "b", "load": 5, "cores": 1 }] });
+        assert_eq!(root, changed);
+        let error = set(&mut root, "services.*.load.rps", json!(5)).unwrap_err();
+        assert_eq!(error, "rps; 5 has no keys");
+        let mut root = json!({ "services": [{ "load": 1 }] });
+        let error = set(&mut root, "services.*", Value::Null).unwrap_err();
+        assert_eq!(
+            error,
+            "*; it must be the name or the index of one of 1 elements"
+        );
     }
 
     #[test]

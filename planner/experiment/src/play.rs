@@ -4,16 +4,16 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_replay::bound::Weights;
+use weir_replay::bound::{self, Bound, MinCoreSeconds, Weights};
 use weir_replay::input::requests;
 use weir_replay::report::{self, Summary};
-use weir_replay::request::Play;
-use weir_replay::scenario::{self, Overrides, Scenario};
+use weir_replay::request::{Play, Request};
+use weir_replay::scenario::{self, Overrides, Scenario, ScenarioFile};
 use weir_replay::simulation;
 
 use crate::experiment::Experiment;
 use crate::raw::{Column, Kind};
-use crate::results::{Bounds, Results};
+use crate::results::{Bounds, Results, rounded};
 
 /// Play that has begun or ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,29 +113,107 @@ impl Experiment {
             ..Overrides::default()
         };
         let text = text.map_or("", String::as_str);
-        let (scenario, sending) = scenario::read_text(text, &self.folder, overrides)?;
-        let requests = requests(scenario.seed, &sending);
-        drop(sending);
-        let Some(contender) = scenario.contenders.first() else {
-            anyhow::bail!("{}: no contender", self.description(job));
-        };
-        let play = simulation::play(&scenario, &requests, *contender, scenario.seed)?;
-        let plays = [play];
         let kind = self.rows.get(job.row).map(|row| row.kind);
         let is_bounded = matches!(kind, Some(Kind::Weir | Kind::Clairvoyant));
-        let yardstick = is_bounded
-            .then(|| report::yardsticks(&scenario, &requests, &plays).pop())
-            .flatten();
-        let [play] = &plays;
-        let summary = Summary::of(&scenario, &requests, play, yardstick.as_ref())?;
+        let no_contender = || anyhow::anyhow!("{}: no contender", self.description(job));
+        let services = match scenario::read_any_text(text, &self.folder, overrides)? {
+            ScenarioFile::Single(single) => {
+                let (scenario, sending) = *single;
+                let requests = requests(scenario.seed, &sending);
+                drop(sending);
+                let contender = scenario.contenders.first().ok_or_else(no_contender)?;
+                let play = simulation::play(&scenario, &requests, *contender, scenario.seed)?;
+                let bound = is_bounded.then_some(report::yardsticks as BoundsOf);
+                vec![OfService::new(
+                    scenario,
+                    &requests,
+                    play,
+                    bound,
+                    &self.columns,
+                )?]
+            }
+            ScenarioFile::Shared(shared, sendings) => {
+                let contender = shared.contenders.first().ok_or_else(no_contender)?;
+                let each = shared.services.iter().zip(sendings);
+                let requests: Vec<Vec<Request>> = each
+                    .map(|(one, sending)| requests(one.scenario.seed, &sending))
+                    .collect();
+                let played = simulation::play_shared(|_| {}, &shared, &requests, *contender)?;
+                let bound = is_bounded.then_some(without_cores as BoundsOf);
+                let each = shared.services.into_iter().zip(&requests);
+                each.zip(played.plays)
+                    .map(|((one, requests), play)| {
+                        OfService::new(one.scenario, requests, play, bound, &self.columns)
+                    })
+                    .collect::<anyhow::Result<_>>()?
+            }
+        };
         let values = self.columns.iter();
         Ok(Played {
-            values: values
-                .map(|column| column.of(&scenario, &summary, play))
-                .collect(),
-            bounds: Bounds::of(&self.columns, &scenario, &requests, play, &summary),
+            values: values.map(|column| column.of(&services)).collect(),
+            bounds: bounds(&services),
         })
     }
+}
+
+/// Bounds of each play, as of [`report::yardsticks`].
+type BoundsOf = fn(&Scenario, &[Request], &[Play]) -> Vec<(Bound, Option<MinCoreSeconds>)>;
+
+/// Bounds of the plays of one service among several, for which the fewest cores for as many on time say nothing.
+fn without_cores(
+    scenario: &Scenario,
+    requests: &[Request],
+    plays: &[Play],
+) -> Vec<(Bound, Option<MinCoreSeconds>)> {
+    let bounds = bound::of_plays(scenario, requests, plays).into_iter();
+    bounds.map(|bound| (bound, None)).collect()
+}
+
+/// Play of one service, summarized.
+struct OfService {
+    scenario: Scenario,
+    play: Play,
+    summary: Summary,
+    bounds: Option<Bounds>,
+}
+
+impl OfService {
+    fn new(
+        scenario: Scenario,
+        requests: &[Request],
+        play: Play,
+        bound: Option<BoundsOf>,
+        columns: &[Column],
+    ) -> anyhow::Result<OfService> {
+        let plays = [play];
+        let yardstick = bound.and_then(|of| of(&scenario, requests, &plays).pop());
+        let [play] = plays;
+        let summary = Summary::of(&scenario, requests, &play, yardstick.as_ref())?;
+        Ok(OfService {
+            bounds: Bounds::of(columns, &scenario, requests, &play, &summary),
+            scenario,
+            play,
+            summary,
+        })
+    }
+}
+
+/// Bounds of a service. Of several it is the requests that nobody could have answered on time with the cores that each
+/// had; the others are unknown.
+fn bounds(services: &[OfService]) -> Option<Bounds> {
+    if let [only] = services {
+        return only.bounds;
+    }
+    let (mut lost, mut sent) = (0.0, 0.0);
+    for one in services {
+        let own = one.summary.sent as f64;
+        lost += one.bounds?.lost_percent * own;
+        sent += own;
+    }
+    Some(Bounds {
+        lost_percent: lost / f64::max(sent, 1.0),
+        ..Bounds::default()
+    })
 }
 
 /// Takes the next job, with its index.
@@ -145,12 +223,20 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 }
 
 impl Column {
-    /// Value of a play; `None` where there was no answer.
-    fn of(&self, scenario: &Scenario, summary: &Summary, play: &Play) -> Option<f64> {
+    /// Value of a play: of all services together, or of the only one; `None` where there was no answer.
+    fn of(&self, services: &[OfService]) -> Option<f64> {
+        let OfService {
+            scenario, summary, ..
+        } = services.first()?;
+        let sum = |of: fn(&OfService) -> f64| Some(services.iter().map(of).sum::<f64>());
         match self {
-            Column::LostPercent => Some(100.0 - summary.on_time_percent),
-            Column::MeanCores => Some(mean_cores(scenario, summary.core_seconds)),
-            Column::MeanCost => Some(report::mean_cost(scenario, play)),
+            Column::LostPercent => {
+                let on_time = sum(|one| one.summary.on_time as f64)?;
+                let sent = sum(|one| one.summary.sent as f64)?;
+                Some(100.0 - rounded(100.0 * on_time / sent.max(1.0)))
+            }
+            Column::MeanCores => sum(|one| mean_cores(&one.scenario, one.summary.core_seconds)),
+            Column::MeanCost => sum(|one| report::mean_cost(&one.scenario, &one.play)),
             Column::Accuracy => summary.mean_accuracy,
             Column::AccuracyLoss => Some(accuracy_loss(scenario, summary.mean_accuracy?)),
             Column::Objective => {
@@ -158,7 +244,7 @@ impl Column {
                 Some(Weights::of(&scenario.service)?.value(summary.mean_accuracy?, cores))
             }
             Column::P99Ms => summary.p99_ms,
-            Column::Plans => Some(summary.plans as f64),
+            Column::Plans => sum(|one| one.summary.plans as f64),
             Column::OnTimePercent(name) => {
                 let class = summary.classes.iter().find(|class| class.name == *name)?;
                 (class.sent > 0).then_some(class.on_time_percent)

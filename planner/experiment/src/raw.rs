@@ -21,7 +21,7 @@ pub(crate) struct RawExperiment {
     pub(crate) figures: String,
     #[serde(default)]
     pub(crate) question: String,
-    /// Scenario of `weir replay`, without contenders.
+    /// Scenario of `weir replay`, of one service or several, without contenders.
     pub(crate) scenario: Value,
     #[serde(default)]
     pub(crate) inputs: Vec<RawInput>,
@@ -142,6 +142,12 @@ impl Column {
             Column::OnTimePercent(class) => return format!("on time %, {class}").into(),
         };
         heading.into()
+    }
+
+    /// Whether it has a value for several services together.
+    pub(crate) fn is_of_several(&self) -> bool {
+        use Column::{LostPercent, MeanCores, MeanCost, Plans};
+        matches!(self, LostPercent | MeanCores | MeanCost | Plans)
     }
 
     /// Whether a smaller value is better.

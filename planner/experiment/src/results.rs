@@ -329,6 +329,6 @@ fn together(bounds: &[(Kind, Bounds)]) -> Option<Bounds> {
 }
 
 /// Rounds to a thousandth, which hides differences between machines.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -32,7 +32,7 @@ pub use ipa::{IpaAccuracy, IpaPredictor, IpaRule};
 pub use place::line as line_of;
 pub use read::{
     FieldError, Overrides, SCENARIO_BYTES_MAX, ScenarioFile, first_error, read, read_any,
-    read_sent, read_text,
+    read_any_text, read_sent, read_text,
 };
 pub use schema::schema;
 pub use shared::{DivisionRule, SharedContender, SharedScenario, SharingService};

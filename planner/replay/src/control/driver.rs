@@ -88,7 +88,7 @@ impl PlannerDriver {
     }
 
     /// Cores reserved, in steps.
-    pub(crate) fn reserved(&self) -> u32 {
+    fn reserved(&self) -> u32 {
         let ports = self.ports.state();
         let reserved = ports.kubelet.all().map(|one| one.reserved).sum();
         whole_steps(reserved, self.whole.step)

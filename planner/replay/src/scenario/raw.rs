@@ -71,16 +71,20 @@ pub(super) struct RawSharing {
 pub(super) struct RawSharedContender {
     pub(super) plane: Plane,
     pub(super) control: SharedControlName,
-    #[serde(default)]
-    pub(super) division: DivisionRule,
+    /// Left out, the one that the control has by default.
+    pub(super) division: Option<DivisionRule>,
 }
 
-/// Name of a control plane that takes a part of a budget.
+/// Name of a control plane that keeps within its part of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum SharedControlName {
     Planner,
     Clairvoyant,
+    Static,
+    Hpa,
+    SmPlus,
+    InfaasPaper,
 }
 
 /// Server of one variant; missing keys default to the profile.

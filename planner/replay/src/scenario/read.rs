@@ -105,6 +105,18 @@ pub(super) fn field_error(wrong: ScenarioError) -> FieldError {
     }
 }
 
+/// The same of a scenario of one service, or of several that share a budget.
+///
+/// # Errors
+/// The first error, by its path.
+pub fn read_any_text(
+    text: &str,
+    folder: &Path,
+    overrides: Overrides,
+) -> Result<ScenarioFile, FieldError> {
+    check_any(text, folder, overrides).map_err(field_error)
+}
+
 /// Reads and checks the text of a scenario that somebody sent: it names no file.
 ///
 /// # Errors
@@ -124,8 +136,7 @@ pub fn read_sent(text: &str, overrides: Overrides) -> Result<(Scenario, Sending)
 /// scenario names are relative to `folder`.
 #[must_use]
 pub fn first_error(text: &str, folder: &Path) -> Option<(String, String)> {
-    let checked = check_any(text, folder, Overrides::default());
-    let FieldError { path, message } = field_error(checked.err()?);
+    let FieldError { path, message } = read_any_text(text, folder, Overrides::default()).err()?;
     Some((path, message))
 }
 

@@ -66,11 +66,10 @@ pub struct SharedContender {
 }
 
 /// Division of a budget among services.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DivisionRule {
     /// Parts that follow the demands for cores.
-    #[default]
     Shared,
     /// Constant parts, in proportion to the weights.
     Fixed,
@@ -88,6 +87,15 @@ impl DivisionRule {
 }
 
 impl SharedContender {
+    /// Whether it takes and gives parts while it plays, as the planner does. Any other control keeps within its fixed
+    /// part.
+    pub(crate) fn takes_parts(self) -> bool {
+        matches!(
+            self.contender.control,
+            Control::Planner | Control::Clairvoyant
+        )
+    }
+
     /// Name in reports and on the command line, for example `weir+planner-shared`.
     #[must_use]
     pub fn label(self) -> String {
@@ -109,7 +117,7 @@ impl SharingService {
     }
 
     /// Cores at the start, in steps.
-    fn initial(&self) -> u32 {
+    pub(crate) fn initial(&self) -> u32 {
         let each = self.scenario.variants.iter();
         let cores = each.map(|server| {
             let cores = Cores::try_from(server.cores).unwrap_or_default();
@@ -263,14 +271,28 @@ fn contenders(raw: Option<&[RawSharedContender]>) -> Result<Vec<SharedContender>
         let control = match raw.control {
             SharedControlName::Planner => Control::Planner,
             SharedControlName::Clairvoyant => Control::Clairvoyant,
+            SharedControlName::Static => Control::Static,
+            SharedControlName::Hpa => Control::Hpa,
+            SharedControlName::SmPlus => Control::SmPlus,
+            SharedControlName::InfaasPaper => Control::InfaasPaper,
         };
-        let contender = SharedContender {
-            contender: Contender {
-                plane: raw.plane,
-                control,
-            },
-            division: raw.division,
+        let plane = raw.plane;
+        let mut contender = SharedContender {
+            contender: Contender { plane, control },
+            division: DivisionRule::Shared,
         };
+        if !contender.takes_parts() {
+            contender.division = DivisionRule::Fixed;
+        }
+        if let Some(division) = raw.division {
+            if division == DivisionRule::Shared && !contender.takes_parts() {
+                let control = control.name();
+                let right = format!("fixed: control {control} keeps within one part");
+                let path = format!("{path}.division");
+                return Err(ScenarioError::value(path, division.name(), right));
+            }
+            contender.division = division;
+        }
         contender.contender.check_weights(&path)?;
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";

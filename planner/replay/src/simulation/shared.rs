@@ -1,17 +1,21 @@
 //! Simulation of several services that share a budget. They meet in nothing else, so each is a simulation of its own.
-//! All advance to the next scrape, and the planners take and give their parts as those of `weir serve` do.
+//! All advance to the next scrape, and the planners take and give their parts as those of `weir serve` do. Other
+//! controls have a part that stays.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use weir_planner::division::fixed_parts;
+use weir_api::Cores;
+use weir_planner::division::{Member, fixed_parts};
+use weir_planner::policy::whole_steps;
 use weir_planner::service::{Membership, Service};
 use weir_planner::shared_budget::{SharedBudgetArgument, SharedBudgets};
 
 use super::{PlayError, Simulation};
-use crate::control::{ControlPlane, PlannerDriver};
+use crate::control::{ControlPlane, Kubelet, PlannerDriver};
 use crate::nanos;
 use crate::request::{Parts, Play, Request, SharedPlay};
-use crate::scenario::{DivisionRule, SharedContender, SharedScenario, SharingService};
+use crate::scenario::{DivisionRule, Scenario, SharedContender, SharedScenario, SharingService};
 
 /// Simulates the requests of each service (as [`super::play`] has them) with `contender`. Calls `tell` with the number
 /// of elapsed seconds after each.
@@ -25,14 +29,14 @@ pub fn play_shared(
     contender: SharedContender,
 ) -> Result<SharedPlay, PlayError> {
     let mut simulations = Vec::with_capacity(shared.services.len());
-    for (service, requests) in shared.services.iter().zip(requests) {
-        let (scenario, seed) = (&service.scenario, service.scenario.seed);
+    let scenarios = scenarios(shared, contender);
+    for (scenario, requests) in scenarios.iter().zip(requests) {
         simulations.push(Simulation::new(
             (),
             scenario,
             requests,
             contender.contender,
-            seed,
+            scenario.seed,
         )?);
     }
     join(shared, contender.division, &mut simulations);
@@ -43,9 +47,8 @@ pub fn play_shared(
     let length = shared.length;
     let mut at = Duration::ZERO;
     loop {
-        let reserved = simulations.iter_mut().filter_map(driver);
-        let reserved = reserved.map(|driver| driver.reserved()).sum();
-        reserved_max = reserved_max.max(reserved);
+        let each = simulations.iter_mut().zip(&shared.services);
+        reserved_max = reserved_max.max(each.map(reserved).sum());
         record(at, &mut simulations, &mut parts);
         let next = at + period;
         if next.as_secs() > at.as_secs() && next <= length {
@@ -69,6 +72,35 @@ pub fn play_shared(
         parts,
         reserved_max,
     })
+}
+
+/// Scenario of each service. A control that takes no parts has its fixed one, which covers its cores at the start, for
+/// its whole budget.
+fn scenarios(shared: &SharedScenario, contender: SharedContender) -> Vec<Cow<'_, Scenario>> {
+    let each = shared.services.iter();
+    if contender.takes_parts() {
+        return each.map(|one| Cow::Borrowed(&one.scenario)).collect();
+    }
+    let member = |one: &SharingService| Member {
+        min: one.member().min.max(one.initial()),
+        ..one.member()
+    };
+    let members: Vec<Member> = each.clone().map(member).collect();
+    let parts = fixed_parts(shared.budget, &members);
+    let within = |(one, part): (&SharingService, u32)| {
+        let mut scenario = one.scenario.clone();
+        scenario.service.budget = part;
+        Cow::Owned(scenario)
+    };
+    each.zip(parts).map(within).collect()
+}
+
+/// Cores reserved by a service, in steps.
+fn reserved((simulation, service): (&mut Simulation<'_, ()>, &SharingService)) -> u32 {
+    let all = |kubelet: &mut Kubelet| kubelet.all().map(|one| one.reserved).sum::<Cores>();
+    let cores = simulation.control.with_kubelet(all);
+    let step = service.scenario.service.step;
+    cores.map_or_else(|| service.initial(), |cores| whole_steps(cores, step))
 }
 
 /// Gives each planner a place in the budget.
@@ -107,10 +139,13 @@ fn join(shared: &SharedScenario, rule: DivisionRule, simulations: &mut [Simulati
     }
 }
 
-/// Records the parts if they have changed; a service without a planner has none.
+/// Records the parts if they have changed; the part of a service without a planner is its budget.
 fn record(at: Duration, simulations: &mut [Simulation<'_, ()>], parts: &mut Vec<Parts>) {
     let each = simulations.iter_mut();
-    let steps = each.map(|one| driver(one).map_or(0, |driver| driver.part()));
+    let steps = each.map(|one| {
+        let budget = one.scenario.service.budget;
+        driver(one).map_or(budget, |driver| driver.part())
+    });
     let steps: Vec<u32> = steps.collect();
     if parts.last().is_none_or(|last| last.steps != steps) {
         parts.push(Parts { at, steps });

@@ -147,6 +147,37 @@ fn constant_load_hardly_changes_a_part_after_the_first_minute() {
 }
 
 #[test]
+fn baselines_keep_within_fixed_parts() {
+    // Both need more than their parts, which are in proportion to the weights: 9 and 3 of 12, but for the 4 at the start.
+    let loads = ["generator: poisson, rps: 300"; 2];
+    let text =
+        scenario(12, loads, "fixed", 1).replacen("- name: a\n", "- name: a\n  weight: 3\n", 1);
+    for control in ["static", "hpa", "sm-plus"] {
+        let (play, report) =
+            played(&text.replace("control: planner", &format!("control: {control}")));
+        assert_eq!(play.parts.len(), 1, "{control}: {:?}", play.parts);
+        assert_eq!(play.parts[0].steps, [8, 4], "{control}");
+        let most = |index: usize| -> f64 {
+            let each = play.plays[index].seconds.iter();
+            each.map(|second| second.cores_actual.iter().sum())
+                .fold(0.0, f64::max)
+        };
+        let expected = if control == "static" {
+            [4.0, 4.0]
+        } else {
+            [8.0, 4.0]
+        };
+        assert_eq!([most(0), most(1)], expected, "{control}");
+        let budget = &report.budget()[0];
+        assert_eq!(
+            budget.reserved_max,
+            expected.iter().sum::<f64>(),
+            "{control}"
+        );
+    }
+}
+
+#[test]
 fn equal_scenarios_give_equal_reports() {
     let loads = [
         "generator: poisson, rps: 60",

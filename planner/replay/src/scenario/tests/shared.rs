@@ -96,11 +96,32 @@ fn contenders_have_a_division() {
         labels,
         ["weir+clairvoyant-shared", "fifo-quotas+planner-fixed"]
     );
+    // Only the planner's parts follow the demands.
+    let text = with(
+        "{plane: fifo-timeout, control: static}, {plane: weir, control: hpa}, {plane: weir, control: sm-plus, division: fixed}",
+    );
+    let (scenario, _) = shared(&fixture, &text).unwrap();
+    let labels: Vec<String> = scenario.contenders.iter().map(|one| one.label()).collect();
+    assert_eq!(
+        labels,
+        [
+            "fifo-timeout+static-fixed",
+            "weir+hpa-fixed",
+            "weir+sm-plus-fixed"
+        ]
+    );
     for (contenders, parts) in [
         ("", vec!["contenders: 0", "1 to 16"]),
         (
-            "{plane: weir, control: hpa}",
-            vec!["contenders[0].control", "planner", "clairvoyant"],
+            "{plane: weir, control: vpa}",
+            vec!["contenders[0].control", "planner", "infaas-paper"],
+        ),
+        (
+            "{plane: weir, control: sm-plus, division: shared}",
+            vec![
+                "contenders[0].division: shared",
+                "fixed: control sm-plus keeps within one part",
+            ],
         ),
         (
             "{plane: weir, control: planner, division: equal}",
