@@ -9,6 +9,7 @@ mod classes;
 mod demand;
 mod duration;
 mod limits;
+mod place;
 mod profile;
 mod proxies;
 mod raw;
@@ -27,7 +28,8 @@ use std::path::PathBuf;
 
 use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
 
-pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
+pub use place::{line_of, place_of_tab, split_position};
+pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN, check_profile};
 #[cfg(feature = "kubernetes")]
 pub use raw::SloService;
 pub use raw::from_yaml;

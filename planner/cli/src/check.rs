@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
+use weir_planner::spec::{place_of_tab, split_position};
 
 use crate::exit::Exit;
 use crate::input::read;
@@ -81,10 +82,10 @@ impl Check {
             Err(error) => {
                 let place = error.location().and_then(Place::of);
                 let message = error.without_snippet().to_string();
-                let text = message
-                    .rsplit_once(" at line ")
-                    .map_or(&*message, |(text, _)| text);
-                report.push(place, String::new(), text.to_owned());
+                let tab = place_of_tab(text, &message);
+                let tab = tab.map(|(line, column)| Place { line, column });
+                let (message, _) = split_position(&message);
+                report.push(tab.or(place), String::new(), message.to_owned());
                 return report;
             }
         };

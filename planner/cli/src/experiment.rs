@@ -73,7 +73,7 @@ impl ExperimentArguments {
             return experiments.iter().try_for_each(|one| print(summary(one)));
         }
         if let Some(folder) = &self.report {
-            prepare(folder).with_context(|| folder.display().to_string())?;
+            prepare(folder).with_context(|| format!("--report {}", folder.display()))?;
         }
         let mut all = Vec::with_capacity(experiments.len());
         for experiment in experiments {
@@ -180,6 +180,10 @@ fn prepare(folder: &Path) -> anyhow::Result<()> {
             "{name} is not of a report; name a new folder or an earlier report's"
         );
     }
+    // Refused now and not after the plays. It is deleted at once.
+    let mut file = tempfile::Builder::new();
+    let made = file.prefix(UNFINISHED).tempfile_in(folder);
+    made.map_err(|error| std::io::Error::from(error.kind()))?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use weir_forecast::task::Task;
 use weir_planner::spec::RawDuration;
 
 use crate::input;
-use crate::output::print;
+use crate::output::{print, try_write, write};
 use crate::trace::progress::Progress;
 use crate::trace::{TraceArguments, duration, seconds};
 
@@ -56,6 +56,9 @@ impl Forecast {
     /// # Errors
     /// A wrong argument, trace or model, or a picture that cannot be written.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        if let Some(path) = &self.plot {
+            try_write(path).context("--plot")?;
+        }
         let task = Task::new(self.of.horizon()?, self.quantile)?;
         let model = self.model.as_deref();
         let model = model.map(|path| read_model(path, task)).transpose()?;
@@ -81,8 +84,7 @@ impl Forecast {
         let report = backtest::run(&trace, &extent, &mut ensemble, clock, tell);
         progress.finish();
         if let Some(path) = &self.plot {
-            let about = || format!("--plot {}", path.display());
-            std::fs::write(path, plot::page(&trace, &report, task)?).with_context(about)?;
+            write(path, &plot::page(&trace, &report, task)?).context("--plot")?;
         }
         print(match self.json {
             true => format!("{:#}\n", self.as_json(&trace, &extent, &report)),

@@ -18,6 +18,10 @@ mod manifests;
 mod moved;
 #[cfg(feature = "kubernetes")]
 mod operate;
+#[cfg_attr(
+    not(all(feature = "forecast", feature = "profile", feature = "replay")),
+    allow(dead_code, reason = "only their commands write files")
+)]
 mod output;
 #[cfg(feature = "profile")]
 mod profile;
@@ -109,10 +113,21 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             // After a lost terminal nobody reads it.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let _ = writeln!(std::io::stderr(), "error: {}", on_one_line(&error));
             Exit::Failed.into()
         }
     }
+}
+
+/// An error and its causes, but for a cause that the message before it ends with.
+fn on_one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 fn run() -> anyhow::Result<Exit> {

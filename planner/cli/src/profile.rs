@@ -30,7 +30,7 @@ use weir_profile::resize::Resize;
 use weir_profile::run::{Extent, Run, run};
 use weir_profile::sweep::CONCURRENCY_MAX;
 
-use crate::output::print;
+use crate::output::{print, try_write, write};
 use progress::Progress;
 
 /// Maximum number of cores and of batches to measure.
@@ -159,7 +159,7 @@ impl Profile {
         self.write(&file)?;
         if let Some(to) = &self.plot {
             let svg = Plot::of_points(&run.busy, &model).svg()?;
-            output::write(to, &svg).context("--plot")?;
+            write(to, &svg).context("--plot")?;
         }
         print(self.summary(&run, &model, accuracy))
     }
@@ -297,7 +297,7 @@ impl Profile {
     fn try_outputs(&self) -> anyhow::Result<()> {
         let plot = self.plot.iter().map(|path| ("--plot", path));
         for (name, path) in [("--output", &self.output)].into_iter().chain(plot) {
-            output::try_write(path).with_context(|| name)?;
+            try_write(path).with_context(|| name)?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use self::counters::Growth;
 use self::entry::Entry;
 use self::order::Window;
 use self::totals::Totals;
-use crate::output::print;
+use crate::output::{part, print, try_write};
 
 /// Maximum length of a line of the log, in bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -109,6 +109,7 @@ impl Record {
             self.replace || !self.out.exists(),
             "--out {out}: it exists; --replace writes it anew"
         );
+        try_write(&self.out).context("--out")?;
         if let (Some(from), Some(to)) = (self.from, self.to) {
             anyhow::ensure!(from < to, "--to: it must be after --from");
         }
@@ -122,7 +123,7 @@ impl Record {
         tokio::select! {
             result = done => result?,
             _ = stop.wait_for(|stopped| *stopped) => {
-                let _ = std::fs::remove_file(self.beside());
+                let _ = std::fs::remove_file(part(&self.out));
                 anyhow::bail!("interrupted: {out} is not written")
             }
         }
@@ -220,16 +221,9 @@ impl Record {
         print(totals.text(&self.out, &head))
     }
 
-    /// File that is written before it replaces that of the records.
-    fn beside(&self) -> PathBuf {
-        let mut beside = self.out.clone().into_os_string();
-        beside.push(".part");
-        PathBuf::from(beside)
-    }
-
     /// Writes the records beside their file, which they replace when they are whole.
     fn whole(&self, write: impl FnOnce(&Path) -> anyhow::Result<Totals>) -> anyhow::Result<Totals> {
-        let beside = self.beside();
+        let beside = part(&self.out);
         match write(&beside) {
             Ok(totals) => {
                 let about = || format!("--out {}", self.out.display());

@@ -8,6 +8,7 @@ mod shared;
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use serde_json::{Value, json};
 use weir_replay::input::{Sending, requests};
 use weir_replay::report::{self, Report};
@@ -63,7 +64,7 @@ impl Replay {
     fn run_single(&self, (mut scenario, sending): (Scenario, Sending)) -> anyhow::Result<()> {
         scenario.contenders = chosen(&scenario.contenders, &labels(&scenario), &self.only)?;
         if let Some(folder) = &self.report {
-            report::check(folder)?;
+            report::check(folder).context("--report")?;
         }
         let requests = requests(scenario.seed, &sending);
         tell_records("load", &sending);

@@ -4,11 +4,11 @@ pub(crate) mod progress;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::Value;
-use weir_forecast::gap::{Gaps, Trace};
+use weir_forecast::gap::{Gaps, Trace, TraceError};
 use weir_planner::spec::RawDuration;
-use weir_sim::load::read_trace;
+use weir_sim::load::{UnnamedTrace, read_trace};
 
 /// Arguments that name a trace.
 #[derive(Debug, clap::Args)]
@@ -54,13 +54,22 @@ impl TraceArguments {
 
     /// Reads the trace, which must have `seconds_min`.
     pub(crate) fn read(&self, seconds_min: usize) -> anyhow::Result<Trace> {
-        let rates = read_trace(&self.trace, self.column.as_deref()).context("--trace")?;
+        let rates = read_trace(&self.trace, self.column.as_deref()).context("--trace");
+        let rates = rates.map_err(|error| match error.is::<UnnamedTrace>() {
+            true => anyhow!("{error:#} with --column"),
+            false => error,
+        })?;
         let gaps = match self.gaps {
             GapsArgument::Refuse => Gaps::Refuse,
             GapsArgument::Skip => Gaps::Skip,
             GapsArgument::Zero => Gaps::Zero,
         };
-        let about = || format!("--trace {}", self.trace.display());
-        Trace::new(rates, gaps, seconds_min).with_context(about)
+        Trace::new(rates, gaps, seconds_min).map_err(|error| {
+            let by = match error {
+                TraceError::Gap { .. } => " with --gaps",
+                _ => "",
+            };
+            anyhow!("--trace {}: {error}{by}", self.trace.display())
+        })
     }
 }

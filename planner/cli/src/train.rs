@@ -1,6 +1,6 @@
 //! `weir train`: trains the LSTM on a trace, and writes the model file. Equal traces and seeds give equal models.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use weir_forecast::lstm::train::{Training, train};
 use weir_forecast::task::Task;
 use weir_planner::spec::RawDuration;
 
-use crate::output::print;
+use crate::output::{print, try_write, write};
 use crate::trace::progress::Progress;
 use crate::trace::{TraceArguments, duration, seconds};
 
@@ -48,6 +48,7 @@ impl Train {
             self.replace || !self.out.exists(),
             "--out {out}: it exists; --replace trains anew"
         );
+        try_write(&self.out).context("--out")?;
         // Any valid quantile: the network is trained for the median.
         let horizon = Task::new(self.of.horizon()?, 0.5)?.horizon();
         let trace = self.of.read(WINDOW + horizon)?;
@@ -79,7 +80,7 @@ impl Train {
             },
             network: trained.network,
         };
-        self.write(&model)?;
+        write(&self.out, &model.write()?).context("--out")?;
         print(format!(
             "{out}: {} windows, {} passes, loss {:.5}, SMAPE {:.2} % on what it was trained with\n",
             model.facts.windows, model.facts.epochs, model.facts.loss, model.facts.smape_percent
@@ -99,14 +100,5 @@ impl Train {
             write!(digits, "{byte:02x}")?;
         }
         Ok(digits)
-    }
-
-    /// Writes the file at once: never half of it.
-    fn write(&self, model: &ModelFile) -> anyhow::Result<()> {
-        let mut beside = self.out.clone().into_os_string();
-        beside.push(".part");
-        let about = || format!("--out {}", self.out.display());
-        fs::write(&beside, model.write()?).with_context(about)?;
-        fs::rename(&beside, &self.out).with_context(about)
     }
 }

@@ -49,6 +49,8 @@ export class Replay {
             { name: "Late", cell: (one) => number(one.late) },
             { name: "Accuracy", cell: (one) => (one.mean_accuracy === null ? "–" : `${number(one.mean_accuracy, 2)} %`) },
             { name: "Core-seconds", cell: (one) => number(one.core_seconds, 0) },
+            ...(report.contenders.some((one) => one.mean_cost !== undefined)
+                ? [{ name: "Mean cost", cell: (one) => number(one.mean_cost, 3) }] : []),
             { name: "p50, ms", cell: (one) => number(one.p50_ms, 0) },
             { name: "p99, ms", cell: (one) => number(one.p99_ms, 0) },
             { name: "Disconnected", cell: (one) => number(one.disconnected) },

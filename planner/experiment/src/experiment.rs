@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weir_planner::service::ConfigError;
-use weir_planner::spec::from_yaml;
+use weir_planner::spec::{from_yaml, line_of};
 use weir_replay::bound::Weights;
 use weir_replay::file_error::FileError;
 use weir_replay::input::Sending;
@@ -13,8 +13,8 @@ use weir_replay::scenario::{self, FieldError, Overrides, Scenario, ScenarioFile}
 use weir_sim::load::read_bounded;
 
 use crate::input::Input;
-use crate::path;
 use crate::raw::{Changes, Claim, Column, Figure, Kind, Published, RawCase, RawExperiment, RawRow};
+use crate::{objective, path};
 
 /// Maximum size of an experiment file, in bytes.
 pub const EXPERIMENT_BYTES_MAX: u64 = 1024 * 1024;
@@ -86,7 +86,7 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Experiment, FileError> {
         .map_err(|error| refused(None, format!("{error:#}")))?;
     let folder = file.parent().unwrap_or(Path::new(""));
     check(&text, folder, data).map_err(|wrong| {
-        let line = scenario::line_of(&text, &wrong.path);
+        let line = line_of(&text, &wrong.path);
         refused(line, format!("{}: {}", wrong.path, wrong.message))
     })
 }
@@ -152,7 +152,7 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
         }
         let mut scenarios = Vec::with_capacity(raw.rows.len());
         for (at, row) in raw.rows.iter().enumerate() {
-            let of_case = (case, format!("cases[{index}]"));
+            let of_case = (case, format!("cases[{index}]"), &raw.scenario);
             let (scenario, text) = of_row(&base, row, at, folder, &of_case)?;
             if let ScenarioFile::Single(single) = scenario {
                 has_objective(&raw.columns, &single.0)?;
@@ -187,13 +187,14 @@ fn check(text: &str, folder: &Path, data: Option<&Path>) -> Result<Experiment, W
     })
 }
 
-/// Returns the scenario of a row and its text, once it is valid. The case's changes have been made, and are only named in errors.
+/// Returns the scenario of a row and its text, once it is valid. The case's changes have been made, and are only named in
+/// errors; `written` is the scenario without any.
 fn of_row(
     base: &Value,
     row: &RawRow,
     at: usize,
     folder: &Path,
-    (case, path_of_case): &(&RawCase, String),
+    (case, path_of_case, written): &(&RawCase, String, &Value),
 ) -> Result<(ScenarioFile, String), Wrong> {
     let path = format!("rows[{at}]");
     let mut value = base.clone();
@@ -235,8 +236,8 @@ fn of_row(
         wrong(of_row.unwrap_or_else(|| place(&field)), message)
     })?;
     let changes = [Some(&case.set), Some(&row.set), of_both];
-    let mut keys = changes.into_iter().flatten().flat_map(Changes::keys);
-    let objective = keys.find(|key| key.ends_with("service.slo") || key.ends_with("slo_ms"));
+    let keys = changes.into_iter().flatten().flat_map(Changes::keys);
+    let objective = objective::changed(keys, (written, &value), folder);
     let own = budgets_untold(&value, &checked);
     match objective {
         Some(field) if own > 0 => {

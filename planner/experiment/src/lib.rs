@@ -7,6 +7,7 @@
 
 mod experiment;
 mod input;
+mod objective;
 mod page;
 mod path;
 mod picture;

@@ -59,8 +59,8 @@ pub enum TraceError {
     },
     /// There is a gap.
     #[error(
-        "seconds {} to {}: 0 requests/s for {} s, after {before:.1}/s; it must be a rate for each second, or gaps must be \
-         said to be left out (skip) or to be without requests (zero)", gap.0, gap.1 - 1, gap.1 - gap.0
+        "seconds {} to {}: 0 requests/s for {} s, after {before:.1}/s; it must be a rate for each second, or the gaps must \
+         be left out (skip) or be without requests (zero)", gap.0, gap.1 - 1, gap.1 - gap.0
     )]
     Gap {
         /// First second, and the second after the last.
@@ -188,8 +188,8 @@ mod tests {
         let error = Trace::new(rates(), Gaps::Refuse, 100).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "seconds 200 to 259: 0 requests/s for 60 s, after 50.0/s; it must be a rate for each second, or gaps must \
-             be said to be left out (skip) or to be without requests (zero)"
+            "seconds 200 to 259: 0 requests/s for 60 s, after 50.0/s; it must be a rate for each second, or the gaps \
+             must be left out (skip) or be without requests (zero)"
         );
         let trace = Trace::new(rates(), Gaps::Skip, 100).unwrap();
         assert!(matches!(trace.gaps(), [gap] if *gap == (200..260)));

@@ -97,6 +97,8 @@ impl Resize {
         match (self.restore().await, measured) {
             (Ok(()), measured) => measured,
             (Err(error), Ok(_)) => Err(error),
+            // A group that nobody may write refuses both alike.
+            (Err(restore), Err(measured)) if restore == measured => Err(measured),
             (Err(ProfileError(restore)), Err(ProfileError(measured))) => {
                 Err(ProfileError(format!("{measured}; and {restore}")))
             }
@@ -121,7 +123,11 @@ mod tests {
     impl ResizePort for Recorder {
         fn set(&self, cores: f64) -> Answer<'_> {
             self.calls.lock().unwrap().push(Some(cores));
-            let refused = || ProfileError(format!("{cores} cores: too many"));
+            let text = match cores {
+                10.0 => "not restored".to_owned(),
+                _ => format!("{cores} cores: too many"),
+            };
+            let refused = || ProfileError(text.clone());
             let answer = (cores <= self.max).then_some(()).ok_or_else(refused);
             Box::pin(async { answer })
         }
@@ -141,6 +147,7 @@ mod tests {
             (9.0, true, Err("9 cores: too many")),
             (2.0, false, Err("not restored")),
             (9.0, false, Err("9 cores: too many; and not restored")),
+            (10.0, false, Err("not restored")),
         ] {
             let calls = Arc::default();
             let port = Recorder {

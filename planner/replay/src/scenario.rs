@@ -5,7 +5,6 @@ mod control;
 mod fault;
 mod ipa;
 mod load;
-mod place;
 mod proxies;
 mod raw;
 mod read;
@@ -29,7 +28,6 @@ use weir_sim::server::{Latency, Parallelism};
 use weir_planner::service::{Service, Stage};
 
 pub use ipa::{IpaAccuracy, IpaPredictor, IpaRule};
-pub use place::line as line_of;
 pub use read::{
     FieldError, Overrides, SCENARIO_BYTES_MAX, ScenarioFile, first_error, read, read_any,
     read_any_text, read_sent, read_text,

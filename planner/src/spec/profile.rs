@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::ServiceFile;
 use super::raw::{
     RawCapacity, RawCpu, RawLatency, RawMeasured, RawProfile, RawRange, RawReference, RawVariant,
     ServiceSpec, from_yaml,
 };
 use super::renamed::renamed;
+use super::{ServiceFile, line_of, split_position};
 use crate::service::ConfigError;
 use crate::service::rule::{refusal, rule};
 use crate::solve::InputError;
@@ -20,6 +20,8 @@ use crate::solve::latency_model::{Cell, Point, fit};
 pub const PROFILE_BYTES_MAX: usize = 64 * 1024;
 /// Minimum R² of a fit. Measurements that fit worse do not come from such a server.
 pub const R_SQUARED_MIN: f64 = 0.8;
+/// Path of a whole profile in errors.
+const WHOLE: &str = "profile";
 
 impl ServiceSpec {
     /// Returns the variants' profile references, with their paths.
@@ -112,11 +114,12 @@ fn resolve(
     let (of_variant, at) = (at, format!("{at}.profile"));
     let text = read(&at, reference)?;
     reference.read = true;
-    let profile = profile(&text).map_err(|error| with_path_prefix(&at, error))?;
+    let found = profile(&text).and_then(|profile| Ok((models_of(&profile)?, profile)));
+    let found = found.map_err(|error| in_profile(&at, &reference.label(), &text, error));
+    let ((latency, capacity), profile) = found?;
     if let Some(range) = profile.range.filter(|_| !extrapolate) {
         within_range(of_variant, variant, sizes, &range)?;
     }
-    let (latency, capacity) = models_of(&profile).map_err(|error| with_path_prefix(&at, error))?;
     variant.latency = Some(latency);
     variant.capacity = capacity;
     variant.accuracy = variant.accuracy.or(profile.accuracy);
@@ -156,27 +159,44 @@ fn within_range(
     rule(fits, format!("{at}.batch"), variant.batch, &right)
 }
 
-/// Prefixes the path in an error of a profile with the path of its reference.
-fn with_path_prefix(at: &str, error: ConfigError) -> ConfigError {
-    match error {
-        ConfigError::Form { path, message } => ConfigError::Form {
-            path: format!("{at}: {path}"),
-            message,
-        },
-        ConfigError::Value { path, value, right } => ConfigError::Value {
-            path: format!("{at}: {path}"),
-            value,
-            right,
-        },
-        other => other,
+/// The error of a profile at the path of its reference; the message names file, line and field.
+fn in_profile(at: &str, label: &str, text: &str, error: ConfigError) -> ConfigError {
+    let (path, message) = match error {
+        ConfigError::Form { path, message } => (path, message),
+        ConfigError::Value { path, value, right } => (path, format!("{value}; it must be {right}")),
+        ConfigError::TooLarge(_) => return error,
+    };
+    let (message, line) = split_position(&message);
+    // Of several paths the first counts.
+    let first = path.split(", ").next().unwrap_or_default();
+    let line = line.or_else(|| line_of(text, first));
+    let line = line.map_or_else(String::new, |line| format!(", line {line}"));
+    // A path that the parser cannot name is `?`.
+    let path = match path.trim_end_matches(['.', '?']) {
+        WHOLE | "" => String::new(),
+        path => format!("{path}: "),
+    };
+    ConfigError::Form {
+        path: at.to_owned(),
+        message: format!("{label}{line}: {path}{message}"),
     }
+}
+
+/// Checks the form and the fits of a profile alone, without the ranges of a variant's values.
+///
+/// # Errors
+/// The first thing that is wrong, with the path in the profile.
+pub fn check_profile(text: &str) -> Result<(), ConfigError> {
+    profile(text)
+        .and_then(|profile| models_of(&profile))
+        .map(drop)
 }
 
 fn profile(text: &str) -> Result<RawProfile, ConfigError> {
     let right = format!("at most {PROFILE_BYTES_MAX} bytes");
     let fits = text.len() <= PROFILE_BYTES_MAX;
-    rule(fits, "profile", format!("{} bytes", text.len()), &right)?;
-    let profile: RawProfile = from_yaml(text, "profile").map_err(renamed)?;
+    rule(fits, WHOLE, format!("{} bytes", text.len()), &right)?;
+    let profile: RawProfile = from_yaml(text, WHOLE).map_err(renamed)?;
     if let Some(RawRange { cores, batch }) = &profile.range {
         let right = "numbers with min at most max";
         let value = format!("{} to {}", cores.min, cores.max);

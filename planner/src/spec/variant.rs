@@ -95,14 +95,15 @@ pub(super) fn variant(
     let right = "given, or profile (where it is)";
     let model = raw.latency.as_ref();
     let model = model.ok_or_else(|| refusal(key("latency"), "missing", right))?;
+    let capacity = raw.capacity.as_ref();
+    let fit = capacity.map(|capacity| fit(&key("capacity"), capacity));
+    let lanes = parallelism(&key("latency.parallelism"), model.parallelism);
+    let of_profile = |error| of_profile(raw, error);
     let profile = Profile {
-        latency: latency(&key("latency"), model)?,
-        parallelism: parallelism(&key("latency.parallelism"), model.parallelism)?,
+        latency: latency(&key("latency"), model).map_err(of_profile)?,
+        parallelism: lanes.map_err(of_profile)?,
         batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
-        fit: match &raw.capacity {
-            Some(capacity) => Some(fit(&key("capacity"), capacity)?),
-            None => None,
-        },
+        fit: fit.transpose().map_err(of_profile)?,
         correction: Correction::NONE,
     };
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
@@ -166,6 +167,18 @@ pub(super) fn variant(
         cgroup: place.cgroup,
         workload,
     })
+}
+
+/// Names the profile in the error of a value that it has given.
+fn of_profile(raw: &RawVariant, error: ConfigError) -> ConfigError {
+    match (&raw.profile, error) {
+        (Some(reference), ConfigError::Value { path, value, right }) => ConfigError::Value {
+            right: format!("{right}, in {}", reference.label()),
+            path,
+            value,
+        },
+        (_, error) => error,
+    }
 }
 
 fn tell_batch(at: &str, raw: &RawVariant) -> Result<bool, ConfigError> {

@@ -10,7 +10,7 @@ import { NARROW, WIDE, close, findings, launch, open, picture, setup, textOf, un
 import { focusable, tabbed } from "./keyboard.mjs";
 import { compare, connect, drawn, state } from "./live.mjs";
 import { Line, files, solve } from "./planner.mjs";
-import { problem, specifications } from "./specifications.mjs";
+import { priced, problem, specifications, written } from "./specifications.mjs";
 import { begin, move, paste, planned } from "./whatif.mjs";
 
 /// Most bytes of the module as sent.
@@ -150,7 +150,28 @@ test("the book's page replays the demo's service without a planner", async () =>
     await page.waitForSelector("#planned tbody tr");
     for (const part of await page.locator("[data-planner]").all()) ok(await part.isHidden());
     await replay(page, "#play");
+    const heads = () => page.locator("#replayed thead th").allInnerTexts();
+    ok(!(await heads()).includes("Mean cost"));
     await picture(page, "book");
+    deepStrictEqual(await findings(page), []);
+    await close(opened);
+    end();
+});
+
+test("a replay has the mean cost where variants have prices", async () => {
+    const { base, end } = await files(dirname(setup.book));
+    const opened = await open(browser, base, { path: `/${basename(setup.book)}` });
+    const { page } = opened;
+    await page.waitForSelector("#planned tbody tr");
+    await paste(page, written(priced));
+    await until(page, () => document.querySelectorAll("#planned tbody tr").length === 2);
+    await replay(page, "#play");
+    const cells = await page.locator("#replayed tr").evaluateAll((rows) =>
+        rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+    const at = cells[0].indexOf("Mean cost");
+    strictEqual(cells[0][at - 1], "Core-seconds");
+    for (const row of cells.slice(1)) ok(Number(row[at]) > 0, row[at]);
+    await picture(page, "cost");
     deepStrictEqual(await findings(page), []);
     await close(opened);
     end();

@@ -65,6 +65,15 @@ export const specifications = [
     ...MOVED.flatMap((moved, at) => [2.5, 41, 93, 411].map((rate) => ({ file: demo, rate_rps: rate + at, moved }))),
 ];
 
+/// A service whose variants have prices.
+export const priced = {
+    ...service("priced", 1000, 40, []), policy: "infaas",
+    variants: [["cpu", 0.05, 2, 95], ["gpu", 0.4, 0, 8]].map(([name, price, initial, meanMs]) => ({
+        name, cluster: name, accuracy: 76, price, cores: { initial: 1, min: 1, max: 1 },
+        replicas: { initial, min: 0, max: 20 }, latency: { meanMs, parallelism: 1 },
+    })),
+};
+
 /// The service file as a person has it.
 export const written = (file) =>
     Object.entries(file).map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`).join("");

@@ -103,6 +103,10 @@ impl Node {
         }
     }
 
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.content, Content::Null)
+    }
+
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.content {
             Content::Map(entries) => entries,

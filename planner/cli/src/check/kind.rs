@@ -9,9 +9,9 @@ use std::path::Path;
 use clap::ValueEnum;
 use weir_planner::service::ConfigError;
 use weir_planner::solve::problem::Formulation;
-use weir_planner::spec::{ServiceFile, ServiceSpec};
+use weir_planner::spec::{ServiceFile, ServiceSpec, split_position};
 
-use super::document::{Edit, Node, documents, joined};
+use super::document::{Content, Edit, Node, documents, joined};
 use super::repair::is_near;
 use readers::{plan, plugin, problem, profile, resource};
 
@@ -71,7 +71,7 @@ keyEnv: A
 slo: 1s
 budget: {cores: 8}
 proxies: {stats: ["http://127.0.0.1/"]}
-variants: [{name: a, cluster: a, accuracy: 1, cores: {initial: 1}, profile: {file: a, extrapolate: true}}]
+variants: [{name: a, cluster: a, ACCURACYcores: {initial: 1}, profile: {file: a, extrapolate: true}}]
 "#;
 
 impl Kind {
@@ -131,11 +131,17 @@ impl Kind {
             }
             Kind::Profile => UNREAD_PROFILE.replace("PARALLELISM", "per-core"),
             #[cfg(feature = "replay")]
-            Kind::Scenario if document.get("services").is_some() => format!(
-                "name: a\nlength_s: 10\nbudget: {{cores: 20}}\nservices:\n- {{name: a, scenario: {{load: {{generator: \
-                 poisson, rps: 1}}, service: {}}}}}\n",
-                documents(SERVICE).ok()?.first()?.line()
-            ),
+            Kind::Scenario if services(document).is_some() => {
+                let mut service = documents(SERVICE).ok()?.into_iter().next()?;
+                // So small that it fits into any budget beside the others.
+                let one = Edit::Set(Content::Unsigned(1));
+                service.edit("variants[].cores.initial", &one);
+                format!(
+                    "name: a\nlength_s: 10\nbudget: {{cores: 20}}\nservices:\n- {{name: a, scenario: {{load: {{generator: \
+                     poisson, rps: 1}}, service: {}}}}}\n",
+                    service.line()
+                )
+            }
             #[cfg(feature = "replay")]
             Kind::Scenario => format!(
                 "name: a\nlength_s: 10\nload: {{generator: poisson, rps: 1}}\nservice: {}\n",
@@ -200,6 +206,11 @@ impl Kind {
             Kind::Profile => profile(document),
             #[cfg(feature = "replay")]
             Kind::Scenario => {
+                // The reader of a scenario of one service would refuse all else of it.
+                if let Some(key) = services(document).filter(|key| *key != "services") {
+                    let message = format!("unknown field `{key}`, expected `services`");
+                    return Some(Complaint::new(key, &message));
+                }
                 let folder = around.file.parent().unwrap_or(Path::new(""));
                 let (path, message) = weir_replay::scenario::first_error(&document.line(), folder)?;
                 Some(Complaint::new(path, &message))
@@ -219,6 +230,18 @@ impl Kind {
 
 const SERVICE: &str = include_str!("../../../service.example.yaml");
 const VARIANT: &str = "{name: a, cluster: a, share: 1, slots: 1, batch: 1, service_ms: 1, service_min_ms: 1, accuracy: 1}";
+
+/// Key of a scenario's services that share a budget: one with a list, which may be misspelt.
+#[cfg(feature = "replay")]
+fn services(document: &Node) -> Option<&str> {
+    let is_one = |key: &str, value: &Node| {
+        let many = matches!(value.content, Content::List(_));
+        key == "services" || key != "service" && is_near(key, "services") && many
+    };
+    let mut entries = document.entries().iter();
+    let found = entries.find(|entry| is_one(&entry.key, &entry.value))?;
+    Some(&found.key)
+}
 
 /// Whether a document is a resource of Weir.
 pub(crate) fn is_ours(document: &Node) -> bool {
@@ -247,9 +270,7 @@ pub(crate) fn config_maps(documents: &[Node]) -> BTreeMap<(String, String), Stri
 impl Complaint {
     /// Complaint without the position that a parser appends: it is one in the line that was checked.
     fn new(path: impl Into<String>, message: &str) -> Complaint {
-        let place = message.rsplit_once(" at line ");
-        let place = place.filter(|(_, place)| place.contains("column"));
-        let message = place.map_or(message, |(message, _)| message);
+        let (message, _) = split_position(message);
         // The line that was checked has quotes where the file has none.
         let unquoted = message.strip_prefix('"').and_then(|rest| {
             let (value, right) = rest.split_once("\"; it must be")?;

@@ -28,17 +28,16 @@ pub(super) fn targets(complaint: &Complaint) -> Vec<String> {
     for path in complaint.path.split(", ") {
         // `variants[0].resize, workload`: the second is beside the first.
         let beside = targets.first().and_then(|first| first.rsplit_once('.'));
-        // `variants[0].profile: latency.gammaMs`: the second is in another file.
-        let path = path.split_once(": ").map_or(path, |(path, _)| path);
         let path = match beside {
             Some((parent, _)) if !path.contains(['.', '[']) => joined(parent, path),
             _ => whole(path).to_owned(),
         };
         targets.push(path);
     }
+    // Elsewhere in a message they are of a key in another file.
     for quoted in ["missing field `", "unknown field `"] {
-        let key = complaint.message.split_once(quoted);
-        let key = key.and_then(|(_, rest)| rest.split_once('`'));
+        let key = complaint.message.strip_prefix(quoted);
+        let key = key.and_then(|rest| rest.split_once('`'));
         if let (Some((key, _)), [path]) = (key, targets.as_mut_slice())
             && path.rsplit('.').next() != Some(key)
         {
@@ -179,7 +178,10 @@ fn profile(document: &Node, target: &str, example: Option<&Node>) -> Option<Repa
         return None;
     }
     let mut repair = vec![(profile, Edit::Remove)];
-    for key in ["latency", "capacity"] {
+    // An accuracy may be the profile's.
+    let accuracy = joined(variant, "accuracy");
+    let accuracy = (!document.find(&accuracy).whole).then_some("accuracy");
+    for key in ["latency", "capacity"].into_iter().chain(accuracy) {
         let path = joined(variant, key);
         let model = in_example(example?, &path)?;
         repair.push((path, Edit::Set(model)));

@@ -2,14 +2,14 @@
 //! copy, which is read again.
 //!
 //! A repair may cause errors of its own. Several repairs are therefore followed at once, and those that lead to a
-//! valid document with the fewest errors count. An error that only shows in a value that a repair has put in, or
-//! that depends on a repaired value, is not reported.
+//! valid document with the fewest errors count. An error that only shows in a value that a repair has put in, that
+//! depends on a repaired value, or that misses what a repair has removed, is not reported.
 
 use std::time::Duration;
 
 use weir_planner::clock::stopwatch;
 
-use super::document::{Node, Place};
+use super::document::{Content, Found, Node, Place};
 use super::kind::Complaint;
 use super::repair::{find, repairs, targets};
 
@@ -45,6 +45,8 @@ struct Copy {
     /// Paths of the edits.
     edited: Vec<String>,
     next: Located,
+    /// Whether the next error is about a key that a repair has removed, so that it is repaired but not reported.
+    is_caused: bool,
     complaint: Complaint,
 }
 
@@ -66,6 +68,7 @@ pub(crate) fn errors(
         document,
         repaired: Vec::new(),
         edited: Vec::new(),
+        is_caused: false,
         complaint,
     }];
     loop {
@@ -137,19 +140,26 @@ impl Copy {
                 let paths = repair.iter().map(|(path, _)| self.document.find(path).path);
                 let edited: Vec<String> = self.edited.iter().cloned().chain(paths).collect();
                 let here = |error: &Located| error.path == next.path;
+                let targets = targets(&complaint);
+                let ends: Vec<Found<'_>> = targets.iter().map(|path| document.find(path)).collect();
+                let any = |holds: fn(&Found<'_>, &str, &str) -> bool| {
+                    let is_one =
+                        |found: &Found<'_>, path: &String| holds(found, path, &complaint.message);
+                    ends.iter()
+                        .any(|found| edited.iter().any(|path| is_one(found, path)))
+                };
+                let is_caused = any(names_removed);
                 let known = here(&self.next)
                     || self.repaired.iter().any(here)
-                    || targets(&complaint)
-                        .iter()
-                        .any(|path| edited.contains(&document.find(path).path));
+                    || any(misses)
+                    || is_about(&document, &complaint.message);
                 if !caused && !known {
-                    let mut repaired = self.repaired.clone();
-                    repaired.push(self.next.clone());
                     copies.push(Copy {
                         document,
-                        repaired,
+                        repaired: self.reported(),
                         edited,
                         next,
+                        is_caused,
                         complaint,
                     });
                 }
@@ -161,13 +171,55 @@ impl Copy {
         Repaired::Copies(Vec::new())
     }
 
+    /// The errors so far.
+    fn reported(&self) -> Vec<Located> {
+        let next = (!self.is_caused).then(|| self.next.clone());
+        self.repaired.iter().cloned().chain(next).collect()
+    }
+
     /// The errors, by place.
     fn errors(&self, complete: bool) -> Errors {
-        let mut all = self.repaired.clone();
-        all.push(self.next.clone());
+        let mut all = self.reported();
         all.sort_by_key(|error| error.place);
         Errors { all, complete }
     }
+}
+
+/// Whether the end of an error's path is what an edit has changed, was a part of it, or is a list that it has emptied.
+fn misses(found: &Found<'_>, edited: &str, _: &str) -> bool {
+    if let Some(below) = found.path.strip_prefix(edited) {
+        return below.is_empty() || !found.whole && below.starts_with(['.', '[']);
+    }
+    let emptied = matches!(&found.node.content, Content::List(items) if items.is_empty());
+    emptied && edited.starts_with(&found.path)
+}
+
+/// Whether the message of an error in a mapping names a key that an edit has removed from it.
+fn names_removed(found: &Found<'_>, edited: &str, message: &str) -> bool {
+    let key = edited.strip_prefix(&found.path);
+    let key = key.map(|key| key.trim_start_matches('.'));
+    let is_map = matches!(found.node.content, Content::Map(_));
+    let removed = key.filter(|key| is_map && found.whole && found.node.get(key).is_none());
+    removed.is_some_and(|key| words(message).any(|word| word == key))
+}
+
+/// Whether a message is about a name that a repair has put in.
+fn is_about(document: &Node, message: &str) -> bool {
+    let is_own = |node: &Node| is_about(node, message);
+    match &document.content {
+        Content::List(items) => items.iter().any(|(_, item)| is_own(item)),
+        Content::Map(entries) => entries.iter().any(|entry| {
+            let name = entry.value.text().filter(|_| entry.key == "name");
+            let name = name.filter(|_| entry.value.place.is_none());
+            is_own(&entry.value) || name.is_some_and(|name| words(message).any(|word| word == name))
+        }),
+        _ => false,
+    }
+}
+
+/// Words of a message.
+fn words(message: &str) -> impl Iterator<Item = &str> {
+    message.split([' ', ',', ';', ':', '`', '(', ')'])
 }
 
 fn located(document: &Node, complaint: &Complaint) -> Located {

@@ -21,10 +21,10 @@ use weir_profile::proxy::{Conditions, Observed, Reading, STATS_PATH};
 use weir_profile::source::Source;
 
 use super::Profile;
-use super::output::{Stamp, try_write, write};
+use super::output::Stamp;
 use super::report;
 use super::value::{duration, pair, parallelism, percentile, tail};
-use crate::output::print;
+use crate::output::{print, try_write, write};
 
 /// Form of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

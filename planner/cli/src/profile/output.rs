@@ -1,7 +1,6 @@
 //! The profile file, and the summary on standard output.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use comfy_table::Table;
@@ -14,6 +13,7 @@ use weir_profile::profile_file::{Origin, Profile as ProfileFile, Subject, models
 use weir_profile::run::Run;
 
 use super::{Profile, report};
+use crate::output::write;
 
 impl Profile {
     /// Returns the file of these points; `done` once all are measured.
@@ -150,34 +150,6 @@ impl Stamp {
             host: host.trim().to_owned(),
         }
     }
-}
-
-/// Writes a file at once: never half of it.
-pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let beside = part(path);
-    let about = || path.display().to_string();
-    fs::write(&beside, text).with_context(about)?;
-    fs::rename(&beside, path).with_context(about)
-}
-
-/// Tries whether a file can be written, and leaves it as it is.
-pub(super) fn try_write(path: &Path) -> anyhow::Result<()> {
-    let about = || path.display().to_string();
-    anyhow::ensure!(
-        !path.is_dir(),
-        "{}: a folder; it must be a file",
-        path.display()
-    );
-    let beside = part(path);
-    fs::write(&beside, "").with_context(about)?;
-    fs::remove_file(&beside).with_context(about)
-}
-
-/// File beside another one, which it becomes once it is whole.
-fn part(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    beside.into()
 }
 
 /// Greatest absolute value.

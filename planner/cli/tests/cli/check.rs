@@ -1,6 +1,7 @@
 //! `weir check` as a separate process: kinds, all errors with their places, and the output as JSON.
 
 mod kinds;
+mod others;
 
 use std::fs;
 use std::io::Write;
@@ -30,9 +31,8 @@ fn given(text: &str, arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::piped());
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(text.as_bytes()).unwrap();
-    drop(input);
+    let input = child.stdin.take();
+    input.unwrap().write_all(text.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
 }
 

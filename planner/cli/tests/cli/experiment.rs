@@ -90,6 +90,11 @@ fn report_is_the_same_again() {
         stderr.contains("a: thesis.txt is not of a report"),
         "{stderr}"
     );
+    // Nobody, not even root, can write below a file.
+    let below = report.join("thesis.txt/b").display().to_string();
+    let output = run(&[&file], &["--report", &below]);
+    let expected = format!("error: --report {below}: Not a directory (os error 20)\n");
+    assert_eq!(text(&output.stderr), expected);
 }
 
 #[test]

@@ -99,7 +99,8 @@ fn gaps_are_refused_with_their_place_unless_they_are_named() {
     let message = error(path, &forecast);
     let right = "load.txt: seconds 4000 to 4099: 0 requests/s for 100 s";
     assert!(
-        message.contains(right) && message.contains("skip"),
+        message.contains(right)
+            && message.contains("(skip) or be without requests (zero) with --gaps"),
         "{message}"
     );
     for gaps in ["skip", "zero"] {
@@ -124,6 +125,7 @@ fn invalid_traces_and_arguments_are_refused_with_place_and_value() {
         ("infinite.csv", "second,rps\n0,5\n1,inf\n"),
         ("missing.txt", "5\n\n6\n"),
         ("short.txt", "5\n6\n"),
+        ("model.json", "{}"),
     ] {
         fs::write(path.join(name), text).unwrap();
     }
@@ -138,7 +140,10 @@ fn invalid_traces_and_arguments_are_refused_with_place_and_value() {
             &["--trace", "infinite.csv", "--column", "rps"],
             "line 3: 'inf' must be",
         ),
-        (&["--trace", "infinite.csv"], "name one of second, rps"),
+        (
+            &["--trace", "infinite.csv"],
+            "infinite.csv: several columns; name one of second, rps with --column",
+        ),
         (&["--trace", "missing.txt"], "line 2: 'nothing' must be"),
         (
             &["--trace", "short.txt"],
@@ -170,8 +175,12 @@ fn invalid_traces_and_arguments_are_refused_with_place_and_value() {
             "--season: 1m1.5s; it must be whole seconds",
         ),
         (
-            &["--trace", "load.txt", "--model", "load.txt"],
-            "--model load.txt: no model file",
+            &["--trace", "load.txt", "--model", "model.json"],
+            "error: --model model.json: no model file: missing field `format` at line 1 column 2\n",
+        ),
+        (
+            &["--trace", "load.txt", "--plot", "load.txt/a.svg"],
+            "error: --plot: load.txt/a.svg: Not a directory (os error 20)\n",
         ),
     ] {
         let stderr = error(path, &[&["forecast"], arguments].concat());
@@ -199,6 +208,10 @@ fn trained_model_is_reproducible_and_forecasts() {
         (&Value::from(20), &Value::from(1053))
     );
     assert_eq!(facts["trace_sha256"].as_str().unwrap().len(), 64);
+    // Nobody, not even root, can write below a file.
+    let below = error(path, &[&train[..], &["load.txt/one.json"]].concat());
+    let expected = "error: --out: load.txt/one.json: Not a directory (os error 20)\n";
+    assert_eq!(below, expected);
     let again = error(path, &[&train[..], &["one.json"]].concat());
     assert!(again.contains("one.json: it exists; --replace"), "{again}");
     let forecast = [

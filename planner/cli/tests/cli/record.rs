@@ -126,6 +126,13 @@ fn wrong_use_is_refused_and_leaves_no_file() {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{more:?}");
     }
     fs::write(&out, "mine").unwrap();
+    // Nobody, not even root, can write below a file.
+    let below = out.join("requests.csv");
+    let expected = format!(
+        "error: --out: {}: Not a directory (os error 20)\n",
+        below.display()
+    );
+    assert_eq!(text(&record(&below, &[]).stderr), expected);
     let refused = record(&out, &[]);
     assert!(text(&refused.stderr).contains("--replace"));
     assert_eq!(fs::read_to_string(&out).unwrap(), "mine");

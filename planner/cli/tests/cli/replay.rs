@@ -115,6 +115,23 @@ fn error_names_file_line_field_and_value_and_nothing_is_written() {
     );
     assert!(text(&output.stderr).contains("thesis.txt"));
     assert_eq!(fs::read(report.join("thesis.txt")).unwrap(), b"mine");
+    // Nobody, not even root, can write below a file.
+    for below in ["", "more/"] {
+        let report = report.join(format!("thesis.txt/{below}report"));
+        let output = run(
+            &shipped("burst.yaml"),
+            &["--report", report.to_str().unwrap()],
+        );
+        let stderr = text(&output.stderr);
+        let begins = stderr.starts_with("error: --report: ") && stderr.contains("thesis.txt");
+        assert!(begins, "{stderr}");
+        assert_eq!(
+            stderr.to_lowercase().matches("not a directory").count(),
+            1,
+            "{stderr}"
+        );
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
 }
 
 #[test]

@@ -245,6 +245,8 @@ fn slo_over_recorded_budgets_is_refused_without_load_budgets() {
         let load = "load: { records: requests.csv }\n  classes: [{ name: gold }]";
         let text = EXPERIMENT.replace("load: { generator: poisson, rps: 20 }", load);
         let text = text.replace("set: { load.rps: 40 }", &format!("set: {{ {set} }}"));
+        // A service in a file has no keys here.
+        let text = text.replace("service.variants.only.cores.initial: 1", "seed: 3");
         let checked = check(&text, folder.path(), None);
         checked.map_err(|wrong| format!("{}: {}", wrong.path, wrong.message))
     };
@@ -262,6 +264,46 @@ fn slo_over_recorded_budgets_is_refused_without_load_budgets() {
         }
     }
     change("service.budget.cores: 3").unwrap();
+    let service = |slo: &str| {
+        let (_, service) = EXPERIMENT.split_once("  service:\n").unwrap();
+        let (service, _) = service.split_once("  load:").unwrap();
+        let service = service.replace("slo: 1s", &format!("slo: {slo}"));
+        let service: Value = from_yaml(&service, "service").unwrap();
+        std::fs::write(
+            folder.path().join(format!("{slo}.yaml")),
+            service.to_string(),
+        )
+        .unwrap();
+        service
+    };
+    for (field, same, other) in [
+        (
+            "service",
+            service("1000ms").to_string(),
+            service("2s").to_string(),
+        ),
+        ("service", "1000ms.yaml".to_owned(), "2s.yaml".to_owned()),
+        (
+            "clients",
+            "{ retries: 1 }".to_owned(),
+            "{ slo_ms: 2000 }".to_owned(),
+        ),
+        (
+            "classes",
+            "[{ name: gold, share: 2 }]".to_owned(),
+            "[{ name: gold, slo_ms: 2000 }]".to_owned(),
+        ),
+        (
+            "classes.gold",
+            "{ name: gold, share: 2 }".to_owned(),
+            "{ name: gold, slo_ms: 2000 }".to_owned(),
+        ),
+    ] {
+        change(&format!("{field}: {same}")).unwrap();
+        let error = change(&format!("{field}: {other}")).unwrap_err();
+        let complaint = format!("cases[1].set: {field}: 1 records have budgets of their own");
+        assert!(error.starts_with(&complaint), "{error}");
+    }
 }
 
 #[test]

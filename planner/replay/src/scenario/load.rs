@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weir_sim::load::{Pulse, REQUESTS_MAX, Rates, SECONDS_MAX, read_trace};
+use weir_sim::load::{Pulse, REQUESTS_MAX, Rates, SECONDS_MAX, UnnamedTrace, read_trace};
 
 use super::raw::{Budgets, Generator, RawLoad};
 use super::refused::{ScenarioError, within};
@@ -68,8 +68,14 @@ pub(super) fn load(raw: &RawLoad, context: &LoadContext<'_>) -> Result<Load, Sce
         (_, _, Some(path)) => {
             let path = context.folder.join(path);
             let trace = read_trace(&path, raw.key.as_deref());
-            let trace =
-                trace.map_err(|error| ScenarioError::about("load.file", format!("{error:#}")))?;
+            let trace = trace.map_err(|error| {
+                let by = if error.is::<UnnamedTrace>() {
+                    " with load.key"
+                } else {
+                    ""
+                };
+                ScenarioError::about("load.file", format!("{error:#}{by}"))
+            })?;
             let rates = part(raw, "load.file", &trace, context)?;
             no_gap(raw, rates.rps())?;
             rates

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use weir_planner::service::ConfigError;
+use weir_planner::spec::{line_of, split_position};
 
-use super::{place, renamed};
+use super::renamed;
 use crate::file_error::{FileError, VALUE_MAX};
 
 /// Error within the scenario or within a file that it names.
@@ -65,7 +66,7 @@ impl ScenarioError {
                 message,
             } => FileError {
                 file,
-                line: line.or_else(|| place::line(text, &path)),
+                line: line.or_else(|| line_of(text, &path)),
                 message,
             },
             ScenarioError::InFile { error, .. } => error,
@@ -95,16 +96,7 @@ impl ScenarioError {
     /// Converts a parser's error, which may end with a position. With an empty `prefix` that is a position in
     /// the scenario; otherwise it is one in a copied part, and of no use.
     pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> ScenarioError {
-        let place = complaint.rsplit_once(" at line ");
-        let line = place.and_then(|(_, place)| {
-            let (line, column) = place.split_once(" column ")?;
-            column.parse::<u64>().ok()?;
-            line.trim_end_matches(',').parse().ok()
-        });
-        let complaint = match (place, line) {
-            (Some((complaint, _)), Some(_)) => complaint,
-            _ => complaint,
-        };
+        let (complaint, line) = split_position(complaint);
         let path = joined(prefix, path);
         let renamed = renamed::new_name(&path, complaint);
         let complaint = renamed.as_deref().unwrap_or(complaint);

@@ -10,7 +10,9 @@ use std::time::Duration;
 pub use generate::Pulse;
 pub use rates::{RATE_MAX_RPS, Rates, SECONDS_MAX};
 pub use spans::{CountedSpan, spread};
-pub use trace::{TRACE_BYTES_MAX, TRACE_SECONDS_MAX, parse_trace, read_bounded, read_trace};
+pub use trace::{
+    TRACE_BYTES_MAX, TRACE_SECONDS_MAX, UnnamedTrace, parse_trace, read_bounded, read_trace,
+};
 
 use crate::network::Network;
 

@@ -8,6 +8,8 @@
 
 mod steps;
 
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -24,6 +26,23 @@ pub const TRACE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const TIME_COLUMNS: [&str; 4] = ["second", "seconds", "time", "timestamp"];
 /// Maximum length of a trace, in seconds: eight weeks. A run is a part of it.
 pub const TRACE_SECONDS_MAX: usize = 56 * 86_400;
+
+/// Several traces in one file, of which no key names one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnnamedTrace {
+    /// Content of the file.
+    pub found: &'static str,
+    /// Keys that it has.
+    pub keys: String,
+}
+
+impl Display for UnnamedTrace {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; name one of {}", self.found, self.keys)
+    }
+}
+
+impl Error for UnnamedTrace {}
 
 impl Rates {
     /// Reads the whole trace in `path`; the key of an object of objects follows a `#` in the path.
@@ -140,7 +159,10 @@ fn from_csv(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
             })?
         }
         (None, [_]) => 0,
-        (None, _) => anyhow::bail!("several columns; name one of {}", columns.join(", ")),
+        (None, _) => anyhow::bail!(UnnamedTrace {
+            found: "several columns",
+            keys: columns.join(", "),
+        }),
     };
     let mut rates = Vec::new();
     let is_time = |(at, name): (usize, &&str)| at != column && TIME_COLUMNS.contains(name);
@@ -178,11 +200,9 @@ fn from_json(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
         None => &json,
     };
     let array = part.get("rps").unwrap_or(part).as_array();
-    let array = array.with_context(|| {
-        format!(
-            "neither an array nor an object with 'rps'; a key may name one of {}",
-            keys()
-        )
+    let array = array.ok_or_else(|| UnnamedTrace {
+        found: "neither an array nor an object with 'rps'",
+        keys: keys(),
     })?;
     let read = |(second, value): (usize, &serde_json::Value)| {
         let parsed = value.as_f64().and_then(rate);

@@ -92,7 +92,8 @@ fn invalid_profile_is_refused_with_path() {
         for part in expected {
             assert!(error.contains(part), "{text}: {error}");
         }
-        assert!(error.starts_with("variants[0].profile: "), "{error}");
+        let begin = "variants[0].profile: ConfigMap resnet18, key profile.yaml";
+        assert!(error.starts_with(begin), "{error}");
     };
     check("", &["profile"]);
     check("latencies: []", &["latencies"]);
@@ -109,7 +110,16 @@ fn invalid_profile_is_refused_with_path() {
     let both = format!("{{latency: {model}, measured: {{parallelism: 1, latencies: {cells}}}}}");
     check(&both, &["latency, measured.latencies: both given"]);
     let few = format!("measured: {{parallelism: 1, latencies: {cells}}}");
-    check(&few, &["measured.latencies"]);
+    check(
+        &few,
+        &[", line 1: measured.latencies: 1; it must be 4 to 4096"],
+    );
+    let broken = format!("latency: {model}\nreadiness\n");
+    check(&broken, &[", line 2: "]);
+    check(
+        &format!("latency: {model}\nreadyness: 1s\n"),
+        &[", line 2: readyness: unknown field `readyness`"],
+    );
     let wrong = "measured: {parallelism: 1, latencies: [{cores: 0, batch: 1, ms: 40}, {cores: 1, batch: 1, ms: 40}]}";
     check(wrong, &["measured.latencies[0].cores: 0"]);
     let noise = "measured: {parallelism: 1, latencies: [{cores: 1, batch: 1, ms: 4}, {cores: 1, batch: 4, ms: 90}, \

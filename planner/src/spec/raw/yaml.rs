@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::service::ConfigError;
+use crate::spec::{place_of_tab, split_position};
 
 /// Parses YAML into any type; `whole` names the file in refusals that concern all of it.
 ///
@@ -52,7 +53,11 @@ fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError
             };
         }
         error => {
-            let message = error.to_string();
+            let mut message = error.to_string();
+            if let Some((line, column)) = place_of_tab(text, &message) {
+                let (about, _) = split_position(&message);
+                message = format!("{about} at line {line}, column {column}");
+            }
             return ConfigError::Form { path, message };
         }
     };

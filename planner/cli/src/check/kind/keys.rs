@@ -36,7 +36,15 @@ impl Kind {
                 "themis",
             ],
             Kind::Resource => &["apiVersion", "kind", "metadata", "spec"],
-            Kind::Profile => &["latency", "capacity", "measured", "readiness"],
+            Kind::Profile => &[
+                "latency",
+                "capacity",
+                "measured",
+                "readiness",
+                "accuracy",
+                "range",
+                "origin",
+            ],
             #[cfg(feature = "replay")]
             Kind::Scenario => &[
                 "name",

@@ -8,7 +8,7 @@ use weir_planner::service::Service;
 use weir_planner::solve::problem::Problem;
 #[cfg(feature = "kubernetes")]
 use weir_planner::spec::{RawReference, SloService};
-use weir_planner::spec::{ServiceFile, ServiceSpec, from_yaml};
+use weir_planner::spec::{ServiceFile, ServiceSpec, check_profile, from_yaml};
 
 use super::*;
 
@@ -63,29 +63,27 @@ pub(super) fn resource(document: &Node, around: &Around<'_>) -> Option<Complaint
 }
 
 pub(super) fn profile(document: &Node) -> Option<Complaint> {
-    const AT: &str = "variants[0]";
-    let mut spec = match ServiceSpec::from_yaml(PROFILED) {
+    let text = document.line();
+    if let Err(error) = check_profile(&text) {
+        return Some(error.into());
+    }
+    // The ranges of values are those of a variant.
+    let has_accuracy = document.get("accuracy").is_some_and(|node| !node.is_null());
+    let accuracy = if has_accuracy { "" } else { "accuracy: 1, " };
+    let mut spec = match ServiceSpec::from_yaml(&PROFILED.replace("ACCURACY", accuracy)) {
         Ok(spec) => spec,
         Err(error) => return Some(error.into()),
     };
-    let text = document.line();
     let error = spec
         .resolve(|_, _| Ok(text.clone()))
         .and_then(|()| ServiceFile::try_from(spec))
         .err()?;
-    let mut complaint = Complaint::from(error);
-    let path = complaint.path.strip_prefix(AT)?;
-    let path = match path.strip_prefix(".profile: ") {
-        Some(path) => path,
-        None => {
-            let path = path.strip_prefix('.')?;
-            // The service that it is checked with has limits of its own.
-            document.get(path.split(['.', '[']).next()?)?;
-            path
-        }
-    };
-    complaint.path = path.to_owned();
-    Some(complaint)
+    let Complaint { path, message } = Complaint::from(error);
+    let path = path.strip_prefix("variants[0].")?;
+    // The service that it is checked with has limits of its own.
+    document.get(path.split(['.', '[']).next()?)?;
+    let message = message.strip_suffix(", in file a").unwrap_or(&message);
+    Some(Complaint::new(path, message))
 }
 
 pub(super) fn problem(document: &Node) -> Option<Complaint> {

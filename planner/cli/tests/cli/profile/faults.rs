@@ -80,6 +80,11 @@ async fn output_that_cannot_be_written_is_refused_before_anything_is_measured() 
             ["--plot", "nodir/x.svg"],
             "error: --plot: nodir/x.svg: No such file",
         ),
+        // Nobody, not even root, can write below a file.
+        (
+            ["--output", "request.json/x.yaml"],
+            "error: --output: request.json/x.yaml: Not a directory (os error 20)\n",
+        ),
     ] {
         let arguments = [&arguments[..], &unreachable].concat();
         let output = profile(folder.path(), "http://127.0.0.1:9/", &arguments).await;

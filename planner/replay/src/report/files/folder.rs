@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use tempfile::Builder;
+use tempfile::{Builder, TempDir};
 
 use crate::report::ReportError;
 
@@ -15,9 +15,13 @@ pub const FILES: [&str; 3] = ["report.html", "report.json", "report.txt"];
 /// Refuses a folder that [`Report::write`](crate::report::Report::write) would refuse; called before a long replay.
 ///
 /// # Errors
-/// The folder contains other files, is not a folder, or has no name of its own.
+/// The folder contains other files, is not a folder, has no name of its own, or cannot be written.
 pub fn check(folder: &Path) -> Result<(), ReportError> {
-    parent(folder)?;
+    let parent = parent(folder)?;
+    // The nearest folder above it that exists, in which it or a folder above it is made.
+    let above = parent.ancestors().find(|above| above.exists());
+    let above = above.unwrap_or(Path::new("."));
+    workshop(above)?;
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -44,10 +48,7 @@ pub(super) fn write(
     let parent = parent(folder)?;
     fs::create_dir_all(&parent).map_err(|error| at(&parent, error))?;
     // Deleted with its contents when this function returns, also with an error.
-    let workshop = Builder::new()
-        .prefix(".weir-report-")
-        .tempdir_in(&parent)
-        .map_err(|error| at(&parent, error))?;
+    let workshop = workshop(&parent)?;
     let (new, old) = (workshop.path().join("new"), workshop.path().join("old"));
     fs::create_dir(&new).map_err(|error| at(&new, error))?;
     for (name, text) in files {
@@ -59,6 +60,13 @@ pub(super) fn write(
         _ => {}
     }
     fs::rename(&new, folder).map_err(|error| at(folder, error))
+}
+
+/// Makes a folder for unfinished files.
+fn workshop(parent: &Path) -> Result<TempDir, ReportError> {
+    let made = Builder::new().prefix(".weir-report-").tempdir_in(parent);
+    // Without the folder's own name, which nobody knows.
+    made.map_err(|error| at(parent, error.kind().into()))
 }
 
 fn parent(folder: &Path) -> Result<PathBuf, ReportError> {
