@@ -51,7 +51,9 @@ impl Profile {
                     left_out.map(|one| one.mean_percent)
                 }),
                 residual_percent: done
-                    .map(|(_, model, _)| max_abs(&model.fit.chosen.residuals_percent)),
+                    .map(|(_, model, _)| &model.fit.chosen)
+                    .filter(|chosen| chosen.overdetermined_r_squared().is_some())
+                    .map(|chosen| max_abs(&chosen.residuals_percent)),
                 capacity: done.map_or_else(CapacityQuality::default, |(_, model, _)| {
                     CapacityQuality::of(&model.capacity)
                 }),

@@ -14,7 +14,7 @@ use crate::latency_model::{
 const SIMPLER: f64 = 1.1;
 /// It is also taken if its errors are larger by no more than this many standard errors of their differences.
 const CERTAIN: f64 = 2.0;
-/// But only up to this multiple of the smallest error, unless its own is good: of few points, the standard error is large.
+/// Multiple of the smallest error up to which that holds, unless its own is good: few points have a large standard error.
 const CERTAIN_MAX: f64 = 2.0;
 /// Mean error of the predictions in percent, up to which a kind that is cross-validated is taken before one that the
 /// points determine, but not without each of them.
