@@ -127,7 +127,7 @@ async fn failed_variant_leaves_the_others_and_the_same_command_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn interrupted_command_goes_on_with_the_points_that_are_there() {
+async fn interrupted_command_goes_on_with_the_measured_points() {
     let (server, folder) = (server(2.0).await, service_folder());
     let servers = ["small", "large"].map(|name| format!("{name}={}", url(&server)));
     let servers = servers.each_ref().map(String::as_str);
