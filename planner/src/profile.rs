@@ -20,6 +20,9 @@ pub use correction::{Correction, HOLDS_PERCENT, POINTS_MAX, Ratio};
 
 use crate::solve::latency_model::{LatencyModel, Parallelism};
 
+/// Part of a variant's rate that is planned with: InfAdapter's published code plans with 0.8 of the fitted rate.
+pub const UTILISATION: f64 = 0.8;
+
 /// Latency of one batch that has its cores to itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
@@ -36,8 +39,6 @@ pub struct Fit {
     pub slope_rps: f64,
     /// Requests per second at zero cores; usually negative.
     pub intercept_rps: f64,
-    /// Fraction of the rate that is planned with, above 0 and at most 1.
-    pub utilisation: f64,
 }
 
 /// Performance of a variant.
@@ -51,6 +52,8 @@ pub struct Profile {
     pub batch: u32,
     /// Sustained rate, if measured; otherwise it follows from the latency model.
     pub fit: Option<Fit>,
+    /// Fraction of the rate that is planned with, above 0 and at most 1.
+    pub utilisation: f64,
     /// Correction of the latency by measurements.
     pub correction: Correction,
 }
@@ -87,21 +90,26 @@ impl Profile {
         }
     }
 
-    /// Returns the rate to plan with: th(n) above, 0 if one execution takes longer than `latency_max_ms`.
+    /// Returns the rate to plan with: the fraction of [`Profile::sustained`], 0 if one execution takes longer than
+    /// `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> Rps {
         if self.service_ms(cores) > latency_max_ms {
             return Rps(0.0);
         }
+        Rps(self.utilisation * self.sustained(cores).0)
+    }
+
+    /// Returns the sustained rate: th(n) above, at most that at which the slots can execute.
+    pub fn sustained(&self, cores: Cores) -> Rps {
         let line = |fit: &Fit| fit.slope_rps * cores.as_f64() + fit.intercept_rps;
         let fitted = self.fit.as_ref().map_or(f64::INFINITY, line);
-        let utilisation = self.fit.map_or(1.0, |fit| fit.utilisation);
         let mean_ms = self.mean_ms(cores);
         let executed = if mean_ms > 0.0 {
             f64::from(self.slots(cores)) * 1000.0 / mean_ms
         } else {
             f64::INFINITY
         };
-        Rps(utilisation * fitted.min(executed).max(0.0))
+        Rps(fitted.min(executed).max(0.0))
     }
 
     /// Returns the predicted mean time of a batch in ms; infinite without cores.
@@ -140,8 +148,8 @@ mod tests {
             fit: Some(Fit {
                 slope_rps: 20.0,
                 intercept_rps: -5.0,
-                utilisation: 0.8,
             }),
+            utilisation: 0.8,
             correction: Correction::NONE,
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! The servers speak the Open Inference Protocol. Existing files are never replaced.
 
-mod files;
-mod metadata;
+pub(crate) mod files;
+pub(crate) mod metadata;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,9 +20,9 @@ use crate::output::print;
 use files::{Variant, next, scenario, service};
 
 /// Maximum number of variants.
-const VARIANTS_MAX: usize = 64;
+pub(crate) const VARIANTS_MAX: usize = 64;
 /// Maximum time of one answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Arguments of `weir init`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Init {
 }
 
 /// Parses `NAME=URL`.
-fn variant(text: &str) -> Result<(String, Url), String> {
+pub(crate) fn variant(text: &str) -> Result<(String, Url), String> {
     let right = "NAME=URL, such as small=http://127.0.0.1:8081";
     let (name, url) = text
         .split_once('=')

@@ -84,7 +84,7 @@ enum Command {
     /// Write a first service file from the metadata of running model servers.
     #[cfg(feature = "profile")]
     Init(init::Init),
-    /// Measure a variant through its endpoint, and write its profile.
+    /// Measure variants through their endpoints, and write their profiles.
     #[cfg(feature = "profile")]
     Profile(Box<profile::Profile>),
     /// Write the records of a replay from Envoy's access log, or from the filter's counters.

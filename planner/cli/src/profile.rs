@@ -1,5 +1,5 @@
-//! `weir profile`: measures a variant through its endpoint, or reads what others have measured. The result goes to
-//! standard output and into the profile file, the progress to standard error.
+//! `weir profile`: measures a variant or all of a service through their endpoints, or reads what others have measured.
+//! The result goes to standard output and into the profile files, the progress to standard error.
 //!
 //! The file is written after each point, so that an interrupted measurement goes on with `--resume`.
 
@@ -7,6 +7,7 @@ mod import;
 mod output;
 mod progress;
 mod report;
+mod service;
 mod value;
 #[cfg(feature = "kubernetes")]
 mod via;
@@ -48,20 +49,31 @@ enum ProtocolName {
 }
 
 /// Arguments of `weir profile`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Profile {
+    /// Service file, whose variants at the addresses that follow are measured one after the other, each into the profile
+    /// that the file names. Those that have one are left out. All times below are for each variant.
+    #[arg(
+        value_name = "SERVICE", requires = "servers",
+        conflicts_with_all = ["url", "from_proxy", "import", "output", "plot", "cores", "cgroup", "resize"]
+    )]
+    service_file: Option<PathBuf>,
+    /// Name of a variant and address of its model or server, as for `weir init`.
+    #[arg(value_name = "NAME=URL", value_parser = crate::init::variant)]
+    servers: Vec<(String, Url)>,
     /// Address that requests are sent to, such as <http://127.0.0.1:8080/v2/models/digits/infer>.
     #[arg(
         long, value_name = "URL", requires = "request",
-        required_unless_present_any = ["from_proxy", "import"], conflicts_with_all = ["from_proxy", "import"]
+        required_unless_present_any = ["service_file", "from_proxy", "import"],
+        conflicts_with_all = ["from_proxy", "import"]
     )]
     url: Option<Url>,
-    /// File with the body of one request.
-    #[arg(long, value_name = "FILE", requires = "url")]
+    /// File with the body of one request. Default with SERVICE: NAME.request.json beside it, as `weir init` writes it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from_proxy", "import"])]
     request: Option<PathBuf>,
     /// Protocol of the server. Default: v2 if the path is /v2/models/NAME/infer, else http.
-    #[arg(long, value_name = "NAME", requires = "url")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["from_proxy", "import"])]
     protocol: Option<ProtocolName>,
     /// Content type of the request.
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
@@ -111,10 +123,10 @@ pub(crate) struct Profile {
     /// File of the profile.
     #[arg(long, value_name = "FILE", default_value = "profile.yaml")]
     output: PathBuf,
-    /// Go on with the points that are in the file already.
+    /// Go on with the points that are in the file already; with SERVICE this is the default.
     #[arg(long, conflicts_with = "replace")]
     resume: bool,
-    /// Replace the file.
+    /// Replace the file. With SERVICE, measure variants that have a profile again.
     #[arg(long)]
     replace: bool,
     /// Draw the points and the fitted curves into this SVG file.
@@ -125,16 +137,25 @@ pub(crate) struct Profile {
     via: via::Via,
     #[command(flatten)]
     import: import::Import,
+    /// Whether it is of a variant of a service file, which names the profile already.
+    #[arg(skip)]
+    is_of_service: bool,
 }
 
 impl Profile {
     /// # Errors
     /// A wrong argument or file, a server that does not answer, or a file that cannot be written.
-    pub(crate) async fn run(&self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         self.check()?;
-        if self.url.is_none() {
-            return self.import(stop).await;
+        match (&self.service_file, &self.url) {
+            (Some(file), _) => self.service(file, stop).await,
+            (None, Some(_)) => print(self.variant(stop).await?),
+            (None, None) => self.import(stop).await,
         }
+    }
+
+    /// Measures the variant at the address, writes its files and returns the report.
+    async fn variant(&self, mut stop: watch::Receiver<bool>) -> anyhow::Result<String> {
         self.try_outputs()?;
         let extent = self.extent().await?;
         let subject = extent.endpoint.subject();
@@ -148,7 +169,11 @@ impl Profile {
         progress.bar.finish_and_clear();
         let kept = || {
             let (points, path) = (progress.kept, self.output.display());
-            format!("{points} points are kept in {path}: --resume goes on")
+            let again = match self.resume {
+                true => "the same command",
+                false => "--resume",
+            };
+            format!("{points} points are kept in {path}: {again} goes on")
         };
         let (run, accuracy) = match measured {
             Err(error) if progress.kept > 0 => return Err(error.context(kept())),
@@ -161,7 +186,7 @@ impl Profile {
             let svg = Plot::of_points(&run.busy, &model).svg()?;
             write(to, &svg).context("--plot")?;
         }
-        print(self.summary(&run, &model, accuracy))
+        Ok(self.summary(&run, &model, accuracy))
     }
 
     async fn measure(
@@ -327,7 +352,7 @@ impl Profile {
         let earlier = Origin::read(&text).with_context(about)?;
         anyhow::ensure!(
             earlier.subject == *subject,
-            "--resume: {path} is of {}; it must be of {subject}",
+            "--resume: {path} is of {}; it must be of {subject}: --replace measures anew",
             earlier.subject
         );
         Ok(earlier.points)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use weir_planner::spec::RawRange;
-use weir_solve::latency_model::fit::{self, Candidate, Fit, Form, choose};
+use weir_solve::latency_model::fit::{self, Candidate, Form, choose};
 use weir_solve::latency_model::{
     Cell, LatencyModel, Line, NOISE_PERCENT_MAX, Parallelism, Point as Rate,
 };
@@ -36,6 +36,18 @@ pub struct LatencyFit {
     pub notes: Vec<String>,
 }
 
+/// Line of throughput over cores, with its errors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapacityFit {
+    /// The line: through the origin with one number of cores, constant where throughput falls within the noise.
+    pub line: Line,
+    /// Part of the throughputs' variance that the line explains; `None` with no more points than coefficients, which any
+    /// line meets.
+    pub r_squared: Option<f64>,
+    /// Predicted over measured throughput of each point, in percent above or below.
+    pub residuals_percent: Vec<f64>,
+}
+
 /// Models of measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
@@ -48,7 +60,7 @@ pub struct Fitted {
     /// Percentile over the mean.
     pub tail: f64,
     /// Throughput by cores, of the smallest batch; `None` if it was not measured.
-    pub capacity: Option<Fit<Line>>,
+    pub capacity: Option<CapacityFit>,
     /// Cores and batches that were measured.
     pub range: RawRange,
     /// Facts that reduce the value of the models, for people.
@@ -281,7 +293,7 @@ fn tail(all: &[Measurement], assumed: Assumed) -> Option<f64> {
 }
 
 /// Fits the line of throughput over cores; through the origin with one number of cores.
-fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
+fn capacity(all: &[Measurement]) -> Result<Option<CapacityFit>, ProfileError> {
     let batch = all
         .iter()
         .filter(|one| one.rps.is_some())
@@ -303,17 +315,22 @@ fn capacity(all: &[Measurement]) -> Result<Option<Fit<Line>>, ProfileError> {
 ///
 /// # Errors
 /// Throughput that falls by more, or invalid rates.
-pub(crate) fn line(rates: &[Rate]) -> Result<Fit<Line>, ProfileError> {
+pub(crate) fn line(rates: &[Rate]) -> Result<CapacityFit, ProfileError> {
+    let fitted = |line: Line, r_squared: Option<f64>| {
+        let predicted = |one: &Rate| line.slope_rps * one.cores + line.intercept_rps;
+        let errors = rates.iter().map(|one| predicted(one) / one.rps - 1.0);
+        CapacityFit {
+            line,
+            r_squared,
+            residuals_percent: errors.map(|error| 100.0 * error).collect(),
+        }
+    };
     if let [only] = rates {
         let through_origin = Line {
             slope_rps: only.rps / only.cores,
             intercept_rps: 0.0,
         };
-        return Ok(Fit {
-            model: through_origin,
-            r_squared: 1.0,
-            rmse: 0.0,
-        });
+        return Ok(fitted(through_origin, None));
     }
     let count = rates.len() as f64;
     let mean = |of: fn(&Rate) -> f64| rates.iter().map(of).sum::<f64>() / count;
@@ -323,7 +340,11 @@ pub(crate) fn line(rates: &[Rate]) -> Result<Fit<Line>, ProfileError> {
         .map(|one| (one.cores - cores) * (one.rps - rps));
     if together.sum::<f64>() >= 0.0 {
         let refused = |error| ProfileError(format!("the capacity: {error}"));
-        return fit::line(rates).map_err(refused);
+        let fit = fit::line(rates).map_err(refused)?;
+        return Ok(fitted(
+            fit.model,
+            (rates.len() > 2).then_some(fit.r_squared),
+        ));
     }
     let errors = || rates.iter().map(|one| one.rps - rps);
     if errors().any(|error| error.abs() > FLAT_PERCENT / 100.0 * rps) {
@@ -341,14 +362,11 @@ pub(crate) fn line(rates: &[Rate]) -> Result<Fit<Line>, ProfileError> {
              again, or leave out the cores that slow the server"
         )));
     }
-    Ok(Fit {
-        model: Line {
-            slope_rps: 0.0,
-            intercept_rps: rps,
-        },
-        r_squared: 0.0,
-        rmse: (errors().map(|error| error * error).sum::<f64>() / count).sqrt(),
-    })
+    let constant = Line {
+        slope_rps: 0.0,
+        intercept_rps: rps,
+    };
+    Ok(fitted(constant, Some(0.0)))
 }
 
 #[cfg(test)]

@@ -3,33 +3,43 @@
 //! A point is throughput at the concurrency that keeps the server busy. With n batches executed at once, one of them
 //! takes n · 1000 / (batches per second) ms (Little's law); the network's part is in it.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 
-use serde::{Deserialize, Serialize};
-use weir_solve::latency_model::{Cell, LatencyModel, Line, Parallelism};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use weir_solve::latency_model::{Cell, LatencyModel, Parallelism};
 
 use crate::ProfileError;
-use crate::fitted::{self, LatencyFit, TAIL_MAX};
+use crate::fitted::{self, CapacityFit, LatencyFit, TAIL_MAX};
 
 /// Measured point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Point {
     /// Cores of the server.
+    #[serde(deserialize_with = "above_zero")]
     pub cores: f64,
     /// Requests in one batch.
+    #[serde(deserialize_with = "above_zero")]
     pub batch: u32,
     /// Batches in flight.
+    #[serde(deserialize_with = "above_zero")]
     pub concurrency: u32,
     /// Throughput in batches per second.
+    #[serde(deserialize_with = "above_zero")]
     pub batches_per_s: f64,
     /// Half width of its 95 % interval, in percent.
+    #[serde(deserialize_with = "zero_or_more")]
     pub half_width_percent: f64,
     /// Mean latency of a batch in ms.
+    #[serde(deserialize_with = "above_zero")]
     pub mean_ms: f64,
     /// Median latency in ms.
+    #[serde(deserialize_with = "above_zero")]
     pub p50_ms: f64,
     /// 99th percentile of the latency, in ms.
+    #[serde(deserialize_with = "above_zero")]
     pub p99_ms: f64,
     /// Number of batches answered.
     pub answered: usize,
@@ -38,6 +48,26 @@ pub struct Point {
     pub failed: usize,
     /// Whether the interval is as narrow as was asked for.
     pub settled: bool,
+}
+
+/// Refuses numbers that no measurement gives, such as `.nan`.
+fn above_zero<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Copy + Display + Into<f64>,
+{
+    let value = T::deserialize(from)?;
+    let number: f64 = value.into();
+    let right = number.is_finite() && number > 0.0;
+    let wrong = || D::Error::custom(format!("{value}; it must be a number above 0"));
+    right.then_some(value).ok_or_else(wrong)
+}
+
+fn zero_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let value = f64::deserialize(from)?;
+    let right = value.is_finite() && value >= 0.0;
+    let wrong = || D::Error::custom(format!("{value}; it must be a number, 0 or more"));
+    right.then_some(value).ok_or_else(wrong)
 }
 
 #[expect(
@@ -49,34 +79,6 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Point {
-    /// Refuses numbers that no measurement gives; `at` is the point's path.
-    ///
-    /// # Errors
-    /// The first such number.
-    pub fn check(&self, at: &str) -> Result<(), ProfileError> {
-        for (name, value) in [
-            ("cores", self.cores),
-            ("batch", f64::from(self.batch)),
-            ("concurrency", f64::from(self.concurrency)),
-            ("batchesPerS", self.batches_per_s),
-            ("meanMs", self.mean_ms),
-            ("p50Ms", self.p50_ms),
-            ("p99Ms", self.p99_ms),
-        ] {
-            if !(value.is_finite() && value > 0.0) {
-                let text = format!("{at}.{name}: {value}; it must be a number above 0");
-                return Err(ProfileError(text));
-            }
-        }
-        let width = self.half_width_percent;
-        if width.is_finite() && width >= 0.0 {
-            return Ok(());
-        }
-        Err(ProfileError(format!(
-            "{at}.halfWidthPercent: {width}; it must be a number, 0 or more"
-        )))
-    }
-
     /// Returns the failed part, in percent.
     #[must_use]
     pub fn failed_percent(&self) -> f64 {
@@ -122,7 +124,7 @@ pub struct Model {
     /// Every kind of model, and the chosen one with its errors.
     pub fit: LatencyFit,
     /// Throughput by cores, of the smallest batch: through the origin with one number of cores.
-    pub capacity: Line,
+    pub capacity: CapacityFit,
 }
 
 /// Fits the model to points of busy concurrency, one for each number of cores and batch; `all` are all points.
@@ -167,13 +169,13 @@ fn smallest(points: &[Point]) -> impl Iterator<Item = &Point> {
         .filter(move |point| Some(point.batch) == batch)
 }
 
-fn capacity(points: &[Point]) -> Result<Line, ProfileError> {
+fn capacity(points: &[Point]) -> Result<CapacityFit, ProfileError> {
     let rate = |point: &Point| weir_solve::latency_model::Point {
         cores: point.cores,
         rps: point.batches_per_s * f64::from(point.batch),
     };
     let rates: Vec<_> = smallest(points).map(rate).collect();
-    fitted::line(&rates).map(|fit| fit.model)
+    fitted::line(&rates)
 }
 
 /// Number of batches executed at once. More cores shorten the latency of a single request and raise throughput alike if
@@ -276,14 +278,11 @@ mod tests {
         assert_eq!(found.parallelism, fixed(3));
         assert_eq!(found.latency, LatencyModel::constant(56.0));
         let rps = f64::from(3) * 1e3 / 56.0;
-        assert!((found.capacity.slope_rps * 3.0 - rps).abs() < 1e-9);
-        assert_eq!(
-            (
-                found.fit.chosen.r_squared,
-                found.fit.chosen.residuals_percent.as_slice()
-            ),
-            (1.0, &[0.0][..])
-        );
+        assert!((found.capacity.line.slope_rps * 3.0 - rps).abs() < 1e-9);
+        // One point is met by any model.
+        assert_eq!(found.capacity.r_squared, None);
+        assert_eq!(found.fit.chosen.overdetermined_r_squared(), None);
+        assert_eq!(found.fit.chosen.residuals_percent, [0.0]);
     }
 
     #[test]
@@ -327,7 +326,7 @@ mod tests {
             ..point(fixed(1), 1.0, 1, 1.0)
         };
         let flat = [at(1.0, 22.1), at(2.0, 22.0)];
-        let found = model(&flat, &flat).unwrap().capacity;
+        let found = model(&flat, &flat).unwrap().capacity.line;
         assert!((found.intercept_rps - 22.05).abs() < 1e-9, "{found:?}");
         assert!(found.slope_rps.abs() < 1e-9, "{found:?}");
         let falling = [at(1.0, 22.1), at(2.0, 12.0)];

@@ -36,7 +36,7 @@ impl Plot {
             measurements: fitted.measurements.clone(),
             latency: fitted.latency.as_ref().map(|one| one.model),
             parallelism: fitted.parallelism,
-            capacity: fitted.capacity.as_ref().map(|fit| fit.model),
+            capacity: fitted.capacity.as_ref().map(|fit| fit.line),
         }
     }
 
@@ -56,7 +56,7 @@ impl Plot {
             measurements: points.iter().map(measurement).collect(),
             latency: Some(model.latency),
             parallelism,
-            capacity: Some(model.capacity),
+            capacity: Some(model.capacity.line),
         }
     }
 

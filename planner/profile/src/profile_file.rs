@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_planner::spec::{RawCapacity, RawDuration, RawLatency, RawRange};
+use weir_planner::spec::{RawCapacity, RawDuration, RawLatency, RawRange, from_yaml};
 use weir_solve::latency_model::fit::Candidate;
 use weir_solve::latency_model::{LatencyModel, Line, Parallelism};
 
 use crate::ProfileError;
-use crate::fitted::Fitted;
+use crate::fitted::{CapacityFit, Fitted};
 use crate::measurement::Measurement;
 use crate::model::{Model, Point};
 
@@ -55,9 +55,9 @@ pub struct ImportOrigin {
     /// Quality of the latency model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitQuality>,
-    /// R² of the capacity's line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capacity_r_squared: Option<f64>,
+    /// Quality of the capacity.
+    #[serde(flatten)]
+    pub capacity: CapacityQuality,
     /// Facts that reduce the value of the numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -71,8 +71,9 @@ pub struct ImportOrigin {
 pub struct FitQuality {
     /// Kind of model.
     pub model: String,
-    /// Part of the variance that it explains.
-    pub r_squared: f64,
+    /// Part of the variance that it explains; missing with no more points than coefficients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r_squared: Option<f64>,
     /// Mean error at points that were left out of the fit, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out_percent: Option<f64>,
@@ -89,10 +90,36 @@ impl FitQuality {
     pub fn of(one: &Candidate) -> FitQuality {
         FitQuality {
             model: one.form.name().to_owned(),
-            r_squared: rounded(one.r_squared),
+            r_squared: one.overdetermined_r_squared().map(rounded),
             left_out_percent: one.left_out.as_ref().map(|it| rounded(it.mean_percent)),
             left_out_max_percent: one.left_out.as_ref().map(|it| rounded(it.max_percent)),
             residuals_percent: one.residuals_percent.iter().copied().map(rounded).collect(),
+        }
+    }
+}
+
+/// Quality of a capacity; nothing with no more points than coefficients, which any line meets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityQuality {
+    /// Part of the throughputs' variance that the line explains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_r_squared: Option<f64>,
+    /// Greatest distance of the line to a measured throughput, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_residual_percent: Option<f64>,
+}
+
+impl CapacityQuality {
+    /// Returns the quality of a fitted capacity.
+    #[must_use]
+    pub fn of(fit: &CapacityFit) -> CapacityQuality {
+        let is_known = fit.r_squared.is_some();
+        let residual = fit.residuals_percent.iter().map(|one| one.abs());
+        let residual = residual.fold(0.0, f64::max);
+        CapacityQuality {
+            capacity_r_squared: fit.r_squared.map(rounded),
+            capacity_residual_percent: is_known.then(|| rounded(residual)),
         }
     }
 }
@@ -113,15 +140,18 @@ pub struct Origin {
     /// Time of the first answer to a fresh connection, in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_answer_ms: Option<f64>,
-    /// R² of the fit.
+    /// R² of the latency's fit; missing with no more points than coefficients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r_squared: Option<f64>,
     /// Mean error at points that were left out of the fit, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out_percent: Option<f64>,
-    /// Greatest distance of the fit to a measured point, in percent.
+    /// Greatest distance of the latency's fit to a measured point, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual_percent: Option<f64>,
+    /// Quality of the capacity.
+    #[serde(flatten)]
+    pub capacity: CapacityQuality,
     /// Part of all requests that failed, in percent; missing if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_percent: Option<f64>,
@@ -162,7 +192,7 @@ impl fmt::Display for Subject {
 #[must_use]
 pub fn models(model: &Model) -> (RawLatency, RawCapacity) {
     let latency = raw_latency(&model.latency, model.parallelism, model.tail);
-    (latency, raw_capacity(&model.capacity))
+    (latency, raw_capacity(&model.capacity.line))
 }
 
 /// Returns the latency and the capacity of fitted measurements, as far as they were measured.
@@ -170,7 +200,7 @@ pub fn models(model: &Model) -> (RawLatency, RawCapacity) {
 pub fn fitted_models(fitted: &Fitted) -> (Option<RawLatency>, Option<RawCapacity>) {
     let latency = fitted.latency.as_ref();
     let latency = latency.map(|one| raw_latency(&one.model, fitted.parallelism, fitted.tail));
-    let capacity = fitted.capacity.as_ref().map(|fit| raw_capacity(&fit.model));
+    let capacity = fitted.capacity.as_ref().map(|fit| raw_capacity(&fit.line));
     (latency, capacity)
 }
 
@@ -211,11 +241,8 @@ impl Origin {
         struct Earlier {
             origin: Origin,
         }
-        let earlier: Result<Earlier, _> = serde_saphyr::from_str(text);
+        let earlier: Result<Earlier, _> = from_yaml(text, "profile");
         let earlier = earlier.map_err(|error| ProfileError(error.to_string()))?;
-        for (index, point) in earlier.origin.points.iter().enumerate() {
-            point.check(&format!("origin.points[{index}]"))?;
-        }
         Ok(earlier.origin)
     }
 }
@@ -246,9 +273,13 @@ mod tests {
                 latency_ms: 43.812_345,
             }])
             .unwrap(),
-            capacity: Line {
-                slope_rps: 91.234_56,
-                intercept_rps: 0.0,
+            capacity: CapacityFit {
+                line: Line {
+                    slope_rps: 91.234_56,
+                    intercept_rps: 0.0,
+                },
+                r_squared: Some(0.987_654_3),
+                residuals_percent: vec![2.0, -18.0],
             },
         };
         let point = Point {
@@ -281,9 +312,10 @@ mod tests {
                     batch_requests: false,
                 },
                 first_answer_ms: Some(50.0),
-                r_squared: Some(1.0),
+                r_squared: None,
                 left_out_percent: None,
                 residual_percent: Some(0.0),
+                capacity: CapacityQuality::of(&model.capacity),
                 failed_percent: Some(2.9),
                 labelled: None,
                 points: vec![point],
@@ -296,11 +328,52 @@ mod tests {
             text.starts_with(latency) && text.contains(capacity),
             "{text}"
         );
+        let quality = "  capacityRSquared: 0.98765\n  capacityResidualPercent: 18.0\n";
+        assert!(text.contains(quality), "{text}");
         assert_eq!(Origin::read(&text).unwrap(), profile.origin);
-        let wrong = text.replace("meanMs: 43.8\n", "meanMs: .nan\n");
-        let error = Origin::read(&wrong).unwrap_err().to_string();
-        let expected = "origin.points[0].meanMs: NaN; it must be a number above 0";
-        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn wrong_number_of_an_earlier_run_is_refused_with_field_and_line() {
+        let point = "\
+origin:
+  measuredBy: weir profile 0.1.0
+  date: 2026-11-25T20:00:00Z
+  host: a
+  url: http://127.0.0.1:1/
+  requestCrc32: 7
+  batchRequests: false
+  points:
+  - {cores: 1, batch: 1, concurrency: 2, batchesPerS: 45.6, halfWidthPercent: 2.5,
+     meanMs: 43.8, p50Ms: 43.0, p99Ms: 59.0, answered: 100, settled: true}
+";
+        assert_eq!(Origin::read(point).unwrap().points.len(), 1);
+        for (right, wrong, expected) in [
+            (
+                "meanMs: 43.8",
+                "meanMs: .nan",
+                "meanMs: NaN; it must be a number above 0 at line 10",
+            ),
+            (
+                "p99Ms: 59.0",
+                "p99Ms: -1",
+                "p99Ms: -1; it must be a number above 0 at line 10",
+            ),
+            (
+                "batch: 1",
+                "batch: 0",
+                "batch: 0; it must be a number above 0 at line 9",
+            ),
+            (
+                "Percent: 2.5",
+                "Percent: .inf",
+                "halfWidthPercent: inf; it must be a number, 0 or more at line 9",
+            ),
+        ] {
+            let error = Origin::read(&point.replace(right, wrong)).unwrap_err();
+            let expected = format!("origin.points[0].{expected}");
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        }
     }
 
     #[test]

@@ -209,8 +209,8 @@ impl Planner {
 
     /// Part of the demand that already arrives, relative to what fully used servers sustain.
     fn arriving(&self, forecast: Forecast) -> f64 {
-        let fits = self.service.variants.iter().map(|v| v.profile.fit);
-        let most = fits.map(|fit| fit.map_or(1.0, |fit| fit.utilisation));
+        let variants = self.service.variants.iter();
+        let most = variants.map(|variant| variant.profile.utilisation);
         let most = most.fold(0.0, f64::max);
         most * forecast.arriving.0 / forecast.demand.0.max(f64::MIN_POSITIVE)
     }

@@ -49,8 +49,7 @@ pub(super) fn utilisation(service: &Service, status: SolveStatus) -> String {
     let each = service.variants.iter();
     let used = each
         .filter(|variant| at_most_cores(service, variant).is_none())
-        .filter_map(|variant| variant.profile.fit)
-        .map(|fit| fit.utilisation);
+        .map(|variant| variant.profile.utilisation);
     let (min, max) = used.fold((1.0_f64, 0.0_f64), |(min, max), one| {
         (min.min(one), max.max(one))
     });

@@ -127,7 +127,7 @@ fn profile<'a>(
         throughput: profile.fit.map(|fit| ThroughputFit {
             slope_rps: fit.slope_rps,
             intercept_rps: fit.intercept_rps,
-            utilisation: fit.utilisation,
+            utilisation: profile.utilisation,
         }),
         points: steps.map(point).into(),
         measured: measured.map(|report| &report.service_time),

@@ -5,7 +5,7 @@ use weir_api::{Rps, Share, VariantPlan};
 
 use super::{Expected, shortest_ms};
 use crate::capacity::Allocation;
-use crate::profile::{Fit, Profile};
+use crate::profile::Profile;
 use crate::service::{Service, Variant};
 
 /// A variant with its allocation and batch.
@@ -118,19 +118,13 @@ impl<'a> Run<'a> {
         } else {
             self.profile.batch
         };
-        let sustained = Profile {
-            fit: self.profile.fit.map(|fit| Fit {
-                utilisation: 1.0,
-                ..fit
-            }),
-            ..of(self.profile.batch)
-        };
+        let sustained = of(self.profile.batch).sustained(each);
         let (single_ms, pair_ms) = (of(1).mean_ms(each), of(2).mean_ms(each));
         let millis = self.profile.parallelism.cores_each(each.as_f64()) * 1e3;
         (self.allocation != Allocation::NONE).then(|| Expected {
             millis: millis.round() as u32,
             slots: of(largest).slots(each).saturating_mul(replicas),
-            sustained_rps: f64::from(replicas) * sustained.capacity(each, f64::INFINITY).0,
+            sustained_rps: f64::from(replicas) * sustained.0,
             longest_ms: self.takes_ms(&of(largest)),
             single_ms,
             per_request_ms: pair_ms - single_ms,

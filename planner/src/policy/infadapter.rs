@@ -13,6 +13,7 @@ use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
+use crate::profile::UTILISATION;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
 };
@@ -37,6 +38,11 @@ impl Policy for Infadapter {
     /// Any variant will do: without a capacity, it follows from the latency and the parallelism.
     fn check(&self, _: &str, _: &VariantShape<'_>) -> Result<(), ConfigError> {
         Ok(())
+    }
+
+    /// The reserve of a fitted rate: slots that are all in use leave no time to wait.
+    fn derived_utilisation(&self) -> f64 {
+        UTILISATION
     }
 
     /// Returns the optimum, or the actual allocation if there is a reason to keep it.
@@ -220,4 +226,60 @@ fn accuracy(problem: &Problem, allocation: &Best) -> f64 {
         .zip(&allocation.shares)
         .map(|(variant, share)| variant.accuracy * share)
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::draft;
+    use crate::policy::decide;
+    use crate::spec::tests::small;
+
+    /// Service whose variants have latencies and no capacity.
+    fn service(gamma_ms: [f64; 2], at_once: [u32; 2], batch: u32) -> Service {
+        let variant = |index: usize| {
+            format!(
+                "- {{name: v{index}, cluster: v{index}, accuracy: {}, cores: {{initial: 1, min: 0}}, batch: {batch}, \
+                 latency: {{gammaMs: {}, etaMs: 3, parallelism: {}}}, resize: 'http://127.0.0.1:2/cores'}}\n",
+                70 + index,
+                gamma_ms[index],
+                at_once[index]
+            )
+        };
+        let small = small();
+        let (head, _) = small.split_once("variants:").unwrap();
+        Service::from_yaml(&format!("{head}variants:\n{}{}", variant(0), variant(1))).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn planned_load_leaves_a_fifth_of_what_the_slots_can_do(
+            gamma_ms in [5.0..200.0_f64, 5.0..200.0],
+            at_once in [1..=4_u32, 1..=4],
+            batch in 1..=4_u32,
+            demand in 0.1..100.0_f64,
+        ) {
+            let service = service(gamma_ms, at_once, batch);
+            let actual = [Actual::certain(Allocation::NONE); 2];
+            let inputs = Inputs::steady(Rps(demand));
+            let decision = decide(&service, &actual, Some(inputs));
+            prop_assume!(decision.status == SolveStatus::Optimal);
+            let each = decision.targets.iter();
+            let each = each.map(|target| Allocation::new(target.replicas, target.each));
+            let each: Vec<Allocation> = each.collect();
+            let plan = draft(&service, &each, Some(inputs)).unwrap();
+            for (index, variant) in service.variants.iter().enumerate() {
+                let part = plan.variants.iter().find(|part| part.name == variant.name);
+                let load_rps = part.map_or(0.0, |part| part.share.0 * demand);
+                let cores = each[index].each();
+                let slots = f64::from(variant.profile.slots(cores));
+                let can_rps = slots * 1e3 / variant.profile.mean_ms(cores);
+                // Shares are rounded.
+                let most_rps = 0.8 * can_rps + 1e-4 * demand;
+                prop_assert!(load_rps <= most_rps, "{load_rps} of {can_rps}");
+            }
+        }
+    }
 }

@@ -32,6 +32,11 @@ pub trait Policy: Any + Debug + Send + Sync {
     /// A value that the policy cannot plan with.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError>;
 
+    /// Fraction of the rate that it plans with, where that follows from latency and parallelism alone.
+    fn derived_utilisation(&self) -> f64 {
+        1.0
+    }
+
     /// Minimum accuracy in percent: variants below it get no replica.
     fn accuracy_min(&self) -> f64 {
         0.0

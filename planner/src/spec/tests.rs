@@ -41,6 +41,7 @@ pub(crate) fn execute_exactly(
     profile.parallelism = parallelism;
     profile.batch = batch;
     profile.fit = None;
+    profile.utilisation = 1.0;
     profile.latency.tail = 1.0;
     profile.latency.model = LatencyModel {
         gamma_ms,

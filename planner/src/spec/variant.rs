@@ -95,15 +95,21 @@ pub(super) fn variant(
     let right = "given, or profile (where it is)";
     let model = raw.latency.as_ref();
     let model = model.ok_or_else(|| refusal(key("latency"), "missing", right))?;
-    let capacity = raw.capacity.as_ref();
-    let fit = capacity.map(|capacity| fit(&key("capacity"), capacity));
-    let lanes = parallelism(&key("latency.parallelism"), model.parallelism);
     let of_profile = |error| of_profile(raw, error);
+    let (fit, utilisation) = match &raw.capacity {
+        Some(capacity) => {
+            let (fit, utilisation) = fit(&key("capacity"), capacity).map_err(of_profile)?;
+            (Some(fit), utilisation)
+        }
+        None => (None, frame.policy.derived_utilisation()),
+    };
+    let lanes = parallelism(&key("latency.parallelism"), model.parallelism);
     let profile = Profile {
         latency: latency(&key("latency"), model).map_err(of_profile)?,
         parallelism: lanes.map_err(of_profile)?,
         batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
-        fit: fit.transpose().map_err(of_profile)?,
+        fit,
+        utilisation,
         correction: Correction::NONE,
     };
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
@@ -309,11 +315,13 @@ fn parallelism(at: &str, raw: RawParallelism) -> Result<Parallelism, ConfigError
     Ok(NonZeroU32::new(batches).map_or(Parallelism::PerCore, Parallelism::Fixed))
 }
 
-fn fit(at: &str, raw: &RawCapacity) -> Result<Fit, ConfigError> {
+/// Returns the line, and the fraction of it that is planned with.
+fn fit(at: &str, raw: &RawCapacity) -> Result<(Fit, f64), ConfigError> {
     let rps = |name, value, range| within(format!("{at}.{name}"), value, range, "requests/s");
-    Ok(Fit {
+    let fit = Fit {
         slope_rps: rps("slopeRps", raw.slope_rps, 0.0..=1e6)?,
         intercept_rps: rps("interceptRps", raw.intercept_rps, -1e6..=1e6)?,
-        utilisation: within(format!("{at}.utilisation"), raw.utilisation, 0.01..=1.0, "")?,
-    })
+    };
+    let utilisation = within(format!("{at}.utilisation"), raw.utilisation, 0.01..=1.0, "")?;
+    Ok((fit, utilisation))
 }

@@ -34,7 +34,7 @@ impl ServiceSpec {
                 capacity: profile.fit.map(|fit| RawCapacity {
                     slope_rps: fit.slope_rps,
                     intercept_rps: fit.intercept_rps,
-                    utilisation: fit.utilisation,
+                    utilisation: profile.utilisation,
                 }),
                 accuracy: Some(variant.accuracy),
                 readiness: RawDuration(variant.readiness),

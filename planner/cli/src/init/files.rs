@@ -21,7 +21,7 @@ pub(super) struct Variant {
 
 const SERVICE: &str = "\
 # Service file, written by `weir init`. Before use:
-#   - profile each variant: latency, capacity and, with labels, accuracy come from its file;
+#   - run `weir profile` as printed: latency, capacity and, with labels, accuracy come from the files that it writes;
 #   - an `accuracy` of 100 is unknown: put the percentage of your evaluation there;
 #   - `cores` and `budget`: sizes of your servers; here each has one core, and nobody changes it;
 #   - `proxies.stats`: the admin address of your Envoy.
@@ -38,7 +38,7 @@ const SCENARIO: &str = "\
 const PLANNER_AT: &str = "127.0.0.1:8080";
 
 /// Returns the name of a variant's request file.
-pub(super) fn request_file(name: &str) -> String {
+pub(crate) fn request_file(name: &str) -> String {
     format!("{name}.request.json")
 }
 
@@ -117,23 +117,15 @@ pub(super) fn scenario(name: &str) -> String {
 pub(super) fn next(out: &Path, labels: Option<&Path>, variants: &[Variant]) -> String {
     let labels = labels.map(|labels| format!(" --labels {}", labels.display()));
     let labels = labels.unwrap_or_default();
-    let mut text = format!(
-        "{} is written. Next:\n\n",
-        out.join("service.yaml").display()
-    );
+    let service = out.join("service.yaml");
+    let service = service.display();
+    let mut text = format!("{service} is written. Next:\n\nweir profile {service}");
     for variant in variants {
-        let file = |name: String| out.join(name).display().to_string();
-        text += &format!(
-            "weir profile --url {} --request {} --output {}{labels}\n",
-            variant.url,
-            file(request_file(&variant.name)),
-            file(profile_file(&variant.name)),
-        );
+        text += &format!(" {}={}", variant.name, variant.url);
     }
     let scenario = out.join("scenario.yaml");
-    text += &format!("weir replay {}\n", scenario.display());
-    let service = out.join("service.yaml");
-    text += &format!("weir manifests --envoy {}", service.display());
+    text += &format!("{labels}\nweir replay {}\n", scenario.display());
+    text += &format!("weir manifests --envoy {service}");
     for variant in variants {
         // A URL of these schemes has both.
         let host = variant.url.host_str().unwrap_or_default();

@@ -11,11 +11,11 @@ const VALUES_MAX: u64 = 4_000_000;
 
 /// Model of a server.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(crate) struct Model {
     /// Name at its server.
     pub(super) name: String,
     /// Address of its inference.
-    pub(super) infer: Url,
+    pub(crate) infer: Url,
     inputs: Vec<Tensor>,
 }
 
@@ -42,7 +42,7 @@ struct Listed {
 }
 
 /// Reads the metadata of the model at that address: of a model, its inference, or a server with one model.
-pub(super) async fn model(client: &Client, url: &Url) -> anyhow::Result<Model> {
+pub(crate) async fn model(client: &Client, url: &Url) -> anyhow::Result<Model> {
     let path = url.path().trim_end_matches('/');
     let path = path.strip_suffix("/infer").unwrap_or(path);
     let path = match path {

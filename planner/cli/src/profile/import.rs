@@ -16,7 +16,9 @@ use weir_profile::fitted::{Assumed, Fitted};
 use weir_profile::import::{self, Columns, Given, Imported};
 use weir_profile::measurement::Percentile;
 use weir_profile::plot::Plot;
-use weir_profile::profile_file::{FitQuality, ImportOrigin, Profile as ProfileFile, fitted_models};
+use weir_profile::profile_file::{
+    CapacityQuality, FitQuality, ImportOrigin, Profile as ProfileFile, fitted_models,
+};
 use weir_profile::proxy::{Conditions, Observed, Reading, STATS_PATH};
 use weir_profile::source::Source;
 
@@ -42,7 +44,7 @@ pub(super) enum Format {
 }
 
 /// Arguments of the sources that are not measured.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Numbers that others have measured")]
 pub(super) struct Import {
     /// Admin address of a proxy, whose histograms of service times give the profile.
@@ -332,7 +334,10 @@ impl Profile {
                     .latency
                     .as_ref()
                     .map(|one| FitQuality::of(&one.chosen)),
-                capacity_r_squared: fitted.capacity.as_ref().map(|fit| fit.r_squared),
+                capacity: fitted
+                    .capacity
+                    .as_ref()
+                    .map_or_else(CapacityQuality::default, CapacityQuality::of),
                 notes,
                 measurements: fitted.measurements.clone(),
             },

@@ -9,9 +9,12 @@ use weir_planner::spec::RawDuration;
 use weir_profile::labels::Accuracy;
 use weir_profile::measurement::range;
 use weir_profile::model::{Model, Point, failed_percent, failure_notes};
-use weir_profile::profile_file::{Origin, Profile as ProfileFile, Subject, models};
+use weir_profile::profile_file::{
+    CapacityQuality, Origin, Profile as ProfileFile, Subject, models,
+};
 use weir_profile::run::Run;
 
+use super::report::max_abs;
 use super::{Profile, report};
 use crate::output::write;
 
@@ -41,16 +44,19 @@ impl Profile {
                 host: stamp.host,
                 subject: subject.clone(),
                 first_answer_ms: done.map(|(run, _, _)| run.first_answer.as_secs_f64() * 1e3),
-                // One point is met by any model.
                 r_squared: done
-                    .filter(|(run, _, _)| run.busy.len() > 1)
-                    .map(|(_, model, _)| model.fit.chosen.r_squared),
+                    .and_then(|(_, model, _)| model.fit.chosen.overdetermined_r_squared()),
                 left_out_percent: done.and_then(|(_, model, _)| {
                     let left_out = model.fit.chosen.left_out.as_ref();
                     left_out.map(|one| one.mean_percent)
                 }),
                 residual_percent: done
-                    .map(|(_, model, _)| max_abs(&model.fit.chosen.residuals_percent)),
+                    .map(|(_, model, _)| &model.fit.chosen)
+                    .filter(|chosen| chosen.overdetermined_r_squared().is_some())
+                    .map(|chosen| max_abs(&chosen.residuals_percent)),
+                capacity: done.map_or_else(CapacityQuality::default, |(_, model, _)| {
+                    CapacityQuality::of(&model.capacity)
+                }),
                 failed_percent: (points.iter().any(|point| point.failed > 0))
                     .then(|| failed_percent(points)),
                 labelled: accuracy.map(|one| one.labelled),
@@ -95,7 +101,7 @@ impl Profile {
             ]);
         }
         let fit = report::models(&model.fit, model.parallelism) + &report::lines(&model.fit.notes);
-        let capacity = capacity(&run.busy, model);
+        let capacity = report::capacity(&model.capacity);
         let failures = report::lines(&failure_notes(&run.busy));
         let accuracy = accuracy.map(|one| {
             format!(
@@ -104,34 +110,15 @@ impl Profile {
             )
         });
         let path = self.output.display();
+        let reference = match self.is_of_service {
+            true => String::new(),
+            false => format!("; a variant refers to it with `profile: {{file: {path}}}`"),
+        };
         format!(
-            "{table}\n{fit}{capacity}{failures}{}{path} is written; a variant refers to it with `profile: {{file: {path}}}`\n",
+            "{table}\n{fit}{capacity}\n{failures}{}{path} is written{reference}\n",
             accuracy.unwrap_or_default()
         )
     }
-}
-
-/// Reports the capacity and its distance to the points that it is fitted to, those of the smallest batch; nothing of one
-/// point, which it meets.
-fn capacity(points: &[Point], model: &Model) -> String {
-    let batch = points.iter().map(|point| point.batch).min();
-    let of_batch = points.iter().filter(|point| Some(point.batch) == batch);
-    let line = &model.capacity;
-    let error = |point: &Point| {
-        let rps = point.batches_per_s * f64::from(point.batch);
-        let predicted = line.slope_rps * point.cores + line.intercept_rps;
-        100.0 * (predicted / rps - 1.0)
-    };
-    let errors: Vec<f64> = of_batch.map(error).collect();
-    if errors.len() < 2 {
-        return String::new();
-    }
-    format!(
-        "capacity in requests/s on c cores: {:.3}·c {:+.3}, within {:.1} % of each point\n",
-        line.slope_rps,
-        line.intercept_rps,
-        max_abs(&errors)
-    )
 }
 
 /// Program, date and machine of a profile.
@@ -150,9 +137,4 @@ impl Stamp {
             host: host.trim().to_owned(),
         }
     }
-}
-
-/// Greatest absolute value.
-fn max_abs(residuals: &[f64]) -> f64 {
-    residuals.iter().fold(0.0, |most, one| one.abs().max(most))
 }

@@ -3,7 +3,7 @@
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_planner::solve::latency_model::Parallelism;
-use weir_profile::fitted::{Fitted, LatencyFit};
+use weir_profile::fitted::{CapacityFit, Fitted, LatencyFit};
 
 /// Reports fitted measurements.
 pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -> String {
@@ -50,12 +50,8 @@ pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -
         text += &models(latency, fitted.parallelism);
         text += &format!("tail {:.3}; ", fitted.tail);
     }
-    if let Some(capacity) = &fitted.capacity {
-        let line = capacity.model;
-        text += &format!(
-            "capacity in requests/s on c cores: {:.3}·c {:+.3}, R² {:.4}; ",
-            line.slope_rps, line.intercept_rps, capacity.r_squared
-        );
+    if let Some(fit) = &fitted.capacity {
+        text += &format!("{}; ", capacity(fit));
     }
     let range = fitted.range;
     text += &format!(
@@ -63,6 +59,28 @@ pub(super) fn fitted(fitted: &Fitted, variant: Option<&str>, notes: &[String]) -
         range.cores.min, range.cores.max, range.batch.min, range.batch.max
     );
     text + &lines(notes)
+}
+
+/// Reports the capacity with its errors.
+pub(super) fn capacity(fit: &CapacityFit) -> String {
+    let (line, errors) = (fit.line, &fit.residuals_percent);
+    let quality = match (fit.r_squared, errors.len()) {
+        (None, 1) => "one point".to_owned(),
+        (None, points) => format!("{points} points, which any line meets"),
+        (Some(r_squared), _) => {
+            let within = max_abs(errors);
+            format!("R² {r_squared:.4}, within {within:.1} % of each point")
+        }
+    };
+    format!(
+        "capacity in requests/s on c cores: {:.3}·c {:+.3}, {quality}",
+        line.slope_rps, line.intercept_rps
+    )
+}
+
+/// Greatest absolute value.
+pub(super) fn max_abs(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, one| one.abs().max(most))
 }
 
 /// Reports every latency model: `*` marks the one that the profile takes. One point fits each of them.
@@ -106,7 +124,8 @@ pub(super) fn models(fit: &LatencyFit, parallelism: Parallelism) -> String {
             mark.to_owned(),
             name,
             one.coefficients.to_string(),
-            format!("{:.4}", one.r_squared),
+            one.overdetermined_r_squared()
+                .map_or_else(|| "–".to_owned(), |r_squared| format!("{r_squared:.4}")),
             percent(left_out.map(|it| it.mean_percent)),
             percent(left_out.map(|it| it.max_percent)),
         ]);
@@ -117,9 +136,13 @@ pub(super) fn models(fit: &LatencyFit, parallelism: Parallelism) -> String {
         fit.model.delta_ms,
         fit.model.eta_ms,
     );
-    let errors = || fit.chosen.residuals_percent.iter().map(|one| one.abs());
-    let within = errors().fold(0.0, f64::max);
-    let mean = errors().sum::<f64>() / errors().count().max(1) as f64;
+    let errors = &fit.chosen.residuals_percent;
+    let within = max_abs(errors);
+    let mean = errors.iter().map(|one| one.abs()).sum::<f64>() / errors.len().max(1) as f64;
+    let r_squared = fit.chosen.overdetermined_r_squared().map_or_else(
+        || format!("{} points, no more than coefficients", errors.len()),
+        |r_squared| format!("R² {r_squared:.4}"),
+    );
     let each = match parallelism {
         Parallelism::Fixed(at_once) if at_once.get() > 1 => {
             format!(" of one execution (the server's cores / {at_once})")
@@ -128,9 +151,8 @@ pub(super) fn models(fit: &LatencyFit, parallelism: Parallelism) -> String {
         Parallelism::PerCore => " of one execution (at most 1)".to_owned(),
     };
     format!(
-        "{table}\nms of a batch b on c cores{each}: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; R² {:.4}, \
-         within {within:.1} % of each point, {mean:.1} % on average\n",
-        fit.chosen.r_squared
+        "{table}\nms of a batch b on c cores{each}: {g:.2}·b/c + {e:.2}/c + {d:.2}·b + {h:.2}; {r_squared}, \
+         within {within:.1} % of each point, {mean:.1} % on average\n"
     )
 }
 

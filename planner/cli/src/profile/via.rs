@@ -6,7 +6,7 @@ use weir_profile::ProfileError;
 use weir_profile::resize::{Answer, Resize, ResizePort};
 
 /// Arguments of a server in a pod.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct Via {
     /// Pod of the server, whose container is resized in place to the cores and restored at the end (Kubernetes 1.33 or later).
     #[arg(

@@ -1,6 +1,7 @@
 //! `weir profile` as a separate process, against emulated servers of known latency model.
 
 mod faults;
+mod service;
 
 use std::collections::BTreeSet;
 use std::fs;

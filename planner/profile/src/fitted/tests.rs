@@ -184,7 +184,7 @@ fn rates_alone_give_the_capacity() {
     .unwrap();
     let line = found.capacity.unwrap();
     assert!(
-        (line.model.slope_rps - 20.0).abs() < 1e-9 && line.r_squared > 0.999_999,
+        (line.line.slope_rps - 20.0).abs() < 1e-9 && line.r_squared > Some(0.999_999),
         "{line:?}"
     );
     assert_eq!(found.latency, None);

@@ -1,8 +1,6 @@
 //! Proxies without Weir: they forward every request at once, and the servers queue. A circuit
 //! breaker limits the requests in flight.
 
-use weir_api::Cores;
-
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::ops::Range;
@@ -71,12 +69,7 @@ impl Fifo {
             .map(|(variant, initial)| {
                 let cores = &initial.each().as_f64();
                 let fitted = |fit: &Fit| fit.slope_rps * cores + fit.intercept_rps;
-                let by_latency = || {
-                    variant.capacity(
-                        Cores::from_millis((cores * 1e3).round() as u32),
-                        f64::INFINITY,
-                    )
-                };
+                let by_latency = || variant.profile.sustained(initial.each()).0;
                 let rps = variant.profile.fit.as_ref().map_or_else(by_latency, fitted);
                 let one_rps = if *cores > 0.0 { rps.max(0.0) } else { 0.0 };
                 f64::from(initial.replicas()) * one_rps

@@ -119,12 +119,12 @@ async fn demand_above_capacity_names_utilisation() {
     // Nor does a utilisation of 1.
     let mut all = digits("", 1);
     for variant in &mut all.variants {
-        variant.profile.fit.as_mut().unwrap().utilisation = 1.0;
+        variant.profile.utilisation = 1.0;
     }
     let report = why(all.clone(), &[1, 1, 1], 200.0).await;
     assert_eq!(report.outcome, SolveStatus::Infeasible);
     assert!(!report.why.contains("utilisation"), "{}", report.why);
-    all.variants[0].profile.fit.as_mut().unwrap().utilisation = 0.7;
+    all.variants[0].profile.utilisation = 0.7;
     let report = why(all, &[1, 1, 1], 200.0).await;
     assert!(report.why.contains("; only 0.7 to 1 of"), "{}", report.why);
 }

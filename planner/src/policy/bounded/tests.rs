@@ -53,6 +53,7 @@ fn infaas(limits: Vec<ResourceLimit>) -> Service {
         (variant.min, variant.max) = (1, 1);
         variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
         variant.profile.fit = None;
+        variant.profile.utilisation = 1.0;
         variant.profile.latency.model = LatencyModel::constant(ms);
     }
     service

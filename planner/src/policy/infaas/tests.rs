@@ -32,6 +32,7 @@ pub(in crate::policy) fn infaas(accuracy_min: f64, slack_rps: f64) -> Service {
         (variant.min, variant.max) = (0, 8);
         variant.profile.parallelism = Parallelism::PerCore;
         variant.profile.fit = None;
+        variant.profile.utilisation = 1.0;
         variant.profile.latency.model = crate::solve::latency_model::LatencyModel::constant(ms);
     }
     service

@@ -10,6 +10,7 @@ use super::amount::RawAmount;
 use super::duration::RawDuration;
 use super::profile::RawReference;
 use super::rules::{in_range, rules};
+use crate::profile::UTILISATION;
 use crate::quantity::cpu::RawCpu;
 use crate::service::{ReconfigureMethod, WorkloadKind};
 use crate::solve::latency_model::{LatencyModel, Line, Parallelism};
@@ -62,7 +63,8 @@ pub struct RawVariant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub price: Option<f64>,
-    /// Measured rate that the variant sustains within the SLO. Defaults to what follows from latency and parallelism.
+    /// Measured rate that the variant sustains within the SLO. Defaults to what follows from latency and parallelism, of
+    /// which policy infadapter plans with 0.8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,
     /// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta.
@@ -372,9 +374,8 @@ const fn min_cores() -> RawCpu {
     RawCpu::whole(1)
 }
 
-/// InfAdapter's published code plans with 0.8 of the fitted rate.
 pub(super) const fn utilisation() -> f64 {
-    0.8
+    UTILISATION
 }
 
 /// No surcharge on the latency model.

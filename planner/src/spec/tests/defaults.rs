@@ -10,7 +10,7 @@ fn missing_keys_get_defaults() {
     assert_eq!(service.plan_max_age, Duration::from_secs(60));
     assert_eq!(service.variants[0].max, 8, "the budget");
     assert_eq!(service.variants[0].min, 1);
-    assert_eq!(service.variants[0].profile.fit.unwrap().utilisation, 0.8);
+    assert_eq!(service.variants[0].profile.utilisation, 0.8);
     assert_eq!(
         service.variants[0].profile.parallelism,
         crate::solve::latency_model::Parallelism::PerCore

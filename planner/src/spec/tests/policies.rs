@@ -73,11 +73,14 @@ fn mean_time_is_enough_of_a_profile() {
     };
     let profile = read("meanMs: 40");
     assert_eq!(profile.parallelism, Parallelism::Fixed(NonZeroU32::MIN));
-    // A batch of 8 in 40 ms.
+    // A batch of 8 in 40 ms, of which 0.8 is planned with.
     let rps = profile.capacity(Cores::whole(2), 500.0).0;
-    assert!((rps - 200.0).abs() < 1e-9, "{rps}");
+    assert!((rps - 160.0).abs() < 1e-9, "{rps}");
     let two = read("meanMs: 40, parallelism: 2").capacity(Cores::whole(2), 500.0);
-    assert!((two.0 - 400.0).abs() < 1e-9, "{two:?}");
+    assert!((two.0 - 320.0).abs() < 1e-9, "{two:?}");
+    // The papers of the other policies plan with all of it.
+    let all = Service::from_yaml(&infaas()).unwrap();
+    assert_eq!(all.variants[0].profile.utilisation, 1.0);
 }
 
 #[test]

@@ -265,7 +265,7 @@ fn capacity(variant: &Variant, steps: u32) -> f64 {
     }
     let cores = variant.cores(steps);
     let Some(fit) = variant.profile.fit else {
-        return (UTILISATION * variant.capacity(cores, f64::INFINITY)).floor();
+        return (UTILISATION * variant.profile.sustained(cores).0).floor();
     };
     let intercept = fit.intercept_rps.min(0.99).trunc();
     let rate = UTILISATION * (fit.slope_rps * cores.as_f64() + intercept);

@@ -42,6 +42,7 @@ fn sponge() -> Scenario {
     variant.profile.parallelism = one;
     variant.profile.batch = 8;
     variant.profile.fit = None;
+    variant.profile.utilisation = 1.0;
     variant.profile.latency.tail = 1.0;
     variant.profile.latency.model = latency;
     let server = &mut scenario.variants[0];

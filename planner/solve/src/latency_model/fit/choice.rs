@@ -2,7 +2,7 @@
 //! one. Of many points, one in [`FOLDS_MAX`] is left out at a time. The kind with the smallest error of these predictions is taken, or one with fewer coefficients whose error is
 //! hardly larger.
 
-use super::robust::{FOLDS_MAX, robust};
+use super::robust::{FOLDS_MAX, robust, robust_centre};
 use super::{EXACT, rows};
 use crate::InputError;
 use crate::input::rule;
@@ -14,6 +14,8 @@ use crate::latency_model::{
 const SIMPLER: f64 = 1.1;
 /// It is also taken if its errors are larger by no more than this many standard errors of their differences.
 const CERTAIN: f64 = 2.0;
+/// Multiple of the smallest error up to which that holds, unless its own is good: few points have a large standard error.
+const CERTAIN_MAX: f64 = 2.0;
 /// Mean error of the predictions in percent, up to which a kind that is cross-validated is taken before one that the
 /// points determine, but not without each of them.
 const GOOD_PERCENT: f64 = 10.0;
@@ -178,7 +180,9 @@ impl Form {
         };
         let (latency, weights) = match self {
             Form::Constant => {
-                let ([.., ms], weights) = fit(&[3])?;
+                rows(points)?;
+                let all: Vec<f64> = points.iter().map(|point| point.latency_ms).collect();
+                let (ms, weights) = robust_centre(&all, right)?;
                 (Latency::Sponge(LatencyModel::constant(ms)), weights)
             }
             Form::Linear => {
@@ -213,6 +217,15 @@ impl Form {
     }
 }
 
+impl Candidate {
+    /// Returns R²; `None` with no more points than coefficients, which most models of the kind meet exactly.
+    #[must_use]
+    pub fn overdetermined_r_squared(&self) -> Option<f64> {
+        let points = self.residuals_percent.len();
+        (points > self.coefficients).then_some(self.r_squared)
+    }
+}
+
 impl LeftOut {
     /// Number of points that could be predicted.
     #[must_use]
@@ -225,6 +238,9 @@ impl LeftOut {
     fn is_near(&self, best: &LeftOut) -> bool {
         if self.mean_percent <= SIMPLER * best.mean_percent {
             return true;
+        }
+        if self.mean_percent > GOOD_PERCENT.max(CERTAIN_MAX * best.mean_percent) {
+            return false;
         }
         let pairs = self.errors_percent.iter().zip(&best.errors_percent);
         let more: Vec<f64> = pairs.filter_map(|(a, b)| Some((*a)? - (*b)?)).collect();

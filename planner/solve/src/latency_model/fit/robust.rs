@@ -103,6 +103,49 @@ pub(super) fn robust(
     Ok(Robust { model, weights })
 }
 
+/// Returns the centre of values above 0 and the weight of each, by Tukey's weights of their logarithms from the median on.
+/// A value half as large is as far away as one twice as large. Errors relative to each value would not be: those of a
+/// centre that is too small are at most 1, so it would be pulled to the smallest values.
+///
+/// # Errors
+/// No values.
+pub(super) fn robust_centre(values: &[f64], right: &str) -> Result<(f64, Vec<f64>), InputError> {
+    let count = values.len();
+    rule(count > 0, "points", count, right)?;
+    // Relative to one of the values, so that equal ones give themselves.
+    let unit = median(values);
+    let logarithms: Vec<f64> = values.iter().map(|value| (value / unit).ln()).collect();
+    let mut centre = median(&logarithms);
+    let distances = |centre: f64| -> Vec<f64> {
+        let distances = logarithms.iter().map(|one| (one - centre).abs());
+        distances.collect()
+    };
+    // The deviation stays that of the median, so that each round has the same bounds.
+    let few = DEVIATION * (1.0 + FEW / count.saturating_sub(1).max(1) as f64);
+    let deviation = few * median(&distances(centre)).max(DEVIATION_MIN / DEVIATION);
+    let mut weights = vec![1.0; count];
+    for _ in 0..ROUNDS_MAX {
+        let next: Vec<f64> = distances(centre)
+            .iter()
+            .map(|distance| tukey(distance / deviation))
+            .collect();
+        let weighted = next
+            .iter()
+            .zip(&logarithms)
+            .map(|(weight, one)| weight * one);
+        let sum: f64 = next.iter().sum();
+        if sum <= 0.0 {
+            break;
+        }
+        let before = std::mem::replace(&mut centre, weighted.sum::<f64>() / sum);
+        weights = next;
+        if (centre - before).abs() < SAME {
+            break;
+        }
+    }
+    Ok((unit * centre.exp(), weights))
+}
+
 /// Weight of an error of that many standard deviations.
 fn huber(error: f64) -> f64 {
     (HUBER / error).min(1.0)

@@ -95,6 +95,58 @@ fn wrong_point_does_not_bend_the_model_and_gets_little_weight() {
     }
 }
 
+/// Constant of these times, and the weight of each.
+fn constant(times_ms: &[f64]) -> (f64, Vec<f64>) {
+    let cell = |((batch, cores), latency_ms): (&(u32, f64), &f64)| Cell {
+        batch: *batch,
+        cores: *cores,
+        latency_ms: *latency_ms,
+    };
+    let points: Vec<Cell> = GRID.iter().zip(times_ms).map(cell).collect();
+    let found = Form::Constant.candidate(&points).unwrap();
+    (found.latency.ms(1, 1.0), found.weights)
+}
+
+#[test]
+fn constant_is_the_centre_of_scattered_points_not_the_smallest() {
+    let scattered = [42.0, 10.0, 80.0, 30.0, 90.0, 500.0];
+    let (ms, _) = constant(&scattered);
+    assert!((42.0..=80.0).contains(&ms), "{ms}");
+    // Twice as fast is as far away as twice as slow.
+    let (rate, _) = constant(&scattered.map(|ms| 1e3 / ms));
+    assert!((rate * ms / 1e3 - 1.0).abs() < 1e-9, "{rate} {ms}");
+    assert_eq!(constant(&[56.0; 5]).0, 56.0);
+}
+
+#[test]
+fn wrong_point_does_not_pull_the_constant() {
+    let all = cells(&LatencyModel::constant(40.0).into(), 0.02, 2);
+    for wrong in 0..GRID.len() {
+        for factor in [0.05, 0.5, 2.0, 20.0] {
+            let mut times_ms: Vec<f64> = all.iter().map(|cell| cell.latency_ms).collect();
+            times_ms[wrong] *= factor;
+            let (ms, weights) = constant(&times_ms);
+            assert!((ms / 40.0 - 1.0).abs() < 0.01, "{wrong} × {factor}: {ms}");
+            assert!(weights[wrong] < 0.01, "{weights:?}");
+        }
+    }
+}
+
+#[test]
+fn few_points_of_a_server_that_scales_are_not_taken_for_a_constant() {
+    for seed in 0..50 {
+        let mut chance = ChaCha8Rng::seed_from_u64(seed);
+        let cell = |cores: f64| Cell {
+            batch: 1,
+            cores,
+            latency_ms: 40.0 / cores * (1.0 + chance.random_range(-1.0..=1.0) * 0.05),
+        };
+        let all = candidates(&[1.0, 2.0, 4.0].map(cell));
+        let best = choose(all.iter()).unwrap();
+        assert_ne!(best.form, Form::Constant, "seed {seed}: {best:?}");
+    }
+}
+
 #[test]
 fn points_that_cannot_be_left_out_are_not_cross_validated() {
     let latency: Latency = SPONGE.into();
