@@ -302,7 +302,8 @@ impl<'a, W: Witness> Simulation<'a, W> {
     fn advance(&mut self, until: u64) -> bool {
         let length = nanos(self.scenario.length);
         loop {
-            let next = self.event_queue.next_at();
+            let flights = &self.flights;
+            let next = self.event_queue.next_at(|event| matters(flights, event));
             let arrival = self.next_arrival();
             match (next, arrival) {
                 (Some(at), _) if arrival.is_none_or(|(arrives, _)| at <= arrives) => {
@@ -360,6 +361,14 @@ impl<'a, W: Witness> Simulation<'a, W> {
         };
         Ok((play, self.witness))
     }
+}
+
+/// Whether an event may have an effect: a limit has none once its request has ended.
+fn matters(flights: &[Flight], event: &Event) -> bool {
+    event.limits().is_none_or(|(request, attempt)| {
+        let flight = flights.get(request as usize);
+        flight.is_some_and(|flight| flight.place != Place::Ended && flight.attempt == attempt)
+    })
 }
 
 /// Request indices by arrival, then by number.

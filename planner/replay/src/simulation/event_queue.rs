@@ -2,7 +2,7 @@
 //! machine.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// Simulated event. An `attempt` is a [`super::Flight::attempt`]: events of an earlier one are void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +77,23 @@ pub(crate) enum Event {
     SecondEnd,
 }
 
+impl Event {
+    /// Request and attempt that it limits, if it is a limit: most requests have ended before.
+    pub(crate) fn limits(&self) -> Option<(u32, u16)> {
+        match *self {
+            Event::TimeLimit { request, attempt } | Event::Disconnect { request, attempt } => {
+                Some((request, attempt))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Length of a span of time, as a power of two: 17 ms.
 const SPAN_BITS: u32 = 24;
+
+/// Number of spans that are found by their place: 9 s.
+const NEAR_MAX: u64 = 512;
 
 /// Pending events; times in ns. Those of the present span of time are in a heap, which so stays small; those of later
 /// spans wait unordered. Most events are limits that lie seconds ahead.
@@ -87,8 +102,10 @@ pub(crate) struct EventQueue {
     present: BinaryHeap<Pending>,
     /// Number of the present span.
     span: u64,
-    /// Events by span.
-    later: BTreeMap<u64, Vec<Pending>>,
+    /// Events of the spans that follow.
+    near: VecDeque<Vec<Pending>>,
+    /// Events of spans after these, by span.
+    far: BTreeMap<u64, Vec<Pending>>,
     /// Buffers of spans that are over.
     spare: Vec<Vec<Pending>>,
     entered: u64,
@@ -137,32 +154,57 @@ impl EventQueue {
         if span <= self.span {
             return self.present.push(pending);
         }
-        let spare = || self.spare.pop().unwrap_or_default();
-        self.later.entry(span).or_insert_with(spare).push(pending);
+        let place = span - self.span - 1;
+        if place >= NEAR_MAX {
+            return self.far.entry(span).or_default().push(pending);
+        }
+        let place = place as usize;
+        while self.near.len() <= place {
+            self.near.push_back(self.spare.pop().unwrap_or_default());
+        }
+        if let Some(events) = self.near.get_mut(place) {
+            events.push(pending);
+        }
     }
 
-    /// Time of the next event.
-    pub(crate) fn next_at(&mut self) -> Option<u64> {
-        self.begin_span();
+    /// Time of the next event. Of a span that begins only the events are kept that `matter`.
+    pub(crate) fn next_at(&mut self, matter: impl Fn(&Event) -> bool) -> Option<u64> {
+        while self.present.is_empty() {
+            self.begin_span(&matter)?;
+        }
         self.present.peek().map(Pending::at)
     }
 
     /// Removes and returns the next event.
     pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
-        self.begin_span();
+        self.next_at(|_| true)?;
         let next = self.present.pop()?;
         Some((next.at(), next.event))
     }
 
-    /// Goes on to the next span with events once the present one has none.
-    fn begin_span(&mut self) {
-        if self.present.is_empty()
-            && let Some((span, events)) = self.later.pop_first()
-        {
-            self.span = span;
-            let over = std::mem::replace(&mut self.present, BinaryHeap::from(events));
-            self.spare.push(over.into_vec());
+    /// Goes on to the next span with events; `None` if there is none.
+    fn begin_span(&mut self, matter: impl Fn(&Event) -> bool) -> Option<()> {
+        let place = self.near.iter().position(|events| !events.is_empty());
+        let near = place.map(|place| self.span + 1 + place as u64);
+        let far = self.far.first_key_value().map(|(span, _)| *span);
+        let next = near.into_iter().chain(far).min()?;
+        let mut begins = Vec::new();
+        for _ in 0..(next - self.span).min(self.near.len() as u64) {
+            let over = std::mem::replace(&mut begins, self.near.pop_front()?);
+            if over.capacity() > 0 {
+                self.spare.push(over);
+            }
         }
+        self.span = next;
+        if far == Some(next)
+            && let Some((_, mut events)) = self.far.pop_first()
+        {
+            begins.append(&mut events);
+        }
+        begins.retain(|pending| matter(&pending.event));
+        let over = std::mem::replace(&mut self.present, BinaryHeap::from(begins));
+        self.spare.push(over.into_vec());
+        Some(())
     }
 }
 
@@ -177,7 +219,7 @@ mod tests {
         for (at, worker) in order {
             queue.add(at, Event::Tick { worker });
         }
-        assert_eq!(queue.next_at(), Some(0));
+        assert_eq!(queue.next_at(|_| true), Some(0));
         let all = std::iter::from_fn(|| queue.pop());
         let all: Vec<_> = all.collect();
         let expected = [(0, 3), (7, 0), (7, 2), (7, 4), (u64::MAX, 1), (u64::MAX, 5)];
@@ -188,13 +230,33 @@ mod tests {
     }
 
     #[test]
+    fn events_that_do_not_matter_are_left_out_of_later_spans() {
+        let mut queue = EventQueue::default();
+        for span in [0, 1, 1, 3, NEAR_MAX + 5, NEAR_MAX + 5] {
+            let worker = queue.entered as u32;
+            queue.add(span << SPAN_BITS, Event::Tick { worker });
+        }
+        let odd = |event: &Event| matches!(event, Event::Tick { worker } if worker % 2 == 1);
+        let mut left = Vec::new();
+        while queue.next_at(odd).is_some() {
+            left.extend(queue.pop().map(|(at, _)| at >> SPAN_BITS));
+        }
+        assert_eq!(
+            left,
+            [0, 1, 3, NEAR_MAX + 5],
+            "those of the present span are kept"
+        );
+    }
+
+    #[test]
     fn events_of_all_spans_come_in_one_order() {
         /// Half of a span: events are in the present span, at its edges, and in later ones.
         const HALF: u64 = 1 << (SPAN_BITS - 1);
         let mut queue = EventQueue::default();
         let mut expected = Vec::new();
         for worker in 0..200_u32 {
-            let at = u64::from(worker) * 7919 % 31 * HALF;
+            let far = if worker % 50 == 7 { 2 * NEAR_MAX } else { 0 };
+            let at = (u64::from(worker) * 7919 % 31 + far) * HALF;
             queue.add(at, Event::Tick { worker });
             expected.push((at, worker));
         }
@@ -208,7 +270,10 @@ mod tests {
                 expected.push((at, again));
             }
         }
-        assert_eq!((popped.len(), queue.next_at()), (expected.len(), None));
+        assert_eq!(
+            (popped.len(), queue.next_at(|_| true)),
+            (expected.len(), None)
+        );
         assert!(popped.is_sorted_by_key(|(at, _)| *at));
         expected.sort_by_key(|(at, _)| *at);
         assert_eq!(popped, expected);
