@@ -17,6 +17,7 @@ mod acquire_request;
 mod batch;
 mod codec;
 mod group_table;
+mod lane_scan;
 mod lanes;
 pub mod lead;
 mod memory;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::batch::Batch;
+use super::lane_scan::LaneScan;
 use super::{
     AcquireRequest, AcquireResult, FullTime, LaneRequest, OtherWorkers, SlotTable, Timeouts,
 };
@@ -36,13 +37,14 @@ impl SlotTable {
         let idle_since = self.columns.get(column)?.idle_since;
         let quarantined = now < self.quarantine_until;
         let before = request.taken.saturating_add(result.others.taken);
-        let mut ending = 0;
+        let mut scan = LaneScan::default();
         if let Some(lanes) = &request.lanes {
-            let (began, news) = self.update_runs(column, lanes, request.slots, before, now);
+            let (began, left, news) = self.update_runs(column, lanes, request.slots, before, now);
             result.lanes.began = began;
             result.changed |= news;
-            ending = self.ending(column, lanes, now).min(request.slots);
+            scan = left;
         }
+        let ending = scan.ending.min(request.slots);
         let mut free = free(request, result.others, ending, quarantined);
         let mut batch = self.batch_of(own, column, request, result.others);
         let mut waiting = request.waiting.clone();
@@ -65,10 +67,11 @@ impl SlotTable {
         }
         // Applies to other workers' requests too if none waits here.
         let may_leave = free > 0 && batch.may_leave(head);
+        result.leaves_free = may_leave;
         result.more =
             may_leave && !batch.is_single() && result.granted == request.limit && head.is_some();
         if let Some(lanes) = &request.lanes {
-            self.update_lanes(column, request, lanes, before, &mut result, now);
+            self.update_lanes((column, scan), request, lanes, before, &mut result, now);
         }
         // Wait forecasts need exact counts.
         let exact = !batch.is_single() || request.lanes.is_some();
@@ -112,7 +115,7 @@ impl SlotTable {
     /// Records the requests granted, and the backlog of the lanes after them.
     fn update_lanes<W>(
         &mut self,
-        column: usize,
+        (column, mut scan): (usize, LaneScan),
         request: &AcquireRequest<'_, W>,
         lanes: &LaneRequest<'_>,
         taken: u32,
@@ -122,15 +125,16 @@ impl SlotTable {
         let sent = &mut result.lanes;
         sent.known = true;
         sent.lead = self.lead(column, lanes.planned);
-        sent.backlog = self.backlog(column, taken, lanes.mean, now);
+        sent.backlog = scan.backlog(self.behind(column), taken);
         sent.first_wait = sent.backlog.shortest;
         let begins = now + lanes.gap;
         (sent.first, sent.behind) = self.send(column, result.granted, request.slots, taken, begins);
         if result.granted > 0 {
             let taken = taken.saturating_add(result.granted);
-            sent.backlog = self.backlog(column, taken, lanes.mean, now);
+            scan = self.scan_for(column, lanes, now);
+            sent.backlog = scan.backlog(self.behind(column), taken);
         }
-        sent.lead_at = self.next_ending(column, lanes.after, now);
+        sent.lead_at = scan.next_ending;
     }
 
     /// Whether the next free slot is reserved for another worker with a more urgent request. A notified worker

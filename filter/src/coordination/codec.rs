@@ -223,6 +223,7 @@ impl SlotTable {
 }
 
 /// Bytes left to read.
+#[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {

@@ -74,8 +74,26 @@ impl GroupTable {
     /// # Errors
     /// [`Unreadable`]; this table is then as it was.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
-        self.records = records(bytes).ok_or(Unreadable)?;
-        Ok(())
+        let (reader, count) = body(bytes).ok_or(Unreadable)?;
+        // First without taking anything, because it stays as it was if any part is not sound.
+        each_part((reader, count), |_| {}).ok_or(Unreadable)?;
+        self.records.resize_with(count, Default::default);
+        let (mut rest, mut record) = (self.records.iter_mut(), None);
+        each_part((reader, count), |part| match part {
+            Part::Record(key, window) => {
+                record = rest.next();
+                if let Some((known, sums)) = &mut record {
+                    *known = key;
+                    sums.begin(window);
+                }
+            }
+            Part::Group(index, group) => {
+                if let Some((_, sums)) = &mut record {
+                    sums.set(index, group);
+                }
+            }
+        })
+        .ok_or(Unreadable)
     }
 
     /// Writes the table to `out`, replacing its contents.
@@ -111,46 +129,49 @@ fn write_record(key: VariantKey, sums: &GroupSums, out: &mut Vec<u8>) {
     }
 }
 
-fn records(bytes: &[u8]) -> Option<Vec<(VariantKey, GroupSums)>> {
+/// Part of a table.
+enum Part {
+    /// Begin of a variant's record, with the number of its present window.
+    Record(VariantKey, u64),
+    /// Sums of the group with that index.
+    Group(usize, Sums),
+}
+
+/// Bytes after the header, and the number of records in them.
+fn body(bytes: &[u8]) -> Option<(Reader<'_>, usize)> {
     let mut reader = Reader(bytes);
     if reader.take::<8>()? != MAGIC || reader.u64()? != checksum(reader.0) {
         return None;
     }
     let count = usize::from(u16::from_le_bytes(reader.take()?));
-    if count > RECORDS_MAX {
-        return None;
-    }
-    let mut records = Vec::with_capacity(count);
-    for _ in 0..count {
-        let key = VariantKey(reader.u64()?);
-        records.push((key, sums(&mut reader)?));
-    }
-    reader.0.is_empty().then_some(records)
+    (count <= RECORDS_MAX).then_some((reader, count))
 }
 
-fn sums(reader: &mut Reader<'_>) -> Option<GroupSums> {
-    let window = reader.u64()?;
-    let mut windows = [[Sums::default(); GROUPS]; 2];
-    let [groups] = reader.take()?;
-    let mut next = 0;
-    for _ in 0..groups {
-        let [index] = reader.take()?;
-        let index = usize::from(index);
-        if index < next {
-            return None;
-        }
-        next = index + 1;
-        let sums = Sums {
-            count: reader.u32()?,
-            completed: reader.u32()?,
-            sum: reader.u64()?,
-            completed_sum: reader.u64()?,
-            squares: reader.u64()?,
-        };
-        *windows.as_flattened_mut().get_mut(index)? = sums;
-        if sums.count == 0 || !sums.is_sound() {
-            return None;
+/// Reads the records part by part; `None` if they are not sound.
+fn each_part((mut reader, records): (Reader<'_>, usize), mut take: impl FnMut(Part)) -> Option<()> {
+    for _ in 0..records {
+        take(Part::Record(VariantKey(reader.u64()?), reader.u64()?));
+        let [groups] = reader.take()?;
+        let mut next = 0;
+        for _ in 0..groups {
+            let [index] = reader.take()?;
+            let index = usize::from(index);
+            if index < next || index >= 2 * GROUPS {
+                return None;
+            }
+            next = index + 1;
+            let sums = Sums {
+                count: reader.u32()?,
+                completed: reader.u32()?,
+                sum: reader.u64()?,
+                completed_sum: reader.u64()?,
+                squares: reader.u64()?,
+            };
+            if sums.count == 0 || !sums.is_sound() {
+                return None;
+            }
+            take(Part::Group(index, sums));
         }
     }
-    Some(GroupSums::new(window, windows))
+    reader.0.is_empty().then_some(())
 }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::SlotTable;
+use super::lane_scan::LaneScan;
 use crate::coordination::lead::Lead;
 use crate::time::{Mono, nanos};
 
@@ -15,8 +16,6 @@ use crate::time::{Mono, nanos};
 pub const RUNS_MAX: usize = 16;
 /// Executions that begin within this time of each other form one run.
 const JOIN: Duration = Duration::from_micros(500);
-/// An execution that takes this many times its mean may never end.
-const HANGS: u32 = 2;
 /// Maximum number of executions in a run.
 const RUN_BITS: u32 = 32;
 
@@ -106,7 +105,8 @@ impl Run {
         (place < RUN_BITS).then(|| 1 << place)
     }
 
-    fn size(&self) -> u32 {
+    /// Number of its executions.
+    pub(super) fn size(&self) -> u32 {
         // Few are present. Counting them so is faster than `count_ones` for a processor without an instruction for that.
         let (mut rest, mut size) = (self.present, 0);
         while rest != 0 {
@@ -118,7 +118,8 @@ impl Run {
 }
 
 impl SlotTable {
-    fn runs_of(&self, column: usize) -> impl Iterator<Item = &Run> {
+    /// Runs of a variant.
+    pub(super) fn runs_of(&self, column: usize) -> impl Iterator<Item = &Run> {
         let of_it = move |run: &&Run| usize::from(run.column) == column;
         self.runs.iter().filter(of_it)
     }
@@ -129,13 +130,13 @@ impl SlotTable {
     }
 
     /// Requests of a variant that wait at the servers behind those that execute.
-    fn behind(&self, column: usize) -> u32 {
+    pub(super) fn behind(&self, column: usize) -> u32 {
         let state = self.columns.get(column);
         state.map_or(0, |state| state.sent.wrapping_sub(state.begun))
     }
 
     /// Records the executions that have ended, and trims the runs to the `taken` slots. Returns the start of
-    /// [`LaneRequest::completed`], if known, and whether anything changed.
+    /// [`LaneRequest::completed`], if known, the executions that are left, and whether anything changed.
     pub(super) fn update_runs(
         &mut self,
         column: usize,
@@ -143,7 +144,7 @@ impl SlotTable {
         slots: u32,
         taken: u32,
         now: Mono,
-    ) -> (Option<Mono>, bool) {
+    ) -> (Option<Mono>, LaneScan, bool) {
         let ordinals = |table: &SlotTable| (table.sent(column), table.begun(column));
         let before = ordinals(self);
         let (mut began, mut changed) = (None, false);
@@ -158,9 +159,13 @@ impl SlotTable {
         for ordinal in lanes.open_ended {
             changed |= self.remove_execution(column, *ordinal).is_some();
         }
-        changed |= self.trim(column, slots, taken);
+        let mut scan = self.scan_for(column, lanes, now);
+        if self.trim(column, slots, taken, scan.executing) {
+            changed = true;
+            scan = self.scan_for(column, lanes, now);
+        }
         changed |= self.record_gap(column, lanes, began);
-        (began, changed || before != ordinals(self))
+        (began, scan, changed || before != ordinals(self))
     }
 
     /// Adds the completed execution to the lead's measurements. Returns whether it did.
@@ -215,58 +220,6 @@ impl SlotTable {
             state.sent = state.sent.wrapping_add(granted);
         }
         (first, granted - begun)
-    }
-
-    /// Executions of a variant that will end soon: one request may be sent early for each. Excludes those that
-    /// take twice their mean, because the server may hang.
-    pub(super) fn ending(&self, column: usize, lanes: &LaneRequest<'_>, now: Mono) -> u32 {
-        if lanes.after == Duration::MAX {
-            return 0;
-        }
-        let (after, hangs) = (nanos(lanes.after), nanos(lanes.mean * HANGS));
-        let ending = self.runs_of(column).filter(|run| {
-            let elapsed = now.0.saturating_sub(run.began.0);
-            run.began.0.saturating_add(after) <= now.0 && elapsed < hangs
-        });
-        ending.map(Run::size).sum()
-    }
-
-    /// Time at which the next execution will count in [`SlotTable::ending`], if one ever will.
-    pub(super) fn next_ending(&self, column: usize, after: Duration, now: Mono) -> Option<Mono> {
-        if after == Duration::MAX {
-            return None;
-        }
-        let after = nanos(after);
-        let moments = self.runs_of(column);
-        let moments = moments.map(|run| Mono(run.began.0.saturating_add(after)));
-        moments.filter(|at| *at > now).min()
-    }
-
-    /// Returns the remaining work of `taken` executions of length `mean`.
-    pub(super) fn backlog(
-        &self,
-        column: usize,
-        taken: u32,
-        mean: Duration,
-        now: Mono,
-    ) -> LaneBacklog {
-        let (mut rest, mut shortest, mut known) = (0_u64, None, 0);
-        let mean = nanos(mean);
-        for run in self.runs_of(column) {
-            let ends = run.began.0.saturating_add(mean);
-            let left = ends.saturating_sub(now.0);
-            rest = rest.saturating_add(left.saturating_mul(u64::from(run.size())));
-            shortest = Some(shortest.map_or(left, |shortest: u64| shortest.min(left)));
-            known += run.size();
-        }
-        let behind = self.behind(column).min(taken.saturating_sub(known));
-        // The start of the others is unknown; they count as half done.
-        let halves = behind * 2 + taken.saturating_sub(known + behind);
-        let others = (mean / 2).saturating_mul(u64::from(halves));
-        LaneBacklog {
-            rest: Duration::from_nanos(rest.saturating_add(others)),
-            shortest: Duration::from_nanos(shortest.unwrap_or(0)),
-        }
     }
 
     /// Drops the runs of a column, such as one that is reused for another variant; returns whether there were any.
@@ -338,16 +291,16 @@ impl SlotTable {
         Some(began)
     }
 
-    /// Trims the runs to the slots taken: the executions of dead workers are never reported as ended. Returns
-    /// whether it dropped any.
-    fn trim(&mut self, column: usize, slots: u32, taken: u32) -> bool {
+    /// Trims the runs, of `executing` executions, to the slots taken: the executions of dead workers are never
+    /// reported as ended. Returns whether it dropped any.
+    fn trim(&mut self, column: usize, slots: u32, taken: u32, executing: u32) -> bool {
         if taken == 0 {
             if let Some(state) = self.columns.get_mut(column) {
                 (state.sent, state.begun) = (0, 0);
             }
             return self.forget_runs(column);
         }
-        let mut surplus = self.executing(column).saturating_sub(taken.min(slots));
+        let mut surplus = executing.saturating_sub(taken.min(slots));
         let trims = surplus > 0;
         while surplus > 0 {
             let places = self.runs.iter().enumerate();

@@ -15,6 +15,7 @@ use crate::variant::VariantKey;
 
 mod groups;
 mod health;
+mod view;
 
 /// Number of CAS attempts before a write is left to the next tick.
 pub const TRIES_MAX: u32 = 8;
@@ -54,6 +55,8 @@ pub struct SyncResult {
     pub head: Option<Urgency>,
     /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
+    /// Whether a slot is left free: see [`AcquireResult::leaves_free`].
+    pub leaves_free: bool,
     /// Time for which a slot was free while a request waited.
     pub idle: Option<Duration>,
     /// Time with all slots taken: see [`AcquireResult::full`].
@@ -126,20 +129,6 @@ impl Worker {
         self.held = u32::try_from(held).unwrap_or(u32::MAX);
     }
 
-    /// Slots taken of a variant, by the table as last loaded.
-    #[must_use]
-    pub fn taken(&self, variant: VariantKey, now: Mono) -> u32 {
-        let column = self.table.column(variant);
-        column.map_or(0, |column| self.table.taken(column, now))
-    }
-
-    /// Requests waiting for a variant at all live workers, by the table as last loaded.
-    #[must_use]
-    pub fn waiting(&self, variant: VariantKey, now: Mono) -> u32 {
-        let column = self.table.column(variant);
-        column.map_or(0, |column| self.table.waiting(column, now))
-    }
-
     /// Loads the table, to learn the usage of the others; returns whether there is one.
     pub fn load(&mut self) -> bool {
         self.scope == Scope::Proxy && self.load_table().is_some_and(|(_, read)| read.is_ok())
@@ -150,24 +139,6 @@ impl Worker {
         let loaded = (self.store).load_table(&mut self.table, &mut self.bytes, known)?;
         self.known = loaded.1.is_ok().then_some(loaded.0);
         Some(loaded)
-    }
-
-    /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
-    /// lanes where one execution takes `mean`, by the table as last loaded.
-    #[must_use]
-    pub fn view(
-        &self,
-        variant: VariantKey,
-        taken: u32,
-        mean: Duration,
-        now: Mono,
-    ) -> Option<(OtherWorkers, LaneBacklog)> {
-        let own = |row: &WorkerRow| row.incarnation == self.incarnation;
-        let own = self.table.rows.iter().position(own)?;
-        let column = self.table.column(variant)?;
-        let others = self.table.other_workers(own, column, now);
-        let taken = taken.saturating_add(others.taken);
-        Some((others, self.table.backlog(column, taken, mean, now)))
     }
 
     /// Notifies all other live workers.
@@ -364,6 +335,7 @@ impl Worker {
             }
             self.process = self.table.process_id;
             (outcome.granted, outcome.more) = (done.granted, done.more);
+            outcome.leaves_free = done.leaves_free;
             (outcome.idle, outcome.full, outcome.lanes) = (done.idle, done.full, done.lanes);
             return outcome;
         }
@@ -395,6 +367,7 @@ fn alone<W: Iterator<Item = Urgency> + Clone>(
         head = waiting.next();
     }
     let may_leave = outcome.granted < free && batch.may_leave(head);
+    outcome.leaves_free = may_leave;
     outcome.more = may_leave && !batch.is_single() && head.is_some();
     outcome
 }

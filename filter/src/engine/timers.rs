@@ -13,6 +13,8 @@ const NEWEST_MAX: usize = 8;
 pub(super) struct Timers {
     newest: Vec<(Mono, u32)>,
     due: BTreeSet<(Mono, u32)>,
+    /// Earliest of them, which is asked for at every event.
+    first: Option<(Mono, u32)>,
 }
 
 impl Timers {
@@ -21,7 +23,9 @@ impl Timers {
         if self.newest.len() >= NEWEST_MAX {
             self.due.extend(self.newest.drain(..));
         }
-        self.newest.push((at, stream));
+        let timer = (at, stream);
+        self.newest.push(timer);
+        self.first = Some(self.first.map_or(timer, |first| first.min(timer)));
     }
 
     /// Cancels the timer that was set for that time.
@@ -35,19 +39,21 @@ impl Timers {
                 self.due.remove(&timer);
             }
         }
+        if self.first == Some(timer) {
+            let timers = self.newest.iter().chain(self.due.first());
+            self.first = timers.min().copied();
+        }
     }
 
     /// Earliest due time.
     #[must_use]
     pub(super) fn next(&self) -> Option<Mono> {
-        let timers = self.newest.iter().chain(self.due.first());
-        timers.map(|(at, _)| *at).min()
+        self.first.map(|(at, _)| at)
     }
 
     /// Removes and returns the earliest stream whose time is past.
     pub(super) fn pop(&mut self, now: Mono) -> Option<u32> {
-        let timers = self.newest.iter().chain(self.due.first());
-        let (at, stream) = *timers.min().filter(|(at, _)| *at < now)?;
+        let (at, stream) = self.first.filter(|(at, _)| *at < now)?;
         self.cancel(at, stream);
         Some(stream)
     }

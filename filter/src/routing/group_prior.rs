@@ -43,6 +43,12 @@ impl GroupPrior {
         prior
     }
 
+    /// Whether all proxies tell no group apart.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     /// Returns the ratios of a class beside its `own` and those of the `rest`; `None` if the prior does not count.
     #[must_use]
     pub fn beside_class(&self, class: ClassId, own: Moments, rest: Moments) -> Option<Moments> {

@@ -107,10 +107,17 @@ pub struct GroupSums {
 }
 
 impl GroupSums {
-    /// Returns the sums of these windows, of which the present one has this number.
-    #[must_use]
-    pub fn new(window: u64, windows: [[Sums; GROUPS]; 2]) -> GroupSums {
-        GroupSums { window, windows }
+    /// Forgets everything; the present window has this number.
+    pub fn begin(&mut self, window: u64) {
+        self.clear();
+        self.window = window;
+    }
+
+    /// Sets the sums of the group with that index; the second window's groups follow those of the present one.
+    pub fn set(&mut self, index: usize, sums: Sums) {
+        if let Some(of_group) = self.windows.as_flattened_mut().get_mut(index) {
+            *of_group = sums;
+        }
     }
 
     /// Number of the present window.
@@ -129,6 +136,16 @@ impl GroupSums {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.iter().flatten().all(|sums| sums.count == 0)
+    }
+
+    /// Whether executions of a known size count.
+    #[must_use]
+    pub fn has_sizes(&self) -> bool {
+        let known = |window: &[Sums; GROUPS]| {
+            let sizes = window.iter().take(SIZES).skip(1);
+            sizes.map(|sums| sums.count).any(|count| count > 0)
+        };
+        self.windows.iter().any(known)
     }
 
     /// Forgets everything.
@@ -230,7 +247,8 @@ pub(super) fn index_of_class(class: ClassId) -> usize {
 }
 
 fn add_each(to: &mut [Sums; GROUPS], from: &[Sums; GROUPS]) {
-    for (to, from) in to.iter_mut().zip(from) {
+    // Few groups have executions.
+    for (to, from) in to.iter_mut().zip(from).filter(|(_, from)| from.count > 0) {
         to.add(from);
     }
 }

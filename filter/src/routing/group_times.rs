@@ -100,7 +100,7 @@ impl GroupTimes {
         self.own.clear();
         (self.prior, self.unreported) = Default::default();
         self.classes.clear();
-        self.sizes = SizeTimes::default();
+        self.sizes.clear();
         self.compare();
     }
 
@@ -199,11 +199,16 @@ impl GroupTimes {
 
     fn renew(&mut self, planned: Duration) {
         self.unprocessed = 0;
-        let mut sizes: [Sums; SIZES] = self.common.sizes();
-        for (all, own) in sizes.iter_mut().zip(self.own.sizes()) {
-            all.add(&own);
+        let has_sizes = self.common.has_sizes() || self.own.has_sizes();
+        if has_sizes || !self.prior.is_empty() {
+            let mut sizes: [Sums; SIZES] = self.common.sizes();
+            for (all, own) in sizes.iter_mut().zip(self.own.sizes()) {
+                all.add(&own);
+            }
+            self.sizes.estimate(planned, &sizes, &self.prior);
+        } else {
+            self.sizes.clear();
         }
-        self.sizes.estimate(planned, &sizes, &self.prior);
         if !self.classes.is_empty() {
             let sums = [&self.common, &self.own];
             let of_class = |class| add_up(sums.map(|sums| sums.of_class(class)));

@@ -31,6 +31,11 @@ impl SizeTimes {
         self.predicted.get(size.index()).copied().flatten()
     }
 
+    /// Forgets all predictions.
+    pub fn clear(&mut self) {
+        (*self.predicted, self.explained) = ([None; SIZES], 0.0);
+    }
+
     /// Part of the times' variance that the sizes explain, by the square of the mean; 0 if they are not told apart.
     #[must_use]
     pub fn explained(&self) -> f64 {
@@ -42,7 +47,7 @@ impl SizeTimes {
         let sizes = measured.map(|sums| sums.moments());
         let all = sizes.iter().fold(Moments::default(), |all, own| all + *own);
         let known = || (0..).zip(&sizes).skip(Size::UNKNOWN.index() + 1);
-        (*self.predicted, self.explained) = ([None; SIZES], 0.0);
+        self.clear();
         let apart = known().any(|(_, own)| differs(*own, all - *own));
         let min = f64::from(SAMPLES_MIN);
         let ratios = |index, own: Moments| {
