@@ -84,8 +84,6 @@ pub struct AcquireResult {
     pub granted: u32,
     /// Whether more could have been granted, but for [`AcquireRequest::limit`]. Only with batches.
     pub more: bool,
-    /// Whether a slot is left free, for a request here or at another worker.
-    pub leaves_free: bool,
     /// Time for which a slot was free while a request waited, before the first grant.
     pub idle: Option<Duration>,
     /// Time with all slots taken, from one end of an execution to the next.

@@ -55,8 +55,6 @@ pub struct SyncResult {
     pub head: Option<Urgency>,
     /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
-    /// Whether a slot is left free: see [`AcquireResult::leaves_free`].
-    pub leaves_free: bool,
     /// Time for which a slot was free while a request waited.
     pub idle: Option<Duration>,
     /// Time with all slots taken: see [`AcquireResult::full`].
@@ -335,7 +333,6 @@ impl Worker {
             }
             self.process = self.table.process_id;
             (outcome.granted, outcome.more) = (done.granted, done.more);
-            outcome.leaves_free = done.leaves_free;
             (outcome.idle, outcome.full, outcome.lanes) = (done.idle, done.full, done.lanes);
             return outcome;
         }
@@ -367,7 +364,6 @@ fn alone<W: Iterator<Item = Urgency> + Clone>(
         head = waiting.next();
     }
     let may_leave = outcome.granted < free && batch.may_leave(head);
-    outcome.leaves_free = may_leave;
     outcome.more = may_leave && !batch.is_single() && head.is_some();
     outcome
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{LaneBacklog, OtherWorkers, Worker, WorkerRow};
-use crate::priority::Urgency;
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
@@ -20,34 +19,6 @@ impl Worker {
     pub fn waiting(&self, variant: VariantKey, now: Mono) -> u32 {
         let column = self.table.column(variant);
         column.map_or(0, |column| self.table.waiting(column, now))
-    }
-
-    /// Whether it has been notified and has not acquired since, by the table as last loaded.
-    #[must_use]
-    pub fn is_notified(&self) -> bool {
-        let own = |row: &&WorkerRow| row.incarnation == self.incarnation;
-        let own = self.table.rows.iter().find(own);
-        own.is_some_and(|own| own.notified_at != Mono(0))
-    }
-
-    /// Loads the table. Returns whether an acquisition could find a free slot of the variant, or a table without this
-    /// worker's request `head`, if `taken` slots are taken here.
-    pub fn may_acquire(
-        &mut self,
-        variant: VariantKey,
-        (slots, taken): (u32, u32),
-        head: Option<Urgency>,
-        now: Mono,
-    ) -> bool {
-        if !self.load() {
-            return true;
-        }
-        let Some((own, column)) = self.place(variant) else {
-            return true;
-        };
-        let others = self.table.other_workers(own, column, now);
-        let all_taken = others.taken.saturating_add(taken) >= slots;
-        !all_taken || self.table.usage(own, column).head != head
     }
 
     /// Row of this worker and column of a variant, by the table as last loaded.
