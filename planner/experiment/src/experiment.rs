@@ -238,7 +238,7 @@ fn of_row(
     let changes = [Some(&case.set), Some(&row.set), of_both];
     let keys = changes.into_iter().flatten().flat_map(Changes::keys);
     let objective = objective::changed(keys, (written, &value), folder);
-    let own = budgets_untold(&value, &checked);
+    let own = budgets_undecided(&value, &checked);
     match objective {
         Some(field) if own > 0 => {
             let message = format!(
@@ -267,11 +267,11 @@ fn has_objective(columns: &[Column], scenario: &Scenario) -> Result<(), Wrong> {
 }
 
 /// Records with budgets of their own, in loads that do not say with `budgets` whether these count.
-fn budgets_untold(scenario: &Value, checked: &ScenarioFile) -> usize {
+fn budgets_undecided(scenario: &Value, checked: &ScenarioFile) -> usize {
     let own = |load: String, sending: &Sending| {
-        let is_told = scenario.pointer(&format!("{load}/budgets")).is_some();
+        let decides = scenario.pointer(&format!("{load}/budgets")).is_some();
         let own = sending.arrivals.iter().filter(|one| one.budget.is_some());
-        if is_told { 0 } else { own.count() }
+        if decides { 0 } else { own.count() }
     };
     match checked {
         ScenarioFile::Single(single) => own("/load".to_owned(), &single.1),
