@@ -11,7 +11,9 @@ use weir_planner::service::ConfigError;
 use weir_planner::solve::problem::Formulation;
 use weir_planner::spec::{ServiceFile, ServiceSpec, split_position};
 
-use super::document::{Content, Edit, Node, documents, joined};
+#[cfg(feature = "replay")]
+use super::document::Content;
+use super::document::{Edit, Node, documents, joined};
 use super::repair::is_near;
 use readers::{plan, plugin, problem, profile, resource};
 
