@@ -143,7 +143,8 @@ impl Experiment {
                 let each = shared.services.into_iter().zip(&requests);
                 each.zip(played.plays)
                     .map(|((one, requests), play)| {
-                        OfService::new(one.scenario, requests, play, bound, &self.columns)
+                        // Only what is lost has a bound of several together.
+                        OfService::new(one.scenario, requests, play, bound, &[])
                     })
                     .collect::<anyhow::Result<_>>()?
             }

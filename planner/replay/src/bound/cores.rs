@@ -12,7 +12,7 @@
 //!
 //! The same holds for what the cores cost, with each variant's price of a core.
 //!
-//! Where the replicas of a variant are limited, the others do the work that it cannot ([`super::limited`]).
+//! Work beyond what the limited replicas of a variant can do is the other variants' ([`super::limited`]).
 //!
 //! The bound ignores idle cores between requests, whole cores where a fraction would do, and load
 //! times, so it may be too low but never too high. One assumption is needed: a core is paid for until
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::Window;
 use super::limited::Limited;
-use super::work::{Machine, ROUNDING, Worker, machines};
+use super::work::{Machine, ROUNDING, Worker, by_stage, machines};
 use crate::request::{Play, Request};
 use crate::scenario::Scenario;
 
@@ -103,10 +103,7 @@ fn min_of_scenario(
     price: fn(&Machine) -> f64,
 ) -> Option<f64> {
     let machines = machines(scenario, play);
-    let stages: Vec<&[Machine]> = scenario
-        .stages()
-        .map(|variants| machines.get(variants).unwrap_or_default())
-        .collect();
+    let stages = by_stage(scenario, &machines);
     let windows: Vec<Window> = requests.iter().map(Window::of).collect();
     min_of_stages(&windows, on_time, &stages, scenario.length, price)
 }

@@ -26,7 +26,7 @@ use weir_planner::policy::{Infadapter, Ipa};
 use weir_planner::service::Service;
 
 use super::Window;
-use super::work::{Machine, ROUNDING, Worker, machines};
+use super::work::{Machine, ROUNDING, Worker, by_stage, machines};
 use crate::request::{Play, Request};
 use crate::scenario::Scenario;
 
@@ -118,10 +118,7 @@ pub fn max_objective(
     weights: Weights,
 ) -> Option<f64> {
     let machines = machines(scenario, play);
-    let stages: Vec<&[Machine]> = scenario
-        .stages()
-        .map(|variants| machines.get(variants).unwrap_or_default())
-        .collect();
+    let stages = by_stage(scenario, &machines);
     let windows: Vec<Window> = requests.iter().map(Window::of).collect();
     let pool = Pool {
         stages: &stages,

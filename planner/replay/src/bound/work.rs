@@ -55,6 +55,13 @@ pub struct Machine {
     pub whole: bool,
 }
 
+/// Returns the machines of each stage.
+pub(super) fn by_stage<'a>(scenario: &Scenario, machines: &'a [Machine]) -> Vec<&'a [Machine]> {
+    let stages = scenario.stages();
+    let stages = stages.map(|variants| machines.get(variants).unwrap_or_default());
+    stages.collect()
+}
+
 /// Returns the machines of a scenario at the start of a play, in the variants' order.
 ///
 /// Whole cores are assumed where the service's step and the initial cores are whole: then every control gives whole
