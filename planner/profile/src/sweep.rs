@@ -7,9 +7,9 @@
 //!
 //! If the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
-//! lets the server wait for its proxy. A server of short executions gets two requests at least: after each execution it
-//! would wait for the next request, and on a busy machine lose its caches meanwhile. The wait for one short execution
-//! costs less.
+//! lets the server wait for its proxy. A server of short executions gets up to [`SHORT_MAX`] requests: after each execution
+//! it would wait for the next request, and on a busy machine lose its caches meanwhile; and a server spends less CPU time
+//! on each of several requests that it finds waiting. As long as all of them wait for [`SHORT_S`] at most, that costs less.
 
 /// Part of the greatest throughput at which a server counts as busy.
 pub const BUSY: f64 = 0.97;
@@ -17,8 +17,10 @@ pub const BUSY: f64 = 0.97;
 const DOUBTFUL: f64 = 0.75;
 /// Maximum ratio of the result to the smallest concurrency that may be enough.
 pub const CHOICE_MAX: u32 = 2;
-/// Throughput of one request at a time, per second, from which on executions are short: 67 ms.
-pub const SHORT_PER_S: f64 = 15.0;
+/// Maximum wait, in seconds, of the last of several requests in flight at a server of short executions.
+pub const SHORT_S: f64 = 1.0 / 15.0;
+/// Maximum number of requests in flight for the only reason that executions are short.
+pub const SHORT_MAX: u32 = 4;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
@@ -56,7 +58,8 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     let before = points.iter().rev().skip(1).map(|point| point.per_s);
     let best_before = before.fold(0.0, f64::max);
     let grows = points.len() == 1 || last.per_s * BUSY > best_before;
-    if grows && last.concurrency < max {
+    let short = short_max(&points).min(max);
+    if (grows && last.concurrency < max) || last.concurrency < short {
         return Step::Measure(last.concurrency.saturating_mul(2).min(max));
     }
     let busy = busy(measured).unwrap_or(last.concurrency);
@@ -89,17 +92,36 @@ pub fn busy(measured: &[Rate]) -> Option<u32> {
     let last = points.iter().rev().find(allowed)?;
     let found = points.iter().find(reaches)?;
     let enough = found.concurrency.min(last.concurrency);
-    Some(second(&points).map_or(enough, |second| enough.max(second)))
+    Some(short(&points).map_or(enough, |short| enough.max(short)))
 }
 
-/// Returns two, if executions are short and a second request in flight is not known to slow the server, by the
-/// uncertainty of both.
-fn second(points: &[Rate]) -> Option<u32> {
-    let of = |concurrency: u32| points.iter().find(|point| point.concurrency == concurrency);
-    let (one, two) = (of(1)?, of(2)?);
-    let may_reach = two.per_s * (1.0 + two.half_width_percent / 100.0);
-    let reached = BUSY * one.per_s * (1.0 - one.half_width_percent / 100.0);
-    (one.per_s >= SHORT_PER_S && may_reach >= reached).then_some(two.concurrency)
+/// Returns the largest concurrency of short executions that is not known to slow the server, by the uncertainty of its
+/// rate and of the highest one with fewer requests in flight.
+fn short(points: &[Rate]) -> Option<u32> {
+    let max = short_max(points);
+    let (mut reached, mut found) = (0.0_f64, None);
+    for point in points.iter().filter(|point| point.concurrency <= max) {
+        let uncertain = point.half_width_percent / 100.0;
+        if point.per_s * (1.0 + uncertain) >= reached {
+            found = Some(point.concurrency);
+        }
+        reached = reached.max(BUSY * point.per_s * (1.0 - uncertain));
+    }
+    found
+}
+
+/// Returns the largest concurrency, a power of two up to [`SHORT_MAX`], of which the last request waits no longer than
+/// [`SHORT_S`] for the others if they are executed one after the other.
+fn short_max(points: &[Rate]) -> u32 {
+    let one = points.iter().find(|point| point.concurrency == 1);
+    let others = one.map_or(0.0, |one| one.per_s * SHORT_S);
+    let fits = |of: &u32| f64::from(*of - 1) <= others;
+    let powers = std::iter::successors(Some(1), |of: &u32| of.checked_mul(2));
+    powers
+        .take_while(|of| *of <= SHORT_MAX)
+        .take_while(fits)
+        .last()
+        .unwrap_or(1)
 }
 
 /// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.
@@ -179,9 +201,14 @@ mod tests {
             ([9.3, 9.65, 10.0, 10.0], 8.0, 2),
             ([9.0, 10.0, 10.0, 10.0], 0.0, 2),
             ([5.0, 9.3, 9.6, 10.0], 8.0, 4),
-            // Short executions.
-            ([98.0, 100.0, 100.0, 100.0], 8.0, 2),
-            ([100.0, 90.0, 90.0, 90.0], 8.0, 2),
+            // Short executions: one more may wait, or three.
+            ([14.0, 14.1, 14.1, 14.1], 8.0, 1),
+            ([24.0, 24.1, 24.1, 24.1], 8.0, 2),
+            ([24.0, 22.0, 22.0, 22.0], 1.0, 1),
+            ([98.0, 100.0, 102.0, 102.0], 8.0, 4),
+            ([100.0, 100.0, 100.0, 100.0], 1.0, 4),
+            ([100.0, 90.0, 90.0, 90.0], 8.0, 4),
+            ([100.0, 100.0, 90.0, 90.0], 1.0, 2),
             ([100.0, 90.0, 90.0, 90.0], 1.0, 1),
         ] {
             let (last, _) = sweep_noisy(of(rates), uncertainty, 8);
