@@ -57,7 +57,7 @@ fn invalid_replicas_are_refused_by_key() {
             themis().replacen("parallelism: 1", "parallelism: 2", 1),
             &[
                 "stages[0].variants[0].latency.parallelism: 2",
-                "1, with policy themis",
+                "1, with policy themis; weir profile --concurrency-max 1 measures it so",
             ],
         ),
         (
