@@ -269,10 +269,7 @@ fn overloaded(
     Ok(found)
 }
 
-fn solved(
-    problem: Input,
-    time_limit: &TimeLimit<'_>,
-) -> Result<Found, (SolveStatus, String)> {
+fn solved(problem: Input, time_limit: &TimeLimit<'_>) -> Result<Found, (SolveStatus, String)> {
     let refused = |refused: InputError| (SolveStatus::Infeasible, refused.to_string());
     let problem: Problem = problem.try_into().map_err(refused)?;
     let solved = Solved::read(solve(&problem, time_limit))?;

@@ -18,8 +18,8 @@
 
 use weir_api::{Cores, Rps};
 
-use super::replica::one_at_a_time;
 use super::ipa::{self, Reserve};
+use super::replica::one_at_a_time;
 use super::{DEMAND_MIN, Solved, keep, promised, ready, stay, wait_ms};
 use crate::capacity::{Actual, Allocation};
 use crate::clock::stopwatch;

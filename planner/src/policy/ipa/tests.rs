@@ -129,7 +129,15 @@ fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
 #[test]
 fn decision_is_best_within_the_budget() {
     let mut exact = 0;
-    for (budget, tail) in [(4, 1.0), (6, 1.0), (9, 1.0), (14, 1.0), (14, 1.4), (20, 1.0), (20, 1.4)] {
+    for (budget, tail) in [
+        (4, 1.0),
+        (6, 1.0),
+        (9, 1.0),
+        (14, 1.0),
+        (14, 1.4),
+        (20, 1.0),
+        (20, 1.4),
+    ] {
         let mut service = pipeline(budget);
         for variant in &mut service.variants {
             variant.profile.latency.tail = tail;
