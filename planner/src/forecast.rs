@@ -66,6 +66,8 @@ pub struct Forecast {
     pub demand: Rps,
     /// λ at present, for shares.
     pub present: Rps,
+    /// Mean rate of the load that `demand` is the peak of, without headroom: a shorter peak may wait.
+    pub mean: Rps,
     /// Growth of λ each second, as a slow rise of the last half minute shows it: for capacity that takes longer to be
     /// there than a rise is foreseen.
     pub growth: Rps,
@@ -77,6 +79,23 @@ pub struct Forecast {
     pub window_full: bool,
     /// λ by the lowest rate of the window: the part of the demand that has lasted. `None` until the window has filled.
     pub lasted: Option<Rps>,
+}
+
+impl Forecast {
+    /// Rate to have capacity for, of variants that keep back the part 1 − `utilisation` of their own rate: the mean, or as
+    /// much of the demand as they execute at most. Headroom is counted once: both reserves together are cores that idle.
+    pub fn planned(&self, utilisation: f64) -> Rps {
+        self.once(self.demand, utilisation)
+    }
+
+    /// The same of the present demand, to divide among such variants.
+    pub fn shared(&self, utilisation: f64) -> Rps {
+        self.once(self.present, utilisation)
+    }
+
+    fn once(&self, demand: Rps, utilisation: f64) -> Rps {
+        Rps(self.mean.0.max(utilisation * demand.0).min(demand.0))
+    }
 }
 
 /// One way to estimate the rate. The forecast takes the greatest estimate.

@@ -3,10 +3,10 @@
 //!
 //! Shares go to a stage's most accurate variants first, each up to its capacity. They are in proportion to the
 //! capacities if demand is unknown or exceeds them all. What then exceeds them goes to the variants that take longer
-//! than `latencyBudget` allows, but less than the objective: their cores are there, and a filter sends only requests
-//! that can be in time. In a pipeline they get none, for the later stages need the time. Batches are chosen by the policy ([`batches`]) and limited to
-//! those that servers have been sent. The downstream time of a stage sums over the later stages: the time of the
-//! slowest variant with a share, and the time in which its batch fills, q = (b − 1)/λ (IPA, Eq. 7).
+//! than `latencyBudget` allows, but less than the objective: a filter sends only requests that can be in time. In a
+//! pipeline they get none, for the later stages need the time. Batches are chosen by the policy ([`batches`]) and
+//! limited to those that servers have been sent. The downstream time of a stage sums over the later stages: the time of
+//! the slowest variant with a share, and the time in which its batch fills, (b − 1)/λ (IPA, Eq. 7).
 //!
 //! Capacities and downstream times are those of the corrected profiles. The service times sent to the filters are the
 //! profiles' own: filters correct them by the ratios that they measure, and would do so twice.
@@ -22,7 +22,7 @@ use crate::policy::batches;
 use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
 pub use expected::Expected;
-use run::{Run, slow_capacities};
+use run::{Run, shared_rate, slow_capacities};
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
 /// of the capacities.
@@ -78,7 +78,7 @@ pub fn drafts_under(
     for stage in &service.stages {
         let failing = failing.get(stage.variants.clone()).unwrap_or_default();
         let runs = runs.get(stage.variants.clone())?;
-        let variants = of_stage(service, runs, failing, demand)?;
+        let variants = of_stage(service, runs, failing, shared_rate(service, inputs))?;
         needs.push(needs_ms(runs, &variants, demand));
         drafts.push(Draft {
             variants,

@@ -139,6 +139,7 @@ pub fn batches(service: &Service, allocations: &[Allocation], inputs: Option<Inp
     let present = inputs.map(|inputs| Inputs {
         forecast: Forecast {
             demand: inputs.forecast.present,
+            mean: Rps(inputs.forecast.mean.0.min(inputs.forecast.present.0)),
             ..inputs.forecast
         },
         ..inputs
@@ -218,20 +219,25 @@ pub fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decision {
     keep(actual, SolveStatus::OutOfTime, why)
 }
 
-/// Latency model of a variant's promise: a high percentile instead of the profile's mean, with the largest correction.
-/// A server with one lane idles while it waits for a batch to fill.
+/// Latency model of a variant's promise: a high percentile instead of the profile's mean.
 fn promised(variant: &Variant) -> LatencyModel {
-    let (model, tail) = (variant.profile.latency.model, variant.profile.latency.tail);
-    let tail = tail * variant.profile.correction.largest();
+    executed(variant, variant.profile.latency.tail)
+}
+
+/// Latency model with the largest correction, and with executions that take `factor` times the mean. A server with one
+/// lane idles while it waits for a batch to fill.
+fn executed(variant: &Variant, factor: f64) -> LatencyModel {
+    let model = variant.profile.latency.model;
+    let factor = factor * variant.profile.correction.largest();
     let idle_ms = match variant.makes_batches() {
         true => 0.0,
         false => variant.batch_delay.as_secs_f64() * 1e3,
     };
     LatencyModel {
-        gamma_ms: model.gamma_ms * tail,
-        epsilon_ms: model.epsilon_ms * tail,
-        delta_ms: model.delta_ms * tail,
-        eta_ms: model.eta_ms * tail + idle_ms,
+        gamma_ms: model.gamma_ms * factor,
+        epsilon_ms: model.epsilon_ms * factor,
+        delta_ms: model.delta_ms * factor,
+        eta_ms: model.eta_ms * factor + idle_ms,
     }
 }
 

@@ -330,6 +330,13 @@ impl Service {
         self.step.times(self.budget)
     }
 
+    /// Largest part of its rate that any variant is planned with.
+    pub fn utilisation_max(&self) -> f64 {
+        let each = self.variants.iter();
+        each.map(|variant| variant.profile.utilisation)
+            .fold(0.0, f64::max)
+    }
+
     /// The SLO less the downstream time, in ms.
     pub fn own_slo_ms(&self) -> f64 {
         (self.slo.as_secs_f64() * 1e3 - self.downstream_ms).max(TIME_LEFT_MIN_MS)

@@ -203,16 +203,15 @@ impl Planner {
             .stages
             .iter()
             .map(|stage| stage.variants.clone());
-        let demand = inputs.map(|inputs| inputs.forecast.demand.0);
+        let utilisation = self.service.utilisation_max();
+        let demand = inputs.map(|inputs| inputs.forecast.planned(utilisation).0);
         carried_part(stages, &capacities, allocations, demand)
     }
 
     /// Part of the demand that already arrives, relative to what fully used servers sustain.
     fn arriving(&self, forecast: Forecast) -> f64 {
-        let variants = self.service.variants.iter();
-        let most = variants.map(|variant| variant.profile.utilisation);
-        let most = most.fold(0.0, f64::max);
-        most * forecast.arriving.0 / forecast.demand.0.max(f64::MIN_POSITIVE)
+        let most = self.service.utilisation_max();
+        most * forecast.arriving.0 / forecast.planned(most).0.max(f64::MIN_POSITIVE)
     }
 
     async fn resize<A: Actuate>(

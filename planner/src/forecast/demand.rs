@@ -39,6 +39,10 @@ pub struct Demand {
     level: Level,
     /// Rate at present.
     present: Level,
+    /// Mean rate of the window.
+    mean: Level,
+    /// Whether a burst is expected again.
+    expects_burst: bool,
     ahead: Option<Ahead>,
 }
 
@@ -67,6 +71,8 @@ impl Demand {
             slope: Slope::default(),
             level: Level::default(),
             present: Level::default(),
+            mean: Level::default(),
+            expects_burst: false,
             ahead: rule.ahead.as_ref().map(Ahead::new),
             rule,
         }
@@ -113,11 +119,16 @@ impl Demand {
             self.slope.observe(at, rate.0, seconds);
         }
         let known = self.known();
-        self.present.follow(known, self.deviation(known));
+        let moving_s = self.rule.moving.as_secs_f64();
+        self.present.follow(known, self.deviation(known, moving_s));
+        let (mean, span_s) = self.window_mean();
+        self.mean.follow(mean, self.deviation(mean, span_s));
         let (window, remembered) = (self.rule.window, self.rule.bursts);
         let again = self.bursts.follow(at, known, window, remembered);
+        self.expects_burst = again > known;
         let expected = again.max(known);
-        self.level.follow(expected, self.deviation(expected));
+        self.level
+            .follow(expected, self.deviation(expected, moving_s));
     }
 
     /// Passes over the time until `at`, in which nobody observed: the next sample begins there. If that is as long as the
@@ -224,15 +235,22 @@ impl Demand {
         let sustained = self.forecasters().filter_map(|one| one.sustained(since));
         let lasted = sustained.reduce(f64::min).filter(|_| window_full);
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
+        let rises = self.is_rising() || !self.foreseen.is_empty();
+        // The window's mean knows nothing of what is to come.
+        let mean = match rises || self.expects_burst {
+            true => rate,
+            false => self.mean.rate().min(rate),
+        };
         let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
         // The quantile of the peak is a margin itself.
         let ahead = self.ahead.as_ref().map_or(0.0, Ahead::upper);
         Some(Forecast {
             demand: Rps(with_headroom(rate).0.max(ahead)),
             present: with_headroom(present),
+            mean: Rps(mean),
             growth: Rps(self.rule.headroom * self.slope.growth()),
             arriving: Rps(arriving),
-            rises: self.is_rising() || !self.foreseen.is_empty(),
+            rises,
             window_full,
             lasted: lasted.map(with_headroom),
         })
@@ -282,24 +300,32 @@ impl Demand {
         last.saturating_sub(self.rule.window)
     }
 
-    /// Standard deviation of a mean over `moving` about that rate: as of Poisson arrivals, or less where the window's
-    /// are more even.
-    fn deviation(&self, rate: f64) -> f64 {
-        let window = || self.samples.since(self.window_begin());
-        let sum = |(requests, seconds): (f64, f64), one: &Sample| {
+    /// Mean rate of the window, and the seconds that are known of it.
+    fn window_mean(&self) -> (f64, f64) {
+        let window = self.samples.since(self.window_begin());
+        let (requests, seconds) = window.fold((0.0, 0.0), |(requests, seconds), one| {
             (requests + one.requests, seconds + one.seconds)
-        };
-        let (requests, seconds) = window().fold((0.0, 0.0), sum);
-        if requests <= 0.0 {
+        });
+        match seconds > 0.0 {
+            true => (requests / seconds, seconds),
+            false => (0.0, 0.0),
+        }
+    }
+
+    /// Standard deviation of a mean over `span_s` about that rate: as of Poisson arrivals, or less where the window's
+    /// are more even.
+    fn deviation(&self, rate: f64, span_s: f64) -> f64 {
+        let (mean, _) = self.window_mean();
+        if mean <= 0.0 || span_s <= 0.0 {
             return 0.0;
         }
-        let mean = requests / seconds;
+        let window = || self.samples.since(self.window_begin());
         let square = |one: &Sample| {
             let expected = mean * one.seconds;
             (one.requests - expected) * (one.requests - expected) / expected
         };
         let squares: f64 = window().map(square).sum();
         let dispersion = DISPERSION * squares / window().count() as f64;
-        libm::sqrt(dispersion.min(1.0) * rate / self.rule.moving.as_secs_f64())
+        libm::sqrt(dispersion.min(1.0) * rate / span_s)
     }
 }

@@ -36,18 +36,20 @@ impl KnownLoad {
     /// Returns the demand at that time.
     pub fn forecast(&self, at: Duration) -> Forecast {
         let now = at.as_secs() as usize;
-        let present = self.mean(now);
+        let present = self.mean(now, self.moving_s);
         let ahead = || now..=now + self.horizon_s;
-        let demand = self.highest(ahead());
+        let demand = self.highest(ahead(), self.moving_s);
+        let mean = self.highest(ahead(), LASTS_S.max(self.moving_s));
         // The part of it that is there for long, at whatever time ahead it begins.
         let lowest = |begin: usize| {
-            let means = (begin..begin + LASTS_S).map(|second| self.mean(second));
+            let means = (begin..begin + LASTS_S).map(|second| self.mean(second, self.moving_s));
             means.fold(f64::INFINITY, f64::min)
         };
         let lasted = ahead().map(lowest).fold(0.0, f64::max);
         Forecast {
             demand: Rps(demand),
             present: Rps(present),
+            mean: Rps(mean),
             growth: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,
@@ -56,15 +58,15 @@ impl KnownLoad {
         }
     }
 
-    fn highest(&self, seconds: impl Iterator<Item = usize>) -> f64 {
-        let means = seconds.map(|second| self.mean(second));
+    fn highest(&self, seconds: impl Iterator<Item = usize>, moving_s: usize) -> f64 {
+        let means = seconds.map(|second| self.mean(second, moving_s));
         means.fold(0.0, f64::max)
     }
 
-    /// Mean rate from a second on.
-    fn mean(&self, second: usize) -> f64 {
-        let rates = self.rates.iter().skip(second).take(self.moving_s);
-        rates.sum::<f64>() / self.moving_s as f64
+    /// Mean rate over a time from a second on.
+    fn mean(&self, second: usize, moving_s: usize) -> f64 {
+        let rates = self.rates.iter().skip(second).take(moving_s);
+        rates.sum::<f64>() / moving_s as f64
     }
 }
 

@@ -67,6 +67,27 @@ fn check_samples(counts: &[f64], expected: f64) {
 }
 
 #[test]
+fn mean_is_that_of_the_window_until_more_is_to_come() {
+    let mut demand = demand(1.1);
+    let mut at = Duration::ZERO;
+    let mut mean = |ms: u64, rates: &[f64]| {
+        for rate in rates {
+            at += Duration::from_millis(ms);
+            demand.observe(at, Rps(*rate));
+        }
+        demand.forecast().unwrap().mean.0
+    };
+    assert_eq!(mean(1000, &[40.0; 20]), 40.0);
+    // The highest mean of three seconds is 45.
+    assert!((mean(1000, &[55.0]) - 41.5).abs() < 1e-9);
+    // A fall by chance is none.
+    assert!((mean(1000, &[35.0]) - 41.5).abs() < 1e-9);
+    assert!((mean(1000, &[20.0; 10]) - 20.0).abs() < 1e-9);
+    // The window does not show a steep rise yet.
+    assert!((mean(250, &[400.0; 2]) - 400.0).abs() < 1e-9);
+}
+
+#[test]
 fn rise_counts_after_two_certain_samples() {
     check_samples(&[], 40.0);
     // One sample may be a burst, or lie half before and half after the rise.

@@ -6,7 +6,7 @@ use weir_api::{Rps, Share, VariantPlan};
 use super::{Expected, shortest_ms};
 use crate::capacity::Allocation;
 use crate::profile::Profile;
-use crate::service::{Service, Variant};
+use crate::service::{Inputs, Service, Variant};
 
 /// A variant with its allocation and batch.
 #[derive(Debug, Clone, Copy)]
@@ -165,6 +165,11 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Rate that shares are for.
+pub(super) fn shared_rate(service: &Service, inputs: Option<Inputs>) -> Option<Rps> {
+    inputs.map(|inputs| inputs.forecast.shared(service.utilisation_max()))
+}
+
 /// Capacities of the variants that take longer than the latency budget allows, but less than the objective; 0 for the
 /// others, for those that fail, and in a pipeline.
 pub(super) fn slow_capacities(service: &Service, runs: &[Run], failing: &[bool]) -> Vec<f64> {
@@ -184,8 +189,32 @@ mod tests {
     use super::*;
     use crate::plan::{capacities, draft, drafts};
     use crate::profile::{Correction, Ratio};
-    use crate::service::{Inputs, Stage};
+    use crate::service::Stage;
     use crate::spec::tests::service;
+
+    #[test]
+    fn shares_keep_one_reserve_of_the_demand_and_the_variants() {
+        // Four cores of a carry 0.8 · 78, two of b 0.8 · 18 requests/s.
+        let cores = [4, 2].map(|cores| Allocation::one(Cores::whole(cores)));
+        for (mean, utilisation, share) in [
+            (57.6, 0.8, 0.25),
+            (48.0, 0.8, 0.3),
+            // Of the present demand, 0.8 at least: more of b would be above what it executes.
+            (40.0, 0.8, 0.3125),
+            (70.0, 0.8, 0.25),
+            // Without a reserve of the variants, that of the demand stays.
+            (40.0, 1.0, 0.3125),
+        ] {
+            let mut service = service(8);
+            for variant in &mut service.variants {
+                variant.profile.utilisation = utilisation;
+            }
+            let mut inputs = Inputs::steady(Rps(57.6));
+            inputs.forecast.mean = Rps(mean);
+            let draft = draft(&service, &cores, Some(inputs)).unwrap();
+            assert_eq!(draft.variants[1].share.0, share, "{mean} {utilisation}");
+        }
+    }
 
     #[test]
     fn filters_get_the_profile_and_capacity_follows_the_measured_time() {

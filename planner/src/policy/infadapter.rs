@@ -12,7 +12,6 @@ use weir_api::plan::VARIANTS_MAX;
 use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
-use crate::forecast::Forecast;
 use crate::profile::UTILISATION;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
@@ -47,11 +46,8 @@ impl Policy for Infadapter {
 
     /// Returns the optimum, or the actual allocation if there is a reason to keep it.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision {
-        let Forecast {
-            demand,
-            window_full,
-            ..
-        } = inputs.forecast;
+        let forecast = inputs.forecast;
+        let demand = forecast.planned(service.utilisation_max());
         let problem = problem(service, actual, demand);
         let elapsed = stopwatch();
         let outcome = infadapter::solve(&problem, &TimeLimit::new(service.solver_limit, &elapsed));
@@ -71,6 +67,7 @@ impl Policy for Infadapter {
             _ => solved.note(|gap| format!("{gap:.4} below the optimum")),
         };
         let result = (solved.status, note);
+        let window_full = forecast.window_full;
         choose(service, actual, &problem, solved.plan, window_full, result)
     }
 

@@ -1,6 +1,7 @@
 //! Policy ipa (JSys '24, Eq. 10): one variant per stage, its replicas and its batch. A replica executes one batch at a
 //! time; [`replica`] defines it.
 //!
+//! - Capacity is that of mean executions, less what queues need ([`reserve`]).
 //! - The time for executing and waiting for batches, summed over all stages, stays within the part of the SLO that is
 //!   not reserved for network and queues (`latencyBudget`).
 //! - IPA has no budget; its β only gives cores a price. If its plan exceeds the budget, the price is raised by the
@@ -20,6 +21,7 @@
 //! choice, because a larger one adds latency and lowers the objective.
 
 mod allocation;
+mod reserve;
 mod rise;
 
 use weir_api::plan::VARIANTS_MAX;
@@ -41,6 +43,7 @@ use crate::solve::{InputError, TimeLimit};
 
 pub(super) use allocation::{batches, carrying};
 use allocation::{is_carried, running};
+pub(super) use reserve::Reserve;
 
 pub use settings::{Ipa, RawIpa};
 
@@ -95,7 +98,7 @@ impl Policy for Ipa {
         let found = by_loaded(service, *self, actual, forecast, &time_limit);
         let among = vec![true; service.variants.len()];
         let found = found.map_or_else(
-            || within_budget(service, *self, demand, &among, &time_limit),
+            || within_budget(service, *self, forecast, &among, &time_limit),
             Ok,
         );
         let found = match found {
@@ -104,7 +107,7 @@ impl Policy for Ipa {
         };
         let targets = targets(service, &found.plan);
         let worth = worth(service, *self, &found.plan);
-        let running = running(service, *self, &ready(actual), demand);
+        let running = running(service, *self, &ready(actual), forecast);
         let running = running.filter(|_| stay(actual) != targets);
         let near = |running: &f64| worth - running <= self.tolerance;
         let usual = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
@@ -149,7 +152,10 @@ impl Policy for Ipa {
         allocations: &[Allocation],
         inputs: Option<Inputs>,
     ) -> Vec<u32> {
-        batches(service, allocations, inputs.map(|inputs| inputs.forecast))
+        let forecast = inputs.map(|inputs| inputs.forecast);
+        batches(service, allocations, forecast, |forecast| {
+            Reserve::of(service, forecast)
+        })
     }
 
     fn scale_down(&self) -> ScaleDown {
@@ -174,8 +180,7 @@ fn by_loaded(
     if is_carried(service, &ready, forecast) || loaded.iter().all(|loaded| *loaded) {
         return None;
     }
-    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    let found = within_budget(service, rule, demand, &loaded, time_limit).ok()?;
+    let found = within_budget(service, rule, forecast, &loaded, time_limit).ok()?;
     let carries = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
     carries.then(|| Found {
         note: format!("{}, by those that are loaded", found.note),
@@ -187,12 +192,16 @@ fn by_loaded(
 fn within_budget(
     service: &Service,
     rule: Ipa,
-    demand: Rps,
+    forecast: Forecast,
     among: &[bool],
     time_limit: &TimeLimit<'_>,
 ) -> Result<Found, (SolveStatus, String)> {
-    let solved =
-        |demand: Rps, price: f64| solved(service, rule, (demand, price), among, time_limit);
+    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+    let reserve = Reserve::of(service, forecast);
+    let solved = |demand: Rps, price: f64| {
+        let problem = input(service, rule, (demand, price), among, reserve);
+        solved(problem, time_limit)
+    };
     // If a step of cores costs more than all accuracy is worth, the plan has the fewest cores.
     let price_max = (100.0 * rule.alpha + 1.0) / service.step.as_f64();
     match solved(demand, 0.0) {
@@ -260,18 +269,9 @@ fn overloaded(
     Ok(found)
 }
 
-/// Solves IPA's problem for that demand and these variants, with the price added to β.
-fn solved(
-    service: &Service,
-    rule: Ipa,
-    (demand, price): (Rps, f64),
-    among: &[bool],
-    time_limit: &TimeLimit<'_>,
-) -> Result<Found, (SolveStatus, String)> {
+fn solved(problem: Input, time_limit: &TimeLimit<'_>) -> Result<Found, (SolveStatus, String)> {
     let refused = |refused: InputError| (SolveStatus::Infeasible, refused.to_string());
-    let problem: Problem = input(service, rule, (demand, price), among)
-        .try_into()
-        .map_err(refused)?;
+    let problem: Problem = problem.try_into().map_err(refused)?;
     let solved = Solved::read(solve(&problem, time_limit))?;
     let note = solved.note(|gap| format!("{gap:.4} below the optimum"));
     Ok(Found {
@@ -281,12 +281,20 @@ fn solved(
     })
 }
 
-fn input(service: &Service, rule: Ipa, (demand, price): (Rps, f64), among: &[bool]) -> Input {
+/// IPA's problem for that demand and these variants, with the price added to β.
+fn input(
+    service: &Service,
+    rule: Ipa,
+    (demand, price): (Rps, f64),
+    among: &[bool],
+    reserve: Reserve,
+) -> Input {
     let variant = |variant: &Variant| VariantInput {
         name: variant.name.clone(),
         accuracy_percent: variant.accuracy,
         replica_cores: replica::cores_each(variant).as_f64(),
         latency: Latency::Sponge(promised(variant)),
+        occupancy: Some(Latency::Sponge(reserve.occupancy(variant))),
         batches: Batches::UpTo(variant.profile.batch),
         wait_ms: wait_ms(variant),
         replicas_max: replica::most(variant),

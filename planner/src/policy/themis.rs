@@ -18,8 +18,9 @@
 
 use weir_api::{Cores, Rps};
 
+use super::ipa::{self, Reserve};
 use super::replica::one_at_a_time;
-use super::{DEMAND_MIN, Solved, ipa, keep, promised, ready, stay, wait_ms};
+use super::{DEMAND_MIN, Solved, keep, promised, ready, stay, wait_ms};
 use crate::capacity::{Actual, Allocation};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
@@ -182,7 +183,12 @@ impl Policy for Themis {
         allocations: &[Allocation],
         inputs: Option<Inputs>,
     ) -> Vec<u32> {
-        ipa::batches(service, allocations, inputs.map(|inputs| inputs.forecast))
+        ipa::batches(
+            service,
+            allocations,
+            inputs.map(|inputs| inputs.forecast),
+            |_| Reserve::TAIL,
+        )
     }
 
     /// Immediate: replicas are removed to give the others more cores.
@@ -227,7 +233,7 @@ fn kept(
     demand: Rps,
 ) -> (bool, &'static str) {
     let all_serve = actual.iter().all(|one| one.starting.replicas() == 0);
-    let carries = ipa::carrying(service, &ready(actual), demand).is_some();
+    let carries = ipa::carrying(service, &ready(actual), demand, Reserve::TAIL).is_some();
     if !all_serve || !carries {
         return (false, "");
     }

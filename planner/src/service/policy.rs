@@ -145,6 +145,7 @@ impl Inputs {
             forecast: Forecast {
                 demand,
                 present: demand,
+                mean: demand,
                 growth: Rps(0.0),
                 arriving: demand,
                 rises: false,

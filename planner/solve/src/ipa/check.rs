@@ -54,6 +54,7 @@ fn check_option(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
             latency,
             batches,
             replicas_max,
+            ..
         } => {
             batches.contains(&batch)
                 && replicas <= *replicas_max
@@ -72,7 +73,8 @@ fn check_option(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
 impl Problem {
     fn check_capacity(&self, variant: &Variant, planned: &StagePlan) -> Result<(), String> {
         let (batch, replicas) = (planned.batch, planned.replicas);
-        let needed = needed(batch, planned.latency_ms, self.arrival_rps);
+        let occupancy_ms = variant.occupancy_ms(batch, planned.latency_ms);
+        let needed = needed(batch, occupancy_ms, self.arrival_rps);
         if f64::from(replicas) < needed {
             return Err(format!(
                 "{replicas} replicas where {needed} carry the arrival"

@@ -64,6 +64,7 @@ pub(super) struct Variant {
 pub(super) enum BatchOptions {
     LatencyModel {
         latency: Latency,
+        occupancy: Option<Latency>,
         batches: Vec<u32>,
         replicas_max: u32,
     },
@@ -102,8 +103,8 @@ impl Choice {
 }
 
 /// Fractional number of replicas that carry λ: λ/h, less the tolerance.
-pub(super) fn needed(batch: u32, latency_ms: f64, arrival_rps: f64) -> f64 {
-    arrival_rps * latency_ms / (f64::from(batch) * 1000.0) * (1.0 - TOLERANCE)
+pub(super) fn needed(batch: u32, occupancy_ms: f64, arrival_rps: f64) -> f64 {
+    arrival_rps * occupancy_ms / (f64::from(batch) * 1000.0) * (1.0 - TOLERANCE)
 }
 
 impl Problem {
@@ -176,6 +177,17 @@ impl Variant {
         self.wait_ms.unwrap_or_else(fill_ms)
     }
 
+    /// Returns the time for which a batch of that latency occupies its replica, in ms.
+    pub(super) fn occupancy_ms(&self, batch: u32, latency_ms: f64) -> f64 {
+        match &self.options {
+            BatchOptions::LatencyModel {
+                occupancy: Some(model),
+                ..
+            } => model.ms(batch, self.replica_cores),
+            _ => latency_ms,
+        }
+    }
+
     /// Returns the options, with the minimum number of replicas that carry λ where none is given,
     /// and with the maximum number of replicas.
     fn options(&self, arrival_rps: f64) -> Vec<(BatchOption, u32)> {
@@ -185,10 +197,12 @@ impl Variant {
                 latency,
                 batches,
                 replicas_max,
+                ..
             } => {
                 let option = |batch: &u32| {
                     let latency_ms = latency.ms(*batch, self.replica_cores);
-                    let min = needed(*batch, latency_ms, arrival_rps).ceil().max(1.0);
+                    let occupancy_ms = self.occupancy_ms(*batch, latency_ms);
+                    let min = needed(*batch, occupancy_ms, arrival_rps).ceil().max(1.0);
                     let replicas = if min <= f64::from(*replicas_max) {
                         min as u32
                     } else {
@@ -213,10 +227,11 @@ impl Stage {
         let ranks = ranks(&variants);
         for (index, (variant, rank)) in variants.iter().zip(ranks).enumerate() {
             for (option, most) in variant.options(arrival_rps) {
-                let one_rps = f64::from(option.batch) * 1000.0 / option.latency_ms;
+                let occupancy_ms = variant.occupancy_ms(option.batch, option.latency_ms);
+                let one_rps = f64::from(option.batch) * 1000.0 / occupancy_ms;
                 most_rps = most_rps.max(f64::from(most) * one_rps);
-                let carries = f64::from(option.replicas)
-                    >= needed(option.batch, option.latency_ms, arrival_rps);
+                let carries =
+                    f64::from(option.replicas) >= needed(option.batch, occupancy_ms, arrival_rps);
                 if !option.latency_ms.is_finite() || !carries {
                     continue;
                 }

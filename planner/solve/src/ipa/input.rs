@@ -77,6 +77,10 @@ pub struct VariantInput {
     pub replica_cores: f64,
     /// Latency model l(b, R) of one replica.
     pub latency: Latency,
+    /// Time for which a batch occupies its replica, by which capacity counts: h = b over it. By default `latency`,
+    /// which may be a high percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<Latency>,
     /// Batches it may run: a list, or a number for 1 to that; by default 1 to 8.
     #[serde(default)]
     pub batches: Batches,
@@ -180,18 +184,19 @@ impl Problem {
 impl VariantInput {
     fn checked(self, path: &str) -> Result<Variant, InputError> {
         let batches = self.batches.checked(&format!("{path}.batches"))?;
-        self.latency.check(&format!("{path}.latency"))?;
+        let occupancy = self.occupancy.as_ref();
+        let models = std::iter::once(("latency", &self.latency));
+        let models = models.chain(occupancy.map(|model| ("occupancy", model)));
         accuracy_and_cores(path, self.accuracy_percent, self.replica_cores)?;
-        for batch in &batches {
-            // A fit may dip below 0; beyond a table the latency is unknown. Neither gives a choice.
-            let ms = self.latency.ms(*batch, self.replica_cores);
-            let right = format!("above 0 for every batch it may run, such as {batch}");
-            rule(
-                ms > 0.0,
-                format!("{path}.latency"),
-                format!("{ms} ms"),
-                right,
-            )?;
+        for (key, model) in models {
+            let at = format!("{path}.{key}");
+            model.check(&at)?;
+            for batch in &batches {
+                // A fit may dip below 0; beyond a table the latency is unknown. Neither gives a choice.
+                let ms = model.ms(*batch, self.replica_cores);
+                let right = format!("above 0 for every batch it may run, such as {batch}");
+                rule(ms > 0.0, &at, format!("{ms} ms"), right)?;
+            }
         }
         let most = format!("{path}.replicas_max");
         let replicas_max = within(most, self.replicas_max, 1, REPLICAS_MAX, "replicas")?;
@@ -205,6 +210,7 @@ impl VariantInput {
             },
             options: BatchOptions::LatencyModel {
                 latency: self.latency,
+                occupancy: self.occupancy,
                 batches,
                 replicas_max,
             },

@@ -15,7 +15,7 @@ async fn uncarried_demand_is_reported_until_capacity_is_ready() {
     let report = bed.run_cycle(80.0).await;
     let each = report.variants.values();
     let carried: f64 = each.map(|variant| variant.capacity_rps.0).sum();
-    let percent = (carried / 88.0 * 100.0).floor();
+    let percent = (carried / 80.0 * 100.0).floor();
     assert!(percent < 100.0);
     let expected = format!("; {percent} % of the demand is carried until more of a serves");
     assert!(report.why.ends_with(&expected), "{}", report.why);

@@ -4,8 +4,7 @@
 use weir_api::{Cores, Rps};
 
 use super::super::{DEMAND_MIN, promised, replica, waits_ms};
-use super::Ipa;
-use super::of;
+use super::{Ipa, Reserve, of};
 use crate::capacity::Allocation;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
@@ -21,14 +20,16 @@ pub(in crate::policy) fn batches(
     service: &Service,
     allocations: &[Allocation],
     forecast: Option<Forecast>,
+    reserve: impl Fn(Forecast) -> Reserve,
 ) -> Vec<u32> {
     let Some(forecast) = forecast else {
         return vec![1; service.variants.len()];
     };
     let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
+    let reserve = reserve(forecast);
     let each = service.variants.iter().zip(allocations);
     let carriers: Vec<Option<u32>> = each
-        .map(|(variant, allocation)| carrier(variant, *allocation, demand_rps))
+        .map(|(variant, allocation)| carrier(variant, *allocation, demand_rps, reserve))
         .collect();
     let one_ms = |index: usize, variant: &Variant, batch: u32| {
         let allocation = allocations.get(index).copied().unwrap_or_default();
@@ -102,7 +103,8 @@ pub(super) fn capacities(
     allocations: &[Allocation],
     forecast: Forecast,
 ) -> Vec<f64> {
-    let batches = batches(service, allocations, Some(forecast));
+    let reserve = |forecast| Reserve::of(service, forecast);
+    let batches = batches(service, allocations, Some(forecast), reserve);
     let each = service.variants.iter().zip(allocations).zip(batches);
     let capacity = |((variant, allocation), batch): ((&Variant, &Allocation), u32)| {
         let profile = Profile {
@@ -124,8 +126,13 @@ pub(super) fn of_stage(capacities: &[f64], stage: &Stage) -> f64 {
 }
 
 /// Smallest batch in which the allocation carries the demand.
-fn carrier(variant: &Variant, allocation: Allocation, demand_rps: f64) -> Option<u32> {
-    let model = promised(variant);
+fn carrier(
+    variant: &Variant,
+    allocation: Allocation,
+    demand_rps: f64,
+    reserve: Reserve,
+) -> Option<u32> {
+    let model = reserve.occupancy(variant);
     let cores = cores_each(variant, allocation);
     let each = allocation.each().as_f64();
     let at_once = allocation.replicas() * variant.profile.parallelism.at_once(each);
@@ -172,7 +179,7 @@ pub(super) fn running(
     service: &Service,
     rule: Ipa,
     allocations: &[Allocation],
-    demand: Rps,
+    forecast: Forecast,
 ) -> Option<f64> {
     let each = service.variants.iter().zip(allocations);
     if !each
@@ -181,7 +188,9 @@ pub(super) fn running(
     {
         return None;
     }
-    let batches = carrying(service, allocations, demand)?;
+    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+    let reserve = Reserve::of(service, forecast);
+    let batches = carrying(service, allocations, demand, reserve)?;
     let stages = service.stages.iter();
     let serving = stages.filter_map(|stage| chosen(service, stage, allocations));
     let accuracy: f64 = serving.map(|(v, _)| v.accuracy / 100.0).product();
@@ -202,11 +211,12 @@ pub(in crate::policy) fn carrying(
     service: &Service,
     allocations: &[Allocation],
     demand: Rps,
+    reserve: Reserve,
 ) -> Option<u32> {
     let (mut latency_ms, mut batches) = (0.0, 0);
     for stage in &service.stages {
         let (variant, allocation) = chosen(service, stage, allocations)?;
-        let batch = carrier(variant, allocation, demand.0)?;
+        let batch = carrier(variant, allocation, demand.0, reserve)?;
         latency_ms += promised(variant).service_ms(batch, cores_each(variant, allocation));
         latency_ms += waits_ms(variant, batch, demand.0);
         batches += batch;

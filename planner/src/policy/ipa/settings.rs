@@ -18,8 +18,9 @@ pub struct RawIpa {
     pub beta: f64,
     /// Weight of one more request in a batch.
     pub delta: f64,
-    /// The actual allocation is kept while its objective is within this of the optimum.
-    pub tolerance: f64,
+    /// The actual allocation is kept while its objective is within this of the optimum. Defaults to beta, a core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
 }
 
 /// Settings of policy ipa: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
@@ -38,12 +39,11 @@ pub struct Ipa {
 impl Default for RawIpa {
     fn default() -> Self {
         let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
-        // A core weighs `beta`: noise in the demand shall not move one.
         RawIpa {
             alpha,
             beta,
             delta,
-            tolerance: beta,
+            tolerance: None,
         }
     }
 }
@@ -56,7 +56,8 @@ impl RawIpa {
             alpha: weight("alpha", self.alpha)?,
             beta: weight("beta", self.beta)?,
             delta: weight("delta", self.delta)?,
-            tolerance: weight("tolerance", self.tolerance)?,
+            // A core weighs `beta`: noise in the demand shall not move one.
+            tolerance: weight("tolerance", self.tolerance.unwrap_or(self.beta))?,
         })
     }
 }

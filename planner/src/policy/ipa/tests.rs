@@ -82,9 +82,11 @@ fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
 fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
     let mut best: Option<(f64, [u32; 4])> = None;
     let fits = |index: usize, batch: u32, n: u32| {
-        let model = promised(&service.variants[index]);
-        let ms = model.service_ms(batch, 1.0);
-        let carries = f64::from(n * batch) * 1e3 / ms >= rps;
+        let variant = &service.variants[index];
+        let ms = promised(variant).service_ms(batch, 1.0);
+        let reserve = Reserve::of(service, Inputs::steady(Rps(rps)).forecast);
+        let busy_ms = reserve.occupancy(variant).service_ms(batch, 1.0);
+        let carries = f64::from(n * batch) * 1e3 / busy_ms >= rps;
         carries.then_some(ms + f64::from(batch - 1) * 1e3 / rps)
     };
     for detect in [0, 1] {
@@ -127,8 +129,19 @@ fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
 #[test]
 fn decision_is_best_within_the_budget() {
     let mut exact = 0;
-    for budget in [4, 6, 9, 14, 20] {
-        let service = pipeline(budget);
+    for (budget, tail) in [
+        (4, 1.0),
+        (6, 1.0),
+        (9, 1.0),
+        (14, 1.0),
+        (14, 1.4),
+        (20, 1.0),
+        (20, 1.4),
+    ] {
+        let mut service = pipeline(budget);
+        for variant in &mut service.variants {
+            variant.profile.latency.tail = tail;
+        }
         for rps in [3.0, 10.0, 25.0, 60.0, 90.0] {
             let decision = decided(&service, [1, 1, 1, 1], rps);
             let message = format!("{budget} {rps}: {}", decision.why);
@@ -170,6 +183,33 @@ fn decision_is_best_within_the_budget() {
         }
     }
     assert!(exact > 8, "{exact} were exact");
+}
+
+#[test]
+fn reserve_is_what_queues_need_and_at_most_the_tail() {
+    // 500 ms for queues, half of them at each stage: 4.605 / (2 · 0.25 s) = 9.21 requests/s above the mean.
+    let mut service = pipeline(20);
+    service.variants[0].profile.latency.tail = 1.5;
+    for (demand, mean, ratio) in [
+        (100.0, 80.0, 1.0),
+        (100.0, 95.0, 1.0421),
+        (10.0, 9.0, 1.5),
+        (10.0, 4.0, 1.321),
+        // Nothing arrives.
+        (0.0, 0.0, 1.5),
+    ] {
+        let mut forecast = Inputs::steady(Rps(demand)).forecast;
+        forecast.mean = Rps(mean);
+        let model = Reserve::of(&service, forecast).occupancy(&service.variants[0]);
+        // 20·b + 10 ms.
+        let got = model.service_ms(2, 1.0) / 50.0;
+        assert!((got - ratio).abs() < 1e-9, "{demand} {mean}: {got}");
+    }
+    // No time to wait.
+    service.latency_max_ms = 1000.0;
+    let forecast = Inputs::steady(Rps(100.0)).forecast;
+    let model = Reserve::of(&service, forecast).occupancy(&service.variants[0]);
+    assert_eq!(model, promised(&service.variants[0]));
 }
 
 #[test]

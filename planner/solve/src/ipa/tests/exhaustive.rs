@@ -151,7 +151,8 @@ fn tries(input: &Input, stage: &StageInput) -> Vec<Try> {
         for batch in batches {
             let l = variant.latency.ms(batch, variant.replica_cores);
             let fill_ms = f64::from(batch - 1) / input.arrival_rps * 1000.0;
-            let rate = f64::from(batch) * 1000.0 / l;
+            let occupancy = variant.occupancy.as_ref().unwrap_or(&variant.latency);
+            let rate = f64::from(batch) * 1000.0 / occupancy.ms(batch, variant.replica_cores);
             let carries = |n: &u32| f64::from(*n) * rate >= input.arrival_rps * (1.0 - TOLERANCE);
             let Some(replicas) = (1..=variant.replicas_max).find(carries) else {
                 continue;

@@ -116,6 +116,11 @@ fn any_variant(random: &mut ChaCha8Rng, index: usize, whole: bool, scale: f64) -
         }),
         _ => Latency::Linear(Linear { item_ms, fixed_ms }),
     };
+    // Other than the latency: less of it for most batches.
+    let occupancy = random.random_bool(0.3).then(|| {
+        let (item_ms, fixed_ms) = (0.8 * item_ms, 0.5 * fixed_ms);
+        Latency::Linear(Linear { item_ms, fixed_ms })
+    });
     let batches = if random.random_bool(0.5) {
         Batches::UpTo(random.random_range(1..=3))
     } else {
@@ -130,6 +135,7 @@ fn any_variant(random: &mut ChaCha8Rng, index: usize, whole: bool, scale: f64) -
         accuracy_percent,
         replica_cores,
         latency,
+        occupancy,
         batches,
         wait_ms: random
             .random_bool(0.3)

@@ -180,6 +180,7 @@ fn solved(service: &Service, load_rps: f64) -> Option<f64> {
         replica_cores: each(variant).as_f64(),
         latency: variant.profile.latency.model.into(),
         batches: Batches::UpTo(variant.profile.batch),
+        occupancy: None,
         wait_ms: None,
         replicas_max: REPLICAS_MAX,
     };
