@@ -34,6 +34,8 @@ pub struct Demand {
     /// Rates that a rise comes to, falling, and the time until which each is expected.
     foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
+    /// Rate of bursts that will come again, after each sample; 0 for none.
+    again: Recent<f64>,
     slope: Slope,
     /// Rate to have cores for.
     level: Level,
@@ -64,6 +66,7 @@ impl Demand {
             others: others(&rule),
             foreseen: VecDeque::new(),
             bursts: Bursts::default(),
+            again: Recent::default(),
             slope: Slope::default(),
             level: Level::default(),
             present: Level::default(),
@@ -116,6 +119,7 @@ impl Demand {
         self.present.follow(known, self.deviation(known));
         let (window, remembered) = (self.rule.window, self.rule.bursts);
         let again = self.bursts.follow(at, known, window, remembered);
+        self.again.push(at, again, oldest);
         let expected = again.max(known);
         self.level.follow(expected, self.deviation(expected));
     }
@@ -200,8 +204,10 @@ impl Demand {
     pub fn foresee(&mut self, horizon: Duration) {
         let now = self.last.unwrap_or_default();
         while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
-        let then = self.trend();
-        let then = then.and_then(|trend| trend.after(horizon.as_secs_f64()));
+        let again = self.again.latest().next().map_or(0.0, |(_, rate)| *rate);
+        // A burst that comes again is expected to be as before.
+        let beyond = self.trend().filter(|trend| trend.now() > again);
+        let then = beyond.and_then(|trend| trend.after(horizon.as_secs_f64()));
         if let Some(then) = then {
             while self
                 .foreseen
@@ -222,7 +228,9 @@ impl Demand {
         let window_full = last.saturating_sub(first) >= self.rule.window;
         let since = self.window_begin();
         let sustained = self.forecasters().filter_map(|one| one.sustained(since));
-        let lasted = sustained.reduce(f64::min).filter(|_| window_full);
+        let sustained = sustained.reduce(f64::min).filter(|_| window_full);
+        let again = self.again.since(since).copied().reduce(f64::min);
+        let lasted = sustained.map(|rate| rate.max(again.unwrap_or_default()));
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
         let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
         // The quantile of the peak is a margin itself.
@@ -230,6 +238,7 @@ impl Demand {
         Some(Forecast {
             demand: Rps(with_headroom(rate).0.max(ahead)),
             present: with_headroom(present),
+            mean: with_headroom(self.average.rate(since)),
             growth: Rps(self.rule.headroom * self.slope.growth()),
             arriving: Rps(arriving),
             rises: self.is_rising() || !self.foreseen.is_empty(),

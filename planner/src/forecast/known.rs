@@ -48,6 +48,7 @@ impl KnownLoad {
         Forecast {
             demand: Rps(demand),
             present: Rps(present),
+            mean: Rps(demand),
             growth: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,

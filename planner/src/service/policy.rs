@@ -50,6 +50,11 @@ pub trait Policy: Any + Debug + Send + Sync {
     /// Returns the target for these inputs. The time serves only the solver's limit.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision;
 
+    /// Demand that capacity must carry at each step of a rollout: less than the forecast's where part of that can wait.
+    fn to_carry(&self, _service: &Service, inputs: Inputs) -> Rps {
+        inputs.forecast.demand
+    }
+
     /// Batch of each variant, by the allocations and the present demand; its profile's unless the policy chooses. A plan
     /// must hold for the actual capacity at each step of a rollout, so the batch follows from that, not from the target.
     fn batches(
@@ -145,6 +150,7 @@ impl Inputs {
             forecast: Forecast {
                 demand,
                 present: demand,
+                mean: demand,
                 growth: Rps(0.0),
                 arriving: demand,
                 rises: false,
