@@ -68,6 +68,8 @@ pub struct Forecast {
     pub present: Rps,
     /// Mean rate of the load that `demand` is the peak of, without headroom: a shorter peak may wait.
     pub mean: Rps,
+    /// λ by the exponential average alone: without what is high for a moment.
+    pub average: Rps,
     /// Growth of λ each second, as a slow rise of the last half minute shows it: for capacity that takes longer to be
     /// there than a rise is foreseen.
     pub growth: Rps,
@@ -77,7 +79,8 @@ pub struct Forecast {
     pub rises: bool,
     /// Whether the window has filled.
     pub window_full: bool,
-    /// λ by the lowest rate of the window: the part of the demand that has lasted. `None` until the window has filled.
+    /// Part of λ that has lasted: by the lowest rate of the window, or by that of bursts that will come again, for which
+    /// capacity is kept for minutes. `None` until the window has filled.
     pub lasted: Option<Rps>,
 }
 

@@ -203,8 +203,8 @@ impl Planner {
             .stages
             .iter()
             .map(|stage| stage.variants.clone());
-        let utilisation = self.service.utilisation_max();
-        let demand = inputs.map(|inputs| inputs.forecast.planned(utilisation).0);
+        let demand = inputs.map(|inputs| self.service.policy.to_carry(&self.service, inputs));
+        let demand = demand.map(|demand| demand.0);
         carried_part(stages, &capacities, allocations, demand)
     }
 
@@ -243,9 +243,12 @@ impl Planner {
                     );
                     self.troubles.failed(&who, &error, &requested);
                     self.obstructed(change.variant, Blocker::of(&error));
-                    // Changing the cores of a pod does not restart its server.
+                    // Changing the cores of a pod does not restart its server. Several replicas are pods, whose sizes
+                    // may differ for long: what was requested would keep the cores of the larger ones.
                     let variant = self.service.variants.get(change.variant);
-                    let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
+                    let is_pod = variant.is_some_and(|variant| {
+                        variant.workload.is_some() || variant.replicas.max > 1
+                    });
                     if error.may_have_applied() && !is_pod {
                         self.rollout.under_way.requested(change);
                     }

@@ -34,6 +34,8 @@ pub struct Demand {
     /// Rates that a rise comes to, falling, and the time until which each is expected.
     foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
+    /// Rate of bursts that will come again, after each sample; 0 for none.
+    again: Recent<f64>,
     slope: Slope,
     /// Rate to have cores for.
     level: Level,
@@ -41,8 +43,6 @@ pub struct Demand {
     present: Level,
     /// Mean rate of the window.
     mean: Level,
-    /// Whether a burst is expected again.
-    expects_burst: bool,
     ahead: Option<Ahead>,
 }
 
@@ -68,11 +68,11 @@ impl Demand {
             others: others(&rule),
             foreseen: VecDeque::new(),
             bursts: Bursts::default(),
+            again: Recent::default(),
             slope: Slope::default(),
             level: Level::default(),
             present: Level::default(),
             mean: Level::default(),
-            expects_burst: false,
             ahead: rule.ahead.as_ref().map(Ahead::new),
             rule,
         }
@@ -125,7 +125,7 @@ impl Demand {
         self.mean.follow(mean, self.deviation(mean, span_s));
         let (window, remembered) = (self.rule.window, self.rule.bursts);
         let again = self.bursts.follow(at, known, window, remembered);
-        self.expects_burst = again > known;
+        self.again.push(at, again, oldest);
         let expected = again.max(known);
         self.level
             .follow(expected, self.deviation(expected, moving_s));
@@ -211,8 +211,10 @@ impl Demand {
     pub fn foresee(&mut self, horizon: Duration) {
         let now = self.last.unwrap_or_default();
         while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
-        let then = self.trend();
-        let then = then.and_then(|trend| trend.after(horizon.as_secs_f64()));
+        let again = self.expected_burst();
+        // A burst that comes again is expected to be as before.
+        let beyond = self.trend().filter(|trend| trend.now() > again);
+        let then = beyond.and_then(|trend| trend.after(horizon.as_secs_f64()));
         if let Some(then) = then {
             while self
                 .foreseen
@@ -233,11 +235,14 @@ impl Demand {
         let window_full = last.saturating_sub(first) >= self.rule.window;
         let since = self.window_begin();
         let sustained = self.forecasters().filter_map(|one| one.sustained(since));
-        let lasted = sustained.reduce(f64::min).filter(|_| window_full);
+        let sustained = sustained.reduce(f64::min).filter(|_| window_full);
+        let again = self.again.since(since).copied().reduce(f64::min);
+        let lasted = sustained.map(|rate| rate.max(again.unwrap_or_default()));
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
         let rises = self.is_rising() || !self.foreseen.is_empty();
+        let expects_burst = self.expected_burst() > self.known();
         // The window's mean knows nothing of what is to come.
-        let mean = match rises || self.expects_burst {
+        let mean = match rises || expects_burst {
             true => rate,
             false => self.mean.rate().min(rate),
         };
@@ -248,6 +253,7 @@ impl Demand {
             demand: Rps(with_headroom(rate).0.max(ahead)),
             present: with_headroom(present),
             mean: Rps(mean),
+            average: with_headroom(self.average.rate(since)),
             growth: Rps(self.rule.headroom * self.slope.growth()),
             arriving: Rps(arriving),
             rises,
@@ -298,6 +304,11 @@ impl Demand {
     fn window_begin(&self) -> Duration {
         let last = self.last.unwrap_or_default();
         last.saturating_sub(self.rule.window)
+    }
+
+    /// Rate of bursts that will come again; 0 for none.
+    fn expected_burst(&self) -> f64 {
+        self.again.latest().next().map_or(0.0, |(_, rate)| *rate)
     }
 
     /// Mean rate of the window, and the seconds that are known of it.

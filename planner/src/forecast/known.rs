@@ -50,6 +50,7 @@ impl KnownLoad {
             demand: Rps(demand),
             present: Rps(present),
             mean: Rps(mean),
+            average: Rps(demand),
             growth: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,

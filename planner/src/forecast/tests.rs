@@ -148,6 +148,30 @@ fn lasting_load_is_the_minimum_over_the_window() {
 }
 
 #[test]
+fn burst_that_comes_again_has_lasted_once_it_was_expected_for_the_window() {
+    let mut demand = demand(1.0);
+    let mut lasted = Vec::new();
+    for second in 0..100 {
+        // 60 s apart, for 5 s.
+        let rate = if second % 60 >= 20 && second % 60 < 25 {
+            120.0
+        } else {
+            20.0
+        };
+        demand.observe(Duration::from_secs(second), Rps(rate));
+        demand.foresee(Duration::from_secs(2));
+        let forecast = demand.forecast().unwrap();
+        lasted.push(forecast.lasted);
+        assert!(forecast.demand <= Rps(120.0), "{second}: {forecast:?}");
+    }
+    // The second burst begins at 80 s.
+    let expected = [(75, 20.0), (85, 20.0), (95, 120.0)];
+    for (second, rate) in expected {
+        assert_eq!(lasted[second], Some(Rps(rate)), "{second}");
+    }
+}
+
+#[test]
 fn irregular_intervals_are_weighted_by_length() {
     let mut demand = demand(1.0);
     for (at_ms, rate) in [(0, 40.0), (1000, 40.0), (1100, 400.0), (3000, 40.0)] {

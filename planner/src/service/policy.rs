@@ -50,6 +50,11 @@ pub trait Policy: Any + Debug + Send + Sync {
     /// Returns the target for these inputs. The time serves only the solver's limit.
     fn decide(&self, service: &Service, actual: &[Actual], inputs: Inputs) -> Decision;
 
+    /// Rate that capacity must carry at each step of a rollout: less than the forecast's demand where part of that can wait.
+    fn to_carry(&self, service: &Service, inputs: Inputs) -> Rps {
+        inputs.forecast.planned(service.utilisation_max())
+    }
+
     /// Batch of each variant, by the allocations and the present demand; its profile's unless the policy chooses. A plan
     /// must hold for the actual capacity at each step of a rollout, so the batch follows from that, not from the target.
     fn batches(
@@ -146,6 +151,7 @@ impl Inputs {
                 demand,
                 present: demand,
                 mean: demand,
+                average: demand,
                 growth: Rps(0.0),
                 arriving: demand,
                 rises: false,

@@ -47,6 +47,7 @@ fn input_key(inputs: Inputs) -> InputKey {
         demand,
         present,
         mean,
+        average,
         growth,
         arriving,
         rises,
@@ -54,7 +55,7 @@ fn input_key(inputs: Inputs) -> InputKey {
         lasted,
     } = forecast;
     let yes = |it: bool| it.then_some(1.0);
-    let rates = [demand, present, mean, growth, arriving].map(|rate| Some(rate.0));
+    let rates = [demand, present, mean, average, growth, arriving].map(|rate| Some(rate.0));
     let mut key = Vec::from(rates);
     key.extend([yes(rises), yes(window_full), left_ms]);
     key.push(lasted.map(|lasted| lasted.0));

@@ -255,6 +255,48 @@ servers: {{ a: {{ resize_delay_ms: 300 }}, b: {{ resize_delay_ms: 300 }} }}"
     assert!(fixed.on_time < summary.on_time, "{fixed:?}");
 }
 
+#[test]
+fn replicas_of_a_burst_replace_the_cores_of_the_serving_ones() {
+    let stage = |name: &str, of: &str, gamma_ms: f64, eta_ms: f64| {
+        let latency = latency(gamma_ms, eta_ms, "1");
+        let keys = format!(
+            "cores: {{ initial: 1, min: 1, max: 8 }}, replicas: {{ initial: 4, min: 1, max: 32 }}, readiness: 4s, \
+             batch: 4, tellBatch: true, {latency}"
+        );
+        scenarios::stage(name, &[variant(of, 70.0, &keys)])
+    };
+    let stages = [
+        stage("detect", "a", 57.3, 22.7),
+        stage("classify", "b", 44.3, 28.7),
+    ];
+    let text = format!(
+        "name: burst
+seed: 1
+length_s: 300
+service: {{ service: video, policy: themis, slo: 1s, latencyBudget: 0.35, mode: active, budget: {{ cores: 48 }},
+  stages: [{}] }}
+servers: {{ a: {{ resize_delay_ms: 100, round_trip_ms: 3.4 }}, b: {{ resize_delay_ms: 100, round_trip_ms: 3.4 }} }}
+load: {{ generator: burst, low_rps: 20, high_rps: 120, low_s: 60, high_s: 10 }}
+clients: {{ timeout_ms: 5000 }}
+proxies: {{ count: 1, workers: 2 }}
+contenders: [{PLANNER}]
+",
+        stages.join(", ")
+    );
+    let (play, summary) = scenarios::played_text(&text);
+    // A steady load of the peak takes 14 and 12 replicas of one core.
+    let cores: Vec<f64> = play
+        .seconds
+        .iter()
+        .map(|second| second.cores_actual.iter().sum())
+        .collect();
+    let mean = cores.iter().sum::<f64>() / cores.len() as f64;
+    println!("{mean} cores, {} %", summary.on_time_percent);
+    assert!(cores.iter().all(|cores| *cores <= 48.0));
+    assert!(mean <= 28.0, "{mean}");
+    assert!(summary.on_time_percent > 99.0, "{summary:?}");
+}
+
 /// Two stages whose variants have two replicas at the start.
 fn replicated_pipeline(seed: u64, rest: &str) -> (Scenario, Vec<Request>) {
     let stage = |name: &str, of: &str, service_ms: f64| {

@@ -39,6 +39,18 @@ impl Check for Problem {
                 ));
             }
         }
+        if let Some(peak) = self.peak {
+            let fills_ms = f64::from(plan.batch - 1) * 1000.0 / self.rate_rps;
+            let left_ms = self.arriving_ms.unwrap_or(0.0);
+            let spare_s = (left_ms - fills_ms - latency_ms).max(0.0) / 1000.0;
+            let come = peak.rate_rps * peak.seconds;
+            let answered = carried * (peak.seconds + spare_s);
+            if answered < come * (1.0 - 2.0 * TOLERANCE) {
+                return Err(format!(
+                    "{answered} requests answered of the {come} of a peak"
+                ));
+            }
+        }
         Ok(())
     }
 

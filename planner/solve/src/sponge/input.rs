@@ -29,6 +29,9 @@ pub struct Input {
     /// λ: requests/s to be sustained. 0 only if requests wait.
     #[serde(default)]
     pub rate_rps: f64,
+    /// Rise above λ for a moment.
+    #[serde(default)]
+    pub peak: Option<Peak>,
     /// Requests that wait now.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
@@ -45,6 +48,17 @@ pub enum Steps {
     UpTo(u32),
     /// Exactly these values.
     Among(Vec<u32>),
+}
+
+/// Rise of the rate for a moment: requests that exceed the throughput wait meanwhile, for as long as arriving requests have
+/// time left.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Peak {
+    /// Requests/s.
+    pub rate_rps: f64,
+    /// Duration, in s. Above 0.
+    pub seconds: f64,
 }
 
 /// Waiting request.
@@ -131,6 +145,10 @@ impl TryFrom<Input> for Problem {
             rate_rps,
             right,
         )?;
+        if let Some(Peak { rate_rps, seconds }) = input.peak {
+            within("peak.rate_rps", rate_rps, 0.0, RATE_MAX, "requests/s")?;
+            positive("peak.seconds", seconds, MS_MAX / 1e3, "s")?;
+        }
         let left_ms = time_left(&input.waiting)?;
         let mut arriving_ms = None;
         if let Some(arriving) = &input.arriving {
@@ -145,6 +163,7 @@ impl TryFrom<Input> for Problem {
             batches,
             delta,
             rate_rps,
+            peak: input.peak,
             left_ms,
             arriving_ms,
         })

@@ -8,7 +8,9 @@
 //!   waiting requests (cl_max of the paper: the answer to a request that came fast may travel slowly);
 //! - requests that only *will* arrive, λ of them a second, wait for their batch to fill, (b − 1)/λ, and
 //!   are executed at once when it is full: (b − 1)/λ + l(b, c) ≤ SLO − the network latency at a chosen
-//!   percentile of those given (100: the greatest).
+//!   percentile of those given (100: the greatest);
+//! - a peak of P requests/s for T seconds (not in the paper) may wait for w, the time left after its batch:
+//!   h(b, c)·(T + w) ≥ P·T.
 //!
 //! The paper's Algorithm 1 prints the conditions of lines 8, 9 and 15 the wrong way round. The intended
 //! algorithm skips a (c, b) whose latency exceeds the time left, and returns the first for which no
@@ -23,7 +25,7 @@
 mod check;
 pub mod input;
 
-pub use input::Input;
+pub use input::{Input, Peak};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -48,6 +50,7 @@ pub struct Problem {
     delta: f64,
     /// λ.
     rate_rps: f64,
+    peak: Option<Peak>,
     /// Time left of the waiting requests, in ms, least first.
     left_ms: Vec<f64>,
     /// Time left of arriving requests after their network latency, in ms.
@@ -156,7 +159,16 @@ impl Problem {
     }
 
     fn carries(&self, plan: &Plan) -> bool {
-        plan.throughput_rps >= self.rate_rps * (1.0 - TOLERANCE)
+        plan.throughput_rps >= self.rate_to_carry(plan) * (1.0 - TOLERANCE)
+    }
+
+    /// The greater of λ and the part of the peak that cannot wait: of P·T requests a throughput of P·T / (T + w) answers
+    /// the last after a wait of w, the time left after its batch.
+    fn rate_to_carry(&self, plan: &Plan) -> f64 {
+        let spare_ms = |left: f64| (left - self.fill_ms(plan.batch) - plan.latency_ms).max(0.0);
+        let spare_s = self.arriving_ms.map_or(0.0, spare_ms) / 1e3;
+        let peak = |peak: Peak| peak.rate_rps * peak.seconds / (peak.seconds + spare_s);
+        self.rate_rps.max(self.peak.map_or(0.0, peak))
     }
 
     /// Result if no choice serves all requests: the best effort, and the limiting constraint.
@@ -203,7 +215,8 @@ impl Problem {
 
     fn serves_more(&self, plan: &Plan, other: Option<&Plan>) -> bool {
         let Some(other) = other else { return true };
-        let carried = |plan: &Plan| plan.throughput_rps.min(self.rate_rps);
+        let rate = |plan: &Plan| self.rate_to_carry(plan);
+        let carried = |plan: &Plan| plan.throughput_rps.min(rate(plan));
         if plan.on_time != other.on_time {
             return plan.on_time > other.on_time;
         }
@@ -249,7 +262,8 @@ impl Problem {
             }
             return format!(
                 "a rate of {:.1} requests/s exceeds the {:.1} that up to {bounds} can carry",
-                self.rate_rps, most.throughput_rps
+                self.rate_to_carry(most),
+                most.throughput_rps
             );
         }
         let left = self.arriving_ms.unwrap_or(0.0);

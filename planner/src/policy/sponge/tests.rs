@@ -40,22 +40,21 @@ fn forecast(rps: f64, left_ms: Option<f64>) -> Inputs {
 }
 
 #[test]
-fn slow_network_gets_cores_and_fast_one_gets_batches() {
+fn slow_network_gets_cores() {
     let service = sponge();
-    // demand, time left → cores, batch. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
-    for (rps, left_ms, cores, batch) in [
-        (10.0, None, 1, 1),
-        (20.0, None, 1, 1),
-        (23.0, None, 1, 3),
-        (60.0, None, 3, 3),
+    // demand, time left → cores. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
+    for (rps, left_ms, cores) in [
+        (10.0, None, 1),
+        (20.0, None, 1),
+        (23.0, None, 1),
+        (60.0, None, 3),
         // A batch must fill and execute within the time left.
-        (60.0, Some(100.0), 3, 3),
-        (60.0, Some(60.0), 4, 2),
-        (60.0, Some(39.0), 6, 1),
-        (60.0, Some(15.0), 8, 1),
+        (60.0, Some(100.0), 3),
+        (60.0, Some(60.0), 4),
+        (60.0, Some(39.0), 6),
+        (60.0, Some(15.0), 8),
     ] {
-        let forecast = forecast(rps, left_ms);
-        let decision = decide(&service, &three(), Some(forecast));
+        let decision = decide(&service, &three(), Some(forecast(rps, left_ms)));
         assert_eq!(
             decision.targets,
             [Target::one(Cores::whole(cores))],
@@ -63,14 +62,53 @@ fn slow_network_gets_cores_and_fast_one_gets_batches() {
             decision.why
         );
         assert_eq!(decision.status, SolveStatus::Optimal, "{}", decision.why);
-        let got = super::batch(
-            &service,
-            RULE,
-            &service.variants[0],
-            Cores::whole(cores),
-            Some(forecast),
+    }
+}
+
+#[test]
+fn batch_carries_a_quarter_more_or_leaves_time_to_wait() {
+    let service = sponge();
+    for (rps, left_ms, cores, batch) in [
+        (10.0, None, 1, 1),
+        // One core never carries 25/s: the most within half of the time.
+        (20.0, None, 1, 6),
+        (23.0, None, 1, 7),
+        (60.0, None, 3, 8),
+        (60.0, Some(60.0), 4, 1),
+        (60.0, Some(39.0), 6, 2),
+        // None takes half of the time.
+        (60.0, Some(15.0), 8, 1),
+        // Not even all of it.
+        (100.0, Some(1.0), 1, 8),
+    ] {
+        let inputs = Some(forecast(rps, left_ms));
+        let cores = Cores::whole(cores);
+        let got = super::batch(&service, RULE, &service.variants[0], cores, inputs);
+        assert_eq!(got, batch, "{rps} {left_ms:?} {cores}");
+    }
+}
+
+#[test]
+fn peak_waits_while_there_is_time() {
+    let service = sponge();
+    // A peak of 25 requests/s for 3 s; one core carries 20 to 24.2.
+    for (average_rps, left_ms, rises, cores) in [
+        (18.0, None, false, 1),
+        (18.0, Some(150.0), false, 2),
+        (25.0, None, false, 2),
+        (18.0, None, true, 2),
+    ] {
+        let mut inputs = forecast(25.0, left_ms);
+        (inputs.forecast.average, inputs.forecast.rises) = (Rps(average_rps), rises);
+        let decision = decide(&service, &three(), Some(inputs));
+        let target = [Target::one(Cores::whole(cores))];
+        assert_eq!(
+            decision.targets, target,
+            "{average_rps} {left_ms:?}: {}",
+            decision.why
         );
-        assert_eq!(got, batch, "{rps} {left_ms:?}: {}", decision.why);
+        let to_carry = RULE.to_carry(&service, inputs);
+        assert_eq!(to_carry < Rps(25.0), cores == 1, "{to_carry:?}");
     }
 }
 

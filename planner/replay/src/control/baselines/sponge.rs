@@ -49,6 +49,7 @@ pub(super) fn as_published(instance: &Instance<'_>, waiting: Vec<Waiting>) -> Op
         batches: Steps::UpTo(instance.batch_max),
         delta: DELTA,
         rate_rps: instance.rate_rps,
+        peak: None,
         waiting,
         arriving: None,
     };

@@ -39,7 +39,14 @@ fn walked(problem: &Problem, cores: u32, batch: u32) -> (usize, bool) {
         }
         on_time += usize::from(clock <= left * (1.0 + 1e-12));
     }
-    let carried = f64::from(batch) / latency_ms * 1000.0 >= problem.rate_rps * (1.0 - 1e-12);
+    let throughput = f64::from(batch) / latency_ms * 1000.0;
+    let left = problem.arriving_ms.unwrap_or(0.0);
+    let fills = f64::from(batch - 1) / problem.rate_rps * 1000.0;
+    let waits_s = (left - fills - latency_ms).max(0.0) / 1000.0;
+    let rises = problem.peak.is_none_or(|peak| {
+        throughput * (peak.seconds + waits_s) >= peak.rate_rps * peak.seconds * (1.0 - 1e-12)
+    });
+    let carried = throughput >= problem.rate_rps * (1.0 - 1e-12) && rises;
     let comes = problem.arriving_ms.is_none_or(|left| {
         f64::from(batch - 1) / problem.rate_rps * 1000.0 + latency_ms <= left * (1.0 + 1e-12)
     });
@@ -72,7 +79,12 @@ fn drawn(seed: u64) -> Problem {
         .collect();
     left_ms.sort_by(f64::total_cmp);
     let comes = draw.random_bool(0.4) || left_ms.is_empty();
+    let peak = (comes && draw.random_bool(0.5)).then(|| Peak {
+        rate_rps: draw.random_range(1.0..150.0) / scale,
+        seconds: draw.random_range(0.1..5.0) * scale,
+    });
     Problem {
+        peak,
         latency: Latency::Sponge(model),
         cores: (1..=draw.random_range(1..7)).collect(),
         step: 1.0,
