@@ -39,7 +39,7 @@ pub use outcomes::{
     OutcomeCounts, Outcomes, Refusals, RequestIncrease, RequestSample, VariantIncrease,
     VariantOutcomes, Waiting,
 };
-pub use proxies::PROXY_DEPARTED_AFTER;
+pub use proxies::{PROXY_DEPARTED_AFTER, WITHOUT_WEIR_AFTER};
 pub use routes::{Route, RoutedShare, Routes};
 #[cfg(feature = "serve")]
 pub use scraping::*;
@@ -117,6 +117,8 @@ pub enum ScrapeError {
     Value(String),
     #[error("no metric of weir any more, after answers that had some")]
     NoneLeft,
+    #[error("without Weir: no metric of it for {} s", WITHOUT_WEIR_AFTER.as_secs())]
+    WithoutWeir,
 }
 
 /// Port to the proxies' statistics; a replay answers from its simulation.
