@@ -12,6 +12,7 @@ mod counts;
 mod executions;
 pub mod exposition;
 mod failing;
+mod full;
 mod groups;
 mod outcomes;
 mod proxies;
@@ -32,6 +33,7 @@ pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
+pub use full::{FullRate, FullRates, FullTime, FullTimes};
 #[cfg(test)]
 pub(crate) use groups::reported;
 pub use groups::{ByGroup, GroupCounts, add as add_group};
@@ -73,7 +75,9 @@ pub struct Counts {
     pub failing: BTreeMap<String, bool>,
     /// Executions by variant, for variants that had any.
     pub executions: ByVariant,
-    /// Their service times by variant and group, for groups that had any.
+    /// Times with all slots of a variant taken.
+    pub full: FullTimes,
+    /// Service times of executions by variant and group, for groups that had any.
     pub groups: Arc<ByGroup>,
     /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,

@@ -81,6 +81,7 @@ impl Observe for SimPorts {
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
                 executions: self.executions.lock().unwrap().clone(),
+                full: BTreeMap::new(),
                 groups: self.groups.lock().unwrap().clone().into(),
                 outcomes: self.outcomes.lock().unwrap().clone(),
             })
