@@ -3,7 +3,8 @@
 //! A counter is differenced against the proxy's last answer. A counter that fell belongs to a restarted proxy and
 //! counts from 0. A proxy that does not answer keeps its last rate; after [`PROXY_DEPARTED_AFTER`] it counts as departed,
 //! unless no other proxy answers either. A proxy that is no longer scraped has ended: its load moves to others and is
-//! counted there; so has one without Weir. A proxy that appears with a non-zero count has no rate before its second answer; the others count.
+//! counted there; so has one without Weir. A proxy that appears with a non-zero count has no rate before its second
+//! answer; the others count.
 
 use std::time::Duration;
 
