@@ -4,6 +4,7 @@
 //! leave less time (policy sponge), or when a pending write has taken effect. Fallbacks:
 //!
 //! - one scrape fails: the last rate of that proxy holds; all fail: the last demand holds
+//! - no proxy has Weir any more: the demand is unknown
 //! - a variant fails: it keeps its cores, and gets no share while another variant of its stage has a capacity
 //! - a variant gets less than its quota because requests could not wait for it: the decision is unchanged; its reason
 //!   and the status report the shortfall, and the accuracy reported is that of the routed requests
@@ -71,7 +72,7 @@ pub struct Planner {
     observations: Observations,
     rollout: Rollout,
     measured: Measured,
-    /// Inputs of the last cycle's decision.
+    /// Inputs of the latest decision with a known demand.
     planned: Option<Inputs>,
     /// State of the last decision, and its target.
     basis: Option<Arc<DecisionBasis>>,
@@ -230,7 +231,8 @@ impl Planner {
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.inputs();
         let demand = expected.map(|expected| expected.forecast.demand);
-        self.planned = expected;
+        // While the demand is unknown, the plan stays as it was for the last one.
+        self.planned = expected.or(self.planned);
         let forecast = elapsed() - observe;
         let routed = self.observations.routed();
         let mut decision = self.decide(ports.solver, expected, now).await;
@@ -238,6 +240,7 @@ impl Planner {
         decision.why += &self.shortfalls(routed.as_deref());
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
+        decision.why += &self.observations.without_weir_note();
         decision.why += &self.service_time_notes();
         decision.why += &self.group_time_notes();
         let trouble = ports.observe.trouble();
@@ -254,11 +257,12 @@ impl Planner {
             Mode::Advisory => self.rollout.actual.iter().map(|one| one.target()).collect(),
         };
         let so_far = now.after(elapsed());
-        let acted = self.act(ports, &targets, expected, so_far).await;
+        let acted = self.act(ports, &targets, self.planned, so_far).await;
         decision.why += &self.shortage(expected);
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
-        let variants = self.variants(&decision.targets, &acted.plan, routed.as_deref(), expected);
+        let planned = self.planned;
+        let variants = self.variants(&decision.targets, &acted.plan, routed.as_deref(), planned);
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
@@ -280,6 +284,7 @@ impl Planner {
             requests: CycleRequests::of(&self.observations.requests, &self.service),
             scrapes_answered: observation.answered,
             scrapes_failed: observation.lost,
+            proxies_without_weir: observation.without_weir,
             outcome: decision.status,
             kept: decision.kept,
             why: decision.why,

@@ -12,6 +12,7 @@ mod counts;
 mod executions;
 pub mod exposition;
 mod failing;
+mod full;
 mod groups;
 mod outcomes;
 mod proxies;
@@ -32,6 +33,7 @@ pub use arrivals::{Arrivals, Observation, Span};
 pub use counts::{Fold, Folded, LINE_BYTES_MAX, StageNames};
 pub use executions::{ByVariant, ExecutionCounts, Executions};
 pub use failing::Failing;
+pub use full::{FullRate, FullRates, FullTime, FullTimes};
 #[cfg(test)]
 pub(crate) use groups::reported;
 pub use groups::{ByGroup, GroupCounts, add as add_group};
@@ -39,7 +41,7 @@ pub use outcomes::{
     OutcomeCounts, Outcomes, Refusals, RequestIncrease, RequestSample, VariantIncrease,
     VariantOutcomes, Waiting,
 };
-pub use proxies::PROXY_DEPARTED_AFTER;
+pub use proxies::{PROXY_DEPARTED_AFTER, WITHOUT_WEIR_AFTER};
 pub use routes::{Route, RoutedShare, Routes};
 #[cfg(feature = "serve")]
 pub use scraping::*;
@@ -73,7 +75,9 @@ pub struct Counts {
     pub failing: BTreeMap<String, bool>,
     /// Executions by variant, for variants that had any.
     pub executions: ByVariant,
-    /// Their service times by variant and group, for groups that had any.
+    /// Times with all slots of a variant taken.
+    pub full: FullTimes,
+    /// Service times of executions by variant and group, for groups that had any.
     pub groups: Arc<ByGroup>,
     /// Histogram of the requests' remaining time, by rising upper edge; empty before the first request.
     pub slack: slack::Buckets,
@@ -117,6 +121,8 @@ pub enum ScrapeError {
     Value(String),
     #[error("no metric of weir any more, after answers that had some")]
     NoneLeft,
+    #[error("without Weir: no metric of it for {} s", WITHOUT_WEIR_AFTER.as_secs())]
+    WithoutWeir,
 }
 
 /// Port to the proxies' statistics; a replay answers from its simulation.

@@ -34,8 +34,10 @@ pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN, check_profile};
 pub use raw::SloService;
 pub use raw::from_yaml;
 pub use raw::{
-    RawBounds, RawCapacity, RawCpu, RawDuration, RawLatency, RawRange, RawReference, ServiceSpec,
+    RawBounds, RawBudget, RawCapacity, RawCpu, RawDuration, RawLatency, RawRange, RawReference,
+    RawVariant, ServiceSpec,
 };
+pub use servers::{Place, place};
 
 /// Source of the keys that polls carry.
 #[derive(Debug, Clone, PartialEq, Eq)]

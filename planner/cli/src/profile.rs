@@ -3,6 +3,7 @@
 //!
 //! The file is written after each point, so that an interrupted measurement goes on with `--resume`.
 
+mod extent;
 mod import;
 mod output;
 mod progress;

@@ -94,6 +94,11 @@ impl Cgroup {
         Ok(Cgroup { folder, version })
     }
 
+    /// Folder of the control group.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Finds the control group of that name below `root`, which is [`ROOT`] but in tests.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! arguments.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_api::{Rps, Share};
@@ -11,9 +12,12 @@ use crate::error_log::ErrorLog;
 use crate::forecast::{Demand, History, KnownLoad, Learnt, LearntError, Past};
 use crate::observe::{
     Accuracies, Arrivals, Failing, Observation, OutcomeCounts, RequestSample, RoutedShare, Routes,
-    Scrape, Slack, Span,
+    Scrape, ScrapeError, Slack, Span,
 };
 use crate::service::{Inputs, Service, Stage};
+
+/// Maximum number of proxies that a reason names.
+const NAMED_MAX: usize = 3;
 
 /// Knowledge from the proxies' statistics, kept from sample to sample.
 #[derive(Debug)]
@@ -40,9 +44,11 @@ pub(super) struct Observations {
     gap: Gap,
     /// Proxies whose scrapes fail, by name.
     pub(super) lost: ErrorLog,
+    /// Proxies of the latest cycle that are without Weir.
+    without_weir: BTreeSet<Arc<str>>,
 }
 
-/// Time between a restored history and the first rate that is measured after it.
+/// Time before the first rate that is measured after a restored history, or after all proxies were without Weir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gap {
     /// There is none, or it has ended.
@@ -51,6 +57,8 @@ enum Gap {
     Begun,
     /// Proxies were scraped, and no rate is known yet.
     Scraped,
+    /// Weir was removed from all proxies, and no rate is known since.
+    WithoutWeir,
 }
 
 impl Observations {
@@ -71,6 +79,7 @@ impl Observations {
             base: Duration::ZERO,
             gap: Gap::Ended,
             lost: ErrorLog::default(),
+            without_weir: BTreeSet::new(),
         }
     }
 
@@ -82,13 +91,17 @@ impl Observations {
         // Zero arrivals before the first request are no forecast.
         let rate = seen.measured.filter(|_| seen.seen);
         let at = now.at + self.base;
+        if seen.without_weir > 0 && seen.without_weir == scrapes.len() {
+            self.gap = Gap::WithoutWeir;
+        }
         match (rate, self.gap) {
+            (None, Gap::WithoutWeir) => self.demand.skip(at),
             // A rate needs two scrapes.
             (_, Gap::Begun) | (None, Gap::Scraped) => {
                 self.demand.skip(at);
                 self.gap = Gap::Scraped;
             }
-            (Some(rate), Gap::Ended | Gap::Scraped) => {
+            (Some(rate), Gap::Ended | Gap::Scraped | Gap::WithoutWeir) => {
                 self.demand.observe(at, rate);
                 self.demand.foresee(horizon);
                 self.gap = Gap::Ended;
@@ -144,9 +157,19 @@ impl Observations {
         for scrape in scrapes {
             match &scrape.counts {
                 Ok(_) => self.lost.went_well(&scrape.from),
+                Err(error @ ScrapeError::WithoutWeir) => {
+                    self.lost
+                        .failed(&scrape.from, error, "its rate no longer counts");
+                }
                 Err(error) => self.lost.failed(&scrape.from, error, "its last rate holds"),
             }
         }
+        let without_weir =
+            |scrape: &&Scrape| matches!(scrape.counts, Err(ScrapeError::WithoutWeir));
+        let without_weir = scrapes.iter().filter(without_weir);
+        self.without_weir = without_weir
+            .map(|scrape| Arc::clone(&scrape.from))
+            .collect();
         for (routes, quotas) in self.routes.iter_mut().zip(&self.quotas) {
             routes.observe(now.at, scrapes, quotas);
         }
@@ -161,6 +184,7 @@ impl Observations {
         let needs = service.policy.needs(service);
         let mut forecast = match &self.known {
             Some(known) => known.forecast(self.sampled_at),
+            None if self.gap == Gap::WithoutWeir => return None,
             None => self.demand.forecast()?,
         };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
@@ -174,6 +198,22 @@ impl Observations {
             left_ms: needs.left.and_then(|one| left(one.percentile, one.min_ms)),
             accuracies,
         })
+    }
+
+    /// Names the proxies without Weir, and says if the demand is unknown for it.
+    pub(super) fn without_weir_note(&self) -> String {
+        let all = &self.without_weir;
+        let first: Vec<&str> = all.iter().take(NAMED_MAX).map(|name| &**name).collect();
+        let more = match all.len().saturating_sub(NAMED_MAX) {
+            _ if all.is_empty() => return String::new(),
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let unknown = match self.gap {
+            Gap::WithoutWeir => ": the demand is unknown",
+            Gap::Ended | Gap::Begun | Gap::Scraped => "",
+        };
+        format!("; without Weir: {}{more}{unknown}", first.join(", "))
     }
 
     /// Time since which each variant's servers have been failing.

@@ -10,9 +10,13 @@
 //! Executions that were cut off count by [`Executions::mean_ms`], so that servers which never answer are slow too. Their
 //! times are only known from below, so with any of them a variant is not faster than its profile.
 //!
+//! While all slots of a variant are taken, its rate is what its servers sustain, which counts more than times ([`full`]).
+//!
 //! A profile whose times are not measured for `serviceTimes.driftAfter` is reported once, and in each reason.
 
+mod full;
 mod learnt;
+mod notes;
 mod window;
 
 use std::collections::VecDeque;
@@ -21,12 +25,14 @@ use std::time::Duration;
 use super::Planner;
 use super::known_times::KnownRatios;
 use crate::capacity::Allocation;
-use crate::observe::{ExecutionCounts, Executions, Scrape};
+use crate::observe::{ExecutionCounts, Executions, FullRate, FullRates, Scrape};
 use crate::plan::{Expected, expected};
 use crate::profile::Correction;
 use crate::service::{Reading, Service, ServiceTimeRule, StateMachine, VariantState, slow_above};
 use crate::telemetry::status::ServiceTimeReport;
+use full::FullPart;
 use learnt::Learnt;
+use notes::{drift_note, log_state, measured_note, renewal};
 use window::{Block, Estimate, WINDOW, Window, ratio};
 
 /// Time after the first execution of new replicas for which they may be cold.
@@ -38,6 +44,7 @@ const BUSY: f64 = 0.5;
 #[derive(Debug, Default)]
 pub(super) struct ServiceTimes {
     counts: ExecutionCounts,
+    full: FullRates,
     variants: Vec<VariantTimes>,
 }
 
@@ -69,6 +76,7 @@ impl ServiceTimes {
     pub(super) fn new(variants: usize) -> ServiceTimes {
         ServiceTimes {
             counts: ExecutionCounts::default(),
+            full: FullRates::default(),
             variants: vec![VariantTimes::default(); variants],
         }
     }
@@ -107,6 +115,7 @@ impl VariantTimes {
         &mut self,
         now: Duration,
         new: Executions,
+        full: Option<FullRate>,
         present: Present,
         rule: &ServiceTimeRule,
     ) -> Option<VariantState> {
@@ -116,7 +125,7 @@ impl VariantTimes {
         while self.rates.front().is_some_and(is_old) {
             self.rates.pop_front();
         }
-        let measured = self.measure(now, new, present);
+        let measured = self.measure(now, new, full, present);
         self.window.expire(now);
         let estimate = self.window.estimate();
         if let Some(estimate) = estimate.filter(|_| measured) {
@@ -152,7 +161,13 @@ impl VariantTimes {
     }
 
     /// Takes in executions; returns whether they count.
-    fn measure(&mut self, now: Duration, new: Executions, present: Present) -> bool {
+    fn measure(
+        &mut self,
+        now: Duration,
+        new: Executions,
+        full: Option<FullRate>,
+        present: Present,
+    ) -> bool {
         let Some(mean_ms) = new.mean_ms() else {
             return false;
         };
@@ -166,7 +181,8 @@ impl VariantTimes {
         if begin < self.counts_from || present.fails {
             return false;
         }
-        let slots_ms = f64::from(expected.slots) * (now - begin).as_secs_f64() * 1e3;
+        let length_s = (now - begin).as_secs_f64();
+        let slots_ms = f64::from(expected.slots) * length_s * 1e3;
         let taken = (new.total_ms / slots_ms).min(1.0);
         let is_busy = new.cut_off == 0.0 && taken >= BUSY;
         // With several slots, of which some are free, an execution may be fast because it has the server for itself. By
@@ -178,11 +194,14 @@ impl VariantTimes {
         };
         let full_ms = is_busy.then_some(full_ms);
         let ratio = ratio(mean_ms, full_ms, &expected.mean_ms(new.together()));
+        let full = full.filter(|_| new.cut_off == 0.0);
+        let full = full.and_then(|full| FullPart::of(full, (length_s, taken), &expected));
         self.window.add(Block {
             at: now,
             ratio,
             executions: new.ended(),
             cut_off: new.cut_off,
+            full,
         });
         true
     }
@@ -260,6 +279,7 @@ impl Planner {
         let failing = self.observations.failing_since();
         let times = &mut self.measured.service_times;
         let mut new = times.counts.observe(now, scrapes);
+        let full = times.full.observe(now, scrapes);
         let present = ready.into_iter().zip(expected).zip(failing);
         let each = self.service.variants.iter().zip(&mut times.variants);
         for ((variant, times), ((allocation, expected), fails)) in each.zip(present) {
@@ -269,7 +289,8 @@ impl Planner {
                 fails: fails.is_some(),
             };
             let new = new.remove(&variant.name).unwrap_or_default();
-            let changed = times.see(now, new, present, &rule);
+            let full = full.get(&variant.name).copied();
+            let changed = times.see(now, new, full, present, &rule);
             let report = times.report(now, &rule);
             if let Some(before) = changed {
                 log_state(&variant.name, before, &report);
@@ -326,72 +347,6 @@ impl Planner {
                 + &drift_note(&self.service.name, &variant.name, &report)
         })
         .collect()
-    }
-}
-
-/// Measured and planned ratio of a variant that is not as in its profile.
-fn measured_note(name: &str, report: &ServiceTimeReport) -> String {
-    let ServiceTimeReport {
-        state,
-        measured_ratio,
-        correction,
-        ..
-    } = *report;
-    let planned = match correction == 1.0 {
-        true => String::new(),
-        false => format!(", planned with {correction:.2}"),
-    };
-    let is = match state.is_slow() {
-        true => format!(": it is {}", state.label()),
-        false => String::new(),
-    };
-    match measured_ratio {
-        _ if planned.is_empty() && is.is_empty() => String::new(),
-        Some(ratio) => format!(
-            "; {name}: measured {ratio:.2} × profile over {}{planned}{is}",
-            executions_of(report)
-        ),
-        None => format!("; {name}: not measured of late{planned}{is}"),
-    }
-}
-
-/// Number of executions measured, and of those that were cut off.
-fn executions_of(report: &ServiceTimeReport) -> String {
-    let executions = report.executions;
-    match report.cut_off {
-        0 => format!("{executions} executions"),
-        cut_off => format!("{executions} executions, {cut_off} of them cut off"),
-    }
-}
-
-/// Name of a variant whose profile no longer holds, with the command that renews it.
-fn drift_note(service: &str, name: &str, report: &ServiceTimeReport) -> String {
-    let Some(drift_ms) = report.drift_ms else {
-        return String::new();
-    };
-    let minutes = drift_ms / 60_000;
-    format!(
-        "; the profile of {name} has not held for {minutes} min: {}",
-        renewal(service, name)
-    )
-}
-
-fn renewal(service: &str, name: &str) -> String {
-    format!(
-        "measure it anew with `weir profile`, or `weir profile --from-proxy URL --service {service} --variant {name}`"
-    )
-}
-
-fn log_state(name: &str, before: VariantState, report: &ServiceTimeReport) {
-    let (state, before) = (report.state, before.label());
-    let measured = report.measured_ratio.map_or_else(String::new, |ratio| {
-        let executions = executions_of(report);
-        format!(", measured {ratio:.2} × profile over {executions}")
-    });
-    let label = state.label();
-    match state.is_slow() {
-        true => tracing::warn!("variant {name} is {label}, and was {before}{measured}"),
-        false => tracing::info!("variant {name} is {label}, and was {before}{measured}"),
     }
 }
 

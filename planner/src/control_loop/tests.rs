@@ -50,6 +50,8 @@ struct SimPorts {
     outcomes: Mutex<Arc<Outcomes>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
+    /// Whether it is without Weir.
+    without_weir: Mutex<bool>,
     at: Mutex<Duration>,
     /// Actual cores of each variant.
     real: Mutex<Vec<Cores>>,
@@ -67,7 +69,9 @@ struct SimPorts {
 impl Observe for SimPorts {
     async fn scrape(&self) -> Vec<Scrape> {
         let lost = *self.lost.lock().unwrap();
-        let counts = if lost {
+        let counts = if *self.without_weir.lock().unwrap() {
+            Err(ScrapeError::WithoutWeir)
+        } else if lost {
             Err(ScrapeError::Status(503))
         } else {
             Ok(Counts {
@@ -77,6 +81,7 @@ impl Observe for SimPorts {
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
                 executions: self.executions.lock().unwrap().clone(),
+                full: BTreeMap::new(),
                 groups: self.groups.lock().unwrap().clone().into(),
                 outcomes: self.outcomes.lock().unwrap().clone(),
             })

@@ -90,6 +90,8 @@ struct DecisionInputs {
     scrapes_answered: usize,
     /// Proxies that could not be scraped.
     scrapes_failed: usize,
+    /// Proxies that have answered without any metric of Weir for 60 s.
+    proxies_without_weir: usize,
 }
 
 /// Capacity of one variant.
@@ -183,6 +185,7 @@ fn decision<'a>(service: &'a Service, report: &'a CycleReport) -> Decision<'a> {
             budget_cores: RawCpu(service.budget_cores()),
             scrapes_answered: report.scrapes_answered,
             scrapes_failed: report.scrapes_failed,
+            proxies_without_weir: report.proxies_without_weir,
         },
         outcome: report.outcome,
         why: &report.why,

@@ -3,14 +3,15 @@
 //! A counter is differenced against the proxy's last answer. A counter that fell belongs to a restarted proxy and
 //! counts from 0. A proxy that does not answer keeps its last rate; after [`PROXY_DEPARTED_AFTER`] it counts as departed,
 //! unless no other proxy answers either. A proxy that is no longer scraped has ended: its load moves to others and is
-//! counted there. A proxy that appears with a non-zero count has no rate before its second answer; the others count.
+//! counted there; so has one without Weir. A proxy that appears with a non-zero count has no rate before its second
+//! answer; the others count.
 
 use std::time::Duration;
 
 use weir_api::Rps;
 
-use super::Scrape;
 use super::proxies::{PROXY_DEPARTED_AFTER, Proxies};
+use super::{Scrape, ScrapeError};
 
 /// Arrival rate from one scrape of all proxies.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -23,6 +24,8 @@ pub struct Observation {
     pub answered: usize,
     /// Proxies that were scraped and did not answer.
     pub lost: usize,
+    /// Proxies that answered and have no Weir.
+    pub without_weir: usize,
 }
 
 /// Time over which a rate is the mean.
@@ -88,11 +91,14 @@ impl Arrivals {
         });
         let rates: Vec<f64> = rates.filter_map(|rate| rate.known_at(at)).collect();
         let known = answered > 0 && !rates.is_empty();
+        let without_weir = |scrape: &&Scrape| scrape.counts == Err(ScrapeError::WithoutWeir);
+        let without_weir = scrapes.iter().filter(without_weir).count();
         Observation {
             measured: known.then(|| Rps(rates.iter().sum())),
             seen: self.seen,
             answered,
-            lost: scrapes.len() - answered,
+            lost: scrapes.len() - answered - without_weir,
+            without_weir,
         }
     }
 }
@@ -131,6 +137,8 @@ mod tests {
     use super::*;
 
     const LOST: f64 = f64::NAN;
+    /// An answer without Weir.
+    const WITHOUT_WEIR: f64 = f64::INFINITY;
     /// Not among the scraped proxies.
     const AWAY: f64 = f64::NEG_INFINITY;
 
@@ -138,10 +146,10 @@ mod tests {
         Scrape {
             from: from.into(),
             at,
-            counts: if total.is_nan() {
-                Err(ScrapeError::Status(503))
-            } else {
-                Ok(Counts::of_arrivals(total))
+            counts: match total {
+                WITHOUT_WEIR => Err(ScrapeError::WithoutWeir),
+                _ if total.is_nan() => Err(ScrapeError::Status(503)),
+                total => Ok(Counts::of_arrivals(total)),
             },
         }
     }
@@ -163,7 +171,8 @@ mod tests {
                 scrapes.rotate_left(by);
                 let seen = arrivals.observe(at, &scrapes, Span::Sample);
                 assert_eq!(seen.measured, measured.map(Rps), "second {second}");
-                assert_eq!(seen.answered + seen.lost, scrapes.len());
+                let all = seen.answered + seen.lost + seen.without_weir;
+                assert_eq!(all, scrapes.len());
             }
         }
     }
@@ -291,6 +300,21 @@ mod tests {
             (&[60.0, AWAY, 20.0, AWAY], Some(40.0)),
             (&[AWAY, AWAY, 40.0, 0.0], Some(20.0)),
             (&[AWAY, AWAY, 60.0, 20.0], Some(40.0)),
+        ]);
+    }
+
+    #[test]
+    fn proxy_without_weir_does_not_count_and_is_new_with_it() {
+        check(&[
+            (&[0.0, 0.0], Some(0.0)),
+            (&[40.0, 10.0], Some(50.0)),
+            (&[80.0, WITHOUT_WEIR], Some(40.0)),
+            (&[120.0, 7.0], Some(40.0)),
+            (&[160.0, 17.0], Some(50.0)),
+            (&[WITHOUT_WEIR, WITHOUT_WEIR], None),
+            (&[LOST, WITHOUT_WEIR], None),
+            (&[0.0, WITHOUT_WEIR], Some(0.0)),
+            (&[5.0, WITHOUT_WEIR], Some(5.0)),
         ]);
     }
 

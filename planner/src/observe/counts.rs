@@ -96,6 +96,9 @@ impl Folded {
                     .or_default()
                     .add(executions);
             }
+            for (variant, full) in more.full {
+                counts.full.entry(variant).or_default().add(full);
+            }
             if !more.groups.is_empty() {
                 groups::add_stage(Arc::make_mut(&mut counts.groups), &more.groups);
             }
@@ -328,6 +331,8 @@ impl Counts {
                     _ => &mut executions.batched,
                 } += value;
             }
+            Metric::FullUs => of(&mut self.full, name)?.us += value,
+            Metric::FullExecutions => of(&mut self.full, name)?.executions += value,
             metric => Arc::make_mut(&mut self.outcomes).count(metric, name, value)?,
         }
         Some(())

@@ -2,18 +2,22 @@
 //! meaning of the state is left to the owner.
 //!
 //! A new name begins with its first answer. A proxy that is scraped and does not answer is kept. One that is no
-//! longer scraped is kept for [`PROXY_DEPARTED_AFTER`], then forgotten; if it comes back later, it is new.
+//! longer scraped is kept for [`PROXY_DEPARTED_AFTER`], then forgotten; if it comes back later, it is new. So is one from
+//! which Weir was removed, once it has Weir again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Counts, Scrape};
+use super::{Counts, Scrape, ScrapeError};
 use crate::service::STATS_MAX;
 
 /// Time for which the last rate of an unanswering proxy counts while others answer: it may be busy, or unreachable
 /// from the planner alone.
 pub const PROXY_DEPARTED_AFTER: Duration = Duration::from_secs(60);
+/// Time for which a proxy must answer without any metric of Weir to count as one without Weir. A proxy that has just
+/// started may answer so until it has loaded the filter.
+pub const WITHOUT_WEIR_AFTER: Duration = PROXY_DEPARTED_AFTER;
 /// Maximum number of proxies remembered: those of one scrape, and as many that were all replaced.
 pub(super) const PROXIES_MAX: usize = 2 * STATS_MAX;
 
@@ -56,6 +60,11 @@ impl<T> Proxies<T> {
             let last = next(last, answered_at, counts);
             let known = Known { answered_at, last };
             self.known.insert(Arc::clone(from), known);
+        }
+        for scrape in scrapes {
+            if scrape.counts == Err(ScrapeError::WithoutWeir) {
+                self.known.remove(&scrape.from);
+            }
         }
         self.forget(at, scrapes);
     }

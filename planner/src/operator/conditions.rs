@@ -325,7 +325,15 @@ fn health_condition(report: &CycleReport, notes: &WatchNotes) -> ConditionValue 
         }
     }
     let (answered, lost) = (report.scrapes_answered, report.scrapes_failed);
+    let without_weir = report.proxies_without_weir;
     match (answered, lost) {
+        (_, 0) if without_weir > 0 => {
+            let message = format!(
+                "{without_weir} of {} proxies answer without any metric of Weir",
+                answered + without_weir
+            );
+            return condition("ProxiesWithoutWeir", message);
+        }
         (0, 0) => {
             let why = "there is no proxy whose statistics could be scraped: check proxies.pods";
             let why = notes.proxies.clone().unwrap_or_else(|| why.to_owned());
@@ -333,7 +341,8 @@ fn health_condition(report: &CycleReport, notes: &WatchNotes) -> ConditionValue 
         }
         (_, 0) => {}
         _ => {
-            let message = format!("{lost} of {} proxies did not answer", answered + lost);
+            let all = answered + lost + without_weir;
+            let message = format!("{lost} of {all} proxies did not answer");
             return condition("ProxiesLost", message);
         }
     }

@@ -16,6 +16,8 @@ pub struct Expected {
     pub slots: u32,
     /// Rate that the servers sustain, all of it.
     pub sustained_rps: f64,
+    /// Rate that the slots execute with the planned batch, by the latency model alone.
+    pub executed_rps: f64,
     /// High percentile of the largest batch's time, in ms.
     pub longest_ms: f64,
     /// Mean time of a single request, in ms.
@@ -31,6 +33,15 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// Rate that the slots execute with the largest batch, in requests/s.
+    pub fn fastest_rps(&self) -> f64 {
+        let batch_ms = self.single_ms + f64::from(self.largest.max(1) - 1) * self.per_request_ms;
+        match batch_ms > 0.0 {
+            true => f64::from(self.slots) * 1e3 / batch_ms,
+            false => 0.0,
+        }
+    }
+
     /// Mean times of a request that the profile allows, in ms, for the mean number of requests that a worker sent
     /// together; `None` if it is not known. A server may execute several of these as one batch, because the slots of a
     /// batch are shared among workers.
@@ -54,6 +65,7 @@ mod tests {
         millis: 1000,
         slots: 8,
         sustained_rps: 100.0,
+        executed_rps: 160.0,
         longest_ms: 100.0,
         single_ms: 20.0,
         per_request_ms: 10.0,

@@ -119,12 +119,17 @@ impl<'a> Run<'a> {
             self.profile.batch
         };
         let sustained = of(self.profile.batch).sustained(each);
+        let executed = Profile {
+            fit: None,
+            ..of(self.profile.batch)
+        };
         let (single_ms, pair_ms) = (of(1).mean_ms(each), of(2).mean_ms(each));
         let millis = self.profile.parallelism.cores_each(each.as_f64()) * 1e3;
         (self.allocation != Allocation::NONE).then(|| Expected {
             millis: millis.round() as u32,
             slots: of(largest).slots(each).saturating_mul(replicas),
             sustained_rps: f64::from(replicas) * sustained.0,
+            executed_rps: f64::from(replicas) * executed.sustained(each).0,
             longest_ms: self.takes_ms(&of(largest)),
             single_ms,
             per_request_ms: pair_ms - single_ms,

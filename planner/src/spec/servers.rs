@@ -31,14 +31,19 @@ const GROUP_MAX: usize = 255;
 const UNITS: [&str; 3] = [".service", ".scope", ".slice"];
 
 /// Place where a variant's cores are changed, other than a workload.
-#[derive(Debug, Default)]
-pub(super) struct Place {
-    pub(super) resize: Option<url::Url>,
-    pub(super) cgroup: Option<String>,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Address that takes them.
+    pub resize: Option<url::Url>,
+    /// Control group, by its name below `/sys/fs/cgroup`.
+    pub cgroup: Option<String>,
 }
 
 /// Validates the place where the cores of the variant at that path are changed.
-pub(super) fn place(at: &str, raw: &RawVariant) -> Result<Place, ConfigError> {
+///
+/// # Errors
+/// Fails if it is not valid, or if there are several.
+pub fn place(at: &str, raw: &RawVariant) -> Result<Place, ConfigError> {
     let given = [
         ("resize", raw.resize.is_some()),
         ("cgroup", raw.cgroup.is_some()),

@@ -230,6 +230,10 @@ fn attributes(
             TraceValue::count(report.scrapes_failed),
         ),
         (
+            "weir.proxies_without_weir",
+            TraceValue::count(report.proxies_without_weir),
+        ),
+        (
             "weir.resizes_confirmed",
             TraceValue::count(report.resizes_confirmed),
         ),

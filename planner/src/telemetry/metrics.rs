@@ -38,6 +38,7 @@ pub struct ServiceMetrics {
     measured_rps: Gauge,
     demand_rps: Gauge,
     scrapes_failed: IntCounter,
+    without_weir: IntGauge,
     resizes_confirmed: IntCounter,
     resizes_failed: IntCounter,
     plans_published: IntCounter,
@@ -153,6 +154,10 @@ impl ServiceMetrics {
                 "scrapes_failed_total",
                 "Scrapes of proxies without an answer.",
             )?,
+            without_weir: make.int_gauge(
+                "proxies_without_weir",
+                "Proxies that answer scrapes without any metric of Weir.",
+            )?,
             resizes_confirmed: make.counter(
                 "resizes_confirmed_total",
                 "Changes of cores that were confirmed.",
@@ -249,6 +254,8 @@ impl ServiceMetrics {
         self.routed_accuracy
             .set(report.routed_accuracy_percent.unwrap_or(f64::NAN));
         self.scrapes_failed.inc_by(report.scrapes_failed as u64);
+        self.without_weir
+            .set(whole(report.proxies_without_weir as u64));
         self.resizes_confirmed
             .inc_by(report.resizes_confirmed.into());
         self.resizes_failed.inc_by(report.resizes_failed.into());

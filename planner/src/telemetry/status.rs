@@ -54,6 +54,8 @@ pub struct CycleReport {
     pub scrapes_answered: usize,
     /// Proxies whose scrape failed.
     pub scrapes_failed: usize,
+    /// Proxies that have answered without any metric of Weir for 60 s: their rates no longer count.
+    pub proxies_without_weir: usize,
     /// Result of the solve.
     pub outcome: SolveStatus,
     /// Whether the actual cores were preferred to an optimum within the tolerance.

@@ -26,6 +26,8 @@ const RECENT: &str =
     "read the planner's log, and compare the clocks of this machine and the planner's";
 const SCRAPES: &str = "open the proxies' statistics to the planner (15090 in Istio, /stats/prometheus of an admin interface): \
     a NetworkPolicy, or wrong addresses in proxies";
+const WITHOUT_WEIR: &str =
+    "give these proxies the filter, or leave them out of proxies: the planner's log names them";
 const POLLS: &str = "check the filter's planner.cluster and planner.key, and the filter's log, which says once why a poll failed";
 const FITS: &str =
     "upgrade the filter, or the planner, to one minor version: see docs/how-to/upgrade.md";
@@ -146,11 +148,16 @@ fn cycle_checks(section: &mut Section, latest: &CycleView, now_ms: u64) {
     };
     section.check("its latest cycle is recent", recent, RECENT);
     let scrapes = match (latest.scrapes_answered, latest.scrapes_failed) {
-        (0, 0) => Err("no proxy is known".to_owned()),
+        (0, 0) if latest.proxies_without_weir == 0 => Err("no proxy is known".to_owned()),
         (_, 0) => Ok(()),
         (answered, failed) => Err(format!("{failed} failed, {answered} answered")),
     };
     section.check("the proxies' statistics are read", scrapes, SCRAPES);
+    let without_weir = match latest.proxies_without_weir {
+        0 => Ok(()),
+        count => Err(format!("{count} answer without any metric of it")),
+    };
+    section.check("every scraped proxy has Weir", without_weir, WITHOUT_WEIR);
     let carried = match latest.outcome.as_str() {
         "infeasible" => Err(latest.why.clone()),
         _ => Ok(()),

@@ -242,6 +242,7 @@ pub(crate) mod tests {
         let deferred = json!({ "reason": "Deferred", "why": "the node has no room" });
         let cycle = json!({
             "at_ms": 3_661_000, "measured_rps": 19.0, "demand_rps": null, "scrapes_answered": 1, "scrapes_failed": 0,
+            "proxies_without_weir": 0,
             "outcome": "optimal", "why": "optimal for 22 requests/s", "unknown": 1,
             "resources": { "memory": { "used": 3.0, "budget": 4.0 } },
             "variants": { "a": variant(2.0, 2.0, json!(null)), "b": variant(2.0, 6.0, deferred) },

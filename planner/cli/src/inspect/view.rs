@@ -124,6 +124,8 @@ pub(crate) struct CycleView {
     pub(crate) scrapes_answered: u64,
     #[serde(default)]
     pub(crate) scrapes_failed: u64,
+    #[serde(default)]
+    pub(crate) proxies_without_weir: u64,
     pub(crate) outcome: String,
     #[serde(default)]
     pub(crate) kept: bool,

@@ -9,8 +9,9 @@ use anyhow::Context;
 use reqwest::Url;
 use serde_json::Value;
 use tokio::sync::watch;
-use weir_planner::spec::ServiceSpec;
+use weir_planner::spec::{RawVariant, ServiceSpec};
 
+use super::extent::VariantExtent;
 use super::{Profile, ProtocolName};
 use crate::init::files::request_file;
 use crate::init::{ANSWER_TIME_MAX, VARIANTS_MAX, metadata};
@@ -21,8 +22,7 @@ use crate::output::print;
 #[derive(Debug)]
 struct Variant {
     name: String,
-    /// Initial cores, or the most if those are 0.
-    cores: f64,
+    extent: VariantExtent,
     /// File of its profile; otherwise the reason why it has none.
     profile: Result<PathBuf, &'static str>,
 }
@@ -41,7 +41,7 @@ impl Profile {
         let text = read(path).with_context(about)?;
         let spec = ServiceSpec::from_yaml(&text).with_context(about)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let all = variants(&spec, folder);
+        let all = variants(&spec, folder)?;
         self.check_servers(&all)?;
         let (mut report, mut failed) = (String::new(), Vec::new());
         for variant in &all {
@@ -112,15 +112,16 @@ impl Profile {
         let url = self.endpoint(url).await?;
         tell(&format!("{name}: {url} into {file}"));
         let request = self.request.clone();
+        let request = request.unwrap_or_else(|| folder.join(request_file(name)));
         let one = Profile {
             url: Some(url),
-            request: Some(request.unwrap_or_else(|| folder.join(request_file(name)))),
-            cores: vec![variant.cores],
+            request: Some(request),
             output: output.clone(),
             resume: !self.replace,
             is_of_service: true,
             ..self.clone()
         };
+        let one = variant.extent.apply(one)?;
         one.check()?;
         let measured = one.variant(stop.clone()).await?;
         print(format!("{name}\n{measured}\n"))?;
@@ -143,24 +144,22 @@ impl Profile {
     }
 }
 
-fn variants(spec: &ServiceSpec, folder: &Path) -> Vec<Variant> {
+fn variants(spec: &ServiceSpec, folder: &Path) -> anyhow::Result<Vec<Variant>> {
     let of_stages = spec.stages.iter().flatten();
     let of_stages = of_stages.flat_map(|stage| &stage.variants);
     let all = spec.variants.iter().flatten().chain(of_stages);
-    let variant = all.map(|raw| {
-        let initial = raw.cores.initial.0.as_f64();
-        let most = raw.cores.max.unwrap_or(spec.budget.cores).0.as_f64();
+    let variant = |raw: &RawVariant| {
         let reference = raw.profile.as_ref();
         let file = reference.and_then(|reference| reference.file.as_ref());
-        Variant {
+        Ok(Variant {
             name: raw.name.clone(),
-            cores: if initial > 0.0 { initial } else { most },
+            extent: VariantExtent::of(raw, &spec.budget)?,
             profile: file
                 .map(|file| folder.join(file))
                 .ok_or("its profile is in no file beside the service file"),
-        }
-    });
-    variant.collect()
+        })
+    };
+    all.map(variant).collect()
 }
 
 /// Whether a file has a profile that the planner takes: not if it is missing, or its measurement is not complete.

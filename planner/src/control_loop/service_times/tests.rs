@@ -1,5 +1,7 @@
 //! Measurements of one variant, cycle by cycle.
 
+mod servers;
+
 use weir_api::Cores;
 
 use super::*;
@@ -11,6 +13,7 @@ fn present(cores: u32, replicas: u32) -> Present {
         millis: cores * 1000,
         slots: 8,
         sustained_rps: 100.0,
+        executed_rps: 8e3 / single_ms,
         longest_ms: 900.0,
         single_ms,
         per_request_ms: 0.0,
@@ -52,9 +55,32 @@ impl Bed {
     }
 
     fn see(&mut self, new: Executions, present: Present) {
+        self.see_full(new, None, present);
+    }
+
+    fn see_full(&mut self, new: Executions, full: Option<FullRate>, present: Present) {
         let now = self.now();
-        self.times.see(now, new, present, &self.rule);
+        self.times.see(now, new, full, present, &self.rule);
         self.second += 1;
+    }
+
+    /// Runs cycles in which all slots are taken for that part of the time, with that many executions a second then.
+    fn run_full(&mut self, cycles: u64, present: Present, (seconds, rps): (f64, f64)) -> f64 {
+        for _ in 0..cycles {
+            // As the profile has it, with nearly all slots taken.
+            let new = Executions {
+                answered: 390.0,
+                total_ms: 390.0 * 20.0,
+                ..Executions::default()
+            };
+            let full = FullRate {
+                rps,
+                executions: rps * seconds,
+                seconds,
+            };
+            self.see_full(new, Some(full), present);
+        }
+        self.correction(1.0)
     }
 
     fn now(&self) -> Duration {
@@ -161,6 +187,56 @@ fn only_a_busy_variant_is_faster_than_its_profile() {
     assert_eq!(bed.run(20, present(1, 1), 500, 10.0).correction, 0.8);
     assert_eq!(bed.run(20, present(1, 1), 790, 10.0).correction, 0.5);
     assert_eq!(bed.run(20, present(1, 1), 100, 10.0).correction, 1.0);
+}
+
+/// The latency model alone: 400 requests/s on one core.
+fn unmeasured(replicas: u32) -> Present {
+    let mut present = present(1, replicas);
+    if let Some(expected) = &mut present.expected {
+        expected.sustained_rps = expected.executed_rps;
+    }
+    present
+}
+
+#[test]
+fn rate_with_all_slots_taken_counts_from_100_executions_on() {
+    for (seconds, rps, correction) in [
+        (0.9, 200.0, 2.0),
+        (0.9, 600.0, 0.65),
+        (0.9, 400.0, 1.0),
+        // 100 executions in 15 s are 6.7 a second.
+        (0.9, 6.0, 1.0),
+        (0.9, 8.0, 4.0),
+        // At a lower load it is an upper bound of the capacity.
+        (0.6, 200.0, 2.0),
+        (0.6, 600.0, 1.0),
+        (0.4, 200.0, 1.0),
+    ] {
+        let mut bed = Bed::default();
+        let found = bed.run_full(20, unmeasured(1), (seconds, rps));
+        assert_eq!(found, correction, "{seconds} s, {rps}/s");
+    }
+    // A measured capacity of 100 requests/s: what lies between it and the model agrees with both.
+    for (rps, correction) in [(101.0, 1.0), (399.0, 1.0), (99.0, 4.0), (600.0, 0.65)] {
+        let found = Bed::default().run_full(20, present(1, 1), (1.0, rps));
+        assert_eq!(found, correction, "{rps}/s");
+    }
+}
+
+#[test]
+fn rate_of_cold_failing_or_stalled_servers_does_not_count() {
+    let mut bed = Bed::default();
+    bed.run_full(5, unmeasured(1), (1.0, 400.0));
+    assert_eq!(bed.run_full(11, unmeasured(2), (1.0, 100.0)), 1.0, "cold");
+    let fails = Present {
+        fails: true,
+        ..unmeasured(2)
+    };
+    assert_eq!(bed.run_full(20, fails, (1.0, 100.0)), 1.0);
+    let mut bed = Bed::default();
+    bed.run_full(20, unmeasured(1), (1.0, 400.0));
+    bed.run_full(3, unmeasured(1), (1.0, 20.0));
+    assert_eq!(bed.run_full(5, unmeasured(1), (1.0, 400.0)), 1.0, "a stall");
 }
 
 #[test]

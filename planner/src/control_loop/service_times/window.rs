@@ -4,10 +4,14 @@
 //! profile's mean. The estimate is the median of the blocks, weighted by executions: half of the blocks may be off, by a
 //! stall or a few slow requests, and it holds. Means are compared because capacity follows from the mean, and because a
 //! histogram gives its mean whatever its buckets are.
+//!
+//! Where all slots were taken for long enough, the rate of that time counts instead ([`full`]).
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use super::full::{self, FullPart};
 
 /// Time for which blocks count.
 pub(super) const WINDOW: Duration = Duration::from_secs(15);
@@ -28,9 +32,11 @@ pub(super) struct Block {
     pub(super) executions: f64,
     /// Those of them that were cut off.
     pub(super) cut_off: f64,
+    /// Part of it with all slots taken.
+    pub(super) full: Option<FullPart>,
 }
 
-/// Median ratio, and the executions it is of.
+/// Ratio, and the executions it is of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Estimate {
     pub(super) ratio: f64,
@@ -69,7 +75,7 @@ impl Window {
         self.0.clear();
     }
 
-    /// Weighted median of the ratios; `None` with too few executions.
+    /// Weighted median of the ratios, or the ratio with all slots taken; `None` with too few executions.
     pub(super) fn estimate(&self) -> Option<Estimate> {
         let executions: f64 = self.0.iter().map(|block| block.executions).sum();
         if executions < EXECUTIONS_MIN {
@@ -83,7 +89,7 @@ impl Window {
             up_to * 2.0 >= executions
         });
         middle.map(|block| Estimate {
-            ratio: block.ratio,
+            ratio: full::ratio(&self.0, block.ratio),
             executions,
             cut_off: self.0.iter().map(|block| block.cut_off).sum(),
         })
@@ -118,6 +124,7 @@ mod tests {
             ratio,
             executions,
             cut_off: 0.0,
+            full: None,
         }
     }
 

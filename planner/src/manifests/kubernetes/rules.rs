@@ -40,7 +40,7 @@ struct Alert {
     remedy: &'static str,
 }
 
-const PLANNER: [Alert; 6] = [
+const PLANNER: [Alert; 7] = [
     Alert {
         name: "WeirPlannerAbsent",
         expr: "absent(weir_planner_build_info)",
@@ -88,6 +88,14 @@ const PLANNER: [Alert; 6] = [
         severity: WARNING,
         summary: "The planner does not see all proxies of {{ $labels.service }}",
         remedy: "Open the proxies' statistics to it: a NetworkPolicy, or wrong addresses in proxies.",
+    },
+    Alert {
+        name: "WeirProxiesWithoutWeir",
+        expr: "max by (service) (weir_planner_proxies_without_weir) > 0",
+        lasts: "5m",
+        severity: WARNING,
+        summary: "A proxy of {{ $labels.service }} has no Weir, and its requests do not count",
+        remedy: "Give it the filter again, or leave it out of proxies. The planner's log names it.",
     },
 ];
 

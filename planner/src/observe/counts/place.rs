@@ -6,7 +6,7 @@ use super::StageNames;
 use crate::observe::exposition::{Sample, split_name};
 
 /// Metrics that the planner reads.
-const READ: [Metric; 23] = [
+const READ: [Metric; 25] = [
     Metric::Arrivals,
     Metric::AccuracyArrivals,
     Metric::Unservable,
@@ -27,6 +27,8 @@ const READ: [Metric; 23] = [
     Metric::ServiceMs,
     Metric::CutOffMs,
     Metric::BatchRequests,
+    Metric::FullUs,
+    Metric::FullExecutions,
     Metric::GroupExecutions,
     Metric::GroupRatioPermille,
     Metric::GroupRatioSquares,

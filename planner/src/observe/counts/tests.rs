@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use weir_api::metrics::{Kind, Series, encode, encode_group};
 
-use super::super::{Executions, Outcomes, Refusals, VariantOutcomes};
+use super::super::{Executions, FullTime, Outcomes, Refusals, VariantOutcomes};
 use super::*;
 use reference::reference;
 
@@ -246,6 +246,14 @@ fn only_variants_known_to_a_proxy_are_read() {
     };
     let found = counts(text, &["demo"]).executions;
     assert_eq!(found, [("res-net".to_owned(), executions)].into());
+    let text = "weir_full_microseconds_total__service__demo__variant__res_net{} 700\n\
+        weir_full_executions_total{service=\"demo\",variant=\"res-net\"} 3\n";
+    let full = FullTime {
+        us: 700.0,
+        executions: 3.0,
+    };
+    let found = counts(text, &["demo"]).full;
+    assert_eq!(found, [("res-net".to_owned(), full)].into());
 }
 
 #[test]

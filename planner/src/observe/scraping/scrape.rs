@@ -13,7 +13,7 @@ use super::fetches::{Answer, Fetches, Pending, Proxy, Reader};
 use super::{ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
 use crate::error_log::ErrorLog;
-use crate::observe::{Observe, Scrape, ScrapeError};
+use crate::observe::{Observe, Scrape, ScrapeError, WITHOUT_WEIR_AFTER};
 use crate::service::STATS_MAX;
 
 /// Scraper of one service's proxies.
@@ -37,6 +37,8 @@ struct Known {
     latest: Option<Duration>,
     /// Whether an answer had metrics of a filter.
     had_metrics: bool,
+    /// Time of the first answer without them, of those since the latest with them.
+    without_since: Option<Duration>,
 }
 
 impl Scraper {
@@ -99,6 +101,7 @@ impl Scraper {
                 proxy: self.fetches.proxy(url),
                 latest: None,
                 had_metrics: false,
+                without_since: None,
             });
             let pending = self
                 .reader
@@ -122,22 +125,35 @@ impl Scraper {
             }
         };
         let mut proxies = self.proxies.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut none_left = false;
-        if let Some(known) = proxies.get_mut(&target.url) {
-            known.latest = Some(answer.at);
-            // A filter has metrics as soon as it runs, so this is not one that has just restarted.
-            none_left = known.had_metrics && !answer.folded.has_metrics();
-            known.had_metrics |= answer.folded.has_metrics();
-        }
+        let known = proxies.get_mut(&target.url);
+        let taken = known.map_or(Ok(()), |known| known.take(&answer));
         let counts = answer.folded.of(self.reader.stages());
         let counts = counts.ok_or(ScrapeError::NotRead);
         Scrape {
             from: target.name,
             at: answer.at,
-            counts: match none_left {
-                true => Err(ScrapeError::NoneLeft),
-                false => counts,
-            },
+            counts: taken.and(counts),
+        }
+    }
+}
+
+impl Known {
+    /// Takes an answer.
+    ///
+    /// # Errors
+    /// Fails if it has no metric of a filter and is not that of a proxy which has just started.
+    fn take(&mut self, answer: &Answer) -> Result<(), ScrapeError> {
+        self.latest = Some(answer.at);
+        if answer.folded.has_metrics() {
+            (self.had_metrics, self.without_since) = (true, None);
+            return Ok(());
+        }
+        let since = *self.without_since.get_or_insert(answer.at);
+        match answer.at.saturating_sub(since) {
+            lasts if lasts >= WITHOUT_WEIR_AFTER => Err(ScrapeError::WithoutWeir),
+            // A filter has metrics as soon as it runs, so this is not one that has just restarted.
+            _ if self.had_metrics => Err(ScrapeError::NoneLeft),
+            _ => Ok(()),
         }
     }
 }

@@ -175,8 +175,19 @@ async fn degradation_is_reported_with_reason() {
             "Ready=True Serving: a plan is in force",
         ]
     );
-    report.revision = None;
+    report.proxies_without_weir = 4;
+    let degraded = |report: &CycleReport| shown(&planned(&active(), report)).swap_remove(4);
+    assert_eq!(
+        degraded(&report),
+        "Degraded=True ProxiesLost: 1 of 7 proxies did not answer"
+    );
     report.scrapes_failed = 0;
+    assert_eq!(
+        degraded(&report),
+        "Degraded=True ProxiesWithoutWeir: 4 of 6 proxies answer without any metric of Weir"
+    );
+    report.proxies_without_weir = 0;
+    report.revision = None;
     report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;

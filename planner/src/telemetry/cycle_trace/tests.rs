@@ -28,6 +28,7 @@ fn report() -> CycleReport {
         requests: None,
         scrapes_answered: 2,
         scrapes_failed: 1,
+        proxies_without_weir: 2,
         outcome: SolveStatus::Optimal,
         kept: true,
         why: "é".repeat(TEXT_CHARS_MAX + 1),
@@ -132,6 +133,7 @@ fn attributes_are_those_of_the_report_and_texts_are_cut() {
         ("weir.demand_rps", Some(TraceValue::Number(12.5))),
         ("weir.measured_rps", None),
         ("weir.scrapes_failed", Some(TraceValue::Count(1))),
+        ("weir.proxies_without_weir", Some(TraceValue::Count(2))),
         ("weir.calls_omitted", Some(TraceValue::Count(3))),
         (
             "weir.reason",

@@ -23,7 +23,7 @@ fn each_fault_of_a_service_fails_its_check() {
     let now_ms = 3_663_000;
     let section = service_checks("demo", &Ok(view(healthy())), Some("1.2.9"), now_ms);
     assert_eq!(failed(&section), []);
-    assert_eq!(section.checks.len(), 11);
+    assert_eq!(section.checks.len(), 12);
     let deferred = json!({ "reason": "Deferred", "why": "no node" });
     for (pointer, value, name, part) in [
         (
@@ -49,6 +49,12 @@ fn each_fault_of_a_service_fails_its_check() {
             json!(0),
             "the proxies' statistics are read",
             "no proxy is known",
+        ),
+        (
+            "/latest/proxies_without_weir",
+            json!(2),
+            "every scraped proxy has Weir",
+            "2 answer without",
         ),
         (
             "/latest/outcome",

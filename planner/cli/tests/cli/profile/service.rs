@@ -127,6 +127,48 @@ async fn failed_variant_leaves_the_others_and_the_same_command_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_cores_and_batches_of_a_resizable_variant_are_measured() {
+    let (server, folder) = (server(1.0).await, service_folder());
+    let file = folder.path().join("service.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let fixed = "name: small, cluster: small, accuracy: 90, cores: {initial: 2, min: 2, max: 2}";
+    let resizable =
+        "name: small, cluster: small, accuracy: 90, cores: {initial: 1, max: 2}, batch: 2";
+    assert!(text.contains(fixed));
+    let address = format!("{}/emulator/resources", server.url());
+    let backend = format!("{resizable}, tellBatch: true, resize: '{address}'");
+    let small = format!("small={}", url(&server));
+
+    fs::write(&file, text.replace(fixed, resizable)).unwrap();
+    let printed = error(&run(folder.path(), &[&small]).await);
+    let command = format!(
+        "`weir profile --url {} --request small.request.json --cores 1,2 --batches 1,2 --batch-requests --resize URL \
+         --output small.profile.yaml`",
+        url(&server)
+    );
+    assert!(printed.contains(&command), "{printed}");
+    let workload = format!("{resizable}, workload: {{name: small}}");
+    fs::write(&file, text.replace(fixed, &workload)).unwrap();
+    let printed = error(&run(folder.path(), &[&small, "--batches", "2"]).await);
+    let command = "--cores 1,2 --batches 2 --via pod/NAME --output small.profile.yaml`";
+    assert!(printed.contains(command), "{printed}");
+
+    fs::write(&file, text.replace(fixed, &backend)).unwrap();
+    let output = run(folder.path(), &[&small]).await;
+    assert!(output.status.success(), "{output:?}");
+    let range = &of(folder.path(), "small")["range"];
+    let bounds = |key: &str| (range[key]["min"].as_f64(), range[key]["max"].as_f64());
+    assert_eq!(bounds("cores"), (Some(1.0), Some(2.0)));
+    assert_eq!(bounds("batch"), (Some(1.0), Some(2.0)));
+    let check = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["check", "service.yaml"])
+        .current_dir(folder.path())
+        .output();
+    let checked = String::from_utf8(check.await.unwrap().stdout).unwrap();
+    assert!(!checked.contains("small"), "{checked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupted_command_goes_on_with_the_measured_points() {
     let (server, folder) = (server(2.0).await, service_folder());
     let servers = ["small", "large"].map(|name| format!("{name}={}", url(&server)));

@@ -110,6 +110,10 @@ pub(super) fn reference(text: &str, stages: &[&str]) -> Counts {
                     _ => sums.squares += value,
                 }
             }
+            Metric::FullUs => counts.full.entry(series.value).or_default().us += value,
+            Metric::FullExecutions => {
+                counts.full.entry(series.value).or_default().executions += value;
+            }
             Metric::Failing => {
                 counts.failing.insert(series.value, value > 0.0);
             }

@@ -136,6 +136,66 @@ async fn failure_is_not_kept() {
     assert_eq!(count.load(Ordering::Relaxed), 4);
 }
 
+/// Scrapes a proxy once a second, with these answers; returns the errors, and how often each came.
+async fn errors(answers: &[(u32, &str)]) -> Vec<(Option<ScrapeError>, u32)> {
+    let all = answers
+        .iter()
+        .flat_map(|(times, text)| vec![(*text).to_owned(); *times as usize]);
+    let (texts, number) = (Vec::from_iter(all), AtomicUsize::new(0));
+    let count = texts.len();
+    let read = move |_, mut fold: Fold| -> BoxFuture<'static, _> {
+        let text = texts[number.fetch_add(1, Ordering::Relaxed)].clone();
+        Box::pin(async move {
+            fold.push(text.as_bytes())?;
+            fold.finish()
+        })
+    };
+    let scraper = scraper(&Fetches::with(Clock::start(), read), "a", 0, 50);
+    let mut errors: Vec<(Option<ScrapeError>, u32)> = Vec::new();
+    for _ in 0..count {
+        let error = scrape(&scraper).await.1.err();
+        match errors.last_mut() {
+            Some((last, times)) if *last == error => *times += 1,
+            _ => errors.push((error, 1)),
+        }
+        pass(1000).await;
+    }
+    errors
+}
+
+#[tokio::test(start_paused = true)]
+async fn proxy_without_metrics_for_a_minute_is_without_weir() {
+    let (weir, none, cut) = ("weir_slots{} 0\n", "envoy_a{} 1\n", "envoy_a{} 1");
+    let none_left = Some(ScrapeError::NoneLeft);
+    let (cut_short, without_weir) = (Some(ScrapeError::CutShort), Some(ScrapeError::WithoutWeir));
+    assert_eq!(
+        errors(&[(3, weir), (60, none), (1, weir), (1, none)]).await,
+        [
+            (None, 3),
+            (none_left.clone(), 60),
+            (None, 1),
+            (none_left.clone(), 1)
+        ],
+        "a gap of a minute"
+    );
+    assert_eq!(
+        errors(&[(3, weir), (20, none), (20, cut), (90, none), (1, weir)]).await,
+        [
+            (None, 3),
+            (none_left.clone(), 20),
+            (cut_short, 20),
+            (none_left, 20),
+            (without_weir.clone(), 70),
+            (None, 1),
+        ]
+    );
+    // One that has just started has none, for that long.
+    assert_eq!(
+        errors(&[(62, none), (1, weir)]).await,
+        [(None, 60), (without_weir, 2), (None, 1)]
+    );
+}
+
 #[tokio::test]
 async fn panic_is_a_failure() {
     let read = |_, _| -> BoxFuture<'static, _> { Box::pin(async { panic!("a bug") }) };

@@ -1,0 +1,70 @@
+//! What the reasons and the log say of measured service times.
+
+use crate::service::VariantState;
+use crate::telemetry::status::ServiceTimeReport;
+
+/// Measured and planned ratio of a variant that is not as in its profile.
+pub(super) fn measured_note(name: &str, report: &ServiceTimeReport) -> String {
+    let ServiceTimeReport {
+        state,
+        measured_ratio,
+        correction,
+        ..
+    } = *report;
+    let planned = match correction == 1.0 {
+        true => String::new(),
+        false => format!(", planned with {correction:.2}"),
+    };
+    let is = match state.is_slow() {
+        true => format!(": it is {}", state.label()),
+        false => String::new(),
+    };
+    match measured_ratio {
+        _ if planned.is_empty() && is.is_empty() => String::new(),
+        Some(ratio) => format!(
+            "; {name}: measured {ratio:.2} × profile over {}{planned}{is}",
+            executions_of(report)
+        ),
+        None => format!("; {name}: not measured of late{planned}{is}"),
+    }
+}
+
+/// Number of executions measured, and of those that were cut off.
+fn executions_of(report: &ServiceTimeReport) -> String {
+    let executions = report.executions;
+    match report.cut_off {
+        0 => format!("{executions} executions"),
+        cut_off => format!("{executions} executions, {cut_off} of them cut off"),
+    }
+}
+
+/// Name of a variant whose profile no longer holds, with the command that renews it.
+pub(super) fn drift_note(service: &str, name: &str, report: &ServiceTimeReport) -> String {
+    let Some(drift_ms) = report.drift_ms else {
+        return String::new();
+    };
+    let minutes = drift_ms / 60_000;
+    format!(
+        "; the profile of {name} has not held for {minutes} min: {}",
+        renewal(service, name)
+    )
+}
+
+pub(super) fn renewal(service: &str, name: &str) -> String {
+    format!(
+        "measure it anew with `weir profile`, or `weir profile --from-proxy URL --service {service} --variant {name}`"
+    )
+}
+
+pub(super) fn log_state(name: &str, before: VariantState, report: &ServiceTimeReport) {
+    let (state, before) = (report.state, before.label());
+    let measured = report.measured_ratio.map_or_else(String::new, |ratio| {
+        let executions = executions_of(report);
+        format!(", measured {ratio:.2} × profile over {executions}")
+    });
+    let label = state.label();
+    match state.is_slow() {
+        true => tracing::warn!("variant {name} is {label}, and was {before}{measured}"),
+        false => tracing::info!("variant {name} is {label}, and was {before}{measured}"),
+    }
+}
