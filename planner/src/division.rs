@@ -1,7 +1,8 @@
 //! Division of one budget among several services. Pure: the demands are arguments.
 //!
 //! [`targets`] gives each service its minimum, then the cores that its demand needs, then those that its policy
-//! prefers. What is left stays unassigned: a service can grow into it without waiting for another one to shrink.
+//! prefers, then headroom for a rise, and then what is left by the weights. So a plan is seldom made within a part that
+//! its demand has outgrown, and a service never has less than its fixed part while the others do with theirs.
 //! [`Division`] brings the parts to the targets. A smaller part holds at once, a larger one waits for free cores, so
 //! that no core is given twice, whatever the order in which changes are confirmed. Small differences are no reason to
 //! change a part.
@@ -14,6 +15,9 @@ pub const SERVICES_MAX: usize = 16;
 pub const HYSTERESIS_STEPS: u32 = 2;
 /// The same in percent of the part; the larger of both counts.
 pub const HYSTERESIS_PERCENT: u32 = 5;
+/// Headroom of a part above what its policy prefers, in percent, before the rest is divided by the weights: as much as a
+/// demand may rise until the part follows.
+pub const HEADROOM_PERCENT: u32 = 50;
 
 /// Service that shares a budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,6 +57,7 @@ struct Bounded {
     min: u32,
     need: u32,
     preferred: u32,
+    max: u32,
 }
 
 impl Bounded {
@@ -64,16 +69,41 @@ impl Bounded {
             min: member.min,
             need,
             preferred: demand.preferred.clamp(need, max),
+            max,
         }
     }
 
-    /// Member whose part stays.
-    fn fixed(part: u32) -> Bounded {
+    /// Member of unknown demand, which keeps what it has.
+    fn unknown(member: &Member, reserved: u32) -> Bounded {
+        let kept = reserved.max(member.min);
         Bounded {
-            weight: 1.0,
-            min: part,
-            need: part,
-            preferred: part,
+            weight: member.weight,
+            min: kept,
+            need: kept,
+            preferred: kept,
+            max: kept.max(member.max),
+        }
+    }
+
+    /// Claim of a share of what the preferences leave, for a rise of the demand.
+    fn headroom(&self, part: u32) -> Claim {
+        let percent = u64::from(self.preferred) * u64::from(100 + HEADROOM_PERCENT);
+        let max = u32::try_from(percent.div_ceil(100)).unwrap_or(u32::MAX);
+        Claim {
+            base: self.preferred,
+            part,
+            max: max.min(self.max).max(part),
+            value: f64::from(self.preferred),
+        }
+    }
+
+    /// Claim of a share of what the headroom leaves, by the weights.
+    fn rest(&self, part: u32) -> Claim {
+        Claim {
+            base: 0,
+            part,
+            max: self.max.max(part),
+            value: self.weight,
         }
     }
 }
@@ -121,6 +151,12 @@ fn divide(budget: u32, members: &[Bounded]) -> Vec<u32> {
     }
     // The needs above the budget have left nothing.
     fill(budget, &mut claims);
+    for of_stage in [Bounded::headroom, Bounded::rest] {
+        for (claim, one) in claims.iter_mut().zip(members) {
+            *claim = of_stage(one, claim.part);
+        }
+        fill(budget, &mut claims);
+    }
     claims.iter().map(|claim| claim.part).collect()
 }
 
@@ -220,19 +256,28 @@ impl Division {
         let held = self.parts.iter().zip(states);
         let held: u32 = held.map(|(part, state)| (*part).max(state.reserved)).sum();
         let mut free = self.budget.saturating_sub(held);
-        for index in self.growing(&targets, states, &short) {
-            let (Some(part), Some(target), Some(state)) = (
-                self.parts.get_mut(index),
-                targets.get(index),
-                states.get(index),
-            ) else {
-                continue;
-            };
-            let held = (*part).max(state.reserved);
-            let grown = (*target).min(held + free);
-            if grown > *part {
-                free -= grown.saturating_sub(held);
-                *part = grown;
+        // Nobody gets headroom while another one waits for cores that its policy would take.
+        let wanted = targets.iter().zip(states).zip(&self.members);
+        let wanted = wanted.map(|((target, state), member)| {
+            let wanted = state.demand.map_or(0, |one| one.preferred.max(one.need));
+            (*target).min(wanted.max(member.min))
+        });
+        let wanted: Vec<u32> = wanted.collect();
+        for goals in [&wanted, &targets] {
+            for index in self.growing(goals, states, &short) {
+                let (Some(part), Some(goal), Some(state)) = (
+                    self.parts.get_mut(index),
+                    goals.get(index),
+                    states.get(index),
+                ) else {
+                    continue;
+                };
+                let held = (*part).max(state.reserved);
+                let grown = (*goal).min(held + free);
+                if grown > *part {
+                    free -= grown.saturating_sub(held);
+                    *part = grown;
+                }
             }
         }
     }
@@ -261,10 +306,10 @@ impl Division {
         {
             return targets.clone();
         }
-        let each = self.members.iter().zip(states).zip(&self.parts);
-        let bounded = each.map(|((member, state), part)| match state.demand {
+        let each = self.members.iter().zip(states);
+        let bounded = each.map(|(member, state)| match state.demand {
             Some(demand) => Bounded::new(member, demand),
-            None => Bounded::fixed((*part).max(member.min)),
+            None => Bounded::unknown(member, state.reserved),
         });
         let targets = divide(self.budget, &bounded.collect::<Vec<Bounded>>());
         self.known = demands.map(|demands| (demands, targets.clone()));

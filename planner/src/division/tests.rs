@@ -21,13 +21,18 @@ fn state(need: u32, preferred: u32, reserved: u32) -> MemberState {
 }
 
 #[test]
-fn targets_are_minimum_then_need_then_preference() {
+fn targets_are_minimum_then_need_preference_headroom_and_rest() {
     let equal = [member(1.0, 1, 32), member(1.0, 1, 32)];
     let double = [member(2.0, 1, 32), member(1.0, 1, 32)];
     let limited = [member(1.0, 1, 6), member(1.0, 4, 32)];
     for (members, demands, expected) in [
-        // What nobody prefers stays unassigned.
-        (equal, [(5, 8), (7, 10)], [8, 10]),
+        // What nobody prefers and no headroom takes: by the weights, so that a part is the fixed one where it can be.
+        (equal, [(5, 8), (7, 10)], [16, 16]),
+        (double, [(1, 1), (4, 6)], [22, 10]),
+        (equal, [(1, 1), (18, 18)], [5, 27]),
+        // Headroom in proportion to what is preferred, half of it at most.
+        (equal, [(20, 20), (4, 4)], [27, 5]),
+        (equal, [(20, 20), (1, 1)], [30, 2]),
         // What the needs leave, in proportion to what each prefers above its need.
         (equal, [(10, 30), (10, 20)], [18, 14]),
         (equal, [(10, 10), (10, 40)], [10, 22]),
@@ -38,7 +43,7 @@ fn targets_are_minimum_then_need_then_preference() {
         // No more than the need, and what one cannot use goes to the other.
         (double, [(6, 6), (50, 50)], [6, 26]),
         // Minimums and maximums hold without a demand and with too much.
-        (limited, [(0, 0), (0, 0)], [1, 4]),
+        (limited, [(0, 0), (0, 0)], [6, 26]),
         (limited, [(50, 50), (50, 50)], [5, 27]),
     ] {
         let demands = demands.map(|(need, preferred)| demand(need, preferred));
@@ -74,30 +79,66 @@ fn all_parts(budget: u32, limits: &[(u32, u32)]) -> Vec<Vec<u32>> {
     all
 }
 
-/// Part of a member above its base, relative to its value.
-type Load<'a> = (&'a u32, &'a (u32, f64, u32));
+/// Claim of a member in the stage in which the budget ends.
+#[derive(Debug, Clone, Copy)]
+struct StageClaim {
+    /// Part by the stages before.
+    before: u32,
+    base: u32,
+    value: f64,
+    max: u32,
+}
 
-/// Whether no member could give a step to another one that would have less for its value with it. Each member has a
-/// base, a value and a maximum.
-fn is_fair(parts: &[u32], members: &[(u32, f64, u32)]) -> bool {
-    let load =
-        |(part, (base, value, _)): Load<'_>, more: u32| f64::from(part - base + more) / value;
-    let each = || parts.iter().zip(members);
-    let givers = each().filter(|(part, (base, ..))| *part > base);
-    givers.into_iter().all(|giver| {
-        let mut takers = each().filter(|(part, (.., max))| *part < max);
-        takers.all(|taker| load(giver, 0) <= load(taker, 1) + 1e-9)
+impl StageClaim {
+    fn load(&self, part: u32) -> f64 {
+        (f64::from(part) - f64::from(self.base)) / self.value
+    }
+}
+
+/// Whether no member could give a step to another one that would have less for its value with it.
+fn is_fair(parts: &[u32], claims: &[StageClaim]) -> bool {
+    let each = || parts.iter().zip(claims);
+    let givers = each().filter(|(part, claim)| **part > claim.before);
+    givers.into_iter().all(|(part, giver)| {
+        let mut takers = each().filter(|(part, claim)| **part < claim.max);
+        takers.all(|(other, taker)| giver.load(*part) <= taker.load(other + 1) + 1e-9)
     })
 }
 
-/// Largest part above its base, relative to the value.
-fn largest(parts: &[u32], members: &[(u32, f64, u32)]) -> f64 {
-    let each = parts
-        .iter()
-        .zip(members)
-        .filter(|(part, (base, ..))| *part > base);
-    each.map(|(part, (base, value, _))| f64::from(part - base) / value)
+/// Largest part that grew in this stage, relative to its value.
+fn largest(parts: &[u32], claims: &[StageClaim]) -> f64 {
+    let each = parts.iter().zip(claims);
+    let grown = each.filter(|(part, claim)| **part > claim.before);
+    grown
+        .map(|(part, claim)| claim.load(*part))
         .fold(0.0, f64::max)
+}
+
+/// Claims in the stage in which the budget ends: of the four, the first whose maximums exceed it, or the last.
+fn last_stage(budget: u32, members: &[Bounded]) -> Vec<StageClaim> {
+    let claim = |before, base, value, max| StageClaim {
+        before,
+        base,
+        value,
+        max,
+    };
+    let with_headroom = |one: &Bounded| (one.preferred * 3).div_ceil(2).min(one.max);
+    let stages: [&dyn Fn(&Bounded) -> StageClaim; 4] = [
+        &|one| claim(one.min, one.min, one.weight * f64::from(one.need), one.need),
+        &|one| {
+            let value = f64::from(one.preferred - one.need);
+            claim(one.need, one.need, value, one.preferred)
+        },
+        &|one| {
+            let (base, max) = (one.preferred, with_headroom(one));
+            claim(base, base, f64::from(base), max)
+        },
+        &|one| claim(with_headroom(one), 0, one.weight, one.max),
+    ];
+    let stages = stages.map(|stage| members.iter().map(stage).collect::<Vec<StageClaim>>());
+    let exceeds = |stage: &&Vec<StageClaim>| stage.iter().map(|one| one.max).sum::<u32>() > budget;
+    let found = stages.iter().find(exceeds);
+    found.unwrap_or(&stages[3]).clone()
 }
 
 /// Members, their demands, and a budget that covers the minimums.
@@ -119,14 +160,8 @@ proptest! {
         let found = targets(budget, &members, &demands);
         let bounded: Vec<Bounded> =
             members.iter().zip(&demands).map(|(one, demand)| Bounded::new(one, *demand)).collect();
-        let needs: u32 = bounded.iter().map(|one| one.need).sum();
-        // Base, value and maximum of each in the stage in which the budget ends.
-        let of_stage = |one: &Bounded| match needs > budget {
-            true => (one.min, one.weight * f64::from(one.need), one.need),
-            false => (one.need, f64::from(one.preferred - one.need), one.preferred),
-        };
-        let stage: Vec<(u32, f64, u32)> = bounded.iter().map(of_stage).collect();
-        let limits: Vec<(u32, u32)> = stage.iter().map(|(base, _, max)| (*base, *max)).collect();
+        let stage = last_stage(budget, &bounded);
+        let limits: Vec<(u32, u32)> = stage.iter().map(|one| (one.before, one.max)).collect();
         let all = all_parts(budget, &limits);
         prop_assert!(all.contains(&found), "{found:?} is none of {all:?}");
         prop_assert!(is_fair(&found, &stage), "{found:?}");
@@ -159,6 +194,29 @@ proptest! {
         let needs: u32 = services.needs(&members).iter().sum();
         for (part, need) in services.division.parts().iter().zip(services.needs(&members)) {
             prop_assert!(needs > budget || *part >= need, "{services:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn ample_budget_is_given_away_and_parts_are_the_fixed_ones_where_all_fit((members, _) in cases(), more in 0_u32..=24) {
+        let (members, demands): (Vec<Member>, Vec<CoreDemand>) = members.into_iter().unzip();
+        let each = members.iter().zip(&demands);
+        let bounded: Vec<Bounded> = each.map(|(one, demand)| Bounded::new(one, *demand)).collect();
+        let preferred: u32 = bounded.iter().map(|one| one.preferred).sum();
+        let budget = preferred + more;
+        let found = targets(budget, &members, &demands);
+        let most: u32 = bounded.iter().map(|one| one.max).sum();
+        prop_assert_eq!(found.iter().sum::<u32>(), budget.min(most));
+        let fixed = fixed_parts(budget, &members);
+        for (part, one) in found.iter().zip(&bounded) {
+            prop_assert!(*part >= one.preferred, "{found:?}");
+        }
+        // While nobody takes more than its fixed part with its headroom, each has that.
+        let within = |(one, fixed): (&Bounded, &u32)| (one.preferred * 3).div_ceil(2) <= *fixed;
+        if bounded.iter().zip(&fixed).all(within) {
+            prop_assert_eq!(found, fixed);
         }
     }
 }
@@ -271,18 +329,19 @@ fn updated(before: [u32; 2], states: [MemberState; 2]) -> Vec<u32> {
 #[test]
 fn smaller_part_holds_at_once_and_larger_one_waits_for_free_cores() {
     // The first shrinks; its cores are still reserved.
-    let waits = updated([20, 12], [state(4, 4, 20), state(20, 20, 12)]);
+    let waits = updated([20, 12], [state(4, 4, 20), state(28, 28, 12)]);
     assert_eq!(waits, [4, 12]);
-    let partly = updated([20, 12], [state(4, 4, 14), state(20, 20, 12)]);
+    let partly = updated([20, 12], [state(4, 4, 14), state(28, 28, 12)]);
     assert_eq!(partly, [4, 18]);
-    let wholly = updated([20, 12], [state(4, 4, 4), state(20, 20, 12)]);
-    assert_eq!(wholly, [4, 20]);
-    // Unassigned cores are given at once.
-    let unassigned = updated([4, 12], [state(4, 4, 4), state(24, 24, 12)]);
-    assert_eq!(unassigned, [4, 24]);
+    let wholly = updated([20, 12], [state(4, 4, 4), state(28, 28, 12)]);
+    assert_eq!(wholly, [4, 28]);
     // Of several that wait, the one that lacks the most of its target comes first.
-    let both = updated([4, 4], [state(10, 10, 20), state(16, 16, 4)]);
-    assert_eq!(both, [10, 12]);
+    let both = updated([4, 4], [state(12, 12, 20), state(20, 20, 4)]);
+    assert_eq!(both, [12, 12]);
+    // Headroom comes after what others would take: the first lacks more of its target.
+    let mut division = Division::new(32, vec![member(1.0, 1, 32); 3], &[2, 8, 1]);
+    division.update(&[state(2, 2, 2), state(12, 12, 8), state(1, 1, 20)]);
+    assert_eq!(division.parts(), [2, 10, 7]);
 }
 
 #[test]
@@ -307,11 +366,12 @@ fn member_without_demand_or_during_a_cycle_keeps_its_part() {
 #[test]
 fn small_differences_change_no_part_unless_a_need_exceeds_it() {
     for (before, demands, after) in [
-        ([10, 10], [(9, 9), (9, 9)], [10, 10]),
-        ([10, 10], [(8, 8), (9, 12)], [8, 12]),
-        ([10, 10], [(9, 11), (9, 9)], [10, 10]),
-        // A need that exceeds the part counts, however small.
-        ([10, 10], [(11, 11), (9, 9)], [11, 9]),
+        // The targets are 16 and 16, then 14 and 18, for which the second waits, then 21 and 11.
+        ([17, 15], [(9, 9), (9, 9)], [17, 15]),
+        ([18, 14], [(8, 8), (9, 12)], [14, 14]),
+        ([20, 12], [(20, 20), (11, 11)], [20, 12]),
+        // A need that exceeds the part counts, however small. It waits until the second has released a core.
+        ([20, 12], [(21, 21), (11, 11)], [20, 11]),
         // But not one that the budget does not cover. The targets are 16 and 16, then 17 and 15, then 18 and 14, for
         // which the first waits until the second has released its cores.
         ([16, 16], [(40, 40), (40, 40)], [16, 16]),

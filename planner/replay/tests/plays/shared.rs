@@ -146,6 +146,82 @@ fn constant_load_hardly_changes_a_part_after_the_first_minute() {
     }
 }
 
+/// Two services in an ample budget: the first rises from 5 to 300 requests/s, and may take GPUs of eight cores beside
+/// replicas of one core; the second is idle. Percent lost of the first, and its mean cost.
+fn risen(weight: f64, division: &str, seed: u64) -> (f64, f64) {
+    let service = |name: &str, weight: f64, load: &str| {
+        format!(
+            "- name: {name}
+  weight: {weight}
+  scenario:
+    service:
+      service: {name}
+      policy: infaas
+      slo: 500ms
+      mode: active
+      budget: {{ cores: 40, resources: {{ nvidia.com/gpu: 2 }} }}
+      variants:
+        - name: cpu
+          cluster: cpu
+          accuracy: 70
+          price: 0.048
+          cores: {{ initial: 1, min: 1, max: 1 }}
+          replicas: {{ initial: 1, min: 0, max: 40 }}
+          readiness: 5s
+          latency: {{ gammaMs: 38.9, etaMs: 2, parallelism: 1, tail: 1.26 }}
+        - name: gpu
+          cluster: gpu
+          accuracy: 70
+          price: 0.3825
+          cores: {{ initial: 8, min: 8, max: 8 }}
+          resources: {{ nvidia.com/gpu: 1 }}
+          replicas: {{ initial: 0, min: 0, max: 2 }}
+          readiness: 10s
+          batch: 8
+          latency: {{ deltaMs: 0.33, etaMs: 0.78, parallelism: 1, tail: 1.1 }}
+    servers: {{ cpu: {{ resize_delay_ms: 600 }}, gpu: {{ resize_delay_ms: 600 }} }}
+    load: {{ {load} }}
+    clients: {{ timeout_ms: 5000 }}
+"
+        )
+    };
+    let text = format!(
+        "name: rise
+seed: {seed}
+length_s: 120
+budget: {{ cores: 44 }}
+services:
+{}{}contenders: [{{ plane: weir, control: planner, division: {division} }}]
+",
+        service("a", weight, "generator: swell, low_rps: 5, high_rps: 300"),
+        service("b", 1.0, "generator: poisson, rps: 5"),
+    );
+    let (play, report) = played(&text);
+    let budget = &report.budget()[0];
+    assert!(budget.reserved_max <= budget.budget_cores, "{budget:?}");
+    println!("{division}, seed {seed}: {:?}", play.parts);
+    let cost = report.services()[0].report.contenders()[0].mean_cost;
+    (losses(&report)[0], cost.unwrap())
+}
+
+#[test]
+fn rise_beside_an_idle_service_is_met_as_with_the_whole_budget() {
+    for seed in 1..=2 {
+        let (shared, cost) = risen(1.0, "shared", seed);
+        // Nearly all of the budget.
+        let (alone, cost_alone) = risen(40.0, "fixed", seed);
+        println!("seed {seed}: {shared} % at {cost}, alone {alone} % at {cost_alone}");
+        assert!(
+            shared <= alone + 0.3,
+            "seed {seed}: {shared} %, alone {alone} %"
+        );
+        assert!(
+            cost <= cost_alone * 1.02,
+            "seed {seed}: {cost}, alone {cost_alone}"
+        );
+    }
+}
+
 #[test]
 fn baselines_keep_within_fixed_parts() {
     // Both need more than their parts, which are in proportion to the weights: 9 and 3 of 12, but for the 4 at the start.
