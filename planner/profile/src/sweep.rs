@@ -55,9 +55,7 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     let Some(last) = points.last().copied() else {
         return Step::Measure(1);
     };
-    let before = points.iter().rev().skip(1).map(|point| point.per_s);
-    let best_before = before.fold(0.0, f64::max);
-    let grows = points.len() == 1 || last.per_s * BUSY > best_before;
+    let grows = grows(measured);
     let short = short_max(&points).min(max);
     if (grows && last.concurrency < max) || last.concurrency < short {
         return Step::Measure(last.concurrency.saturating_mul(2).min(max));
@@ -76,6 +74,16 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     } else {
         Step::Busy(busy)
     }
+}
+
+/// Whether throughput still grows at the highest measured concurrency.
+#[must_use]
+pub fn grows(measured: &[Rate]) -> bool {
+    let points = highest(measured);
+    let mut from_last = points.iter().rev().map(|point| point.per_s);
+    let last = from_last.next().unwrap_or_default();
+    let best_before = from_last.fold(0.0, f64::max);
+    last * BUSY > best_before
 }
 
 /// Returns the smallest measured concurrency that reaches [`BUSY`] of the greatest throughput; but not beyond [`CHOICE_MAX`]
