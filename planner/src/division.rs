@@ -257,23 +257,23 @@ impl Division {
         let held: u32 = held.map(|(part, state)| (*part).max(state.reserved)).sum();
         let mut free = self.budget.saturating_sub(held);
         // Nobody gets headroom while another one waits for cores that its policy would take.
-        let wanted = targets.iter().zip(states).zip(&self.members);
-        let wanted = wanted.map(|((target, state), member)| {
-            let wanted = state.demand.map_or(0, |one| one.preferred.max(one.need));
-            (*target).min(wanted.max(member.min))
+        let preferred = targets.iter().zip(states).zip(&self.members);
+        let preferred = preferred.map(|((target, state), member)| {
+            let preferred = state.demand.map_or(0, |one| one.preferred.max(one.need));
+            (*target).min(preferred.max(member.min))
         });
-        let wanted: Vec<u32> = wanted.collect();
-        for goals in [&wanted, &targets] {
-            for index in self.growing(goals, states, &short) {
-                let (Some(part), Some(goal), Some(state)) = (
+        let preferred: Vec<u32> = preferred.collect();
+        for limits in [&preferred, &targets] {
+            for index in self.growing(limits, states, &short) {
+                let (Some(part), Some(limit), Some(state)) = (
                     self.parts.get_mut(index),
-                    goals.get(index),
+                    limits.get(index),
                     states.get(index),
                 ) else {
                     continue;
                 };
                 let held = (*part).max(state.reserved);
-                let grown = (*goal).min(held + free);
+                let grown = (*limit).min(held + free);
                 if grown > *part {
                     free -= grown.saturating_sub(held);
                     *part = grown;

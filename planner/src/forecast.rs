@@ -66,7 +66,7 @@ pub struct Forecast {
     pub demand: Rps,
     /// λ at present, for shares.
     pub present: Rps,
-    /// Mean rate of the load that `demand` is the peak of, without headroom: a shorter peak may wait.
+    /// Mean rate of the load that `demand` is the peak of, over three windows, without headroom: a shorter peak may wait.
     pub mean: Rps,
     /// λ by the exponential average alone: without what is high for a moment.
     pub average: Rps,

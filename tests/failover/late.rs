@@ -33,7 +33,7 @@ async fn scenario(interrupt: impl AsyncFnOnce(&Cluster, &PlannerGroup<'_>, Rule)
     let late = Rule::always(Fault::Overdue(LATE)).resource("pods/resize");
     let late = late.name(&large);
     planners.faults([late.clone()]);
-    cluster.proxy.load(45.0);
+    cluster.proxy.load(50.0);
     cluster.server.store().create(&cluster.demo()).unwrap();
     planners.start("weir-0").await;
     let sent = || cluster.server.faults().met() > 0;
@@ -42,7 +42,7 @@ async fn scenario(interrupt: impl AsyncFnOnce(&Cluster, &PlannerGroup<'_>, Rule)
     sleep(Duration::from_secs(1)).await;
     interrupt(&cluster, &planners, late).await;
     let interrupted = cluster.server.elapsed();
-    cluster.proxy.load(100.0);
+    cluster.proxy.load(110.0);
     sleep(LATE).await;
     planners.faults([]);
     sleep(LATE).await;

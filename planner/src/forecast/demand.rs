@@ -17,6 +17,8 @@ use super::{DemandRule, Forecast, Forecaster, History, Learnt, LearntError, Obse
 
 /// Factor on the dispersion of a window's counts, because by chance it is found too small.
 const DISPERSION: f64 = 1.5;
+/// Windows that the mean rate is of: over one, chance would change shares every few seconds.
+const MEAN_WINDOWS: u32 = 3;
 
 /// Memory of the rates.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Demand {
     /// Rates that a rise comes to, falling, and the time until which each is expected.
     foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
+    /// Latest time of a rise.
+    risen: Duration,
     /// Rate of bursts that will come again, after each sample; 0 for none.
     again: Recent<f64>,
     slope: Slope,
@@ -41,7 +45,7 @@ pub struct Demand {
     level: Level,
     /// Rate at present.
     present: Level,
-    /// Mean rate of the window.
+    /// Mean rate of the last [`MEAN_WINDOWS`], or since the latest rise.
     mean: Level,
     ahead: Option<Ahead>,
 }
@@ -68,6 +72,7 @@ impl Demand {
             others: others(&rule),
             foreseen: VecDeque::new(),
             bursts: Bursts::default(),
+            risen: Duration::ZERO,
             again: Recent::default(),
             slope: Slope::default(),
             level: Level::default(),
@@ -112,16 +117,19 @@ impl Demand {
         for forecaster in &mut self.others {
             forecaster.observe(&observed);
         }
-        self.samples.forget(oldest);
+        let longest = self.rule.window * MEAN_WINDOWS + self.rule.moving;
+        self.samples.forget(at.saturating_sub(longest));
         if self.is_rising() {
             self.slope = Slope::default();
+            self.risen = at;
         } else if seconds > 0.0 {
             self.slope.observe(at, rate.0, seconds);
         }
         let known = self.known();
         let moving_s = self.rule.moving.as_secs_f64();
         self.present.follow(known, self.deviation(known, moving_s));
-        let (mean, span_s) = self.window_mean();
+        let (mean, span_s) = self.mean_since(self.mean_begin());
+        let span_s = span_s.min(self.rule.window.as_secs_f64());
         self.mean.follow(mean, self.deviation(mean, span_s));
         let (window, remembered) = (self.rule.window, self.rule.bursts);
         let again = self.bursts.follow(at, known, window, remembered);
@@ -241,7 +249,7 @@ impl Demand {
         let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
         let rises = self.is_rising() || !self.foreseen.is_empty();
         let expects_burst = self.expected_burst() > self.known();
-        // The window's mean knows nothing of what is to come.
+        // The mean knows nothing of what is to come.
         let mean = match rises || expects_burst {
             true => rate,
             false => self.mean.rate().min(rate),
@@ -311,10 +319,17 @@ impl Demand {
         self.again.latest().next().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// Mean rate of the window, and the seconds that are known of it.
-    fn window_mean(&self) -> (f64, f64) {
-        let window = self.samples.since(self.window_begin());
-        let (requests, seconds) = window.fold((0.0, 0.0), |(requests, seconds), one| {
+    /// Begin of the samples that the mean is of: constant shares need many of them.
+    fn mean_begin(&self) -> Duration {
+        let last = self.last.unwrap_or_default();
+        let begin = last.saturating_sub(self.rule.window * MEAN_WINDOWS);
+        begin.max(self.risen)
+    }
+
+    /// Mean rate since a time, and the seconds that are known of it.
+    fn mean_since(&self, begin: Duration) -> (f64, f64) {
+        let samples = self.samples.since(begin);
+        let (requests, seconds) = samples.fold((0.0, 0.0), |(requests, seconds), one| {
             (requests + one.requests, seconds + one.seconds)
         });
         match seconds > 0.0 {
@@ -326,7 +341,7 @@ impl Demand {
     /// Standard deviation of a mean over `span_s` about that rate: as of Poisson arrivals, or less where the window's
     /// are more even.
     fn deviation(&self, rate: f64, span_s: f64) -> f64 {
-        let (mean, _) = self.window_mean();
+        let (mean, _) = self.mean_since(self.window_begin());
         if mean <= 0.0 || span_s <= 0.0 {
             return 0.0;
         }

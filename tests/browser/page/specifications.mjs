@@ -92,8 +92,9 @@ export function problem({ file, rate_rps, moved }) {
             utilisation: 0.8, latency: { model: "linear", item_ms: ms, fixed_ms: 0 },
         };
     });
+    // Headroom counts once: the variants keep back more of their rates than 1.1 of the demand.
     return {
-        formulation: "infadapter", demand_rps: rate_rps, headroom: 1.1, latency_max_ms: slo_ms / 2,
+        formulation: "infadapter", demand_rps: rate_rps, headroom: 1, latency_max_ms: slo_ms / 2,
         budget_cores: moved.budget_cores ?? file.budget.cores, weights, variants,
     };
 }

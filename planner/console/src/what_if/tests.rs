@@ -52,8 +52,9 @@ fn problem(rate_rps: f64, changes: &Changes) -> String {
         })
         .collect();
     let slo_ms = changes.slo_ms.unwrap_or(1000.0);
+    // Headroom counts once: the variants keep back more of their rates than 1.1 of the demand.
     json!({
-        "formulation": "infadapter", "demand_rps": rate_rps, "headroom": 1.1,
+        "formulation": "infadapter", "demand_rps": rate_rps, "headroom": 1.0,
         "budget_cores": changes.budget_cores.unwrap_or(20.0) as u32, "latency_max_ms": slo_ms / 2.0,
         "weights": {
             "alpha": 1.0, "beta": changes.weights.get("beta").copied().unwrap_or(0.05), "gamma": 0.001,

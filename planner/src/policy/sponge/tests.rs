@@ -89,7 +89,7 @@ fn batch_carries_a_quarter_more_or_leaves_time_to_wait() {
 }
 
 #[test]
-fn peak_waits_while_there_is_time() {
+fn peak_waits_while_time_is_left() {
     let service = sponge();
     // A peak of 25 requests/s for 3 s; one core carries 20 to 24.2.
     for (average_rps, left_ms, rises, cores) in [

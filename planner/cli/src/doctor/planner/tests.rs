@@ -135,7 +135,7 @@ fn each_fault_of_a_service_fails_its_check() {
     let section = service_checks("demo", &Ok(view(standby)), Some("1.2.9"), now_ms);
     assert_eq!(failed(&section), [], "the leader knows the proxies");
     let section = service_checks("demo", &Ok(view(healthy())), None, now_ms);
-    assert_eq!(section.checks.len(), 10, "the planner's version is unknown");
+    assert_eq!(section.checks.len(), 11, "the planner's version is unknown");
 }
 
 #[test]

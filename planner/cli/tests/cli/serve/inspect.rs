@@ -301,7 +301,7 @@ async fn doctor_finds_what_is_wrong_and_nothing_else() {
         "service demo\n√ its key opens its status\n",
         &proxy_title,
         "√ demo: it has the planner's plan\n",
-        "\nall 25 checks passed\n",
+        "\nall 26 checks passed\n",
     ] {
         assert!(checks.contains(part), "{part}: {checks}");
     }

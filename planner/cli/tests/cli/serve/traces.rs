@@ -195,7 +195,7 @@ async fn cycles_go_on_while_the_collector_never_answers() {
     })
     .await;
     let before = cycles(&planner).await;
-    mesh.load(90.0);
+    mesh.load(104.0);
     until("cores and cycles", async || {
         let goes_on = cycles(&planner).await >= before + 10;
         (goes_on && mesh.cores()[0] >= 5.0).then_some(())
