@@ -36,8 +36,8 @@ async fn cores_follow_demand_and_faults_fall_back() {
         "made of the cores that are there, not of initial"
     );
 
-    // b serves 22.4 requests/s with 3 cores.
-    mesh.load(22.0);
+    // b serves 14.4 requests/s with 2 cores, and 22.4 with 3.
+    mesh.load(19.0);
     until("b to serve all", async || {
         (mesh.cores() == [1.0, 3.0]).then_some(())
     })
