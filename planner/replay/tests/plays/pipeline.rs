@@ -256,7 +256,7 @@ servers: {{ a: {{ resize_delay_ms: 300 }}, b: {{ resize_delay_ms: 300 }} }}"
 }
 
 #[test]
-fn replicas_of_a_burst_replace_the_cores_of_the_serving_ones() {
+fn growth_that_the_budget_refuses_holds_no_cores_for_good() {
     let stage = |name: &str, of: &str, gamma_ms: f64, eta_ms: f64| {
         let latency = latency(gamma_ms, eta_ms, "1");
         let keys = format!(
@@ -272,7 +272,7 @@ fn replicas_of_a_burst_replace_the_cores_of_the_serving_ones() {
     let text = format!(
         "name: burst
 seed: 1
-length_s: 300
+length_s: 600
 service: {{ service: video, policy: themis, slo: 1s, latencyBudget: 0.35, mode: active, budget: {{ cores: 48 }},
   stages: [{}] }}
 servers: {{ a: {{ resize_delay_ms: 100, round_trip_ms: 3.4 }}, b: {{ resize_delay_ms: 100, round_trip_ms: 3.4 }} }}
@@ -284,7 +284,7 @@ contenders: [{PLANNER}]
         stages.join(", ")
     );
     let (play, summary) = scenarios::played_text(&text);
-    // A steady load of the peak takes 14 and 12 replicas of one core.
+    // A steady load of the peak takes 26 cores. While both stages kept what they had requested it was 46, nearly all.
     let cores: Vec<f64> = play
         .seconds
         .iter()
@@ -293,7 +293,7 @@ contenders: [{PLANNER}]
     let mean = cores.iter().sum::<f64>() / cores.len() as f64;
     println!("{mean} cores, {} %", summary.on_time_percent);
     assert!(cores.iter().all(|cores| *cores <= 48.0));
-    assert!(mean <= 28.0, "{mean}");
+    assert!(mean <= 36.0, "{mean}");
     assert!(summary.on_time_percent > 99.0, "{summary:?}");
 }
 
