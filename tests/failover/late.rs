@@ -33,7 +33,7 @@ async fn scenario(interrupt: impl AsyncFnOnce(&Cluster, &PlannerGroup<'_>, Rule)
     let late = Rule::always(Fault::Overdue(LATE)).resource("pods/resize");
     let late = late.name(&large);
     planners.faults([late.clone()]);
-    cluster.proxy.load(50.0);
+    cluster.proxy.load(54.0);
     cluster.server.store().create(&cluster.demo()).unwrap();
     planners.start("weir-0").await;
     let sent = || cluster.server.faults().met() > 0;
