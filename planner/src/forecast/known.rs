@@ -59,15 +59,15 @@ impl KnownLoad {
         }
     }
 
-    fn highest(&self, seconds: impl Iterator<Item = usize>, moving_s: usize) -> f64 {
-        let means = seconds.map(|second| self.mean(second, moving_s));
+    fn highest(&self, seconds: impl Iterator<Item = usize>, span_s: usize) -> f64 {
+        let means = seconds.map(|second| self.mean(second, span_s));
         means.fold(0.0, f64::max)
     }
 
-    /// Mean rate over a time from a second on.
-    fn mean(&self, second: usize, moving_s: usize) -> f64 {
-        let rates = self.rates.iter().skip(second).take(moving_s);
-        rates.sum::<f64>() / moving_s as f64
+    /// Mean rate over `span_s` from a second on.
+    fn mean(&self, second: usize, span_s: usize) -> f64 {
+        let rates = self.rates.iter().skip(second).take(span_s);
+        rates.sum::<f64>() / span_s as f64
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the reasons and the log say of measured service times.
+//! Words of the reasons and of the log about measured service times.
 
 use crate::service::VariantState;
 use crate::telemetry::status::ServiceTimeReport;

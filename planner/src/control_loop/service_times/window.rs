@@ -5,7 +5,7 @@
 //! stall or a few slow requests, and it holds. Means are compared because capacity follows from the mean, and because a
 //! histogram gives its mean whatever its buckets are.
 //!
-//! Where all slots were taken for long enough, the rate of that time counts instead ([`full`]).
+//! The rate while all slots were taken counts instead, if that was for long enough ([`full`]).
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
