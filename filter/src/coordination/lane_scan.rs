@@ -20,8 +20,8 @@ pub(super) struct LaneScan {
     pub(super) next_ending: Option<Mono>,
     /// Remaining work, ns.
     rest: u64,
-    /// Shortest remaining time of an execution, ns.
-    shortest: Option<u64>,
+    /// Shortest remaining time of an execution, ns; 0 if none executes.
+    shortest: u64,
     /// Mean service time, ns.
     mean: u64,
 }
@@ -38,30 +38,32 @@ impl SlotTable {
     }
 
     fn scan_after(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> LaneScan {
-        let after = Some(nanos(after)).filter(|_| after < Duration::MAX);
-        let mean = nanos(mean);
+        // `u64::MAX`, as which `Duration::MAX` is counted, is never reached.
+        let (mean, after, now) = (nanos(mean), nanos(after), now.0);
         let hangs = mean.saturating_mul(HANGS);
-        let mut scan = LaneScan {
-            mean,
-            ..LaneScan::default()
-        };
+        let (mut executing, mut ending, mut rest) = (0, 0, 0_u64);
+        let (mut shortest, mut next_ending) = (u64::MAX, u64::MAX);
         for run in self.runs_of(column) {
             let (size, began) = (run.size(), run.began.0);
-            let left = began.saturating_add(mean).saturating_sub(now.0);
-            scan.rest = (scan.rest).saturating_add(left.saturating_mul(u64::from(size)));
-            scan.shortest = Some(scan.shortest.map_or(left, |shortest| shortest.min(left)));
-            scan.executing += size;
-            let Some(after) = after else {
-                continue;
-            };
-            let ends_soon = Mono(began.saturating_add(after));
+            let left = began.saturating_add(mean).saturating_sub(now);
+            rest = rest.saturating_add(left.saturating_mul(u64::from(size)));
+            shortest = shortest.min(left);
+            executing += size;
+            let ends_soon = began.saturating_add(after);
             if ends_soon > now {
-                scan.next_ending = Some(scan.next_ending.map_or(ends_soon, |at| at.min(ends_soon)));
-            } else if now.0.saturating_sub(began) < hangs {
-                scan.ending += size;
+                next_ending = next_ending.min(ends_soon);
+            } else if now.saturating_sub(began) < hangs {
+                ending += size;
             }
         }
-        scan
+        LaneScan {
+            executing,
+            ending,
+            next_ending: (next_ending < u64::MAX).then_some(Mono(next_ending)),
+            rest,
+            shortest: if executing > 0 { shortest } else { 0 },
+            mean,
+        }
     }
 }
 
@@ -74,7 +76,7 @@ impl LaneScan {
         let others = (self.mean / 2).saturating_mul(u64::from(halves));
         LaneBacklog {
             rest: Duration::from_nanos(self.rest.saturating_add(others)),
-            shortest: Duration::from_nanos(self.shortest.unwrap_or(0)),
+            shortest: Duration::from_nanos(self.shortest),
         }
     }
 }

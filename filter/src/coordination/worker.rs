@@ -260,9 +260,13 @@ impl Worker {
     ) -> SyncResult {
         let variant = request.variant;
         let usage = usage.unwrap_or_else(|| request.usage(outcome.granted, now, &self.timeouts));
-        self.published.retain(|(key, _)| *key != variant);
-        if usage.taken > 0 || usage.head.is_some() {
-            self.published.push((variant, usage));
+        let place = self.published.iter().position(|(key, _)| *key == variant);
+        let is_empty = usage.taken == 0 && usage.head.is_none();
+        match place.and_then(|place| Some((place, self.published.get_mut(place)?))) {
+            Some((place, _)) if is_empty => drop(self.published.swap_remove(place)),
+            Some((_, published)) => published.1 = usage,
+            None if is_empty => {}
+            None => self.published.push((variant, usage)),
         }
         let head = usage.head;
         SyncResult { head, ..outcome }
