@@ -59,7 +59,7 @@ pub struct Planned {
     pub objective: Option<f64>,
     /// SLO, in ms.
     pub slo_ms: f64,
-    /// Demand that was planned for: the rate with headroom.
+    /// Demand: the rate with headroom.
     pub demand_rps: f64,
     /// Cores of all variants.
     pub cores: f64,

@@ -149,10 +149,13 @@ impl ServiceMetrics {
                 "measured_rps",
                 "Requests arriving at all proxies; NaN while unknown.",
             )?,
-            demand_rps: make.gauge("demand_rps", "The demand planned for; NaN while unknown.")?,
+            demand_rps: make.gauge(
+                "demand_rps",
+                "The forecast of the demand with headroom; NaN while unknown.",
+            )?,
             scrapes_failed: make.counter(
                 "scrapes_failed_total",
-                "Scrapes of proxies without an answer.",
+                "Scrapes of proxies without an answer that has statistics of Weir.",
             )?,
             without_weir: make.int_gauge(
                 "proxies_without_weir",

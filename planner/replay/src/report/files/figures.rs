@@ -82,14 +82,14 @@ impl FigureData<'_> {
             let demand = series::control(play, self.bins, |second| second.demand_rps);
             if !demand.is_empty() {
                 named.push((
-                    format!("planned for: {}", play.contender),
+                    format!("forecast: {}", play.contender),
                     demand,
                     nth(index),
                 ));
             }
         }
         let y_end = top(highest(&named));
-        let caption = "Requests sent per second, and the demand that planners planned for.";
+        let caption = "Requests sent per second, and the planners' forecast of the demand with headroom.";
         self.over_time(
             "Offered load and forecast",
             caption,
