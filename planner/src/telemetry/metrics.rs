@@ -203,7 +203,7 @@ impl ServiceMetrics {
             resource_budget: make.by_resource("resource_budget", "The budget of a resource.")?,
             capacity_rps: make.gauges(
                 "capacity_rps",
-                "What a variant sustains with its actual cores.",
+                "The rate that a variant's actual cores are planned with: what they sustain, less their reserve.",
             )?,
             failing: make.gauges(
                 "failing",

@@ -139,7 +139,7 @@ pub struct VariantReport {
     pub slots: u32,
     /// Batch size in the latest plan.
     pub batch: u32,
-    /// Rate that the actual cores sustain.
+    /// Rate that the actual cores are planned with: what they sustain, less the reserve of `capacity.utilisation`.
     pub capacity_rps: Rps,
     /// Share of the latest requests that it got, beside its quota; `null` until enough of them are known.
     pub routed: Option<RoutedShare>,

@@ -56,7 +56,7 @@ pub(super) const SERVICE: &[Panel] = &[
             ),
             (
                 "sum(max by (variant) (weir_planner_capacity_rps{service=\"$service\"}))",
-                "capacity",
+                "capacity, less its reserve",
             ),
         ],
     ),
