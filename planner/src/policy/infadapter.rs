@@ -273,10 +273,25 @@ mod tests {
         }
         let actual = [Actual::certain(Allocation::NONE); 2];
         for (demand, mean, begin, end) in [
-            (30.0, 24.0, "24.0 requests/s (30.0 with headroom): accuracy ", " cores"),
+            (
+                30.0,
+                24.0,
+                "24.0 requests/s (30.0 with headroom): accuracy ",
+                " cores",
+            ),
             (30.0, 30.0, "30.0 requests/s: accuracy ", " cores"),
-            (500.0, 400.0, "a demand of 400.0 requests/s exceeds ", "; with headroom it is 500.0 requests/s"),
-            (500.0, 500.0, "a demand of 500.0 requests/s exceeds ", " carry"),
+            (
+                500.0,
+                400.0,
+                "a demand of 400.0 requests/s exceeds ",
+                "; with headroom it is 500.0 requests/s",
+            ),
+            (
+                500.0,
+                500.0,
+                "a demand of 500.0 requests/s exceeds ",
+                " carry",
+            ),
         ] {
             let mut inputs = Inputs::steady(Rps(demand));
             inputs.forecast.mean = Rps(mean);
