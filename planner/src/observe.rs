@@ -121,6 +121,8 @@ pub enum ScrapeError {
     Value(String),
     #[error("no metric of weir any more, after answers that had some")]
     NoneLeft,
+    #[error("no metric of weir yet")]
+    NoneYet,
     #[error("without Weir: no metric of it for {} s", WITHOUT_WEIR_AFTER.as_secs())]
     WithoutWeir,
 }

@@ -98,7 +98,7 @@ fn line(view: &StatusView, now_ms: u64) -> String {
     };
     let (measured, demand) = (screen::rate(latest.measured_rps), latest.demand_rps);
     line += &format!(
-        " arrivals {measured}, planned for {}, {}:",
+        " arrivals {measured}, demand with headroom {}, {}:",
         screen::rate(demand),
         latest.outcome
     );
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn service_is_one_line() {
-        let expected = "01:01:03 demo arrivals 19.0/s, planned for unknown, optimal, \
+        let expected = "01:01:03 demo arrivals 19.0/s, demand with headroom unknown, optimal, \
             on time 98.76 %, latency 62, 140 ms, budget left 99.89 %, refused 45, waiting 7: \
             a 2 cores 50 %, b 2 → 6 cores 50 %\n";
         assert_eq!(line(&view(example()), 3_663_000), expected);

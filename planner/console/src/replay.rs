@@ -59,7 +59,7 @@ pub struct Series {
     pub contender: String,
     /// Requests of each second that were answered on time, in percent; 100 without requests.
     pub on_time_percent: Vec<f64>,
-    /// Demand that was planned for; empty without a planner.
+    /// Demand with headroom, as forecast; empty without a planner.
     pub demand_rps: Vec<f64>,
     /// Target cores.
     pub cores_target: Vec<f64>,

@@ -59,7 +59,7 @@ pub struct Planned {
     pub objective: Option<f64>,
     /// SLO, in ms.
     pub slo_ms: f64,
-    /// Demand that was planned for: the rate with headroom.
+    /// Demand: the rate with headroom.
     pub demand_rps: f64,
     /// Cores of all variants.
     pub cores: f64,
@@ -151,9 +151,10 @@ pub fn what_if(request: &WhatIf) -> Result<Planned, ConsoleError> {
 
 /// A rate that has lasted, with the headroom of the service.
 fn inputs(service: &Service, rate_rps: f64) -> Inputs {
-    let mut inputs = Inputs::steady(Rps(rate_rps));
-    inputs.forecast.demand = Rps(rate_rps * service.demand.headroom);
-    inputs.forecast.lasted = Some(inputs.forecast.demand);
+    let (rate, demand) = (Rps(rate_rps), Rps(rate_rps * service.demand.headroom));
+    let mut inputs = Inputs::steady(demand);
+    (inputs.forecast.mean, inputs.forecast.arriving) = (rate, rate);
+    inputs.forecast.lasted = Some(demand);
     inputs
 }
 

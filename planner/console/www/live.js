@@ -126,7 +126,7 @@ export class Live {
         const sum = (key) => variants.reduce((sum, [, variant]) => sum + variant[key], 0);
         tiles(byId("live-tiles"), [
             ["Requests", number(latest.measured_rps), "/s"],
-            ["Planned for", number(latest.demand_rps), "/s"],
+            ["Demand", number(latest.demand_rps), "/s, with headroom"],
             ...outcomeTiles(status.requests),
             ["Accuracy as routed", number(latest.routed_accuracy_percent, 2), "%"],
             ["Cores", number(sum("cores_actual")), `target ${number(sum("cores_target"))}, budget ${number(status.budget_cores)}`],
@@ -263,7 +263,7 @@ export class Live {
         const budget = values(() => this.status.budget_cores);
         demand.show({ ...across, unit: "rps", lines: [
             { name: "measured", stroke: "ink", values: values((one) => one.measured_rps) },
-            { name: "planned for", stroke: "solid", colour: 5, values: values((one) => one.demand_rps) },
+            { name: "demand with headroom", stroke: "solid", colour: 5, values: values((one) => one.demand_rps) },
         ] });
         const rate = (of) => cycles.map((cycle, at) => {
             const passed = at === 0 ? 0 : (cycle.at_ms - cycles[at - 1].at_ms) / 1000;

@@ -60,7 +60,7 @@ export class Replay {
         const [first] = series;
         this.#charts.load.show({ ...across, unit: "rps", lines: [
             { name: "sent", stroke: "ink", values: sent },
-            { name: "planned for", stroke: "solid", colour: 5, values: first.demand_rps },
+            { name: "demand with headroom", stroke: "solid", colour: 5, values: first.demand_rps },
         ] });
         this.#charts.onTime.show({ ...across, unit: "percent", ceiling: 100, lines: series.map((one, at) => ({
             name: one.contender, stroke: "solid", colour: at === 0 ? 0 : 5, values: one.on_time_percent,

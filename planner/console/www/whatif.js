@@ -225,7 +225,7 @@ export class WhatIf {
             ["Cost", number(planned.cost, 2), "cores × price"],
             ["Accuracy", `${number(planned.accuracy_percent, 2)} %`, beside((it) => `${number(it.accuracy, 2)} %`)],
             ["On time, predicted", `${number(planned.on_time_percent, 2)} %`, ""],
-            ["Planned for", number(planned.demand_rps, 1), "/s, with headroom"],
+            ["Demand", number(planned.demand_rps, 1), "/s, with headroom"],
             ["Result", planned.outcome, `in ${number(ms, 1)} ms`],
         ]);
         byId("what-if-why").textContent = planned.why;

@@ -200,7 +200,7 @@ pub struct Resize {
 /// State of the control plane at the end of one second; lists are in variant order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Second {
-    /// Demand the planner planned for, requests/s; `None` for a contender without planner.
+    /// Demand with headroom, as the planner forecast it, requests/s; `None` for a contender without planner.
     pub demand_rps: Option<f64>,
     /// Target cores.
     pub cores_target: Vec<f64>,

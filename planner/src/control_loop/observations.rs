@@ -161,6 +161,9 @@ impl Observations {
                     self.lost
                         .failed(&scrape.from, error, "its rate no longer counts");
                 }
+                Err(error @ ScrapeError::NoneYet) => {
+                    self.lost.failed(&scrape.from, error, "its rate is unknown");
+                }
                 Err(error) => self.lost.failed(&scrape.from, error, "its last rate holds"),
             }
         }

@@ -80,7 +80,7 @@ struct Decision<'a> {
 struct DecisionInputs {
     /// Arrivals since the cycle before; `null` if unknown.
     measured_rps: Option<Rps>,
-    /// Demand planned for; `null` if unknown.
+    /// Forecast of the demand with headroom; `null` if unknown. `why` names the rate that was planned for.
     demand_rps: Option<Rps>,
     /// Latency objective, in ms.
     slo_ms: u64,

@@ -66,7 +66,7 @@ struct ServiceSummary {
     unhealthy_why: Option<String>,
     /// Start of the latest cycle, Unix time in ms; `null` before the first.
     cycle_at_ms: Option<u64>,
-    /// Demand planned for in the latest cycle; `null` if unknown.
+    /// Forecast of the demand with headroom, of the latest cycle; `null` if unknown.
     demand_rps: Option<Rps>,
     /// Result of the latest solve; `null` before the first.
     outcome: Option<SolveStatus>,

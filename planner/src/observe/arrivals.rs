@@ -22,7 +22,7 @@ pub struct Observation {
     pub seen: bool,
     /// Proxies that answered.
     pub answered: usize,
-    /// Proxies that were scraped and did not answer.
+    /// Proxies that were scraped and did not answer with statistics of Weir.
     pub lost: usize,
     /// Proxies that answered and have no Weir.
     pub without_weir: usize,
@@ -106,8 +106,8 @@ impl Arrivals {
 impl Rate {
     fn read(known: Option<Rate>, new: Reading) -> Rate {
         let Some(known) = known else {
-            // A filter that has seen no request exports nothing: none arrived so far. A count that began before ours
-            // says nothing about the rate yet.
+            // A filter that has seen no request does not export the count: none arrived so far. A count that began before
+            // ours says nothing about the rate yet.
             let rate = (new.total == 0.0).then_some(0.0);
             return Rate { last: new, rate };
         };

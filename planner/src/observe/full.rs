@@ -39,7 +39,7 @@ pub struct FullRates(Proxies<FullTimes>);
 
 impl FullTime {
     /// Adds another.
-    pub(super) fn add(&mut self, more: FullTime) {
+    pub fn add(&mut self, more: FullTime) {
         self.us += more.us;
         self.executions += more.executions;
     }

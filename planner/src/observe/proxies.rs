@@ -16,7 +16,7 @@ use crate::service::STATS_MAX;
 /// from the planner alone.
 pub const PROXY_DEPARTED_AFTER: Duration = Duration::from_secs(60);
 /// Time for which a proxy must answer without any metric of Weir to count as one without Weir. A proxy that has just
-/// started may answer so until it has loaded the filter.
+/// started answers so until it has loaded the filter. Until then its requests are unknown, like those of a lost scrape.
 pub const WITHOUT_WEIR_AFTER: Duration = PROXY_DEPARTED_AFTER;
 /// Maximum number of proxies remembered: those of one scrape, and as many that were all replaced.
 pub(super) const PROXIES_MAX: usize = 2 * STATS_MAX;

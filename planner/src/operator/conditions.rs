@@ -342,7 +342,7 @@ fn health_condition(report: &CycleReport, notes: &WatchNotes) -> ConditionValue 
         (_, 0) => {}
         _ => {
             let all = answered + lost + without_weir;
-            let message = format!("{lost} of {all} proxies did not answer");
+            let message = format!("{lost} of {all} proxies did not answer with statistics of Weir");
             return condition("ProxiesLost", message);
         }
     }

@@ -12,6 +12,7 @@ use weir_api::plan::VARIANTS_MAX;
 use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, steps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::clock::stopwatch;
+use crate::forecast::Forecast;
 use crate::profile::UTILISATION;
 use crate::service::{
     ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
@@ -20,6 +21,9 @@ use crate::solve::TimeLimit;
 use crate::solve::infadapter::{
     self, Allocation as Best, Candidate, Choice, Problem, Scale, Weights,
 };
+
+/// Minimum difference of two rates that a reason names, in requests/s: it has one decimal.
+const SHOWN_MIN_RPS: f64 = 0.05;
 
 /// Policy infadapter; its weights are the service's objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,15 +64,18 @@ impl Policy for Infadapter {
         };
         let note = match (&solved.detail, solved.status) {
             (Detail::Why(why), SolveStatus::Infeasible) => {
-                let why = why.clone();
+                let of = more_with_headroom(&problem, forecast);
+                let of = of.map_or_else(String::new, |rps| {
+                    format!("; with headroom it is {rps:.1} requests/s")
+                });
+                let why = format!("{why}{of}");
                 return overloaded(service, actual, &problem, solved.plan, why);
             }
             (Detail::Why(why), _) => format!(", found without the solver ({why})"),
             _ => solved.note(|gap| format!("{gap:.4} below the optimum")),
         };
         let result = (solved.status, note);
-        let window_full = forecast.window_full;
-        choose(service, actual, &problem, solved.plan, window_full, result)
+        choose(service, actual, &problem, solved.plan, forecast, result)
     }
 
     fn tolerance(&self, service: &Service) -> f64 {
@@ -152,23 +159,25 @@ fn choose(
     actual: &[Actual],
     problem: &Problem,
     best: Best,
-    window_full: bool,
+    forecast: Forecast,
     (status, note): (SolveStatus, String),
 ) -> Decision {
     let optimum = best.objective;
     let current = problem.in_force.as_ref();
     let current = current.and_then(|cores| problem.allocation(cores));
     let near = |current: &Best| optimum - current.objective <= service.objective.tolerance;
-    let kept =
-        current.filter(|current| (!window_full || near(current)) && current.cores != best.cores);
+    let is_reason = |current: &Best| !forecast.window_full || near(current);
+    let kept = current.filter(|current| is_reason(current) && current.cores != best.cores);
     let chosen = kept.as_ref().unwrap_or(&best);
     let reason = match &kept {
         None => "",
         Some(kept) if near(kept) => ", kept: within the tolerance of the optimum",
         Some(_) => ", kept: the demand's window has not filled yet",
     };
+    let of = more_with_headroom(problem, forecast);
+    let of = of.map_or_else(String::new, |rps| format!(" ({rps:.1} with headroom)"));
     let why = format!(
-        "{:.1} requests/s: accuracy {:.2} % on {} of {} cores{note}{reason}",
+        "{:.1} requests/s{of}: accuracy {:.2} % on {} of {} cores{note}{reason}",
         problem.demand_rps,
         accuracy(problem, chosen) * 100.0,
         service.step.times(chosen.cores.iter().sum::<u32>()),
@@ -186,6 +195,12 @@ fn choose(
         objective: Some(chosen.objective),
         optimum: Some(optimum),
     }
+}
+
+/// Returns the demand with headroom, in requests/s, where the problem has less: the variants keep a part of their rates.
+fn more_with_headroom(problem: &Problem, forecast: Forecast) -> Option<f64> {
+    let demand_rps = forecast.demand.0;
+    (demand_rps - problem.demand_rps >= SHOWN_MIN_RPS).then_some(demand_rps)
 }
 
 /// Returns the largest capacity; the actual allocation if it has as much.
@@ -232,7 +247,7 @@ mod tests {
     use super::*;
     use crate::plan::draft;
     use crate::policy::decide;
-    use crate::spec::tests::small;
+    use crate::spec::{self, tests::small};
 
     /// Service whose variants have latencies and no capacity.
     fn service(gamma_ms: [f64; 2], at_once: [u32; 2], batch: u32) -> Service {
@@ -248,6 +263,41 @@ mod tests {
         let small = small();
         let (head, _) = small.split_once("variants:").unwrap();
         Service::from_yaml(&format!("{head}variants:\n{}{}", variant(0), variant(1))).unwrap()
+    }
+
+    #[test]
+    fn reason_names_the_demand_with_headroom_where_less_is_planned_for() {
+        let mut service = spec::tests::service(8);
+        for variant in &mut service.variants {
+            variant.profile.utilisation = 0.8;
+        }
+        let actual = [Actual::certain(Allocation::NONE); 2];
+        for (demand, mean, begin, end) in [
+            (
+                30.0,
+                24.0,
+                "24.0 requests/s (30.0 with headroom): accuracy ",
+                " cores",
+            ),
+            (30.0, 30.0, "30.0 requests/s: accuracy ", " cores"),
+            (
+                500.0,
+                400.0,
+                "a demand of 400.0 requests/s exceeds ",
+                "; with headroom it is 500.0 requests/s",
+            ),
+            (
+                500.0,
+                500.0,
+                "a demand of 500.0 requests/s exceeds ",
+                " carry",
+            ),
+        ] {
+            let mut inputs = Inputs::steady(Rps(demand));
+            inputs.forecast.mean = Rps(mean);
+            let why = decide(&service, &actual, Some(inputs)).why;
+            assert!(why.starts_with(begin) && why.ends_with(end), "{why}");
+        }
     }
 
     proptest! {

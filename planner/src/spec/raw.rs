@@ -70,7 +70,7 @@ pub use yaml::from_yaml;
         printcolumn(
             name = "Demand",
             type_ = "number",
-            description = "requests/s that are planned for",
+            description = "forecast of the requests/s, with headroom",
             json_path = ".status.demandRps"
         ),
         printcolumn(

@@ -25,7 +25,7 @@ pub struct SloServiceStatus {
     /// Reason for the current plan, in one sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Demand planned for, in requests/s.
+    /// Forecast of the demand with headroom, in requests/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand_rps: Option<f64>,
     /// Actual cores of all variants.

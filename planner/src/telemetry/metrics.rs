@@ -149,10 +149,13 @@ impl ServiceMetrics {
                 "measured_rps",
                 "Requests arriving at all proxies; NaN while unknown.",
             )?,
-            demand_rps: make.gauge("demand_rps", "The demand planned for; NaN while unknown.")?,
+            demand_rps: make.gauge(
+                "demand_rps",
+                "The forecast of the demand with headroom; NaN while unknown.",
+            )?,
             scrapes_failed: make.counter(
                 "scrapes_failed_total",
-                "Scrapes of proxies without an answer.",
+                "Scrapes of proxies without an answer that has statistics of Weir.",
             )?,
             without_weir: make.int_gauge(
                 "proxies_without_weir",
@@ -200,7 +203,7 @@ impl ServiceMetrics {
             resource_budget: make.by_resource("resource_budget", "The budget of a resource.")?,
             capacity_rps: make.gauges(
                 "capacity_rps",
-                "What a variant sustains with its actual cores.",
+                "The rate that a variant's actual cores are planned with: what they sustain, less their reserve.",
             )?,
             failing: make.gauges(
                 "failing",

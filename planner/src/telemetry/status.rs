@@ -41,7 +41,7 @@ pub struct CycleReport {
     pub plans_rejected: u32,
     /// Arrivals since the last cycle; `null` if unknown.
     pub measured_rps: Option<Rps>,
-    /// Demand planned for.
+    /// Forecast of the demand with headroom. Where variants keep a part of their rates, less is planned for: see `why`.
     pub demand_rps: Option<Rps>,
     /// Forecast that the demand is from; `null` while nothing is known.
     pub forecast: Option<ForecastReport>,
@@ -83,9 +83,9 @@ pub struct CycleReport {
 /// Forecast of the demand.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ForecastReport {
-    /// Demand to have cores for.
+    /// Demand with headroom, to have cores for.
     pub demand_rps: Rps,
-    /// Demand at present, for shares.
+    /// Demand at present with headroom, for shares.
     pub present_rps: Rps,
     /// Rate that arrives now, without headroom.
     pub arriving_rps: Rps,
@@ -139,7 +139,7 @@ pub struct VariantReport {
     pub slots: u32,
     /// Batch size in the latest plan.
     pub batch: u32,
-    /// Rate that the actual cores sustain.
+    /// Rate that the actual cores are planned with: what they sustain, less the reserve of `capacity.utilisation`.
     pub capacity_rps: Rps,
     /// Share of the latest requests that it got, beside its quota; `null` until enough of them are known.
     pub routed: Option<RoutedShare>,

@@ -94,7 +94,7 @@ pub struct Cycle {
     pub cycle_ms: f64,
     /// Plans published.
     pub plans_published: u64,
-    /// Planned demand, in requests/s.
+    /// Demand with headroom, in requests/s.
     pub demand_rps: Option<f64>,
     /// Reasons for the decision.
     pub why: String,

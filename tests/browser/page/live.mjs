@@ -63,7 +63,7 @@ function differences(seen, all, cycle) {
         if (text === undefined || !shows(text, values, decimals)) different.push(`${name}: ${text}, not ${values}`);
     };
     check("Requests", tiles.Requests, [cycle.measured_rps], 1);
-    check("Planned for", tiles["Planned for"], [cycle.demand_rps], 1);
+    check("Demand", tiles.Demand, [cycle.demand_rps], 1);
     check("Accuracy", tiles["Accuracy as routed"], [cycle.routed_accuracy_percent], 2);
     check("Cores", tiles.Cores, [sum("cores_actual"), sum("cores_target"), all.budget_cores], 1);
     check("Objective", tiles.Objective, [cycle.objective], 4);

@@ -55,7 +55,7 @@ export async function planned(page, demand_rps) {
             .find((it) => it.textContent === name)?.nextElementSibling.firstChild.textContent.trim();
         const number = (text) => Number.parseFloat(text?.replaceAll(",", ""));
         const error = document.getElementById("what-if-error").textContent;
-        if (error !== "" || !(Math.abs(number(tile("Planned for")) - demand_rps) <= 0.0501)) return false;
+        if (error !== "" || !(Math.abs(number(tile("Demand")) - demand_rps) <= 0.0501)) return false;
         const heads = [...document.querySelectorAll("#planned thead th")].map((cell) => cell.textContent);
         const rows = [...document.querySelectorAll("#planned tbody tr")]
             .map((row) => [...row.cells].map((it) => it.textContent));

@@ -159,7 +159,7 @@ impl Run<'_> {
         let [.., vermilion, _] = PALETTE;
         let layers = vec![
             layer("offered", offered, Stroke::Solid(INK)),
-            layer("planned for", forecast, Stroke::Solid(vermilion)),
+            layer("forecast", forecast, Stroke::Solid(vermilion)),
             layer("starting capacity", level, Stroke::Dashed(GREY)),
         ];
         self.over_time("load, requests/s", top(highest), "", layers)

@@ -48,7 +48,7 @@ pub(crate) fn summary(view: &StatusView, now_ms: u64) -> Vec<String> {
     };
     let age_s = now_ms.saturating_sub(latest.at_ms) as f64 / 1e3;
     lines.push(format!(
-        "cycle of {age_s:.0} s ago ({}): arrivals {}, planned for {}",
+        "cycle of {age_s:.0} s ago ({}): arrivals {}, demand with headroom {}",
         latest.outcome,
         rate(latest.measured_rps),
         rate(latest.demand_rps)
@@ -270,7 +270,7 @@ pub(crate) mod tests {
         let text = status(&view(example()), 3_663_000);
         for part in [
             "service demo: mode active, objective 1000 ms\nplan 7; this planner leads\n",
-            "cycle of 2 s ago (optimal): arrivals 19.0/s, planned for unknown\n",
+            "cycle of 2 s ago (optimal): arrivals 19.0/s, demand with headroom unknown\n",
             "limits: cores 8 of 8 (all used), memory 3 of 4\n",
             "why: optimal for 22 requests/s\n",
             " 2 → 6 ",

@@ -1,6 +1,9 @@
 //! Tests of what-if: its plan is that of `POST /v1/solve`, its prediction that of the replay.
 
+use std::time::Duration;
+
 use serde_json::json;
+use weir_planner::forecast::{Demand, Forecast};
 
 use super::*;
 use crate::change::CoresRange;
@@ -118,6 +121,41 @@ async fn plan_is_that_of_the_endpoint() {
         }
     }
     assert!(plans.len() > 10, "{plans:?}");
+}
+
+#[test]
+fn forecast_is_that_of_a_rate_that_has_lasted() {
+    let mut file = document::parse("service file", SERVICE).unwrap();
+    change::fill_in(&mut file).unwrap();
+    let service = Service::from_yaml(&file.to_string()).unwrap();
+    let mut demand = Demand::new(service.demand.clone());
+    for quarter in 0..4 * 600 {
+        demand.observe(Duration::from_millis(250 * quarter), Rps(80.0));
+    }
+    let lasted = demand.forecast().unwrap();
+    let found = inputs(&service, 80.0).forecast;
+    let rates = |of: Forecast| {
+        [
+            of.demand,
+            of.present,
+            of.mean,
+            of.average,
+            of.arriving,
+            of.growth,
+        ]
+    };
+    for (found, lasted) in rates(found).into_iter().zip(rates(lasted)) {
+        assert!((found.0 - lasted.0).abs() < 1e-6, "{found:?} {lasted:?}");
+    }
+    let lasted_rps = [found.lasted, lasted.lasted].map(|rate| rate.unwrap().0);
+    assert!(
+        (lasted_rps[0] - lasted_rps[1]).abs() < 1e-6,
+        "{lasted_rps:?}"
+    );
+    assert_eq!(
+        (found.rises, found.window_full),
+        (lasted.rises, lasted.window_full)
+    );
 }
 
 #[test]

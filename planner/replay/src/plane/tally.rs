@@ -10,7 +10,9 @@ use weir_filter::stats::{Change, Label, Sample};
 use weir_filter::variant::VariantId;
 
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
-use weir_planner::observe::{ByGroup, ByVariant, Counts, Executions, Outcomes, add_group};
+use weir_planner::observe::{
+    ByGroup, ByVariant, Counts, Executions, FullTime, FullTimes, Outcomes, add_group,
+};
 
 /// Counters of one proxy, over its workers.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Tally {
     /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
     executions: ByVariant,
+    /// Times with all slots taken, by the workers' ids and names. A name has one id, unless workers had other plans.
+    full: Vec<(VariantId, Rc<str>, FullTime)>,
     groups: ByGroup,
     /// Arrivals by the least accurate variant that has the accuracy they require.
     accuracies: BTreeMap<String, f64>,
@@ -33,6 +37,7 @@ impl Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
         executions: ByVariant::new(),
+        full: Vec::new(),
         groups: ByGroup::new(),
         accuracies: BTreeMap::new(),
         outcomes: Outcomes::NONE,
@@ -81,6 +86,16 @@ impl Tally {
                     | Metric::ClientDisconnects,
                     Change::By(count),
                 ) => self.count(sample.metric, sample.label, count, &name),
+                (Metric::FullUs, Change::By(us)) => {
+                    if let Some(full) = self.full_of(sample.label, &name) {
+                        full.us += us as f64;
+                    }
+                }
+                (Metric::FullExecutions, Change::By(ended)) => {
+                    if let Some(full) = self.full_of(sample.label, &name) {
+                        full.executions += ended as f64;
+                    }
+                }
                 (metric, Change::By(count)) if metric.has_group() => {
                     self.count_group((metric, sample.label), count, &name, &group);
                 }
@@ -157,6 +172,31 @@ impl Tally {
         self.executions.get_mut(&*name)
     }
 
+    fn full_of(
+        &mut self,
+        label: Label,
+        name: &impl Fn(VariantId) -> Option<Rc<str>>,
+    ) -> Option<&mut FullTime> {
+        let Label::Variant(id) = label else {
+            return None;
+        };
+        let name = name(id)?;
+        let is_its = |(known, of, _): &(VariantId, Rc<str>, FullTime)| *known == id && *of == name;
+        let at = self.full.iter().position(is_its).unwrap_or_else(|| {
+            self.full.push((id, name, FullTime::default()));
+            self.full.len() - 1
+        });
+        self.full.get_mut(at).map(|(.., full)| full)
+    }
+
+    fn full_times(&self) -> FullTimes {
+        let mut all = FullTimes::new();
+        for (_, name, full) in &self.full {
+            all.entry(name.to_string()).or_default().add(*full);
+        }
+        all
+    }
+
     /// Returns the contents of a scrape. It leaves out routing counts and, as Envoy does, histograms without
     /// a value. Envoy shows histogram values only after a flush, up to a quarter of a second later.
     pub(crate) fn counts(&self) -> Counts {
@@ -173,6 +213,7 @@ impl Tally {
         Counts {
             slack: if sum > 0 { slack } else { Buckets::new() },
             executions: self.executions.clone(),
+            full: self.full_times(),
             groups: self.groups.clone().into(),
             accuracies: self.accuracies.clone(),
             outcomes: self.outcomes.clone().into(),
@@ -256,6 +297,27 @@ mod tests {
         assert_eq!((a.served, a.on_time, a.late), (1.0, 1.0, 0.0));
         let refused: Vec<_> = outcomes.refused.each().filter(|it| it.1 > 0.0).collect();
         assert_eq!(refused, [("queue-full", 2.0)]);
+    }
+
+    #[test]
+    fn times_with_all_slots_taken_are_summed_over_workers_by_name() {
+        let mut tally = Tally::NEW;
+        for names in [["a", "b"], ["a", "b"], ["b", "a"]] {
+            let mut stats = Stats::default();
+            for (variant, us, ended) in [(0, 1500, 1), (1, 700, 2), (0, 500, 3), (2, 9, 9)] {
+                let label = Label::Variant(VariantId(variant));
+                stats.by(Metric::FullUs, label, us);
+                stats.by(Metric::FullExecutions, label, ended);
+            }
+            let mut samples = Vec::new();
+            stats.swap(&mut samples);
+            let name = |id: VariantId| names.get(usize::from(id.0)).map(|name| Rc::from(*name));
+            tally.add(&samples, name, |_| None);
+        }
+        let full = |us, executions| FullTime { us, executions };
+        let expected = [("a", full(4700.0, 10.0)), ("b", full(3400.0, 8.0))];
+        let expected = expected.map(|(name, full)| (name.to_owned(), full));
+        assert_eq!(tally.counts().full, expected.into());
     }
 
     #[test]

@@ -309,7 +309,7 @@ fn page_is_self_contained_and_names_are_escaped() {
         "Quotas of the variants: weir + planner",
         "refused: infeasible",
         "bound: most on time",
-        "planned for: weir + planner",
+        "forecast: weir + planner",
         "median budget",
     ] {
         assert!(page.contains(shown), "{shown}");

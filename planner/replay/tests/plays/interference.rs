@@ -185,6 +185,49 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
     }
 }
 
+/// A variant with one slot, whose executions take 4 ms and for a while 5.2 ms. In whole ms, of which two are none, its
+/// times do not show that: the rate while its slot is taken does.
+#[test]
+fn small_variant_that_slows_down_is_corrected_by_its_rate_with_all_slots_taken() {
+    for seed in 1..=2 {
+        let text = format!(
+            "name: small
+seed: {seed}
+length_s: {LENGTH_S}
+service:
+  service: demo
+  slo: 100ms
+  mode: active
+  budget: {{ cores: 2 }}
+  variants:
+    - name: b
+      cluster: b
+      accuracy: 76
+      cores: {{ initial: 1 }}
+      latency: {{ gammaMs: 3, etaMs: 1, parallelism: 1 }}
+servers:
+  b: {{ resize_delay_ms: 300 }}
+load: {{ generator: poisson, rps: 400 }}
+faults:
+  - {{ at_s: {SLOW_FROM_S}, what: server-slow, variant: b, percent: 130, lasts_s: {} }}
+contenders:
+  - {{ plane: weir, control: planner }}
+",
+            SLOW_UNTIL_S - SLOW_FROM_S
+        );
+        let (play, _) = played_text(&text);
+        let corrections = |from, until| {
+            let seconds = play.seconds.get(from..until).unwrap_or_default();
+            let each = seconds.iter().map(|second| of_b(second).correction);
+            each.collect::<Vec<f64>>()
+        };
+        assert!(corrections(0, SLOW_FROM_S).iter().all(|one| *one == 1.0));
+        let slow = corrections(SLOW_FROM_S + FOUND_WITHIN_S, SLOW_UNTIL_S);
+        assert!(slow.iter().all(|one| (1.2..=1.4).contains(one)), "{slow:?}");
+        assert_eq!(corrections(LENGTH_S - 1, LENGTH_S), [1.0]);
+    }
+}
+
 /// A variant that executes batches, exactly as its profile says, on a network that takes part of the objective.
 const BATCHES: &str = "name: batches
 length_s: 300

@@ -141,7 +141,8 @@ impl Known {
     /// Takes an answer.
     ///
     /// # Errors
-    /// Fails if it has no metric of a filter and is not that of a proxy which has just started.
+    /// Fails if it has no metric of a filter, which has some as soon as it runs, before its first request. Without any,
+    /// the proxy has not loaded it yet, or has no filter: its requests are not counted, so they are unknown.
     fn take(&mut self, answer: &Answer) -> Result<(), ScrapeError> {
         self.latest = Some(answer.at);
         if answer.folded.has_metrics() {
@@ -151,9 +152,8 @@ impl Known {
         let since = *self.without_since.get_or_insert(answer.at);
         match answer.at.saturating_sub(since) {
             lasts if lasts >= WITHOUT_WEIR_AFTER => Err(ScrapeError::WithoutWeir),
-            // A filter has metrics as soon as it runs, so this is not one that has just restarted.
             _ if self.had_metrics => Err(ScrapeError::NoneLeft),
-            _ => Ok(()),
+            _ => Err(ScrapeError::NoneYet),
         }
     }
 }
@@ -235,7 +235,7 @@ mod tests {
         let expected = [
             Err(ScrapeError::Timeout(timeout)),
             Ok(7.0),
-            Ok(0.0),
+            Err(ScrapeError::NoneYet),
             Err(ScrapeError::Status(503)),
             Err(ScrapeError::TooLarge),
             Err(ScrapeError::LongLine),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answer_without_any_metric_after_others_is_an_error() {
+    async fn answer_without_any_metric_is_an_error() {
         use axum::routing::get;
         let texts = [
             "",
@@ -273,11 +273,11 @@ mod tests {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let timeout = Duration::from_secs(3);
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
-        let none_left = Err(ScrapeError::NoneLeft);
-        // A proxy that has just started has none, and one that has restarted has some at once.
+        let (none_yet, none_left) = (Err(ScrapeError::NoneYet), Err(ScrapeError::NoneLeft));
+        // A proxy that has just started has none until it has loaded the filter.
         let expected = [
-            Ok(0.0),
-            Ok(0.0),
+            none_yet.clone(),
+            none_yet,
             Ok(0.0),
             none_left.clone(),
             none_left,

@@ -171,7 +171,7 @@ async fn degradation_is_reported_with_reason() {
         conditions[3..],
         [
             "Actuated=False Resizing: large 1 of 4 cores, 1 of 1 replicas, small 2 of 2 cores, 1 of 1 replicas",
-            "Degraded=True ProxiesLost: 1 of 3 proxies did not answer",
+            "Degraded=True ProxiesLost: 1 of 3 proxies did not answer with statistics of Weir",
             "Ready=True Serving: a plan is in force",
         ]
     );
@@ -179,7 +179,7 @@ async fn degradation_is_reported_with_reason() {
     let degraded = |report: &CycleReport| shown(&planned(&active(), report)).swap_remove(4);
     assert_eq!(
         degraded(&report),
-        "Degraded=True ProxiesLost: 1 of 7 proxies did not answer"
+        "Degraded=True ProxiesLost: 1 of 7 proxies did not answer with statistics of Weir"
     );
     report.scrapes_failed = 0;
     assert_eq!(

@@ -47,7 +47,8 @@ async fn running_planner_is_shown_with_its_reasons() {
     until("b to grow", async || (mesh.cores()[1] >= 3.0).then_some(())).await;
     let shown = until("a demand", async || {
         let shown = printed(&["status"], &planner).await;
-        let is_planned = shown.contains("/s, planned for ") && !shown.contains("for unknown");
+        let is_planned =
+            shown.contains("/s, demand with headroom ") && !shown.contains("headroom unknown");
         let is_counted = shown.contains(" refused (queue-full ");
         (is_planned && is_counted).then_some(shown)
     });

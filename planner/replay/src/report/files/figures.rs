@@ -81,15 +81,12 @@ impl FigureData<'_> {
         for (index, play) in self.plays.iter().enumerate() {
             let demand = series::control(play, self.bins, |second| second.demand_rps);
             if !demand.is_empty() {
-                named.push((
-                    format!("planned for: {}", play.contender),
-                    demand,
-                    nth(index),
-                ));
+                named.push((format!("forecast: {}", play.contender), demand, nth(index)));
             }
         }
         let y_end = top(highest(&named));
-        let caption = "Requests sent per second, and the demand that planners planned for.";
+        let caption =
+            "Requests sent per second, and the planners' forecast of the demand with headroom.";
         self.over_time(
             "Offered load and forecast",
             caption,

@@ -52,11 +52,11 @@ pub(super) const SERVICE: &[Panel] = &[
             ),
             (
                 "max(weir_planner_demand_rps{service=\"$service\"})",
-                "planned for",
+                "demand with headroom",
             ),
             (
                 "sum(max by (variant) (weir_planner_capacity_rps{service=\"$service\"}))",
-                "capacity",
+                "capacity, less its reserve",
             ),
         ],
     ),

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use tokio::time::sleep;
+use weir_api::Rps;
 
 use super::*;
-use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
+use crate::observe::{Arrivals, Observe, Scrape, ScrapeTargets, Scraper, Span};
 
 const PROXY: &str = "http://proxy/stats";
 
@@ -192,8 +193,49 @@ async fn proxy_without_metrics_for_a_minute_is_without_weir() {
     // One that has just started has none, for that long.
     assert_eq!(
         errors(&[(62, none), (1, weir)]).await,
-        [(None, 60), (without_weir, 2), (None, 1)]
+        [
+            (Some(ScrapeError::NoneYet), 60),
+            (without_weir, 2),
+            (None, 1)
+        ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_of_proxy_that_never_had_metrics_is_unknown_and_others_count() {
+    let clock = Clock::start();
+    let read = move |url: url::Url, mut fold: Fold| -> BoxFuture<'static, _> {
+        let total = 7000 + 10 * clock.now().at.as_secs();
+        let text = match url.host_str() {
+            Some("bare") => "envoy_a{} 1\n".to_owned(),
+            _ => format!("weir_arrivals_total__service__a{{}} {total}\n"),
+        };
+        Box::pin(async move {
+            fold.push(text.as_bytes())?;
+            fold.finish()
+        })
+    };
+    let fetches = Fetches::with(clock, read);
+    let scraper = |hosts: &[&str]| {
+        let url = |host: &&str| format!("http://{host}/stats").parse().unwrap();
+        let targets = ScrapeTargets::Fixed(hosts.iter().map(url).collect());
+        let timeout = Duration::from_millis(50);
+        Scraper::sharing(&fetches, &["a"], targets, Duration::ZERO, timeout)
+    };
+    let (alone, both) = (scraper(&["bare"]), scraper(&["bare", "full"]));
+    let (mut of_alone, mut of_both) = (Arrivals::new(), Arrivals::new());
+    for second in 0..70 {
+        let at = clock.now().at;
+        let seen = of_alone.observe(at, &alone.scrape().await, Span::Sample);
+        assert_eq!((seen.measured, seen.answered), (None, 0), "{second}");
+        let seen = of_both.observe(at, &both.scrape().await, Span::Sample);
+        // What the other had counted before is no rate, and nothing else is known then.
+        let expected = (second > 0).then_some(Rps(10.0));
+        assert_eq!((seen.measured, seen.answered), (expected, 1), "{second}");
+        let bare = if second < 60 { (1, 0) } else { (0, 1) };
+        assert_eq!((seen.lost, seen.without_weir), bare, "{second}");
+        pass(1000).await;
+    }
 }
 
 #[tokio::test]
