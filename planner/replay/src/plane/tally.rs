@@ -10,7 +10,9 @@ use weir_filter::stats::{Change, Label, Sample};
 use weir_filter::variant::VariantId;
 
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
-use weir_planner::observe::{ByGroup, ByVariant, Counts, Executions, Outcomes, add_group};
+use weir_planner::observe::{
+    ByGroup, ByVariant, Counts, Executions, FullTime, FullTimes, Outcomes, add_group,
+};
 
 /// Counters of one proxy, over its workers.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Tally {
     /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
     executions: ByVariant,
+    /// Times with all slots taken.
+    full: FullTimes,
     groups: ByGroup,
     /// Arrivals by the least accurate variant that has the accuracy they require.
     accuracies: BTreeMap<String, f64>,
@@ -33,6 +37,7 @@ impl Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
         executions: ByVariant::new(),
+        full: FullTimes::new(),
         groups: ByGroup::new(),
         accuracies: BTreeMap::new(),
         outcomes: Outcomes::NONE,
@@ -71,6 +76,9 @@ impl Tally {
                 ) => {
                     let executions = self.executions_of(sample.label, &name);
                     execute(executions, sample.metric, value as f64);
+                }
+                (Metric::FullUs | Metric::FullExecutions, Change::By(count)) => {
+                    self.count_full(sample.metric, sample.label, count as f64, &name);
                 }
                 (
                     Metric::Unservable
@@ -141,6 +149,30 @@ impl Tally {
         }
     }
 
+    /// Counts time with all slots taken, or the executions that ended in it.
+    fn count_full(
+        &mut self,
+        metric: Metric,
+        label: Label,
+        count: f64,
+        name: &impl Fn(VariantId) -> Option<Rc<str>>,
+    ) {
+        let Label::Variant(id) = label else {
+            return;
+        };
+        let Some(name) = name(id) else {
+            return;
+        };
+        if !self.full.contains_key(&*name) {
+            self.full.insert(name.to_string(), FullTime::default());
+        }
+        match (self.full.get_mut(&*name), metric) {
+            (Some(full), Metric::FullUs) => full.us += count,
+            (Some(full), _) => full.executions += count,
+            (None, _) => {}
+        }
+    }
+
     fn executions_of(
         &mut self,
         label: Label,
@@ -173,6 +205,7 @@ impl Tally {
         Counts {
             slack: if sum > 0 { slack } else { Buckets::new() },
             executions: self.executions.clone(),
+            full: self.full.clone(),
             groups: self.groups.clone().into(),
             accuracies: self.accuracies.clone(),
             outcomes: self.outcomes.clone().into(),
@@ -271,6 +304,9 @@ mod tests {
         ] {
             stats.value(metric, Label::Variant(VariantId(variant)), value);
         }
+        for (metric, value) in [(Metric::FullUs, 40_000), (Metric::FullExecutions, 2)] {
+            stats.by(metric, Label::Variant(VariantId(0)), value);
+        }
         let mut samples = Vec::new();
         stats.swap(&mut samples);
         let mut tally = Tally::NEW;
@@ -293,5 +329,10 @@ mod tests {
         };
         let expected = [("a".to_owned(), a), ("b".to_owned(), b)];
         assert_eq!(tally.counts().executions, expected.into());
+        let full = FullTime {
+            us: 40_000.0,
+            executions: 2.0,
+        };
+        assert_eq!(tally.counts().full, [("a".to_owned(), full)].into());
     }
 }
