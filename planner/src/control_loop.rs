@@ -301,7 +301,8 @@ impl Planner {
     /// Samples the arrivals since the last sample.
     fn sample(&mut self, now: Now, scrapes: &[Scrape]) {
         let horizon = self.measured.horizon.time(self.service.scrape_interval);
-        self.observations.sample(now, scrapes, horizon);
+        self.observations
+            .sample(now, scrapes, (horizon, self.lead()));
     }
 
     /// Takes in the scrapes of a cycle, and logs the variants that begin or end to fail.

@@ -17,6 +17,7 @@
 mod ahead;
 mod demand;
 mod ewma;
+mod foreseen;
 mod history;
 mod known;
 mod past;
@@ -73,6 +74,8 @@ pub struct Forecast {
     /// Growth of λ each second, as a slow rise of the last half minute shows it: for capacity that takes longer to be
     /// there than a rise is foreseen.
     pub growth: Rps,
+    /// λ that a steep rise comes to by the time at which replicas that start now serve; 0 without one.
+    pub extrapolated: Rps,
     /// Requests that arrive now, without headroom, by the line through the latest samples.
     pub arriving: Rps,
     /// Whether more is to come: the load rises, or a rise of it is expected.

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::Planner;
 use crate::service::{Service, Variant};
 
+/// Cycles from a sample until a replica that is started for it loads, and until the next ones are decided on.
+const LEAD_CYCLES: u32 = 2;
+
 impl Planner {
     /// The service as it can be had now: a variant whose nodes are full is limited to its actual cores, and measured
     /// readiness times replace those of the service file.
@@ -34,6 +37,17 @@ impl Planner {
             variant.readiness = learnt.unwrap_or(variant.readiness);
         }
         Arc::new(service)
+    }
+
+    /// Time until replicas that start now serve, by the slowest variant that serves or starts, and until further ones could
+    /// serve: a start takes effect after up to a cycle, and the next ones are decided on a cycle later.
+    pub(super) fn lead(&self) -> Duration {
+        let variants = self.service.variants.iter().zip(self.learnt());
+        let used = variants
+            .zip(&self.rollout.actual)
+            .filter(|(_, actual)| actual.replicas() > 0);
+        let readiness = used.map(|((variant, learnt), _)| learnt.unwrap_or(variant.readiness));
+        readiness.max().unwrap_or_default() + self.service.cycle * LEAD_CYCLES
     }
 
     /// Measured readiness time of each variant, if it differs from the service file's.

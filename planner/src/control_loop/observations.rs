@@ -83,8 +83,14 @@ impl Observations {
         }
     }
 
-    /// Samples the arrivals since the last sample. A rise is extrapolated over `horizon`.
-    pub(super) fn sample(&mut self, now: Now, scrapes: &[Scrape], horizon: Duration) {
+    /// Samples the arrivals since the last sample. A rise is extrapolated over `horizon`, and for replicas that start
+    /// over `lead`.
+    pub(super) fn sample(
+        &mut self,
+        now: Now,
+        scrapes: &[Scrape],
+        (horizon, lead): (Duration, Duration),
+    ) {
         self.sampled_at = now.at;
         self.slack.observe(now.at, scrapes);
         let seen = self.arrivals.observe(now.at, scrapes, Span::Sample);
@@ -104,6 +110,7 @@ impl Observations {
             (Some(rate), Gap::Ended | Gap::Scraped | Gap::WithoutWeir) => {
                 self.demand.observe(at, rate);
                 self.demand.foresee(horizon);
+                self.demand.foresee_starts(lead);
                 self.gap = Gap::Ended;
             }
             (None, Gap::Ended) => {}
@@ -192,7 +199,7 @@ impl Observations {
         };
         forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
         if !needs.growth {
-            forecast.growth = Rps(0.0);
+            (forecast.growth, forecast.extrapolated) = (Rps(0.0), Rps(0.0));
         }
         let left = |percent: f64, min_ms: f64| self.slack.percentile(percent, min_ms);
         let accuracies = self.accuracies.mix().filter(|_| needs.accuracies);

@@ -39,6 +39,8 @@ use window::{Block, Estimate, WINDOW, Window, ratio};
 const WARM_UP: Duration = Duration::from_secs(10);
 /// Part of the slots that must be taken on average for executions to be faster than the profile.
 const BUSY: f64 = 0.5;
+/// Part of the executions that may be cut off while the rate with all slots taken counts: under overload some are late.
+const CUT_OFF_MAX: f64 = 0.1;
 
 /// Measured service times of all variants.
 #[derive(Debug, Default)]
@@ -194,8 +196,9 @@ impl VariantTimes {
         };
         let full_ms = is_busy.then_some(full_ms);
         let ratio = ratio(mean_ms, full_ms, &expected.mean_ms(new.together()));
-        let full = full.filter(|_| new.cut_off == 0.0);
+        let full = full.filter(|_| new.cut_off <= CUT_OFF_MAX * new.ended());
         let full = full.and_then(|full| FullPart::of(full, (length_s, taken), &expected));
+        let full = full.filter(|part| new.cut_off == 0.0 || part.is_slow());
         self.window.add(Block {
             at: now,
             ratio,

@@ -1,12 +1,12 @@
 //! Memory of the rates, and the demand that follows from them. Pure.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_api::Rps;
 
 use super::ahead::{Ahead, Peak};
 use super::ewma::Ewma;
+use super::foreseen::Foreseen;
 use super::rise::RiseDetector;
 use super::samples::{Recent, Sample};
 use super::slope::Slope;
@@ -33,8 +33,10 @@ pub struct Demand {
     pub(super) samples: Recent<Sample>,
     average: Ewma,
     others: Vec<Box<dyn Forecaster>>,
-    /// Rates that a rise comes to, falling, and the time until which each is expected.
-    foreseen: VecDeque<(Duration, f64)>,
+    /// Rates that a rise comes to by the time of changes in place.
+    foreseen: Foreseen,
+    /// Rates that a steep rise comes to by the time at which replicas that start serve.
+    extrapolated: Foreseen,
     bursts: Bursts,
     /// Latest time of a rise.
     risen: Duration,
@@ -70,7 +72,8 @@ impl Demand {
             samples: Recent::default(),
             average: Ewma::new(rule.smoothing.as_secs_f64()),
             others: others(&rule),
-            foreseen: VecDeque::new(),
+            foreseen: Foreseen::default(),
+            extrapolated: Foreseen::default(),
             bursts: Bursts::default(),
             risen: Duration::ZERO,
             again: Recent::default(),
@@ -120,10 +123,10 @@ impl Demand {
         let longest = self.rule.window * MEAN_WINDOWS + self.rule.moving;
         self.samples.forget(at.saturating_sub(longest));
         if self.is_rising() {
-            self.slope = Slope::default();
             self.risen = at;
-        } else if seconds > 0.0 {
-            self.slope.observe(at, rate.0, seconds);
+        }
+        if seconds > 0.0 {
+            self.slope.observe(at, rate.0, seconds, self.risen);
         }
         let known = self.known();
         let moving_s = self.rule.moving.as_secs_f64();
@@ -150,6 +153,7 @@ impl Demand {
             self.slope = Slope::default();
             self.others = others(&self.rule);
             self.foreseen.clear();
+            self.extrapolated.clear();
         }
         self.last = Some(at);
     }
@@ -214,31 +218,30 @@ impl Demand {
         &self.history
     }
 
-    /// Looks ahead, where cores that are requested now are actual after the `horizon`. A rise that is foreseen is
-    /// expected until then: single samples of it say too little to change cores and change them back.
+    /// Looks ahead, where cores that are requested now are actual after the `horizon`.
     pub fn foresee(&mut self, horizon: Duration) {
         let now = self.last.unwrap_or_default();
-        while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
         let again = self.expected_burst();
         // A burst that comes again is expected to be as before.
         let beyond = self.trend().filter(|trend| trend.now() > again);
         let then = beyond.and_then(|trend| trend.after(horizon.as_secs_f64()));
-        if let Some(then) = then {
-            while self
-                .foreseen
-                .pop_back_if(|(_, rate)| *rate <= then)
-                .is_some()
-            {}
-            self.foreseen.push_back((now + horizon, then));
-        }
+        self.foreseen.follow(now, now + horizon, then);
+    }
+
+    /// Looks ahead, where replicas that are started now serve after the `lead`. What a rise comes to by then changes with
+    /// its slope, and holds for `moving`.
+    pub fn foresee_starts(&mut self, lead: Duration) {
+        let now = self.last.unwrap_or_default();
+        let again = self.expected_burst();
+        let then = self.slope.after(lead).filter(|_| self.known() > again);
+        self.extrapolated.follow(now, now + self.rule.moving, then);
     }
 
     /// Returns the forecast; `None` before the first observation.
     pub fn forecast(&self) -> Option<Forecast> {
         let (first, last) = (self.first?, self.last?);
         let max = self.max();
-        let foreseen = self.foreseen.front().map_or(0.0, |(_, rate)| *rate);
-        let rate = self.level.rate().max(max).max(foreseen);
+        let rate = self.level.rate().max(max).max(self.foreseen.rate());
         let present = self.present.rate().max(max);
         let window_full = last.saturating_sub(first) >= self.rule.window;
         let since = self.window_begin();
@@ -263,6 +266,7 @@ impl Demand {
             mean: Rps(mean),
             average: with_headroom(self.average.rate(since)),
             growth: Rps(self.rule.headroom * self.slope.growth()),
+            extrapolated: with_headroom(self.extrapolated.rate()),
             arriving: Rps(arriving),
             rises,
             window_full,

@@ -52,6 +52,7 @@ impl KnownLoad {
             mean: Rps(mean),
             average: Rps(demand),
             growth: Rps(0.0),
+            extrapolated: Rps(0.0),
             arriving: Rps(self.rates.get(now).copied().unwrap_or(0.0)),
             rises: demand > present * RISE,
             window_full: true,

@@ -83,6 +83,16 @@ impl Trend {
         self.lower.max(0.0)
     }
 
+    /// Whether a rise is certain.
+    pub(super) fn is_rising(self) -> bool {
+        self.growth > 0.0
+    }
+
+    /// Rate after that time, if it grows by the lower bound of its growth.
+    pub(super) fn line_after(self, seconds: f64) -> f64 {
+        (self.now + self.lower() * seconds).min(self.now * TIMES_MAX)
+    }
+
     /// Rate after that time; `None` if no rise is certain.
     pub(super) fn after(self, seconds: f64) -> Option<f64> {
         let times = libm::exp(self.growth * seconds).min(TIMES_MAX);

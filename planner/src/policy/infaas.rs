@@ -12,7 +12,8 @@
 //! A variant that takes longer than `latencyBudget` allows has no capacity. Before the window is full, replicas are
 //! started, never stopped.
 //!
-//! Replicas that start now serve later. A slow rise is planned for as it will be then ([`Forecast::growth`]).
+//! Replicas that start now serve later. A rise is planned for as it will be then ([`Forecast::growth`],
+//! [`Forecast::extrapolated`]). Replicas that start already count as running ones, which cost no further loading.
 
 mod solved;
 
@@ -132,9 +133,15 @@ impl Policy for Infaas {
         let forecast = inputs.forecast;
         let required = required(service, *self, inputs.accuracies.unwrap_or_default());
         let each = service.variants.iter().zip(actual);
-        let running: Vec<u32> = each
-            .map(|(variant, actual)| replica::count(variant, actual.ready).0)
-            .collect();
+        let (serving, running): (Vec<u32>, Vec<u32>) = each
+            .map(|(variant, actual)| {
+                let (serving, _) = replica::count(variant, actual.ready);
+                (
+                    serving,
+                    serving + replica::count(variant, actual.starting).0,
+                )
+            })
+            .unzip();
         let elapsed = stopwatch();
         let time_limit = TimeLimit::new(service.solver_limit, &elapsed);
         let load = load(service, actual, forecast);
@@ -163,7 +170,12 @@ impl Policy for Infaas {
             // Stopping all replicas is no best effort.
             return keep(actual, status, format!("cores stay: {why}"));
         }
-        let desired = replicas(service, &plan);
+        let solution = replicas(service, &plan);
+        let present = (forecast.demand, required);
+        let desired = match carries(service, *self, &serving, present) {
+            true => solution.clone(),
+            false => with_starting(service, &solution, (&serving, &running)),
+        };
         let target = |(variant, count): (&Variant, &u32)| replica::target(variant, *count);
         let targets: Vec<Target> = service.variants.iter().zip(&desired).map(target).collect();
         let stops = desired
@@ -190,7 +202,7 @@ impl Policy for Infaas {
             status,
             kept,
             why,
-            objective: (!kept).then_some(-plan.objective * step),
+            objective: (!kept && desired == solution).then_some(-plan.objective * step),
             optimum: Some(-plan.objective * step),
         }
     }
@@ -221,7 +233,7 @@ fn load(service: &Service, actual: &[Actual], forecast: Forecast) -> Rps {
     // The demand is older by up to the moving mean, and holds until the next cycle.
     let ahead = readiness.unwrap_or_default() + service.demand.moving + service.cycle;
     let grows = forecast.growth.0 * ahead.as_secs_f64();
-    Rps(forecast.demand.0 + grows)
+    Rps((forecast.demand.0 + grows).max(forecast.extrapolated.0))
 }
 
 fn input(
@@ -340,6 +352,29 @@ fn carries(
 fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
     let of = |variant: &Variant| planned(Some(plan), variant).min(replica::most(variant));
     service.variants.iter().map(of).collect()
+}
+
+/// The desired replicas, and those that have started beside them, as far as budget and limits allow: none is ended that
+/// another would start for, from the beginning.
+fn with_starting(
+    service: &Service,
+    desired: &[u32],
+    (serving, running): (&[u32], &[u32]),
+) -> Vec<u32> {
+    let mut kept = desired.to_vec();
+    let each = service.variants.iter().zip(serving.iter().zip(running));
+    let starts = each.enumerate().filter(|(_, (_, (now, then)))| now < then);
+    for (index, (variant, (_, running))) in starts {
+        let mut more = kept.clone();
+        if let Some(count) = more.get_mut(index) {
+            *count = (*running).min(replica::most(variant)).max(*count);
+        }
+        let cores = cores(service, &more);
+        if cores <= service.budget_cores() && service.limits.fit(&more) {
+            kept = more;
+        }
+    }
+    kept
 }
 
 #[cfg(test)]

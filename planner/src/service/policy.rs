@@ -153,6 +153,7 @@ impl Inputs {
                 mean: demand,
                 average: demand,
                 growth: Rps(0.0),
+                extrapolated: Rps(0.0),
                 arriving: demand,
                 rises: false,
                 window_full: true,

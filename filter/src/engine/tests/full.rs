@@ -46,8 +46,10 @@ struct Rates {
 }
 
 /// Plays a load, as a part of what the servers sustain.
-fn play(at_once: usize, load: f64) -> Rates {
-    let mut engine = engine(&[variant("a", 1.0, SLOTS, SERVICE as f64)], "");
+fn play(replicas: u32, at_once: usize, load: f64) -> Rates {
+    let variant = variant("a", 1.0, SLOTS, SERVICE as f64);
+    let keys = format!(r#""replicas":{replicas},"share""#);
+    let mut engine = engine(&[variant.replace(r#""share""#, &keys)], "");
     let mut servers = Servers {
         at_once,
         running: Vec::new(),
@@ -99,20 +101,21 @@ fn play(at_once: usize, load: f64) -> Rates {
 #[test]
 fn rate_with_all_slots_taken_is_what_servers_sustain_at_any_load() {
     // With a load that seldom waits, the other execution is under way when the time with all slots taken begins.
-    for (at_once, load, within) in [
-        (1, 0.4, 0.05),
-        (1, 0.6, 0.05),
-        (1, 0.9, 0.05),
-        (1, 1.5, 0.02),
-        (2, 0.6, 0.1),
-        (2, 1.5, 0.02),
+    for (replicas, at_once, load, within) in [
+        (1, 1, 0.4, 0.05),
+        (1, 1, 0.6, 0.05),
+        (1, 1, 0.9, 0.05),
+        (1, 1, 1.5, 0.02),
+        (1, 2, 0.6, 0.1),
+        (1, 2, 1.5, 0.02),
+        (2, 2, 1.5, 0.02),
     ] {
         let sustained = at_once as f64 * 1e3 / SERVICE as f64;
-        let full = play(at_once, load).full;
+        let full = play(replicas, at_once, load).full;
         let off = full / sustained - 1.0;
         assert!(off.abs() < within, "{at_once} at once, {load}: {full}/s");
     }
     // The mean service time of a server with a slot idle says nothing of it with both taken.
-    let by_mean = play(1, 0.4).by_mean;
+    let by_mean = play(1, 1, 0.4).by_mean;
     assert!(by_mean > 1.2 * 1e3 / SERVICE as f64, "{by_mean}/s");
 }

@@ -49,14 +49,23 @@ fn input_key(inputs: Inputs) -> InputKey {
         mean,
         average,
         growth,
+        extrapolated,
         arriving,
         rises,
         window_full,
         lasted,
     } = forecast;
     let yes = |it: bool| it.then_some(1.0);
-    let rates = [demand, present, mean, average, growth, arriving].map(|rate| Some(rate.0));
-    let mut key = Vec::from(rates);
+    let rates = [
+        demand,
+        present,
+        mean,
+        average,
+        growth,
+        extrapolated,
+        arriving,
+    ];
+    let mut key = Vec::from(rates.map(|rate| Some(rate.0)));
     key.extend([yes(rises), yes(window_full), left_ms]);
     key.push(lasted.map(|lasted| lasted.0));
     let required = accuracies.unwrap_or_default();

@@ -45,7 +45,8 @@ fn batches_larger_than_planned_lose_no_requests() {
         assert!(known < 0.1, "seed {seed}: {known}");
         all_unknown += unknown;
     }
-    assert!(all_unknown > 10.0, "nothing to lose: {all_unknown}");
+    // More, if full servers did not show what they sustain.
+    assert!(all_unknown > 3.0, "nothing to lose: {all_unknown}");
 }
 
 /// Median latency, ms, of a server that waits up to 50 ms for four requests, at 5 requests/s.

@@ -63,6 +63,11 @@ impl FullPart {
             length_s,
         })
     }
+
+    /// Whether it makes the variant no faster than its profile.
+    pub(super) fn is_slow(&self) -> bool {
+        self.ratio >= 1.0
+    }
 }
 
 /// Ratio by the blocks with all slots taken, where they say more than `by_time`, that of the times of executions.

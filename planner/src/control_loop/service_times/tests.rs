@@ -65,12 +65,26 @@ impl Bed {
     }
 
     /// Runs cycles in which all slots are taken for that part of the time, with that many executions a second then.
-    fn run_full(&mut self, cycles: u64, present: Present, (seconds, rps): (f64, f64)) -> f64 {
+    fn run_full(&mut self, cycles: u64, present: Present, full: (f64, f64)) -> f64 {
+        self.run_cut_off(cycles, present, full, 0.0)
+    }
+
+    /// The same with that many executions a second that are cut off.
+    fn run_cut_off(
+        &mut self,
+        cycles: u64,
+        present: Present,
+        (seconds, rps): (f64, f64),
+        cut_off: f64,
+    ) -> f64 {
         for _ in 0..cycles {
             // As the profile has it, with nearly all slots taken.
+            let answered = 390.0 - cut_off;
             let new = Executions {
-                answered: 390.0,
-                total_ms: 390.0 * 20.0,
+                answered,
+                total_ms: answered * 20.0,
+                cut_off,
+                cut_off_ms: cut_off * 20.0,
                 ..Executions::default()
             };
             let full = FullRate {
@@ -220,6 +234,21 @@ fn rate_with_all_slots_taken_counts_from_100_executions_on() {
     for (rps, correction) in [(101.0, 1.0), (399.0, 1.0), (99.0, 4.0), (600.0, 0.65)] {
         let found = Bed::default().run_full(20, present(1, 1), (1.0, rps));
         assert_eq!(found, correction, "{rps}/s");
+    }
+}
+
+#[test]
+fn rate_counts_with_few_executions_cut_off_if_it_is_lower() {
+    for (rps, cut_off, correction) in [
+        (200.0, 20.0, 2.0),
+        // By the times, of which those cut off count twice.
+        (200.0, 80.0, 1.25),
+        (600.0, 0.0, 0.65),
+        (600.0, 20.0, 1.0),
+    ] {
+        let mut bed = Bed::default();
+        let found = bed.run_cut_off(20, unmeasured(1), (1.0, rps), cut_off);
+        assert_eq!(found, correction, "{rps}/s, {cut_off} cut off");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Decisions of policy infaas.
 
+use std::time::Duration;
+
 use weir_api::Rps;
 
 use super::super::decide;
@@ -213,4 +215,70 @@ fn replicas_that_are_not_accurate_enough_are_replaced_before_the_window_is_full(
             decision.why
         );
     }
+}
+
+/// Actual state with cores that serve and cores that start.
+fn starting(cores: [(u32, u32); 3]) -> [Actual; 3] {
+    cores.map(|(ready, starting)| Actual {
+        starting: Allocation::one(Cores::whole(starting)),
+        reserved: Cores::whole(ready + starting),
+        ..Actual::certain(Allocation::one(Cores::whole(ready)))
+    })
+}
+
+#[test]
+fn replicas_that_start_are_not_started_again() {
+    // 50 requests/s: two of a, or four of b for a hundredth more, which is less than a second of loading.
+    let mut service = infaas(0.0, 0.0);
+    service.variants[1].price = 0.505;
+    for variant in &mut service.variants {
+        variant.readiness = Duration::from_secs(10);
+    }
+    let inputs = Some(Inputs::steady(Rps(50.0)));
+    for (actual, desired) in [
+        ([(0, 0); 3], [2, 0, 0]),
+        ([(0, 0), (0, 4), (0, 0)], [0, 4, 0]),
+    ] {
+        let decision = decide(&service, &starting(actual), inputs);
+        assert_eq!(
+            decision.targets,
+            stay(&starting(desired.map(|n| (n, 0)))),
+            "{}",
+            decision.why
+        );
+    }
+}
+
+#[test]
+fn replicas_that_start_stay_until_others_carry_the_demand() {
+    let service = infaas(0.0, 0.0);
+    for (serving, rps, desired) in [
+        // 25 of 75 requests/s: two more of a are cheaper than four of b, and serve later.
+        (1, 75.0, [3, 4, 0]),
+        (3, 75.0, [3, 0, 0]),
+        // No room beside others.
+        (1, 175.0, [7, 0, 0]),
+    ] {
+        let inputs = Some(Inputs::steady(Rps(rps)));
+        let decision = decide(&service, &starting([(serving, 0), (0, 4), (0, 0)]), inputs);
+        assert_eq!(
+            decision.targets,
+            stay(&actual(desired)),
+            "{serving}: {}",
+            decision.why
+        );
+    }
+}
+
+#[test]
+fn rise_is_planned_for_as_it_will_be_when_replicas_serve() {
+    let mut inputs = Inputs::steady(Rps(50.0));
+    inputs.forecast.extrapolated = Rps(120.0);
+    let decision = decide(&infaas(0.0, 0.0), &actual([2, 0, 0]), Some(inputs));
+    assert_eq!(
+        decision.targets,
+        stay(&actual([5, 0, 0])),
+        "{}",
+        decision.why
+    );
 }
