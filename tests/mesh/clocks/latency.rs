@@ -57,7 +57,16 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
         Duration::from_secs(10),
     );
     let mut slack = Slack::new();
-    slack.observe(Duration::ZERO, &scraper.scrape().await);
+    // The filter has metrics once Envoy has loaded it.
+    let mut seen: Vec<Scrape> = Vec::new();
+    let loaded = async || {
+        seen = scraper.scrape().await;
+        seen[0].counts.is_ok()
+    };
+    wait::until_async("the filter's metrics", PATIENCE, loaded)
+        .await
+        .unwrap();
+    slack.observe(Duration::ZERO, &seen);
     let (mut min, mut most) = (Vec::new(), Vec::new());
     for request in 0..REQUESTS {
         let stamp = epoch() - Duration::from_millis(27 + request * 10);
@@ -68,7 +77,6 @@ async fn planner_reads_percentiles_of_the_remaining_time() {
         served(from.header("x-slo-start", stamp.as_micros().to_string())).await;
         min.push(left_ms() - ROUNDED_MS);
     }
-    let mut seen: Vec<Scrape> = Vec::new();
     let counted = async || {
         seen = scraper.scrape().await;
         let counts = seen[0].counts.as_ref().unwrap();
