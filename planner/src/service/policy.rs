@@ -181,7 +181,7 @@ pub struct Needs {
     pub lasted: bool,
     /// Accuracies that the demand requires.
     pub accuracies: bool,
-    /// Growth of a slow rise ([`Forecast::growth`]).
+    /// Growth of a rise, slow ([`Forecast::growth`]) or steep ([`Forecast::extrapolated`]).
     pub growth: bool,
 }
 

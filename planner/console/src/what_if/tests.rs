@@ -142,6 +142,7 @@ fn forecast_is_that_of_a_rate_that_has_lasted() {
             of.average,
             of.arriving,
             of.growth,
+            of.extrapolated,
         ]
     };
     for (found, lasted) in rates(found).into_iter().zip(rates(lasted)) {
