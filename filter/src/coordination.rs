@@ -34,7 +34,7 @@ pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest, RUNS_M
 pub use memory::Memory;
 pub use store::{Notification, Store};
 pub use table::{SlotTable, Usage, VariantColumn, WorkerRow};
-pub use worker::{Membership, Scope, SyncResult, TRIES_MAX, Worker};
+pub use worker::{Membership, Publication, Scope, SyncResult, TRIES_MAX, Worker};
 
 /// Maximum number of workers in a table. A further one works with a single slot of each variant and is
 /// never notified.

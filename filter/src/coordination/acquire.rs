@@ -67,6 +67,7 @@ impl SlotTable {
         }
         // Applies to other workers' requests too if none waits here.
         let may_leave = free > 0 && batch.may_leave(head);
+        result.is_free = may_leave;
         result.more =
             may_leave && !batch.is_single() && result.granted == request.limit && head.is_some();
         if let Some(lanes) = &request.lanes {
@@ -123,7 +124,6 @@ impl SlotTable {
     ) {
         let sent = &mut result.lanes;
         sent.known = true;
-        sent.lead = self.lead(column, lanes.planned);
         sent.backlog = scan.backlog(self.behind(column), taken);
         sent.first_wait = sent.backlog.shortest;
         let begins = now + lanes.gap;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{LaneBacklog, LaneRequest, SlotTable};
+use super::{LaneBacklog, LaneRequest, Run, SlotTable};
 use crate::time::{Mono, nanos};
 
 /// An execution that takes this many times its mean may never end.
-const HANGS: u64 = 2;
+const HANGS: i64 = 2;
 
 /// Executions of a variant at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,34 +37,54 @@ impl SlotTable {
         self.scan_after(column, lanes.mean, lanes.after, now)
     }
 
+    /// Executions of a variant that will end soon: see [`LaneScan::ending`].
+    pub(super) fn ending(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> u32 {
+        let (after, hangs) = (signed(after), signed(mean).saturating_mul(HANGS));
+        let ends_soon = |run: &&Run| (after..hangs).contains(&run.age(now));
+        self.runs_of(column).filter(ends_soon).map(Run::size).sum()
+    }
+
+    /// One pass of plain 64-bit numbers, because each acquisition makes one.
     fn scan_after(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> LaneScan {
-        // `u64::MAX`, as which `Duration::MAX` is counted, is never reached.
-        let (mean, after, now) = (nanos(mean), nanos(after), now.0);
+        let (mean, after) = (signed(mean), signed(after));
         let hangs = mean.saturating_mul(HANGS);
         let (mut executing, mut ending, mut rest) = (0, 0, 0_u64);
-        let (mut shortest, mut next_ending) = (u64::MAX, u64::MAX);
+        let (mut shortest, mut oldest) = (u64::MAX, i64::MIN);
         for run in self.runs_of(column) {
-            let (size, began) = (run.size(), run.began.0);
-            let left = began.saturating_add(mean).saturating_sub(now);
-            rest = rest.saturating_add(left.saturating_mul(u64::from(size)));
+            let (size, age) = (run.size(), run.age(now));
+            let left = mean.wrapping_sub(age).max(0).cast_unsigned();
+            rest = rest.wrapping_add(left.wrapping_mul(u64::from(size)));
             shortest = shortest.min(left);
             executing += size;
-            let ends_soon = began.saturating_add(after);
-            if ends_soon > now {
-                next_ending = next_ending.min(ends_soon);
-            } else if now.saturating_sub(began) < hangs {
+            if age < after {
+                oldest = oldest.max(age);
+            } else if age < hangs {
                 ending += size;
             }
         }
+        let is_ever = after < i64::MAX && oldest > i64::MIN;
+        let next_ending = now.0.saturating_add_signed(after.wrapping_sub(oldest));
         LaneScan {
             executing,
             ending,
-            next_ending: (next_ending < u64::MAX).then_some(Mono(next_ending)),
+            next_ending: is_ever.then_some(Mono(next_ending)),
             rest,
             shortest: if executing > 0 { shortest } else { 0 },
-            mean,
+            mean: mean.cast_unsigned(),
         }
     }
+}
+
+impl Run {
+    /// Time since its start, ns; negative if it begins later.
+    fn age(&self, now: Mono) -> i64 {
+        now.0.wrapping_sub(self.began.0).cast_signed()
+    }
+}
+
+/// Span in ns, at most 292 years.
+fn signed(span: Duration) -> i64 {
+    i64::try_from(nanos(span)).unwrap_or(i64::MAX)
 }
 
 impl LaneScan {

@@ -95,8 +95,6 @@ pub struct LaneReport {
     pub backlog: LaneBacklog,
     /// Whether lane data was requested at all.
     pub known: bool,
-    /// Measurements of the gap, including this acquisition's.
-    pub lead: Lead,
 }
 
 impl Run {
@@ -107,13 +105,13 @@ impl Run {
 
     /// Number of its executions.
     pub(super) fn size(&self) -> u32 {
-        // Few are present. Counting them so is faster than `count_ones` for a processor without an instruction for that.
-        let (mut rest, mut size) = (self.present, 0);
-        while rest != 0 {
-            rest &= rest - 1;
-            size += 1;
+        // Most often a single one. Processors may have no instruction for `count_ones`.
+        let besides_first = self.present & self.present.wrapping_sub(1);
+        if besides_first == 0 {
+            u32::from(self.present != 0)
+        } else {
+            1 + besides_first.count_ones()
         }
-        size
     }
 }
 

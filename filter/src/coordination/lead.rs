@@ -24,9 +24,11 @@ use std::time::Duration;
 use crate::time::{Mono, nanos};
 
 mod mean;
+mod times;
 
 pub use mean::Mean;
 use mean::fade;
+pub use times::LeadTimes;
 
 /// Fraction of its time for which a lane may idle.
 const IDLE: f64 = 0.01;
@@ -36,7 +38,7 @@ const MARGIN: Duration = Duration::from_millis(2);
 const FIRST_PART: u32 = 16;
 const FIRST_MAX: Duration = Duration::from_millis(2);
 /// Longest lead, as a part of the service time.
-const LEAD_MAX_PART: u32 = 2;
+pub(crate) const LEAD_MAX_PART: u32 = 2;
 /// Lead while no request is known to have waited at the server, as a part of the service time.
 const UNCONFIRMED_PART: u32 = 4;
 /// Minimum number of measurements of either kind.
@@ -199,70 +201,10 @@ impl Lead {
         self.gap().saturating_sub(chance)
     }
 
-    /// Time before an execution's predicted end at which the next request is sent.
-    #[must_use]
-    pub fn lead(&self, predicted: Duration, now: Mono) -> Duration {
-        let service = self.service(predicted);
-        let first = || (service / FIRST_PART).min(FIRST_MAX);
-        if self.early.count < SAMPLES_MIN || self.early.is_stale(now) {
-            return first();
-        }
-        if self.idle.is_stale(now) {
-            return Duration::ZERO;
-        }
-        if !self.is_confirmed() {
-            return service / UNCONFIRMED_PART;
-        }
-        let lead = self.covering(nanos(self.gap()), nanos(service));
-        let has_few_samples = self.idle.has_few_samples() || self.early.has_few_samples();
-        if lead.is_zero() && has_few_samples && now.since(self.early.at) > service * PROBE_INTERVAL
-        {
-            // The estimate may be too short by chance, and would stay so without early requests.
-            return first();
-        }
-        lead
-    }
-
-    /// Lead that covers a gap and the scatter; zero if the lane idles for less than [`IDLE`] without one.
-    fn covering(&self, gap: u64, service: u64) -> Duration {
-        // The lane idles for at most the gap, with the chance that it is free before the next request arrives.
-        let chance = IDLE * service as f64 / gap.max(1) as f64;
-        let early = 1.25 * self.scatter() * deviations(chance);
-        let lead = gap.saturating_add(gap / 4) as f64 + early;
-        if chance >= 1.0 || lead <= 0.0 {
-            return Duration::ZERO;
-        }
-        let lead = (lead as u64).saturating_add(nanos(MARGIN));
-        Duration::from_nanos(lead.min(service / u64::from(LEAD_MAX_PART)))
-    }
-
-    /// Standard deviation of the time that `count` + 1 executions take one after the other.
-    #[must_use]
-    pub fn spread(&self, count: u32) -> Duration {
-        let one = 1.25 * self.scatter();
-        Duration::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
-    }
-
     /// Mean absolute deviation of a service time.
     fn scatter(&self) -> f64 {
         self.early.scatter as f64
     }
-}
-
-/// Standard deviations below the mean that a time falls short of with at most this chance.
-fn deviations(chance: f64) -> f64 {
-    const TABLE: [(f64, f64); 8] = [
-        (0.01, 2.33),
-        (0.05, 1.64),
-        (0.1, 1.28),
-        (0.2, 0.84),
-        (0.3, 0.52),
-        (0.5, 0.0),
-        (0.7, -0.52),
-        (0.9, -1.28),
-    ];
-    let row = TABLE.iter().find(|(of, _)| chance <= *of);
-    row.map_or(-2.33, |(_, deviations)| *deviations)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod faults;
 mod full;
 mod groups;
 mod lanes;
+mod publication;
 mod waits;
 
 const VARIANT: VariantKey = VariantKey(7);

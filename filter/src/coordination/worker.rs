@@ -15,7 +15,10 @@ use crate::variant::VariantKey;
 
 mod groups;
 mod health;
+mod publication;
 mod view;
+
+pub use publication::Publication;
 
 /// Number of CAS attempts before a write is left to the next tick.
 pub const TRIES_MAX: u32 = 8;
@@ -53,6 +56,8 @@ pub struct SyncResult {
     pub granted: u32,
     /// First request that then still waits.
     pub head: Option<Urgency>,
+    /// Whether a slot is still free: see [`AcquireResult::is_free`].
+    pub is_free: bool,
     /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
     /// Time for which a slot was free while a request waited.
@@ -260,6 +265,12 @@ impl Worker {
     ) -> SyncResult {
         let variant = request.variant;
         let usage = usage.unwrap_or_else(|| request.usage(outcome.granted, now, &self.timeouts));
+        self.note_published(variant, usage);
+        let head = usage.head;
+        SyncResult { head, ..outcome }
+    }
+
+    fn note_published(&mut self, variant: VariantKey, usage: Usage) {
         let place = self.published.iter().position(|(key, _)| *key == variant);
         let is_empty = usage.taken == 0 && usage.head.is_none();
         match place.and_then(|place| Some((place, self.published.get_mut(place)?))) {
@@ -268,8 +279,6 @@ impl Worker {
             None if is_empty => {}
             None => self.published.push((variant, usage)),
         }
-        let head = usage.head;
-        SyncResult { head, ..outcome }
     }
 
     /// Loads the table, applies `change`, and swaps, until a swap succeeds or the attempts are used up.
@@ -336,7 +345,8 @@ impl Worker {
                 self.send_notifications(now);
             }
             self.process = self.table.process_id;
-            (outcome.granted, outcome.more) = (done.granted, done.more);
+            (outcome.granted, outcome.more, outcome.is_free) =
+                (done.granted, done.more, done.is_free);
             (outcome.idle, outcome.full, outcome.lanes) = (done.idle, done.full, done.lanes);
             return outcome;
         }

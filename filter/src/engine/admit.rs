@@ -47,20 +47,24 @@ impl Engine {
             // It asks for no slot, but counts among the serving workers.
             self.worker.mark_serving();
         }
-        let mut lane = if self.owns_slots() {
-            self.acquire_for(&request, now.mono)
-        } else {
-            Some(LanePosition::default())
+        let asks = self.owns_slots() && self.is_next(&request, now.mono);
+        let mut lane = match self.owns_slots() {
+            true if asks => self.acquire_for(&request, now.mono),
+            true => None,
+            false => Some(LanePosition::default()),
         };
-        if lane.is_none() && self.config.overlap && self.is_infeasible(&request, now.mono) {
-            // Acquiring has refreshed the usage of the other workers.
+        // Asking has refreshed the usage of the other workers.
+        let may_be_late = asks && lane.is_none() && self.config.overlap;
+        if may_be_late && self.is_infeasible(&request, now.mono) {
             self.acquire_slots(request.variant, None, 0, false, now.mono);
             let Some(to) = self.downgrade_target(&mut request, now) else {
                 self.variants.mark_contended(request.requirements(now.mono));
                 return self.refuse_new(Reason::Infeasible, request.refusal_context());
             };
             request.variant = to;
-            lane = self.acquire_for(&request, now.mono);
+            if self.is_next(&request, now.mono) {
+                lane = self.acquire_for(&request, now.mono);
+            }
         }
         if let Some(lane) = lane {
             self.count_admitted(&request);

@@ -188,8 +188,8 @@ impl Engine {
         };
         let alone = completion.lane.server_wait.is_none();
         let counts_from = match began {
-            _ if alone => completion.sent + variant.lead().known_gap(),
-            _ if !variant.lead().is_confirmed() => completion.sent,
+            _ if alone => completion.sent + variant.lead.known_gap(),
+            _ if !variant.lead.measured().is_confirmed() => completion.sent,
             Some(began) => began.max(completion.sent),
             // For a request that waited behind others, the start is unknown: the predicted wait counts.
             None => completion.sent + completion.lane.server_wait.unwrap_or_default(),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::variant::Variant;
 use crate::coordination::LaneRequest;
-use crate::coordination::lead::Lead;
 use crate::routing::group_times::Group;
 use crate::slots::latest_start;
 use crate::time::{Mono, nanos};
@@ -23,11 +22,6 @@ impl Variant {
         self.slots.others.waiting > 0 && now.since(self.slots.lanes.1) > STALE
     }
 
-    /// Returns the measurements of the gap, from the last lane report.
-    pub(super) fn lead(&self) -> &Lead {
-        &self.slots.lanes.0.lead
-    }
-
     /// Time before a lane is free at which the next request is sent to it. Zero with several servers: the proxy chooses
     /// one of them at once, and cannot know at which of those that are all busy an execution will end next. Batches may be
     /// sent ahead, because they fill at the servers.
@@ -35,12 +29,27 @@ impl Variant {
         if self.replicas > 1 && self.batch <= 1 {
             return Duration::ZERO;
         }
-        self.lead().lead(self.predicted.mean, now)
+        self.lead.lead(self.predicted.mean, now)
     }
 
     /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
     pub(super) fn lane_request(&self, waiting_count: u32, now: Mono) -> LaneRequest<'_> {
-        let service = self.lead().service(self.predicted.mean);
+        LaneRequest {
+            after: self.sends_after(waiting_count, now),
+            gap: self.lead.difference(),
+            mean: self.predicted.mean,
+            ended: &self.slots.ended,
+            completed: self
+                .completion
+                .and_then(|completion| completion.completed()),
+            planned: self.planned,
+            open_ended: self.slots.open_ended(),
+        }
+    }
+
+    /// Time from the start of an execution after which the next request may be sent; [`Duration::MAX`]: never.
+    pub(super) fn sends_after(&self, waiting_count: u32, now: Mono) -> Duration {
+        let service = self.lead.service(self.predicted.mean);
         let all = waiting_count.saturating_add(self.slots.others.waiting);
         // A closed batch leaves as a whole.
         let few = self.batch <= 1 && all < self.slots.early_send_min();
@@ -49,21 +58,10 @@ impl Variant {
         } else {
             self.lead_time(now)
         };
-        let after = if lead.is_zero() || self.is_pressed(now) {
+        if lead.is_zero() || self.is_pressed(now) {
             Duration::MAX
         } else {
             service.saturating_sub(lead)
-        };
-        LaneRequest {
-            after,
-            gap: self.lead().difference(),
-            mean: self.predicted.mean,
-            ended: &self.slots.ended,
-            completed: self
-                .completion
-                .and_then(|completion| completion.completed()),
-            planned: self.planned,
-            open_ended: self.slots.open_ended(),
         }
     }
 
@@ -93,7 +91,7 @@ impl Variant {
         if begins > now + lead {
             return now;
         }
-        let sooner = self.lead().spread(0) / SOONER_PART;
+        let sooner = self.lead.spread(0) / SOONER_PART;
         now.max(Mono(begins.0.saturating_sub(nanos(sooner))))
     }
 
@@ -113,9 +111,9 @@ impl Variant {
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
         let service = self.service_of(class, place);
         if wait.is_zero() {
-            return service + self.lead().known_gap();
+            return service + self.lead.known_gap();
         }
-        service + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
+        service + wait.max(self.lead.known_gap()) + self.wait_margin(ahead)
     }
 
     /// Predicted service time of a new request.
@@ -150,7 +148,7 @@ impl Variant {
     /// Time until a newcomer with `ahead` requests before it starts; at least the transfer to an idle server.
     fn wait(&self, ahead: u32, now: Mono) -> Duration {
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
-        wait.max(self.lead().known_gap())
+        wait.max(self.lead.known_gap())
     }
 
     /// Margin of a predicted wait, for chance and for requests that other workers got meanwhile: a request that
@@ -165,6 +163,6 @@ impl Variant {
         } else {
             Duration::ZERO
         };
-        (self.lead().spread(ahead) + others) / self.slots.total().max(1)
+        (self.lead.spread(ahead) + others) / self.slots.total().max(1)
     }
 }

@@ -3,7 +3,8 @@
 use weir_api::metrics::Metric;
 
 use super::variant::Variant;
-use super::{Engine, LanePosition, Request, StreamId};
+use super::{Engine, FULL_CHECK_PERIOD, LanePosition, Request, StreamId};
+use crate::coordination::lead::{LEAD_MAX_PART, LeadTimes};
 use crate::coordination::{AcquireRequest, SyncResult, Worker};
 use crate::priority::Urgency;
 use crate::reason::Reason;
@@ -149,14 +150,18 @@ impl Engine {
         }
     }
 
-    /// Acquires a slot for a new request, unless a waiting request goes before it.
-    pub(super) fn acquire_for(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
-        let variant = self.variants.get_mut(request.variant)?;
+    /// Expires orphaned slots, and returns whether a new request goes before all that wait.
+    pub(super) fn is_next(&mut self, request: &Request, now: Mono) -> bool {
+        let Some(variant) = self.variants.get_mut(request.variant) else {
+            return false;
+        };
         variant.slots.expire_orphans(now);
+        variant.slots.queue.is_next(request.class, request.place())
+    }
+
+    /// Acquires a slot for a new request that goes before all that wait.
+    pub(super) fn acquire_for(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
         let newcomer = (request.class, request.place());
-        if !variant.slots.queue.is_next(request.class, request.place()) {
-            return None;
-        }
         let granted = self.acquire_slots(request.variant, Some(newcomer), 1, false, now);
         if granted == 0 {
             return None;
@@ -176,6 +181,9 @@ impl Engine {
         tick: bool,
         now: Mono,
     ) -> u32 {
+        if newcomer.is_none() && self.publish_if_full(id, now) {
+            return 0;
+        }
         let Some(variant) = self.variants.get_mut(id) else {
             return 0;
         };
@@ -205,11 +213,21 @@ impl Engine {
         let slots = &mut variant.slots;
         // The rest of a batch that a newcomer has closed leaves on the next check, at once.
         slots.reported.stale = outcome.contended || outcome.more;
+        // Of shorter executions that begin from now on, one may count as ending soon before the next check.
+        let takes_long = variant.predicted.mean / LEAD_MAX_PART >= FULL_CHECK_PERIOD;
+        slots.reported.is_full =
+            self.workers > 1 && takes_long && outcome.lanes.known && !outcome.is_free;
         if !outcome.contended {
             slots.reported.head = outcome.head;
             slots.reported.taken = slots.taken().saturating_add(outcome.granted);
             slots.others = outcome.others;
             slots.lanes = (outcome.lanes, now);
+            slots.reported.at = now;
+            let lead = self.worker.lead(variant.key, variant.planned);
+            let lead = lead.filter(|lead| outcome.lanes.known && lead != variant.lead.measured());
+            if let Some(lead) = lead {
+                variant.lead = LeadTimes::new(lead);
+            }
             slots.mark_reported();
         }
         if outcome.granted > 0 {

@@ -20,6 +20,7 @@ mod lanes;
 mod latency;
 mod limits;
 mod plan_change;
+mod publication;
 mod quota;
 mod receive;
 mod roles;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use weir_api::VariantPlan;
 
-use crate::coordination::lead::{Lead, Measured};
-use crate::engine::CHECK_PERIOD;
+use crate::coordination::lead::{LeadTimes, Measured};
 use crate::engine::completion::Completion;
 use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
+use crate::engine::{CHECK_PERIOD, FULL_CHECK_PERIOD};
 use crate::health::Health;
 use crate::priority::Urgency;
 use crate::routing::group_times::{Group, GroupTimes};
@@ -61,6 +61,8 @@ pub(super) struct Variant {
     pub(super) batch_open_since: Option<Mono>,
     /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
+    /// Measurements of the gap, from the last lane report.
+    pub(super) lead: LeadTimes,
     pub(super) service_time: ServiceTimeEstimator,
     /// The same by class and by size.
     pub(super) group_times: GroupTimes,
@@ -81,7 +83,12 @@ impl Variant {
         if self.slots.reported.stale {
             return Some(now);
         }
-        let check_at = (!self.slots.queue.is_empty()).then(|| now + CHECK_PERIOD);
+        let period = if self.slots.reported.is_full {
+            FULL_CHECK_PERIOD
+        } else {
+            CHECK_PERIOD
+        };
+        let check_at = (!self.slots.queue.is_empty()).then(|| now + period);
         let wake = self.slots.next_wake(|class, place| {
             let group = Group::waiting(class, place);
             self.predicted_of(group).high
@@ -234,6 +241,7 @@ impl Variant {
             completion: None,
             service_time: ServiceTimeEstimator::default(),
             group_times: GroupTimes::new(classes.list.len()),
+            lead: LeadTimes::default(),
             tries_from: Mono(0),
             common: None,
             gate_estimate: None,
@@ -252,7 +260,7 @@ impl Variant {
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
             self.group_times.clear();
             (self.health, self.probed_at) = (Health::default(), None);
-            (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
+            (self.lead, self.common) = (LeadTimes::default(), None);
         }
         self.ports.apply(plan, suffix);
         if self.model.as_deref() != plan.model.as_deref() {
@@ -260,7 +268,7 @@ impl Variant {
         }
         let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
         if planned != self.planned {
-            (self.slots.lanes.0.lead, self.common) = (Lead::default(), None);
+            (self.lead, self.common) = (LeadTimes::default(), None);
         }
         self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));

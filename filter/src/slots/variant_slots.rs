@@ -31,6 +31,10 @@ pub struct Reported {
     pub taken: u32,
     /// Most urgent request that waits here.
     pub head: Option<Urgency>,
+    /// Time of the last acquisition.
+    pub at: Mono,
+    /// Whether the last update left no slot that is free or will be soon.
+    pub is_full: bool,
     /// Whether the state must be written on the next tick: the last update was not (all CAS attempts failed),
     /// or a change is not written yet.
     pub stale: bool,
@@ -111,9 +115,13 @@ impl VariantSlots {
     /// Whether the slot table is up to date, and no request waits that could ask for a slot.
     #[must_use]
     pub fn is_synced(&self) -> bool {
+        self.queue.is_empty() && self.reported.head.is_none() && self.is_reported()
+    }
+
+    /// Whether the slot table knows the slots taken, and all executions that have ended.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
         !self.reported.stale
-            && self.queue.is_empty()
-            && self.reported.head.is_none()
             && self.reported.taken == self.taken()
             && self.ended.is_empty()
             && !self.open_ended_changed

@@ -214,6 +214,14 @@ impl WaitQueue {
         Some(queue.map(move |(place, _)| Urgency::of(tier, place.deadline)))
     }
 
+    /// Urgency of the request that leaves first.
+    #[must_use]
+    pub fn head(&self) -> Option<Urgency> {
+        let class = self.scheduler.next_class()?;
+        let first = self.scheduler.first(class)?;
+        Some(Urgency::of(self.scheduler.tier(class), first.deadline))
+    }
+
     /// Urgency of a request of that class at that place.
     #[must_use]
     pub fn urgency(&self, class: ClassId, place: Place) -> Urgency {

@@ -78,7 +78,7 @@ impl Mean {
     }
 
     pub(super) fn is_stale(&self, now: Mono) -> bool {
-        self.count > 0 && now.since(self.at) > STALE
+        self.count > 0 && now > self.at + STALE
     }
 
     pub(super) fn time(&self) -> Duration {

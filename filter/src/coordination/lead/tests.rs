@@ -6,6 +6,10 @@ fn ms(ms: f64) -> Duration {
     Duration::from_secs_f64(ms / 1e3)
 }
 
+fn times(lead: &Lead) -> LeadTimes {
+    LeadTimes::new(*lead)
+}
+
 /// Simulates an always busy lane with that gap: each request is sent by the lead before the predicted
 /// answer, or with the answer. Returns the fraction of time for which the lane idles.
 fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) -> f64 {
@@ -15,7 +19,7 @@ fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) ->
         let predicted = ms(service(0));
         let early = lead
             .service(predicted)
-            .saturating_sub(lead.lead(predicted, at(answered)));
+            .saturating_sub(times(lead).lead(predicted, at(answered)));
         let sent = (answered + early.as_secs_f64() * 1e3).min(answer);
         let early_wait = answer - sent;
         let late = (gap - early_wait).max(0.0);
@@ -52,20 +56,20 @@ fn lead_covers_the_scatter_of_service_times() {
     learn(&mut lead, scattered, 3.0, 2000);
     let idle = learn(&mut lead, scattered, 3.0, 5000);
     assert!(idle < 0.02, "idle for {idle}, {lead:?}");
-    let longest = lead.lead(ms(25.0), Mono(0));
+    let longest = times(&lead).lead(ms(25.0), Mono(0));
     assert!(longest <= ms(12.5) + MARGIN, "{longest:?}");
 }
 
 #[test]
 fn lead_starts_small_and_stays_below_half_of_the_service_time() {
     let mut lead = Lead::default();
-    assert_eq!(lead.lead(ms(25.0), Mono(0)), ms(25.0) / 16);
-    assert_eq!(lead.lead(ms(1000.0), Mono(0)), FIRST_MAX);
+    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), ms(25.0) / 16);
+    assert_eq!(times(&lead).lead(ms(1000.0), Mono(0)), FIRST_MAX);
     for _ in 0..100 {
         lead.record_idle(ms(50.0), Mono(0));
         lead.record_early(ms(25.0), ms(40.0), Mono(0));
     }
-    let lead = lead.lead(ms(25.0), Mono(0));
+    let lead = times(&lead).lead(ms(25.0), Mono(0));
     assert!(ms(12.4) < lead && lead <= ms(12.5), "{lead:?}");
 }
 
@@ -96,12 +100,12 @@ fn without_server_wait_times_count_from_dispatch() {
     let mut lead = Lead::default();
     for _ in 0..1000 {
         lead.record_idle(ms(28.0), Mono(0));
-        let early = lead.lead(ms(28.0), Mono(0)).as_secs_f64() * 1e3;
+        let early = times(&lead).lead(ms(28.0), Mono(0)).as_secs_f64() * 1e3;
         lead.record_early(ms(28.0 - early), ms(early), Mono(0));
     }
     assert!(!lead.is_confirmed());
     assert_eq!(lead.gap(), Duration::ZERO);
-    assert!(lead.lead(ms(28.0), Mono(0)) <= ms(7.0));
+    assert!(times(&lead).lead(ms(28.0), Mono(0)) <= ms(7.0));
 }
 
 #[test]
@@ -112,9 +116,9 @@ fn zero_lead_by_chance_is_probed_again() {
         lead.record_early(ms(took), ms(5.0), Mono(0));
     }
     assert_eq!(lead.gap(), Duration::ZERO);
-    assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
+    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), Duration::ZERO);
     let later = Mono(0) + ms(25.0) * PROBE_INTERVAL + ms(1.0);
-    assert_eq!(lead.lead(ms(25.0), later), ms(25.0) / FIRST_PART);
+    assert_eq!(times(&lead).lead(ms(25.0), later), ms(25.0) / FIRST_PART);
 }
 
 #[test]
@@ -124,14 +128,21 @@ fn lead_is_zero_without_a_gap_and_stale_measurements_are_renewed() {
         lead.record_idle(ms(25.1), Mono(0));
         lead.record_early(ms(25.0), ms(5.0), Mono(0));
     }
-    assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
+    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), Duration::ZERO);
     let later = Mono(0) + STALE + ms(1.0);
-    assert!(lead.lead(ms(25.0), later) > Duration::ZERO, "no early one");
+    assert!(
+        times(&lead).lead(ms(25.0), later) > Duration::ZERO,
+        "no early one"
+    );
     let mut busy = Lead::default();
     for _ in 0..100 {
         busy.record_idle(ms(28.0), Mono(0));
         busy.record_early(ms(25.0), ms(5.0), later);
     }
-    assert!(busy.lead(ms(25.0), Mono(0)) > ms(3.0));
-    assert_eq!(busy.lead(ms(25.0), later), Duration::ZERO, "no idle lane");
+    assert!(times(&busy).lead(ms(25.0), Mono(0)) > ms(3.0));
+    assert_eq!(
+        times(&busy).lead(ms(25.0), later),
+        Duration::ZERO,
+        "no idle lane"
+    );
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::coordination::lead::Lead;
 
-const SERVICE: Duration = Duration::from_millis(20);
-const AFTER: Duration = Duration::from_millis(15);
+pub(super) const SERVICE: Duration = Duration::from_millis(20);
+pub(super) const AFTER: Duration = Duration::from_millis(15);
 
 /// Lane request of a VM whose completed executions are no measurements.
 pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
@@ -29,7 +29,7 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
 
 /// A VM with this number of slots, in batches of that many requests.
 pub(super) struct Vm {
-    worker: Worker,
+    pub(super) worker: Worker,
     slots: u32,
     pub(super) batch: u32,
     taken: u32,
@@ -43,6 +43,11 @@ impl Vm {
             batch: 1,
             taken: 0,
         }
+    }
+
+    /// Measurements of the gap, as it sees them.
+    fn lead(&self, planned: Duration) -> Lead {
+        self.worker.lead(VARIANT, planned).unwrap()
     }
 
     /// Acquires for `waiting_count` requests after the executions `ended`.
@@ -131,28 +136,28 @@ fn measurements_of_the_same_plan_are_shared() {
     };
     a.acquire(&[], &[], 1, 0);
     b.acquire(&[], &[], 1, 16);
-    let first = a.acquire_with(ended(&[1], completed(1, 0, 23, true)), 0, 23);
-    assert_eq!(
-        (first.lanes.lead.idle.mean, first.lanes.lead.idle.count),
-        (23_000_000, 1)
-    );
-    let second = b.acquire_with(ended(&[2], completed(2, 16, 43, false)), 0, 43);
+    a.acquire_with(ended(&[1], completed(1, 0, 23, true)), 0, 23);
+    let Lead { idle, .. } = a.lead(SERVICE);
+    assert_eq!((idle.mean, idle.count), (23_000_000, 1));
+    b.acquire_with(ended(&[2], completed(2, 16, 43, false)), 0, 43);
     let Lead {
         idle,
         early,
         early_wait,
         ..
-    } = second.lanes.lead;
+    } = b.lead(SERVICE);
     assert_eq!((idle.count, early.count), (1, 1));
     // From the previous answer, until which it waited at the server.
     assert_eq!((early.mean, early_wait), (20_000_000, 7_000_000));
-    assert_eq!(a.acquire(&[], &[], 0, 44).lanes.lead, second.lanes.lead);
+    a.acquire(&[], &[], 0, 44);
+    assert_eq!(a.lead(SERVICE), b.lead(SERVICE));
     let planned = SERVICE * 2;
     let other = LaneRequest {
         planned,
         ..lanes(&[], &[])
     };
-    assert_eq!(a.acquire_with(other, 0, 45).lanes.lead, Lead::new(planned));
+    a.acquire_with(other, 0, 45);
+    assert_eq!(a.lead(planned), Lead::new(planned));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{AcquireResult, SyncResult, Worker};
-use crate::coordination::lead::Measured;
+use crate::coordination::lead::{Lead, Measured};
 use crate::health::Health;
 use crate::time::Mono;
 use crate::variant::VariantKey;
@@ -21,8 +21,15 @@ impl Worker {
     /// loaded.
     #[must_use]
     pub fn measured(&self, variant: VariantKey, planned: Duration, now: Mono) -> Option<Measured> {
+        self.lead(variant, planned)?.measured(now)
+    }
+
+    /// Measurements of a variant's gap for this planned service time, by the table as last loaded; `None` if it has no
+    /// column.
+    #[must_use]
+    pub fn lead(&self, variant: VariantKey, planned: Duration) -> Option<Lead> {
         let column = self.table.column(variant)?;
-        self.table.lead(column, planned).measured(now)
+        Some(self.table.lead(column, planned))
     }
 
     /// Changes a variant's health for all workers; returns the new state. `None` if the table is full or all

@@ -22,7 +22,7 @@ impl Worker {
     }
 
     /// Row of this worker and column of a variant, by the table as last loaded.
-    fn place(&self, variant: VariantKey) -> Option<(usize, usize)> {
+    pub(super) fn place(&self, variant: VariantKey) -> Option<(usize, usize)> {
         let own = |row: &WorkerRow| row.incarnation == self.incarnation;
         let own = self.table.rows.iter().position(own)?;
         Some((own, self.table.column(variant)?))

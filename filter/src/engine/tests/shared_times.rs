@@ -243,5 +243,5 @@ fn idle_variant_has_no_wait_for_a_size_that_takes_long() {
     let candidate = candidate.unwrap();
     assert!(candidate.service >= Duration::from_millis(LONG_MS));
     let wait = (candidate.response_time)() - candidate.service;
-    assert_eq!(wait, variant.lead().known_gap());
+    assert_eq!(wait, variant.lead.known_gap());
 }
