@@ -45,6 +45,11 @@ impl Vm {
         }
     }
 
+    /// The same with these slots taken.
+    pub(super) fn with_taken(self, taken: u32) -> Vm {
+        Vm { taken, ..self }
+    }
+
     /// Measurements of the gap, as it sees them.
     fn lead(&self, planned: Duration) -> Lead {
         self.worker.lead(VARIANT, planned).unwrap()

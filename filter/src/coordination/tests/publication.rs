@@ -2,6 +2,7 @@
 
 use super::lanes::{AFTER, SERVICE, Vm};
 use super::*;
+use proptest::prelude::*;
 
 /// Publication of a VM that holds no slot, with `waiting_count` requests.
 fn waiting(waiting_count: u32) -> Publication {
@@ -113,4 +114,56 @@ fn publication_clears_the_notification() {
     assert_eq!(notified_at(&store), at(20));
     assert!(b.worker.publish_if_full(waiting(1), at(31)).is_some());
     assert_eq!(notified_at(&store), Mono(0));
+}
+
+/// A worker of incarnation `1 + vm` on a copy of the store.
+fn copy(store: &Memory, vm: usize, slots: u32, taken: u32) -> (Memory, Vm) {
+    let copied = Memory::default();
+    copied.overwrite(store.bytes().unwrap());
+    let vm = Vm::of(&copied, 1 + vm as u64, slots).with_taken(taken);
+    (copied, vm)
+}
+
+proptest! {
+    /// If a usage is published, an acquisition would have granted nothing and left the same table.
+    #[test]
+    fn publication_does_what_an_acquisition_would(
+        slots in 1..4_u32,
+        steps in prop::collection::vec((0..3_usize, 0..3_u32, 0..2_usize, 0..12_u64), 1..30),
+        waits in 0..3_u32,
+    ) {
+        let store = Memory::default();
+        let mut vms = [1, 2, 3].map(|incarnation| Vm::of(&store, incarnation, slots));
+        let mut running: [Vec<u32>; 3] = Default::default();
+        let mut ms = 0;
+        for (vm, waiting, ends, later) in steps {
+            ms += later;
+            let ends = ends.min(running[vm].len());
+            let ended: Vec<u32> = running[vm].drain(..ends).collect();
+            let SyncResult { granted, lanes, .. } = vms[vm].acquire(&ended, &[], waiting, ms);
+            running[vm].extend((0..granted).map(|place| lanes.first.wrapping_add(place)));
+        }
+        for (vm, running) in running.iter().enumerate() {
+            let taken = running.len() as u32;
+            let usage = Usage {
+                taken,
+                waiting_count: waits,
+                until: at(ms),
+                head: (waits > 0).then(|| due_at(0)),
+            };
+            let publication = Publication { slots, usage, ..waiting(0) };
+            let (published, mut one) = copy(&store, vm, slots, taken);
+            if one.worker.publish_if_full(publication, at(ms)).is_none() {
+                continue;
+            }
+            let (acquired, mut other) = copy(&store, vm, slots, taken);
+            prop_assert_eq!(other.acquire(&[], &[], waits, ms).granted, 0);
+            let tables = [published, acquired].map(|store| {
+                let mut table = SlotTable::default();
+                table.read(&store.bytes().unwrap()).unwrap();
+                table
+            });
+            prop_assert_eq!(&tables[0], &tables[1]);
+        }
+    }
 }
