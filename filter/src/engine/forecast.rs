@@ -97,6 +97,16 @@ impl Variant {
         now.max(Mono(begins.0.saturating_sub(nanos(sooner))))
     }
 
+    /// Whether a waiting request may be late by [`must_begin`](Variant::must_begin), whatever the lead: a quick check,
+    /// because in most cases none is.
+    pub(super) fn may_be_late(&self, now: Mono) -> bool {
+        let last = self.slots.queue.latest_start(|class, place| {
+            let predicted = self.predicted_of(Group::waiting(class, place));
+            predicted.high.max(predicted.safe)
+        });
+        last.is_some_and(|last| last <= self.earliest_start(now))
+    }
+
     /// Predicted response time of a new request: its wait, by its place, and its service.
     pub(super) fn response_time(&self, class: ClassId, place: Place, now: Mono) -> Duration {
         if let Some((expected, until)) = self.gate_estimate

@@ -258,6 +258,12 @@ impl Engine {
         if variant.slots.queue.is_empty() {
             return None;
         }
+        let expires = variant.expiries.first();
+        let expires =
+            expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
+        if expires.is_none() && !variant.may_be_late(now) {
+            return None;
+        }
         let begins = variant.must_begin(now);
         let needs_safe = variant.needs_safe(begins);
         let (groups, common) = (&variant.group_times, variant.predicted);
@@ -270,9 +276,6 @@ impl Engine {
             };
             deadline <= now || latest_start(deadline, service) < begins
         };
-        let expires = variant.expiries.first();
-        let expires =
-            expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
         let expired = expires.filter(|(at, _, request)| late(request.group(), *at));
         if let Some((_, stream, request)) = expired {
             variant.slots.queue.cancel(request.class, request.place());

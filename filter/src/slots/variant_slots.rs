@@ -293,8 +293,11 @@ impl VariantSlots {
     #[must_use]
     pub fn time_until_free(&self, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
-        let busy = self.backlog_at(now).filter(|_| taken >= self.total);
-        busy.map_or(Duration::ZERO, |busy| busy.shortest)
+        let (sent, at) = &self.lanes;
+        if taken < self.total || !sent.known {
+            return Duration::ZERO;
+        }
+        sent.backlog.shortest.saturating_sub(now.since(*at))
     }
 
     /// Backlog of the lanes as of `now`.
@@ -302,9 +305,10 @@ impl VariantSlots {
         let (sent, at) = &self.lanes;
         sent.known.then(|| {
             let elapsed = now.since(*at);
-            let elapsed_of_all = elapsed * self.total;
+            let elapsed_of_all = nanos(elapsed).saturating_mul(u64::from(self.total));
+            let rest = nanos(sent.backlog.rest).saturating_sub(elapsed_of_all);
             LaneBacklog {
-                rest: sent.backlog.rest.saturating_sub(elapsed_of_all),
+                rest: Duration::from_nanos(rest),
                 shortest: sent.backlog.shortest.saturating_sub(elapsed),
             }
         })
