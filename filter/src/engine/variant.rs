@@ -81,13 +81,17 @@ impl Variant {
         if self.slots.reported.stale {
             return Some(now);
         }
-        let check_at = (!self.slots.queue.is_empty()).then(|| now + CHECK_PERIOD);
         let wake = self.slots.next_wake(|class, place| {
             let group = Group::waiting(class, place);
             self.predicted_of(group).high
         });
+        if self.slots.queue.is_empty() {
+            return wake;
+        }
+        let check_at = now + CHECK_PERIOD;
+        let wake = wake.map_or(check_at, |wake| wake.min(check_at));
         let due = self.batch_due_at(batch_wait);
-        check_at.into_iter().chain(wake).chain(due).min()
+        Some(due.map_or(wake, |due| due.min(wake)))
     }
 
     /// Least urgent request whose batch window is over.

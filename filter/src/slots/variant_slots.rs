@@ -207,9 +207,11 @@ impl VariantSlots {
     #[must_use]
     pub fn next_wake(&self, service: impl Fn(ClassId, Place) -> Duration) -> Option<Mono> {
         let orphan_end = self.orphans.first().map(|(end, ..)| *end);
-        let lead = self.lanes.0.lead_at.filter(|_| !self.queue.is_empty());
-        let head = self.queue.latest_start(service);
-        orphan_end.into_iter().chain(lead).chain(head).min()
+        let Some(head) = self.queue.latest_start(service) else {
+            return orphan_end;
+        };
+        let wake = self.lanes.0.lead_at.map_or(head, |lead| lead.min(head));
+        Some(orphan_end.map_or(wake, |end| end.min(wake)))
     }
 
     /// Predicted wait of a newcomer with `ahead` requests before it here, where one execution takes `mean` and

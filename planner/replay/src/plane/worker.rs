@@ -295,14 +295,17 @@ impl Worker {
             self.engine
                 .next_wake(Mono(now))
                 .unwrap_or(Mono(now) + TICK_MOST)
+        let (min, late) = (TICK_MIN.as_nanos() as u64, self.tick_at <= now);
+        // No wake of the engine can set a timer this near any sooner.
+        if !late && self.tick_at <= now + 2 * min {
+            return None;
+        }
         } else {
             Mono(now)
         };
         let period = wake.since(Mono(now)).clamp(TICK_MIN, TICK_MOST);
         // Envoy's timers count whole ms.
         let period = u64::try_from(period.as_millis()).unwrap_or(1) * 1_000_000;
-        let min = TICK_MIN.as_nanos() as u64;
-        let late = self.tick_at <= now;
         if late || now + period + min < self.tick_at {
             self.tick_at = now + period;
             return Some(self.tick_at);
