@@ -6,6 +6,7 @@ use super::variant::Variant;
 use crate::coordination::LaneRequest;
 use crate::coordination::lead::Lead;
 use crate::routing::group_times::Group;
+use crate::routing::router::ResponseTime;
 use crate::slots::latest_start;
 use crate::time::{Mono, nanos};
 use crate::waiting::class::ClassId;
@@ -109,11 +110,21 @@ impl Variant {
 
     /// Predicted response time of a new request: its wait, by its place, and its service.
     pub(super) fn response_time(&self, class: ClassId, place: Place, now: Mono) -> Duration {
-        if let Some((expected, until)) = self.gate_estimate
-            && now < until
-        {
-            return expected;
-        }
+        self.response(class, place, now).total
+    }
+
+    /// The same, with the service alone.
+    pub(super) fn response(&self, class: ClassId, place: Place, now: Mono) -> ResponseTime {
+        let service = self.service_of(class, place);
+        let total = match self.gate_estimate {
+            Some((expected, until)) if now < until => expected,
+            _ => self.wait_for_service(class, place, now) + service,
+        };
+        ResponseTime { total, service }
+    }
+
+    /// Wait of a new request by its place: the predicted one with its margin.
+    fn wait_for_service(&self, class: ClassId, place: Place, now: Mono) -> Duration {
         // In most cases no request waits.
         let ahead = if self.slots.queue.is_empty() {
             0
@@ -121,15 +132,15 @@ impl Variant {
             self.slots.queue.ahead(class, place)
         };
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
-        let service = self.service_of(class, place);
+        let gap = self.lead().known_gap();
         if wait.is_zero() {
-            return service + self.lead().known_gap();
+            return gap;
         }
-        service + wait.max(self.lead().known_gap()) + self.wait_margin(ahead)
+        wait.max(gap) + self.wait_margin(ahead)
     }
 
     /// Predicted service time of a new request.
-    pub(super) fn service_of(&self, class: ClassId, place: Place) -> Duration {
+    fn service_of(&self, class: ClassId, place: Place) -> Duration {
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
         let predicted = self.predicted_of(Group::waiting(class, place));
