@@ -291,10 +291,6 @@ impl Worker {
 
     /// Returns the next time of the timer, if it has changed.
     pub(crate) fn arm(&mut self, now: u64) -> Option<u64> {
-        let wake = if self.owed.is_empty() {
-            self.engine
-                .next_wake(Mono(now))
-                .unwrap_or(Mono(now) + TICK_MOST)
         let (min, late) = (TICK_MIN.as_nanos() as u64, self.tick_at <= now);
         // No wake of the engine can set a timer this near any sooner.
         if !late && self.tick_at <= now + 2 * min {
