@@ -123,14 +123,18 @@ impl Worker {
     pub(crate) fn on_request(
         &mut self,
         stream: StreamId,
-        (wire, more): (&Wire<'_>, bool),
+        (wire, more): (Wire<'_>, bool),
         now: u64,
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
+        // Written out, because a copy of all headers is many bytes.
         let request = IncomingRequest {
+            wire,
+            source: None,
+            sender: None,
+            proof: None,
             body_follows: more,
-            ..IncomingRequest::from(*wire)
         };
         let verdict = self
             .engine
@@ -296,6 +300,10 @@ impl Worker {
         if !late && self.tick_at <= now + 2 * min {
             return None;
         }
+        let wake = if self.owed.is_empty() {
+            self.engine
+                .next_wake(Mono(now))
+                .unwrap_or(Mono(now) + TICK_MOST)
         } else {
             Mono(now)
         };
@@ -332,7 +340,7 @@ impl Worker {
 
     /// Adds the engine's counts of the latest call to its proxy's.
     pub(crate) fn count_into(&mut self, counted: &mut Tally) {
-        let name = |id| self.engine.variant_name(id).cloned();
+        let name = |id| self.engine.variant_name(id);
         let group = |id: GroupId| id.name(&self.engine.config().classes);
         counted.add(&self.samples, name, group);
         self.samples.clear();
