@@ -99,13 +99,13 @@ impl Variant {
     }
 
     /// Whether a waiting request may be late by [`must_begin`](Variant::must_begin), whatever the lead: a quick check,
-    /// because in most cases none is.
+    /// because in most cases none is. One for which the variant expires before its deadline may always be late.
     pub(super) fn may_be_late(&self, now: Mono) -> bool {
         let last = self.slots.queue.latest_start(|class, place| {
             let predicted = self.predicted_of(Group::waiting(class, place));
             predicted.high.max(predicted.safe)
         });
-        last.is_some_and(|last| last <= self.earliest_start(now))
+        last.is_some_and(|last| last <= self.earliest_start(now)) || self.expiries.first().is_some()
     }
 
     /// Predicted response time of a new request: its wait, by its place, and its service.

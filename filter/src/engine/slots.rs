@@ -107,9 +107,22 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> bool {
-        if let Some(variant) = self.variants.get_mut(id) {
-            variant.slots.expire_orphans(now.mono);
-        }
+        let Some(variant) = self.variants.get_mut(id) else {
+            return false;
+        };
+        variant.slots.expire_orphans(now.mono);
+        variant.may_be_late(now.mono) && self.evict_late(id, now, verdicts)
+    }
+
+    /// Downgrades or refuses overdue requests; returns whether there were any. Apart, because in most cases there are
+    /// none.
+    #[inline(never)]
+    fn evict_late(
+        &mut self,
+        id: VariantId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> bool {
         let mut evicted = false;
         while let Some(stream) = self.overdue(id, now.mono) {
             self.downgrade_or_refuse(stream, now, verdicts);
@@ -258,12 +271,6 @@ impl Engine {
         if variant.slots.queue.is_empty() {
             return None;
         }
-        let expires = variant.expiries.first();
-        let expires =
-            expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
-        if expires.is_none() && !variant.may_be_late(now) {
-            return None;
-        }
         let begins = variant.must_begin(now);
         let needs_safe = variant.needs_safe(begins);
         let (groups, common) = (&variant.group_times, variant.predicted);
@@ -276,6 +283,9 @@ impl Engine {
             };
             deadline <= now || latest_start(deadline, service) < begins
         };
+        let expires = variant.expiries.first();
+        let expires =
+            expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
         let expired = expires.filter(|(at, _, request)| late(request.group(), *at));
         if let Some((_, stream, request)) = expired {
             variant.slots.queue.cancel(request.class, request.place());
