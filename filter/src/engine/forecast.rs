@@ -186,6 +186,7 @@ impl Variant {
         } else {
             Duration::ZERO
         };
-        (self.lead().spread(ahead) + others) / self.slots.total().max(1)
+        let margin = nanos(self.lead().spread(ahead)).saturating_add(nanos(others));
+        Duration::from_nanos(margin / u64::from(self.slots.total().max(1)))
     }
 }

@@ -224,15 +224,15 @@ impl VariantSlots {
         if self.total == 0 || (nobody_waits && taken < self.total) {
             return Duration::ZERO;
         }
-        let Some(busy) = self.backlog_at(now) else {
+        if !self.knows_lanes() {
             return self.optimistic_wait(ahead, mean);
-        };
+        }
         let ahead = u64::from(ahead) + self.others_ahead(ahead);
         if ahead == 0 {
             // It gets the next slot, which may be free at once. If it were refused, that slot would idle.
             return Duration::ZERO;
         }
-        self.backlog(busy, nanos(mean).saturating_mul(ahead), mean, batch)
+        self.backlog(nanos(mean).saturating_mul(ahead), mean, batch, now)
     }
 
     /// Predicted wait without information on the executions under way, which then count as ending now. A
@@ -256,12 +256,16 @@ impl VariantSlots {
     }
 
     /// Time until everything sent is done, and `work` ns more.
-    fn backlog(&self, busy: LaneBacklog, work: u64, mean: Duration, batch: u32) -> Duration {
+    fn backlog(&self, work: u64, mean: Duration, batch: u32, now: Mono) -> Duration {
+        let (sent, at) = &self.lanes;
+        let (elapsed, total) = (nanos(now.since(*at)), u64::from(self.total));
+        let rest = nanos(sent.backlog.rest).saturating_sub(elapsed.saturating_mul(total));
+        let shortest = nanos(sent.backlog.shortest).saturating_sub(elapsed);
         // When the next one begins, each other lane is half done on average.
         let others = u64::from(self.total.saturating_sub(batch.max(1)));
-        let work = work.saturating_add(nanos(busy.rest));
+        let work = work.saturating_add(rest);
         let work = work.saturating_sub(nanos(mean) / 2 * others);
-        Duration::from_nanos(work / u64::from(self.total.max(1))).max(busy.shortest)
+        Duration::from_nanos((work / total.max(1)).max(shortest))
     }
 
     /// Requests of other workers that go before a newcomer with `ahead` requests before it here: the same
@@ -300,20 +304,6 @@ impl VariantSlots {
             return Duration::ZERO;
         }
         sent.backlog.shortest.saturating_sub(now.since(*at))
-    }
-
-    /// Backlog of the lanes as of `now`.
-    fn backlog_at(&self, now: Mono) -> Option<LaneBacklog> {
-        let (sent, at) = &self.lanes;
-        sent.known.then(|| {
-            let elapsed = now.since(*at);
-            let elapsed_of_all = nanos(elapsed).saturating_mul(u64::from(self.total));
-            let rest = nanos(sent.backlog.rest).saturating_sub(elapsed_of_all);
-            LaneBacklog {
-                rest: Duration::from_nanos(rest),
-                shortest: sent.backlog.shortest.saturating_sub(elapsed),
-            }
-        })
     }
 
     fn reset_until(&mut self) {
