@@ -61,7 +61,11 @@ pub struct Requirements<'a> {
 impl Requirements<'_> {
     /// Time left for an answer of a variant; `None` if the variant is not allowed, or not any more.
     #[must_use]
+    #[inline]
     pub fn left_for(&self, variant: VariantId) -> Option<Duration> {
+        if self.list.is_empty() {
+            return Some(self.left);
+        }
         let left = self.list.left(variant, self.after)?;
         Some(left.min(self.left))
     }
