@@ -41,7 +41,6 @@ impl Variant {
 
     /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
     pub(super) fn lane_request(&self, waiting_count: u32, now: Mono) -> LaneRequest<'_> {
-        let service = self.lead().service(self.predicted.mean);
         let all = waiting_count.saturating_add(self.slots.others.waiting);
         // A closed batch leaves as a whole.
         let few = self.batch <= 1 && all < self.slots.early_send_min();
@@ -53,6 +52,7 @@ impl Variant {
         let after = if lead.is_zero() || self.is_pressed(now) {
             Duration::MAX
         } else {
+            let service = self.lead().service(self.predicted.mean);
             service.saturating_sub(lead)
         };
         LaneRequest {

@@ -191,6 +191,9 @@ impl VariantSlots {
     /// Releases the orphaned slots whose end has come; returns whether there were any.
     pub fn expire_orphans(&mut self, now: Mono) -> bool {
         let before = self.orphans.len();
+        if before == 0 {
+            return false;
+        }
         while self.orphans.first().is_some_and(|(end, ..)| *end <= now)
             && let Some((_, _, ordinal)) = self.orphans.pop_first()
         {
