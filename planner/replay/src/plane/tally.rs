@@ -76,7 +76,9 @@ impl Tally {
         for sample in samples {
             match (sample.label, sample.change) {
                 (Label::Variant(id), change) => {
-                    if let Some(variant) = name(id).and_then(|name| self.of_variant(name)) {
+                    if is_counted(sample.metric)
+                        && let Some(variant) = name(id).and_then(|name| self.of_variant(name))
+                    {
                         variant.count(sample.metric, change);
                     }
                 }
@@ -184,12 +186,6 @@ impl OfVariant {
 
     /// Adds a value of a histogram of executions.
     fn execute(&mut self, metric: Metric, value: f64) {
-        if !matches!(
-            metric,
-            Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests
-        ) {
-            return;
-        }
         let executions = self.executions.get_or_insert_default();
         let (count, sum) = match metric {
             Metric::ServiceMs => (&mut executions.answered, &mut executions.total_ms),
@@ -232,6 +228,22 @@ impl OfVariant {
             all.late += more.late;
         }
     }
+}
+
+/// Whether it is counted by variant.
+fn is_counted(metric: Metric) -> bool {
+    matches!(
+        metric,
+        Metric::ServiceMs
+            | Metric::CutOffMs
+            | Metric::BatchRequests
+            | Metric::AccuracyArrivals
+            | Metric::FullUs
+            | Metric::FullExecutions
+            | Metric::Served
+            | Metric::OnTime
+            | Metric::Late
+    )
 }
 
 #[cfg(test)]
