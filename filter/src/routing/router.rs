@@ -283,9 +283,11 @@ impl<T: Fn() -> ResponseTime> Candidate<T> {
     ) -> Candidate<impl Fn() -> ResponseTime> {
         let response_time = candidate.response_time;
         let once = move || {
-            let known = time.get().unwrap_or_else(&response_time);
-            time.set(Some(known));
-            known
+            time.get().unwrap_or_else(|| {
+                let computed = response_time();
+                time.set(Some(computed));
+                computed
+            })
         };
         Candidate {
             response_time: once,
