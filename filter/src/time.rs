@@ -72,8 +72,14 @@ impl Add<Duration> for Wall {
 #[must_use]
 #[inline]
 pub fn nanos(span: Duration) -> u64 {
-    let whole = span.as_secs().saturating_mul(1_000_000_000);
-    whole.saturating_add(u64::from(span.subsec_nanos()))
+    /// Seconds of the longest span, which are not whole.
+    const SECONDS_MAX: u64 = u64::MAX / 1_000_000_000;
+    let (seconds, rest) = (span.as_secs(), u64::from(span.subsec_nanos()));
+    if seconds < SECONDS_MAX {
+        // A product that may saturate takes several steps, and many in WebAssembly.
+        return seconds * 1_000_000_000 + rest;
+    }
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
 /// Span in whole ms.

@@ -178,8 +178,17 @@ impl Engine {
         }
     }
 
-    /// Records the service time of the last completed execution, which `began` then by the slot table.
+    /// Records the service time of the last completed execution, which `began` then by the slot table. Most times
+    /// there is none.
+    #[inline]
     pub(super) fn record_service_time(&mut self, id: VariantId, began: Option<Mono>, now: Mono) {
+        let variant = self.variants.get(id);
+        if variant.is_some_and(|variant| variant.completion.is_some()) {
+            self.record_completion(id, began, now);
+        }
+    }
+
+    fn record_completion(&mut self, id: VariantId, began: Option<Mono>, now: Mono) {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };

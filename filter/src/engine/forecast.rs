@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::variant::Variant;
 use crate::coordination::LaneRequest;
 use crate::routing::group_times::Group;
+use crate::routing::router::ResponseTime;
 use crate::slots::latest_start;
 use crate::time::{Mono, nanos};
 use crate::waiting::class::ClassId;
@@ -49,7 +50,6 @@ impl Variant {
 
     /// Time from the start of an execution after which the next request may be sent; [`Duration::MAX`]: never.
     pub(super) fn sends_after(&self, waiting_count: u32, now: Mono) -> Duration {
-        let service = self.lead.service(self.predicted.mean);
         let all = waiting_count.saturating_add(self.slots.others.waiting);
         // A closed batch leaves as a whole.
         let few = self.batch <= 1 && all < self.slots.early_send_min();
@@ -61,6 +61,7 @@ impl Variant {
         if lead.is_zero() || self.is_pressed(now) {
             Duration::MAX
         } else {
+            let service = self.lead.service(self.predicted.mean);
             service.saturating_sub(lead)
         }
     }
@@ -95,13 +96,33 @@ impl Variant {
         now.max(Mono(begins.0.saturating_sub(nanos(sooner))))
     }
 
+    /// Whether a waiting request may be late by [`must_begin`](Variant::must_begin), whatever the lead: a quick check,
+    /// because in most cases none is. One for which the variant expires before its deadline may always be late.
+    pub(super) fn may_be_late(&self, now: Mono) -> bool {
+        let last = self.slots.queue.latest_start(|class, place| {
+            let predicted = self.predicted_of(Group::waiting(class, place));
+            predicted.high.max(predicted.safe)
+        });
+        last.is_some_and(|last| last <= self.earliest_start(now)) || self.expiries.first().is_some()
+    }
+
     /// Predicted response time of a new request: its wait, by its place, and its service.
     pub(super) fn response_time(&self, class: ClassId, place: Place, now: Mono) -> Duration {
-        if let Some((expected, until)) = self.gate_estimate
-            && now < until
-        {
-            return expected;
-        }
+        self.response(class, place, now).total
+    }
+
+    /// The same, with the service alone.
+    pub(super) fn response(&self, class: ClassId, place: Place, now: Mono) -> ResponseTime {
+        let service = self.service_of(class, place);
+        let total = match self.gate_estimate {
+            Some((expected, until)) if now < until => expected,
+            _ => self.wait_for_service(class, place, now) + service,
+        };
+        ResponseTime { total, service }
+    }
+
+    /// Wait of a new request by its place: the predicted one with its margin.
+    fn wait_for_service(&self, class: ClassId, place: Place, now: Mono) -> Duration {
         // In most cases no request waits.
         let ahead = if self.slots.queue.is_empty() {
             0
@@ -109,15 +130,15 @@ impl Variant {
             self.slots.queue.ahead(class, place)
         };
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
-        let service = self.service_of(class, place);
+        let gap = self.lead.known_gap();
         if wait.is_zero() {
-            return service + self.lead.known_gap();
+            return gap;
         }
-        service + wait.max(self.lead.known_gap()) + self.wait_margin(ahead)
+        wait.max(gap) + self.wait_margin(ahead)
     }
 
     /// Predicted service time of a new request.
-    pub(super) fn service_of(&self, class: ClassId, place: Place) -> Duration {
+    fn service_of(&self, class: ClassId, place: Place) -> Duration {
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
         let predicted = self.predicted_of(Group::waiting(class, place));
@@ -163,6 +184,7 @@ impl Variant {
         } else {
             Duration::ZERO
         };
-        (self.lead.spread(ahead) + others) / self.slots.total().max(1)
+        let margin = nanos(self.lead.spread(ahead)).saturating_add(nanos(others));
+        Duration::from_nanos(margin / u64::from(self.slots.total().max(1)))
     }
 }

@@ -108,9 +108,22 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> bool {
-        if let Some(variant) = self.variants.get_mut(id) {
-            variant.slots.expire_orphans(now.mono);
-        }
+        let Some(variant) = self.variants.get_mut(id) else {
+            return false;
+        };
+        variant.slots.expire_orphans(now.mono);
+        variant.may_be_late(now.mono) && self.evict_late(id, now, verdicts)
+    }
+
+    /// Downgrades or refuses overdue requests; returns whether there were any. Apart, because in most cases there are
+    /// none.
+    #[inline(never)]
+    fn evict_late(
+        &mut self,
+        id: VariantId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> bool {
         let mut evicted = false;
         while let Some(stream) = self.overdue(id, now.mono) {
             self.downgrade_or_refuse(stream, now, verdicts);

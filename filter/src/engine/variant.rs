@@ -83,18 +83,22 @@ impl Variant {
         if self.slots.reported.stale {
             return Some(now);
         }
+        let wake = self.slots.next_wake(|class, place| {
+            let group = Group::waiting(class, place);
+            self.predicted_of(group).high
+        });
+        if self.slots.queue.is_empty() {
+            return wake;
+        }
         let period = if self.slots.reported.is_full {
             FULL_CHECK_PERIOD
         } else {
             CHECK_PERIOD
         };
-        let check_at = (!self.slots.queue.is_empty()).then(|| now + period);
-        let wake = self.slots.next_wake(|class, place| {
-            let group = Group::waiting(class, place);
-            self.predicted_of(group).high
-        });
+        let check_at = now + period;
+        let wake = wake.map_or(check_at, |wake| wake.min(check_at));
         let due = self.batch_due_at(batch_wait);
-        check_at.into_iter().chain(wake).chain(due).min()
+        Some(due.map_or(wake, |due| due.min(wake)))
     }
 
     /// Least urgent request whose batch window is over.

@@ -8,7 +8,7 @@ use weir_api::{Plan, VariantPlan};
 use crate::engine::health::Avoid;
 use crate::engine::variant::Variant;
 use crate::routing::group_prior::GroupPrior;
-use crate::routing::router::{Candidate, NoRoute, Requirements};
+use crate::routing::router::{Candidate, NoRoute, Requirements, ResponseTime};
 use crate::time::Mono;
 use crate::variant::VariantId;
 use crate::waiting::class::{ClassId, Classes};
@@ -81,13 +81,12 @@ impl Variants {
         place: Place,
         avoid: Avoid,
         now: Mono,
-    ) -> impl Iterator<Item = Candidate<impl Fn() -> Duration>> + Clone {
+    ) -> impl Iterator<Item = Candidate<impl Fn() -> ResponseTime>> + Clone {
         self.table.iter().map(move |variant| Candidate {
             share: variant.share,
             has_slots: variant.slots.total() > 0,
             failing: avoid.excludes(&variant.health),
-            response_time: move || variant.response_time(class, place, now),
-            service: variant.service_of(class, place),
+            response_time: move || variant.response(class, place, now),
             accuracy: variant.accuracy,
             streams_full: false,
         })

@@ -69,21 +69,25 @@ fn number(value: &[u8]) -> Option<(u64, u64)> {
         return None;
     }
     let (mut whole, mut nanos) = (0_u64, 0);
-    // Weight of a digit after the dot; 0 beyond the ninth.
-    let mut place: Option<u64> = None;
-    for byte in value {
-        match (byte, &mut place) {
-            (b'0'..=b'9', None) => {
+    let mut rest = value.iter();
+    for byte in rest.by_ref() {
+        match byte {
+            b'0'..=b'9' => {
                 let digit = u64::from(byte - b'0');
                 whole = whole.saturating_mul(10).saturating_add(digit);
             }
-            (b'0'..=b'9', Some(place)) => {
-                nanos += u64::from(byte - b'0') * *place;
-                *place /= 10;
-            }
-            (b'.', None) => place = Some(NANO / 10),
+            b'.' => break,
             _ => return None,
         }
+    }
+    // Weight of a digit after the dot; 0 beyond the ninth.
+    let mut place = NANO / 10;
+    for byte in rest {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        nanos += u64::from(byte - b'0') * place;
+        place /= 10;
     }
     Some((whole, nanos))
 }

@@ -200,6 +200,13 @@ impl<'a> Wire<'a> {
         wire
     }
 
+    /// Sets the value of a field.
+    pub fn set(&mut self, field: Field, value: &'a [u8]) {
+        if let Some(slot) = self.values.get_mut(field as usize) {
+            *slot = Some(value);
+        }
+    }
+
     /// Value of a field, if present.
     #[must_use]
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {

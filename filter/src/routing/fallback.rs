@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::router::{Candidate, NoRoute, Requirements, RouteChoice, Router};
+use super::router::{Candidate, NoRoute, Requirements, ResponseTime, RouteChoice, Router};
 use crate::request::variant_list::LISTED_MAX;
 use crate::variant::VariantId;
 
@@ -273,7 +273,7 @@ impl Router {
     ) -> Result<VariantId, NoRoute>
     where
         I: Iterator<Item = Candidate<T>> + Clone,
-        T: Fn() -> Duration,
+        T: Fn() -> ResponseTime,
     {
         list.chosen = None;
         let (mut any_slots, mut any_full) = (false, false);
@@ -319,7 +319,7 @@ impl Router {
     }
 
     /// Chooses among the variants that are not listed.
-    fn choose_other<T: Fn() -> Duration>(
+    fn choose_other<T: Fn() -> ResponseTime>(
         &mut self,
         candidates: impl Iterator<Item = Candidate<T>> + Clone,
         requirements: Requirements<'_>,

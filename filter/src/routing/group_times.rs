@@ -71,6 +71,8 @@ pub struct GroupTimes {
     sizes: SizeTimes,
     /// Whether requests are executed in batches. They take a batch's time together, whatever their groups.
     batched: bool,
+    /// Whether any group may have a prediction of its own: mostly none has.
+    apart: bool,
     /// Whether sizes are told apart, and whether they count before classes.
     sizes_apart: bool,
     sizes_first: bool,
@@ -89,6 +91,7 @@ impl GroupTimes {
             classes: ClassTimes::new(classes),
             sizes: SizeTimes::default(),
             batched: false,
+            apart: false,
             sizes_apart: false,
             sizes_first: false,
         }
@@ -106,10 +109,16 @@ impl GroupTimes {
 
     /// Prediction of a group of its own; `None` if the variant's counts.
     #[must_use]
+    #[inline]
     pub fn of(&self, group: Group) -> Option<ServiceTime> {
-        if self.batched {
-            return None;
+        if self.apart {
+            self.own_prediction(group)
+        } else {
+            None
         }
+    }
+
+    fn own_prediction(&self, group: Group) -> Option<ServiceTime> {
         let class = self.classes.of(group.class);
         if !self.sizes_apart {
             return class;
@@ -225,6 +234,7 @@ impl GroupTimes {
     fn compare(&mut self) {
         let explained = self.sizes.explained();
         self.sizes_apart = explained > 0.0;
+        self.apart = !self.batched && (self.sizes_apart || !self.classes.is_empty());
         self.sizes_first = explained > SIZES_MORE * self.classes.explained();
     }
 

@@ -26,14 +26,21 @@ pub struct Candidate<T> {
     pub has_slots: bool,
     /// Whether it is avoided because its servers fail.
     pub failing: bool,
-    /// Predicted time from now to the answer: wait and service.
+    /// Predicted time from now to the answer.
     pub response_time: T,
-    /// Predicted service time alone.
-    pub service: Duration,
     /// Accuracy, percent.
     pub accuracy: f64,
     /// Whether the request would be one too many of its requests with incoming bodies.
     pub streams_full: bool,
+}
+
+/// Predicted time from now to the answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResponseTime {
+    /// Wait and service.
+    pub total: Duration,
+    /// Service alone.
+    pub service: Duration,
 }
 
 /// Requirements of a request.
@@ -54,7 +61,11 @@ pub struct Requirements<'a> {
 impl Requirements<'_> {
     /// Time left for an answer of a variant; `None` if the variant is not allowed, or not any more.
     #[must_use]
+    #[inline]
     pub fn left_for(&self, variant: VariantId) -> Option<Duration> {
+        if self.list.is_empty() {
+            return Some(self.left);
+        }
         let left = self.list.left(variant, self.after)?;
         Some(left.min(self.left))
     }
@@ -88,7 +99,7 @@ const FADING: f64 = 512.0;
 pub struct Router {
     credits: Vec<Credit>,
     /// Response times of one choice, of those variants where they mattered.
-    times: Vec<Cell<Option<Duration>>>,
+    times: Vec<Cell<Option<ResponseTime>>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,7 +122,7 @@ impl Router {
     ) -> Result<RouteChoice, NoRoute>
     where
         I: Iterator<Item = Candidate<T>> + Clone,
-        T: Fn() -> Duration,
+        T: Fn() -> ResponseTime,
     {
         self.credit(candidates.clone());
         let mut times = std::mem::take(&mut self.times);
@@ -130,7 +141,7 @@ impl Router {
     ) -> Result<RouteChoice, NoRoute>
     where
         I: Iterator<Item = Candidate<T>> + Clone,
-        T: Fn() -> Duration,
+        T: Fn() -> ResponseTime,
     {
         let cautious = candidates.clone().map(Candidate::cautious);
         let (by_quota, first_due) = self.by_quota(cautious.clone(), requirements);
@@ -176,7 +187,7 @@ impl Router {
     /// Variant due by quota among those that fit, and among all.
     fn by_quota(
         &self,
-        candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
+        candidates: impl Iterator<Item = Candidate<impl Fn() -> ResponseTime>>,
         requirements: Requirements<'_>,
     ) -> (Option<usize>, Option<usize>) {
         let (mut soonest, mut first_due) = (None, None);
@@ -227,7 +238,7 @@ impl Router {
 ///
 /// # Errors
 /// The reason why none does.
-pub fn best<T: Fn() -> Duration>(
+pub fn best<T: Fn() -> ResponseTime>(
     candidates: impl Iterator<Item = Candidate<T>>,
     requirements: Requirements<'_>,
 ) -> Result<usize, NoRoute> {
@@ -265,41 +276,42 @@ fn requests_until_due(credit: f64, share: f64) -> f64 {
     }
 }
 
-impl<T: Fn() -> Duration> Candidate<T> {
+impl<T: Fn() -> ResponseTime> Candidate<T> {
     /// The same, with a response time that is computed once and kept in `time`.
     fn with_time(
-        (candidate, time): (Candidate<T>, &Cell<Option<Duration>>),
-    ) -> Candidate<impl Fn() -> Duration> {
+        (candidate, time): (Candidate<T>, &Cell<Option<ResponseTime>>),
+    ) -> Candidate<impl Fn() -> ResponseTime> {
         let response_time = candidate.response_time;
         let once = move || {
-            let known = time.get().unwrap_or_else(&response_time);
-            time.set(Some(known));
-            known
+            time.get().unwrap_or_else(|| {
+                let computed = response_time();
+                time.set(Some(computed));
+                computed
+            })
         };
         Candidate {
             response_time: once,
             share: candidate.share,
             has_slots: candidate.has_slots,
             failing: candidate.failing,
-            service: candidate.service,
             accuracy: candidate.accuracy,
             streams_full: candidate.streams_full,
         }
     }
 
     /// The same with twice the wait.
-    fn cautious(self) -> Candidate<impl Fn() -> Duration> {
-        let (response_time, service) = (self.response_time, self.service);
+    fn cautious(self) -> Candidate<impl Fn() -> ResponseTime> {
+        let response_time = self.response_time;
         let twice = move || {
-            let once = response_time();
-            once + once.saturating_sub(service)
+            let ResponseTime { total, service } = response_time();
+            let total = total + total.saturating_sub(service);
+            ResponseTime { total, service }
         };
         Candidate {
             response_time: twice,
             share: self.share,
             has_slots: self.has_slots,
             failing: self.failing,
-            service,
             accuracy: self.accuracy,
             streams_full: self.streams_full,
         }
@@ -327,7 +339,7 @@ impl<T: Fn() -> Duration> Candidate<T> {
         let Some(left) = requirements.left_for(variant) else {
             return Some(Skip::Expired);
         };
-        if (self.response_time)() > left {
+        if (self.response_time)().total > left {
             return Some(Skip::Infeasible);
         }
         self.streams_full.then_some(Skip::QueueFull)
@@ -339,7 +351,8 @@ impl<T: Fn() -> Duration> Candidate<T> {
 
     fn beats(&self, other: &Candidate<T>) -> bool {
         self.accuracy > other.accuracy
-            || (self.accuracy >= other.accuracy && (self.response_time)() < (other.response_time)())
+            || (self.accuracy >= other.accuracy
+                && (self.response_time)().total < (other.response_time)().total)
     }
 }
 

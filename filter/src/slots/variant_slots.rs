@@ -199,6 +199,9 @@ impl VariantSlots {
     /// Releases the orphaned slots whose end has come; returns whether there were any.
     pub fn expire_orphans(&mut self, now: Mono) -> bool {
         let before = self.orphans.len();
+        if before == 0 {
+            return false;
+        }
         while self.orphans.first().is_some_and(|(end, ..)| *end <= now)
             && let Some((_, _, ordinal)) = self.orphans.pop_first()
         {
@@ -215,9 +218,11 @@ impl VariantSlots {
     #[must_use]
     pub fn next_wake(&self, service: impl Fn(ClassId, Place) -> Duration) -> Option<Mono> {
         let orphan_end = self.orphans.first().map(|(end, ..)| *end);
-        let lead = self.lanes.0.lead_at.filter(|_| !self.queue.is_empty());
-        let head = self.queue.latest_start(service);
-        orphan_end.into_iter().chain(lead).chain(head).min()
+        let Some(head) = self.queue.latest_start(service) else {
+            return orphan_end;
+        };
+        let wake = self.lanes.0.lead_at.map_or(head, |lead| lead.min(head));
+        Some(orphan_end.map_or(wake, |end| end.min(wake)))
     }
 
     /// Predicted wait of a newcomer with `ahead` requests before it here, where one execution takes `mean` and
@@ -230,15 +235,15 @@ impl VariantSlots {
         if self.total == 0 || (nobody_waits && taken < self.total) {
             return Duration::ZERO;
         }
-        let Some(busy) = self.backlog_at(now) else {
+        if !self.knows_lanes() {
             return self.optimistic_wait(ahead, mean);
-        };
+        }
         let ahead = u64::from(ahead) + self.others_ahead(ahead);
         if ahead == 0 {
             // It gets the next slot, which may be free at once. If it were refused, that slot would idle.
             return Duration::ZERO;
         }
-        self.backlog(busy, nanos(mean).saturating_mul(ahead), mean, batch)
+        self.backlog(nanos(mean).saturating_mul(ahead), mean, batch, now)
     }
 
     /// Predicted wait without information on the executions under way, which then count as ending now. A
@@ -262,12 +267,16 @@ impl VariantSlots {
     }
 
     /// Time until everything sent is done, and `work` ns more.
-    fn backlog(&self, busy: LaneBacklog, work: u64, mean: Duration, batch: u32) -> Duration {
+    fn backlog(&self, work: u64, mean: Duration, batch: u32, now: Mono) -> Duration {
+        let (sent, at) = &self.lanes;
+        let (elapsed, total) = (nanos(now.since(*at)), u64::from(self.total));
+        let rest = nanos(sent.backlog.rest).saturating_sub(elapsed.saturating_mul(total));
+        let shortest = nanos(sent.backlog.shortest).saturating_sub(elapsed);
         // When the next one begins, each other lane is half done on average.
         let others = u64::from(self.total.saturating_sub(batch.max(1)));
-        let work = work.saturating_add(nanos(busy.rest));
+        let work = work.saturating_add(rest);
         let work = work.saturating_sub(nanos(mean) / 2 * others);
-        Duration::from_nanos(work / u64::from(self.total.max(1))).max(busy.shortest)
+        Duration::from_nanos((work / total.max(1)).max(shortest))
     }
 
     /// Requests of other workers that go before a newcomer with `ahead` requests before it here: the same
@@ -301,21 +310,11 @@ impl VariantSlots {
     #[must_use]
     pub fn time_until_free(&self, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
-        let busy = self.backlog_at(now).filter(|_| taken >= self.total);
-        busy.map_or(Duration::ZERO, |busy| busy.shortest)
-    }
-
-    /// Backlog of the lanes as of `now`.
-    fn backlog_at(&self, now: Mono) -> Option<LaneBacklog> {
         let (sent, at) = &self.lanes;
-        sent.known.then(|| {
-            let elapsed = now.since(*at);
-            let elapsed_of_all = elapsed * self.total;
-            LaneBacklog {
-                rest: sent.backlog.rest.saturating_sub(elapsed_of_all),
-                shortest: sent.backlog.shortest.saturating_sub(elapsed),
-            }
-        })
+        if taken < self.total || !sent.known {
+            return Duration::ZERO;
+        }
+        sent.backlog.shortest.saturating_sub(now.since(*at))
     }
 
     fn reset_until(&mut self) {

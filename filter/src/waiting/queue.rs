@@ -157,6 +157,9 @@ impl Queue {
             return 0;
         };
         let within = chunk.entries.partition_point(|entry| entry.0 < place);
+        if at == 0 {
+            return within;
+        }
         // From the nearer end.
         if at < self.chunks.len() / 2 {
             within + held(self.chunks.range(..at))
@@ -179,6 +182,9 @@ impl Queue {
 
     /// Index of the chunk that contains or would contain `place`.
     fn chunk_of(&self, place: Place) -> usize {
+        if self.chunks.len() <= 1 {
+            return 0;
+        }
         self.chunk_behind(place).saturating_sub(1)
     }
 

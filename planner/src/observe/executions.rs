@@ -52,7 +52,7 @@ impl Executions {
     }
 
     /// Adds others.
-    pub(super) fn add(&mut self, more: Executions) {
+    pub fn add(&mut self, more: Executions) {
         self.answered += more.answered;
         self.total_ms += more.total_ms;
         self.cut_off += more.cut_off;

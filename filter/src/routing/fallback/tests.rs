@@ -15,13 +15,16 @@ struct Plain {
 }
 
 impl Plain {
-    fn candidate(self) -> Candidate<impl Fn() -> Duration + Copy> {
+    fn candidate(self) -> Candidate<impl Fn() -> ResponseTime + Copy> {
         Candidate {
             share: 0.5,
             has_slots: self.has_slots,
             failing: self.failing,
-            response_time: move || Duration::from_millis(self.takes_ms),
-            service: Duration::from_millis(self.takes_ms),
+            response_time: move || {
+                let service = Duration::from_millis(self.takes_ms);
+                let total = service;
+                ResponseTime { total, service }
+            },
             accuracy: self.accuracy,
             streams_full: self.streams_full,
         }

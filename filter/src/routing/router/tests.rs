@@ -3,15 +3,25 @@
 use super::*;
 use proptest::prelude::*;
 
-fn variant(share: f64, service_ms: u64, accuracy: f64) -> Candidate<impl Fn() -> Duration + Copy> {
+fn variant(
+    share: f64,
+    service_ms: u64,
+    accuracy: f64,
+) -> Candidate<impl Fn() -> ResponseTime + Copy> {
     Candidate {
         share,
         has_slots: true,
         failing: false,
-        response_time: move || Duration::from_millis(service_ms),
-        service: Duration::from_millis(service_ms),
+        response_time: move || response(0, service_ms),
         accuracy,
         streams_full: false,
+    }
+}
+
+fn response(wait_ms: u64, service_ms: u64) -> ResponseTime {
+    ResponseTime {
+        total: Duration::from_millis(wait_ms + service_ms),
+        service: Duration::from_millis(service_ms),
     }
 }
 
@@ -86,17 +96,13 @@ fn variant_that_would_be_late_after_twice_the_wait_comes_after_the_others() {
         // The first is late for sure.
         ([301, 200], 1),
     ] {
-        let [first, second] = [(waits[0], 100), (waits[1], 50)].map(|(wait, service)| {
-            let response = Duration::from_millis(wait + service);
-            Candidate {
-                share: if service == 100 { 1.0 } else { 0.0 },
-                has_slots: true,
-                failing: false,
-                response_time: move || response,
-                service: Duration::from_millis(service),
-                accuracy: service as f64 / 2.0,
-                streams_full: false,
-            }
+        let [first, second] = [(waits[0], 100), (waits[1], 50)].map(|(wait, service)| Candidate {
+            share: if service == 100 { 1.0 } else { 0.0 },
+            has_slots: true,
+            failing: false,
+            response_time: move || response(wait, service),
+            accuracy: service as f64 / 2.0,
+            streams_full: false,
         });
         let choice = Router::default().choose([first, second].into_iter(), requirements(400));
         assert_eq!(choice.map(|choice| choice.variant), Ok(chosen), "{waits:?}");
@@ -180,14 +186,13 @@ fn response_time_is_computed_once_for_a_choice() {
     let computed = Cell::new(0);
     let response_time = || {
         computed.set(computed.get() + 1);
-        Duration::from_millis(500)
+        response(0, 500)
     };
     let slow = |accuracy| Candidate {
         share: 0.5,
         has_slots: true,
         failing: false,
         response_time,
-        service: Duration::from_millis(500),
         accuracy,
         streams_full: false,
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_filter::routing::fallback::VariantList;
 use weir_filter::routing::group_times::Group;
-use weir_filter::routing::router::{Candidate, Requirements, Router};
+use weir_filter::routing::router::{Candidate, Requirements, ResponseTime, Router};
 
 use crate::scenario::Plane;
 use weir_planner::capacity::Allocation;
@@ -140,8 +140,7 @@ impl Fifo {
                     share: *weight,
                     has_slots: *weight > 0.0,
                     failing: false,
-                    response_time: || Duration::ZERO,
-                    service: Duration::ZERO,
+                    response_time: ResponseTime::default,
                     accuracy: 0.0,
                     streams_full: false,
                 });

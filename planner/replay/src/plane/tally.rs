@@ -1,17 +1,17 @@
 //! Counters of a proxy since its start, as its statistics report them. They sum the engines' samples
 //! and add nothing.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_api::metrics::Metric;
+use weir_filter::reason::Reason;
 use weir_filter::routing::group_report::GroupId;
 use weir_filter::stats::{Change, Label, Sample};
 use weir_filter::variant::VariantId;
 
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
 use weir_planner::observe::{
-    ByGroup, ByVariant, Counts, Executions, FullTime, FullTimes, Outcomes, add_group,
+    ByGroup, Counts, Executions, FullTime, Outcomes, VariantOutcomes, add_group,
 };
 
 /// Counters of one proxy, over its workers.
@@ -21,14 +21,26 @@ pub(crate) struct Tally {
     /// Requests by remaining time: bucket i holds those at most [`EDGES_MS`]\[i\] and above the edge
     /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
-    executions: ByVariant,
-    /// Times with all slots taken, by the workers' ids and names. A name has one id, unless workers had other plans.
-    full: Vec<(VariantId, Rc<str>, FullTime)>,
+    variants: Vec<OfVariant>,
     groups: ByGroup,
-    /// Arrivals by the least accurate variant that has the accuracy they require.
-    accuracies: BTreeMap<String, f64>,
+    unservable: f64,
+    client_disconnects: f64,
+    refused: Vec<(Reason, f64)>,
+    held: f64,
+}
+
+/// Counters of one variant at one worker.
+#[derive(Debug, Clone)]
+struct OfVariant {
+    /// The worker's own copy of the name, by which it is found: names need not be compared.
+    name: Rc<str>,
+    executions: Option<Executions>,
+    /// Times with all slots taken.
+    full: Option<FullTime>,
+    /// Arrivals for which it is the least accurate variant that has the accuracy they require.
+    arrivals: Option<f64>,
     /// Ends of requests, without histograms.
-    outcomes: Outcomes,
+    outcomes: Option<VariantOutcomes>,
 }
 
 impl Tally {
@@ -36,11 +48,12 @@ impl Tally {
     pub(crate) const NEW: Tally = Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
-        executions: ByVariant::new(),
-        full: Vec::new(),
+        variants: Vec::new(),
         groups: ByGroup::new(),
-        accuracies: BTreeMap::new(),
-        outcomes: Outcomes::NONE,
+        unservable: 0.0,
+        client_disconnects: 0.0,
+        refused: Vec::new(),
+        held: 0.0,
     };
 
     /// Requests that have arrived.
@@ -54,147 +67,77 @@ impl Tally {
     }
 
     /// Adds an engine's samples; `name` knows its variants, `group` its groups.
-    pub(super) fn add(
+    pub(super) fn add<'a>(
         &mut self,
         samples: &[Sample],
-        name: impl Fn(VariantId) -> Option<Rc<str>>,
+        name: impl Fn(VariantId) -> Option<&'a Rc<str>>,
         group: impl Fn(GroupId) -> Option<String>,
     ) {
         for sample in samples {
-            match (sample.metric, sample.change) {
-                (Metric::Arrivals, _) => self.arrive(),
-                (Metric::AccuracyArrivals, _) => self.require(sample.label, &name),
-                (Metric::DemandSlackMs, Change::Value(left_ms)) => {
-                    let at = EDGES_MS.partition_point(|edge| u64::from(*edge) < left_ms);
-                    if let Some(slack) = self.slacks.get_mut(at) {
-                        *slack += 1;
+            match (sample.label, sample.change) {
+                (Label::Variant(id), change) => {
+                    if is_counted(sample.metric)
+                        && let Some(variant) = name(id).and_then(|name| self.of_variant(name))
+                    {
+                        variant.count(sample.metric, change);
                     }
                 }
-                (
-                    Metric::ServiceMs | Metric::CutOffMs | Metric::BatchRequests,
-                    Change::Value(value),
-                ) => {
-                    let executions = self.executions_of(sample.label, &name);
-                    execute(executions, sample.metric, value as f64);
-                }
-                (
-                    Metric::Unservable
-                    | Metric::Served
-                    | Metric::OnTime
-                    | Metric::Late
-                    | Metric::Refused
-                    | Metric::ClientDisconnects,
-                    Change::By(count),
-                ) => self.count(sample.metric, sample.label, count, &name),
-                (Metric::FullUs, Change::By(us)) => {
-                    if let Some(full) = self.full_of(sample.label, &name) {
-                        full.us += us as f64;
+                (Label::Group(id, of), Change::By(count)) => {
+                    if let Some((variant, group)) = name(id).zip(group(of)) {
+                        let count = count as f64;
+                        add_group(&mut self.groups, sample.metric, variant, &group, count);
                     }
                 }
-                (Metric::FullExecutions, Change::By(ended)) => {
-                    if let Some(full) = self.full_of(sample.label, &name) {
-                        full.executions += ended as f64;
-                    }
+                (Label::Reason(reason), Change::By(count)) if sample.metric == Metric::Refused => {
+                    self.refuse(reason, count as f64);
                 }
-                (metric, Change::By(count)) if metric.has_group() => {
-                    self.count_group((metric, sample.label), count, &name, &group);
-                }
-                (Metric::HeldRequests, Change::To(held)) => self.outcomes.held = held as f64,
+                (Label::None, change) => self.count(sample.metric, change),
                 _ => {}
             }
         }
     }
 
-    /// Counts ends of requests.
-    fn count(
-        &mut self,
-        metric: Metric,
-        label: Label,
-        count: i64,
-        name: &impl Fn(VariantId) -> Option<Rc<str>>,
-    ) {
-        let variant = match label {
-            Label::Variant(id) => name(id),
-            _ => None,
-        };
-        let of = match (&variant, label) {
-            (Some(name), _) => name,
-            (None, Label::Reason(reason)) => reason.label(),
-            (None, _) => "",
-        };
-        // All that are passed are read.
-        let _ = self.outcomes.count(metric, of, count as f64);
-    }
-
-    /// Counts executions by group.
-    fn count_group(
-        &mut self,
-        (metric, label): (Metric, Label),
-        count: i64,
-        name: &impl Fn(VariantId) -> Option<Rc<str>>,
-        group: &impl Fn(GroupId) -> Option<String>,
-    ) {
-        if let Label::Group(id, of) = label
-            && let Some((variant, group)) = name(id).zip(group(of))
-        {
-            add_group(&mut self.groups, metric, &variant, &group, count as f64);
-        }
-    }
-
-    fn require(&mut self, label: Label, name: &impl Fn(VariantId) -> Option<Rc<str>>) {
-        let Label::Variant(id) = label else {
-            return;
-        };
-        let Some(name) = name(id) else {
-            return;
-        };
-        match self.accuracies.get_mut(&*name) {
-            Some(count) => *count += 1.0,
-            None => {
-                self.accuracies.insert(name.to_string(), 1.0);
+    /// Counts what has no label.
+    fn count(&mut self, metric: Metric, change: Change) {
+        match (metric, change) {
+            (Metric::Arrivals, _) => self.arrive(),
+            (Metric::DemandSlackMs, Change::Value(left_ms)) => {
+                let at = EDGES_MS.partition_point(|edge| u64::from(*edge) < left_ms);
+                if let Some(slack) = self.slacks.get_mut(at) {
+                    *slack += 1;
+                }
             }
+            (Metric::Unservable, Change::By(count)) => self.unservable += count as f64,
+            (Metric::ClientDisconnects, Change::By(count)) => {
+                self.client_disconnects += count as f64;
+            }
+            (Metric::HeldRequests, Change::To(held)) => self.held = held as f64,
+            _ => {}
         }
     }
 
-    fn executions_of(
-        &mut self,
-        label: Label,
-        name: &impl Fn(VariantId) -> Option<Rc<str>>,
-    ) -> Option<&mut Executions> {
-        let Label::Variant(id) = label else {
-            return None;
-        };
-        let name = name(id)?;
-        if !self.executions.contains_key(&*name) {
-            self.executions
-                .insert(name.to_string(), Executions::default());
-        }
-        self.executions.get_mut(&*name)
-    }
-
-    fn full_of(
-        &mut self,
-        label: Label,
-        name: &impl Fn(VariantId) -> Option<Rc<str>>,
-    ) -> Option<&mut FullTime> {
-        let Label::Variant(id) = label else {
-            return None;
-        };
-        let name = name(id)?;
-        let is_its = |(known, of, _): &(VariantId, Rc<str>, FullTime)| *known == id && *of == name;
-        let at = self.full.iter().position(is_its).unwrap_or_else(|| {
-            self.full.push((id, name, FullTime::default()));
-            self.full.len() - 1
+    /// Counters of a variant at a worker, by the worker's copy of its name.
+    fn of_variant(&mut self, name: &Rc<str>) -> Option<&mut OfVariant> {
+        let mut known = self.variants.iter();
+        let at = known.position(|variant| Rc::ptr_eq(&variant.name, name));
+        let at = at.unwrap_or_else(|| {
+            self.variants.push(OfVariant {
+                name: Rc::clone(name),
+                executions: None,
+                full: None,
+                arrivals: None,
+                outcomes: None,
+            });
+            self.variants.len() - 1
         });
-        self.full.get_mut(at).map(|(.., full)| full)
+        self.variants.get_mut(at)
     }
 
-    fn full_times(&self) -> FullTimes {
-        let mut all = FullTimes::new();
-        for (_, name, full) in &self.full {
-            all.entry(name.to_string()).or_default().add(*full);
+    fn refuse(&mut self, reason: Reason, count: f64) {
+        match self.refused.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, refused)) => *refused += count,
+            None => self.refused.push((reason, count)),
         }
-        all
     }
 
     /// Returns the contents of a scrape. It leaves out routing counts and, as Envoy does, histograms without
@@ -210,35 +153,101 @@ impl Tally {
                 (edge, sum as f64)
             })
             .collect();
-        Counts {
+        let mut counts = Counts {
             slack: if sum > 0 { slack } else { Buckets::new() },
-            executions: self.executions.clone(),
-            full: self.full_times(),
             groups: self.groups.clone().into(),
-            accuracies: self.accuracies.clone(),
-            outcomes: self.outcomes.clone().into(),
             ..Counts::of_arrivals(self.arrivals as f64)
+        };
+        let mut outcomes = Outcomes {
+            unservable: self.unservable,
+            client_disconnects: self.client_disconnects,
+            held: self.held,
+            ..Outcomes::NONE
+        };
+        for (reason, refused) in &self.refused {
+            *outcomes.refused.of(reason.label()) += refused;
+        }
+        for variant in &self.variants {
+            variant.add_to(&mut counts, &mut outcomes);
+        }
+        counts.outcomes = outcomes.into();
+        counts
+    }
+}
+
+impl OfVariant {
+    fn count(&mut self, metric: Metric, change: Change) {
+        match change {
+            Change::Value(value) => self.execute(metric, value as f64),
+            Change::By(by) => self.increase(metric, by as f64),
+            Change::To(_) => {}
+        }
+    }
+
+    /// Adds a value of a histogram of executions.
+    fn execute(&mut self, metric: Metric, value: f64) {
+        let executions = self.executions.get_or_insert_default();
+        let (count, sum) = match metric {
+            Metric::ServiceMs => (&mut executions.answered, &mut executions.total_ms),
+            Metric::CutOffMs => (&mut executions.cut_off, &mut executions.cut_off_ms),
+            _ => (&mut executions.batches, &mut executions.batched),
+        };
+        *count += 1.0;
+        *sum += value;
+    }
+
+    /// Adds to a counter.
+    fn increase(&mut self, metric: Metric, by: f64) {
+        *match metric {
+            Metric::AccuracyArrivals => self.arrivals.get_or_insert_default(),
+            Metric::FullUs => &mut self.full.get_or_insert_default().us,
+            Metric::FullExecutions => &mut self.full.get_or_insert_default().executions,
+            Metric::Served => &mut self.outcomes.get_or_insert_default().served,
+            Metric::OnTime => &mut self.outcomes.get_or_insert_default().on_time,
+            Metric::Late => &mut self.outcomes.get_or_insert_default().late,
+            _ => return,
+        } += by;
+    }
+
+    /// Adds it to the contents of a scrape, in which all workers are together.
+    fn add_to(&self, counts: &mut Counts, outcomes: &mut Outcomes) {
+        let name = || self.name.to_string();
+        if let Some(more) = self.executions {
+            counts.executions.entry(name()).or_default().add(more);
+        }
+        if let Some(more) = self.full {
+            counts.full.entry(name()).or_default().add(more);
+        }
+        if let Some(more) = self.arrivals {
+            *counts.accuracies.entry(name()).or_default() += more;
+        }
+        if let Some(more) = &self.outcomes {
+            let all = outcomes.variants.entry(name()).or_default();
+            all.served += more.served;
+            all.on_time += more.on_time;
+            all.late += more.late;
         }
     }
 }
 
-/// Adds a value of a histogram of executions.
-fn execute(executions: Option<&mut Executions>, metric: Metric, value: f64) {
-    let Some(executions) = executions else {
-        return;
-    };
-    let (count, sum) = match metric {
-        Metric::ServiceMs => (&mut executions.answered, &mut executions.total_ms),
-        Metric::CutOffMs => (&mut executions.cut_off, &mut executions.cut_off_ms),
-        _ => (&mut executions.batches, &mut executions.batched),
-    };
-    *count += 1.0;
-    *sum += value;
+/// Whether it is counted by variant.
+fn is_counted(metric: Metric) -> bool {
+    matches!(
+        metric,
+        Metric::ServiceMs
+            | Metric::CutOffMs
+            | Metric::BatchRequests
+            | Metric::AccuracyArrivals
+            | Metric::FullUs
+            | Metric::FullExecutions
+            | Metric::Served
+            | Metric::OnTime
+            | Metric::Late
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_filter::reason::Reason;
     use weir_filter::stats::Stats;
 
     use super::*;
@@ -290,7 +299,8 @@ mod tests {
         let mut samples = Vec::new();
         stats.swap(&mut samples);
         let mut tally = Tally::NEW;
-        tally.add(&samples, |_| Some(Rc::from("a")), |_| None);
+        let a = Rc::from("a");
+        tally.add(&samples, |_| Some(&a), |_| None);
         let outcomes = tally.counts().outcomes;
         assert_eq!((outcomes.client_disconnects, outcomes.held), (1.0, 4.0));
         let a = &outcomes.variants["a"];
@@ -311,8 +321,8 @@ mod tests {
             }
             let mut samples = Vec::new();
             stats.swap(&mut samples);
-            let name = |id: VariantId| names.get(usize::from(id.0)).map(|name| Rc::from(*name));
-            tally.add(&samples, name, |_| None);
+            let names = names.map(Rc::from);
+            tally.add(&samples, |id| names.get(usize::from(id.0)), |_| None);
         }
         let full = |us, executions| FullTime { us, executions };
         let expected = [("a", full(4700.0, 10.0)), ("b", full(3400.0, 8.0))];
@@ -336,9 +346,8 @@ mod tests {
         let mut samples = Vec::new();
         stats.swap(&mut samples);
         let mut tally = Tally::NEW;
-        let names = ["a", "b"];
-        let name = |id: VariantId| names.get(usize::from(id.0)).map(|name| Rc::from(*name));
-        tally.add(&samples, name, |_| None);
+        let names = ["a", "b"].map(Rc::from);
+        tally.add(&samples, |id| names.get(usize::from(id.0)), |_| None);
         let a = Executions {
             answered: 2.0,
             total_ms: 50.0,

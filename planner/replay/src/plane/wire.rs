@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 use std::io::Write;
 
-use weir_filter::request::wire::Wire;
+use weir_filter::request::wire::{Field, Wire};
 
 use crate::request::Request;
 use crate::{EPOCH_MS, nanos};
@@ -47,33 +47,27 @@ impl Headers {
         } else {
             self.budget.write(format_args!("{ms}.{us:03}"));
         }
-        let mut lines = [("", &[] as &[u8]); 5];
-        if let Some(line) = lines.first_mut() {
-            *line = ("x-slo-ms", self.budget.get());
-        }
+        let mut wire = Wire::default();
+        wire.set(Field::SloMs, self.budget.get());
         if with_start {
             let sent_us = EPOCH_MS * 1000 + nanos(request.sent) / 1000;
             let start_us = sent_us.saturating_add_signed(i64::from(request.skew_ms) * 1000);
             self.start.write_whole(start_us);
-            if let Some(line) = lines.get_mut(1) {
-                *line = ("x-slo-start", self.start.get());
-            }
+            wire.set(Field::Start, self.start.get());
         }
         if request.min_accuracy > 0.0 {
             self.accuracy
                 .write(format_args!("{}", request.min_accuracy));
-            if let Some(line) = lines.get_mut(2) {
-                *line = ("x-slo-min-accuracy", self.accuracy.get());
-            }
+            wire.set(Field::MinAccuracy, self.accuracy.get());
         }
-        if let Some((class, line)) = class.zip(lines.get_mut(3)) {
-            *line = ("x-slo-class", class.as_bytes());
+        if let Some(class) = class {
+            wire.set(Field::Class, class.as_bytes());
         }
-        if let Some((deadline_ms, line)) = passed_on.zip(lines.get_mut(4)) {
+        if let Some(deadline_ms) = passed_on {
             self.deadline.write_whole(deadline_ms);
-            *line = ("x-slo-deadline", self.deadline.get());
+            wire.set(Field::Deadline, self.deadline.get());
         }
-        Wire::pick(lines)
+        wire
     }
 }
 
@@ -106,7 +100,6 @@ mod tests {
 
     use proptest::prelude::*;
     use weir_filter::request::deadline::read;
-    use weir_filter::request::wire::Field;
     use weir_filter::time::{Mono, Now, Wall};
 
     use super::*;

@@ -21,12 +21,15 @@ use weir_filter::variant::VariantKey;
 use weir_filter::verdict::{Refusal, Verdict};
 
 use super::Tally;
-use crate::EPOCH_MS;
+use crate::{EPOCH_MS, nanos};
 
 /// Minimum time between ticks, as in the shell: Envoy's timers count in ms.
 const TICK_MIN: Duration = Duration::from_millis(1);
 /// Maximum time between ticks, as in the shell.
 const TICK_MOST: Duration = TIMEOUTS.renewal;
+
+/// One ms, in ns.
+const MS: u64 = 1_000_000;
 
 /// Worker of a proxy.
 pub(crate) struct Worker {
@@ -123,14 +126,18 @@ impl Worker {
     pub(crate) fn on_request(
         &mut self,
         stream: StreamId,
-        (wire, more): (&Wire<'_>, bool),
+        (wire, more): (Wire<'_>, bool),
         now: u64,
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
+        // Written out, because a copy of all headers is many bytes.
         let request = IncomingRequest {
+            wire,
+            source: None,
+            sender: None,
+            proof: None,
             body_follows: more,
-            ..IncomingRequest::from(*wire)
         };
         let verdict = self
             .engine
@@ -291,18 +298,20 @@ impl Worker {
 
     /// Returns the next time of the timer, if it has changed.
     pub(crate) fn arm(&mut self, now: u64) -> Option<u64> {
-        let wake = if self.owed.is_empty() {
-            self.engine
-                .next_wake(Mono(now))
-                .unwrap_or(Mono(now) + TICK_MOST)
-        } else {
-            Mono(now)
-        };
-        let period = wake.since(Mono(now)).clamp(TICK_MIN, TICK_MOST);
-        // Envoy's timers count whole ms.
-        let period = u64::try_from(period.as_millis()).unwrap_or(1) * 1_000_000;
-        let min = TICK_MIN.as_nanos() as u64;
+        let (min, most) = (nanos(TICK_MIN), nanos(TICK_MOST));
         let late = self.tick_at <= now;
+        // No wake of the engine can set a timer this near any sooner.
+        if !late && self.tick_at <= now + 2 * min {
+            return None;
+        }
+        let wake = if self.owed.is_empty() {
+            self.engine.next_wake(Mono(now))
+        } else {
+            Some(Mono(now))
+        };
+        let period = wake.map_or(most, |wake| wake.0.saturating_sub(now).clamp(min, most));
+        // Envoy's timers count whole ms.
+        let period = period / MS * MS;
         if late || now + period + min < self.tick_at {
             self.tick_at = now + period;
             return Some(self.tick_at);
@@ -312,12 +321,12 @@ impl Worker {
 
     /// Sets the timer to its longest period.
     pub(crate) fn start(&mut self, now: u64) -> u64 {
-        self.tick_at = now + TICK_MOST.as_nanos() as u64;
+        self.tick_at = now + nanos(TICK_MOST);
         self.tick_at
     }
 
     fn renew(&mut self, now: u64) {
-        self.renew_at = now + TIMEOUTS.renewal.as_nanos() as u64;
+        self.renew_at = now + nanos(TIMEOUTS.renewal);
         self.engine.renew(true, Mono(now));
     }
 
@@ -333,7 +342,7 @@ impl Worker {
 
     /// Adds the engine's counts of the latest call to its proxy's.
     pub(crate) fn count_into(&mut self, counted: &mut Tally) {
-        let name = |id| self.engine.variant_name(id).cloned();
+        let name = |id| self.engine.variant_name(id);
         let group = |id: GroupId| id.name(&self.engine.config().classes);
         counted.add(&self.samples, name, group);
         self.samples.clear();

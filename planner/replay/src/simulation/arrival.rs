@@ -72,7 +72,7 @@ impl<W: Witness> Simulation<'_, W> {
                     return;
                 };
                 flight.worker = index;
-                let head = (&wire, rest > 0);
+                let head = (wire, rest > 0);
                 let verdict =
                     worker.on_request(request, head, self.now, counted, &mut self.verdicts);
                 if rest > 0 {

@@ -92,8 +92,9 @@ impl Event {
 /// Length of a span of time, as a power of two: 17 ms.
 const SPAN_BITS: u32 = 24;
 
-/// Number of spans that are found by their place: 9 s.
-const NEAR_MAX: u64 = 512;
+/// Number of spans that are found by their place: 34 s, beyond the timeout of most clients, with which each request has
+/// a limit.
+const NEAR_MAX: u64 = 2048;
 
 /// Pending events; times in ns. Those of the present span of time are in a heap, which so stays small; those of later
 /// spans wait unordered. Most events are limits that lie seconds ahead.

@@ -344,9 +344,5 @@ pub(super) fn leaves_at(request: &Request) -> u64 {
 
 /// Rounds to whole ms, at least 1, as the filter's shell does for Envoy's router.
 fn whole_ms(timeout: Duration) -> Duration {
-    Duration::from_millis(
-        u64::try_from(timeout.as_nanos().div_ceil(1_000_000))
-            .unwrap_or(u64::MAX)
-            .max(1),
-    )
+    Duration::from_millis(nanos(timeout).div_ceil(1_000_000).max(1))
 }

@@ -104,6 +104,9 @@ impl<W: Witness> Simulation<'_, W> {
     /// Carries out verdicts on queued and in-flight requests. Rejections wait for the next tick if the call
     /// was another stream's end.
     pub(super) fn carry_out_verdicts(&mut self, index: u32, owes_refusals: bool) {
+        if self.verdicts.is_empty() {
+            return;
+        }
         let mut verdicts = std::mem::take(&mut self.verdicts);
         for (stream, verdict) in verdicts.drain(..) {
             let place = self.flights.get(stream as usize).map(|flight| flight.place);

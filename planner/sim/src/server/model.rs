@@ -73,6 +73,8 @@ pub struct ServerModel<T, W = ()> {
     /// Order by end, then by start.
     running: BinaryHeap<Reverse<Running<T>>>,
     lanes: u32,
+    /// Lanes of its present resources.
+    lanes_max: u32,
     started: u64,
     /// Core-seconds of all executions started, to their ends.
     committed: f64,
@@ -97,6 +99,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             None => None,
         };
         Ok(ServerModel {
+            lanes_max: config.parallelism.at_once(config.cores),
             config,
             slow_by: 1.0,
             noise,
@@ -149,10 +152,11 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         } else {
             None
         };
-        end.into_iter()
-            .chain(start)
-            .min()
-            .map(|at| at.max(self.clock))
+        let at = match (end, start) {
+            (Some(end), Some(start)) => end.min(start),
+            (end, start) => end.or(start)?,
+        };
+        Some(at.max(self.clock))
     }
 
     /// Current cores and parallelism.
@@ -167,6 +171,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.counted_until = now;
         self.config.cores = cores;
         self.config.parallelism = parallelism;
+        self.lanes_max = parallelism.at_once(cores);
     }
 
     /// Maximum number of requests executed together.
@@ -233,8 +238,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     }
 
     fn has_free_lane(&self) -> bool {
-        let at_once = self.config.parallelism.at_once(self.config.cores);
-        self.lanes < at_once
+        self.lanes < self.lanes_max
     }
 
     /// Earliest start of the queue's head: at once with a full batch, else at the end of the batch
