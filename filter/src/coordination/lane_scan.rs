@@ -40,8 +40,9 @@ impl SlotTable {
     /// Executions of a variant that will end soon: see [`LaneScan::ending`].
     pub(super) fn ending(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> u32 {
         let (after, hangs) = (signed(after), signed(mean).saturating_mul(HANGS));
-        let ends_soon = |run: &&Run| (after..hangs).contains(&run.age(now));
-        self.runs_of(column).filter(ends_soon).map(Run::size).sum()
+        let oldest = self.runs.iter().take_while(|run| run.age(now) >= after);
+        let of_it = oldest.filter(|run| usize::from(run.column) == column && run.age(now) < hangs);
+        of_it.map(Run::size).sum()
     }
 
     /// One pass of plain 64-bit numbers, because each acquisition makes one.

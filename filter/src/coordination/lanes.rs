@@ -265,12 +265,14 @@ impl SlotTable {
             }
         }
         if runs < RUNS_MAX {
-            self.runs.push(Run {
+            let before = self.runs.iter().rposition(|run| run.began <= began);
+            let run = Run {
                 column: column as u16,
                 first: ordinal,
                 present: 1,
                 began,
-            });
+            };
+            self.runs.insert(before.map_or(0, |at| at + 1), run);
         }
     }
 

@@ -25,7 +25,7 @@ pub struct SlotTable {
     pub rows: Vec<WorkerRow>,
     /// Usage of each worker and variant: `rows` × `columns`, row by row.
     pub(super) usages: Vec<Usage>,
-    /// Executions of the variants' servers.
+    /// Executions of the variants' servers, by their start.
     pub runs: Vec<Run>,
 }
 
