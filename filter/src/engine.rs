@@ -63,9 +63,6 @@ use variants::Variants;
 /// Longest time for which a lost notification goes unnoticed: a worker that holds requests checks the slot
 /// table this often.
 pub const CHECK_PERIOD: Duration = Duration::from_millis(10);
-/// The same while no slot is free or will be soon: then the others, which sync whenever an execution ends, take a slot that
-/// a notified worker leaves.
-pub const FULL_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
 /// Identifier of a stream in its VM.
 pub type StreamId = u32;

@@ -23,9 +23,10 @@ async fn resizes_under_load_refuse_or_delay_no_request() {
     let _alone = super::alone().await;
     let mesh = Mesh::start(Restarts::Never).await;
     let before = mesh.pods();
-    // The peak exceeds the accurate variant's capacity with the cores that the other leaves it.
+    // The peak exceeds the accurate variant's capacity with the cores that the other leaves it, for longer than the
+    // planner's mean of the demand.
     let rates = ramp(5.0, 52.0, 10)
-        .chain([52.0; 3])
+        .chain([52.0; 6])
         .chain(ramp(52.0, 5.0, 10))
         .chain([5.0; 2]);
     let results = mesh.run_load(rates.collect()).await;

@@ -67,7 +67,6 @@ impl SlotTable {
         }
         // Applies to other workers' requests too if none waits here.
         let may_leave = free > 0 && batch.may_leave(head);
-        result.is_free = may_leave;
         result.more =
             may_leave && !batch.is_single() && result.granted == request.limit && head.is_some();
         if let Some(lanes) = &request.lanes {

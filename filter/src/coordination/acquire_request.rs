@@ -82,8 +82,6 @@ pub struct FullTime {
 pub struct AcquireResult {
     /// Number of slots granted: the first ones in order may leave.
     pub granted: u32,
-    /// Whether a slot is still free, or will be soon, for a request of this worker or of another one that goes first.
-    pub is_free: bool,
     /// Whether more could have been granted, but for [`AcquireRequest::limit`]. Only with batches.
     pub more: bool,
     /// Time for which a slot was free while a request waited, before the first grant.

@@ -38,7 +38,7 @@ const MARGIN: Duration = Duration::from_millis(2);
 const FIRST_PART: u32 = 16;
 const FIRST_MAX: Duration = Duration::from_millis(2);
 /// Longest lead, as a part of the service time.
-pub(crate) const LEAD_MAX_PART: u32 = 2;
+const LEAD_MAX_PART: u32 = 2;
 /// Lead while no request is known to have waited at the server, as a part of the service time.
 const UNCONFIRMED_PART: u32 = 4;
 /// Minimum number of measurements of either kind.

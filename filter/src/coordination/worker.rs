@@ -56,8 +56,6 @@ pub struct SyncResult {
     pub granted: u32,
     /// First request that then still waits.
     pub head: Option<Urgency>,
-    /// Whether a slot is still free: see [`AcquireResult::is_free`].
-    pub is_free: bool,
     /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
     /// Time for which a slot was free while a request waited.
@@ -97,6 +95,8 @@ pub struct Worker {
     known: Option<u32>,
     groups: GroupTable,
     bytes: Vec<u8>,
+    /// CAS attempts of publications that failed; each is counted with the acquisition that follows.
+    lost_swaps: u32,
 }
 
 impl Worker {
@@ -119,6 +119,7 @@ impl Worker {
             known: None,
             groups: GroupTable::default(),
             bytes: Vec::new(),
+            lost_swaps: 0,
         }
     }
 
@@ -266,8 +267,11 @@ impl Worker {
         let variant = request.variant;
         let usage = usage.unwrap_or_else(|| request.usage(outcome.granted, now, &self.timeouts));
         self.note_published(variant, usage);
-        let head = usage.head;
-        SyncResult { head, ..outcome }
+        SyncResult {
+            head: usage.head,
+            conflicts: outcome.conflicts + std::mem::take(&mut self.lost_swaps),
+            ..outcome
+        }
     }
 
     fn note_published(&mut self, variant: VariantKey, usage: Usage) {
@@ -345,8 +349,7 @@ impl Worker {
                 self.send_notifications(now);
             }
             self.process = self.table.process_id;
-            (outcome.granted, outcome.more, outcome.is_free) =
-                (done.granted, done.more, done.is_free);
+            (outcome.granted, outcome.more) = (done.granted, done.more);
             (outcome.idle, outcome.full, outcome.lanes) = (done.idle, done.full, done.lanes);
             return outcome;
         }

@@ -47,14 +47,14 @@ impl Engine {
             // It asks for no slot, but counts among the serving workers.
             self.worker.mark_serving();
         }
-        let asks = self.owns_slots() && self.is_next(&request, now.mono);
+        let is_next = self.owns_slots() && self.is_next(&request, now.mono);
         let mut lane = match self.owns_slots() {
-            true if asks => self.acquire_for(&request, now.mono),
+            true if is_next => self.acquire_for(&request, now.mono),
             true => None,
             false => Some(LanePosition::default()),
         };
-        // Asking has refreshed the usage of the other workers.
-        let may_be_late = asks && lane.is_none() && self.config.overlap;
+        // Acquiring has refreshed the usage of the other workers.
+        let may_be_late = is_next && lane.is_none() && self.config.overlap;
         if may_be_late && self.is_infeasible(&request, now.mono) {
             self.acquire_slots(request.variant, None, 0, false, now.mono);
             let Some(to) = self.downgrade_target(&mut request, now) else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::variant::Variant;
-use super::{Engine, FULL_CHECK_PERIOD};
+use super::{CHECK_PERIOD, Engine};
 use crate::coordination::{Publication, TIMEOUTS, Usage};
 use crate::time::Mono;
 use crate::variant::VariantId;
@@ -29,7 +29,6 @@ impl Engine {
         };
         variant.slots.reported.head = publication.usage.head;
         variant.slots.others = others;
-        variant.slots.reported.is_full = true;
         true
     }
 }
@@ -52,7 +51,7 @@ impl Variant {
         let waiting_count = u32::try_from(slots.queue.len()).unwrap_or(u32::MAX);
         let after = self.sends_after(waiting_count, now);
         // Executions that began since may be known to other workers only.
-        (slots.reported.at + after >= now + FULL_CHECK_PERIOD).then(|| Publication {
+        (slots.reported.at + after >= now + CHECK_PERIOD).then(|| Publication {
             variant: self.key,
             slots: slots.total(),
             usage: Usage {

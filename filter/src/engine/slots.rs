@@ -3,8 +3,8 @@
 use weir_api::metrics::Metric;
 
 use super::variant::Variant;
-use super::{Engine, FULL_CHECK_PERIOD, LanePosition, Request, StreamId};
-use crate::coordination::lead::{LEAD_MAX_PART, LeadTimes};
+use super::{Engine, LanePosition, Request, StreamId};
+use crate::coordination::lead::LeadTimes;
 use crate::coordination::{AcquireRequest, SyncResult, Worker};
 use crate::priority::Urgency;
 use crate::reason::Reason;
@@ -226,10 +226,6 @@ impl Engine {
         let slots = &mut variant.slots;
         // The rest of a batch that a newcomer has closed leaves on the next check, at once.
         slots.reported.stale = outcome.contended || outcome.more;
-        // Of shorter executions that begin from now on, one may count as ending soon before the next check.
-        let takes_long = variant.predicted.mean / LEAD_MAX_PART >= FULL_CHECK_PERIOD;
-        slots.reported.is_full =
-            self.workers > 1 && takes_long && outcome.lanes.known && !outcome.is_free;
         if !outcome.contended {
             slots.reported.head = outcome.head;
             slots.reported.taken = slots.taken().saturating_add(outcome.granted);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use weir_api::VariantPlan;
 
 use crate::coordination::lead::{LeadTimes, Measured};
+use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
 use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
-use crate::engine::{CHECK_PERIOD, FULL_CHECK_PERIOD};
 use crate::health::Health;
 use crate::priority::Urgency;
 use crate::routing::group_times::{Group, GroupTimes};
@@ -90,12 +90,7 @@ impl Variant {
         if self.slots.queue.is_empty() {
             return wake;
         }
-        let period = if self.slots.reported.is_full {
-            FULL_CHECK_PERIOD
-        } else {
-            CHECK_PERIOD
-        };
-        let check_at = now + period;
+        let check_at = now + CHECK_PERIOD;
         let wake = wake.map_or(check_at, |wake| wake.min(check_at));
         let due = self.batch_due_at(batch_wait);
         Some(due.map_or(wake, |due| due.min(wake)))

@@ -33,8 +33,6 @@ pub struct Reported {
     pub head: Option<Urgency>,
     /// Time of the last acquisition.
     pub at: Mono,
-    /// Whether the last update left no slot that is free or will be soon.
-    pub is_full: bool,
     /// Whether the state must be written on the next tick: the last update was not (all CAS attempts failed),
     /// or a change is not written yet.
     pub stale: bool,

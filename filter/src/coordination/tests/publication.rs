@@ -55,12 +55,12 @@ fn unchanged_usage_is_not_written() {
         None,
         "a lost swap"
     );
-    assert!(b.worker.publish_if_full(waiting(4), at(5)).is_some());
+    assert_eq!(b.acquire(&[], &[], 4, 5).conflicts, 1);
 }
 
 /// While an execution will end soon a request may be sent early, but not if it takes twice its mean.
 #[test]
-fn slot_that_may_be_free_asks_for_an_acquisition() {
+fn slot_that_may_be_free_needs_an_acquisition() {
     for (ms, is_full) in [(14, true), (15, false), (39, false), (40, true)] {
         let (.., mut b) = full();
         let others = b.worker.publish_if_full(waiting(1), at(ms));

@@ -40,6 +40,7 @@ impl Worker {
             self.table.round();
             let version = self.known.take();
             if !self.store.swap_table(&self.table, &mut self.bytes, version) {
+                self.lost_swaps += 1;
                 return None;
             }
             self.known = self.store.guess();

@@ -4,8 +4,8 @@ use super::*;
 use crate::coordination::SlotTable;
 
 /// A request of the first is sent, and one waits at each.
-fn full(service_ms: f64) -> (Memory, Engine, Engine) {
-    let variant = variant("a", 1.0, 1, service_ms);
+fn full() -> (Memory, Engine, Engine) {
+    let variant = variant("a", 1.0, 1, 100.0);
     let json = format!(r#"{{"service":"demo","plan":{{"variants":[{variant}]}}}}"#);
     let store = Memory::default();
     let [mut first, mut second] = [1, 2].map(|incarnation| worker(&json, &store, incarnation));
@@ -34,7 +34,7 @@ fn waiting(store: &Memory) -> u32 {
 
 #[test]
 fn checks_of_a_full_variant_write_only_what_is_new() {
-    let (store, mut first, mut second) = full(100.0);
+    let (store, mut first, mut second) = full();
     let before = store.bytes();
     for ms in [2, 12, 22] {
         assert_eq!(release(&mut first, at(ms)), []);
@@ -46,26 +46,4 @@ fn checks_of_a_full_variant_write_only_what_is_new() {
     // It waits at its deadline only, and leaves in order.
     assert!(forwarded(&end(&mut first, 1, End::Answered, at(100))).is_empty());
     assert_eq!(forwarded(&release(&mut second, at(101))), [4]);
-}
-
-#[test]
-fn full_variant_is_checked_less_often() {
-    let (.., first, _second) = full(100.0);
-    assert_eq!(
-        first.next_wake(at(1).mono),
-        Some(at(1).mono + FULL_CHECK_PERIOD)
-    );
-}
-
-/// An execution that ends before the next check may leave a slot free that only the other worker sees.
-#[test]
-fn short_executions_are_checked_as_ever() {
-    let (store, _, mut second) = full(10.0);
-    let before = store.bytes();
-    release(&mut second, at(60));
-    assert_ne!(store.bytes(), before, "an acquisition renews the column");
-    assert_eq!(
-        second.next_wake(at(60).mono),
-        Some(at(60).mono + CHECK_PERIOD)
-    );
 }

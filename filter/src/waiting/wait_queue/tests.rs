@@ -177,6 +177,7 @@ proptest! {
             pair.agree();
         }
         let predicted: Vec<Urgency> = pair.queue.order().collect();
+        prop_assert_eq!(pair.queue.head(), predicted.first().copied());
         let is_line = classes.len() == 1 || pair.queue.is_empty();
         prop_assert_eq!(pair.queue.single_class_order().map(Vec::from_iter), is_line.then(|| predicted.clone()));
         let mut actual = Vec::new();
