@@ -357,6 +357,12 @@ impl Variant {
         }
     }
 
+    /// Whether its servers are pods, which take long to start: those of a workload, and in a replay those of a variant
+    /// that may have several. Nothing is known about a server behind an address.
+    pub fn has_pods(&self) -> bool {
+        self.workload.is_some() || self.replicas.max > 1
+    }
+
     /// Whether its servers form batches by themselves on more than one lane, so that several dispatched
     /// batches may be executed as one. On a single lane at most one batch is dispatched at a time.
     pub fn makes_batches(&self) -> bool {

@@ -246,9 +246,7 @@ impl Planner {
                     // Changing the cores of a pod does not restart its server. Several replicas are pods, whose sizes
                     // may differ for long: what was requested would keep the cores of the larger ones.
                     let variant = self.service.variants.get(change.variant);
-                    let is_pod = variant.is_some_and(|variant| {
-                        variant.workload.is_some() || variant.replicas.max > 1
-                    });
+                    let is_pod = variant.is_some_and(Variant::has_pods);
                     if error.may_have_applied() && !is_pod {
                         self.rollout.under_way.requested(change);
                     }

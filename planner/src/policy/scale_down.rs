@@ -64,7 +64,7 @@ impl ScaleDownStabilizer {
             let recent = desired.front().map_or(0, |(_, replicas)| *replicas);
             let stay = recent.min(actual.replicas());
             let ends_at_once = rule == ScaleDown::StabilizedAboveZero && new_target.replicas == 0;
-            let is_stabilized = is_scaled(variant) && !ends_at_once;
+            let is_stabilized = variant.has_pods() && !ends_at_once;
             if is_stabilized && stay > new_target.replicas {
                 *target = more(variant, *actual, *new_target, stay);
             }
@@ -91,11 +91,6 @@ impl ScaleDownStabilizer {
         }
         stabilized
     }
-}
-
-/// Whether the replicas are pods, which take long to start. Nothing is known about servers behind an address.
-fn is_scaled(variant: &Variant) -> bool {
-    variant.workload.is_some()
 }
 
 /// `desired` with more replicas. If it has none, those that are kept have the minimum cores.
@@ -239,7 +234,23 @@ mod tests {
     }
 
     #[test]
-    fn variant_without_workload_is_not_stabilized() {
+    fn single_server_behind_an_address_is_not_stabilized() {
+        let mut service = replicated();
+        for variant in &mut service.variants {
+            variant.workload = None;
+            variant.replicas.max = 1;
+        }
+        check(
+            &service,
+            &[
+                (0, [(1, 4), (1, 1)], [(1, 4), (1, 1)]),
+                (1, [(1, 4), (0, 0)], [(1, 4), (0, 0)]),
+            ],
+        );
+    }
+
+    #[test]
+    fn replicas_of_a_replay_are_stabilized_without_a_workload() {
         let mut service = replicated();
         for variant in &mut service.variants {
             variant.workload = None;
@@ -247,8 +258,9 @@ mod tests {
         check(
             &service,
             &[
-                (0, [(1, 4), (1, 1)], [(1, 4), (1, 1)]),
-                (1, [(1, 4), (0, 0)], [(1, 4), (0, 0)]),
+                (0, [(3, 1), (1, 1)], [(3, 1), (1, 1)]),
+                (1, [(2, 1), (1, 1)], [(3, 1), (1, 1)]),
+                (AFTER + 1, [(2, 1), (1, 1)], [(2, 1), (1, 1)]),
             ],
         );
     }
