@@ -7,6 +7,7 @@
 //! again.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -112,6 +113,14 @@ pub(crate) fn planner_for_release(sh: &Shell, layout: &Layout) -> Result<()> {
         "kubernetes,traces",
     ];
     run(sh, &build).context("the planner does not compile")
+}
+
+/// Compiles the planner's command line for release; `compiler` compiles the crates of the workspace, all of them anew,
+/// because cargo does not see that its flags have changed.
+pub(crate) fn released_command_line(sh: &Shell, compiler: &Path) -> Result<()> {
+    run(sh, &["clean", "--release", "--workspace"]).context("old files stay")?;
+    sh.set_var("RUSTC_WORKSPACE_WRAPPER", compiler);
+    run(sh, &["build", "--release", "--package", "weir"]).context("weir does not compile")
 }
 
 /// Compiles the console's module.

@@ -114,7 +114,17 @@ impl Layout {
         self.target.join("image")
     }
 
-    /// Path of the planner for its image.
+    /// Folder of the counts by which `weir` is compiled for release.
+    pub(crate) fn counts(&self) -> PathBuf {
+        self.target.join("counts")
+    }
+
+    /// Folder of the shipped scenarios.
+    pub(crate) fn scenarios(&self) -> PathBuf {
+        self.root.join("planner/scenarios")
+    }
+
+    /// Path of the planner for its image, and of the command line for release.
     pub(crate) fn released_planner(&self) -> PathBuf {
         self.target.join("release/weir")
     }

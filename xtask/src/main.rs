@@ -1,5 +1,5 @@
-//! Development commands: `cargo xtask setup | filter | console | image | demo | up | validate | experiments | workers |
-//! kube | test | api | check-slot-table | soak | bench | envoy | book`.
+//! Development commands: `cargo xtask setup | filter | console | image | release | demo | up | validate | experiments |
+//! workers | kube | test | api | check-slot-table | soak | bench | envoy | book`.
 //!
 //! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
 //! this process, so that signals and the exit code are its own.
@@ -21,6 +21,7 @@ mod native;
 mod node;
 mod pinned;
 mod promtool;
+mod release;
 mod setup;
 mod slot_table;
 mod trim;
@@ -64,6 +65,9 @@ enum Task {
     Console,
     /// Write the images of filter and planner into target/image, as OCI layouts, and print their digests.
     Image(image::Arguments),
+    /// Build the command `weir` for long replays, and print its path: compiled twice, the second time with counts of the
+    /// instructions that replays run.
+    Release,
     /// Run the demo: plain, careful and weir under the same load (`demo --help` for its options).
     Demo(Passed),
     /// Start the demo's system without load, until interrupted.
@@ -143,6 +147,7 @@ fn run(task: Task) -> Result<()> {
             Ok(())
         }
         Task::Image(arguments) => image::make(&layout, &arguments),
+        Task::Release => release::build(&layout),
         Task::Demo(_) => demo("demo", &layout),
         Task::Up(_) => demo("up", &layout),
         Task::Validate(_) => measure("validate", &layout),

@@ -176,8 +176,9 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
             found.is_some_and(|found| found <= CUT_OFF_FOUND_WITHIN_S),
             "{found:?}"
         );
+        // The maximum, or what it was planned with when the last tenth was added: that alone changes no plan.
         assert!(
-            (3.8..=4.0).contains(&largest),
+            (4.0 / 1.1..=4.0).contains(&largest),
             "{largest}, the maximum is 4"
         );
         assert!(cut_off > Some(0));
