@@ -127,6 +127,7 @@ fn shipped_scenarios_are_valid() {
             "reach-three",
             "reach-three-classes",
             "replicas",
+            "speed",
             "sponge",
             "sponge-demo",
             "swell",
