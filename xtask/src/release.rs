@@ -1,7 +1,7 @@
 //! `cargo xtask release`: the command `weir` for long replays, by profile-guided optimization of the compiler.
 //!
-//! What slows a replay most is the fetch of its own instructions, and the compiler places them better if it knows
-//! which of them run. So the crates of the workspace are compiled with counters, some scenarios are played, and the
+//! The fetch of its own instructions slows a replay most, and the compiler places them better if it knows which of
+//! them run. So the crates of the workspace are compiled with counters, some scenarios are played, and the
 //! crates are compiled again with the counts. Dependencies are compiled once, without counters.
 
 use std::os::unix::fs::PermissionsExt;

@@ -167,14 +167,20 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
         let found = slow.iter().position(|second| of_b(second).state.is_slow());
         let largest = slow.iter().map(|second| of_b(second).correction);
         let largest = largest.fold(1.0, f64::max);
+        let measured = slow.iter().filter_map(|second| of_b(second).measured_ratio);
+        let measured = measured.fold(1.0, f64::max);
         let cut_off = slow.iter().map(|second| of_b(second).cut_off).max();
         println!(
-            "seed {seed}: found after {found:?} s, planned with {largest}, {cut_off:?} cut off, {} % on time, {} % without",
+            "seed {seed}: found after {found:?} s, measured {measured}, planned with {largest}, {cut_off:?} cut off, {} % on time, {} % without",
             summary.on_time_percent, without.on_time_percent,
         );
         assert!(
             found.is_some_and(|found| found <= CUT_OFF_FOUND_WITHIN_S),
             "{found:?}"
+        );
+        assert!(
+            measured >= 9.0,
+            "{measured}, an execution takes ten times as long"
         );
         // The maximum, or what it was planned with when the last tenth was added: that alone changes no plan.
         assert!(
