@@ -164,7 +164,7 @@ fn wait_queue(c: &mut Criterion) {
         });
         c.bench_function(&format!("room, {name}: first 4 of the order"), |b| {
             b.iter(|| {
-                let first = queue.order().take(4);
+                let first = queue.order(None).take(4);
                 first.fold(0, |sum, urgency| sum ^ black_box(urgency.0))
             });
         });

@@ -9,7 +9,7 @@
 
 use allocation_counter::measure;
 use weir_filter::config::Config;
-use weir_filter::coordination::{Notification, Store};
+use weir_filter::coordination::{ByteStore, Notification};
 use weir_filter::engine::{Answer, End, Engine, StreamId};
 use weir_filter::request::matching;
 use weir_filter::request::wire::Wire;
@@ -26,7 +26,7 @@ struct OneVm {
     groups_version: Option<u32>,
 }
 
-impl Store for OneVm {
+impl ByteStore for OneVm {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         into.clear();
         into.extend_from_slice(&self.bytes);

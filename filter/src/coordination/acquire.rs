@@ -63,6 +63,8 @@ impl SlotTable {
             head = waiting.next();
         }
         if result.granted > 0 {
+            // Also if the usage is the same as before the executions that ended: the ordinals are not.
+            result.changed = true;
             result.idle = idle_since.map(|since| now.since(since));
         }
         // Applies to other workers' requests too if none waits here.

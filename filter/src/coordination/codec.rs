@@ -145,13 +145,6 @@ impl SlotTable {
         }
     }
 
-    /// Whether its bytes are read as this table.
-    pub(super) fn is_read_back(&self) -> bool {
-        let (mut bytes, mut read) = (Vec::new(), SlotTable::default());
-        self.write(&mut bytes);
-        read.read(&bytes).is_ok() && read == *self
-    }
-
     fn clear(&mut self) {
         self.columns.clear();
         self.rows.clear();

@@ -45,7 +45,9 @@ impl SlotTable {
         of_it.map(Run::size).sum()
     }
 
-    /// One pass of plain 64-bit numbers, because each acquisition makes one.
+    /// One pass of plain 64-bit numbers, because each acquisition makes one. It is compiled once: fetching the instructions
+    /// of several copies would take longer than the calls.
+    #[inline(never)]
     fn scan_after(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> LaneScan {
         let (mean, after) = (signed(mean), signed(after));
         let hangs = mean.saturating_mul(HANGS);

@@ -1,11 +1,9 @@
-//! A [`Store`] in this process's memory, for tests and replay. Each clone is another VM's view of the same
-//! store. It keeps the table as it was swapped in, and encodes it only where its bytes are wanted: a replay would spend
-//! most of its time on checksums.
+//! A [`ByteStore`] in this process's memory, for tests. Each clone is another VM's view of the same store.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Notification, SlotTable, Store, Unreadable};
+use super::{ByteStore, Notification};
 
 /// Handle to a store that VMs of one thread share.
 #[derive(Debug, Default)]
@@ -26,10 +24,6 @@ impl Clone for Memory {
 #[derive(Debug, Default)]
 struct Shared {
     bytes: Option<Vec<u8>>,
-    /// Table of which `bytes` are not written yet.
-    table: Option<SlotTable>,
-    /// Table that has been replaced by bytes, for its buffers.
-    spare: SlotTable,
     version: u32,
     notifies: Vec<(usize, Notification)>,
     claimed_rows: Vec<usize>,
@@ -52,12 +46,6 @@ impl Memory {
         std::mem::take(&mut self.shared.borrow_mut().notifies)
     }
 
-    /// Swaps the notifications since the last call for an empty buffer, so that neither side allocates a new one.
-    pub fn swap_notifications(&self, buffer: &mut Vec<(usize, Notification)>) {
-        buffer.clear();
-        std::mem::swap(&mut self.shared.borrow_mut().notifies, buffer);
-    }
-
     /// Returns the rows claimed since the last call; the last one belongs to the VM that acted last.
     #[must_use]
     pub fn take_claimed_rows(&self) -> Vec<usize> {
@@ -78,15 +66,12 @@ impl Memory {
     /// Bytes of the store.
     #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        let mut shared = self.shared.borrow_mut();
-        shared.encode();
-        shared.bytes.clone()
+        self.shared.borrow().bytes.clone()
     }
 
     /// Overwrites the bytes, as another program could that uses our key.
     pub fn overwrite(&self, bytes: Vec<u8>) {
         let mut shared = self.shared.borrow_mut();
-        shared.forget_table();
         shared.bytes = Some(bytes);
         shared.version = shared.version.wrapping_add(1);
     }
@@ -110,31 +95,13 @@ impl Memory {
 }
 
 impl Shared {
-    /// Writes the bytes of the table, if there is one.
-    fn encode(&mut self) {
-        if let Some(table) = self.table.take() {
-            table.write(self.bytes.get_or_insert_default());
-            self.spare = table;
-        }
-    }
-
-    fn forget_table(&mut self) {
-        if let Some(table) = self.table.take() {
-            self.spare = table;
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.bytes.is_none() && self.table.is_none()
-    }
-
     /// Begins a swap; returns whether it is carried out.
     fn swaps(&mut self, version: Option<u32>) -> bool {
         if self.swaps_to_fail > 0 {
             self.swaps_to_fail -= 1;
             return false;
         }
-        if (!self.is_empty()).then_some(self.version) != version {
+        if self.bytes.as_ref().map(|_| self.version) != version {
             return false;
         }
         self.version = self.version.wrapping_add(1);
@@ -142,11 +109,10 @@ impl Shared {
     }
 }
 
-impl Store for Memory {
+impl ByteStore for Memory {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         self.guess = None;
-        let mut shared = self.shared.borrow_mut();
-        shared.encode();
+        let shared = self.shared.borrow();
         let bytes = shared.bytes.as_ref()?;
         into.clear();
         into.extend_from_slice(bytes);
@@ -158,50 +124,9 @@ impl Store for Memory {
         if !shared.swaps(version) {
             return false;
         }
-        shared.forget_table();
         let into = shared.bytes.get_or_insert_default();
         into.clear();
         into.extend_from_slice(bytes);
-        self.guess = Some(shared.version);
-        true
-    }
-
-    fn load_table(
-        &mut self,
-        table: &mut SlotTable,
-        bytes: &mut Vec<u8>,
-        known: Option<u32>,
-    ) -> Option<(u32, Result<(), Unreadable>)> {
-        self.guess = None;
-        let shared = self.shared.borrow();
-        let version = shared.version;
-        if known == Some(version) && !shared.is_empty() {
-            return Some((version, Ok(())));
-        }
-        if let Some(shared) = &shared.table {
-            table.copy_from(shared);
-            return Some((version, Ok(())));
-        }
-        drop(shared);
-        let version = self.load(bytes)?;
-        Some((version, table.read(bytes)))
-    }
-
-    fn swap_table(&mut self, table: &SlotTable, _: &mut Vec<u8>, version: Option<u32>) -> bool {
-        let mut shared = self.shared.borrow_mut();
-        if !shared.swaps(version) {
-            return false;
-        }
-        let mut known = match shared.table.take() {
-            Some(known) => known,
-            None => std::mem::take(&mut shared.spare),
-        };
-        known.copy_from(table);
-        debug_assert!(
-            !cfg!(test) || known.is_read_back(),
-            "a table that is read as another"
-        );
-        shared.table = Some(known);
         self.guess = Some(shared.version);
         true
     }

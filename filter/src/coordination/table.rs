@@ -128,26 +128,6 @@ impl SlotTable {
         }
     }
 
-    /// Makes it a copy of another table, in the buffers that it has.
-    pub(super) fn copy_from(&mut self, other: &SlotTable) {
-        let SlotTable {
-            resets,
-            quarantine_until,
-            process_id,
-            poller,
-            columns,
-            rows,
-            usages,
-            runs,
-        } = other;
-        (self.resets, self.quarantine_until) = (*resets, *quarantine_until);
-        (self.process_id, self.poller) = (*process_id, *poller);
-        self.columns.clone_from(columns);
-        self.rows.clone_from(rows);
-        self.usages.clone_from(usages);
-        self.runs.clone_from(runs);
-    }
-
     /// Usage of a variant by a worker, by row and column.
     #[must_use]
     pub fn usage(&self, row: usize, column: usize) -> Usage {
@@ -155,6 +135,12 @@ impl SlotTable {
             .and_then(|at| self.usages.get(at))
             .copied()
             .unwrap_or_default()
+    }
+
+    /// Row of a worker and column of a variant, if it has both.
+    pub(super) fn place(&self, incarnation: u64, key: VariantKey) -> Option<(usize, usize)> {
+        let own = |row: &WorkerRow| row.incarnation == incarnation;
+        Some((self.rows.iter().position(own)?, self.column(key)?))
     }
 
     /// Column of a variant, if it has one.
@@ -248,7 +234,8 @@ impl SlotTable {
         place.is_some_and(|existing| std::mem::replace(existing, open) != open)
     }
 
-    /// Usage of a variant by all workers except `own`.
+    /// Usage of a variant by all workers except `own`. Compiled once, as scans are.
+    #[inline(never)]
     pub(super) fn other_workers(&self, own: usize, column: usize, now: Mono) -> OtherWorkers {
         let mut others = OtherWorkers::default();
         for (index, row) in self.rows.iter().enumerate() {

@@ -11,6 +11,7 @@ mod codec;
 mod faults;
 mod full;
 mod groups;
+mod in_place;
 mod lanes;
 mod publication;
 mod waits;

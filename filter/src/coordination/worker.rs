@@ -1,13 +1,15 @@
 //! A worker's access to the slot table: loads it, changes it, swaps it in, and retries if another worker
 //! was quicker.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::batch::Batch;
 use super::slot_share::SlotShare;
 use super::{
-    AcquireRequest, AcquireResult, FullTime, GroupTable, LaneBacklog, LaneReport, Notification,
-    OtherWorkers, SlotTable, Store, TIMEOUTS, Timeouts, Unreadable, Usage, WorkerRow,
+    AcquireRequest, AcquireResult, FullTime, LaneBacklog, LaneReport, Notification, OtherWorkers,
+    SlotTable, Store, TIMEOUTS, Tables, Timeouts, Unreadable, Usage,
 };
 use crate::priority::Urgency;
 use crate::time::Mono;
@@ -74,6 +76,9 @@ pub struct SyncResult {
     pub contended: bool,
 }
 
+/// Change of the table by a worker: returns its row and the result; `None` if the table is full.
+type Change<'a> = dyn FnMut(&mut SlotTable, &Timeouts) -> Option<(usize, AcquireResult)> + 'a;
+
 /// One worker of a proxy.
 #[derive(Debug)]
 pub struct Worker {
@@ -90,10 +95,9 @@ pub struct Worker {
     pub(super) published: Vec<(VariantKey, Usage)>,
     /// Requests that may still leave with closed batches, if the worker does not coordinate.
     open: Vec<(VariantKey, u32)>,
-    table: SlotTable,
-    /// Version of the shared table that `table` is.
+    tables: Rc<RefCell<Tables>>,
+    /// Version of the shared slot table that this worker's is.
     known: Option<u32>,
-    groups: GroupTable,
     bytes: Vec<u8>,
     /// CAS attempts of publications that failed; each is counted with the acquisition that follows.
     lost_swaps: u32,
@@ -104,6 +108,7 @@ impl Worker {
     #[must_use]
     pub fn new(store: Box<dyn Store>, incarnation: u64, scope: Scope) -> Worker {
         Worker {
+            tables: store.tables(),
             store,
             incarnation,
             scope,
@@ -115,9 +120,7 @@ impl Worker {
             share: SlotShare::WHOLE,
             published: Vec::new(),
             open: Vec::new(),
-            table: SlotTable::default(),
             known: None,
-            groups: GroupTable::default(),
             bytes: Vec::new(),
             lost_swaps: 0,
         }
@@ -140,7 +143,8 @@ impl Worker {
 
     fn load_table(&mut self) -> Option<(u32, Result<(), Unreadable>)> {
         let known = self.known.take();
-        let loaded = (self.store).load_table(&mut self.table, &mut self.bytes, known)?;
+        let table = &mut self.tables.borrow_mut().slots;
+        let loaded = (self.store).load_table(table, &mut self.bytes, known)?;
         self.known = loaded.1.is_ok().then_some(loaded.0);
         Some(loaded)
     }
@@ -148,7 +152,7 @@ impl Worker {
     /// Notifies all other live workers.
     pub fn notify_others(&mut self, why: Notification, now: Mono) {
         if self.load_table().is_some_and(|(_, read)| read.is_ok()) {
-            for row in self.table.others(self.incarnation, now) {
+            for row in self.tables.borrow().slots.others(self.incarnation, now) {
                 self.store.notify(row, why);
             }
         }
@@ -168,7 +172,7 @@ impl Worker {
         let (incarnation, serving, held) = (self.incarnation, self.serving, self.held);
         let published = (self.scope == Scope::Worker).then(|| self.published.clone());
         let mut membership = None;
-        let outcome = self.write(now, |table, timeouts| {
+        let outcome = self.write(now, &mut |table, timeouts| {
             let own = table.assign_row(incarnation, now)?;
             let mut changed = table.renew_row(own, now, timeouts);
             if let Some(row) = table.rows.get_mut(own) {
@@ -226,13 +230,16 @@ impl Worker {
         }
         let incarnation = self.incarnation;
         let mut last = None;
-        let mut outcome = self.write(now, |table, timeouts| {
+        let mut outcome = self.write(now, &mut |table, timeouts| {
             let result = table.acquire(incarnation, &request, now, timeouts);
             last = result.map(|result| (result.granted, result.usage));
             let own = table.assign_row(incarnation, now)?;
-            if let Some(row) = table.rows.get_mut(own) {
-                row.serving = true;
-            }
+            let row = table.rows.get_mut(own)?;
+            let starts_serving = !std::mem::replace(&mut row.serving, true);
+            let result = result.map(|result| AcquireResult {
+                changed: result.changed | starts_serving,
+                ..result
+            });
             result.map(|result| (own, result))
         });
         if last.is_none() {
@@ -289,41 +296,37 @@ impl Worker {
     ///
     /// If no other VM serves, the table is most likely as we left or read it, so the first attempt uses it without
     /// a load. If it has changed, that attempt fails; nothing is returned that a swap has not confirmed.
-    fn write(
-        &mut self,
-        now: Mono,
-        mut change: impl FnMut(&mut SlotTable, &Timeouts) -> Option<(usize, AcquireResult)>,
-    ) -> SyncResult {
+    fn write(&mut self, now: Mono, change: &mut Change<'_>) -> SyncResult {
+        let tables = Rc::clone(&self.tables);
+        let table = &mut tables.borrow_mut().slots;
         let mut outcome = SyncResult::default();
-        let mut guess = self.known.filter(|_| self.table.workers(now) <= 1);
+        let mut guess = self.known.filter(|_| table.workers(now) <= 1);
         while outcome.conflicts < TRIES_MAX {
             let guessed = guess.take();
+            // From here on the table is another.
+            let known = self.known.take();
             let loaded = match guessed {
                 Some(version) => Some((version, Ok(()))),
-                None => self.load_table(),
+                None => (self.store).load_table(table, &mut self.bytes, known),
             };
             let version = loaded.map(|(version, _)| version);
-            // From here on the table is another.
-            self.known = None;
             outcome.reset = match loaded {
                 Some((_, read)) => read.is_err(),
                 // Gone although this worker had a row: others may hold slots that a new table does not know.
                 None => self.row.is_some(),
             };
             if outcome.reset {
-                self.table = SlotTable::after_reset(now, &self.timeouts);
+                *table = SlotTable::after_reset(now, &self.timeouts);
             } else if version.is_none() {
-                self.table = SlotTable::default();
+                *table = SlotTable::default();
             }
-            let joins = self
-                .table
-                .join(self.incarnation, &self.published, now, &self.timeouts);
-            if self.table.process_id == 0 {
+            let joins = table.join(self.incarnation, &self.published, now, &self.timeouts);
+            if table.process_id == 0 {
                 // A table after a reset still belongs to the same process.
                 let known = [self.process, self.incarnation];
-                self.table.process_id = known.into_iter().find(|id| *id > 0).unwrap_or(1);
+                table.process_id = known.into_iter().find(|id| *id > 0).unwrap_or(1);
             }
-            let Some((own, done)) = change(&mut self.table, &self.timeouts) else {
+            let Some((own, done)) = change(table, &self.timeouts) else {
                 if guessed.is_some() {
                     continue;
                 }
@@ -331,8 +334,7 @@ impl Worker {
             };
             outcome.others = done.others;
             if done.changed || joins || outcome.reset {
-                self.table.round();
-                if !self.store.swap_table(&self.table, &mut self.bytes, version) {
+                if !self.store.swap_table(table, &mut self.bytes, version) {
                     outcome.conflicts += u32::from(guessed.is_none());
                     continue;
                 }
@@ -346,9 +348,9 @@ impl Worker {
                 self.store.claim_row(own);
             }
             if done.notifies {
-                self.send_notifications(now);
+                self.send_notifications(table, now);
             }
-            self.process = self.table.process_id;
+            self.process = table.process_id;
             (outcome.granted, outcome.more) = (done.granted, done.more);
             (outcome.idle, outcome.full, outcome.lanes) = (done.idle, done.full, done.lanes);
             return outcome;
@@ -357,8 +359,8 @@ impl Worker {
         outcome
     }
 
-    fn send_notifications(&mut self, now: Mono) {
-        let marked = self.table.rows.iter().enumerate();
+    fn send_notifications(&mut self, table: &SlotTable, now: Mono) {
+        let marked = table.rows.iter().enumerate();
         for (index, _) in marked.filter(|(_, row)| row.notified_at == now.max(Mono(1))) {
             self.store.notify(index, Notification::Slot);
         }

@@ -124,11 +124,8 @@ impl Engine {
             return;
         };
         let slots = &variant.slots;
-        let expected_head = slots
-            .queue
-            .order_with(request.class, request.place())
-            .next();
-        if slots.reported.head == expected_head {
+        let expected_head = slots.queue.urgency(request.class, request.place());
+        if slots.reported.head == Some(expected_head) {
             self.acquire_slots(request.variant, None, 0, false, now.mono);
         }
     }

@@ -150,7 +150,8 @@ impl Engine {
         }
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index)) {
-                let all = self.worker.groups(key(variant));
+                let groups = self.worker.groups();
+                let all = groups.get(key(variant));
                 variant.group_times.observe_common(all);
             }
         }

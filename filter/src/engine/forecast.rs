@@ -74,12 +74,17 @@ impl Variant {
     /// Whether the first waiting request has no time to wait at the server for the execution that ends next. It
     /// is not sent early: the execution may end sooner than predicted, or another variant may take the request.
     fn is_pressed(&self, now: Mono) -> bool {
-        let queue = &self.slots.queue;
-        let last = queue.latest_start(|class, place| {
+        let last = self.latest_start();
+        last.is_some_and(|last| last < self.earliest_start(now))
+    }
+
+    /// Earliest of the latest starts of the requests that are first in their classes.
+    #[inline(never)]
+    pub(super) fn latest_start(&self) -> Option<Mono> {
+        self.slots.queue.latest_start(|class, place| {
             let group = Group::waiting(class, place);
             self.predicted_of(group).high
-        });
-        last.is_some_and(|last| last < self.earliest_start(now))
+        })
     }
 
     /// Time at which the first waiting request must be able to start, or else it is downgraded or refused.

@@ -211,17 +211,10 @@ impl Engine {
         };
         let queue = &variant.slots.queue;
         let worker = &mut self.worker;
-        let outcome = match (newcomer, queue.single_class_order()) {
-            (Some((class, place)), Some(line)) => {
-                let order = std::iter::once(queue.urgency(class, place)).chain(line);
-                params.acquire(worker, variant, order, now)
-            }
-            (Some((class, place)), None) => {
-                let order = queue.order_with(class, place);
-                params.acquire(worker, variant, order, now)
-            }
-            (None, Some(line)) => params.acquire(worker, variant, line, now),
-            (None, None) => params.acquire(worker, variant, queue.order(), now),
+        // Each kind of order has its own copy of all that an acquisition does, so there are but two.
+        let outcome = match queue.single_class_order(newcomer) {
+            Some(order) => params.acquire(worker, variant, order, now),
+            None => params.acquire(worker, variant, queue.order(newcomer), now),
         };
         let slots = &mut variant.slots;
         // The rest of a batch that a newcomer has closed leaves on the next check, at once.

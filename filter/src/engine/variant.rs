@@ -83,10 +83,7 @@ impl Variant {
         if self.slots.reported.stale {
             return Some(now);
         }
-        let wake = self.slots.next_wake(|class, place| {
-            let group = Group::waiting(class, place);
-            self.predicted_of(group).high
-        });
+        let wake = self.slots.next_wake(self.latest_start());
         if self.slots.queue.is_empty() {
             return wake;
         }

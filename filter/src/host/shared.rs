@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::rc::Rc;
 
 use crate::config::{Config, Role};
-use crate::coordination::{GROUP_LAYOUT, LAYOUT, Notification, Store};
+use crate::coordination::{ByteStore, GROUP_LAYOUT, LAYOUT, Notification};
 use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-impl Store for Shared {
+impl ByteStore for Shared {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         self.guess = None;
         let (bytes, version) = call::shared(&self.key);

@@ -12,8 +12,6 @@ use std::time::Duration;
 use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
 use crate::priority::{ORPHAN_MAX, Urgency};
 use crate::time::{Mono, nanos};
-use crate::waiting::class::ClassId;
-use crate::waiting::queue::Place;
 use crate::waiting::wait_queue::WaitQueue;
 
 /// The value 1 in the fixed point of [`VariantSlots::mean_rank`].
@@ -211,12 +209,11 @@ impl VariantSlots {
     }
 
     /// Next time at which something changes by itself: the end of an orphan, which frees a slot for any worker;
-    /// the start of a lane's lead; or the latest start of a request that is first in its class, given the `service` time of
-    /// each.
+    /// the start of a lane's lead; or the `latest_start` of the waiting requests, if any wait.
     #[must_use]
-    pub fn next_wake(&self, service: impl Fn(ClassId, Place) -> Duration) -> Option<Mono> {
+    pub fn next_wake(&self, latest_start: Option<Mono>) -> Option<Mono> {
         let orphan_end = self.orphans.first().map(|(end, ..)| *end);
-        let Some(head) = self.queue.latest_start(service) else {
+        let Some(head) = latest_start else {
             return orphan_end;
         };
         let wake = self.lanes.0.lead_at.map_or(head, |lead| lead.min(head));
@@ -331,6 +328,8 @@ pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::class::ClassId;
+    use crate::waiting::queue::Place;
 
     #[test]
     fn orphan_keeps_its_slot_until_the_predicted_end() {
@@ -359,23 +358,22 @@ mod tests {
     #[test]
     fn wakes_for_orphan_end_and_latest_start() {
         let mut slots = VariantSlots::default();
-        let service = Duration::from_nanos(30);
+        let wake = |slots: &VariantSlots| {
+            let service = Duration::from_nanos(30);
+            slots.next_wake(slots.queue.latest_start(|_, _| service))
+        };
         slots.take(Mono(50));
         slots.orphan(Mono(0), Mono(50), 0, 0);
-        assert_eq!(
-            slots.next_wake(|_, _| service),
-            Some(Mono(50)),
-            "others may wait for it"
-        );
+        assert_eq!(wake(&slots), Some(Mono(50)), "others may wait for it");
         let place = Place {
             deadline: Mono(70),
             arrival: 0,
         };
         slots.queue.push(ClassId(0), place, 7);
-        assert_eq!(slots.next_wake(|_, _| service), Some(Mono(40)));
+        assert_eq!(wake(&slots), Some(Mono(40)));
         slots.queue.cancel(ClassId(0), place);
         slots.expire_orphans(Mono(50));
-        assert_eq!(slots.next_wake(|_, _| service), None);
+        assert_eq!(wake(&slots), None);
     }
 
     #[test]

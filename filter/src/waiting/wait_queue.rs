@@ -197,21 +197,34 @@ impl WaitQueue {
         self.scheduler.grant(index(class));
     }
 
-    /// Urgencies in the order of leaving, computed lazily.
-    pub fn order(&self) -> impl Iterator<Item = Urgency> + Clone + '_ {
-        self.order_after(self.scheduler)
+    /// Urgencies in the order of leaving, computed lazily; a newcomer goes first.
+    pub fn order(
+        &self,
+        newcomer: Option<(ClassId, Place)>,
+    ) -> impl Iterator<Item = Urgency> + Clone + '_ {
+        let mut scheduler = self.scheduler;
+        let first = newcomer.map(|(class, place)| {
+            scheduler.grant(index(class));
+            self.urgency(class, place)
+        });
+        first.into_iter().chain(self.order_after(scheduler))
     }
 
     /// The same for a single class, or an empty queue; else `None`. Far cheaper to copy than the general order,
     /// and the case of almost every request.
     #[must_use]
-    pub fn single_class_order(&self) -> Option<impl Iterator<Item = Urgency> + Clone + '_> {
+    pub fn single_class_order(
+        &self,
+        newcomer: Option<(ClassId, Place)>,
+    ) -> Option<impl Iterator<Item = Urgency> + Clone + '_> {
         if self.scheduler.class_count() > 1 && !self.is_empty() {
             return None;
         }
+        let first = newcomer.map(|(class, place)| self.urgency(class, place));
         let tier = self.scheduler.tier(0);
         let queue = self.queues.first()?.iter();
-        Some(queue.map(move |(place, _)| Urgency::of(tier, place.deadline)))
+        let waiting = queue.map(move |(place, _)| Urgency::of(tier, place.deadline));
+        Some(first.into_iter().chain(waiting))
     }
 
     /// Urgency of the request that leaves first.
@@ -235,18 +248,6 @@ impl WaitQueue {
             return Urgency(u64::MAX);
         }
         Urgency::of(self.scheduler.tier(0), deadline)
-    }
-
-    /// Urgencies in the order of leaving, after a newcomer that goes first.
-    pub fn order_with(
-        &self,
-        class: ClassId,
-        place: Place,
-    ) -> impl Iterator<Item = Urgency> + Clone + '_ {
-        let newcomer = self.urgency(class, place);
-        let mut scheduler = self.scheduler;
-        scheduler.grant(index(class));
-        std::iter::once(newcomer).chain(self.order_after(scheduler))
     }
 
     /// Number of requests that would go before a newcomer without further arrivals: exact for two classes but

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weir_api::plan::{FORMAT, HOUR_MS};
 use weir_api::{Plan, VariantPlan};
 use weir_filter::config::Config;
-use weir_filter::coordination::{Memory, Scope};
+use weir_filter::coordination::{InPlace, Scope};
 
 pub(super) use fifo::Fifo;
 pub(super) use tally::Tally;
@@ -72,13 +72,13 @@ impl DataPlane {
             }
             let first = u32::from(stage) * proxies;
             for (proxy, part) in (first..).zip(parts(config.static_plan.take(), proxies)?) {
-                let slot_table = Memory::default();
+                let store = InPlace::default();
                 let config = Config {
                     static_plan: part,
                     ..config.clone()
                 };
                 let place = (stage, proxy);
-                let worker = |index| Worker::new(place, config.clone(), slot_table.clone(), index);
+                let worker = |index| Worker::new(place, config.clone(), store.clone(), index);
                 all.extend((0..workers).map(worker));
             }
         }

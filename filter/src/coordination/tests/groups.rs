@@ -117,7 +117,7 @@ proptest! {
             }
         }
         for (worker, _) in &workers {
-            prop_assert_eq!(worker.groups(VARIANT).map_or(0, count), all);
+            prop_assert_eq!(worker.groups().get(VARIANT).map_or(0, count), all);
         }
     }
 }
@@ -137,7 +137,7 @@ fn clock_set_back_or_ahead_leaves_no_time_that_stays() {
         let [mut one_worker, mut other] = [1, 2].map(|of| worker(&store, of));
         share(&mut one_worker, &one(first, 1000, 1.0), first);
         share(&mut other, &one(second, 1000, 1.0), second);
-        let known = other.groups(VARIANT).map_or(0, count);
+        let known = other.groups().get(VARIANT).map_or(0, count);
         assert_eq!(known, expected, "{first} {second}");
     }
 }
@@ -168,5 +168,5 @@ fn swaps_that_are_lost_leave_the_measurements_to_the_next_renewal() {
     store.fail_group_swaps(TRIES_MAX - 1);
     assert_eq!(share(&mut first, &own, 0), (true, TRIES_MAX - 1));
     assert_eq!(share(&mut second, &GroupSums::default(), 0), (true, 0));
-    assert_eq!(second.groups(VARIANT).map(count), Some(1));
+    assert_eq!(second.groups().get(VARIANT).map(count), Some(1));
 }

@@ -36,7 +36,7 @@ pub(super) struct Vm {
 }
 
 impl Vm {
-    pub(super) fn of(store: &Memory, incarnation: u64, slots: u32) -> Vm {
+    pub(super) fn of<S: Store + Clone + 'static>(store: &S, incarnation: u64, slots: u32) -> Vm {
         Vm {
             worker: Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy),
             slots,
@@ -233,4 +233,21 @@ fn time_with_all_slots_taken_counts_over_all_workers() {
     a.acquire(&[5], &[], 1, 120);
     let late = 120 + 10 * 60_000;
     assert_eq!(a.acquire(&[6], &[], 0, late).full, full(60_000, 1));
+}
+
+#[test]
+fn request_granted_in_place_of_an_unknown_execution_has_an_ordinal_of_its_own() {
+    let store = Memory::default();
+    let mut vm = Vm::of(&store, 1, 3);
+    assert_eq!(vm.acquire(&[], &[], 3, 0).granted, 3);
+    // The next table knows that three slots are taken, but not the executions.
+    store.clear();
+    assert!(vm.acquire(&[], &[], 1, 1).reset);
+    let later = 1 + TIMEOUTS.quarantine.as_millis() as u64;
+    let ordinals = [1, 2, 3].map(|ended| {
+        let outcome = vm.acquire(&[ended], &[], 1, later);
+        assert_eq!(outcome.granted, 1);
+        outcome.lanes.first
+    });
+    assert_eq!(ordinals, [1, 2, 3]);
 }

@@ -3,7 +3,10 @@
 //! A worker adds what it has measured since its last swap, and reads the sums of all. Each measurement is added by one
 //! swap, so it counts once, and a worker that dies takes nothing along but what it measured since.
 
+use std::cell::Ref;
+
 use super::{TRIES_MAX, Worker};
+use crate::coordination::GroupTable;
 use crate::routing::group_sums::GroupSums;
 use crate::time::Mono;
 use crate::variant::VariantKey;
@@ -19,30 +22,30 @@ impl Worker {
         own: impl Iterator<Item = (VariantKey, &'a GroupSums)> + Clone,
         now: Mono,
     ) -> (bool, u32) {
+        let groups = &mut self.tables.borrow_mut().groups;
         for conflicts in 0..TRIES_MAX {
-            let version = self.store.load_groups(&mut self.bytes);
-            let read = version.map(|_| self.groups.read(&self.bytes));
-            let mut changed = read.is_some_and(|read| read.is_err());
-            self.groups.expire(now);
+            let loaded = self.store.load_group_table(groups, &mut self.bytes);
+            let mut changed = loaded.is_some_and(|(_, read)| read.is_err());
+            groups.expire(now);
             for (key, sums) in own.clone() {
-                changed |= self.groups.add(key, sums).unwrap_or(false);
+                changed |= groups.add(key, sums).unwrap_or(false);
             }
             if !changed {
                 return (true, conflicts);
             }
-            self.groups.write(&mut self.bytes);
-            if self.store.swap_groups(&self.bytes, version) {
+            let version = loaded.map(|(version, _)| version);
+            if (self.store).swap_group_table(groups, &mut self.bytes, version) {
                 return (true, conflicts);
             }
             // It has the own measurements, which the next attempt adds.
-            self.groups.clear();
+            groups.clear();
         }
         (false, TRIES_MAX)
     }
 
-    /// Sums of all workers for a variant, by the last exchange.
+    /// Sums of all workers, by the last exchange.
     #[must_use]
-    pub fn groups(&self, variant: VariantKey) -> Option<&GroupSums> {
-        self.groups.get(variant)
+    pub fn groups(&self) -> Ref<'_, GroupTable> {
+        Ref::map(self.tables.borrow(), |tables| &tables.groups)
     }
 }

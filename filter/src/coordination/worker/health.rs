@@ -13,7 +13,8 @@ impl Worker {
     /// Health of a variant's servers, by the table as last loaded; `None` if it has no column.
     #[must_use]
     pub fn health(&self, variant: VariantKey) -> Option<Health> {
-        let column = self.table.columns.get(self.table.column(variant)?)?;
+        let table = &self.tables.borrow().slots;
+        let column = table.columns.get(table.column(variant)?)?;
         Some(column.health)
     }
 
@@ -28,8 +29,9 @@ impl Worker {
     /// column.
     #[must_use]
     pub fn lead(&self, variant: VariantKey, planned: Duration) -> Option<Lead> {
-        let column = self.table.column(variant)?;
-        Some(self.table.lead(column, planned))
+        let table = &self.tables.borrow().slots;
+        let column = table.column(variant)?;
+        Some(table.lead(column, planned))
     }
 
     /// Changes a variant's health for all workers; returns the new state. `None` if the table is full or all
@@ -42,7 +44,7 @@ impl Worker {
     ) -> (Option<Health>, SyncResult) {
         let incarnation = self.incarnation;
         let mut noted = None;
-        let outcome = self.write(now, |table, timeouts| {
+        let outcome = self.write(now, &mut |table, timeouts| {
             let own = table.assign_row(incarnation, now)?;
             let column = table.assign_column(variant, now, timeouts)?;
             let health = &mut table.columns.get_mut(column)?.health;

@@ -1,5 +1,6 @@
 //! Publication of a worker's usage of a variant of which no slot is free.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::{OtherWorkers, Usage, Worker};
@@ -30,16 +31,17 @@ impl Worker {
         if !self.load() {
             return None;
         }
-        let (own, column) = self.place(publication.variant)?;
-        let others = self.table.full(own, column, &publication, now)?;
-        let mut changed = self.table.renew_row(own, now, &self.timeouts);
-        changed |= self.table.touch_column(column, now, &self.timeouts);
-        changed |= self.table.clear_notification(own);
-        changed |= self.table.set_usage(own, column, publication.usage, true);
+        let tables = Rc::clone(&self.tables);
+        let table = &mut tables.borrow_mut().slots;
+        let (own, column) = table.place(self.incarnation, publication.variant)?;
+        let others = table.full(own, column, &publication, now)?;
+        let mut changed = table.renew_row(own, now, &self.timeouts);
+        changed |= table.touch_column(column, now, &self.timeouts);
+        changed |= table.clear_notification(own);
+        changed |= table.set_usage(own, column, publication.usage, true);
         if changed {
-            self.table.round();
             let version = self.known.take();
-            if !self.store.swap_table(&self.table, &mut self.bytes, version) {
+            if !self.store.swap_table(table, &mut self.bytes, version) {
                 self.lost_swaps += 1;
                 return None;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LaneBacklog, OtherWorkers, Worker, WorkerRow};
+use super::{LaneBacklog, OtherWorkers, Worker};
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
@@ -10,22 +10,17 @@ impl Worker {
     /// Slots taken of a variant, by the table as last loaded.
     #[must_use]
     pub fn taken(&self, variant: VariantKey, now: Mono) -> u32 {
-        let column = self.table.column(variant);
-        column.map_or(0, |column| self.table.taken(column, now))
+        let table = &self.tables.borrow().slots;
+        let column = table.column(variant);
+        column.map_or(0, |column| table.taken(column, now))
     }
 
     /// Requests waiting for a variant at all live workers, by the table as last loaded.
     #[must_use]
     pub fn waiting(&self, variant: VariantKey, now: Mono) -> u32 {
-        let column = self.table.column(variant);
-        column.map_or(0, |column| self.table.waiting(column, now))
-    }
-
-    /// Row of this worker and column of a variant, by the table as last loaded.
-    pub(super) fn place(&self, variant: VariantKey) -> Option<(usize, usize)> {
-        let own = |row: &WorkerRow| row.incarnation == self.incarnation;
-        let own = self.table.rows.iter().position(own)?;
-        Some((own, self.table.column(variant)?))
+        let table = &self.tables.borrow().slots;
+        let column = table.column(variant);
+        column.map_or(0, |column| table.waiting(column, now))
     }
 
     /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
@@ -38,10 +33,11 @@ impl Worker {
         mean: Duration,
         now: Mono,
     ) -> Option<(OtherWorkers, LaneBacklog)> {
-        let (own, column) = self.place(variant)?;
-        let others = self.table.other_workers(own, column, now);
+        let table = &self.tables.borrow().slots;
+        let (own, column) = table.place(self.incarnation, variant)?;
+        let others = table.other_workers(own, column, now);
         let taken = taken.saturating_add(others.taken);
-        let scan = self.table.scan(column, mean, now);
-        Some((others, scan.backlog(self.table.behind(column), taken)))
+        let scan = table.scan(column, mean, now);
+        Some((others, scan.backlog(table.behind(column), taken)))
     }
 }

@@ -99,7 +99,7 @@ impl Pair {
     }
 
     fn pop(&mut self) -> Option<(ClassId, Place, u32)> {
-        let order: Vec<Urgency> = self.queue.order().take(3).collect();
+        let order: Vec<Urgency> = self.queue.order(None).take(3).collect();
         let left = self.queue.pop();
         match left {
             Some((class, place, stream)) => {
@@ -138,11 +138,11 @@ impl Pair {
             Step::Pass(class, deadline) => {
                 let (class, place) = self.arrive(class, deadline);
                 if self.queue.is_next(class, place) {
-                    let then: Vec<Urgency> = self.queue.order_with(class, place).collect();
+                    let then: Vec<Urgency> = self.queue.order(Some((class, place))).collect();
                     assert_eq!(then.len(), self.queue.len() + 1);
                     assert_eq!(then[0].0 << 4, place.deadline.0 << 4);
                     self.queue.charge(class);
-                    assert!(self.queue.order().eq(then.into_iter().skip(1)));
+                    assert!(self.queue.order(None).eq(then.into_iter().skip(1)));
                 } else {
                     self.push(class, place);
                     assert_ne!(self.pop().map(|(_, other, _)| other), Some(place));
@@ -176,10 +176,10 @@ proptest! {
             pair.step(step);
             pair.agree();
         }
-        let predicted: Vec<Urgency> = pair.queue.order().collect();
+        let predicted: Vec<Urgency> = pair.queue.order(None).collect();
         prop_assert_eq!(pair.queue.head(), predicted.first().copied());
         let is_line = classes.len() == 1 || pair.queue.is_empty();
-        prop_assert_eq!(pair.queue.single_class_order().map(Vec::from_iter), is_line.then(|| predicted.clone()));
+        prop_assert_eq!(pair.queue.single_class_order(None).map(Vec::from_iter), is_line.then(|| predicted.clone()));
         let mut actual = Vec::new();
         while let Some(first) = pair.queue.scheduler.next_class() {
             let tier = pair.queue.scheduler.tier(first);
@@ -197,7 +197,7 @@ proptest! {
         for step in &steps {
             pair.step(step);
             let min = pair.model.keys().next().map(|(_, place)| place.deadline.0);
-            prop_assert_eq!(pair.queue.order().next().map(|u| u.0), min);
+            prop_assert_eq!(pair.queue.order(None).next().map(|u| u.0), min);
             for (i, (_, place)) in pair.model.keys().enumerate() {
                 prop_assert_eq!(pair.queue.ahead(ClassId(0), *place), i as u32);
             }
@@ -299,7 +299,7 @@ fn higher_priority_goes_first_after_skipped_classes() {
         queue.push(ClassId(1), place(10 + i, 10 + i), 1);
     }
     let tier = |urgency: Urgency| (urgency.0 >> 60, urgency.0 << 4 >> 4);
-    let order: Vec<(u64, u64)> = queue.order().map(tier).collect();
+    let order: Vec<(u64, u64)> = queue.order(None).map(tier).collect();
     let expected = [
         (1, 10),
         (1, 11),

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use weir_api::Plan;
 use weir_filter::config::Config;
-#[cfg(test)]
-use weir_filter::coordination::SlotTable;
-use weir_filter::coordination::{Memory, Notification, TIMEOUTS};
+use weir_filter::coordination::{InPlace, Notification, TIMEOUTS};
 use weir_filter::engine::{Answer, End, Engine, IncomingRequest, StreamId};
 use weir_filter::health::{HealthSignal, ProbeResult};
 use weir_filter::request::body::BodyChunk;
@@ -43,7 +41,7 @@ pub(crate) struct Worker {
     pub(crate) loses_wake: bool,
     /// Its row in the proxy's slot table, by which other workers notify it.
     pub(crate) entry: Option<usize>,
-    slot_table: Memory,
+    store: InPlace,
     incarnation: u64,
     renew_at: u64,
     tick_at: u64,
@@ -52,21 +50,21 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates worker `index` of a proxy; the workers of a proxy share `slot_table`.
+    /// Creates worker `index` of a proxy; the workers of a proxy share `store`.
     pub(crate) fn new(
         (stage, proxy): (u16, u32),
         config: Config,
-        slot_table: Memory,
+        store: InPlace,
         index: u32,
     ) -> Worker {
         let incarnation = u64::from(index) + 1;
         Worker {
             stage,
             proxy,
-            engine: Engine::new(config, Box::new(slot_table.clone()), incarnation),
+            engine: Engine::new(config, Box::new(store.clone()), incarnation),
             loses_wake: false,
             entry: None,
-            slot_table,
+            store,
             incarnation,
             renew_at: 0,
             tick_at: 0,
@@ -83,18 +81,13 @@ impl Worker {
 
     /// Clears the slot table: the proxy's process restarts.
     pub(crate) fn forget_slot_table(&self) {
-        self.slot_table.clear();
+        self.store.clear();
     }
 
     /// Slots that the proxy's slot table counts as taken, by variant key.
     #[cfg(test)]
     pub(crate) fn taken_in_slot_table(&self, now: u64) -> Vec<(VariantKey, u32)> {
-        let mut slot_table = SlotTable::default();
-        let read = self.slot_table.bytes().map(|bytes| slot_table.read(&bytes));
-        assert!(
-            read.is_none_or(|read| read.is_ok()),
-            "an unreadable slot table"
-        );
+        let slot_table = self.store.slots();
         let columns = slot_table.columns.iter().enumerate();
         columns
             .map(|(at, column)| (column.key, slot_table.taken(at, Mono(now))))
@@ -104,7 +97,7 @@ impl Worker {
     /// Takes the pending notifications, the row and reason of each; returns its proxy.
     pub(crate) fn take_notifications_out(&mut self, into: &mut Vec<(usize, Notification)>) -> u32 {
         self.note_entry();
-        self.slot_table.swap_notifications(into);
+        self.store.swap_notifications(into);
         // Plans reach the workers separately in the simulation.
         into.retain(|(_, why)| *why != Notification::Plan);
         self.proxy
@@ -115,7 +108,7 @@ impl Worker {
         const NEXT_START: u64 = 1 << 32;
         self.incarnation += NEXT_START;
         let config = self.engine.config().clone();
-        self.engine = Engine::new(config, Box::new(self.slot_table.clone()), self.incarnation);
+        self.engine = Engine::new(config, Box::new(self.store.clone()), self.incarnation);
         (self.entry, self.renew_at) = (None, 0);
         self.owed.clear();
         self.tick_at = 0;
@@ -331,9 +324,7 @@ impl Worker {
     }
 
     fn note_entry(&mut self) {
-        if let Some(entry) = self.slot_table.take_claimed_rows().last() {
-            self.entry = Some(*entry);
-        }
+        self.entry = self.store.take_owned_row().or(self.entry);
     }
 
     fn report(&mut self) {
