@@ -21,7 +21,7 @@ struct Shared {
     /// Whether there is a slot table.
     exists: bool,
     notifies: Vec<(usize, Notification)>,
-    owned_row: Option<usize>,
+    claimed_row: Option<usize>,
 }
 
 impl InPlace {
@@ -33,8 +33,8 @@ impl InPlace {
 
     /// Row of the worker that acted last, if it got one since the last call.
     #[must_use]
-    pub fn take_owned_row(&self) -> Option<usize> {
-        self.shared.borrow_mut().owned_row.take()
+    pub fn take_claimed_row(&self) -> Option<usize> {
+        self.shared.borrow_mut().claimed_row.take()
     }
 
     /// Slot table.
@@ -88,7 +88,7 @@ impl Store for InPlace {
     }
 
     fn claim_row(&mut self, row: usize) {
-        self.shared.borrow_mut().owned_row = Some(row);
+        self.shared.borrow_mut().claimed_row = Some(row);
     }
 
     fn notify(&mut self, row: usize, why: Notification) {

@@ -1,4 +1,4 @@
-//! A [`ByteStore`] in this process's memory, for tests. Each clone is another VM's view of the same store.
+//! A [`ByteStore`] in this process's memory, for tests and benches. Each clone is another VM's view of the same store.
 
 use std::cell::RefCell;
 use std::rc::Rc;

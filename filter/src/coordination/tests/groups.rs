@@ -26,7 +26,7 @@ fn count(sums: &GroupSums) -> u32 {
     sizes.iter().map(|sums| sums.count).sum()
 }
 
-fn worker(store: &Memory, incarnation: u64) -> Worker {
+fn worker<S: Store + Clone + 'static>(store: &S, incarnation: u64) -> Worker {
     Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy)
 }
 
@@ -118,6 +118,23 @@ proptest! {
         }
         for (worker, _) in &workers {
             prop_assert_eq!(worker.groups().get(VARIANT).map_or(0, count), all);
+        }
+    }
+
+    #[test]
+    fn sums_changed_in_place_are_those_read_from_bytes(
+        events in prop::collection::vec((0..3_usize, 0..2_000_u64, 0..5_000_000_u64, 0.0..5000.0_f64), 1..40),
+    ) {
+        let (bytes, in_place) = (Memory::default(), InPlace::default());
+        let mut of_bytes = [1, 2, 3].map(|of| worker(&bytes, of));
+        let mut of_in_place = [1, 2, 3].map(|of| worker(&in_place, of));
+        let mut ms = 0;
+        for (index, later, size, ratio) in events {
+            ms += later;
+            let own = one(ms, size, ratio);
+            let (one_worker, other) = (&mut of_bytes[index], &mut of_in_place[index]);
+            prop_assert_eq!(share(one_worker, &own, ms), share(other, &own, ms));
+            prop_assert_eq!(&*one_worker.groups(), &*other.groups());
         }
     }
 }

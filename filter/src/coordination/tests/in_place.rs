@@ -92,8 +92,8 @@ proptest! {
             let mut notifies = Vec::new();
             in_place.store.swap_notifications(&mut notifies);
             prop_assert_eq!(bytes.store.take_notifications(), notifies);
-            let owned = bytes.store.take_claimed_rows().last().copied();
-            prop_assert_eq!(owned, in_place.store.take_owned_row());
+            let claimed = bytes.store.take_claimed_rows().last().copied();
+            prop_assert_eq!(claimed, in_place.store.take_claimed_row());
         }
     }
 }

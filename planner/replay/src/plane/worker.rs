@@ -324,7 +324,7 @@ impl Worker {
     }
 
     fn note_entry(&mut self) {
-        self.entry = self.store.take_owned_row().or(self.entry);
+        self.entry = self.store.take_claimed_row().or(self.entry);
     }
 
     fn report(&mut self) {
