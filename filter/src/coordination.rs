@@ -23,6 +23,7 @@ mod lanes;
 pub mod lead;
 mod memory;
 mod rows;
+mod runs;
 mod slot_share;
 mod store;
 mod table;
@@ -32,8 +33,9 @@ pub use acquire_request::{AcquireRequest, AcquireResult, FullTime, OtherWorkers}
 pub use codec::{LAYOUT, Unreadable};
 pub use group_table::{GROUP_LAYOUT, GroupTable, RECORDS_MAX};
 pub use in_place::InPlace;
-pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest, RUNS_MAX, Run};
+pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest};
 pub use memory::Memory;
+pub use runs::{RUNS_MAX, Run, Runs};
 pub use store::{ByteStore, Notification, Store, Tables};
 pub use table::{SlotTable, Usage, VariantColumn, WorkerRow};
 pub use worker::{Membership, Publication, Scope, SyncResult, TRIES_MAX, Worker};

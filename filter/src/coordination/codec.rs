@@ -9,7 +9,7 @@
 //!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means      × columns
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
 //! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
-//! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × rows × columns
+//! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × columns × rows
 //! run      column u16 · first u32 · present u32 · began u64                             × runs
 //! ```
 //!
@@ -18,7 +18,9 @@
 
 use std::time::Duration;
 
-use super::{COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, SlotTable, Usage, VariantColumn, WorkerRow};
+use super::{
+    COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, Runs, SlotTable, Usage, VariantColumn, WorkerRow,
+};
 use crate::coordination::lead::{Lead, Mean};
 use crate::health::{Failure, Health, Outage};
 use crate::priority::Urgency;
@@ -26,7 +28,7 @@ use crate::time::{Mono, nanos};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 6;
+pub const LAYOUT: u8 = 7;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
@@ -54,7 +56,7 @@ impl SlotTable {
         self.clear();
         let read = self.fill(bytes);
         if read.is_none() {
-            self.clear();
+            *self = SlotTable::default();
         }
         read.ok_or(Unreadable)
     }
@@ -62,7 +64,7 @@ impl SlotTable {
     /// Writes the table to `out`, replacing its contents.
     pub fn write(&self, out: &mut Vec<u8>) {
         let rows = self.columns.len() * COLUMN + self.rows.len() * ENTRY;
-        let rows = rows + self.runs.len() * RUN;
+        let rows = rows + self.runs_len() * RUN;
         out.resize(HEADER + rows + self.usages.len() * CELL, 0);
         let Some((unsummed, summed)) = out.split_first_chunk_mut::<UNSUMMED>() else {
             return;
@@ -84,7 +86,7 @@ impl SlotTable {
         writer.u32(self.resets);
         writer.put((self.columns.len() as u16).to_le_bytes());
         writer.put((self.rows.len() as u16).to_le_bytes());
-        writer.put((self.runs.len() as u16).to_le_bytes());
+        writer.put((self.runs_len() as u16).to_le_bytes());
         writer.u64(self.quarantine_until.0);
         writer.u64(self.process_id);
         writer.u64(self.poller.0);
@@ -125,13 +127,20 @@ impl SlotTable {
             writer.u64(usage.until.0);
             writer.u64(usage.head.map_or(0, |head| head.0.max(1)));
         }
-        for (run, row) in self.runs.iter().zip(runs.as_chunks_mut::<RUN>().0) {
+        let by_column = (0_u16..).zip(&self.runs);
+        let known = by_column.flat_map(|(column, runs)| runs.iter().map(move |run| (column, run)));
+        for ((column, run), row) in known.zip(runs.as_chunks_mut::<RUN>().0) {
             let mut writer = Writer(row);
-            writer.put(run.column.to_le_bytes());
+            writer.put(column.to_le_bytes());
             writer.u32(run.first);
             writer.u32(run.present);
             writer.u64(run.began.0);
         }
+    }
+
+    /// Number of runs of all columns.
+    fn runs_len(&self) -> usize {
+        self.runs.iter().map(|runs| runs.iter().len()).sum()
     }
 
     /// Makes its values those that its bytes are read as: a time of 0 stands for none, so that 0 is written as 1.
@@ -149,7 +158,9 @@ impl SlotTable {
         self.columns.clear();
         self.rows.clear();
         self.usages.clear();
-        self.runs.clear();
+        for runs in &mut self.runs {
+            runs.clear();
+        }
         (self.resets, self.quarantine_until) = Default::default();
         (self.process_id, self.poller) = Default::default();
     }
@@ -203,13 +214,20 @@ impl SlotTable {
                 head: reader.some()?.map(Urgency),
             });
         }
+        // Their buffers are kept.
+        self.runs.resize_with(columns, Runs::default);
+        let mut before = 0;
         for _ in 0..runs {
-            self.runs.push(Run {
-                column: u16::from_le_bytes(reader.take()?),
+            let column = usize::from(u16::from_le_bytes(reader.take()?));
+            let run = Run {
                 first: reader.u32()?,
                 present: reader.u32()?,
                 began: reader.mono()?,
-            });
+            };
+            if column < before || !self.runs.get_mut(column)?.push(run) {
+                return None;
+            }
+            before = column;
         }
         reader.0.is_empty().then_some(())
     }

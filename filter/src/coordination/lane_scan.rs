@@ -1,8 +1,8 @@
-//! Executions of a variant at one time, added up in one pass over its runs.
+//! Executions of a variant at one time, added up.
 
 use std::time::Duration;
 
-use super::{LaneBacklog, LaneRequest, Run, SlotTable};
+use super::{LaneBacklog, LaneRequest, Run, Runs, SlotTable};
 use crate::time::{Mono, nanos};
 
 /// An execution that takes this many times its mean may never end.
@@ -19,78 +19,77 @@ pub(super) struct LaneScan {
     /// Time at which the next execution will count in [`LaneScan::ending`], if one ever will.
     pub(super) next_ending: Option<Mono>,
     /// Remaining work, ns.
-    rest: u64,
+    pub(super) rest: u64,
     /// Shortest remaining time of an execution, ns; 0 if none executes.
-    shortest: u64,
+    pub(super) shortest: u64,
     /// Mean service time, ns.
-    mean: u64,
+    pub(super) mean: u64,
 }
 
 impl SlotTable {
     /// Adds up a variant's executions, which take `mean`; no request is sent early.
     pub(super) fn scan(&self, column: usize, mean: Duration, now: Mono) -> LaneScan {
-        self.scan_after(column, mean, Duration::MAX, now)
+        let runs = self.runs.get(column);
+        runs.map_or_else(LaneScan::default, |runs| {
+            LaneScan::of(runs, mean, Duration::MAX, now)
+        })
     }
 
     /// Adds up a variant's executions.
     pub(super) fn scan_for(&self, column: usize, lanes: &LaneRequest<'_>, now: Mono) -> LaneScan {
-        self.scan_after(column, lanes.mean, lanes.after, now)
+        let runs = self.runs.get(column);
+        runs.map_or_else(LaneScan::default, |runs| {
+            LaneScan::of(runs, lanes.mean, lanes.after, now)
+        })
     }
 
     /// Executions of a variant that will end soon: see [`LaneScan::ending`].
     pub(super) fn ending(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> u32 {
         let (after, hangs) = (signed(after), signed(mean).saturating_mul(HANGS));
-        let oldest = self.runs.iter().take_while(|run| run.age(now) >= after);
-        let of_it = oldest.filter(|run| usize::from(run.column) == column && run.age(now) < hangs);
-        of_it.map(Run::size).sum()
+        let runs = self.runs.get(column).into_iter().flat_map(Runs::iter);
+        let oldest = runs.take_while(|run| run.age(now) >= after);
+        let ending = oldest.filter(|run| run.age(now) < hangs);
+        ending.map(Run::size).sum()
     }
-
-    /// One pass of plain 64-bit numbers, because each acquisition makes one. It is compiled once: fetching the instructions
-    /// of several copies would take longer than the calls.
-    #[inline(never)]
-    fn scan_after(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> LaneScan {
-        let (mean, after) = (signed(mean), signed(after));
-        let hangs = mean.saturating_mul(HANGS);
-        let (mut executing, mut ending, mut rest) = (0, 0, 0_u64);
-        let (mut shortest, mut oldest) = (u64::MAX, i64::MIN);
-        for run in self.runs_of(column) {
-            let (size, age) = (run.size(), run.age(now));
-            let left = mean.wrapping_sub(age).max(0).cast_unsigned();
-            rest = rest.wrapping_add(left.wrapping_mul(u64::from(size)));
-            shortest = shortest.min(left);
-            executing += size;
-            if age < after {
-                oldest = oldest.max(age);
-            } else if age < hangs {
-                ending += size;
-            }
-        }
-        let is_ever = after < i64::MAX && oldest > i64::MIN;
-        let next_ending = now.0.saturating_add_signed(after.wrapping_sub(oldest));
-        LaneScan {
-            executing,
-            ending,
-            next_ending: is_ever.then_some(Mono(next_ending)),
-            rest,
-            shortest: if executing > 0 { shortest } else { 0 },
-            mean: mean.cast_unsigned(),
-        }
-    }
-}
-
-impl Run {
-    /// Time since its start, ns; negative if it begins later.
-    fn age(&self, now: Mono) -> i64 {
-        now.0.wrapping_sub(self.began.0).cast_signed()
-    }
-}
-
-/// Span in ns, at most 292 years.
-fn signed(span: Duration) -> i64 {
-    i64::try_from(nanos(span)).unwrap_or(i64::MAX)
 }
 
 impl LaneScan {
+    /// Adds up executions, which take `mean`. It looks only at those that have taken longer, or will end soon: the sums of
+    /// all do for the others. It is compiled once: fetching the instructions of several copies would take longer than the
+    /// calls.
+    #[inline(never)]
+    pub(super) fn of(runs: &Runs, mean: Duration, after: Duration, now: Mono) -> LaneScan {
+        let (mean, after) = (signed(mean), signed(after));
+        let hangs = mean.saturating_mul(HANGS);
+        let mut rest = runs.work_left(mean, now);
+        let (mut ending, mut next) = (0, None);
+        for run in runs.iter() {
+            let (size, age) = (run.size(), run.age(now));
+            let over = age.wrapping_sub(mean).max(0);
+            rest = rest.wrapping_add(over.cast_unsigned().wrapping_mul(u64::from(size)));
+            if age >= after {
+                ending += if age < hangs { size } else { 0 };
+                continue;
+            }
+            next = next.or(Some(age));
+            if over == 0 {
+                break;
+            }
+        }
+        let next = next.filter(|_| after < i64::MAX);
+        let next_ending = |age| Mono(now.0.saturating_add_signed(after.wrapping_sub(age)));
+        let oldest = runs.iter().next();
+        let shortest = oldest.map_or(0, |run| mean.wrapping_sub(run.age(now)).max(0));
+        LaneScan {
+            executing: runs.executing(),
+            ending,
+            next_ending: next.map(next_ending),
+            rest,
+            shortest: shortest.cast_unsigned(),
+            mean: mean.cast_unsigned(),
+        }
+    }
+
     /// Returns the remaining work of `taken` executions, of which `behind` wait at the servers.
     pub(super) fn backlog(&self, behind: u32, taken: u32) -> LaneBacklog {
         let behind = behind.min(taken.saturating_sub(self.executing));
@@ -102,4 +101,9 @@ impl LaneScan {
             shortest: Duration::from_nanos(self.shortest),
         }
     }
+}
+
+/// Span in ns, at most 292 years.
+fn signed(span: Duration) -> i64 {
+    i64::try_from(nanos(span)).unwrap_or(i64::MAX)
 }

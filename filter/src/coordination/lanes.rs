@@ -7,30 +7,10 @@
 
 use std::time::Duration;
 
-use super::SlotTable;
 use super::lane_scan::LaneScan;
+use super::{Runs, SlotTable};
 use crate::coordination::lead::Lead;
-use crate::time::{Mono, nanos};
-
-/// Maximum number of runs kept of a variant. With more lanes at once, the ends of some are not known.
-pub const RUNS_MAX: usize = 16;
-/// Executions that begin within this time of each other form one run.
-const JOIN: Duration = Duration::from_micros(500);
-/// Maximum number of executions in a run.
-const RUN_BITS: u32 = 32;
-
-/// Executions of one variant that began together: a single one, or a batch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Run {
-    /// Column of the variant.
-    pub column: u16,
-    /// Ordinal of its first request.
-    pub first: u32,
-    /// Bit set of those still executing, by their distance from the first.
-    pub present: u32,
-    /// Start of the executions.
-    pub began: Mono,
-}
+use crate::time::Mono;
 
 /// Lane data that a worker publishes of one variant, to keep its lanes busy between an answer and the next
 /// request.
@@ -97,34 +77,10 @@ pub struct LaneReport {
     pub known: bool,
 }
 
-impl Run {
-    fn bit(&self, ordinal: u32) -> Option<u32> {
-        let place = ordinal.wrapping_sub(self.first);
-        (place < RUN_BITS).then(|| 1 << place)
-    }
-
-    /// Number of its executions.
-    pub(super) fn size(&self) -> u32 {
-        // Most often a single one. Processors may have no instruction for `count_ones`.
-        let besides_first = self.present & self.present.wrapping_sub(1);
-        if besides_first == 0 {
-            u32::from(self.present != 0)
-        } else {
-            1 + besides_first.count_ones()
-        }
-    }
-}
-
 impl SlotTable {
-    /// Runs of a variant.
-    pub(super) fn runs_of(&self, column: usize) -> impl Iterator<Item = &Run> {
-        let of_it = move |run: &&Run| usize::from(run.column) == column;
-        self.runs.iter().filter(of_it)
-    }
-
     /// Executions of a variant whose start is known.
     fn executing(&self, column: usize) -> u32 {
-        self.runs_of(column).map(Run::size).sum()
+        self.runs.get(column).map_or(0, Runs::executing)
     }
 
     /// Requests of a variant that wait at the servers behind those that execute.
@@ -222,9 +178,7 @@ impl SlotTable {
 
     /// Drops the runs of a column, such as one that is reused for another variant; returns whether there were any.
     pub(super) fn forget_runs(&mut self, column: usize) -> bool {
-        let before = self.runs.len();
-        self.runs.retain(|run| usize::from(run.column) != column);
-        self.runs.len() < before
+        self.runs.get_mut(column).is_some_and(Runs::clear)
     }
 
     fn finish(&mut self, column: usize, ordinal: u32, slots: u32, now: Mono) -> Option<Mono> {
@@ -254,41 +208,14 @@ impl SlotTable {
     }
 
     fn begin(&mut self, column: usize, ordinal: u32, began: Mono) {
-        let of_it = |run: &&mut Run| usize::from(run.column) == column;
-        let (mut runs, join) = (0, nanos(JOIN));
-        for run in self.runs.iter_mut().filter(of_it) {
-            runs += 1;
-            let near = (began.0.checked_sub(run.began.0)).is_some_and(|since| since <= join);
-            if let Some(bit) = run.bit(ordinal).filter(|_| near) {
-                run.present |= bit;
-                return;
-            }
-        }
-        if runs < RUNS_MAX {
-            let before = self.runs.iter().rposition(|run| run.began <= began);
-            let run = Run {
-                column: column as u16,
-                first: ordinal,
-                present: 1,
-                began,
-            };
-            self.runs.insert(before.map_or(0, |at| at + 1), run);
+        if let Some(runs) = self.runs.get_mut(column) {
+            runs.begin(ordinal, began);
         }
     }
 
     /// Removes an execution; returns its start.
     fn remove_execution(&mut self, column: usize, ordinal: u32) -> Option<Mono> {
-        let place = self.runs.iter().position(|run| {
-            let bit = run.bit(ordinal).unwrap_or(0);
-            usize::from(run.column) == column && run.present & bit != 0
-        })?;
-        let run = self.runs.get_mut(place)?;
-        run.present &= !run.bit(ordinal).unwrap_or(0);
-        let began = run.began;
-        if run.present == 0 {
-            self.runs.remove(place);
-        }
-        Some(began)
+        self.runs.get_mut(column)?.end(ordinal)
     }
 
     /// Trims the runs, of `executing` executions, to the slots taken: the executions of dead workers are never
@@ -300,28 +227,17 @@ impl SlotTable {
             }
             return self.forget_runs(column);
         }
-        let mut surplus = executing.saturating_sub(taken.min(slots));
-        let trims = surplus > 0;
-        while surplus > 0 {
-            let places = self.runs.iter().enumerate();
-            let of_it = places.filter(|(_, run)| usize::from(run.column) == column);
-            let oldest = of_it.min_by_key(|(_, run)| run.began);
-            let Some(place) = oldest.map(|(place, _)| place) else {
-                break;
-            };
-            if let Some(run) = self.runs.get_mut(place) {
-                run.present &= run.present - 1;
-                if run.present == 0 {
-                    self.runs.remove(place);
-                }
+        let surplus = executing.saturating_sub(taken.min(slots));
+        if let Some(runs) = self.runs.get_mut(column) {
+            for _ in 0..surplus {
+                runs.drop_oldest();
             }
-            surplus -= 1;
         }
         if let Some(state) = self.columns.get_mut(column) {
             let behind = state.sent.wrapping_sub(state.begun).min(taken);
             state.begun = state.sent.wrapping_sub(behind);
         }
-        trims
+        surplus > 0
     }
 
     fn sent(&self, column: usize) -> u32 {

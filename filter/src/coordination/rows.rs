@@ -1,6 +1,6 @@
 //! Rows and columns of the slot table: assignment, and reuse of those no longer needed.
 
-use super::{COLUMNS_MAX, ROWS_MAX, SlotTable, Timeouts, Usage, VariantColumn, WorkerRow};
+use super::{COLUMNS_MAX, ROWS_MAX, Runs, SlotTable, Timeouts, Usage, VariantColumn, WorkerRow};
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
@@ -67,10 +67,15 @@ impl SlotTable {
         if self.rows.len() >= ROWS_MAX {
             return None;
         }
+        let height = self.rows.len();
         self.rows.push(fresh);
-        self.usages
-            .resize(self.rows.len() * self.columns.len(), Usage::default());
-        Some(self.rows.len() - 1)
+        let columns = std::mem::take(&mut self.usages);
+        for column in 0..self.columns.len() {
+            let column = columns.get(column * height..(column + 1) * height);
+            self.usages.extend_from_slice(column.unwrap_or_default());
+            self.usages.push(Usage::default());
+        }
+        Some(height)
     }
 
     /// Column of a variant: its own, that of a variant long unused, or a new one. `None` if the table is full.
@@ -103,12 +108,9 @@ impl SlotTable {
             return None;
         }
         self.columns.push(fresh);
-        let rows = std::mem::take(&mut self.usages);
-        for row in 0..self.rows.len() {
-            let row = rows.get(row * width..(row + 1) * width).unwrap_or_default();
-            self.usages.extend_from_slice(row);
-            self.usages.push(Usage::default());
-        }
+        self.runs.push(Runs::default());
+        self.usages
+            .resize(self.rows.len() * self.columns.len(), Usage::default());
         Some(width)
     }
 

@@ -1,6 +1,6 @@
 //! The slot table: a row per worker, a column per variant, and a usage per worker and variant.
 
-use super::{OtherWorkers, Run, Timeouts};
+use super::{OtherWorkers, Runs, Timeouts};
 use crate::coordination::lead::Lead;
 use crate::health::Health;
 use crate::priority::Urgency;
@@ -23,10 +23,10 @@ pub struct SlotTable {
     pub columns: Vec<VariantColumn>,
     /// Workers.
     pub rows: Vec<WorkerRow>,
-    /// Usage of each worker and variant: `rows` × `columns`, row by row.
+    /// Usage of each variant and worker: `columns` × `rows`, column by column, because acquisitions add up a column.
     pub(super) usages: Vec<Usage>,
-    /// Executions of the variants' servers, by their start.
-    pub runs: Vec<Run>,
+    /// Executions of each variant's servers: one for each of the `columns`.
+    pub runs: Vec<Runs>,
 }
 
 /// One worker.
@@ -137,6 +137,13 @@ impl SlotTable {
             .unwrap_or_default()
     }
 
+    /// Workers, each with its usage of a variant.
+    fn of_column(&self, column: usize) -> impl Iterator<Item = (&WorkerRow, &Usage)> {
+        let height = self.rows.len();
+        let usages = self.usages.get(column * height..(column + 1) * height);
+        self.rows.iter().zip(usages.unwrap_or_default())
+    }
+
     /// Row of a worker and column of a variant, if it has both.
     pub(super) fn place(&self, incarnation: u64, key: VariantKey) -> Option<(usize, usize)> {
         let own = |row: &WorkerRow| row.incarnation == incarnation;
@@ -238,11 +245,11 @@ impl SlotTable {
     #[inline(never)]
     pub(super) fn other_workers(&self, own: usize, column: usize, now: Mono) -> OtherWorkers {
         let mut others = OtherWorkers::default();
-        for (index, row) in self.rows.iter().enumerate() {
+        for (index, (row, usage)) in self.of_column(column).enumerate() {
             if index == own {
                 continue;
             }
-            let (usage, is_alive) = (self.usage(index, column), row.is_alive(now));
+            let is_alive = row.is_alive(now);
             others.taken = others.taken.saturating_add(usage.counted(is_alive, now));
             if is_alive {
                 others.waiting = others.waiting.saturating_add(usage.waiting_count);
@@ -270,10 +277,10 @@ impl SlotTable {
         after: Option<(Urgency, usize)>,
         now: Mono,
     ) -> Option<(Urgency, usize)> {
-        let others = self.rows.iter().enumerate();
+        let others = self.of_column(column).enumerate();
         others
-            .filter(|(index, row)| *index != own && row.is_alive(now))
-            .filter_map(|(index, _)| Some((self.usage(index, column).head?, index)))
+            .filter(|(index, (row, _))| *index != own && row.is_alive(now))
+            .filter_map(|(index, (_, usage))| Some((usage.head?, index)))
             .filter(|place| after.is_none_or(|after| *place > after))
             .min()
     }
@@ -316,6 +323,6 @@ impl SlotTable {
 
     pub(super) fn at(&self, row: usize, column: usize) -> Option<usize> {
         let known = row < self.rows.len() && column < self.columns.len();
-        known.then(|| row * self.columns.len() + column)
+        known.then(|| column * self.rows.len() + row)
     }
 }

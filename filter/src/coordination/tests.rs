@@ -14,6 +14,7 @@ mod groups;
 mod in_place;
 mod lanes;
 mod publication;
+mod runs;
 mod waits;
 
 const VARIANT: VariantKey = VariantKey(7);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::steps::Step;
 use super::worker::{ModelWorker, OneStepLater, StepResult, StoredTable};
 use super::{AFTER, LONG_AGO, NOW, QUIET, SLOTS, STEPS, TICK, WORKERS};
-use crate::coordination::{SlotTable, WorkerRow};
+use crate::coordination::{Run, Runs, SlotTable, WorkerRow};
 use crate::time::Mono;
 
 /// Remaining number of each event.
@@ -284,8 +284,12 @@ impl State {
             left.end.0 -= 1;
             left.sent = left.sent.one_step_later(LONG_AGO);
         }
-        for run in &mut self.table.runs {
-            run.began = run.began.one_step_later(LONG_AGO);
+        for runs in &mut self.table.runs {
+            let later = |began: Mono| began.one_step_later(LONG_AGO);
+            *runs = Runs::of(runs.iter().map(|run| Run {
+                began: later(run.began),
+                ..*run
+            }));
         }
         self.left.retain(|left| left.end > NOW);
         let quarantine = self.table.quarantine_until.one_step_later(NOW);

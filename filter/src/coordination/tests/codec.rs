@@ -59,9 +59,16 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn run()(column: u16, first: u32, present: u32, began in mono()) -> Run {
-        Run { column, first, present, began }
+    fn run()(first: u32, present in 1_u32.., began in mono()) -> Run {
+        Run { first, present, began }
     }
+}
+
+fn runs() -> impl Strategy<Value = Runs> {
+    proptest::collection::vec(run(), 0..=RUNS_MAX).prop_map(|mut list| {
+        list.sort_by_key(|run| run.began);
+        Runs::of(list)
+    })
 }
 
 fn table() -> impl Strategy<Value = SlotTable> {
@@ -70,7 +77,7 @@ fn table() -> impl Strategy<Value = SlotTable> {
             proptest::collection::vec(column(), columns),
             proptest::collection::vec(row(), rows),
             proptest::collection::vec(usage(), columns * rows),
-            proptest::collection::vec(run(), 0..=columns * RUNS_MAX),
+            proptest::collection::vec(runs(), columns),
         )
     });
     let header = (any::<u32>(), mono(), any::<u64>(), (any::<u64>(), mono()));
@@ -191,6 +198,7 @@ fn table_beyond_the_limits_is_unreadable() {
         rows: vec![WorkerRow::default(); rows],
         columns: vec![VariantColumn::default(); columns],
         usages: vec![Usage::default(); rows * columns],
+        runs: vec![Runs::default(); columns],
         ..SlotTable::default()
     };
     assert!(read(&bytes(&full(ROWS_MAX, COLUMNS_MAX))).is_ok());
