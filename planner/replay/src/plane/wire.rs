@@ -28,7 +28,7 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Writes a request's headers. Omits the client's start time if deadlines count from receipt, and
+    /// Writes a request's headers into `wire`, which has none yet. Omits the client's start time if deadlines count from receipt, and
     /// the class if there are no classes. The stages of a pipeline after the first get the deadline that the one before
     /// has passed on, Unix ms.
     pub(crate) fn write<'a>(
@@ -37,7 +37,8 @@ impl Headers {
         with_start: bool,
         class: Option<&'a str>,
         passed_on: Option<u64>,
-    ) -> Wire<'a> {
+        wire: &mut Wire<'a>,
+    ) {
         // In 64 bits, which are much faster to write than the 128 of `Duration`.
         let budget_us = nanos(request.budget) / 1000;
         let (ms, us) = (budget_us / 1000, budget_us % 1000);
@@ -47,7 +48,6 @@ impl Headers {
         } else {
             self.budget.write(format_args!("{ms}.{us:03}"));
         }
-        let mut wire = Wire::default();
         wire.set(Field::SloMs, self.budget.get());
         if with_start {
             let sent_us = EPOCH_MS * 1000 + nanos(request.sent) / 1000;
@@ -67,7 +67,6 @@ impl Headers {
             self.deadline.write_whole(deadline_ms);
             wire.set(Field::Deadline, self.deadline.get());
         }
-        wire
     }
 }
 
@@ -122,7 +121,8 @@ mod tests {
             let policy = weir_filter::config::Config::parse(config).unwrap().deadline;
             let ns = sent_us * 1000;
             let now = Now { mono: Mono(ns), wall: Wall(EPOCH_MS * 1_000_000 + ns) };
-            let wire = headers.write(&request, true, Some("gold"), None);
+            let mut wire = Wire::default();
+            headers.write(&request, true, Some("gold"), None, &mut wire);
             prop_assert_eq!(wire.min_accuracy(), Some(min_accuracy));
             let late_us = u64::from(skew_ms.unsigned_abs()) * 1000;
             let left = read(&policy, &wire, now, None).deadline.map(|d| d.at.since(now.mono));
@@ -131,7 +131,8 @@ mod tests {
                 Err(_) => prop_assert!(budget_us <= late_us + 1),
             }
             prop_assert_eq!(wire.get(Field::Class), Some(&b"gold"[..]));
-            let wire = headers.write(&request, false, None, Some(1_234));
+            let mut wire = Wire::default();
+            headers.write(&request, false, None, Some(1_234), &mut wire);
             prop_assert_eq!(wire.get(Field::Start), None);
             prop_assert_eq!(wire.get(Field::Class), None);
             prop_assert_eq!(wire.get(Field::Deadline), Some(&b"1234"[..]));

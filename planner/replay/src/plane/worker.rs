@@ -11,7 +11,6 @@ use weir_filter::coordination::{InPlace, Notification, TIMEOUTS};
 use weir_filter::engine::{Answer, End, Engine, IncomingRequest, StreamId};
 use weir_filter::health::{HealthSignal, ProbeResult};
 use weir_filter::request::body::BodyChunk;
-use weir_filter::request::wire::Wire;
 use weir_filter::routing::group_report::GroupId;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
@@ -114,27 +113,17 @@ impl Worker {
         self.tick_at = 0;
     }
 
-    /// Handles the arrival of a request's head; `more`: its body is still to come. Adds the engine's counts
-    /// to its proxy's. `verdicts` takes those on requests evicted to make room.
+    /// Handles the arrival of a request's head. Adds the engine's counts to its proxy's. `verdicts` takes those on requests
+    /// evicted to make room.
     pub(crate) fn on_request(
         &mut self,
         stream: StreamId,
-        (wire, more): (Wire<'_>, bool),
+        request: &IncomingRequest<'_>,
         now: u64,
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        // Written out, because a copy of all headers is many bytes.
-        let request = IncomingRequest {
-            wire,
-            source: None,
-            sender: None,
-            proof: None,
-            body_follows: more,
-        };
-        let verdict = self
-            .engine
-            .on_request(stream, &request, clocks(now), verdicts);
+        let verdict = (self.engine).on_request(stream, request, clocks(now), verdicts);
         self.report();
         self.count_into(counted);
         verdict

@@ -1,6 +1,7 @@
 //! Arrival of a request at a proxy: its head, the pieces of its body, and retries after a rejection.
 
 use rand::RngExt;
+use weir_filter::engine::IncomingRequest;
 use weir_filter::request::body::BodyChunk;
 use weir_filter::verdict::Verdict;
 
@@ -67,14 +68,18 @@ impl<W: Witness> Simulation<'_, W> {
                 let with_start = self.contender.plane != Plane::GatewayReceipt;
                 let class = class_of(self.scenario, known);
                 let passed_on = (stage > 0).then_some(flight.deadline_ms);
-                let wire = self.headers.write(known, with_start, class, passed_on);
+                let mut incoming = IncomingRequest {
+                    body_follows: rest > 0,
+                    ..IncomingRequest::default()
+                };
+                let wire = &mut incoming.wire;
+                (self.headers).write(known, with_start, class, passed_on, wire);
                 let Some(counted) = self.counted.get_mut(worker.proxy as usize) else {
                     return;
                 };
                 flight.worker = index;
-                let head = (wire, rest > 0);
                 let verdict =
-                    worker.on_request(request, head, self.now, counted, &mut self.verdicts);
+                    worker.on_request(request, &incoming, self.now, counted, &mut self.verdicts);
                 if rest > 0 {
                     self.expect_piece(request, attempt, 1);
                 }
