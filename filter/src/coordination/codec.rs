@@ -127,14 +127,15 @@ impl SlotTable {
             writer.u64(usage.until.0);
             writer.u64(usage.head.map_or(0, |head| head.0.max(1)));
         }
-        let by_column = (0_u16..).zip(&self.runs);
-        let known = by_column.flat_map(|(column, runs)| runs.iter().map(move |run| (column, run)));
-        for ((column, run), row) in known.zip(runs.as_chunks_mut::<RUN>().0) {
-            let mut writer = Writer(row);
-            writer.put(column.to_le_bytes());
-            writer.u32(run.first);
-            writer.u32(run.present);
-            writer.u64(run.began.0);
+        let mut rows = runs.as_chunks_mut::<RUN>().0.iter_mut();
+        for (column, runs) in (0_u16..).zip(&self.runs) {
+            for (run, row) in runs.iter().zip(rows.by_ref()) {
+                let mut writer = Writer(row);
+                writer.put(column.to_le_bytes());
+                writer.u32(run.first);
+                writer.u32(run.present);
+                writer.u64(run.began.0);
+            }
         }
     }
 
