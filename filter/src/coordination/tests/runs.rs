@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a pass over all executions adds up.
+/// Sums of a pass over all executions.
 fn expected(starts: &[Mono], after: Duration, now: Mono) -> LaneScan {
     let age = |began: &Mono| i128::from(now.0) - i128::from(began.0);
     let ns = |span: Duration| i128::from(nanos(span));
@@ -118,9 +118,24 @@ fn beyond_the_maximum_no_run_is_kept() {
         (RUNS_MAX, RUNS_MAX as u32)
     );
     assert_eq!(runs.end(RUNS_MAX as u32), None);
-    assert!(!runs.push(Run {
+    let one = Run {
         first: 99,
         present: 1,
-        began: at(99)
-    }));
+        began: at(99),
+    };
+    assert!(!runs.push(one), "there is no place");
+    runs.drop_oldest();
+    for (run, may_follow) in [
+        (
+            Run {
+                began: at(0),
+                ..one
+            },
+            false,
+        ),
+        (Run { present: 0, ..one }, false),
+        (one, true),
+    ] {
+        assert_eq!(runs.push(run), may_follow, "{run:?}");
+    }
 }

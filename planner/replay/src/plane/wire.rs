@@ -28,9 +28,9 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Writes a request's headers into `wire`, which has none yet. Omits the client's start time if deadlines count from receipt, and
-    /// the class if there are no classes. The stages of a pipeline after the first get the deadline that the one before
-    /// has passed on, Unix ms.
+    /// Writes a request's headers into `wire`, which has none yet. Omits the client's start time if deadlines count from
+    /// receipt, and the class if there are no classes. The stages of a pipeline after the first get the deadline that the
+    /// one before has passed on, Unix ms.
     pub(crate) fn write<'a>(
         &'a mut self,
         request: &Request,
