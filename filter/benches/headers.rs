@@ -3,7 +3,6 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use weir_filter::config::{Config, SERVICES_MAX};
@@ -12,7 +11,7 @@ use weir_filter::request::matching::{HOSTS_MAX, Host, Match, first};
 use weir_filter::request::protocol::{Bypass, Streams, shape};
 use weir_filter::request::skew::{SOURCES_MAX, Sources};
 use weir_filter::request::wire::Wire;
-use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::time::{Mono, Now, Span, Wall};
 
 const HEADERS: [(&str, &[u8]); 14] = [
     (":authority", b"models.example"),
@@ -108,7 +107,7 @@ fn read_out(c: &mut Criterion) {
 /// Each source is new, or was just evicted from the table.
 fn flooded(c: &mut Criterion) {
     let (mut sources, mut source) = (Sources::default(), 0);
-    let most = Duration::from_millis(50);
+    let most = Span::from_millis(50);
     c.bench_function("offset, the table flooded", |b| {
         b.iter(|| {
             source = (source + 1) % (3 * SOURCES_MAX as u64);

@@ -1,8 +1,7 @@
 //! Plugin configuration → checked [`Config`]. Unknown or missing keys and values out of range are refused
 //! with the key's path; a [`Config`] is always valid.
 
-use std::time::Duration;
-
+use crate::time::Span;
 use serde::Deserialize;
 use weir_api::{Plan, json};
 
@@ -71,7 +70,7 @@ pub struct Config {
     /// Workers that queue together.
     pub scope: Scope,
     /// Maximum batch window; `None`: until the latest start of the earliest deadline.
-    pub batch_wait: Option<Duration>,
+    pub batch_wait: Option<Span>,
     /// Whether predictions are corrected by measurements.
     pub correct: bool,
     /// Maximum number of Envoy's retries, whatever its route says; 0: none.

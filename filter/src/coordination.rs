@@ -10,7 +10,7 @@
 //!
 //! Pure: the table is a value, its bytes come from and go to a [`Store`], and time is an argument.
 
-use std::time::Duration;
+use crate::time::Span;
 
 mod acquire;
 mod acquire_request;
@@ -50,34 +50,34 @@ pub const COLUMNS_MAX: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timeouts {
     /// Time for which a worker counts as alive after its last write.
-    pub lease: Duration,
+    pub lease: Span,
     /// Age at which a worker renews its lease if it has nothing else to write.
-    pub renewal: Duration,
+    pub renewal: Span,
     /// Time for which a free slot is reserved for a notified worker with the earliest deadline. After that any
     /// worker may acquire it.
-    pub grace: Duration,
+    pub grace: Span,
     /// Time after a reset in which no worker takes more slots than it had. By its end every worker has
     /// published its usage again.
-    pub quarantine: Duration,
+    pub quarantine: Span,
     /// Longest time for which a slot of a dead worker counts as taken.
-    pub orphan_max: Duration,
+    pub orphan_max: Span,
     /// Time for which a worker remains the poller of the planner without a renewal.
-    pub poller_lease: Duration,
+    pub poller_lease: Span,
     /// Time for which a variant keeps its column without being used.
-    pub column_idle: Duration,
+    pub column_idle: Span,
 }
 
 /// Timeouts that apply in Envoy. The lease is short because a VM that has trapped keeps its slots from
 /// others for that long. A worker that only stalls is taken for dead without harm until it writes again:
 /// its slots count until their predicted end.
 pub const TIMEOUTS: Timeouts = Timeouts {
-    lease: Duration::from_millis(250),
-    renewal: Duration::from_millis(50),
-    grace: Duration::from_millis(5),
-    quarantine: Duration::from_millis(500),
+    lease: Span::from_millis(250),
+    renewal: Span::from_millis(50),
+    grace: Span::from_millis(5),
+    quarantine: Span::from_millis(500),
     orphan_max: crate::priority::ORPHAN_MAX,
-    poller_lease: Duration::from_millis(500),
-    column_idle: Duration::from_secs(60),
+    poller_lease: Span::from_millis(500),
+    column_idle: Span::from_secs(60),
 };
 
 const _: () = assert!(TIMEOUTS.lease.as_millis() >= 3 * TIMEOUTS.renewal.as_millis());

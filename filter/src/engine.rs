@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
-use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
@@ -22,7 +21,7 @@ use crate::request::sample_limit::SampleLimit;
 use crate::request::skew::Sources;
 use crate::routing::router::Router;
 use crate::stats::{Label, Stats};
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
@@ -62,7 +61,7 @@ use variants::Variants;
 
 /// Longest time for which a lost notification goes unnoticed: a worker that holds requests checks the slot
 /// table this often.
-pub const CHECK_PERIOD: Duration = Duration::from_millis(10);
+pub const CHECK_PERIOD: Span = Span::from_millis(10);
 
 /// Identifier of a stream in its VM.
 pub type StreamId = u32;
@@ -105,7 +104,7 @@ pub struct Engine {
     workers: u32,
     arrivals: u64,
     /// Time that the later stages of the pipeline need.
-    downstream: Duration,
+    downstream: Span,
     /// Whether this VM probes failing variants: it is the one that reports.
     sends_probes: bool,
     /// Time from which the next report of service times by group is due.
@@ -145,7 +144,7 @@ impl Engine {
             timers: Timers::default(),
             workers: 1,
             arrivals: 0,
-            downstream: Duration::ZERO,
+            downstream: Span::ZERO,
             sends_probes: false,
             groups_reported_from: Mono(0),
             health_changed: false,
@@ -301,7 +300,7 @@ impl Engine {
         let variants = self.variants.iter();
         let wait = self.config.batch_wait;
         let wakes = variants.filter_map(|variant| variant.next_wake(wait, now));
-        let timer = self.timers.next().map(|at| at + Duration::from_nanos(1));
+        let timer = self.timers.next().map(|at| at + Span::from_nanos(1));
         wakes.chain(timer).min()
     }
 

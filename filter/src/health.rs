@@ -9,19 +9,17 @@
 //! Only the server is judged: a client's own mistakes (4xx) show only that the server answers. 404 is an
 //! exception, because model servers return it for a model that is not loaded.
 
-use std::time::Duration;
-
 use crate::reason::Reason;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Default number of errors in a row after which a variant fails.
 pub const ERRORS_DEFAULT: u16 = 5;
 /// Default pause before the first trial.
-pub const BASE_DEFAULT: Duration = Duration::from_millis(500);
+pub const BASE_DEFAULT: Span = Span::from_millis(500);
 /// Default of the longest pause between trials: the longest time for which a recovered server gets nothing.
-pub const MAX_DEFAULT: Duration = Duration::from_secs(10);
+pub const MAX_DEFAULT: Span = Span::from_secs(10);
 /// Time between probes of a failing variant, and timeout of a probe.
-pub const PROBE_PERIOD: Duration = Duration::from_millis(500);
+pub const PROBE_PERIOD: Span = Span::from_millis(500);
 
 /// Configured rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +29,9 @@ pub struct Policy {
     /// Errors in a row after which a variant fails.
     pub errors: u16,
     /// Pause before the first trial; it doubles with each further one.
-    pub base: Duration,
+    pub base: Span,
     /// Longest such pause.
-    pub max: Duration,
+    pub max: Span,
     /// Path that returns 2xx if a server is ready; `None`: a real request is the trial.
     pub path: Option<String>,
 }
@@ -188,7 +186,7 @@ impl Health {
         let pause = match (failure, self.rounds) {
             // A single connection may have been closed by chance: a probe tells at once, without cost to a
             // client.
-            (Failure::Unreachable, 0) => Duration::ZERO,
+            (Failure::Unreachable, 0) => Span::ZERO,
             (_, rounds) => policy.pause(rounds.saturating_sub(1)),
         };
         self.failing = Some(Outage {
@@ -208,9 +206,9 @@ impl Health {
 
 impl Policy {
     /// Pause after this many failed trials.
-    fn pause(&self, rounds: u8) -> Duration {
+    fn pause(&self, rounds: u8) -> Span {
         let doubled = 1_u32.checked_shl(u32::from(rounds)).unwrap_or(u32::MAX);
-        self.base.saturating_mul(doubled).min(self.max)
+        (self.base * doubled).min(self.max)
     }
 }
 

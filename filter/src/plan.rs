@@ -1,13 +1,11 @@
 //! The plan in force: a newer valid plan replaces it, any other is refused, and a stale one is handled as
 //! configured.
 
-use std::time::Duration;
-
 use weir_api::plan::BYTES_MAX;
 use weir_api::{Plan, PlanError, Revision, json};
 
 use crate::config::OnStale;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Reason why bytes were refused as a plan.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +90,7 @@ impl PlanSource {
     /// Creates the source of a planner's plan received at `received`.
     #[must_use]
     pub fn planner(plan: &Plan, received: Mono) -> PlanSource {
-        let stale_at = received + Duration::from_millis(plan.max_age_ms);
+        let stale_at = received + Span::from_millis(plan.max_age_ms);
         PlanSource::Planner {
             revision: plan.revision,
             received,

@@ -1,12 +1,10 @@
 //! Order of requests across workers, and the limit that slot accounting and slot table share.
 
-use std::time::Duration;
-
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Longest time for which an orphaned slot counts as taken. A slot is orphaned when its client abandoned
 /// the execution and the server goes on.
-pub const ORPHAN_MAX: Duration = Duration::from_secs(60);
+pub const ORPHAN_MAX: Span = Span::from_secs(60);
 
 /// Urgency of a request; the smaller value goes first. Normally a deadline in ns. With several classes the
 /// tier occupies the four highest bits.

@@ -1,13 +1,11 @@
 //! Samples of metrics: the engine records them, the shell turns them into Envoy's metrics.
 
-use std::time::Duration;
-
 use weir_api::metrics::Metric;
 
 use crate::reason::Reason;
 use crate::request::wire::Field;
 use crate::routing::group_report::GroupId;
-use crate::time::{millis_up, nanos};
+use crate::time::Span;
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
 
@@ -81,13 +79,13 @@ impl Stats {
     }
 
     /// Records a time in ms, rounded up so that a positive time is not 0.
-    pub fn time(&mut self, metric: Metric, label: Label, time: Duration) {
-        self.value(metric, label, millis_up(time));
+    pub fn time(&mut self, metric: Metric, label: Label, time: Span) {
+        self.value(metric, label, time.as_millis_up());
     }
 
     /// Records a time in µs.
-    pub fn micros(&mut self, metric: Metric, label: Label, time: Duration) {
-        self.value(metric, label, nanos(time) / 1000);
+    pub fn micros(&mut self, metric: Metric, label: Label, time: Span) {
+        self.value(metric, label, time.as_nanos() / 1000);
     }
 
     /// Records a value.

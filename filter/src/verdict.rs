@@ -1,10 +1,9 @@
 //! Verdicts: the closed list of outcomes for a request, and the data of each.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use crate::reason::Reason;
-use crate::time::Wall;
+use crate::time::{Span, Wall};
 use crate::variant::VariantId;
 
 /// Action for the shell. Every request gets exactly one final answer.
@@ -32,14 +31,14 @@ pub struct Dispatch {
     /// Variant's own name for the model, which replaces the one in the path; `None` if the path stays.
     pub model: Option<Rc<str>>,
     /// Time left (`x-slo-remaining-ms`).
-    pub remaining: Duration,
+    pub remaining: Span,
     /// Whether `x-slo-variants` came, and is removed: it names variants of this service only.
     pub lists_variants: bool,
     /// Change of `x-slo-stage-ms`.
     pub stage: StageHeader,
     /// Upstream timeout: after it the answer is of no use to the client. `None` for a streamed answer, which
     /// may continue past the deadline once it has begun.
-    pub timeout: Option<Duration>,
+    pub timeout: Option<Span>,
     /// The client's deadline (`x-slo-deadline`).
     pub deadline: Wall,
     /// Whether `grpc-timeout` is rewritten, because the request carried one.
@@ -59,7 +58,7 @@ pub enum StageHeader {
     /// Remove the value that came: it belongs to another stage, or to a client.
     Remove,
     /// Time for this stage of a pipeline.
-    Set(Duration),
+    Set(Span),
 }
 
 /// Refusal of a request.
@@ -73,7 +72,7 @@ pub struct Refusal {
     pub grpc: bool,
     /// Time that a request takes at this gate (`x-slo-expected-ms`). A router learns most from the requests
     /// that a gate refuses.
-    pub expected: Option<Duration>,
+    pub expected: Option<Span>,
     /// Variants of the request's list with the reasons why they did not serve it (`x-slo-variants`).
     pub variants: Option<Box<str>>,
     /// Text on an error in the request: printable ASCII without `"`, `\` and `%`.

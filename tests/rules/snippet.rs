@@ -2,13 +2,12 @@
 //! that has nothing else. A request goes through. With the filter removed, as after a failure, it goes by the
 //! fallback route, whatever cluster its client asks for.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use weir_bed::emulator::{Emulator, LatencyModel, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::scene::{Seen, see};
 use weir_filter::config::Config;
+use weir_filter::time::Span;
 
 use crate::tree::root;
 
@@ -157,7 +156,7 @@ fn timeouts_exceed_the_largest_budget() {
         let text = value
             .as_str()
             .unwrap_or_else(|| panic!("no timeout: {value}"));
-        Duration::from_secs(text.strip_suffix('s').unwrap().parse().unwrap())
+        Span::from_secs(text.strip_suffix('s').unwrap().parse().unwrap())
     };
     assert!(seconds(&snippet["request_timeout"]) > max, "{max:?}");
     for route in snippet["routes"].as_array().unwrap() {

@@ -1,7 +1,7 @@
 //! Configuration of the health rules for variants.
 
+use crate::time::Span;
 use std::fmt;
-use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
@@ -48,8 +48,8 @@ impl Default for RawRules {
     fn default() -> RawRules {
         RawRules {
             errors: ERRORS_DEFAULT,
-            base_ms: BASE_DEFAULT.as_millis() as u64,
-            max_ms: MAX_DEFAULT.as_millis() as u64,
+            base_ms: BASE_DEFAULT.as_millis(),
+            max_ms: MAX_DEFAULT.as_millis(),
         }
     }
 }
@@ -131,8 +131,8 @@ pub(super) fn check(raw: Option<RawHealth>, role: Role) -> Result<Policy, Config
     Ok(Policy {
         eject,
         errors: rules.errors,
-        base: Duration::from_millis(rules.base_ms),
-        max: Duration::from_millis(rules.max_ms),
+        base: Span::from_millis(rules.base_ms),
+        max: Span::from_millis(rules.max_ms),
         path: raw.path,
     })
 }

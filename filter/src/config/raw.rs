@@ -1,7 +1,6 @@
 //! Plugin configuration as written, and its rules.
 
-use std::time::Duration;
-
+use crate::time::Span;
 use serde::Deserialize;
 use weir_api::plan::{FORMAT, HOUR_MS, is_name};
 use weir_api::{Plan, Revision, Share, VariantPlan};
@@ -268,7 +267,7 @@ fn check_variant(
 
 impl RawQueue {
     /// Checks the queue's limits; returns the maximum batch window.
-    fn check(&self, role: Role) -> Result<Option<Duration>, ConfigError> {
+    fn check(&self, role: Role) -> Result<Option<Span>, ConfigError> {
         if !(1..=REQUESTS_MAX).contains(&self.max_requests) {
             let right = format!("1 to {REQUESTS_MAX}");
             return Err(wrong("queue.max_requests", self.max_requests, right));
@@ -284,12 +283,12 @@ impl RawQueue {
             let right = "left out where `role` is 'router': gates make the batches";
             return Err(wrong("queue.batch_wait_ms", ms, right));
         }
-        Ok(Some(Duration::from_millis(ms)))
+        Ok(Some(Span::from_millis(ms)))
     }
 }
 
 impl RawDeadline {
-    fn check(&self, delay_allowance: Duration) -> Result<deadline::Policy, ConfigError> {
+    fn check(&self, delay_allowance: Span) -> Result<deadline::Policy, ConfigError> {
         let hour = format!("1 to {HOUR_MS}");
         for (path, value) in [
             ("deadline.default_ms", self.default_ms),
@@ -321,7 +320,7 @@ impl RawDeadline {
             let right = format!("less than deadline.max_ms ({})", self.max_ms);
             return Err(wrong("deadline.reserve_ms", self.reserve_ms, right));
         }
-        let ms = Duration::from_millis;
+        let ms = Span::from_millis;
         Ok(deadline::Policy {
             default: ms(self.default_ms),
             min: ms(self.min_ms),

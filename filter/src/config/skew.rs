@@ -1,7 +1,6 @@
 //! Configuration of the estimation of clients' clock offsets.
 
-use std::time::Duration;
-
+use crate::time::Span;
 use serde::Deserialize;
 use weir_api::plan::HOUR_MS;
 
@@ -33,7 +32,7 @@ impl Default for RawSkew {
 /// Checked configuration.
 pub(super) struct CheckedSkew {
     pub(super) policy: Skew,
-    pub(super) delay_allowance: Duration,
+    pub(super) delay_allowance: Span,
 }
 
 impl RawSkew {
@@ -55,7 +54,7 @@ impl RawSkew {
             }
         }
         Ok(CheckedSkew {
-            delay_allowance: Duration::from_millis(self.delay_ms),
+            delay_allowance: Span::from_millis(self.delay_ms),
             policy: Skew {
                 estimate: self.estimate,
                 source_header: self.source_header,

@@ -1,7 +1,6 @@
 //! Accepted configurations, and the messages of refused ones.
 
-use std::time::Duration;
-
+use crate::time::Span;
 use weir_api::Revision;
 
 use super::*;
@@ -20,7 +19,7 @@ fn refused(json: &str, message: &str) {
 #[test]
 fn minimal_configuration_is_valid() {
     let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
-    assert_eq!(config.deadline.default, Duration::from_secs(1));
+    assert_eq!(config.deadline.default, Span::from_secs(1));
     assert_eq!(config.static_plan.unwrap().revision, Revision(1));
     let json = r#"{"service":"demo","planner":{"cluster":"planner","key":"k"}}"#;
     let planner = Config::parse(json.as_bytes()).unwrap().planner.unwrap();
@@ -40,7 +39,7 @@ fn absent_key_gets_its_default() {
         (config.source_header(), config.claim_headers.len()),
         (None, 0)
     );
-    assert_eq!(config.deadline.delay_allowance, Duration::from_millis(250));
+    assert_eq!(config.deadline.delay_allowance, Span::from_millis(250));
 }
 
 #[test]
@@ -59,11 +58,11 @@ fn present_key_overrides_the_default() {
     assert!(config.bypass.paths.is_empty());
     assert_eq!(
         (config.batch_wait, config.correct, config.overlap),
-        (Some(Duration::ZERO), false, false)
+        (Some(Span::ZERO), false, false)
     );
     assert_eq!(config.source_header(), Some(0));
     assert_eq!(config.claim_headers, ["x-forwarded-for"]);
-    assert_eq!(config.deadline.delay_allowance, Duration::from_millis(80));
+    assert_eq!(config.deadline.delay_allowance, Span::from_millis(80));
     let bypass = |value: &str| {
         let json = format!(r#"{{"service":"demo",{PLAN},"bypass":{value}}}"#);
         Config::parse(json.as_bytes()).unwrap().bypass
@@ -282,8 +281,8 @@ fn health_rules_are_read_and_checked() {
     );
     assert_eq!(policy.path.as_deref(), Some("/v2/health/ready"));
     assert_eq!((policy.eject, policy.errors), (true, 3));
-    assert_eq!(policy.base, Duration::from_millis(100));
-    assert_eq!(policy.max, Duration::from_millis(800));
+    assert_eq!(policy.base, Span::from_millis(100));
+    assert_eq!(policy.max, Span::from_millis(800));
     for (health, message) in [
         (r#"{"path":"ready"}"#, "health.path: 'ready' must be a path"),
         (r#"{"eject":3}"#, "true, false, or a table of errors"),

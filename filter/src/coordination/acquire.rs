@@ -1,17 +1,15 @@
 //! Acquisition of slots in the slot table.
 
-use std::time::Duration;
-
 use super::batch::Batch;
 use super::lane_scan::LaneScan;
 use super::{
     AcquireRequest, AcquireResult, FullTime, LaneRequest, OtherWorkers, SlotTable, Timeouts,
 };
 use crate::priority::Urgency;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Longest time with all slots taken that one end of an execution counts: a worker that died may have left them taken.
-const FULL_MAX: Duration = Duration::from_secs(60);
+const FULL_MAX: Span = Span::from_secs(60);
 
 impl SlotTable {
     /// Publishes this worker's usage of one variant and acquires the free slots it is entitled to: those not

@@ -1,10 +1,8 @@
 //! Request for slots of one variant, and its result.
 
-use std::time::Duration;
-
 use super::{LaneReport, LaneRequest, Timeouts, Usage};
 use crate::priority::Urgency;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Usage that a worker publishes of one variant, and the slots it asks for.
@@ -21,7 +19,7 @@ pub struct AcquireRequest<'a, W> {
     /// Latest predicted end of the executions in those slots.
     pub until: Mono,
     /// Predicted service time of a new execution.
-    pub service: Duration,
+    pub service: Span,
     /// Requests waiting here, a newcomer included, most urgent first.
     pub waiting: W,
     /// Number of them.
@@ -43,7 +41,7 @@ impl<W: Iterator<Item = Urgency> + Clone> AcquireRequest<'_, W> {
     /// Usage of the worker after the first `granted` requests have left.
     pub(super) fn usage(&self, granted: u32, now: Mono, timeouts: &Timeouts) -> Usage {
         let taken = if granted > 0 {
-            let behind = (self.lanes.as_ref()).map_or(Duration::ZERO, |lanes| lanes.mean);
+            let behind = (self.lanes.as_ref()).map_or(Span::ZERO, |lanes| lanes.mean);
             now + self.service + behind
         } else {
             Mono(0)
@@ -72,7 +70,7 @@ pub struct OtherWorkers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FullTime {
     /// Time.
-    pub time: Duration,
+    pub time: Span,
     /// Executions, and predicted ends of orphans.
     pub ended: u32,
 }
@@ -85,7 +83,7 @@ pub struct AcquireResult {
     /// Whether more could have been granted, but for [`AcquireRequest::limit`]. Only with batches.
     pub more: bool,
     /// Time for which a slot was free while a request waited, before the first grant.
-    pub idle: Option<Duration>,
+    pub idle: Option<Span>,
     /// Time with all slots taken, from one end of an execution to the next.
     pub full: Option<FullTime>,
     /// Usage of the other workers.

@@ -16,15 +16,13 @@
 //! The checksum covers everything after it. Bytes of another version, too short, too long or changed by
 //! another program are [`Unreadable`]. Nothing here panics on any bytes.
 
-use std::time::Duration;
-
 use super::{
     COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, Runs, SlotTable, Usage, VariantColumn, WorkerRow,
 };
 use crate::coordination::lead::{Lead, Mean};
 use crate::health::{Failure, Health, Outage};
 use crate::priority::Urgency;
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
@@ -284,7 +282,7 @@ impl Reader<'_> {
 
     fn lead(&mut self) -> Option<Lead> {
         Some(Lead {
-            planned: Duration::from_nanos(self.u64()?),
+            planned: Span::from_nanos(self.u64()?),
             early_wait: self.u64()?,
             recent_wait: self.u64()?,
             confirmed: self.take::<1>()? != [0],
@@ -342,7 +340,7 @@ impl Writer<'_> {
 
     #[inline]
     fn lead(&mut self, lead: &Lead) {
-        self.u64(nanos(lead.planned));
+        self.u64(lead.planned.as_nanos());
         self.u64(lead.early_wait);
         self.u64(lead.recent_wait);
         self.put([u8::from(lead.confirmed)]);

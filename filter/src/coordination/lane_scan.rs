@@ -1,9 +1,7 @@
 //! Executions of a variant at one time, added up.
 
-use std::time::Duration;
-
 use super::{LaneBacklog, LaneRequest, Run, Runs, SlotTable};
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 
 /// An execution that takes this many times its mean may never end.
 const HANGS: i64 = 2;
@@ -28,10 +26,10 @@ pub(super) struct LaneScan {
 
 impl SlotTable {
     /// Adds up a variant's executions, which take `mean`; no request is sent early.
-    pub(super) fn scan(&self, column: usize, mean: Duration, now: Mono) -> LaneScan {
+    pub(super) fn scan(&self, column: usize, mean: Span, now: Mono) -> LaneScan {
         let runs = self.runs.get(column);
         runs.map_or_else(LaneScan::default, |runs| {
-            LaneScan::of(runs, mean, Duration::MAX, now)
+            LaneScan::of(runs, mean, Span::MAX, now)
         })
     }
 
@@ -44,7 +42,7 @@ impl SlotTable {
     }
 
     /// Executions of a variant that will end soon: see [`LaneScan::ending`].
-    pub(super) fn ending(&self, column: usize, mean: Duration, after: Duration, now: Mono) -> u32 {
+    pub(super) fn ending(&self, column: usize, mean: Span, after: Span, now: Mono) -> u32 {
         let (after, hangs) = (signed(after), signed(mean).saturating_mul(HANGS));
         let runs = self.runs.get(column).into_iter().flat_map(Runs::iter);
         let oldest = runs.take_while(|run| run.age(now) >= after);
@@ -58,7 +56,7 @@ impl LaneScan {
     /// all do for the others. It is compiled once: fetching the instructions of several copies would take longer than the
     /// calls.
     #[inline(never)]
-    pub(super) fn of(runs: &Runs, mean: Duration, after: Duration, now: Mono) -> LaneScan {
+    pub(super) fn of(runs: &Runs, mean: Span, after: Span, now: Mono) -> LaneScan {
         let (mean, after) = (signed(mean), signed(after));
         let hangs = mean.saturating_mul(HANGS);
         let mut rest = runs.work_left(mean, now);
@@ -97,13 +95,13 @@ impl LaneScan {
         let halves = behind * 2 + taken.saturating_sub(self.executing + behind);
         let others = (self.mean / 2).saturating_mul(u64::from(halves));
         LaneBacklog {
-            rest: Duration::from_nanos(self.rest.saturating_add(others)),
-            shortest: Duration::from_nanos(self.shortest),
+            rest: Span::from_nanos(self.rest.saturating_add(others)),
+            shortest: Span::from_nanos(self.shortest),
         }
     }
 }
 
 /// Span in ns, at most 292 years.
-fn signed(span: Duration) -> i64 {
-    i64::try_from(nanos(span)).unwrap_or(i64::MAX)
+fn signed(span: Span) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }

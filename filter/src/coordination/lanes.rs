@@ -5,29 +5,27 @@
 //! This is an estimate. The usages hold the number of slots taken, and the runs are trimmed to it on each
 //! acquisition.
 
-use std::time::Duration;
-
 use super::lane_scan::LaneScan;
 use super::{Runs, SlotTable};
 use crate::coordination::lead::Lead;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Lane data that a worker publishes of one variant, to keep its lanes busy between an answer and the next
 /// request.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneRequest<'a> {
-    /// Time from the start of an execution after which the next request may be sent; [`Duration::MAX`]: never.
-    pub after: Duration,
+    /// Time from the start of an execution after which the next request may be sent; [`Span::MAX`]: never.
+    pub after: Span,
     /// Transfer time of a request and its answer between this proxy and an idle server.
-    pub gap: Duration,
+    pub gap: Span,
     /// Mean service time.
-    pub mean: Duration,
+    pub mean: Span,
     /// Ordinals of executions that have ended since the last acquisition.
     pub ended: &'a [u32],
     /// Last of them, for the measurement of the gap.
     pub completed: Option<CompletedExecution>,
     /// Service time of the plan.
-    pub planned: Duration,
+    pub planned: Span,
     /// Ordinals of executions with an unpredictable end.
     pub open_ended: &'a [u32],
 }
@@ -53,9 +51,9 @@ pub struct CompletedExecution {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneBacklog {
     /// Remaining work of all requests sent, in the time of one slot.
-    pub rest: Duration,
+    pub rest: Span,
     /// Shortest remaining time of an execution.
-    pub shortest: Duration,
+    pub shortest: Span,
 }
 
 /// Report on the lanes of a variant.
@@ -66,7 +64,7 @@ pub struct LaneReport {
     /// Number of granted requests, the last ones, that wait behind others at the servers.
     pub behind: u32,
     /// Predicted wait of the first of these at the server.
-    pub first_wait: Duration,
+    pub first_wait: Span,
     /// Start of [`LaneRequest::completed`], if known.
     pub began: Option<Mono>,
     /// Time from which one more request may be sent before a lane is free.
@@ -145,7 +143,7 @@ impl SlotTable {
     }
 
     /// Returns a variant's measurements; empty if they were taken for another planned service time.
-    pub(super) fn lead(&self, column: usize, planned: Duration) -> Lead {
+    pub(super) fn lead(&self, column: usize, planned: Span) -> Lead {
         let known = self.columns.get(column).map(|state| state.lead);
         let of_it = known.filter(|lead| lead.planned == planned);
         of_it.unwrap_or(Lead::new(planned))

@@ -19,9 +19,7 @@
 //! [`VariantColumn`](crate::coordination::VariantColumn)), because each one sees few of a server's
 //! executions. The numbers are integers, so that slot tables can be compared.
 
-use std::time::Duration;
-
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 
 mod mean;
 mod times;
@@ -33,10 +31,10 @@ pub use times::LeadTimes;
 /// Fraction of its time for which a lane may idle.
 const IDLE: f64 = 0.01;
 /// Lateness of the timer, which counts whole ms, and of notifications between workers; added to the gap.
-const MARGIN: Duration = Duration::from_millis(2);
+const MARGIN: Span = Span::from_millis(2);
 /// Lead while too little is known, as a part of the service time; at most [`FIRST_MAX`].
 const FIRST_PART: u32 = 16;
-const FIRST_MAX: Duration = Duration::from_millis(2);
+const FIRST_MAX: Span = Span::from_millis(2);
 /// Longest lead, as a part of the service time.
 const LEAD_MAX_PART: u32 = 2;
 /// Lead while no request is known to have waited at the server, as a part of the service time.
@@ -45,12 +43,12 @@ const UNCONFIRMED_PART: u32 = 4;
 const SAMPLES_MIN: u16 = 4;
 /// Time without a measurement of one kind, after which one is sought by sending a request early, or not
 /// early.
-const STALE: Duration = Duration::from_secs(5);
+const STALE: Span = Span::from_secs(5);
 /// Minimum number of measurements of both kinds together for [`Lead::measured`].
 pub const MEASURED_MIN: u32 = 8;
 /// Time after the latest measurement of one kind for which it counts for [`Lead::measured`]: a mean that has grown too
 /// large for any request to be sent expires by itself.
-pub const MEASURED_FOR: Duration = Duration::from_secs(5);
+pub const MEASURED_FOR: Span = Span::from_secs(5);
 /// Number of early requests that [`Lead::recent_wait`] averages.
 const RECENT: u64 = 16;
 /// Service times between two early requests while too few measurements suggest that no lead is needed.
@@ -60,7 +58,7 @@ const PROBE_INTERVAL: u32 = 8;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Lead {
     /// Planned service time for which they were taken.
-    pub planned: Duration,
+    pub planned: Span,
     /// Requests sent to an idle lane: dispatch to answer.
     pub idle: Mean,
     /// Requests sent early: answer to answer.
@@ -77,15 +75,15 @@ pub struct Lead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Mean.
-    pub mean: Duration,
+    pub mean: Span,
     /// Standard deviation.
-    pub deviation: Duration,
+    pub deviation: Span,
 }
 
 impl Lead {
     /// Returns a lead without measurements, for executions with this planned service time.
     #[must_use]
-    pub fn new(planned: Duration) -> Lead {
+    pub fn new(planned: Span) -> Lead {
         Lead {
             planned,
             ..Lead::default()
@@ -93,23 +91,23 @@ impl Lead {
     }
 
     /// Records a request that was sent to an idle lane and answered after `took`.
-    pub fn record_idle(&mut self, took: Duration, now: Mono) {
+    pub fn record_idle(&mut self, took: Span, now: Mono) {
         self.idle.record(took, now);
         self.update_confirmed();
     }
 
     /// Records a request that was answered `took` after the previous answer, having spent `early_wait` at its
     /// server, or on its way, before that.
-    pub fn record_early(&mut self, took: Duration, early_wait: Duration, now: Mono) {
+    pub fn record_early(&mut self, took: Span, early_wait: Span, now: Mono) {
         // A request that came too late for the lane includes part of the gap. An estimate that is too short
         // does not reveal such a request, so one that waited less than usual does not count either.
-        let at_least = nanos(self.gap()).max(self.recent_wait);
-        if self.early.count < SAMPLES_MIN || nanos(early_wait) >= at_least {
+        let at_least = self.gap().as_nanos().max(self.recent_wait);
+        if self.early.count < SAMPLES_MIN || early_wait.as_nanos() >= at_least {
             let count = self.early.record(took, now);
-            self.early_wait = fade(self.early_wait, nanos(early_wait), count);
+            self.early_wait = fade(self.early_wait, early_wait.as_nanos(), count);
         }
         let known = u64::from(self.early.count).min(RECENT);
-        self.recent_wait = fade(self.recent_wait, nanos(early_wait), known);
+        self.recent_wait = fade(self.recent_wait, early_wait.as_nanos(), known);
         self.update_confirmed();
     }
 
@@ -133,7 +131,7 @@ impl Lead {
 
     /// Mean time between answers of early requests; `predicted` while unknown.
     #[must_use]
-    pub fn service(&self, predicted: Duration) -> Duration {
+    pub fn service(&self, predicted: Span) -> Span {
         if self.early.count < SAMPLES_MIN {
             return predicted;
         }
@@ -144,7 +142,7 @@ impl Lead {
     /// fewer than [`MEASURED_MIN`].
     #[must_use]
     pub fn measured(&self, now: Mono) -> Option<Measured> {
-        let gap = nanos(self.known_gap());
+        let gap = self.known_gap().as_nanos();
         // Early requests that may not have waited at the server count from dispatch, as those to an idle lane.
         let early_wait = if self.confirmed { 0 } else { self.early_wait };
         let (mut count, mut mean, mut scatter) = (0_u64, 0_u64, 0_u64);
@@ -163,17 +161,17 @@ impl Lead {
             return None;
         }
         Some(Measured {
-            mean: Duration::from_nanos(mean / count),
+            mean: Span::from_nanos(mean / count),
             // Of normally distributed times the standard deviation is 1.25 mean absolute ones.
-            deviation: Duration::from_nanos(scatter / count / 4 * 5),
+            deviation: Span::from_nanos(scatter / count / 4 * 5),
         })
     }
 
     /// Extra time of a request that is sent to an idle lane.
     #[must_use]
-    pub fn difference(&self) -> Duration {
+    pub fn difference(&self) -> Span {
         if self.early.count < SAMPLES_MIN || self.idle.count == 0 {
-            return Duration::ZERO;
+            return Span::ZERO;
         }
         let mut gap = self.idle.mean.saturating_sub(self.early.mean);
         if self.idle.count < SAMPLES_MIN {
@@ -181,23 +179,23 @@ impl Lead {
             let chance = 1.25 * self.scatter() / f64::from(self.idle.count).sqrt();
             gap = gap.saturating_sub(chance as u64);
         }
-        Duration::from_nanos(gap)
+        Span::from_nanos(gap)
     }
 
     /// Time between an answer here and the start of the next request at the server, if that is sent only then.
     #[must_use]
-    pub fn gap(&self) -> Duration {
+    pub fn gap(&self) -> Span {
         if self.is_confirmed() {
             self.difference()
         } else {
-            Duration::ZERO
+            Span::ZERO
         }
     }
 
     /// Part of the gap that chance does not explain.
     #[must_use]
-    pub fn known_gap(&self) -> Duration {
-        let chance = Duration::from_nanos((self.scatter() * 0.4) as u64);
+    pub fn known_gap(&self) -> Span {
+        let chance = Span::from_nanos((self.scatter() * 0.4) as u64);
         self.gap().saturating_sub(chance)
     }
 

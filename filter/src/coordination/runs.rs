@@ -1,13 +1,11 @@
 //! Executions of one variant whose start is known, in runs that began together.
 
-use std::time::Duration;
-
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 
 /// Maximum number of runs kept of a variant. With more lanes at once, the ends of some are not known.
 pub const RUNS_MAX: usize = 16;
 /// Executions that begin within this time of each other form one run.
-const JOIN: Duration = Duration::from_micros(500);
+const JOIN: Span = Span::from_micros(500);
 /// Maximum number of executions in a run.
 const RUN_BITS: u32 = 32;
 
@@ -103,7 +101,7 @@ impl Runs {
 
     /// Records the start of an execution, if there is a place for it.
     pub(super) fn begin(&mut self, ordinal: u32, began: Mono) {
-        let join = nanos(JOIN);
+        let join = JOIN.as_nanos();
         let near =
             |run: &Run| (began.0.checked_sub(run.began.0)).is_some_and(|since| since <= join);
         let joined = self.list.iter_mut().filter(|run| near(run));

@@ -104,7 +104,7 @@ impl Proxy {
             taken: vm.taken,
             reported: vm.reported,
             until: vm.until,
-            service: Duration::from_millis(100),
+            service: Span::from_millis(100),
             waiting: vm.waiting.iter().map(|ms| due_at(*ms)),
             waiting_count: vm.waiting.len() as u32,
             limit: u32::MAX,
@@ -118,7 +118,7 @@ impl Proxy {
         vm.waiting.drain(..outcome.granted as usize);
         vm.taken += outcome.granted;
         if outcome.granted > 0 {
-            vm.until = now + Duration::from_millis(100);
+            vm.until = now + Span::from_millis(100);
         }
         if !outcome.contended {
             vm.reported = vm.taken;
@@ -272,7 +272,7 @@ fn tick_notifies_all_more_urgent_workers_and_the_next_passes_them_over() {
         proxy.wait(vm, &[deadline], 0);
     }
     // The VM with the slot dies; no other is notified.
-    let lease_end = TIMEOUTS.lease.as_millis() as u64;
+    let lease_end = TIMEOUTS.lease.as_millis();
     (0..3).for_each(|vm| _ = proxy.renew(vm, lease_end - 1));
     assert_eq!(proxy.tick(0, lease_end), 0);
     assert_eq!(
@@ -285,7 +285,7 @@ fn tick_notifies_all_more_urgent_workers_and_the_next_passes_them_over() {
 
 #[test]
 fn slots_of_a_dead_worker_count_until_lease_and_predicted_end() {
-    let lease = TIMEOUTS.lease.as_millis() as u64;
+    let lease = TIMEOUTS.lease.as_millis();
     for until in [lease / 2, 2 * lease] {
         let mut proxy = Proxy::new(2, 1);
         proxy.vms[0].until = at(until);
@@ -302,7 +302,7 @@ fn idle_time_of_a_slot_is_reported() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     let taken = proxy.acquire(2, false, 4);
-    assert_eq!(taken.idle, Some(Duration::from_millis(3)));
+    assert_eq!(taken.idle, Some(Span::from_millis(3)));
     assert_eq!(proxy.table().columns[0].idle_since, None);
 }
 
@@ -324,7 +324,7 @@ fn dead_poller_is_replaced() {
     let polls = |(membership, _): (Option<Membership>, SyncResult)| membership.unwrap().polls;
     assert!(polls(proxy.renew(0, 0)));
     assert!(!polls(proxy.renew(1, 1)));
-    let lease = TIMEOUTS.poller_lease.as_millis() as u64;
+    let lease = TIMEOUTS.poller_lease.as_millis();
     assert!(!polls(proxy.renew(1, lease - 1)));
     assert!(polls(proxy.renew(1, lease)));
     assert!(!polls(proxy.renew(0, lease + 1)));
@@ -348,7 +348,7 @@ fn dead_reporter_is_replaced_by_a_serving_worker() {
     assert!(!reports(0, 3, false) && !reports(1, 3, false));
     assert!(reports(1, 4, true), "the first row that serves");
     assert!(!reports(2, 5, false) && !reports(0, 5, false));
-    let lease_end = 4 + TIMEOUTS.lease.as_millis() as u64;
+    let lease_end = 4 + TIMEOUTS.lease.as_millis();
     assert!(reports(2, lease_end, false));
     assert!(!reports(0, lease_end, false));
     assert!(reports(1, lease_end + 1, false), "back again");
@@ -358,7 +358,7 @@ fn dead_reporter_is_replaced_by_a_serving_worker() {
 fn live_workers_are_notified_of_a_plan() {
     let mut proxy = Proxy::new(3, 1);
     (0..3).for_each(|vm| _ = proxy.renew(vm, 0));
-    let lease = TIMEOUTS.lease.as_millis() as u64;
+    let lease = TIMEOUTS.lease.as_millis();
     (1..3).for_each(|vm| _ = proxy.renew(vm, lease - 1));
     proxy.vms[1]
         .worker

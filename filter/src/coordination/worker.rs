@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::batch::Batch;
 use super::slot_share::SlotShare;
@@ -12,7 +11,7 @@ use super::{
     SlotTable, Store, TIMEOUTS, Tables, Timeouts, Unreadable, Usage,
 };
 use crate::priority::Urgency;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 mod groups;
@@ -61,7 +60,7 @@ pub struct SyncResult {
     /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
     /// Time for which a slot was free while a request waited.
-    pub idle: Option<Duration>,
+    pub idle: Option<Span>,
     /// Time with all slots taken: see [`AcquireResult::full`].
     pub full: Option<FullTime>,
     /// Usage of the other workers; empty without a table.

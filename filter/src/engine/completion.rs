@@ -1,7 +1,5 @@
 //! Completion of executions, and the measurements they yield.
 
-use std::time::Duration;
-
 use weir_api::metrics::Metric;
 
 use super::variant::{TRY_AFTER, Variant};
@@ -10,11 +8,11 @@ use crate::coordination::{CompletedExecution, LaneReport, SyncResult};
 use crate::routing::group_times::Group;
 use crate::routing::service_time::{CUT_OFF_FACTOR, Took};
 use crate::stats::Label;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::{VariantId, VariantKey};
 
 /// Time between two reports of service times by group.
-const GROUP_REPORT_EVERY: Duration = Duration::from_secs(1);
+const GROUP_REPORT_EVERY: Span = Span::from_secs(1);
 
 /// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +20,7 @@ pub(super) struct LanePosition {
     /// Ordinal; 0 if it has none.
     pub(super) ordinal: u32,
     /// Predicted wait behind others at the server; `None` if it was sent to an idle lane.
-    pub(super) server_wait: Option<Duration>,
+    pub(super) server_wait: Option<Span>,
 }
 
 /// Completed execution whose start the slot table has still to report.
@@ -31,7 +29,7 @@ pub(super) struct Completion {
     sent: Mono,
     at: Mono,
     lane: LanePosition,
-    planned: Duration,
+    planned: Span,
     group: Group,
     answered: bool,
     /// Whether its duration is a valid measurement of the server's time.

@@ -1,13 +1,11 @@
 //! Forecasts for a new request: wait and service time; and the lane data for the slot table.
 
-use std::time::Duration;
-
 use super::variant::Variant;
 use crate::coordination::LaneRequest;
 use crate::routing::group_times::Group;
 use crate::routing::router::ResponseTime;
 use crate::slots::latest_start;
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
 
@@ -15,7 +13,7 @@ use crate::waiting::queue::Place;
 /// for.
 const SOONER_PART: u32 = 2;
 /// Maximum age of the usage of other workers for refusing a newcomer.
-const STALE: Duration = Duration::from_millis(1);
+const STALE: Span = Span::from_millis(1);
 
 impl Variant {
     /// Whether the usage of other workers with waiting requests is too old.
@@ -26,9 +24,9 @@ impl Variant {
     /// Time before a lane is free at which the next request is sent to it. Zero with several servers: the proxy chooses
     /// one of them at once, and cannot know at which of those that are all busy an execution will end next. Batches may be
     /// sent ahead, because they fill at the servers.
-    fn lead_time(&self, now: Mono) -> Duration {
+    fn lead_time(&self, now: Mono) -> Span {
         if self.replicas > 1 && self.batch <= 1 {
-            return Duration::ZERO;
+            return Span::ZERO;
         }
         self.lead.lead(self.predicted.mean, now)
     }
@@ -48,18 +46,14 @@ impl Variant {
         }
     }
 
-    /// Time from the start of an execution after which the next request may be sent; [`Duration::MAX`]: never.
-    pub(super) fn sends_after(&self, waiting_count: u32, now: Mono) -> Duration {
+    /// Time from the start of an execution after which the next request may be sent; [`Span::MAX`]: never.
+    pub(super) fn sends_after(&self, waiting_count: u32, now: Mono) -> Span {
         let all = waiting_count.saturating_add(self.slots.others.waiting);
         // A closed batch leaves as a whole.
         let few = self.batch <= 1 && all < self.slots.early_send_min();
-        let lead = if few {
-            Duration::ZERO
-        } else {
-            self.lead_time(now)
-        };
+        let lead = if few { Span::ZERO } else { self.lead_time(now) };
         if lead.is_zero() || self.is_pressed(now) {
-            Duration::MAX
+            Span::MAX
         } else {
             let service = self.lead.service(self.predicted.mean);
             service.saturating_sub(lead)
@@ -98,7 +92,7 @@ impl Variant {
             return now;
         }
         let sooner = self.lead.spread(0) / SOONER_PART;
-        now.max(Mono(begins.0.saturating_sub(nanos(sooner))))
+        now.max(Mono(begins.0.saturating_sub(sooner.as_nanos())))
     }
 
     /// Whether a waiting request may be late by [`must_begin`](Variant::must_begin), whatever the lead: a quick check,
@@ -112,7 +106,7 @@ impl Variant {
     }
 
     /// Predicted response time of a new request: its wait, by its place, and its service.
-    pub(super) fn response_time(&self, class: ClassId, place: Place, now: Mono) -> Duration {
+    pub(super) fn response_time(&self, class: ClassId, place: Place, now: Mono) -> Span {
         self.response(class, place, now).total
     }
 
@@ -127,7 +121,7 @@ impl Variant {
     }
 
     /// Wait of a new request by its place: the predicted one with its margin.
-    fn wait_for_service(&self, class: ClassId, place: Place, now: Mono) -> Duration {
+    fn wait_for_service(&self, class: ClassId, place: Place, now: Mono) -> Span {
         // In most cases no request waits.
         let ahead = if self.slots.queue.is_empty() {
             0
@@ -143,7 +137,7 @@ impl Variant {
     }
 
     /// Predicted service time of a new request.
-    fn service_of(&self, class: ClassId, place: Place) -> Duration {
+    fn service_of(&self, class: ClassId, place: Place) -> Span {
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
         let predicted = self.predicted_of(Group::waiting(class, place));
@@ -166,13 +160,13 @@ impl Variant {
     }
 
     /// Predicted response time of a new request that is last in order.
-    pub(super) fn expected(&self, now: Mono) -> Duration {
+    pub(super) fn expected(&self, now: Mono) -> Span {
         let all = self.slots.queue.len() as u32;
         self.predicted.high + self.wait(all, now)
     }
 
     /// Time until a newcomer with `ahead` requests before it starts; at least the transfer to an idle server.
-    fn wait(&self, ahead: u32, now: Mono) -> Duration {
+    fn wait(&self, ahead: u32, now: Mono) -> Span {
         let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
         wait.max(self.lead.known_gap())
     }
@@ -180,16 +174,20 @@ impl Variant {
     /// Margin of a predicted wait, for chance and for requests that other workers got meanwhile: a request that
     /// is allowed to wait should not be refused in the end. For other workers it is one service time, because a
     /// request may have come there since the slot table was read.
-    fn wait_margin(&self, ahead: u32) -> Duration {
+    fn wait_margin(&self, ahead: u32) -> Span {
         if !self.slots.knows_lanes() {
-            return Duration::ZERO;
+            return Span::ZERO;
         }
         let others = if self.slots.others.waiting > 0 {
             self.predicted.mean
         } else {
-            Duration::ZERO
+            Span::ZERO
         };
-        let margin = nanos(self.lead.spread(ahead)).saturating_add(nanos(others));
-        Duration::from_nanos(margin / u64::from(self.slots.total().max(1)))
+        let margin = self
+            .lead
+            .spread(ahead)
+            .as_nanos()
+            .saturating_add(others.as_nanos());
+        Span::from_nanos(margin / u64::from(self.slots.total().max(1)))
     }
 }

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::coordination::Membership;
 use crate::plan::PlanSource;
 use crate::stats::Label;
-use crate::time::{Mono, millis};
+use crate::time::Mono;
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
 
@@ -61,13 +61,13 @@ impl Engine {
     /// Sets the gauges of what this VM knows for itself: its plan, its measurements and choices.
     fn report(&mut self, now: Mono) {
         if let PlanSource::Planner { received, .. } = self.source {
-            let age = millis(now.since(received));
+            let age = now.since(received).as_millis();
             self.stats.set(Metric::PlanAgeMs, Label::None, age);
         }
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
             let slots = u64::from(variant.slots.total());
-            let predicted = millis(variant.predicted.high);
+            let predicted = variant.predicted.high.as_millis();
             self.stats.set(Metric::Slots, label, slots);
             self.stats.set(Metric::PredictedServiceMs, label, predicted);
         }

@@ -1,7 +1,6 @@
 //! Parsing of a request's headers: deadline, class, variants and shape, or the reason of an immediate refusal.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
@@ -16,7 +15,7 @@ use crate::request::wire::{Field, Wire};
 use crate::routing::fallback::VariantList;
 use crate::size::Size;
 use crate::stats::Label;
-use crate::time::{Mono, Now, nanos};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::waiting::class::{Claim, ClassId};
 
@@ -126,7 +125,7 @@ impl Engine {
             self.count_unservable(counts_as_demand);
             return ParseOutcome::Refused(Reason::Expired, context);
         };
-        let due = Mono(deadline.at.0.saturating_sub(nanos(self.downstream)));
+        let due = Mono(deadline.at.0.saturating_sub(self.downstream.as_nanos()));
         if due <= now.mono {
             self.count_unservable(counts_as_demand);
             return ParseOutcome::Refused(Reason::Infeasible, context);
@@ -197,7 +196,7 @@ impl Engine {
     }
 
     /// Variants that a client lists, whose budgets end that much earlier (`before`) here.
-    fn list(&self, members: &Members<'_>, before: Duration) -> Rc<VariantList> {
+    fn list(&self, members: &Members<'_>, before: Span) -> Rc<VariantList> {
         let mut list = VariantList::EMPTY;
         for Member { name, within } in members.iter() {
             let variant = name.and_then(|name| self.variants.named(name));

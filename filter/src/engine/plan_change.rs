@@ -1,7 +1,6 @@
 //! Changes of the plan in force, and their effect on waiting requests.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use weir_api::Plan;
 use weir_api::metrics::Metric;
@@ -11,7 +10,7 @@ use super::{Engine, State, StreamId};
 use crate::config::OnStale;
 use crate::plan::PlanSource;
 use crate::stats::Label;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 use crate::waiting::queue::Place;
@@ -39,11 +38,8 @@ impl Engine {
             .set(Metric::PlanRevision, Label::None, plan.revision.0);
         if plan.published_ms > 0 {
             let visible = now.wall.as_ms().saturating_sub(plan.published_ms);
-            self.stats.time(
-                Metric::PlanDelayMs,
-                Label::None,
-                Duration::from_millis(visible),
-            );
+            self.stats
+                .time(Metric::PlanDelayMs, Label::None, Span::from_millis(visible));
         }
         self.apply_plan(plan, now, verdicts);
     }
@@ -70,7 +66,7 @@ impl Engine {
         if self.config.correct {
             self.variants.observe_priors(plan);
         }
-        self.downstream = Duration::from_secs_f64(plan.downstream_ms / 1e3);
+        self.downstream = Span::from_millis_f64(plan.downstream_ms);
     }
 
     /// Variants that requests refer to, held, in flight, chosen by a router or listed. Empty unless the plan adds a

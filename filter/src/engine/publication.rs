@@ -1,15 +1,13 @@
 //! Variants of which no slot is free: in an overload most checks find one, and then publish what waits, and no more.
 
-use std::time::Duration;
-
 use super::variant::Variant;
 use super::{CHECK_PERIOD, Engine};
 use crate::coordination::{Publication, TIMEOUTS, Usage};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantId;
 
 /// Longest time for which a lane report is kept.
-const KEPT_FOR: Duration = TIMEOUTS.renewal;
+const KEPT_FOR: Span = TIMEOUTS.renewal;
 
 impl Engine {
     /// Publishes the requests that wait for a variant if that is all that an acquisition would do: no slot is free, or will

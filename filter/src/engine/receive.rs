@@ -6,21 +6,19 @@
 //! larger than [`Limits::request_max`](crate::request::body::Limits::request_max), once that many bytes
 //! have come. Each takes a slot; together at most half of a variant's.
 
-use std::time::Duration;
-
 use crate::config::Role;
 use crate::reason::Reason;
 use crate::request::body::{BodyChunk, LimitExceeded};
 use crate::size::Size;
 use crate::slots::latest_start;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
 use super::{Engine, Request, State, StreamId};
 
 /// Minimum time between two checks of a request whose body is incoming.
-const CHECK_PERIOD_MIN: Duration = Duration::from_millis(5);
+const CHECK_PERIOD_MIN: Span = Span::from_millis(5);
 
 impl Engine {
     /// Holds a request until its body is complete, unless it is a stream, which is decided by its headers.

@@ -1,7 +1,5 @@
 //! Refusals, and how they are counted.
 
-use std::time::Duration;
-
 use weir_api::metrics::Metric;
 
 use super::{Engine, IncomingRequest, RefusalContext, Request, State};
@@ -10,7 +8,7 @@ use crate::reason::Reason;
 use crate::request::wire::Field;
 use crate::routing::fallback::VariantList;
 use crate::stats::Label;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::verdict::{Refusal, Verdict};
 use crate::waiting::class::ClassId;
 
@@ -18,7 +16,7 @@ impl Engine {
     /// Refuses a request that has just become complete.
     pub(super) fn refuse_new(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
         self.stats
-            .time(Metric::RefusedAfterMs, Label::None, Duration::ZERO);
+            .time(Metric::RefusedAfterMs, Label::None, Span::ZERO);
         self.refuse(reason, context)
     }
 

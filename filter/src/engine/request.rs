@@ -1,7 +1,6 @@
 //! Requests of an engine, and their states.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::completion::LanePosition;
 use crate::request::body::HeldBody;
@@ -10,7 +9,7 @@ use crate::request::protocol::Shape;
 use crate::routing::fallback::VariantList;
 use crate::routing::group_times::Group;
 use crate::size::Size;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
@@ -38,9 +37,9 @@ pub(super) struct Request {
     /// Sequence number of the arrival, so that equal deadlines keep their order.
     pub(super) arrival: u64,
     /// Network latency of its headers, if stated and valid.
-    pub(super) age: Option<Duration>,
+    pub(super) age: Option<Span>,
     /// Time from the client's send to arrival, zero if not stated or not valid.
-    pub(super) since_send: Duration,
+    pub(super) since_send: Span,
     /// Time of its last byte, or else of the decision.
     pub(super) complete_at: Mono,
     /// Hash of the sender, which bounds its share of the measurements.
@@ -75,7 +74,7 @@ pub(super) struct Flight {
     /// Position among the requests sent to its variant's lanes, and predicted start.
     pub(super) lane: LanePosition,
     /// Planned service time at dispatch.
-    pub(super) planned: Duration,
+    pub(super) planned: Span,
     /// Whether upstream's answer is an error, which is no measurement of the service time.
     pub(super) failed: bool,
     /// Whether upstream's answer has begun.

@@ -1,7 +1,6 @@
 //! Responses: their tags, and the measurements they yield.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
@@ -10,7 +9,7 @@ use crate::config::Role;
 use crate::health::HealthSignal;
 use crate::reason::Reason;
 use crate::stats::Label;
-use crate::time::{Now, Wall};
+use crate::time::{Now, Span, Wall};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
@@ -24,7 +23,7 @@ pub struct Answer {
     /// Variant that answered, if it may differ from the one it was sent to.
     pub served_by: Option<VariantId>,
     /// Response time at the gate before the server (`x-slo-expected-ms`).
-    pub expected: Option<Duration>,
+    pub expected: Option<Span>,
     /// Retries by Envoy.
     pub retried: u32,
 }
@@ -42,11 +41,11 @@ pub struct Tags {
     /// not answer.
     pub variants: Option<String>,
     /// Time left (`x-slo-remaining-ms`).
-    pub remaining: Duration,
+    pub remaining: Span,
     /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
-    pub waited: Option<Duration>,
+    pub waited: Option<Span>,
     /// Predicted response time of a new request (`x-slo-expected-ms`), for the router before this gate.
-    pub expected: Option<Duration>,
+    pub expected: Option<Span>,
     /// Arrival of the request, for a client that states its time of sending (`x-slo-clock`).
     pub came: Option<Wall>,
 }

@@ -1,8 +1,6 @@
 //! Routing: by quota on arrival, by accuracy when the variant can no longer answer in time; by the request's list
 //! where it has one.
 
-use std::time::Duration;
-
 use weir_api::metrics::Metric;
 
 use super::health::Avoid;
@@ -11,7 +9,7 @@ use crate::config::Role;
 use crate::reason::Reason;
 use crate::routing::router::{self, NoRoute, Requirements, RouteChoice};
 use crate::stats::Label;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 
 impl Engine {
@@ -167,7 +165,7 @@ impl Engine {
     ///
     /// # Errors
     /// The reason why none could serve it in time.
-    pub(super) fn quickest(&self, request: &Request, now: Now) -> Result<Duration, Reason> {
+    pub(super) fn quickest(&self, request: &Request, now: Now) -> Result<Span, Reason> {
         let only = match self.config.role {
             Role::Gate => Some(self.gate_variant(request).ok_or(Reason::NoCapacity)?),
             Role::Both | Role::Router => None,

@@ -126,7 +126,7 @@ fn free_slot_is_taken_and_headers_are_set() {
         (&*dispatch.name, dispatch.cluster.as_deref()),
         ("a", Some("c-a"))
     );
-    assert_eq!(dispatch.remaining, Duration::from_millis(400));
+    assert_eq!(dispatch.remaining, Span::from_millis(400));
     assert_eq!(dispatch.deadline.as_ms(), 1_790_000_000_400);
     assert!(!dispatch.grpc_timeout);
     let tags = engine.on_answer(1, Answer::default(), at(100)).unwrap();

@@ -1,7 +1,6 @@
 //! One variant in the engine.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use weir_api::VariantPlan;
 
@@ -16,21 +15,21 @@ use crate::routing::group_times::{Group, GroupTimes};
 use crate::routing::router::Requirements;
 use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator, Took};
 use crate::slots::{VariantSlots, latest_start};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::{VariantId, VariantKey};
 use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
 /// Time after a cut-off execution in which no request is tried that is predicted to be late.
-pub(super) const TRY_AFTER: Duration = Duration::from_millis(500);
+pub(super) const TRY_AFTER: Span = Span::from_millis(500);
 /// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
 /// whole ms and may be late by a few.
-const BATCH_MARGIN: Duration = Duration::from_millis(5);
+const BATCH_MARGIN: Span = Span::from_millis(5);
 /// The same as a part of the service time. A prediction is accurate to a sixteenth, and a late timer must
 /// not refuse a request that waited only for its batch to fill.
 const BATCH_MARGIN_PART: u32 = 16;
 /// Time for which a router uses the response time reported by a variant's gate.
-const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
+const GATE_ESTIMATE_TTL: Span = Span::from_secs(2);
 
 /// State of one variant.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ pub(super) struct Variant {
     pub(super) model: Option<Rc<str>>,
     pub(super) key: VariantKey,
     /// Planned service time.
-    pub(super) planned: Duration,
+    pub(super) planned: Span,
     /// The same, corrected by measurements.
     pub(super) predicted: ServiceTime,
     pub(super) batch: u32,
@@ -70,16 +69,16 @@ pub(super) struct Variant {
     pub(super) tries_from: Mono,
     /// Service time that all workers measured together, at the last renewal.
     common: Option<ServiceTime>,
-    pub(super) gate_estimate: Option<(Duration, Mono)>,
+    pub(super) gate_estimate: Option<(Span, Mono)>,
     /// Shortest service time with all the cores it may be given; `None` if the plan does not include it.
-    pub(super) shortest: Option<Duration>,
+    pub(super) shortest: Option<Span>,
     pub(super) share: f64,
     pub(super) accuracy: f64,
 }
 
 impl Variant {
     /// Next time at which the engine must check it.
-    pub(super) fn next_wake(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Mono> {
+    pub(super) fn next_wake(&self, batch_wait: Option<Span>, now: Mono) -> Option<Mono> {
         if self.slots.reported.stale {
             return Some(now);
         }
@@ -94,7 +93,7 @@ impl Variant {
     }
 
     /// Least urgent request whose batch window is over.
-    pub(super) fn batch_due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
+    pub(super) fn batch_due(&self, batch_wait: Option<Span>, now: Mono) -> Option<Urgency> {
         self.batch_due_at(batch_wait).filter(|at| *at <= now)?;
         let waited = self.batch_open_since.zip(batch_wait);
         let expires = self.expiries.first().map(|(at, _)| at);
@@ -108,7 +107,7 @@ impl Variant {
     }
 
     /// End of the batch window: the latest start of the earliest deadline, or the configured maximum.
-    fn batch_due_at(&self, batch_wait: Option<Duration>) -> Option<Mono> {
+    fn batch_due_at(&self, batch_wait: Option<Span>) -> Option<Mono> {
         if self.batch <= 1 {
             return None;
         }
@@ -122,7 +121,7 @@ impl Variant {
     }
 
     /// Service time of a batch, plus the margin for closing it.
-    fn batch_service(&self) -> Duration {
+    fn batch_service(&self) -> Span {
         let service = self.predicted.high;
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
@@ -170,7 +169,7 @@ impl Variant {
 
     /// Service time of a request that is tried: the mean of the executions that were completed, of its group if that has
     /// a prediction of its own, or else of all; or the mean of all workers, or the planned time.
-    pub(super) fn takes_if_tried(&self, group: Group) -> Duration {
+    pub(super) fn takes_if_tried(&self, group: Group) -> Span {
         self.group_times
             .completed_mean(group, self.planned)
             .or_else(|| self.service_time.completed_mean(self.planned))
@@ -184,7 +183,7 @@ impl Variant {
     }
 
     /// Records the response time reported by a gate before its servers.
-    pub(super) fn record_gate_estimate(&mut self, expected: Duration, now: Mono) {
+    pub(super) fn record_gate_estimate(&mut self, expected: Span, now: Mono) {
         let expected = match self.gate_estimate {
             // Several gates answer in turn, and none stands for all of them.
             Some((before, until)) if now < until => (before * 3 + expected) / 4,
@@ -194,7 +193,7 @@ impl Variant {
     }
 
     /// Records the duration of an execution, completed or aborted.
-    pub(super) fn observe(&mut self, group: Group, planned: Duration, took: Took, now: Mono) {
+    pub(super) fn observe(&mut self, group: Group, planned: Span, took: Took, now: Mono) {
         self.group_times.record(group, planned, took, now);
         if self.service_time.record(planned, took, now) {
             self.estimate();
@@ -223,7 +222,7 @@ impl Variant {
             ports: Ports::default(),
             model: None,
             key: VariantKey::default(),
-            planned: Duration::ZERO,
+            planned: Span::ZERO,
             predicted: ServiceTime::default(),
             batch: 1,
             replicas: 1,
@@ -262,12 +261,12 @@ impl Variant {
         if self.model.as_deref() != plan.model.as_deref() {
             self.model = plan.model.as_deref().map(Rc::from);
         }
-        let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
+        let planned = Span::from_millis_f64(plan.service_ms);
         if planned != self.planned {
             (self.lead, self.common) = (LeadTimes::default(), None);
         }
         self.planned = planned;
-        self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
+        self.shortest = Some(Span::from_millis_f64(plan.service_min_ms));
         self.estimate();
         self.group_times.estimate(planned, plan.batch);
         self.batch = plan.batch;

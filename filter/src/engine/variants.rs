@@ -1,15 +1,13 @@
 //! Variants of an engine: those of the plan, and those gone from it that still execute. A variant keeps its
 //! id while anything refers to it.
 
-use std::time::Duration;
-
 use weir_api::{Plan, VariantPlan};
 
 use crate::engine::health::Avoid;
 use crate::engine::variant::Variant;
 use crate::routing::group_prior::GroupPrior;
 use crate::routing::router::{Candidate, NoRoute, Requirements, ResponseTime};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantId;
 use crate::waiting::class::{ClassId, Classes};
 use crate::waiting::queue::Place;
@@ -138,7 +136,7 @@ impl Variants {
         only: Option<VariantId>,
         avoid: Avoid,
         now: Mono,
-    ) -> Result<Duration, NoRoute> {
+    ) -> Result<Span, NoRoute> {
         let allowed = (0..).map(VariantId).zip(&self.table);
         let allowed = allowed.filter(|(id, variant)| {
             only.is_none_or(|only| only == *id) && variant.slots.total() > 0
@@ -177,7 +175,7 @@ impl Variants {
                 .map_or(shortest, |(gate_estimate, _)| gate_estimate);
             Some((id, variant.accuracy, shortest.min(gate_estimate)))
         });
-        let could = |(id, accuracy, takes): (VariantId, f64, Duration)| {
+        let could = |(id, accuracy, takes): (VariantId, f64, Span)| {
             let left = requirements.left_for(id);
             accuracy >= requirements.min_accuracy && left.is_some_and(|left| takes <= left)
         };

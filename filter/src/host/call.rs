@@ -1,14 +1,13 @@
 //! Hostcalls, each wrapped once. Many of the SDK's panic on an unexpected status; these handle the failure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
 
 use crate::coordination::Notification;
 use crate::reason::GrpcCode;
-use crate::time::{Mono, Now, Wall};
+use crate::time::{Mono, Now, Span, Wall};
 
 /// Messages in a queue: the reason of a notification.
 const SLOT: &[u8] = b"s";
@@ -17,7 +16,7 @@ const HEALTH: &[u8] = b"h";
 
 /// Time for which the wall clock is derived from the monotonic clock. Each reading of a clock leaves the
 /// VM; a step of the wall clock is noticed after this time.
-const WALL_OFFSET_TTL: Duration = Duration::from_millis(50);
+const WALL_OFFSET_TTL: Span = Span::from_millis(50);
 /// Last known offset of the wall clock from the monotonic clock, ns.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 /// End of its validity on the monotonic clock, ns.
@@ -148,8 +147,8 @@ pub(super) fn clear_route_cache() {
 }
 
 /// Sets the period of `on_tick`.
-pub(super) fn set_tick(period: Duration) {
-    let _ = hostcalls::set_tick_period(period);
+pub(super) fn set_tick(period: Span) {
+    let _ = hostcalls::set_tick_period(period.into());
 }
 
 /// Returns shared data and its version.
@@ -197,8 +196,8 @@ pub(super) fn drain_queue(queue: u32) -> bool {
 }
 
 /// Sends a GET; `None` if the cluster does not exist.
-pub(super) fn get(cluster: &str, headers: Vec<(&str, &str)>, timeout: Duration) -> Option<u32> {
-    hostcalls::dispatch_http_call(cluster, headers, None, vec![], timeout).ok()
+pub(super) fn get(cluster: &str, headers: Vec<(&str, &str)>, timeout: Span) -> Option<u32> {
+    hostcalls::dispatch_http_call(cluster, headers, None, vec![], timeout.into()).ok()
 }
 
 /// Returns the status of the answer to [`get`].

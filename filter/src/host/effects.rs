@@ -1,12 +1,11 @@
 //! Effects of a verdict on the current stream: headers set, local replies, response tags.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use crate::engine::Tags;
 use crate::request::model;
 use crate::request::wire::Field;
-use crate::time::{Now, millis, millis_up, nanos};
+use crate::time::{Now, Span};
 use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
 
 use super::call;
@@ -42,7 +41,7 @@ pub(super) fn pass() {
 
 pub(super) fn forward(dispatch: &Dispatch) {
     let mut digits = itoa::Buffer::new();
-    let ms = |span: Duration| millis(span).max(1);
+    let ms = |span: Span| span.as_millis().max(1);
     if let Some(cluster) = &dispatch.cluster {
         call::set_request_header("x-slo-cluster", Some(cluster));
         call::set_request_header("x-slo-variant", Some(&dispatch.name));
@@ -73,7 +72,7 @@ pub(super) fn forward(dispatch: &Dispatch) {
     // Rounded up: an answer in the deadline's last millisecond is in time. 0: no timeout.
     let timeout = dispatch
         .timeout
-        .map_or(0, |timeout| millis_up(timeout).max(1));
+        .map_or(0, |timeout| timeout.as_millis_up().max(1));
     call::set_request_header(
         "x-envoy-upstream-rq-timeout-ms",
         Some(digits.format(timeout)),
@@ -82,7 +81,7 @@ pub(super) fn forward(dispatch: &Dispatch) {
     let max_retries = digits.format(dispatch.max_retries);
     call::set_request_header("x-envoy-max-retries", Some(max_retries));
     if dispatch.grpc_timeout {
-        let ms = millis(dispatch.remaining).clamp(1, GRPC_TIMEOUT_MAX);
+        let ms = dispatch.remaining.as_millis().clamp(1, GRPC_TIMEOUT_MAX);
         call::set_request_header("grpc-timeout", Some(&format!("{ms}m")));
     }
     if dispatch.cluster.is_some() {
@@ -97,7 +96,7 @@ pub(super) fn refuse(refusal: &Refusal) {
     if let Some(retry_after) = &retry_after {
         headers.push(("retry-after", retry_after));
     }
-    let expected = refusal.expected.map(|it| millis(it).to_string());
+    let expected = refusal.expected.map(|it| it.as_millis().to_string());
     if let Some(expected) = &expected {
         headers.push((EXPECTED, expected));
     }
@@ -121,7 +120,7 @@ pub(super) fn refuse(refusal: &Refusal) {
 pub(super) fn tag(tags: &Tags, now: Now) {
     call::set_response_header("x-slo-variant", Some(&tags.variant));
     let mut digits = itoa::Buffer::new();
-    let remaining = digits.format(millis(tags.remaining));
+    let remaining = digits.format(tags.remaining.as_millis());
     call::set_response_header("x-slo-remaining-ms", Some(remaining));
     if let Some(variants) = &tags.variants {
         call::set_response_header(VARIANTS, Some(variants));
@@ -130,7 +129,7 @@ pub(super) fn tag(tags: &Tags, now: Now) {
         call::add_response_header("server-timing", &queue_timing(waited));
     }
     if let Some(expected) = tags.expected {
-        call::set_response_header(EXPECTED, Some(digits.format(millis(expected))));
+        call::set_response_header(EXPECTED, Some(digits.format(expected.as_millis())));
     }
     if let Some(came) = tags.came {
         // As in NTP: from these two and its own two times a client computes its clock offset.
@@ -140,8 +139,8 @@ pub(super) fn tag(tags: &Tags, now: Now) {
 }
 
 /// Time held, in ms and tenths; most requests are not held.
-fn queue_timing(waited: Duration) -> Cow<'static, str> {
-    match nanos(waited) / 100_000 {
+fn queue_timing(waited: Span) -> Cow<'static, str> {
+    match waited.as_nanos() / 100_000 {
         0 => Cow::Borrowed("queue;dur=0.0"),
         tenths => Cow::Owned(format!("queue;dur={}.{}", tenths / 10, tenths % 10)),
     }

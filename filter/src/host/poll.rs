@@ -1,25 +1,23 @@
 //! Long poll of the planner: one call at a time, repeated at once after an answer, with a growing pause
 //! after failures. It logs once that the planner is unreachable, and once that it is back.
 
-use std::time::Duration;
-
 use weir_api::Revision;
 use weir_api::plan::BYTES_MAX;
 
 use crate::config::{Config, Planner};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 use super::call;
 
 /// Timeout of a poll; the planner answers after at most 20 s.
-const TIMEOUT: Duration = Duration::from_secs(25);
+const TIMEOUT: Span = Span::from_secs(25);
 /// Pause after the first failure; it doubles with each further one.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MIN: Span = Span::from_millis(250);
 /// Longest pause. Not longer, because a planner gives the slots of a silent proxy to others.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Span = Span::from_secs(1);
 
 /// Pause after a refused plan: the planner would send the same one again at once.
-const PAUSE_REFUSED: Duration = Duration::from_secs(1);
+const PAUSE_REFUSED: Span = Span::from_secs(1);
 
 /// Version of the filter, which polls state.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -46,7 +44,7 @@ pub(super) struct Poll {
     call: Option<u32>,
     /// Revision that the last poll named.
     after: Revision,
-    pause: Duration,
+    pause: Span,
     not_before: Mono,
     unreachable: bool,
 }

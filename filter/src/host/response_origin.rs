@@ -1,7 +1,6 @@
 //! Origin of a response, upstream or Envoy, and its meaning for the request and the server.
 
-use std::time::Duration;
-
+use crate::time::Span;
 use weir_api::plan::HOUR_MS;
 
 use crate::engine::{Answer, End};
@@ -110,11 +109,11 @@ pub(super) fn retried() -> u32 {
 
 /// Returns the response time predicted by the gate before the server; removes the header, which is not for
 /// the client.
-fn expected_upstream() -> Option<Duration> {
+fn expected_upstream() -> Option<Span> {
     let value = call::response_header(EXPECTED)?;
     call::set_response_header(EXPECTED, None);
     let ms: u64 = std::str::from_utf8(&value).ok()?.parse().ok()?;
-    Some(Duration::from_millis(ms.min(HOUR_MS)))
+    Some(Span::from_millis(ms.min(HOUR_MS)))
 }
 
 /// End of a stream without a complete response, by Envoy's flags.

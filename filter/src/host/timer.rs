@@ -1,17 +1,16 @@
 //! The one timer of a root, for all its services: it fires for the earliest.
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use crate::coordination::TIMEOUTS;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 use super::call;
 
 /// Minimum time between ticks: Envoy's timers count in ms.
-pub(super) const TICK_MIN: Duration = Duration::from_millis(1);
+pub(super) const TICK_MIN: Span = Span::from_millis(1);
 /// Maximum time between ticks, by which leases are renewed and polls retried.
-pub(super) const TICK_MAX: Duration = TIMEOUTS.renewal;
+pub(super) const TICK_MAX: Span = TIMEOUTS.renewal;
 
 /// Timer of a root.
 pub(super) struct Timer {

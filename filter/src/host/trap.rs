@@ -3,14 +3,13 @@
 //! never has.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 use super::call;
 use super::shared::{Queue, Shared, group_table_key, slot_table_key};
 use crate::config::{Config, Role};
 use crate::coordination::{AcquireRequest, Scope, Worker};
 use crate::priority::Urgency;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// `request`, `response` (this request's), `tick` (the next), `memory` (until it is exhausted): traps.
@@ -97,7 +96,7 @@ fn cost_ns(others_serve: bool) -> u64 {
         taken,
         reported: taken,
         until: now,
-        service: Duration::from_millis(50),
+        service: Span::from_millis(50),
         waiting: waiting.map(|deadline| Urgency::of(0, deadline)).into_iter(),
         waiting_count: u32::from(waiting.is_some()),
         limit: 1,
@@ -128,7 +127,7 @@ fn cost_ns(others_serve: bool) -> u64 {
         worker.acquire(request(variant, 0, None), now);
     }
     let both = call::now().mono.since(begun);
-    (both.as_nanos() / u128::from(ROUNDS)) as u64
+    both.as_nanos() / ROUNDS
 }
 
 fn trap() -> ! {

@@ -9,10 +9,8 @@
 //! instead of the highest urgency. The estimated clock offset of a source ([`skew`](crate::request::skew))
 //! moves a valid start by at most the skew allowance, and an invalid or absent one not at all.
 
-use std::time::Duration;
-
 use crate::request::skew::{Correction, Sources};
-use crate::time::{Mono, Now, Wall};
+use crate::time::{Mono, Now, Span, Wall};
 
 use super::parse;
 use super::wire::{Field, Wire};
@@ -21,22 +19,22 @@ use super::wire::{Field, Wire};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Budget of a request without one.
-    pub default: Duration,
+    pub default: Span,
     /// Minimum budget; smaller ones are raised to it.
-    pub min: Duration,
+    pub min: Span,
     /// Maximum budget; larger ones are cut to it.
-    pub max: Duration,
+    pub max: Span,
     /// Maximum age of a valid start; an older one counts as now.
-    pub max_age: Duration,
+    pub max_age: Span,
     /// Offset by which a client's clock may be ahead of ours without being invalid, and the largest correction
     /// of a start, either way.
-    pub skew_allowance: Duration,
+    pub skew_allowance: Span,
     /// Longest network latency of any source's fastest request; what its starts are older is clock offset.
-    pub delay_allowance: Duration,
+    pub delay_allowance: Span,
     /// Reserve for the network latency of the answer.
-    pub reserve: Duration,
+    pub reserve: Span,
     /// Time for which an answer that has begun may continue after the deadline.
-    pub finish: Duration,
+    pub finish: Span,
     /// Whether `x-slo-deadline` of an earlier hop is trusted.
     pub trust_deadline: bool,
 }
@@ -66,7 +64,7 @@ pub struct Reading {
     /// Whether a start is stated at all.
     pub stamped: bool,
     /// Network latency, if a valid start is stated.
-    pub age: Option<Duration>,
+    pub age: Option<Span>,
     /// Whether the source's clock offset exceeds the allowed correction.
     pub clamped: bool,
 }
@@ -105,7 +103,7 @@ pub fn read(
         None => {
             let budget = budget(policy, wire, &mut invalid);
             sent = read_start(policy, wire, now, skew, &mut invalid);
-            budget.saturating_sub(sent.map_or(Duration::ZERO, |sent| sent.age))
+            budget.saturating_sub(sent.map_or(Span::ZERO, |sent| sent.age))
         }
     };
     let usable = left.saturating_sub(policy.reserve);
@@ -133,7 +131,7 @@ fn trusted_left(
     wire: &Wire<'_>,
     now: Now,
     invalid: &mut InvalidHeaders,
-) -> Option<Duration> {
+) -> Option<Span> {
     let value = wire
         .get(Field::Deadline)
         .filter(|_| policy.trust_deadline)?;
@@ -148,7 +146,7 @@ fn trusted_left(
     Some(at.since(now.wall).min(policy.max))
 }
 
-fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Duration {
+fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Span {
     for field in Field::BUDGETS {
         let Some(value) = wire.get(field) else {
             continue;
@@ -168,7 +166,7 @@ fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Dur
 /// Age of a request by the first valid start that it states, by its client's clock: also where an earlier hop's deadline
 /// counts.
 #[must_use]
-pub fn stated_age(policy: &Policy, wire: &Wire<'_>, now: Now) -> Option<Duration> {
+pub fn stated_age(policy: &Policy, wire: &Wire<'_>, now: Now) -> Option<Span> {
     let mut ignored = InvalidHeaders::default();
     read_start(policy, wire, now, None, &mut ignored).map(|sent| sent.age)
 }
@@ -176,7 +174,7 @@ pub fn stated_age(policy: &Policy, wire: &Wire<'_>, now: Now) -> Option<Duration
 /// Valid time of sending.
 #[derive(Debug, Clone, Copy)]
 struct SendTime {
-    age: Duration,
+    age: Span,
     clamped: bool,
 }
 
@@ -224,7 +222,7 @@ fn corrected(
         offset.correction(policy.delay_allowance, policy.skew_allowance);
     let age_ns = u64::try_from(delta_ns.saturating_sub(ns)).unwrap_or(0);
     SendTime {
-        age: Duration::from_nanos(age_ns).min(policy.max_age),
+        age: Span::from_nanos(age_ns).min(policy.max_age),
         clamped,
     }
 }

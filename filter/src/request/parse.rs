@@ -1,8 +1,6 @@
 //! Numbers in header values. Strict: anything unexpected is `None`, never a guess.
 
-use std::time::Duration;
-
-use crate::time::Wall;
+use crate::time::{Span, Wall};
 
 /// Maximum number of characters; anything longer is invalid.
 const DIGITS_MAX: usize = 32;
@@ -16,13 +14,13 @@ const MICROS_END: u64 = 100_000_000_000_000_000;
 const NANO: u64 = 1_000_000_000;
 
 /// Parses a budget in ms: digits, optionally with a fraction. Too large a number saturates.
-pub(super) fn millis(value: &[u8]) -> Option<Duration> {
+pub(super) fn millis(value: &[u8]) -> Option<Span> {
     span(number(value.trim_ascii())?, 1_000_000)
 }
 
 /// Parses `grpc-timeout`: up to eight digits and one of H M S m u n.
 #[must_use]
-pub(super) fn grpc_timeout(value: &[u8]) -> Option<Duration> {
+pub(super) fn grpc_timeout(value: &[u8]) -> Option<Span> {
     let (unit, count) = value.trim_ascii().split_last()?;
     if count.len() > 8 || count.contains(&b'.') {
         return None;
@@ -93,11 +91,11 @@ fn number(value: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// Longest span of a header: a year. Callers clamp far below it.
-const SPAN_MAX: Duration = Duration::from_secs(31_536_000);
+const SPAN_MAX: Span = Span::from_secs(31_536_000);
 
 /// Span of that many units; `None` if it is zero.
-fn span((whole, nanos): (u64, u64), unit_ns: u64) -> Option<Duration> {
-    let span = Duration::from_nanos(scaled(whole, nanos, unit_ns));
+fn span((whole, nanos): (u64, u64), unit_ns: u64) -> Option<Span> {
+    let span = Span::from_nanos(scaled(whole, nanos, unit_ns));
     (!span.is_zero()).then(|| span.min(SPAN_MAX))
 }
 

@@ -7,15 +7,14 @@
 //! dropped.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Maximum number of values of a source per second.
 pub const PER_SECOND: u32 = 20;
 /// Maximum number of sources in that time; values of further ones are dropped.
 pub const SOURCES_MAX: usize = 1024;
-const SECOND: Duration = Duration::from_secs(1);
+const SECOND: Span = Span::from_secs(1);
 
 /// Allowances of sources.
 #[derive(Debug, Default)]

@@ -16,9 +16,8 @@
 //! Clients that share a source, such as an address, share its estimate.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 
 /// Maximum number of sources, 40 bytes each, in two generations. When a generation is full, the sources not
 /// seen during the previous one are dropped. So a source stays until at least half as many others have been
@@ -104,7 +103,7 @@ impl Offset {
 
     /// Part of the offset that is the clock, not the network.
     #[must_use]
-    pub fn correction(self, delay_allowance: Duration, skew_allowance: Duration) -> Correction {
+    pub fn correction(self, delay_allowance: Span, skew_allowance: Span) -> Correction {
         let (delay, most) = (nanos(delay_allowance), nanos(skew_allowance));
         let whole = match self.min_ns {
             ahead if ahead < 0 => ahead,
@@ -149,7 +148,7 @@ impl Estimate {
     }
 }
 
-fn nanos(span: Duration) -> i64 {
+fn nanos(span: Span) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 

@@ -5,8 +5,8 @@
 //! the last member stands for any other variant. Strict: anything unexpected is an error that names the part
 //! and what would be right, because a variant that is not named must not serve the request.
 
+use crate::time::Span;
 use std::fmt::Write;
-use std::time::Duration;
 
 use weir_api::plan::{NAME_MAX, is_name};
 
@@ -26,7 +26,7 @@ pub struct Member<'a> {
     /// Name of the variant; `None` for any other than those named.
     pub name: Option<&'a str>,
     /// Budget for this variant alone.
-    pub within: Option<Duration>,
+    pub within: Option<Span>,
 }
 
 /// Members of a list, in order.

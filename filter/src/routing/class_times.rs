@@ -5,13 +5,11 @@
 //! measurements; else they follow from mean and deviation. Until there are enough measurements to tell, a class with a
 //! prior is predicted by both ([`group_prior`](super::group_prior)). With a single class nothing is kept.
 
-use std::time::Duration;
-
 use super::group_prior::GroupPrior;
 use super::group_sums::Sums;
 use super::group_times::normal;
 use super::service_time::{ServiceTime, ServiceTimeEstimator, Took};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::waiting::class::ClassId;
 use weir_api::group::{differs, explained};
 use weir_api::moments::Moments;
@@ -66,14 +64,14 @@ impl ClassTimes {
     }
 
     /// Records an execution of a class planned to take `planned` that took `took`.
-    pub fn record(&mut self, class: ClassId, planned: Duration, took: Took, now: Mono) {
+    pub fn record(&mut self, class: ClassId, planned: Span, took: Took, now: Mono) {
         if let Some(of) = self.list.get_mut(usize::from(class.0)) {
             of.estimator.record(planned, took, now);
         }
     }
 
     /// Drops what is too old of this worker's measurements.
-    pub fn expire(&mut self, planned: Duration, now: Mono) {
+    pub fn expire(&mut self, planned: Span, now: Mono) {
         for of in &mut self.list {
             of.estimator.predict(planned, None, now);
         }
@@ -82,7 +80,7 @@ impl ClassTimes {
     /// Predicts for executions planned to take `planned`, by what was measured of each class and the prior.
     pub fn estimate(
         &mut self,
-        planned: Duration,
+        planned: Span,
         measured: impl Fn(ClassId) -> Sums,
         prior: &GroupPrior,
     ) {
@@ -119,7 +117,7 @@ mod tests {
     use super::super::service_time::WINDOW;
     use super::*;
 
-    const PLANNED: Duration = Duration::from_millis(40);
+    const PLANNED: Span = Span::from_millis(40);
     const SHORT: ClassId = ClassId(0);
     const LONG: ClassId = ClassId(1);
 
@@ -130,7 +128,7 @@ mod tests {
         }
     }
 
-    fn record(times: &mut GroupTimes, class: ClassId, time: Duration) {
+    fn record(times: &mut GroupTimes, class: ClassId, time: Span) {
         times.record(of_class(class), PLANNED, Took::completed(time), Mono(0));
     }
 
@@ -138,8 +136,8 @@ mod tests {
         times.of(of_class(class))
     }
 
-    fn ms(ms: f64) -> Duration {
-        Duration::from_secs_f64(ms / 1e3)
+    fn ms(ms: f64) -> Span {
+        Span::from_millis_f64(ms)
     }
 
     #[test]
@@ -213,7 +211,7 @@ mod tests {
             for (class, took) in [(SHORT, unit), (LONG, 4.0 * unit)] {
                 let predicted = of(&times, class).unwrap();
                 for time in [predicted.mean, predicted.high, predicted.safe] {
-                    let off = time.as_secs_f64() * 1e3 / took;
+                    let off = time.as_millis_f64() / took;
                     prop_assert!((0.9..=1.1).contains(&off), "{time:?} for {took} ms");
                 }
             }

@@ -6,8 +6,8 @@
 //! as for requests without a list. A member may expire before the request does: it is not chosen unless its
 //! answer is predicted by then.
 
+use crate::time::Span;
 use std::fmt::Write;
-use std::time::Duration;
 
 use super::router::{Candidate, NoRoute, Requirements, ResponseTime, RouteChoice, Router};
 use crate::request::variant_list::LISTED_MAX;
@@ -98,9 +98,9 @@ impl VariantList {
 
     /// Adds a variant, or any other (`None`), which expires that long after the request's arrival. Further than
     /// [`LISTED_MAX`] it has no effect.
-    pub fn push(&mut self, variant: Option<VariantId>, expires: Option<Duration>) {
+    pub fn push(&mut self, variant: Option<VariantId>, expires: Option<Span>) {
         if let Some(entry) = self.entries.get_mut(usize::from(self.len)) {
-            let us = |after: Duration| u32::try_from(after.as_micros()).unwrap_or(NEVER);
+            let us = |after: Span| u32::try_from(after.as_micros()).unwrap_or(NEVER);
             entry.variant = variant;
             entry.expires_us = expires.map_or(NEVER, us);
             self.len += 1;
@@ -136,12 +136,12 @@ impl VariantList {
         self.first().filter(|_| self.chosen > Some(0))
     }
 
-    /// Time that a variant has left for its answer, `after` the request's arrival; [`Duration::MAX`] if it does
+    /// Time that a variant has left for its answer, `after` the request's arrival; [`Span::MAX`] if it does
     /// not expire. `None` if it is not allowed, or has expired.
     #[must_use]
-    pub fn left(&self, variant: VariantId, after: Duration) -> Option<Duration> {
+    pub fn left(&self, variant: VariantId, after: Span) -> Option<Span> {
         if self.is_empty() {
-            return Some(Duration::MAX);
+            return Some(Span::MAX);
         }
         let entry = self.entries().get(self.place(variant)?)?;
         entry.left(after)
@@ -149,16 +149,16 @@ impl VariantList {
 
     /// Time after the arrival at which a variant expires; `None` if it does not.
     #[must_use]
-    pub fn expiry(&self, variant: VariantId) -> Option<Duration> {
+    pub fn expiry(&self, variant: VariantId) -> Option<Span> {
         let entry = self.entries().get(self.place(variant)?)?;
         let us = entry.expires_us;
-        (us != NEVER).then(|| Duration::from_micros(u64::from(us)))
+        (us != NEVER).then(|| Span::from_micros(u64::from(us)))
     }
 
     /// Whether a variant is allowed for as long as the request lives.
     #[must_use]
     pub fn allows_always(&self, variant: VariantId) -> bool {
-        self.is_empty() || self.left(variant, Duration::ZERO) == Some(Duration::MAX)
+        self.is_empty() || self.left(variant, Span::ZERO) == Some(Span::MAX)
     }
 
     /// Variants skipped because their servers fail, in order, before the one that was chosen.
@@ -247,11 +247,11 @@ impl VariantList {
 }
 
 impl Entry {
-    fn left(&self, after: Duration) -> Option<Duration> {
+    fn left(&self, after: Span) -> Option<Span> {
         if self.expires_us == NEVER {
-            return Some(Duration::MAX);
+            return Some(Span::MAX);
         }
-        let expires = Duration::from_micros(u64::from(self.expires_us));
+        let expires = Span::from_micros(u64::from(self.expires_us));
         let left = expires.saturating_sub(after);
         (!left.is_zero()).then_some(left)
     }

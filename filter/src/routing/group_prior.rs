@@ -86,17 +86,16 @@ impl GroupPrior {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use proptest::prelude::*;
 
     use super::super::group_times::{Group, GroupTimes};
     use super::super::service_time::Took;
     use super::*;
-    use crate::time::Mono;
+    use crate::time::{Mono, Span};
     use crate::waiting::class::Class;
 
-    const PLANNED: Duration = Duration::from_millis(40);
+    const PLANNED: Span = Span::from_millis(40);
     const SMALL: u64 = 10_000;
     const LARGE: u64 = 1_000_000;
 
@@ -144,7 +143,7 @@ mod tests {
 
     fn ratio(times: &GroupTimes, group: Group) -> Option<f64> {
         let predicted = times.of(group)?;
-        Some(predicted.mean.as_secs_f64() / PLANNED.as_secs_f64())
+        Some(predicted.mean.div_span_f64(PLANNED))
     }
 
     #[test]

@@ -20,7 +20,7 @@ const ONE: f64 = 16_384.0;
 const RATIO_LIMIT: u64 = RATIO_MAX << 14;
 const _: () = assert!(RATIO_LIMIT == RATIO_MAX * ONE as u64);
 /// Length of a window in ns.
-const WINDOW_NS: u64 = WINDOW.as_nanos() as u64;
+const WINDOW_NS: u64 = WINDOW.as_nanos();
 
 /// Sums of one group: ratios of its times to the planned ones, in units of 1/16,384.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

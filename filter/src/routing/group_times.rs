@@ -19,8 +19,6 @@
 //! If class and size both tell requests apart, the one counts that explains more of the times' variance; if neither does,
 //! the variant's prediction. Everything is created with the variant, so a request allocates nothing.
 
-use std::time::Duration;
-
 use super::class_times::ClassTimes;
 use super::group_prior::GroupPrior;
 use super::group_report::GroupReport;
@@ -28,7 +26,7 @@ use super::group_sums::{GroupSums, Sums};
 use super::service_time::{ServiceTime, Took, UPDATE_EVERY, reference};
 use super::size_times::SizeTimes;
 use crate::size::{SIZES, Size};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
 use weir_api::group::SIZES_MORE;
@@ -128,7 +126,7 @@ impl GroupTimes {
 
     /// Mean time of the completed executions of a group that has a prediction of its own.
     #[must_use]
-    pub fn completed_mean(&self, group: Group, planned: Duration) -> Option<Duration> {
+    pub fn completed_mean(&self, group: Group, planned: Span) -> Option<Span> {
         self.of(group)?;
         let class = self.classes.of(group.class).and_then(|_| {
             let own = self.sum(|sums| sums.of_class(group.class));
@@ -144,10 +142,10 @@ impl GroupTimes {
     }
 
     /// Records an execution of a group planned to take `planned` that took `took`.
-    pub fn record(&mut self, group: Group, planned: Duration, took: Took, now: Mono) {
+    pub fn record(&mut self, group: Group, planned: Span, took: Took, now: Mono) {
         let ends = self.own.expire(now);
         let by_class = !self.classes.is_empty();
-        let ratio = took.time.as_secs_f64() / reference(planned).as_secs_f64();
+        let ratio = took.time.div_span_f64(reference(planned));
         let one = Sums::of(ratio, took.completed);
         self.own.record(group, by_class, &one);
         if !self.batched {
@@ -182,7 +180,7 @@ impl GroupTimes {
     }
 
     /// Takes over the prior of a plan.
-    pub fn observe_prior(&mut self, prior: GroupPrior, planned: Duration) {
+    pub fn observe_prior(&mut self, prior: GroupPrior, planned: Span) {
         self.prior = prior;
         self.renew(planned);
     }
@@ -193,7 +191,7 @@ impl GroupTimes {
     }
 
     /// Predicts anew, without what is too old.
-    pub fn predict(&mut self, planned: Duration, now: Mono) {
+    pub fn predict(&mut self, planned: Span, now: Mono) {
         self.own.expire(now);
         self.common.expire(now);
         self.classes.expire(planned, now);
@@ -201,12 +199,12 @@ impl GroupTimes {
     }
 
     /// Predicts for executions planned to take `planned`, of `batch` requests.
-    pub fn estimate(&mut self, planned: Duration, batch: u32) {
+    pub fn estimate(&mut self, planned: Span, batch: u32) {
         self.batched = batch > 1;
         self.renew(planned);
     }
 
-    fn renew(&mut self, planned: Duration) {
+    fn renew(&mut self, planned: Span) {
         self.unprocessed = 0;
         let has_sizes = self.common.has_sizes() || self.own.has_sizes();
         if has_sizes || !self.prior.is_empty() {
@@ -253,13 +251,12 @@ fn add_up([mut all, own]: [Sums; 2]) -> Sums {
 }
 
 /// Time of a ratio to `planned`.
-fn scaled(planned: Duration, ratio: f64) -> Duration {
-    let seconds = reference(planned).as_secs_f64() * ratio;
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+fn scaled(planned: Span, ratio: f64) -> Span {
+    reference(planned).mul_f64(ratio)
 }
 
 /// Time of normally distributed ratios to `planned`.
-pub(super) fn normal(planned: Duration, ratios: Moments) -> ServiceTime {
+pub(super) fn normal(planned: Span, ratios: Moments) -> ServiceTime {
     let deviation = ratios.variance().sqrt();
     ServiceTime::normal(scaled(planned, ratios.mean()), scaled(planned, deviation))
 }
@@ -268,7 +265,7 @@ pub(super) fn normal(planned: Duration, ratios: Moments) -> ServiceTime {
 mod tests {
     use super::*;
 
-    const PLANNED: Duration = Duration::from_millis(40);
+    const PLANNED: Span = Span::from_millis(40);
     const CLASSES: [ClassId; 2] = [ClassId(0), ClassId(1)];
 
     fn sizes() -> [Size; 2] {
@@ -284,7 +281,7 @@ mod tests {
             for (class, row) in CLASSES.into_iter().zip(ms) {
                 for (size, ms) in sizes().into_iter().zip(row) {
                     let part = if index % 2 == 0 { 19 } else { 21 };
-                    let took = Took::completed(Duration::from_millis(ms) * part / 20);
+                    let took = Took::completed(Span::from_millis(ms) * part / 20);
                     times.record(Group { class, size }, PLANNED, took, Mono(0));
                 }
             }
@@ -312,7 +309,7 @@ mod tests {
                         class: CLASSES[row],
                         size,
                     };
-                    let found = times.of(group).map(|time| time.mean.as_secs_f64() * 1e3);
+                    let found = times.of(group).map(|time| time.mean.as_millis_f64());
                     let expected = predicted.map(|predicted| f64::from(predicted[class][at]));
                     assert_eq!(found.is_some(), expected.is_some(), "{ms:?}");
                     if let Some((found, expected)) = found.zip(expected) {
@@ -334,7 +331,7 @@ mod tests {
         assert_eq!(times.of(group(Size::UNKNOWN)), None);
         assert_eq!(times.of(group(Size::of(0))), None, "no such request came");
         let completed = |size| times.completed_mean(group(size), PLANNED);
-        assert_eq!(completed(small), Some(Duration::from_millis(20)));
+        assert_eq!(completed(small), Some(Span::from_millis(20)));
         assert_eq!(completed(Size::UNKNOWN), None);
         let batches = measured([[20, 100], [20, 100]], 4);
         assert_eq!(

@@ -10,8 +10,8 @@
 //! two. Credit is clamped to one round either way: a debt accumulated while a variant could not be chosen
 //! would flood it later. The actual shares are recorded beside the quotas ([`Router::observed_share`]).
 
+use crate::time::Span;
 use std::cell::Cell;
-use std::time::Duration;
 
 use super::fallback::{Skip, VariantList};
 use super::group_times::Group;
@@ -38,22 +38,22 @@ pub struct Candidate<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseTime {
     /// Wait and service.
-    pub total: Duration,
+    pub total: Span,
     /// Service alone.
-    pub service: Duration,
+    pub service: Span,
 }
 
 /// Requirements of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Requirements<'a> {
     /// Time left.
-    pub left: Duration,
+    pub left: Span,
     /// Minimum accuracy, percent.
     pub min_accuracy: f64,
     /// Variants that may serve it.
     pub list: &'a VariantList,
     /// Time since its arrival.
-    pub after: Duration,
+    pub after: Span,
     /// Requests with which its service time is measured.
     pub group: Group,
 }
@@ -62,7 +62,7 @@ impl Requirements<'_> {
     /// Time left for an answer of a variant; `None` if the variant is not allowed, or not any more.
     #[must_use]
     #[inline]
-    pub fn left_for(&self, variant: VariantId) -> Option<Duration> {
+    pub fn left_for(&self, variant: VariantId) -> Option<Span> {
         if self.list.is_empty() {
             return Some(self.left);
         }

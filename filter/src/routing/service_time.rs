@@ -6,12 +6,10 @@
 //! than [`SAMPLES_MIN`] the time that all workers of the proxy measured together applies, and without that the
 //! planned time. So a prediction that has grown too large for any request to be sent expires by itself.
 
-use std::time::Duration;
-
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 
 /// Half of the time remembered.
-pub const WINDOW: Duration = Duration::from_secs(5);
+pub const WINDOW: Span = Span::from_secs(5);
 /// Minimum number of ratios for a high percentile.
 pub const SAMPLES_MIN: u32 = 20;
 /// Percentile of a prediction. In replay, where servers stall and recover, a higher one refuses many
@@ -31,7 +29,7 @@ const HIGH_DEVIATIONS: f64 = 0.84;
 /// The same of its [`SAFE_PERCENTILE`].
 const SAFE_DEVIATIONS: f64 = 1.88;
 /// Reference time for ratios of a variant without a planned time.
-const UNPLANNED: Duration = Duration::from_millis(1);
+const UNPLANNED: Span = Span::from_millis(1);
 
 /// The ratio 1 in fixed point.
 const ONE: u64 = 1 << 10;
@@ -49,17 +47,17 @@ pub(super) const UPDATE_EVERY: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServiceTime {
     /// The [`PERCENTILE`], compared with deadlines.
-    pub high: Duration,
+    pub high: Span,
     /// The [`SAFE_PERCENTILE`], compared with deadlines while slots are contended.
-    pub safe: Duration,
+    pub safe: Span,
     /// The mean, for the progress of the queue.
-    pub mean: Duration,
+    pub mean: Span,
 }
 
 impl ServiceTime {
     /// Returns a time without scatter.
     #[must_use]
-    pub fn exactly(time: Duration) -> ServiceTime {
+    pub fn exactly(time: Span) -> ServiceTime {
         ServiceTime {
             high: time,
             safe: time,
@@ -69,7 +67,7 @@ impl ServiceTime {
 
     /// Returns a time that is normally distributed.
     #[must_use]
-    pub fn normal(mean: Duration, deviation: Duration) -> ServiceTime {
+    pub fn normal(mean: Span, deviation: Span) -> ServiceTime {
         ServiceTime {
             high: mean + deviation.mul_f64(HIGH_DEVIATIONS),
             safe: mean + deviation.mul_f64(SAFE_DEVIATIONS),
@@ -82,7 +80,7 @@ impl ServiceTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Took {
     /// The time, or that by which an execution counts that was cut off.
-    pub time: Duration,
+    pub time: Span,
     /// Whether it was completed.
     pub completed: bool,
 }
@@ -90,7 +88,7 @@ pub struct Took {
 impl Took {
     /// Returns the time of a completed execution.
     #[must_use]
-    pub fn completed(time: Duration) -> Took {
+    pub fn completed(time: Span) -> Took {
         Took {
             time,
             completed: true,
@@ -138,7 +136,7 @@ impl Default for ServiceTimeEstimator {
 
 impl ServiceTimeEstimator {
     /// Records an execution planned to take `planned`. Returns whether predictions may have changed.
-    pub fn record(&mut self, planned: Duration, took: Took, now: Mono) -> bool {
+    pub fn record(&mut self, planned: Span, took: Took, now: Mono) -> bool {
         let rotated = self.rotate(now);
         let ratio = ratio(took.time, planned);
         let [current, _] = &mut self.windows;
@@ -159,7 +157,7 @@ impl ServiceTimeEstimator {
     /// together.
     pub fn predict(
         &mut self,
-        planned: Duration,
+        planned: Span,
         common: Option<ServiceTime>,
         now: Mono,
     ) -> ServiceTime {
@@ -169,7 +167,7 @@ impl ServiceTimeEstimator {
 
     /// The same, without expiring old ratios.
     #[must_use]
-    pub fn estimate(&self, planned: Duration, common: Option<ServiceTime>) -> ServiceTime {
+    pub fn estimate(&self, planned: Span, common: Option<ServiceTime>) -> ServiceTime {
         match self.correction {
             None => common.unwrap_or(ServiceTime::exactly(planned)),
             Some(correction) => {
@@ -185,14 +183,14 @@ impl ServiceTimeEstimator {
 
     /// Predicts by what was measured; `None` with too few ratios.
     #[must_use]
-    pub fn measured(&self, planned: Duration) -> Option<ServiceTime> {
+    pub fn measured(&self, planned: Span) -> Option<ServiceTime> {
         self.correction?;
         Some(self.estimate(planned, None))
     }
 
     /// Mean time of the executions that were completed, if any was: what is known of one that is not cut off.
     #[must_use]
-    pub fn completed_mean(&self, planned: Duration) -> Option<Duration> {
+    pub fn completed_mean(&self, planned: Span) -> Option<Span> {
         let [current, before] = &self.windows;
         let count = u64::from(current.completed.0) + u64::from(before.completed.0);
         let sum = current.completed.1.saturating_add(before.completed.1);
@@ -288,7 +286,7 @@ impl Window {
 }
 
 /// Reference time for the ratios of executions planned to take `planned`.
-pub(super) fn reference(planned: Duration) -> Duration {
+pub(super) fn reference(planned: Span) -> Span {
     if planned.is_zero() {
         UNPLANNED
     } else {
@@ -296,16 +294,16 @@ pub(super) fn reference(planned: Duration) -> Duration {
     }
 }
 
-fn ratio(took: Duration, planned: Duration) -> u64 {
+fn ratio(took: Span, planned: Span) -> u64 {
     let planned = reference(planned);
     // A time above half a year has the maximum ratio anyway.
-    let took = nanos(took).saturating_mul(ONE);
-    (took / nanos(planned).max(1)).min(ONE * RATIO_MAX)
+    let took = took.as_nanos().saturating_mul(ONE);
+    (took / planned.as_nanos().max(1)).min(ONE * RATIO_MAX)
 }
 
-fn scale(planned: Duration, ratio: u64) -> Duration {
-    let ns = planned.as_nanos().saturating_mul(u128::from(ratio)) / u128::from(ONE);
-    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+fn scale(planned: Span, ratio: u64) -> Span {
+    let ns = u128::from(planned.as_nanos()).saturating_mul(u128::from(ratio)) / u128::from(ONE);
+    Span::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 /// Bucket of a ratio, by octave and step; the lowest octave begins at 1/64.

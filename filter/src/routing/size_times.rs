@@ -6,13 +6,12 @@
 //! and the plan's prior, if there is one ([`group_prior`](super::group_prior)). Else it takes the time of all, as bodies of
 //! unknown size do.
 
-use std::time::Duration;
-
 use super::group_prior::GroupPrior;
 use super::group_sums::Sums;
 use super::group_times::normal;
 use super::service_time::{SAMPLES_MIN, ServiceTime};
 use crate::size::{SIZES, Size};
+use crate::time::Span;
 use weir_api::group::{differs, explained};
 use weir_api::moments::Moments;
 
@@ -43,7 +42,7 @@ impl SizeTimes {
     }
 
     /// Predicts for executions planned to take `planned`, by what was measured of the sizes and the prior.
-    pub fn estimate(&mut self, planned: Duration, measured: &[Sums; SIZES], prior: &GroupPrior) {
+    pub fn estimate(&mut self, planned: Span, measured: &[Sums; SIZES], prior: &GroupPrior) {
         let sizes = measured.map(|sums| sums.moments());
         let all = sizes.iter().fold(Moments::default(), |all, own| all + *own);
         let known = || (0..).zip(&sizes).skip(Size::UNKNOWN.index() + 1);
@@ -80,11 +79,11 @@ mod tests {
     use super::*;
     use crate::time::Mono;
 
-    const PLANNED: Duration = Duration::from_millis(40);
+    const PLANNED: Span = Span::from_millis(40);
     const KB: u64 = 1000;
 
-    fn ms(ms: f64) -> Duration {
-        Duration::from_secs_f64(ms / 1e3)
+    fn ms(ms: f64) -> Span {
+        Span::from_millis_f64(ms)
     }
 
     fn of_size(size: Size) -> Group {
@@ -174,7 +173,7 @@ mod tests {
             let mut known = 0;
             for bytes in sizes {
                 if let Some(predicted) = of(&times, bytes) {
-                    let part = predicted.mean.as_secs_f64() * 1e7 / bytes as f64;
+                    let part = predicted.mean.as_millis_f64() * 1e4 / bytes as f64;
                     prop_assert!((0.5..=2.0).contains(&part), "{bytes}: {predicted:?}");
                     prop_assert!(predicted.mean <= predicted.high && predicted.high <= predicted.safe);
                     known += 1;

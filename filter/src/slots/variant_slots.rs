@@ -7,11 +7,10 @@
 //! predicted end.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
 use crate::priority::{ORPHAN_MAX, Urgency};
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 use crate::waiting::wait_queue::WaitQueue;
 
 /// The value 1 in the fixed point of [`VariantSlots::mean_rank`].
@@ -224,11 +223,11 @@ impl VariantSlots {
     /// `batch` are executed together. Executions under way count with their remaining time, where the slot
     /// table tells it. More urgent requests that come later do not count.
     #[must_use]
-    pub fn wait(&self, ahead: u32, mean: Duration, batch: u32, now: Mono) -> Duration {
+    pub fn wait(&self, ahead: u32, mean: Span, batch: u32, now: Mono) -> Span {
         let taken = self.taken().saturating_add(self.others.taken);
         let nobody_waits = self.queue.is_empty() && self.others.waiting == 0;
         if self.total == 0 || (nobody_waits && taken < self.total) {
-            return Duration::ZERO;
+            return Span::ZERO;
         }
         if !self.knows_lanes() {
             return self.optimistic_wait(ahead, mean);
@@ -236,14 +235,14 @@ impl VariantSlots {
         let ahead = u64::from(ahead) + self.others_ahead(ahead);
         if ahead == 0 {
             // It gets the next slot, which may be free at once. If it were refused, that slot would idle.
-            return Duration::ZERO;
+            return Span::ZERO;
         }
-        self.backlog(nanos(mean).saturating_mul(ahead), mean, batch, now)
+        self.backlog(mean.as_nanos().saturating_mul(ahead), mean, batch, now)
     }
 
     /// Predicted wait without information on the executions under way, which then count as ending now. A
     /// request refused without need is worse than one refused, or downgraded, at its latest start.
-    fn optimistic_wait(&self, ahead: u32, mean: Duration) -> Duration {
+    fn optimistic_wait(&self, ahead: u32, mean: Span) -> Span {
         let here = self.queue.len() as u64;
         let others = u64::from(self.others.waiting);
         let others_ahead = match here {
@@ -251,8 +250,8 @@ impl VariantSlots {
             here => others * u64::from(ahead) / here,
         };
         let ahead = u64::from(ahead) + others_ahead;
-        let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.total.max(1));
-        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+        let work = mean.as_nanos().saturating_mul(ahead);
+        Span::from_nanos(work / u64::from(self.total.max(1)))
     }
 
     /// Whether the slot table reports the executions under way.
@@ -262,16 +261,20 @@ impl VariantSlots {
     }
 
     /// Time until everything sent is done, and `work` ns more.
-    fn backlog(&self, work: u64, mean: Duration, batch: u32, now: Mono) -> Duration {
+    fn backlog(&self, work: u64, mean: Span, batch: u32, now: Mono) -> Span {
         let (sent, at) = &self.lanes;
-        let (elapsed, total) = (nanos(now.since(*at)), u64::from(self.total));
-        let rest = nanos(sent.backlog.rest).saturating_sub(elapsed.saturating_mul(total));
-        let shortest = nanos(sent.backlog.shortest).saturating_sub(elapsed);
+        let (elapsed, total) = (now.since(*at).as_nanos(), u64::from(self.total));
+        let rest = sent
+            .backlog
+            .rest
+            .as_nanos()
+            .saturating_sub(elapsed.saturating_mul(total));
+        let shortest = sent.backlog.shortest.as_nanos().saturating_sub(elapsed);
         // When the next one begins, each other lane is half done on average.
         let others = u64::from(self.total.saturating_sub(batch.max(1)));
         let work = work.saturating_add(rest);
-        let work = work.saturating_sub(nanos(mean) / 2 * others);
-        Duration::from_nanos((work / total.max(1)).max(shortest))
+        let work = work.saturating_sub(mean.as_nanos() / 2 * others);
+        Span::from_nanos((work / total.max(1)).max(shortest))
     }
 
     /// Requests of other workers that go before a newcomer with `ahead` requests before it here: the same
@@ -303,11 +306,11 @@ impl VariantSlots {
 
     /// Time until the first lane is free, as far as the slot table tells; zero if one is free.
     #[must_use]
-    pub fn time_until_free(&self, now: Mono) -> Duration {
+    pub fn time_until_free(&self, now: Mono) -> Span {
         let taken = self.taken().saturating_add(self.others.taken);
         let (sent, at) = &self.lanes;
         if taken < self.total || !sent.known {
-            return Duration::ZERO;
+            return Span::ZERO;
         }
         sent.backlog.shortest.saturating_sub(now.since(*at))
     }
@@ -321,8 +324,8 @@ impl VariantSlots {
 
 /// Latest start of an execution of length `service` that ends by the deadline.
 #[must_use]
-pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
-    Mono(deadline.0.saturating_sub(nanos(service)))
+pub fn latest_start(deadline: Mono, service: Span) -> Mono {
+    Mono(deadline.0.saturating_sub(service.as_nanos()))
 }
 
 #[cfg(test)]
@@ -359,7 +362,7 @@ mod tests {
     fn wakes_for_orphan_end_and_latest_start() {
         let mut slots = VariantSlots::default();
         let wake = |slots: &VariantSlots| {
-            let service = Duration::from_nanos(30);
+            let service = Span::from_nanos(30);
             slots.next_wake(slots.queue.latest_start(|_, _| service))
         };
         slots.take(Mono(50));

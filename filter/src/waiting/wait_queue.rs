@@ -5,10 +5,9 @@
 //! once slots are contended: see `class_scheduler`. With a single class this is one queue.
 
 use std::cmp::{Ordering, Reverse};
-use std::time::Duration;
 
 use crate::priority::Urgency;
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 use crate::waiting::class::{CLASSES_MAX, ClassId, Classes};
 use crate::waiting::queue::{Place, Queue};
 
@@ -166,9 +165,9 @@ impl WaitQueue {
 
     /// Earliest of the latest starts of the requests that are first in their classes, by the service time of each.
     #[must_use]
-    pub fn latest_start(&self, service: impl Fn(ClassId, Place) -> Duration) -> Option<Mono> {
+    pub fn latest_start(&self, service: impl Fn(ClassId, Place) -> Span) -> Option<Mono> {
         let starts = self.firsts().map(|(place, class)| {
-            let service = nanos(service(id(class), place));
+            let service = service(id(class), place).as_nanos();
             Mono(place.deadline.0.saturating_sub(service))
         });
         starts.min()

@@ -6,6 +6,7 @@
 //! that states repeat and the check ends without a horizon. `docs/explanation/slot-table.md` lists the assumptions, the
 //! guarantees, and the fault that each guarantee has caught.
 
+use crate::time::Span;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,13 +28,13 @@ const WORKERS: usize = 3;
 /// Slots of the only variant.
 const SLOTS: u32 = 3;
 /// Predicted time of an execution; the actual time is any up to one step more.
-const BRIEF: Duration = Duration::from_nanos(2);
+const BRIEF: Span = Span::from_nanos(2);
 /// Time after the start of an execution at which another may be sent behind it.
-const AFTER: Duration = Duration::from_nanos(1);
+const AFTER: Span = Span::from_nanos(1);
 /// Limit of past times, which are not distinguished below it.
 const LONG_AGO: Mono = Mono(NOW.0 - 20);
 /// An execution that outlasts the lease.
-const LONG: Duration = Duration::from_nanos(7);
+const LONG: Span = Span::from_nanos(7);
 /// Steps between two ticks of a worker; a slow one comes a step later.
 const TICK: u8 = 2;
 /// Steps after which the table of an inactive proxy must be empty.
@@ -44,13 +45,13 @@ const NOW: Mono = Mono(1 << 40);
 /// Timeouts in steps. As in Envoy: grace < tick, and a lease outlasts a renewal that was not yet due at one
 /// tick and comes with a late next one.
 const STEPS: Timeouts = Timeouts {
-    lease: Duration::from_nanos(5),
-    poller_lease: Duration::from_nanos(5),
-    renewal: Duration::from_nanos(1),
-    grace: Duration::from_nanos(1),
-    quarantine: Duration::from_nanos(5),
-    orphan_max: Duration::from_nanos(100),
-    column_idle: Duration::from_nanos(1 << 20),
+    lease: Span::from_nanos(5),
+    poller_lease: Span::from_nanos(5),
+    renewal: Span::from_nanos(1),
+    grace: Span::from_nanos(1),
+    quarantine: Span::from_nanos(5),
+    orphan_max: Span::from_nanos(100),
+    column_idle: Span::from_nanos(1 << 20),
 };
 
 /// Initial state of a check, and its budget of events.
@@ -58,7 +59,7 @@ const STEPS: Timeouts = Timeouts {
 struct Proxy {
     /// Slots taken by each worker initially.
     taken: [u32; WORKERS],
-    service: Duration,
+    service: Span,
     /// Batch size.
     batch: u32,
     /// Whether the next request is sent before a lane is free.
@@ -69,7 +70,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn new(taken: [u32; WORKERS], service: Duration, budget: Budget) -> Proxy {
+    fn new(taken: [u32; WORKERS], service: Span, budget: Budget) -> Proxy {
         Proxy {
             taken,
             service,

@@ -1,7 +1,7 @@
 //! State of a proxy: its table, its workers, and executions of dead workers.
 
+use crate::time::Span;
 use std::fmt;
-use std::time::Duration;
 
 use super::steps::Step;
 use super::worker::{ModelWorker, OneStepLater, StepResult, StoredTable};
@@ -48,7 +48,7 @@ pub(super) struct State {
     pub(super) workers: [Option<ModelWorker>; WORKERS],
     pub(super) left: Vec<OrphanedExecution>,
     /// Predicted time of an execution.
-    pub(super) service: Duration,
+    pub(super) service: Span,
     /// Batch size.
     pub(super) batch: u32,
     /// Whether the next request is sent before a lane is free.
@@ -68,7 +68,7 @@ impl State {
     /// All workers alive, with these slots taken.
     pub(super) fn new(
         taken: [u32; WORKERS],
-        service: Duration,
+        service: Span,
         batch: u32,
         ahead: bool,
         budget: Budget,

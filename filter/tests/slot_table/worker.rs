@@ -1,7 +1,7 @@
 //! One worker of the model: the engine's use of its table (`engine/slots.rs`), without the rest.
 
+use crate::time::Span;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::{AFTER, LONG_AGO, NOW, SLOTS, STEPS, TICK};
 use crate::coordination::{
@@ -63,7 +63,7 @@ pub(super) struct StoredTable<'a> {
     /// Whether all swaps of this write are lost.
     pub(super) lost: bool,
     /// Predicted time of an execution.
-    pub(super) service: Duration,
+    pub(super) service: Span,
     /// Batch size.
     pub(super) batch: u32,
     /// Whether the next request is sent before a lane is free.
@@ -237,7 +237,7 @@ impl ModelWorker {
         let open_ended: Vec<u32> = self.orphans.iter().map(|orphan| orphan.ordinal).collect();
         let ahead = LaneRequest {
             after: AFTER,
-            gap: Duration::ZERO,
+            gap: Span::ZERO,
             mean: stored.service,
             ended: &ended,
             completed: None,

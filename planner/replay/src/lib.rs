@@ -7,6 +7,10 @@
 //! bound, and [`report`] writes the report. [`sent`] does all of it for a scenario that somebody sent, within bounds. Scenario and seed determine everything: equal inputs give
 //! byte-identical reports. The simulation never reads a clock and never sleeps.
 
+use std::time::Duration;
+
+use weir_filter::time::Span;
+
 pub mod file_error;
 pub mod request;
 pub mod scenario;
@@ -25,4 +29,8 @@ pub mod sent;
 /// Unix time at the start of every replay, ms. Client timestamps and plan dates count from it.
 pub(crate) const EPOCH_MS: u64 = 1_790_000_000_000;
 
-pub(crate) use weir_filter::time::nanos;
+/// Time in ns.
+#[inline]
+pub(crate) fn nanos(time: Duration) -> u64 {
+    Span::from(time).as_nanos()
+}

@@ -12,6 +12,7 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
 use weir_filter::coordination::SlotTable;
+use weir_filter::time::Span;
 use weir_filter::variant::VariantKey;
 
 use crate::emulator::{Emulator, LatencyModel, ServerConfig};
@@ -201,7 +202,7 @@ impl Scene {
 /// Slots of a variant taken by live VMs, according to the slot table: those whose leases end about when the latest
 /// one does.
 pub fn taken_by_the_living(slot_table: &SlotTable, variant: &str) -> u32 {
-    const ABOUT: Duration = Duration::from_millis(150);
+    const ABOUT: Span = Span::from_millis(150);
     let leases = slot_table.rows.iter().map(|entry| entry.lease);
     let newest = leases.max().unwrap_or_default();
     let Some(column) = slot_table.column(VariantKey::of(variant)) else {

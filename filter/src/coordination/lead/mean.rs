@@ -1,12 +1,10 @@
 //! Fading mean of times. The more the times scatter, the more of them it averages.
 
-use std::time::Duration;
-
 use super::STALE;
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 
 /// Target error of a mean by chance. It determines the number of times averaged.
-const CHANCE: Duration = Duration::from_micros(500);
+const CHANCE: Span = Span::from_micros(500);
 /// Bounds of that number.
 const MEMORY_MIN: u64 = 16;
 const MEMORY_MAX: u64 = 128;
@@ -41,8 +39,8 @@ pub(super) fn fade(mean: u64, value: u64, count: u64) -> u64 {
 
 impl Mean {
     /// Records a time. Returns the number of times averaged.
-    pub(super) fn record(&mut self, time: Duration, now: Mono) -> u64 {
-        let time = nanos(time);
+    pub(super) fn record(&mut self, time: Span, now: Mono) -> u64 {
+        let time = time.as_nanos();
         let is_stale = self.is_stale(now);
         if self.count > 0 {
             // Two normally distributed times are 10/7 as far apart as each is from the mean.
@@ -68,7 +66,7 @@ impl Mean {
 
     /// Number of times whose mean has the target error.
     fn memory(&self) -> u64 {
-        let ratio = self.scatter / nanos(CHANCE);
+        let ratio = self.scatter / CHANCE.as_nanos();
         ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX)
     }
 
@@ -81,7 +79,7 @@ impl Mean {
         self.count > 0 && now > self.at + STALE
     }
 
-    pub(super) fn time(&self) -> Duration {
-        Duration::from_nanos(self.mean)
+    pub(super) fn time(&self) -> Span {
+        Span::from_nanos(self.mean)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ms(ms: f64) -> Duration {
-    Duration::from_secs_f64(ms / 1e3)
+fn ms(ms: f64) -> Span {
+    Span::from_millis_f64(ms)
 }
 
 fn times(lead: &Lead) -> LeadTimes {
@@ -20,7 +20,7 @@ fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) ->
         let early = lead
             .service(predicted)
             .saturating_sub(times(lead).lead(predicted, at(answered)));
-        let sent = (answered + early.as_secs_f64() * 1e3).min(answer);
+        let sent = (answered + early.as_millis_f64()).min(answer);
         let early_wait = answer - sent;
         let late = (gap - early_wait).max(0.0);
         let next = answer + late + service(request);
@@ -83,7 +83,7 @@ fn time_measured_by_all_workers_needs_few_recent_measurements() {
     lead.record_idle(ms(75.0), Mono(0));
     let measured = lead.measured(Mono(0)).unwrap();
     assert_eq!(measured.mean, ms(75.0));
-    assert_eq!(measured.deviation, Duration::ZERO);
+    assert_eq!(measured.deviation, Span::ZERO);
     let end = Mono(0) + MEASURED_FOR;
     assert_eq!(lead.measured(end), None);
     // The other kind alone is enough too; it counts from dispatch until it is confirmed.
@@ -100,11 +100,11 @@ fn without_server_wait_times_count_from_dispatch() {
     let mut lead = Lead::default();
     for _ in 0..1000 {
         lead.record_idle(ms(28.0), Mono(0));
-        let early = times(&lead).lead(ms(28.0), Mono(0)).as_secs_f64() * 1e3;
+        let early = times(&lead).lead(ms(28.0), Mono(0)).as_millis_f64();
         lead.record_early(ms(28.0 - early), ms(early), Mono(0));
     }
     assert!(!lead.is_confirmed());
-    assert_eq!(lead.gap(), Duration::ZERO);
+    assert_eq!(lead.gap(), Span::ZERO);
     assert!(times(&lead).lead(ms(28.0), Mono(0)) <= ms(7.0));
 }
 
@@ -115,8 +115,8 @@ fn zero_lead_by_chance_is_probed_again() {
         lead.record_idle(ms(took), Mono(0));
         lead.record_early(ms(took), ms(5.0), Mono(0));
     }
-    assert_eq!(lead.gap(), Duration::ZERO);
-    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), Duration::ZERO);
+    assert_eq!(lead.gap(), Span::ZERO);
+    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), Span::ZERO);
     let later = Mono(0) + ms(25.0) * PROBE_INTERVAL + ms(1.0);
     assert_eq!(times(&lead).lead(ms(25.0), later), ms(25.0) / FIRST_PART);
 }
@@ -128,10 +128,10 @@ fn lead_is_zero_without_a_gap_and_stale_measurements_are_renewed() {
         lead.record_idle(ms(25.1), Mono(0));
         lead.record_early(ms(25.0), ms(5.0), Mono(0));
     }
-    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), Duration::ZERO);
+    assert_eq!(times(&lead).lead(ms(25.0), Mono(0)), Span::ZERO);
     let later = Mono(0) + STALE + ms(1.0);
     assert!(
-        times(&lead).lead(ms(25.0), later) > Duration::ZERO,
+        times(&lead).lead(ms(25.0), later) > Span::ZERO,
         "no early one"
     );
     let mut busy = Lead::default();
@@ -142,7 +142,7 @@ fn lead_is_zero_without_a_gap_and_stale_measurements_are_renewed() {
     assert!(times(&busy).lead(ms(25.0), Mono(0)) > ms(3.0));
     assert_eq!(
         times(&busy).lead(ms(25.0), later),
-        Duration::ZERO,
+        Span::ZERO,
         "no idle lane"
     );
 }

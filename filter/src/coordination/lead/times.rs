@@ -1,22 +1,20 @@
 //! Times that follow from the measurements of a variant's gap, worked out once for all forecasts until the next lane
 //! report.
 
-use std::time::Duration;
-
 use super::{
     FIRST_MAX, FIRST_PART, IDLE, LEAD_MAX_PART, Lead, MARGIN, PROBE_INTERVAL, SAMPLES_MIN,
     UNCONFIRMED_PART,
 };
-use crate::time::{Mono, nanos};
+use crate::time::{Mono, Span};
 
 /// Measurements of one variant's gap, with the times that follow from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeadTimes {
     measured: Lead,
-    difference: Duration,
-    known_gap: Duration,
+    difference: Span,
+    known_gap: Span,
     /// Lead for confirmed measurements.
-    covering: Duration,
+    covering: Span,
 }
 
 impl LeadTimes {
@@ -39,25 +37,25 @@ impl LeadTimes {
 
     /// Extra time of a request that is sent to an idle lane.
     #[must_use]
-    pub fn difference(&self) -> Duration {
+    pub fn difference(&self) -> Span {
         self.difference
     }
 
     /// Part of the gap that chance does not explain.
     #[must_use]
-    pub fn known_gap(&self) -> Duration {
+    pub fn known_gap(&self) -> Span {
         self.known_gap
     }
 
     /// Mean time between answers of early requests; `predicted` while unknown.
     #[must_use]
-    pub fn service(&self, predicted: Duration) -> Duration {
+    pub fn service(&self, predicted: Span) -> Span {
         self.measured.service(predicted)
     }
 
     /// Time before an execution's predicted end at which the next request is sent.
     #[must_use]
-    pub fn lead(&self, predicted: Duration, now: Mono) -> Duration {
+    pub fn lead(&self, predicted: Span, now: Mono) -> Span {
         let Lead { idle, early, .. } = &self.measured;
         let service = || self.service(predicted);
         let first = || (service() / FIRST_PART).min(FIRST_MAX);
@@ -65,7 +63,7 @@ impl LeadTimes {
             return first();
         }
         if idle.is_stale(now) {
-            return Duration::ZERO;
+            return Span::ZERO;
         }
         if !self.measured.is_confirmed() {
             return service() / UNCONFIRMED_PART;
@@ -83,24 +81,24 @@ impl LeadTimes {
 
     /// Standard deviation of the time that `count` + 1 executions take one after the other.
     #[must_use]
-    pub fn spread(&self, count: u32) -> Duration {
+    pub fn spread(&self, count: u32) -> Span {
         let one = 1.25 * self.measured.scatter();
-        Duration::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
+        Span::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
     }
 }
 
 /// Lead that covers the gap and the scatter; zero if the lane idles for less than [`IDLE`] without one.
-fn covering(measured: &Lead) -> Duration {
-    let (gap, service) = (nanos(measured.gap()), measured.early.mean);
+fn covering(measured: &Lead) -> Span {
+    let (gap, service) = (measured.gap().as_nanos(), measured.early.mean);
     // The lane idles for at most the gap, with the chance that it is free before the next request arrives.
     let chance = IDLE * service as f64 / gap.max(1) as f64;
     let early = 1.25 * measured.scatter() * deviations(chance);
     let lead = gap.saturating_add(gap / 4) as f64 + early;
     if chance >= 1.0 || lead <= 0.0 {
-        return Duration::ZERO;
+        return Span::ZERO;
     }
-    let lead = (lead as u64).saturating_add(nanos(MARGIN));
-    Duration::from_nanos(lead.min(service / u64::from(LEAD_MAX_PART)))
+    let lead = (lead as u64).saturating_add(MARGIN.as_nanos());
+    Span::from_nanos(lead.min(service / u64::from(LEAD_MAX_PART)))
 }
 
 /// Standard deviations below the mean that a time falls short of with at most this chance.

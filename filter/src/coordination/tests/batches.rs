@@ -114,7 +114,7 @@ fn open_places_of_departed_requests_are_closed() {
         assert_eq!(open(&proxy), 2);
         let mut ms = 2;
         if dies {
-            ms += 2 * TIMEOUTS.lease.as_millis() as u64;
+            ms += 2 * TIMEOUTS.lease.as_millis();
         } else {
             proxy.vms[1].waiting.clear();
             proxy.acquire(1, false, ms);
@@ -136,7 +136,7 @@ fn limited_acquisition_reports_that_more_could_leave() {
             taken,
             reported: taken,
             until: at(500),
-            service: Duration::ZERO,
+            service: Span::ZERO,
             waiting: (0..u64::from(waiting_count)).map(due_at),
             waiting_count,
             limit,

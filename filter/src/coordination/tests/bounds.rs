@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LEASE_MS: u64 = TIMEOUTS.lease.as_millis() as u64;
+const LEASE_MS: u64 = TIMEOUTS.lease.as_millis();
 
 #[test]
 fn row_of_a_dead_worker_is_reused_after_its_executions() {
@@ -65,7 +65,7 @@ fn variant_beyond_the_table_has_one_slot_per_worker() {
 #[test]
 fn unused_column_is_reused() {
     let mut proxy = Proxy::new(1, 4);
-    let idle = TIMEOUTS.column_idle.as_millis() as u64;
+    let idle = TIMEOUTS.column_idle.as_millis();
     proxy.acquire_variant(0, VariantKey(1), false, at(0));
     proxy.vms[0].waiting = vec![u64::MAX / MS / 2];
     proxy.acquire_variant(0, VariantKey(2), false, at(0));
@@ -125,7 +125,7 @@ fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
         taken: 0,
         reported: 0,
         until: Mono(0),
-        service: Duration::ZERO,
+        service: Span::ZERO,
         waiting: (0..100).map(due_at),
         waiting_count: 100,
         limit: u32::MAX,

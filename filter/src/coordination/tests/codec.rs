@@ -33,7 +33,7 @@ prop_compose! {
 
 prop_compose! {
     fn lead()(planned: u64, idle in mean(), early in mean(), early_wait: u64, recent_wait: u64, confirmed: bool) -> Lead {
-        Lead { planned: Duration::from_nanos(planned), idle, early, early_wait, recent_wait, confirmed }
+        Lead { planned: Span::from_nanos(planned), idle, early, early_wait, recent_wait, confirmed }
     }
 }
 

@@ -17,7 +17,7 @@ fn wrong_version_guess_costs_one_attempt() {
         taken,
         reported: taken,
         until: at(1000),
-        service: Duration::ZERO,
+        service: Span::ZERO,
         waiting: waiting.into_iter().map(due_at),
         waiting_count: u32::from(waiting.is_some()),
         limit: u32::MAX,
@@ -97,7 +97,7 @@ fn unreadable_table_is_reset_with_quarantine() {
         proxy.notifies().is_empty(),
         "of no use to the notified worker"
     );
-    let quarantine_end = 2 + TIMEOUTS.quarantine.as_millis() as u64;
+    let quarantine_end = 2 + TIMEOUTS.quarantine.as_millis();
     proxy.renew(0, quarantine_end - 100);
     assert_eq!(proxy.tick(1, quarantine_end - 1), 0);
     assert_eq!(proxy.tick(1, quarantine_end), 1);
@@ -112,7 +112,7 @@ fn renewal_republishes_usage_after_a_reset() {
     // The first changes nothing: its engine has nothing to report.
     proxy.renew(0, 2);
     assert_eq!(proxy.counted(3), 3);
-    let quarantine_end = 1 + TIMEOUTS.quarantine.as_millis() as u64;
+    let quarantine_end = 1 + TIMEOUTS.quarantine.as_millis();
     proxy.renew(0, quarantine_end);
     assert_eq!(proxy.tick(1, quarantine_end + 1), 0);
 }
@@ -141,7 +141,7 @@ fn first_table_has_no_quarantine() {
 fn stalled_worker_without_a_row_republishes_its_usage() {
     let mut proxy = Proxy::new(2, 2);
     proxy.wait(0, &[900, 901], 0);
-    let long = 10 * TIMEOUTS.lease.as_millis() as u64;
+    let long = 10 * TIMEOUTS.lease.as_millis();
     proxy.replace(1, 9);
     proxy.renew(1, long);
     assert_eq!(proxy.table().rows.len(), 1, "its row belongs to another");
@@ -153,7 +153,7 @@ fn stalled_worker_without_a_row_republishes_its_usage() {
 fn worker_with_its_old_row_reclaims_its_queue() {
     let mut proxy = Proxy::new(1, 1);
     proxy.renew(0, 0);
-    let lease = TIMEOUTS.lease.as_millis() as u64;
+    let lease = TIMEOUTS.lease.as_millis();
     let mut other = Vm::new(&proxy.store, 9);
     other.worker.renew(false, at(lease));
     assert_eq!(proxy.store.take_claimed_rows(), [0, 0]);
@@ -168,7 +168,7 @@ fn old_clock_reading_only_denies_slots() {
     // The first reads the clock and is delayed; the second dies meanwhile, its execution still going on.
     let mut proxy = Proxy::new(2, 1);
     proxy.wait(1, &[900], 0);
-    let lease_end = TIMEOUTS.lease.as_millis() as u64;
+    let lease_end = TIMEOUTS.lease.as_millis();
     assert_eq!(
         proxy.wait(0, &[400], lease_end - 1),
         0,

@@ -6,7 +6,7 @@ use super::*;
 /// Time and number of ends that an outcome reports, in ms.
 fn full(outcome: &SyncResult) -> Option<(u64, u32)> {
     let full = outcome.full?;
-    Some((full.time.as_millis() as u64, full.ended))
+    Some((full.time.as_millis(), full.ended))
 }
 
 /// The second of two VMs with an execution each in two slots. A third request waits at it when the first

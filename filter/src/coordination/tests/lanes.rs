@@ -3,8 +3,8 @@
 use super::*;
 use crate::coordination::lead::Lead;
 
-pub(super) const SERVICE: Duration = Duration::from_millis(20);
-pub(super) const AFTER: Duration = Duration::from_millis(15);
+pub(super) const SERVICE: Span = Span::from_millis(20);
+pub(super) const AFTER: Span = Span::from_millis(15);
 
 /// Lane request of a VM whose completed executions are no measurements.
 pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
@@ -18,7 +18,7 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
     });
     LaneRequest {
         after: AFTER,
-        gap: Duration::ZERO,
+        gap: Span::ZERO,
         mean: SERVICE,
         completed,
         planned: SERVICE,
@@ -51,7 +51,7 @@ impl Vm {
     }
 
     /// Measurements of the gap, as it sees them.
-    fn lead(&self, planned: Duration) -> Lead {
+    fn lead(&self, planned: Span) -> Lead {
         self.worker.lead(VARIANT, planned).unwrap()
     }
 
@@ -107,8 +107,8 @@ fn next_request_is_sent_within_the_lead_and_begins_with_the_answer() {
     assert_eq!((early.granted, early.lanes.lead_at), (0, Some(at(15))));
     let second = b.acquire(&[], &[], 2, 15);
     assert_eq!((second.granted, second.lanes.behind), (1, 1));
-    assert_eq!(second.lanes.first_wait, Duration::from_millis(5));
-    assert_eq!(second.lanes.backlog.rest, Duration::from_millis(25));
+    assert_eq!(second.lanes.first_wait, Span::from_millis(5));
+    assert_eq!(second.lanes.backlog.rest, Span::from_millis(25));
     assert_eq!(b.acquire(&[], &[], 1, 19).granted, 0, "one lane at most");
     let answer = a.acquire(&[1], &[], 1, 22);
     assert_eq!((answer.granted, answer.lanes.began), (0, Some(at(0))));
@@ -212,7 +212,7 @@ fn time_with_all_slots_taken_counts_over_all_workers() {
     let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
     let full = |time_ms: u64, ended| {
         Some(FullTime {
-            time: Duration::from_millis(time_ms),
+            time: Span::from_millis(time_ms),
             ended,
         })
     };
@@ -242,7 +242,7 @@ fn request_granted_in_place_of_an_unknown_execution_has_an_ordinal_of_its_own() 
     // The next table knows that three slots are taken, but not the executions.
     store.clear();
     assert!(vm.acquire(&[], &[], 1, 1).reset);
-    let later = 1 + TIMEOUTS.quarantine.as_millis() as u64;
+    let later = 1 + TIMEOUTS.quarantine.as_millis();
     let ordinals = [1, 2, 3].map(|ended| {
         let outcome = vm.acquire(&[ended], &[], 1, later);
         assert_eq!(outcome.granted, 1);

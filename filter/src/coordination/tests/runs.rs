@@ -4,10 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::coordination::lane_scan::LaneScan;
-use crate::time::nanos;
 
 /// Mean service time.
-const MEAN: Duration = Duration::from_millis(20);
+const MEAN: Span = Span::from_millis(20);
 
 /// Change of the runs.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +31,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Sums of a pass over all executions.
-fn expected(starts: &[Mono], after: Duration, now: Mono) -> LaneScan {
+fn expected(starts: &[Mono], after: Span, now: Mono) -> LaneScan {
     let age = |began: &Mono| i128::from(now.0) - i128::from(began.0);
-    let ns = |span: Duration| i128::from(nanos(span));
+    let ns = |span: Span| i128::from(span.as_nanos());
     let left = |began: &Mono| (ns(MEAN) - age(began)).max(0) as u64;
-    let is_ending = |began: &&Mono| (ns(after)..ns(2 * MEAN)).contains(&age(began));
-    let waits = |began: &&Mono| after < Duration::MAX && age(began) < ns(after);
+    let is_ending = |began: &&Mono| (ns(after)..ns(MEAN * 2)).contains(&age(began));
+    let waits = |began: &&Mono| after < Span::MAX && age(began) < ns(after);
     LaneScan {
         executing: starts.len() as u32,
         ending: starts.iter().filter(is_ending).count() as u32,
@@ -48,7 +47,7 @@ fn expected(starts: &[Mono], after: Duration, now: Mono) -> LaneScan {
             .map(|began| *began + after),
         rest: starts.iter().map(left).sum(),
         shortest: starts.iter().map(left).min().unwrap_or(0),
-        mean: nanos(MEAN),
+        mean: MEAN.as_nanos(),
     }
 }
 
@@ -56,13 +55,13 @@ proptest! {
     #[test]
     fn sums_are_those_of_a_pass_over_all_executions(steps in proptest::collection::vec(step(), 1..80), after_ms in 0..50_u64) {
         let (mut runs, mut now, mut next) = (Runs::default(), at(1000), 0);
-        let after = if after_ms < 45 { Duration::from_millis(after_ms) } else { Duration::MAX };
+        let after = if after_ms < 45 { Span::from_millis(after_ms) } else { Span::MAX };
         for step in steps {
             match step {
-                Step::Pass(us) => now = now + Duration::from_micros(us),
+                Step::Pass(us) => now = now + Span::from_micros(us),
                 Step::Begin(us) => {
                     next += 1;
-                    runs.begin(next, now + Duration::from_micros(us));
+                    runs.begin(next, now + Span::from_micros(us));
                 }
                 Step::End(place) => {
                     let ordinals: Vec<u32> = runs.iter().flat_map(ordinals).collect();
@@ -96,7 +95,7 @@ fn ordinals(run: &Run) -> Vec<u32> {
 fn executions_that_begin_together_form_one_run() {
     let mut runs = Runs::default();
     for (ordinal, us) in [(7, 0), (8, 400), (8, 400), (9, 501), (3, 400)] {
-        runs.begin(ordinal, at(0) + Duration::from_micros(us));
+        runs.begin(ordinal, at(0) + Span::from_micros(us));
     }
     let known: Vec<Vec<u32>> = runs.iter().map(ordinals).collect();
     assert_eq!(

@@ -35,7 +35,7 @@ fn acquisition_reports_usage_of_others() {
     );
     assert_eq!(proxy.vms[1].worker.waiting(VariantKey(1), at(2)), 0);
     // Requests at a dead VM wait no more, but its executions go on.
-    let lease_end = TIMEOUTS.lease.as_millis() as u64;
+    let lease_end = TIMEOUTS.lease.as_millis();
     proxy.vms[0].until = at(2 * lease_end);
     proxy.acquire(0, false, 3);
     proxy.renew(1, lease_end - 1);
@@ -63,7 +63,7 @@ fn without_a_table_others_have_no_usage() {
             taken: 0,
             reported: 0,
             until: Mono(0),
-            service: Duration::ZERO,
+            service: Span::ZERO,
             waiting: (0..9).map(due_at),
             waiting_count: 9,
             limit: u32::MAX,

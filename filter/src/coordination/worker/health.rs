@@ -1,12 +1,10 @@
 //! Health of variants in the slot table: read by every worker at its renewal, written by the one that sees
 //! a signal. Beside it, what all workers have measured.
 
-use std::time::Duration;
-
 use super::{AcquireResult, SyncResult, Worker};
 use crate::coordination::lead::{Lead, Measured};
 use crate::health::Health;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 impl Worker {
@@ -21,14 +19,14 @@ impl Worker {
     /// Service time of a variant that all workers measured together for this planned one, by the table as last
     /// loaded.
     #[must_use]
-    pub fn measured(&self, variant: VariantKey, planned: Duration, now: Mono) -> Option<Measured> {
+    pub fn measured(&self, variant: VariantKey, planned: Span, now: Mono) -> Option<Measured> {
         self.lead(variant, planned)?.measured(now)
     }
 
     /// Measurements of a variant's gap for this planned service time, by the table as last loaded; `None` if it has no
     /// column.
     #[must_use]
-    pub fn lead(&self, variant: VariantKey, planned: Duration) -> Option<Lead> {
+    pub fn lead(&self, variant: VariantKey, planned: Span) -> Option<Lead> {
         let table = &self.tables.borrow().slots;
         let column = table.column(variant)?;
         Some(table.lead(column, planned))

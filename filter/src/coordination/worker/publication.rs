@@ -1,11 +1,10 @@
 //! Publication of a worker's usage of a variant of which no slot is free.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::{OtherWorkers, Usage, Worker};
 use crate::coordination::SlotTable;
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Usage that a worker publishes of one variant if no slot is free.
@@ -17,10 +16,10 @@ pub struct Publication {
     pub slots: u32,
     /// Usage.
     pub usage: Usage,
-    /// Time from the start of an execution after which the next request may be sent; [`Duration::MAX`]: never.
-    pub after: Duration,
+    /// Time from the start of an execution after which the next request may be sent; [`Span::MAX`]: never.
+    pub after: Span,
     /// Mean service time.
-    pub mean: Duration,
+    pub mean: Span,
 }
 
 impl Worker {

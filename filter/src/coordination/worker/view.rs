@@ -1,9 +1,7 @@
 //! Readings of the slot table that change nothing.
 
-use std::time::Duration;
-
 use super::{LaneBacklog, OtherWorkers, Worker};
-use crate::time::Mono;
+use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 impl Worker {
@@ -30,7 +28,7 @@ impl Worker {
         &self,
         variant: VariantKey,
         taken: u32,
-        mean: Duration,
+        mean: Span,
         now: Mono,
     ) -> Option<(OtherWorkers, LaneBacklog)> {
         let table = &self.tables.borrow().slots;

@@ -257,7 +257,7 @@ fn downstream_time_is_reserved() {
         panic!("not forwarded")
     };
     assert_eq!(dispatch.remaining.as_millis(), 450);
-    assert_eq!(dispatch.stage, StageHeader::Set(Duration::from_millis(150)));
+    assert_eq!(dispatch.stage, StageHeader::Set(Span::from_millis(150)));
 }
 
 /// Its own deadline is far: the latest start of the downstream stages has passed.

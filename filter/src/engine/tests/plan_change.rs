@@ -144,7 +144,7 @@ fn unchanged_plan_does_not_move_waiting_requests() {
         Some(at(0).mono + CHECK_PERIOD)
     );
     let predicted = engine.variants.get(VariantId(0)).unwrap().predicted.high;
-    assert_eq!(predicted, Duration::from_millis(200));
+    assert_eq!(predicted, Span::from_millis(200));
 }
 
 /// A router takes no slots, but the requests it has sent still refer to a variant.
@@ -162,7 +162,7 @@ fn variant_keeps_its_number_while_a_routers_request_is_in_flight() {
         Verdict::Forward(_)
     ));
     let slow = Answer {
-        expected: Some(Duration::from_secs(30)),
+        expected: Some(Span::from_secs(30)),
         ..Answer::default()
     };
     let tags = engine.on_answer(1, slow, at(50)).unwrap();

@@ -126,7 +126,7 @@ fn upload_time_is_not_measured_as_service_time() {
         assert!(is_forwarded(&last(&mut engine, stream, at(now + 800))));
         end(&mut engine, stream, End::Answered, at(now + 860));
     }
-    let planned = Duration::from_millis(100);
+    let planned = Span::from_millis(100);
     let predicted = engine.variants.get(VariantId(0)).unwrap().predicted.high;
     assert!(predicted <= planned, "{predicted:?}");
 }
@@ -146,7 +146,7 @@ fn stream_is_decided_by_its_headers() {
         end(&mut engine, stream, End::Answered, at(now + 900));
     }
     let predicted = engine.variants.get(VariantId(0)).unwrap().predicted.high;
-    assert_eq!(predicted, Duration::from_millis(100));
+    assert_eq!(predicted, Span::from_millis(100));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn begun_answer_may_finish_and_counts_as_late() {
         panic!("a slot is free");
     };
     let finish = engine.config().deadline.finish;
-    assert_eq!(dispatch.timeout, Some(Duration::from_millis(150) + finish));
+    assert_eq!(dispatch.timeout, Some(Span::from_millis(150) + finish));
     engine.on_answer(1, Answer::default(), at(149)).unwrap();
     assert!(release(&mut engine, at(500)).is_empty());
     engine.stats.swap(&mut Vec::new());

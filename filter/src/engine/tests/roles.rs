@@ -44,7 +44,7 @@ fn router_uses_gate_estimates_until_they_expire() {
         panic!("not forwarded")
     };
     let slow = Answer {
-        expected: Some(Duration::from_millis(700)),
+        expected: Some(Span::from_millis(700)),
         ..Answer::default()
     };
     router.on_answer(1, slow, at(50));
@@ -93,7 +93,7 @@ fn gate_holds_in_order_and_reports_its_response_time() {
     );
     let tags = gate.on_answer(1, Answer::default(), at(10)).unwrap();
     // Remaining time of the first, two that wait, and its own.
-    assert_eq!(tags.expected, Some(Duration::from_millis(190)));
+    assert_eq!(tags.expected, Some(Span::from_millis(190)));
     assert_eq!(forwarded(&end(&mut gate, 1, End::Answered, at(50))), [3]);
     assert!(metrics(&mut gate).contains(&Metric::Served));
 }
@@ -162,7 +162,7 @@ fn gate_refusal_reports_its_response_time() {
     let refusal = refused.unwrap();
     assert_eq!(refusal.reason, Reason::Infeasible);
     let expected = refusal.expected.unwrap();
-    assert!(expected > Duration::from_millis(1000), "{expected:?}");
+    assert!(expected > Span::from_millis(1000), "{expected:?}");
     let mut both = role("both", &[variant("a", 1.0, 1, 300.0)]);
     let Verdict::Reject(refusal) = submit(&mut both, 1, 200, at(0)) else {
         panic!("not refused")

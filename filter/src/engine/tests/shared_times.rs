@@ -122,7 +122,7 @@ fn large() -> Group {
 
 fn assert_takes_long(predictions: &[Option<ServiceTime>]) {
     for predicted in predictions {
-        let mean = predicted.unwrap().mean.as_secs_f64() * 1e3;
+        let mean = predicted.unwrap().mean.as_millis_f64();
         assert!((mean / LONG_MS as f64 - 1.0).abs() < 0.05, "{predicted:?}");
     }
 }
@@ -174,7 +174,7 @@ fn started_worker_knows_what_others_have_measured_until_it_is_too_old() {
     assert!(!proxy.knows(large()));
     proxy.engines[0].serve(at(proxy.now_ms).mono);
     assert_takes_long(&proxy.predictions(large()));
-    proxy.pass(2 * WINDOW.as_millis() as u64);
+    proxy.pass(2 * WINDOW.as_millis());
     assert_eq!(proxy.predictions(large()), [None; 4]);
 }
 
@@ -216,9 +216,7 @@ fn plan_keeps_the_ratios_of_a_variant_and_forgets_another_one() {
         }
         proxy.pass(2 * RENEWAL_MS);
         let means = proxy.predictions(large()).into_iter();
-        let means: Vec<_> = means
-            .map(|of| of.map(|of| of.mean.as_millis() as u64))
-            .collect();
+        let means: Vec<_> = means.map(|of| of.map(|of| of.mean.as_millis())).collect();
         assert_eq!(means, [mean_ms; 2], "{name}");
     }
 }
@@ -236,13 +234,13 @@ fn idle_variant_has_no_wait_for_a_size_that_takes_long() {
     let place = Place::new(now, 1, Size::of(LARGE));
     let variants = &proxy.engines[0].variants;
     let variant = variants.get(VariantId(0)).unwrap();
-    assert!(variant.predicted.high < Duration::from_millis(LONG_MS / 2));
+    assert!(variant.predicted.high < Span::from_millis(LONG_MS / 2));
     let candidate = variants
         .candidates(ClassId::default(), place, Avoid::None, now)
         .next();
     let candidate = candidate.unwrap();
     let response = (candidate.response_time)();
-    assert!(response.service >= Duration::from_millis(LONG_MS));
+    assert!(response.service >= Span::from_millis(LONG_MS));
     let wait = response.total - response.service;
     assert_eq!(wait, variant.lead.known_gap());
 }

@@ -8,7 +8,7 @@ mod headers;
 const EPOCH_MS: u64 = 1_790_000_000_000;
 
 fn policy() -> Policy {
-    let ms = Duration::from_millis;
+    let ms = Span::from_millis;
     Policy {
         default: ms(1000),
         min: ms(10),
@@ -16,7 +16,7 @@ fn policy() -> Policy {
         max_age: ms(30_000),
         skew_allowance: ms(50),
         delay_allowance: ms(250),
-        finish: Duration::from_secs(10),
+        finish: Span::from_secs(10),
         reserve: ms(0),
         trust_deadline: false,
     }
@@ -43,7 +43,7 @@ fn check(headers: &[(&str, &str)], left_ms: Option<u64>, invalid: &[Field]) {
     let left = reading
         .deadline
         .ok()
-        .map(|d| d.at.since(now().mono).as_millis() as u64);
+        .map(|d| d.at.since(now().mono).as_millis());
     assert_eq!(left, left_ms, "{headers:?}");
     assert_eq!(
         reading.invalid.iter().collect::<Vec<_>>(),
@@ -200,7 +200,7 @@ fn past_deadline_is_expired() {
         &[],
     );
     let reserved = Policy {
-        reserve: Duration::from_millis(100),
+        reserve: Span::from_millis(100),
         ..policy()
     };
     assert_eq!(
@@ -212,7 +212,7 @@ fn past_deadline_is_expired() {
         .unwrap();
     assert_eq!(
         deadline.client_at.since(deadline.at),
-        Duration::from_millis(100)
+        Span::from_millis(100)
     );
 }
 

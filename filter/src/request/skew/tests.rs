@@ -9,10 +9,10 @@ use crate::time::{Now, Wall};
 
 const MS: i64 = 1_000_000;
 const EPOCH_NS: u64 = 1_790_000_000_000_000_000;
-const BUDGET: Duration = Duration::from_secs(20);
+const BUDGET: Span = Span::from_secs(20);
 
 fn policy() -> Policy {
-    let ms = Duration::from_millis;
+    let ms = Span::from_millis;
     Policy {
         default: BUDGET,
         min: ms(10),
@@ -20,7 +20,7 @@ fn policy() -> Policy {
         max_age: ms(30_000),
         skew_allowance: ms(50),
         delay_allowance: ms(250),
-        finish: Duration::from_secs(10),
+        finish: Span::from_secs(10),
         reserve: ms(0),
         trust_deadline: false,
     }
@@ -250,7 +250,7 @@ proptest! {
                 _ => prop_assert_eq!(with.deadline.unwrap().at, now.mono + BUDGET),
             }
             if let (Ok(with), Ok(without)) = (with.deadline, without.deadline) {
-                let allowance = policy().skew_allowance.as_nanos() as u64;
+                let allowance = policy().skew_allowance.as_nanos();
                 prop_assert!(with.at.0.abs_diff(without.at.0) <= allowance);
             }
         }
@@ -298,9 +298,9 @@ proptest! {
         for (delta_ns, at_ns) in stamps {
             let offset = sources.observe(1, delta_ns, Mono(at_ns));
             prop_assert!(offset.min_ns <= delta_ns);
-            let allowance = Duration::from_nanos(allowance_ns);
-            let correction = offset.correction(Duration::from_nanos(delay_ns), allowance);
-            prop_assert!(u128::from(correction.ns.unsigned_abs()) <= allowance.as_nanos());
+            let allowance = Span::from_nanos(allowance_ns);
+            let correction = offset.correction(Span::from_nanos(delay_ns), allowance);
+            prop_assert!(correction.ns.unsigned_abs() <= allowance.as_nanos());
             prop_assert!(correction.ns <= 0 || offset.samples >= SAMPLES_MIN);
         }
     }

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
+const MS: fn(u64) -> Span = Span::from_millis;
 
 #[track_caller]
-fn check(value: &str, expected: &[(&str, Option<Duration>)]) {
+fn check(value: &str, expected: &[(&str, Option<Span>)]) {
     let members = Members::parse(value.as_bytes()).unwrap();
     let found: Vec<_> = members
         .iter()
@@ -24,7 +24,7 @@ fn list_is_read_in_order() {
         "large;within=300,\tmedium ; within=150.5 , small",
         &[
             ("large", Some(MS(300))),
-            ("medium", Some(Duration::from_micros(150_500))),
+            ("medium", Some(Span::from_micros(150_500))),
             ("small", None),
         ],
     );
@@ -129,7 +129,7 @@ proptest! {
                     prop_assert!(name.is_none_or(is_name));
                     prop_assert!(!names[..place].contains(name));
                 }
-                prop_assert!(members.iter().all(|of| of.within != Some(Duration::ZERO)));
+                prop_assert!(members.iter().all(|of| of.within != Some(Span::ZERO)));
             }
             Err(error) => {
                 let text = error.text(std::iter::empty());

@@ -21,7 +21,7 @@ impl Plain {
             has_slots: self.has_slots,
             failing: self.failing,
             response_time: move || {
-                let service = Duration::from_millis(self.takes_ms);
+                let service = Span::from_millis(self.takes_ms);
                 let total = service;
                 ResponseTime { total, service }
             },
@@ -34,17 +34,17 @@ impl Plain {
 fn list_of(members: &[(Option<u16>, Option<u64>)]) -> VariantList {
     let mut list = VariantList::EMPTY;
     for (variant, within_ms) in members {
-        list.push(variant.map(VariantId), within_ms.map(Duration::from_millis));
+        list.push(variant.map(VariantId), within_ms.map(Span::from_millis));
     }
     list
 }
 
 fn requirements(list: &VariantList, left_ms: u64, after_ms: u64) -> Requirements<'_> {
     Requirements {
-        left: Duration::from_millis(left_ms),
+        left: Span::from_millis(left_ms),
         min_accuracy: 70.0,
         list,
-        after: Duration::from_millis(after_ms),
+        after: Span::from_millis(after_ms),
         group: Group::default(),
     }
 }

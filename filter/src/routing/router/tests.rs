@@ -20,17 +20,17 @@ fn variant(
 
 fn response(wait_ms: u64, service_ms: u64) -> ResponseTime {
     ResponseTime {
-        total: Duration::from_millis(wait_ms + service_ms),
-        service: Duration::from_millis(service_ms),
+        total: Span::from_millis(wait_ms + service_ms),
+        service: Span::from_millis(service_ms),
     }
 }
 
 fn requirements(left_ms: u64) -> Requirements<'static> {
     Requirements {
-        left: Duration::from_millis(left_ms),
+        left: Span::from_millis(left_ms),
         min_accuracy: 0.0,
         list: &VariantList::EMPTY,
-        after: Duration::ZERO,
+        after: Span::ZERO,
         group: Group::default(),
     }
 }

@@ -3,10 +3,10 @@
 use super::*;
 use proptest::prelude::*;
 
-const PLANNED: Duration = Duration::from_millis(40);
+const PLANNED: Span = Span::from_millis(40);
 
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
+fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn samples_older_than_two_windows_are_dropped() {
 fn unplanned_variant_uses_measured_times() {
     let mut observed = ServiceTimeEstimator::default();
     for _ in 0..100 {
-        observed.record(Duration::ZERO, Took::completed(ms(33)), Mono(0));
+        observed.record(Span::ZERO, Took::completed(ms(33)), Mono(0));
     }
-    assert_eq!(observed.predict(Duration::ZERO, None, Mono(0)).mean, ms(33));
+    assert_eq!(observed.predict(Span::ZERO, None, Mono(0)).mean, ms(33));
 }
 
 proptest! {
@@ -80,17 +80,17 @@ proptest! {
         mut took in prop::collection::vec(0_u64..200_000_000, 50..400),
         planned in 0_u64..100_000_000,
     ) {
-        let planned = Duration::from_nanos(planned);
+        let planned = Span::from_nanos(planned);
         let mut observed = ServiceTimeEstimator::default();
         for took in &took {
-            observed.record(planned, Took::completed(Duration::from_nanos(*took)), Mono(0));
+            observed.record(planned, Took::completed(Span::from_nanos(*took)), Mono(0));
         }
         observed.renew();
         let high = observed.predict(planned, None, Mono(0)).high;
         took.sort_unstable();
         let base = if planned.is_zero() { UNPLANNED } else { planned };
         let above = took.len() - took.len() * PERCENTILE as usize / 100;
-        let exact = Duration::from_nanos(took[took.len() - above]);
+        let exact = Span::from_nanos(took[took.len() - above]);
         // Ratios below 1/64 and above 4096 are not distinguished.
         let (min, most) = (exact.min(base * 4096), exact.max(base / 32));
         prop_assert!(high + base / 256 >= min * 15 / 16, "{high:?} of {exact:?}");

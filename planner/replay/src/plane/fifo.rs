@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_filter::routing::fallback::VariantList;
 use weir_filter::routing::group_times::Group;
 use weir_filter::routing::router::{Candidate, Requirements, ResponseTime, Router};
+use weir_filter::time::Span;
 
 use crate::scenario::Plane;
 use weir_planner::capacity::Allocation;
@@ -145,10 +146,10 @@ impl Fifo {
                     streams_full: false,
                 });
                 let requirements = Requirements {
-                    left: Duration::MAX,
+                    left: Span::MAX,
                     min_accuracy: 0.0,
                     list: &VariantList::EMPTY,
-                    after: Duration::ZERO,
+                    after: Span::ZERO,
                     group: Group::default(),
                 };
                 router.choose(candidates, requirements).ok()?.variant

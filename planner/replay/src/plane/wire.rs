@@ -127,7 +127,7 @@ mod tests {
             let late_us = u64::from(skew_ms.unsigned_abs()) * 1000;
             let left = read(&policy, &wire, now, None).deadline.map(|d| d.at.since(now.mono));
             match left {
-                Ok(left) => prop_assert!(left.as_micros().abs_diff(u128::from(budget_us - late_us)) <= 1),
+                Ok(left) => prop_assert!(left.as_micros().abs_diff(budget_us - late_us) <= 1),
                 Err(_) => prop_assert!(budget_us <= late_us + 1),
             }
             prop_assert_eq!(wire.get(Field::Class), Some(&b"gold"[..]));

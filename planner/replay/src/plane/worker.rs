@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use weir_api::Plan;
 use weir_filter::config::Config;
@@ -13,17 +12,17 @@ use weir_filter::health::{HealthSignal, ProbeResult};
 use weir_filter::request::body::BodyChunk;
 use weir_filter::routing::group_report::GroupId;
 use weir_filter::stats::Sample;
-use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::time::{Mono, Now, Span, Wall};
 use weir_filter::variant::VariantKey;
 use weir_filter::verdict::{Refusal, Verdict};
 
 use super::Tally;
-use crate::{EPOCH_MS, nanos};
+use crate::EPOCH_MS;
 
 /// Minimum time between ticks, as in the shell: Envoy's timers count in ms.
-const TICK_MIN: Duration = Duration::from_millis(1);
+const TICK_MIN: Span = Span::from_millis(1);
 /// Maximum time between ticks, as in the shell.
-const TICK_MOST: Duration = TIMEOUTS.renewal;
+const TICK_MOST: Span = TIMEOUTS.renewal;
 
 /// One ms, in ns.
 const MS: u64 = 1_000_000;
@@ -280,7 +279,7 @@ impl Worker {
 
     /// Returns the next time of the timer, if it has changed.
     pub(crate) fn arm(&mut self, now: u64) -> Option<u64> {
-        let (min, most) = (nanos(TICK_MIN), nanos(TICK_MOST));
+        let (min, most) = (TICK_MIN.as_nanos(), TICK_MOST.as_nanos());
         let late = self.tick_at <= now;
         // No wake of the engine can set a timer this near any sooner.
         if !late && self.tick_at <= now + 2 * min {
@@ -303,12 +302,12 @@ impl Worker {
 
     /// Sets the timer to its longest period.
     pub(crate) fn start(&mut self, now: u64) -> u64 {
-        self.tick_at = now + nanos(TICK_MOST);
+        self.tick_at = now + TICK_MOST.as_nanos();
         self.tick_at
     }
 
     fn renew(&mut self, now: u64) {
-        self.renew_at = now + nanos(TIMEOUTS.renewal);
+        self.renew_at = now + TIMEOUTS.renewal.as_nanos();
         self.engine.renew(true, Mono(now));
     }
 

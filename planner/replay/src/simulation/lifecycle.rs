@@ -37,7 +37,7 @@ impl<W: Witness> Simulation<'_, W> {
                 self.forward(
                     request,
                     variant,
-                    whole_ms(dispatch.timeout.unwrap_or_default()),
+                    whole_ms(dispatch.timeout.unwrap_or_default().into()),
                 );
             }
             Verdict::Reject(refusal) => {

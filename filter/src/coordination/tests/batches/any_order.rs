@@ -221,7 +221,7 @@ proptest! {
             tick_all(&mut proxy, ms)?;
         }
         prop_assert!(proxy.vms.iter().all(|vm| vm.waiting.is_empty()));
-        ms += 2 * TIMEOUTS.lease.as_millis() as u64;
+        ms += 2 * TIMEOUTS.lease.as_millis();
         (0..vms as usize).for_each(|vm| _ = proxy.free(vm, proxy.vms[vm].taken, ms));
         prop_assert_eq!(proxy.counted(ms), 0);
         prop_assert_eq!(proxy.table().columns.iter().map(|column| column.open).max().unwrap_or(0), 0);

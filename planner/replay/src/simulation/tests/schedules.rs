@@ -140,7 +140,7 @@ impl Witness for Inspector {
                 let before = self.earliest.get(&(worker, variant));
                 let waited = gauges.len() == 1 || before == Some(&waits);
                 assert!(
-                    !alike || !waited || *sent <= waits + self.class_order.rest,
+                    !alike || !waited || *sent <= waits + self.class_order.rest.into(),
                     "sent {sent:?} ahead of {waits:?}"
                 );
                 self.choices += 1;
