@@ -190,32 +190,29 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
         let rule = self.source.rule(self.config.on_stale, now.mono);
-        match (self.parse_request(incoming, now), rule) {
-            (ParseOutcome::Bypass, _)
-            | (ParseOutcome::Refused(..) | ParseOutcome::InvalidVariants(..), Rule::Pass) => {
-                Verdict::Pass
+        match self.parse_request(incoming, now) {
+            ParseOutcome::Bypass => Verdict::Pass,
+            ParseOutcome::Request(request) => match rule {
+                Rule::Plan if incoming.body_follows => self.receive(stream, request, now, verdicts),
+                Rule::Plan => self.admit(stream, request, now, verdicts),
+                Rule::Pass => {
+                    self.count_arrival(&request);
+                    Verdict::Pass
+                }
+                Rule::Refuse => {
+                    self.count_arrival(&request);
+                    self.refuse(Reason::NoPlan, request.refusal_context())
+                }
+            },
+            _ if rule == Rule::Pass => Verdict::Pass,
+            ParseOutcome::Refused(_, context) | ParseOutcome::InvalidVariants(_, context)
+                if rule == Rule::Refuse =>
+            {
+                self.refuse(Reason::NoPlan, context)
             }
-            (ParseOutcome::Request(request), Rule::Pass) => {
-                self.count_arrival(&request);
-                Verdict::Pass
-            }
-            (
-                ParseOutcome::Refused(_, context) | ParseOutcome::InvalidVariants(_, context),
-                Rule::Refuse,
-            ) => self.refuse(Reason::NoPlan, context),
-            (ParseOutcome::Request(request), Rule::Refuse) => {
-                self.count_arrival(&request);
-                self.refuse(Reason::NoPlan, request.refusal_context())
-            }
-            (ParseOutcome::Refused(reason, context), Rule::Plan) => self.refuse(reason, context),
-            (ParseOutcome::InvalidVariants(text, context), Rule::Plan) => {
+            ParseOutcome::Refused(reason, context) => self.refuse(reason, context),
+            ParseOutcome::InvalidVariants(text, context) => {
                 self.refuse_list(text, context, incoming)
-            }
-            (ParseOutcome::Request(request), Rule::Plan) if incoming.body_follows => {
-                self.receive(stream, request, now, verdicts)
-            }
-            (ParseOutcome::Request(request), Rule::Plan) => {
-                self.admit(stream, request, now, verdicts)
             }
         }
     }
@@ -229,15 +226,15 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        if let Some(mut request) = self.leave_receiving(stream) {
-            self.ledger.release(&mut request.body);
-            return self.stats.count(Metric::ClientDisconnects, Label::None);
-        }
         let Some(mut request) = self.requests.remove(&stream) else {
             return;
         };
         match request.state {
-            State::Receiving { .. } => {}
+            State::Receiving { check_at } => {
+                self.forget_receiving(stream, &request, check_at);
+                self.ledger.release(&mut request.body);
+                return self.stats.count(Metric::ClientDisconnects, Label::None);
+            }
             State::Held => {
                 self.leave_queue(stream, &request);
                 self.ledger.release(&mut request.body);

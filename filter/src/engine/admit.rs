@@ -68,7 +68,8 @@ impl Engine {
         }
         if let Some(lane) = lane {
             self.count_admitted(&request);
-            return self.dispatch(stream, request, lane, now);
+            self.requests.insert(stream, request);
+            return self.dispatch(stream, lane, now);
         }
         if let Err(reason) = self.evict_for(&request, verdicts) {
             self.retract(&request, now);
@@ -172,12 +173,15 @@ impl Engine {
         self.held.leave(request.class);
     }
 
-    pub(super) fn take_held(&mut self, stream: StreamId) -> Option<Request> {
-        let request = self.requests.remove(&stream)?;
+    /// Records that a request has left its queue; returns whether the table has it.
+    pub(super) fn leave_held(&mut self, stream: StreamId) -> bool {
+        let Some(request) = self.requests.get(&stream) else {
+            return false;
+        };
         if let Some(variant) = self.variants.get_mut(request.variant) {
-            variant.expiries.leave(stream, &request);
+            variant.expiries.leave(stream, request);
         }
         self.held.leave(request.class);
-        Some(request)
+        true
     }
 }

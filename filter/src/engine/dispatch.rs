@@ -10,16 +10,14 @@ use crate::time::Now;
 use crate::verdict::{Dispatch, StageHeader, Verdict};
 
 impl Engine {
-    pub(super) fn dispatch(
-        &mut self,
-        stream: StreamId,
-        mut request: Request,
-        lane: LanePosition,
-        now: Now,
-    ) -> Verdict {
+    /// Sends a request of the table upstream. One that the table does not have stays where it is.
+    pub(super) fn dispatch(&mut self, stream: StreamId, lane: LanePosition, now: Now) -> Verdict {
         let owns_slots = self.owns_slots();
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return Verdict::Park;
+        };
         let label = Label::Variant(request.variant);
-        let fails_over = self.may_fail_over(&request);
+        let fails_over = self.config.failover.is_some() && self.variants.may_fail_over(request);
         // Each refused connection costs a retry.
         let others = if fails_over {
             self.variants.len().saturating_sub(1)
@@ -29,7 +27,9 @@ impl Engine {
         let others = u8::try_from(others).unwrap_or(u8::MAX);
         let max_retries = self.config.max_retries.max(others);
         let Some(variant) = self.variants.get_mut(request.variant) else {
-            return self.refuse(Reason::NoCapacity, request.refusal_context());
+            let context = request.refusal_context();
+            self.requests.remove(&stream);
+            return self.refuse(Reason::NoCapacity, context);
         };
         let remaining = request.deadline.at.since(now.mono);
         let stage = request.due.since(now.mono);
@@ -61,7 +61,7 @@ impl Engine {
         self.ledger.release(&mut request.body);
         let class = self.class_names.get(usize::from(request.class.0));
         let class = class.filter(|_| request.class_changed).cloned();
-        let dispatch = Dispatch {
+        Verdict::Forward(Dispatch {
             variant: request.variant,
             name: variant.name.clone(),
             cluster: (self.config.role != Role::Gate)
@@ -82,9 +82,7 @@ impl Engine {
             grpc_timeout: request.shape.grpc_timeout,
             class,
             max_retries,
-        };
-        self.requests.insert(stream, request);
-        Verdict::Forward(dispatch)
+        })
     }
 
     pub(super) fn finish_flight(

@@ -8,8 +8,7 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
-use super::variant::Variant;
-use super::{Engine, Request, State, StreamId};
+use super::{Engine, State, StreamId};
 use crate::config::Role;
 use crate::coordination::Notification;
 use crate::health::{Health, HealthSignal, PROBE_PERIOD, ProbeResult};
@@ -205,21 +204,6 @@ impl Engine {
             self.worker.notify_others(Notification::Health, now);
         }
         self.count(&outcome);
-    }
-
-    /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
-    /// plan meets its accuracy and its list, and has the same name for a model in its path, which cannot change any more.
-    pub(super) fn may_fail_over(&self, request: &Request) -> bool {
-        let all = (0..).map(VariantId).zip(self.variants.iter());
-        let mut planned = all.filter(|(_, variant)| variant.is_planned());
-        let own = self.variants.get(request.variant);
-        let own_model = own.and_then(|variant| variant.model.as_deref());
-        let fits = |(id, variant): (VariantId, &Variant)| {
-            request.list().allows_always(id)
-                && variant.accuracy >= request.min_accuracy
-                && (!request.shape.names_model || variant.model.as_deref() == own_model)
-        };
-        self.config.failover.is_some() && planned.all(fits)
     }
 
     /// Moves a request in flight, and its slot, to variant `by`, after its own variant refused the connection.

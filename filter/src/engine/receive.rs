@@ -223,9 +223,15 @@ impl Engine {
         let State::Receiving { check_at } = request.state else {
             return None;
         };
+        let request = self.requests.remove(&stream)?;
+        self.forget_receiving(stream, &request, check_at);
+        Some(request)
+    }
+
+    /// Forgets what was kept of a request while its body was incoming.
+    pub(super) fn forget_receiving(&mut self, stream: StreamId, request: &Request, check_at: Mono) {
         self.timers.cancel(check_at, stream);
         self.receiving.remove(request.arrival);
-        self.requests.remove(&stream)
     }
 
     /// Admits a request whose body may be incomplete. One that is too large must not wait for a slot, because

@@ -94,8 +94,8 @@ impl Engine {
             let Some((_, _, stream)) = variant.slots.queue.pop() else {
                 break;
             };
-            if let Some(request) = self.take_held(stream) {
-                verdicts.push((stream, self.dispatch(stream, request, lane, now)));
+            if self.leave_held(stream) {
+                verdicts.push((stream, self.dispatch(stream, lane, now)));
             }
         }
         self.count_batch(id, granted);
@@ -138,7 +138,8 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(mut request) = self.take_held(stream) else {
+        self.leave_held(stream);
+        let Some(mut request) = self.requests.remove(&stream) else {
             return;
         };
         // Two queues could hand it to each other for ever.

@@ -4,6 +4,7 @@
 use weir_api::{Plan, VariantPlan};
 
 use crate::engine::health::Avoid;
+use crate::engine::request::Request;
 use crate::engine::variant::Variant;
 use crate::routing::group_prior::GroupPrior;
 use crate::routing::router::{Candidate, NoRoute, Requirements, ResponseTime};
@@ -185,6 +186,21 @@ impl Variants {
             could(one)
         });
         could || !any
+    }
+
+    /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
+    /// plan meets its accuracy and its list, and has the same name for a model in its path, which cannot change any more.
+    pub(super) fn may_fail_over(&self, request: &Request) -> bool {
+        let all = (0..).map(VariantId).zip(&self.table);
+        let mut planned = all.filter(|(_, variant)| variant.is_planned());
+        let own = self.get(request.variant);
+        let own_model = own.and_then(|variant| variant.model.as_deref());
+        let fits = |(id, variant): (VariantId, &Variant)| {
+            request.list().allows_always(id)
+                && variant.accuracy >= request.min_accuracy
+                && (!request.shape.names_model || variant.model.as_deref() == own_model)
+        };
+        planned.all(fits)
     }
 
     /// Least accurate variant of the plan that has this accuracy, the first of equals; `None` if none has, or if all

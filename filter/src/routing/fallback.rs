@@ -311,11 +311,7 @@ impl Router {
                 }
             }
         }
-        Err(match any_slots {
-            _ if any_full => NoRoute::StreamsFull,
-            true => NoRoute::Infeasible,
-            false => NoRoute::NoCapacity,
-        })
+        Err(NoRoute::of(any_slots, any_full))
     }
 
     /// Chooses among the variants that are not listed.

@@ -10,12 +10,14 @@
 //! two. Credit is clamped to one round either way: a debt accumulated while a variant could not be chosen
 //! would flood it later. The actual shares are recorded beside the quotas ([`Router::observed_share`]).
 
-use crate::time::Span;
 use std::cell::Cell;
 
 use super::fallback::{Skip, VariantList};
 use super::group_times::Group;
+use crate::time::Span;
 use crate::variant::VariantId;
+
+mod claim;
 
 /// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
@@ -144,19 +146,10 @@ impl Router {
         T: Fn() -> ResponseTime,
     {
         let cautious = candidates.clone().map(Candidate::cautious);
-        let (by_quota, first_due) = self.by_quota(cautious.clone(), requirements);
-        let chosen = match by_quota.map(|variant| (variant, true)) {
-            Some(chosen) => Some(chosen),
-            None => best(cautious, requirements)
-                .ok()
-                .map(|variant| (variant, false)),
-        };
-        let (variant, pays) = match chosen {
-            Some(chosen) => chosen,
-            None => match self.by_quota(candidates.clone(), requirements).0 {
-                Some(variant) => (variant, true),
-                None => (best(candidates, requirements)?, false),
-            },
+        let (by_quota, first_due) = self.by_quota(cautious, requirements);
+        let (variant, pays) = match by_quota {
+            Some(variant) => (variant, true),
+            None => self.by_claim(candidates, requirements)?,
         };
         self.charge(variant, pays);
         Ok(RouteChoice {
@@ -195,7 +188,7 @@ impl Router {
             if candidate.share <= 0.0 {
                 continue;
             }
-            let due = requests_until_due(credit.due, candidate.share);
+            let due = credit.until_due(candidate.share);
             let sooner = |than: Option<(usize, f64)>| than.is_none_or(|(_, min)| due < min);
             if sooner(first_due) {
                 first_due = Some((index, due));
@@ -255,9 +248,7 @@ pub fn best<T: Fn() -> ResponseTime>(
     }
     match best {
         Some((index, _)) => Ok(index),
-        None if any_full => Err(NoRoute::StreamsFull),
-        None if any_slots => Err(NoRoute::Infeasible),
-        None => Err(NoRoute::NoCapacity),
+        None => Err(NoRoute::of(any_slots, any_full)),
     }
 }
 
@@ -265,14 +256,37 @@ fn id(index: usize) -> VariantId {
     VariantId(index as u16)
 }
 
-/// Number of further requests after which a variant is owed a whole one. A variant without credit comes
-/// after all in credit; it is chosen only if no other can be.
-fn requests_until_due(credit: f64, share: f64) -> f64 {
-    const AFTER_ALL: f64 = 1e9;
-    if credit > 0.0 {
-        (1.0 - credit) / share
-    } else {
-        AFTER_ALL - credit
+impl Credit {
+    /// Number of further requests after which a variant with this share is owed a whole one. A variant without credit
+    /// comes after all in credit; it is chosen only if no other can be.
+    fn until_due(&self, share: f64) -> f64 {
+        const AFTER_ALL: f64 = 1e9;
+        if self.due > 0.0 {
+            (1.0 - self.due) / share
+        } else {
+            AFTER_ALL - self.due
+        }
+    }
+}
+
+impl ResponseTime {
+    /// The same with twice the wait.
+    fn cautious(self) -> ResponseTime {
+        let ResponseTime { total, service } = self;
+        let total = total + total.saturating_sub(service);
+        ResponseTime { total, service }
+    }
+}
+
+impl NoRoute {
+    /// Reason why no variant was chosen: `any_slots`: some have slots; `any_full`: some could, but for their maximum of
+    /// requests with incoming bodies.
+    pub(super) fn of(any_slots: bool, any_full: bool) -> NoRoute {
+        match any_slots {
+            _ if any_full => NoRoute::StreamsFull,
+            true => NoRoute::Infeasible,
+            false => NoRoute::NoCapacity,
+        }
     }
 }
 
@@ -302,13 +316,8 @@ impl<T: Fn() -> ResponseTime> Candidate<T> {
     /// The same with twice the wait.
     fn cautious(self) -> Candidate<impl Fn() -> ResponseTime> {
         let response_time = self.response_time;
-        let twice = move || {
-            let ResponseTime { total, service } = response_time();
-            let total = total + total.saturating_sub(service);
-            ResponseTime { total, service }
-        };
         Candidate {
-            response_time: twice,
+            response_time: move || response_time().cautious(),
             share: self.share,
             has_slots: self.has_slots,
             failing: self.failing,

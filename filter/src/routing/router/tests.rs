@@ -203,3 +203,60 @@ fn response_time_is_computed_once_for_a_choice() {
         assert_eq!(computed.get(), 2 * choices);
     }
 }
+
+/// The same choice as [`Router::by_claim`], in as many passes as there are claims.
+fn by_passes<T: Fn() -> ResponseTime>(
+    router: &Router,
+    candidates: impl Iterator<Item = Candidate<T>> + Clone,
+    requirements: Requirements<'_>,
+) -> Result<(usize, bool), NoRoute> {
+    let cautious = candidates.clone().map(Candidate::cautious);
+    if let Ok(variant) = best(cautious, requirements) {
+        return Ok((variant, false));
+    }
+    match router.by_quota(candidates.clone(), requirements).0 {
+        Some(variant) => Ok((variant, true)),
+        None => best(candidates, requirements).map(|variant| (variant, false)),
+    }
+}
+
+/// Quarters of a quota; slots, failure and full streams; wait and service in ms; accuracy above 70.
+type Drawn = (u8, (bool, bool, bool), (u64, u64), u8);
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let rarely = || prop::bool::weighted(0.1);
+    let flags = (prop::bool::weighted(0.9), rarely(), rarely());
+    (0..4_u8, flags, (0..60_u64, 1..60_u64), 0..3_u8)
+}
+
+fn candidate(drawn: Drawn) -> Candidate<impl Fn() -> ResponseTime + Copy> {
+    let (share, (has_slots, failing, streams_full), (wait, service), accuracy) = drawn;
+    Candidate {
+        share: f64::from(share) / 4.0,
+        has_slots,
+        failing,
+        response_time: move || response(wait, service),
+        accuracy: 70.0 + f64::from(accuracy),
+        streams_full,
+    }
+}
+
+proptest! {
+    #[test]
+    fn one_pass_chooses_as_several_do(
+        drawn in prop::collection::vec(drawn(), 0..6),
+        earlier in prop::collection::vec(0..120_u64, 0..30),
+        left_ms in 0..120_u64,
+        min_accuracy in 69..72_u8,
+    ) {
+        let candidates: Vec<_> = drawn.into_iter().map(candidate).collect();
+        let mut router = Router::default();
+        for left_ms in earlier {
+            let _ = router.choose(candidates.iter().copied(), requirements(left_ms));
+        }
+        router.credit(candidates.iter().copied());
+        let requirements = Requirements { min_accuracy: f64::from(min_accuracy), ..requirements(left_ms) };
+        let one = router.by_claim(candidates.iter().copied(), requirements);
+        prop_assert_eq!(one, by_passes(&router, candidates.iter().copied(), requirements));
+    }
+}
