@@ -17,7 +17,7 @@ use super::group_times::Group;
 use crate::time::Span;
 use crate::variant::VariantId;
 
-mod claim;
+mod fit;
 
 /// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
@@ -149,7 +149,7 @@ impl Router {
         let (by_quota, first_due) = self.by_quota(cautious, requirements);
         let (variant, pays) = match by_quota {
             Some(variant) => (variant, true),
-            None => self.by_claim(candidates, requirements)?,
+            None => self.by_fit(candidates, requirements)?,
         };
         self.charge(variant, pays);
         Ok(RouteChoice {

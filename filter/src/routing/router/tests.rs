@@ -204,7 +204,7 @@ fn response_time_is_computed_once_for_a_choice() {
     }
 }
 
-/// The same choice as [`Router::by_claim`], in as many passes as there are claims.
+/// The same choice as [`Router::by_fit`], in as many passes as there are kinds of fit.
 fn by_passes<T: Fn() -> ResponseTime>(
     router: &Router,
     candidates: impl Iterator<Item = Candidate<T>> + Clone,
@@ -256,7 +256,7 @@ proptest! {
         }
         router.credit(candidates.iter().copied());
         let requirements = Requirements { min_accuracy: f64::from(min_accuracy), ..requirements(left_ms) };
-        let one = router.by_claim(candidates.iter().copied(), requirements);
+        let one = router.by_fit(candidates.iter().copied(), requirements);
         prop_assert_eq!(one, by_passes(&router, candidates.iter().copied(), requirements));
     }
 }

@@ -3,9 +3,9 @@
 use super::{Candidate, NoRoute, Requirements, ResponseTime, Router, Skip, id};
 use crate::time::Span;
 
-/// Claim of a variant that can answer in time, from the weakest.
+/// Fit of a variant that can answer in time, from the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Claim {
+enum Fit {
     /// It can, no more.
     InTime,
     /// It has a quota.
@@ -14,11 +14,11 @@ enum Claim {
     TimeToSpare,
 }
 
-/// Variant with the best claim so far.
+/// Variant that fits best so far.
 #[derive(Debug, Clone, Copy)]
-struct Claimant {
+struct Fitting {
     index: usize,
-    claim: Claim,
+    fit: Fit,
     accuracy: f64,
     /// Response time; with twice the wait where there is time to spare.
     time: Span,
@@ -32,13 +32,13 @@ impl Router {
     ///
     /// # Errors
     /// The reason why none can answer in time.
-    pub(super) fn by_claim(
+    pub(super) fn by_fit(
         &self,
         candidates: impl Iterator<Item = Candidate<impl Fn() -> ResponseTime>>,
         requirements: Requirements<'_>,
     ) -> Result<(usize, bool), NoRoute> {
         let (mut any_slots, mut any_full) = (false, false);
-        let mut best: Option<Claimant> = None;
+        let mut best: Option<Fitting> = None;
         for ((index, candidate), credit) in candidates.enumerate().zip(&self.credits) {
             let misfit = candidate.misfit(id(index), requirements);
             any_slots |= candidate.is_open();
@@ -49,34 +49,34 @@ impl Router {
             let time = (candidate.response_time)();
             let left = requirements.left_for(id(index)).unwrap_or_default();
             let spare = time.cautious().total <= left;
-            let claimant = Claimant {
+            let fitting = Fitting {
                 index,
-                claim: match spare {
-                    true => Claim::TimeToSpare,
-                    false if candidate.share > 0.0 => Claim::Quota,
-                    false => Claim::InTime,
+                fit: match spare {
+                    true => Fit::TimeToSpare,
+                    false if candidate.share > 0.0 => Fit::Quota,
+                    false => Fit::InTime,
                 },
                 accuracy: candidate.accuracy,
                 time: if spare { time.cautious() } else { time }.total,
                 due: credit.until_due(candidate.share),
             };
-            if best.is_none_or(|best| claimant.beats(&best)) {
-                best = Some(claimant);
+            if best.is_none_or(|best| fitting.beats(&best)) {
+                best = Some(fitting);
             }
         }
         match best {
-            Some(best) => Ok((best.index, best.claim == Claim::Quota)),
+            Some(best) => Ok((best.index, best.fit == Fit::Quota)),
             None => Err(NoRoute::of(any_slots, any_full)),
         }
     }
 }
 
-impl Claimant {
-    fn beats(&self, other: &Claimant) -> bool {
-        if self.claim != other.claim {
-            return self.claim > other.claim;
+impl Fitting {
+    fn beats(&self, other: &Fitting) -> bool {
+        if self.fit != other.fit {
+            return self.fit > other.fit;
         }
-        if self.claim == Claim::Quota {
+        if self.fit == Fit::Quota {
             return self.due < other.due;
         }
         self.accuracy > other.accuracy
