@@ -8,7 +8,7 @@ const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Span of time in ns, at most 584 years. Arithmetic saturates at zero and at the maximum. It takes one instruction where
-/// a [`Duration`], which keeps seconds and ns apart, takes several, and the request path does it a hundred times.
+/// a [`Duration`], which keeps seconds and ns apart, takes several, and the request path does it many times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
