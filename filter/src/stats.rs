@@ -85,7 +85,7 @@ impl Stats {
 
     /// Records a time in µs.
     pub fn micros(&mut self, metric: Metric, label: Label, time: Span) {
-        self.value(metric, label, time.as_nanos() / 1000);
+        self.value(metric, label, time.as_micros());
     }
 
     /// Records a value.

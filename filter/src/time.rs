@@ -1,7 +1,7 @@
 //! Time as values. Holding and expiry use [`Mono`]. [`Wall`] is only for clients' timestamps and for the
 //! next hop, so a clock step does not affect held requests.
 
-use std::ops::Add;
+use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,15 @@ impl Add<Span> for Mono {
     #[inline]
     fn add(self, span: Span) -> Mono {
         Mono(self.0.saturating_add(span.as_nanos()))
+    }
+}
+
+/// An earlier time, at least the origin.
+impl Sub<Span> for Mono {
+    type Output = Mono;
+    #[inline]
+    fn sub(self, span: Span) -> Mono {
+        Mono(self.0.saturating_sub(span.as_nanos()))
     }
 }
 

@@ -92,7 +92,7 @@ impl Variant {
             return now;
         }
         let sooner = self.lead.spread(0) / SOONER_PART;
-        now.max(Mono(begins.0.saturating_sub(sooner.as_nanos())))
+        now.max(begins - sooner)
     }
 
     /// Whether a waiting request may be late by [`must_begin`](Variant::must_begin), whatever the lead: a quick check,
@@ -183,11 +183,6 @@ impl Variant {
         } else {
             Span::ZERO
         };
-        let margin = self
-            .lead
-            .spread(ahead)
-            .as_nanos()
-            .saturating_add(others.as_nanos());
-        Span::from_nanos(margin / u64::from(self.slots.total().max(1)))
+        (self.lead.spread(ahead) + others) / self.slots.total().max(1)
     }
 }

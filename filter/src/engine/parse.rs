@@ -15,7 +15,7 @@ use crate::request::wire::{Field, Wire};
 use crate::routing::fallback::VariantList;
 use crate::size::Size;
 use crate::stats::Label;
-use crate::time::{Mono, Now, Span};
+use crate::time::{Now, Span};
 use crate::variant::VariantId;
 use crate::waiting::class::{Claim, ClassId};
 
@@ -125,7 +125,7 @@ impl Engine {
             self.count_unservable(counts_as_demand);
             return ParseOutcome::Refused(Reason::Expired, context);
         };
-        let due = Mono(deadline.at.0.saturating_sub(self.downstream.as_nanos()));
+        let due = deadline.at - self.downstream;
         if due <= now.mono {
             self.count_unservable(counts_as_demand);
             return ParseOutcome::Refused(Reason::Infeasible, context);

@@ -325,7 +325,7 @@ impl VariantSlots {
 /// Latest start of an execution of length `service` that ends by the deadline.
 #[must_use]
 pub fn latest_start(deadline: Mono, service: Span) -> Mono {
-    Mono(deadline.0.saturating_sub(service.as_nanos()))
+    deadline - service
 }
 
 #[cfg(test)]

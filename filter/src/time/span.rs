@@ -191,6 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::time::Mono;
 
     proptest! {
         #[test]
@@ -222,6 +223,8 @@ mod tests {
         let one = Span::from_nanos(1);
         assert_eq!(Span::MAX + one, Span::MAX);
         assert_eq!(Span::ZERO - one, Span::ZERO);
+        assert_eq!(Mono(1) - Span::from_nanos(2), Mono(0));
+        assert_eq!(Mono(u64::MAX) + one, Mono(u64::MAX));
         assert_eq!(Span::MAX * 2, Span::MAX);
         assert_eq!(Span::MAX.mul_f64(2.0), Span::MAX);
         assert_eq!(Span::from_secs(u64::MAX), Span::MAX);

@@ -167,8 +167,8 @@ impl WaitQueue {
     #[must_use]
     pub fn latest_start(&self, service: impl Fn(ClassId, Place) -> Span) -> Option<Mono> {
         let starts = self.firsts().map(|(place, class)| {
-            let service = service(id(class), place).as_nanos();
-            Mono(place.deadline.0.saturating_sub(service))
+            let service = service(id(class), place);
+            place.deadline - service
         });
         starts.min()
     }
