@@ -71,6 +71,8 @@ pub struct Config {
     pub scope: Scope,
     /// Maximum batch window; `None`: until the latest start of the earliest deadline.
     pub batch_wait: Option<Span>,
+    /// Largest concurrency limit that is found for a variant beyond its planned slots; 0: the planned slots hold.
+    pub concurrency_max: u32,
     /// Whether predictions are corrected by measurements.
     pub correct: bool,
     /// Maximum number of Envoy's retries, whatever its route says; 0: none.

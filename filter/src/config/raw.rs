@@ -2,7 +2,7 @@
 
 use crate::time::Span;
 use serde::Deserialize;
-use weir_api::plan::{FORMAT, HOUR_MS, is_name};
+use weir_api::plan::{FORMAT, HOUR_MS, SLOTS_MAX, is_name};
 use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::body::RawBody;
@@ -22,6 +22,8 @@ use crate::waiting::class::{Claim, Classes};
 /// Default of the number of requests that a worker holds: about 110 MB, at Envoy's 27 KB for a held
 /// HTTP/1.1 request.
 const REQUESTS_DEFAULT: u32 = 4096;
+/// Default of the largest concurrency limit beyond the planned slots: two batches of 32.
+const CONCURRENCY_MAX_DEFAULT: u32 = 64;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,6 +96,7 @@ struct RawQueue {
     max_requests: u32,
     scope: Scope,
     batch_wait_ms: Option<u64>,
+    concurrency_max: u32,
     correct: bool,
     overlap: bool,
 }
@@ -104,6 +107,7 @@ impl Default for RawQueue {
             max_requests: REQUESTS_DEFAULT,
             scope: Scope::default(),
             batch_wait_ms: None,
+            concurrency_max: CONCURRENCY_MAX_DEFAULT,
             correct: true,
             overlap: true,
         }
@@ -208,6 +212,7 @@ impl RawConfig {
             max_requests: self.queue.max_requests as usize,
             scope: self.queue.scope,
             batch_wait,
+            concurrency_max: self.queue.concurrency_max,
             correct: self.queue.correct,
             max_retries: self.max_retries,
             health: health::check(self.health, self.role)?,
@@ -271,6 +276,10 @@ impl RawQueue {
         if !(1..=REQUESTS_MAX).contains(&self.max_requests) {
             let right = format!("1 to {REQUESTS_MAX}");
             return Err(wrong("queue.max_requests", self.max_requests, right));
+        }
+        if self.concurrency_max > SLOTS_MAX {
+            let right = format!("0 to {SLOTS_MAX}");
+            return Err(wrong("queue.concurrency_max", self.concurrency_max, right));
         }
         let Some(ms) = self.batch_wait_ms else {
             return Ok(None);

@@ -32,18 +32,24 @@ impl SlotTable {
                 | self.touch_column(column, now, timeouts),
             ..AcquireResult::default()
         };
+        let slots = self.limit(column, request.slots, request.explores, &mut result.changed);
         let idle_since = self.columns.get(column)?.idle_since;
         let quarantined = now < self.quarantine_until;
         let before = request.taken.saturating_add(result.others.taken);
         let mut scan = LaneScan::default();
         if let Some(lanes) = &request.lanes {
-            let (began, left, news) = self.update_runs(column, lanes, request.slots, before, now);
+            let (began, left, news) = self.update_runs(column, lanes, slots, before, now);
             result.lanes.began = began;
             result.changed |= news;
             scan = left;
         }
-        let ending = scan.ending.min(request.slots);
-        let mut free = free(request, result.others, ending, quarantined);
+        let is_measuring = self.columns.get(column)?.limit.is_measuring();
+        let ending = if is_measuring {
+            0
+        } else {
+            scan.ending.min(slots)
+        };
+        let mut free = free((request, slots), result.others, ending, quarantined);
         let mut batch = self.batch_of(own, column, request, result.others);
         let mut waiting = request.waiting.clone();
         let mut head = waiting.next();
@@ -52,7 +58,8 @@ impl SlotTable {
                 break;
             }
             // In quarantine no slot changes hands, so a worker with a more urgent request cannot use ours.
-            if !quarantined && self.is_reserved_for_other(own, column, urgency, now, timeouts) {
+            let yields = !quarantined && !request.jumps;
+            if yields && self.is_reserved_for_other(own, column, urgency, now, timeouts) {
                 break;
             }
             batch.leave();
@@ -70,7 +77,7 @@ impl SlotTable {
         result.more =
             may_leave && !batch.is_single() && result.granted == request.limit && head.is_some();
         if let Some(lanes) = &request.lanes {
-            self.update_lanes((column, scan), request, lanes, before, &mut result, now);
+            self.update_lanes((column, scan), slots, lanes, before, &mut result, now);
         }
         // Wait forecasts need exact counts.
         let exact = !batch.is_single() || request.lanes.is_some();
@@ -83,7 +90,10 @@ impl SlotTable {
             let taken = before.saturating_add(result.granted);
             let ended = lanes.ended.len() as u32;
             // The first answer of a batch frees a slot that no other batch can use.
-            let slots = if batch.is_single() { request.slots } else { 0 };
+            // On trial the limit is not what the servers sustain.
+            let is_trial = (self.columns.get(column)).is_some_and(|it| it.limit.is_on_trial());
+            let counts = batch.is_single() && !is_trial;
+            let slots = if counts { slots } else { 0 };
             let (full, changed) = self.note_full(column, slots, taken, ended, now);
             // Errors end sooner than executions.
             let is_error = lanes.completed.is_some_and(|it| it.is_error);
@@ -96,6 +106,24 @@ impl SlotTable {
             result.changed |= result.notifies;
         }
         Some(result)
+    }
+
+    /// Requests of a variant that may be in flight, under a plan of that many slots. With the slots the lanes change, and
+    /// with these the points of the server curve.
+    fn limit(&mut self, column: usize, planned: u32, explores: bool, changed: &mut bool) -> u32 {
+        let Some(state) = self.columns.get_mut(column) else {
+            return planned;
+        };
+        let before = state.limit.planned;
+        if state.limit.plan(planned) {
+            state.curve.rescale(before, planned);
+            *changed = true;
+        }
+        if explores {
+            state.limit.exploring(planned)
+        } else {
+            state.limit.now(planned)
+        }
     }
 
     /// State of the variant's batches before this acquisition.
@@ -112,10 +140,10 @@ impl SlotTable {
     }
 
     /// Records the requests granted, and the backlog of the lanes after them.
-    fn update_lanes<W>(
+    fn update_lanes(
         &mut self,
         (column, mut scan): (usize, LaneScan),
-        request: &AcquireRequest<'_, W>,
+        slots: u32,
         lanes: &LaneRequest<'_>,
         taken: u32,
         result: &mut AcquireResult,
@@ -126,7 +154,7 @@ impl SlotTable {
         sent.backlog = scan.backlog(self.behind(column), taken);
         sent.first_wait = sent.backlog.shortest;
         let begins = now + lanes.gap;
-        (sent.first, sent.behind) = self.send(column, result.granted, request.slots, taken, begins);
+        (sent.first, sent.behind) = self.send(column, result.granted, slots, taken, begins);
         if result.granted > 0 {
             let taken = taken.saturating_add(result.granted);
             scan = self.scan_for(column, lanes, now);
@@ -239,18 +267,15 @@ impl SlotTable {
 /// Slots that the worker may take; `ending` of the slots taken will be free soon. In quarantine the usage
 /// of others is not fully known, but the slots that this worker last reported are its own.
 fn free<W>(
-    request: &AcquireRequest<'_, W>,
+    (request, slots): (&AcquireRequest<'_, W>, u32),
     others: OtherWorkers,
     ending: u32,
     quarantined: bool,
 ) -> u32 {
     let slots = if quarantined {
-        request.slots.min(request.reported)
+        slots.min(request.reported)
     } else {
-        request
-            .slots
-            .saturating_add(ending)
-            .saturating_sub(others.taken)
+        slots.saturating_add(ending).saturating_sub(others.taken)
     };
     slots.saturating_sub(request.taken)
 }

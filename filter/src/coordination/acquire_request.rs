@@ -33,6 +33,10 @@ pub struct AcquireRequest<'a, W> {
     /// Whether this is a tick: every worker with a more urgent request is notified, so that by the next tick it
     /// has acquired or lost its reservation.
     pub tick: bool,
+    /// Whether requests may be sent beyond the limit, to learn what the servers do with more in flight.
+    pub explores: bool,
+    /// Whether the newcomer goes before all that wait at other workers.
+    pub jumps: bool,
     /// Data for sending the next request before a lane is free. `None`: it is not sent early.
     pub lanes: Option<LaneRequest<'a>>,
 }

@@ -6,8 +6,12 @@
 //! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
 //!          open u32 · sent u32 · begun u32
 //!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
-//!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means      × columns
+//!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means
+//!          limit · 16 points                                                            × columns
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
+//! limit    planned u32 · found u32 · trial u32 · phase u8 · samples u16 · cut_off u16 · slow u16 · sum u64 · base u32
+//!          since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls u8
+//! point    mean u32 · scatter u32 · least u32 · count u16 · at_ms u32 · completed_at_ms u32
 //! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
 //! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × columns × rows
 //! run      column u16 · first u32 · present u32 · began u64                             × runs
@@ -19,21 +23,25 @@
 use super::{
     COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, Runs, SlotTable, Usage, VariantColumn, WorkerRow,
 };
+use crate::coordination::curve::{Curve, POINTS, Point};
 use crate::coordination::lead::{Lead, Mean};
+use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health, Outage};
 use crate::priority::Urgency;
 use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 7;
+pub const LAYOUT: u8 = 8;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
 const UNSUMMED: usize = 16;
-/// Lengths in bytes of the header, a column, a lead, a mean, a row, a usage and a run.
+/// Lengths in bytes of the header, a column, a limit, a point, a lead, a mean, a row, a usage and a run.
 const HEADER: usize = UNSUMMED + 42;
-const COLUMN: usize = 64 + LEAD;
+const COLUMN: usize = 64 + LEAD + LIMIT + POINTS * POINT;
+const LIMIT: usize = 62;
+const POINT: usize = 22;
 const LEAD: usize = 25 + 2 * MEAN;
 const MEAN: usize = 34;
 const ENTRY: usize = 29;
@@ -103,6 +111,10 @@ impl SlotTable {
             writer.u32(column.begun);
             writer.health(&column.health);
             writer.lead(&column.lead);
+            writer.limit(&column.limit);
+            for point in &column.curve.points {
+                writer.point(point);
+            }
         }
         let Some((rows, usages)) = rows.split_at_mut_checked(self.rows.len() * ENTRY) else {
             return;
@@ -194,6 +206,8 @@ impl SlotTable {
                 begun: reader.u32()?,
                 health: reader.health()?,
                 lead: reader.lead()?,
+                limit: reader.limit()?,
+                curve: reader.curve()?,
             });
         }
         for _ in 0..rows {
@@ -291,6 +305,47 @@ impl Reader<'_> {
         })
     }
 
+    fn limit(&mut self) -> Option<Limit> {
+        Some(Limit {
+            planned: self.u32()?,
+            found: self.u32()?,
+            trial: self.u32()?,
+            phase: match self.take()? {
+                [0] => Phase::Rest,
+                [1] => Phase::Base,
+                [2] => Phase::Trial,
+                _ => return None,
+            },
+            samples: u16::from_le_bytes(self.take()?),
+            cut_off: u16::from_le_bytes(self.take()?),
+            slow: u16::from_le_bytes(self.take()?),
+            sum: self.u64()?,
+            base: self.u32()?,
+            since: self.mono()?,
+            ended_at: self.mono()?,
+            lost: self.u32()?,
+            next_trial: self.mono()?,
+            fruitless: u8::from_le_bytes(self.take()?),
+            halvings: u8::from_le_bytes(self.take()?),
+            falls: self.take::<1>()? != [0],
+        })
+    }
+
+    fn curve(&mut self) -> Option<Curve> {
+        let mut curve = Curve::default();
+        for point in &mut curve.points {
+            *point = Point {
+                mean: self.u32()?,
+                scatter: self.u32()?,
+                least: self.u32()?,
+                count: u16::from_le_bytes(self.take()?),
+                at_ms: self.u32()?,
+                completed_at_ms: self.u32()?,
+            };
+        }
+        Some(curve)
+    }
+
     fn mean(&mut self) -> Option<Mean> {
         Some(Mean {
             mean: self.u64()?,
@@ -336,6 +391,38 @@ impl Writer<'_> {
         self.u64(failing.map_or(0, |failing| failing.next_trial.0));
         self.put(health.errors.to_le_bytes());
         self.put([health.rounds]);
+    }
+
+    #[inline]
+    fn limit(&mut self, limit: &Limit) {
+        self.u32(limit.planned);
+        self.u32(limit.found);
+        self.u32(limit.trial);
+        self.put([match limit.phase {
+            Phase::Rest => 0,
+            Phase::Base => 1,
+            Phase::Trial => 2,
+        }]);
+        self.put(limit.samples.to_le_bytes());
+        self.put(limit.cut_off.to_le_bytes());
+        self.put(limit.slow.to_le_bytes());
+        self.u64(limit.sum);
+        self.u32(limit.base);
+        self.u64(limit.since.0);
+        self.u64(limit.ended_at.0);
+        self.u32(limit.lost);
+        self.u64(limit.next_trial.0);
+        self.put([limit.fruitless, limit.halvings, u8::from(limit.falls)]);
+    }
+
+    #[inline]
+    fn point(&mut self, point: &Point) {
+        self.u32(point.mean);
+        self.u32(point.scatter);
+        self.u32(point.least);
+        self.put(point.count.to_le_bytes());
+        self.u32(point.at_ms);
+        self.u32(point.completed_at_ms);
     }
 
     #[inline]

@@ -7,7 +7,9 @@
 
 use super::lane_scan::LaneScan;
 use super::{Runs, SlotTable};
+use crate::coordination::curve::CurveSample;
 use crate::coordination::lead::Lead;
+use crate::coordination::limit::Ended;
 use crate::time::{Mono, Span};
 
 /// Lane data that a worker publishes of one variant, to keep its lanes busy between an answer and the next
@@ -24,6 +26,10 @@ pub struct LaneRequest<'a> {
     pub ended: &'a [u32],
     /// Last of them, for the measurement of the gap.
     pub completed: Option<CompletedExecution>,
+    /// Executions that were cut off since the last acquisition.
+    pub cut_off: &'a [CompletedExecution],
+    /// Largest concurrency limit beyond the planned slots; 0: these hold.
+    pub limit_max: u32,
     /// Service time of the plan.
     pub planned: Span,
     /// Ordinals of executions with an unpredictable end.
@@ -39,6 +45,12 @@ pub struct CompletedExecution {
     pub sent: Mono,
     /// Time of its end.
     pub at: Mono,
+    /// Requests in flight when it was sent, itself included.
+    pub in_flight: u32,
+    /// Time from the latest end of an execution before that, if others were in flight.
+    pub after_end: Span,
+    /// Planned service time at that time.
+    pub planned: Span,
     /// Whether it was sent to an idle lane.
     pub was_idle: bool,
     /// Whether its duration is a valid measurement of the server's time.
@@ -116,15 +128,26 @@ impl SlotTable {
             changed = true;
             scan = self.scan_for(column, lanes, now);
         }
-        changed |= self.record_gap(column, lanes, began);
+        changed |= self.record_gap(column, lanes, slots, began);
+        changed |= self.record_curve(column, lanes);
         (began, scan, changed || before != ordinals(self))
     }
 
     /// Adds the completed execution to the lead's measurements. Returns whether it did.
-    fn record_gap(&mut self, column: usize, lanes: &LaneRequest<'_>, began: Option<Mono>) -> bool {
+    fn record_gap(
+        &mut self,
+        column: usize,
+        lanes: &LaneRequest<'_>,
+        slots: u32,
+        began: Option<Mono>,
+    ) -> bool {
         let Some(completed) = lanes.completed.filter(|completed| completed.is_measurement) else {
             return false;
         };
+        if completed.was_idle && completed.in_flight > slots {
+            // It explored: more were in flight than there are lanes.
+            return false;
+        }
         let mut lead = self.lead(column, lanes.planned);
         match began {
             _ if completed.was_idle => {
@@ -140,6 +163,38 @@ impl SlotTable {
             state.lead = lead;
         }
         true
+    }
+
+    /// Adds the completed execution, and those that were cut off, to the server curve. Returns whether there were any.
+    fn record_curve(&mut self, column: usize, lanes: &LaneRequest<'_>) -> bool {
+        let completed = lanes.completed.filter(|completed| completed.is_measurement);
+        let completed = completed.map(|completed| (completed, true));
+        let cut_off = lanes.cut_off.iter().map(|cut_off| (*cut_off, false));
+        let Some(state) = self.columns.get_mut(column) else {
+            return false;
+        };
+        let mut any = false;
+        for (execution, completed) in completed.into_iter().chain(cut_off) {
+            any = true;
+            let sample = CurveSample {
+                in_flight: execution.in_flight,
+                took: execution.at.since(execution.sent),
+                planned: execution.planned,
+                completed,
+            };
+            let ratio = (state.curve).record(sample, execution.after_end, execution.at);
+            let ended = Ended {
+                in_flight: execution.in_flight,
+                sent: execution.sent,
+                took: sample.took,
+                ratio,
+                completed,
+            };
+            if lanes.limit_max > 0 {
+                state.limit.observe(ended, lanes.limit_max, execution.at);
+            }
+        }
+        any
     }
 
     /// Returns a variant's measurements; empty if they were taken for another planned service time.

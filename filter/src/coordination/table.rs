@@ -1,7 +1,9 @@
 //! The slot table: a row per worker, a column per variant, and a usage per worker and variant.
 
 use super::{OtherWorkers, Runs, Timeouts};
+use crate::coordination::curve::Curve;
 use crate::coordination::lead::Lead;
+use crate::coordination::limit::Limit;
 use crate::health::Health;
 use crate::priority::Urgency;
 use crate::time::Mono;
@@ -65,6 +67,10 @@ pub struct VariantColumn {
     pub begun: u32,
     /// Lead measured by all workers.
     pub lead: Lead,
+    /// Times by requests in flight, measured by all workers.
+    pub curve: Curve,
+    /// Requests that may be in flight.
+    pub limit: Limit,
 }
 
 /// Usage of one variant by one worker.

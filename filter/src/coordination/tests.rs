@@ -99,6 +99,8 @@ impl Proxy {
     ) -> SyncResult {
         let vm = &mut self.vms[vm];
         let request = AcquireRequest {
+            explores: false,
+            jumps: false,
             variant,
             slots: self.slots,
             taken: vm.taken,

@@ -2,6 +2,7 @@
 
 use weir_api::metrics::Metric;
 
+use super::slots::Asking;
 use super::{Engine, LanePosition, RefusalContext, Request, State, StreamId};
 use crate::config::Role;
 use crate::reason::Reason;
@@ -47,23 +48,24 @@ impl Engine {
             // It asks for no slot, but counts among the serving workers.
             self.worker.mark_serving();
         }
-        let is_next = self.owns_slots() && self.is_next(&request, now.mono);
+        let explores = self.owns_slots() && self.explores(&request, now.mono);
+        let is_next = self.owns_slots() && (explores || self.is_next(&request, now.mono));
         let mut lane = match self.owns_slots() {
-            true if is_next => self.acquire_for(&request, now.mono),
+            true if is_next => self.acquire_for(&request, explores, now.mono),
             true => None,
             false => Some(LanePosition::default()),
         };
         // Acquiring has refreshed the usage of the other workers.
         let may_be_late = is_next && lane.is_none() && self.config.overlap;
         if may_be_late && self.is_infeasible(&request, now.mono) {
-            self.acquire_slots(request.variant, None, 0, false, now.mono);
+            self.acquire_slots(request.variant, Asking::Nobody, false, now.mono);
             let Some(to) = self.downgrade_target(&mut request, now) else {
                 self.variants.mark_contended(request.requirements(now.mono));
                 return self.refuse_new(Reason::Infeasible, request.refusal_context());
             };
             request.variant = to;
             if self.is_next(&request, now.mono) {
-                lane = self.acquire_for(&request, now.mono);
+                lane = self.acquire_for(&request, false, now.mono);
             }
         }
         if let Some(lane) = lane {
@@ -80,9 +82,21 @@ impl Engine {
         self.park(stream, request);
         if self.workers > 1 && self.config.overlap {
             // Other workers' forecasts include it.
-            self.acquire_slots(variant, None, 0, false, now.mono);
+            self.acquire_slots(variant, Asking::Nobody, false, now.mono);
         }
         Verdict::Park
+    }
+
+    /// Whether a new request is sent beyond its variant's limit, to learn what its servers do with more in flight.
+    fn explores(&self, request: &Request, now: Mono) -> bool {
+        let left = request.requirements(now).left_for(request.variant);
+        let variant = self.variants.get(request.variant);
+        variant.zip(left).is_some_and(|(variant, left)| {
+            // It would only go before those that wait, if these have time for it.
+            variant.slots.may_explore()
+                && variant.full_of(request.group()).high <= left
+                && !variant.head_explores(now)
+        })
     }
 
     /// Whether a request cannot be answered in time at its variant.
@@ -102,7 +116,7 @@ impl Engine {
         }
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index)) {
-                let (taken, mean) = (variant.slots.taken(), variant.predicted.mean);
+                let (taken, mean) = (variant.slots.taken(), variant.full.mean);
                 let seen = self.worker.view(variant.key, taken, mean, now);
                 if let Some((others, busy)) = seen {
                     variant.slots.set_other_workers(others, busy, now);
@@ -127,7 +141,7 @@ impl Engine {
         let slots = &variant.slots;
         let expected_head = slots.queue.urgency(request.class, request.place());
         if slots.reported.head == Some(expected_head) {
-            self.acquire_slots(request.variant, None, 0, false, now.mono);
+            self.acquire_slots(request.variant, Asking::Nobody, false, now.mono);
         }
     }
 

@@ -2,17 +2,22 @@
 
 use weir_api::metrics::Metric;
 
-use super::variant::{TRY_AFTER, Variant};
+use super::variant::{CUT_OFFS_MAX, Variant};
 use super::{End, Engine, Flight, Request, StreamId};
 use crate::coordination::{CompletedExecution, LaneReport, SyncResult};
 use crate::routing::group_times::Group;
-use crate::routing::service_time::{CUT_OFF_FACTOR, Took};
+use crate::routing::service_time::Took;
 use crate::stats::Label;
 use crate::time::{Mono, Now, Span};
 use crate::variant::{VariantId, VariantKey};
 
 /// Time between two reports of service times by group.
 const GROUP_REPORT_EVERY: Span = Span::from_secs(1);
+
+/// Time without an answer after which a server counts as one that takes longer than anything known.
+const SILENCE: Span = Span::from_secs(2);
+/// Part of that time for which the slot of an execution that was cut off then stays taken at least.
+const SILENCE_PART: u32 = 4;
 
 /// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +34,8 @@ pub(super) struct Completion {
     sent: Mono,
     at: Mono,
     lane: LanePosition,
+    in_flight: u32,
+    after_end: Span,
     planned: Span,
     group: Group,
     answered: bool,
@@ -58,6 +65,9 @@ impl Completion {
             ordinal: self.lane.ordinal,
             sent: self.sent,
             at: self.at,
+            in_flight: self.in_flight,
+            after_end: self.after_end,
+            planned: self.planned,
             was_idle: self.lane.server_wait.is_none(),
             is_measurement: self.answered && self.is_measurement,
             is_error: self.is_error,
@@ -83,15 +93,25 @@ impl Engine {
         };
         variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploading));
         let lane = flight.lane;
-        if end == End::TimedOut {
-            variant.tries_from = now.mono + TRY_AFTER;
+        if end == End::Answered {
+            variant.answered_at = now.mono;
         }
         let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
         if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
-            let service = variant.predicted_of(request.group()).high;
-            let service = service.max(flight.planned);
+            let predicted = variant.predicted_at(flight.in_flight, request.group());
+            let service = predicted.high.max(flight.planned);
             let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
+            // If it has taken longer already, it takes a while yet.
+            let end = end.max(now.mono + predicted.safe.saturating_sub(predicted.mean) / 2);
+            // The longer a server is silent, the fewer are sent, or its queue would grow without an end.
+            let silent = now.mono.since(variant.answered_at.max(flight.sent));
+            let is_silent = silent > SILENCE.max(service * 4);
+            let end = if is_silent {
+                end.max(now.mono + silent / SILENCE_PART)
+            } else {
+                end
+            };
             let unique = u64::from(stream);
             variant.slots.orphan(now.mono, end, unique, lane.ordinal);
         } else {
@@ -103,6 +123,8 @@ impl Engine {
             sent: flight.sent,
             at: now.mono,
             lane,
+            in_flight: flight.in_flight,
+            after_end: flight.after_end,
             planned: flight.planned,
             group: request.group(),
             answered: end == End::Answered,
@@ -110,6 +132,12 @@ impl Engine {
             is_error: flight.failed,
         });
         if orphaned {
+            let cut_off = variant.completion.filter(|it| it.is_measurement);
+            if let Some(cut_off) = cut_off.and_then(|it| it.completed())
+                && variant.cut_offs.len() < CUT_OFFS_MAX
+            {
+                variant.cut_offs.push(cut_off);
+            }
             self.record_service_time(id, None, now.mono);
         }
     }
@@ -204,17 +232,16 @@ impl Engine {
         };
         let took = completion.at.since(counts_from);
         if self.config.correct && completion.is_measurement {
-            let factor = if completion.answered {
-                1
-            } else {
-                CUT_OFF_FACTOR
-            };
             let Completion { group, planned, .. } = completion;
             let took = Took {
-                time: took * factor,
+                time: took,
                 completed: completion.answered,
             };
-            variant.observe(group, planned, took, now);
+            // One that was cut off sooner than most end says nothing.
+            let explored = alone && completion.in_flight > variant.slots.total();
+            if !explored && (took.completed || took.time > variant.predicted.mean) {
+                variant.observe(group, planned, took, now);
+            }
         }
         // An error says nothing of the time that the model takes.
         if completion.is_measurement {

@@ -33,6 +33,8 @@ impl Engine {
         };
         let remaining = request.deadline.at.since(now.mono);
         let stage = request.due.since(now.mono);
+        let in_flight = variant.slots.in_flight().saturating_add(1);
+        let after_end = variant.slots.after_end(now.mono);
         if owns_slots {
             let server_wait = lane.server_wait.unwrap_or_default();
             let service = variant.predicted_of(request.group()).high;
@@ -52,6 +54,8 @@ impl Engine {
         request.state = State::InFlight(Flight {
             sent: now.mono,
             lane,
+            in_flight,
+            after_end,
             planned: variant.planned,
             failed: false,
             answered: false,

@@ -21,26 +21,37 @@ impl Variant {
         self.slots.others.waiting > 0 && now.since(self.slots.lanes.1) > STALE
     }
 
-    /// Time before a lane is free at which the next request is sent to it. Zero with several servers: the proxy chooses
+    /// Time before a lane is free at which the next request is sent to it. Zero for servers without lanes, and with several: the proxy chooses
     /// one of them at once, and cannot know at which of those that are all busy an execution will end next. Batches may be
     /// sent ahead, because they fill at the servers.
     fn lead_time(&self, now: Mono) -> Span {
         if self.replicas > 1 && self.batch <= 1 {
             return Span::ZERO;
         }
-        self.lead.lead(self.predicted.mean, now)
+        if !self.is_flat {
+            // Its slots are more than it executes at once: the next request waits at the server already.
+            return Span::ZERO;
+        }
+        self.lead.lead(self.full.mean, now)
     }
 
     /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
-    pub(super) fn lane_request(&self, waiting_count: u32, now: Mono) -> LaneRequest<'_> {
+    pub(super) fn lane_request(
+        &self,
+        waiting_count: u32,
+        limit_max: u32,
+        now: Mono,
+    ) -> LaneRequest<'_> {
         LaneRequest {
+            limit_max,
             after: self.sends_after(waiting_count, now),
             gap: self.lead.difference(),
-            mean: self.predicted.mean,
+            mean: self.full.mean,
             ended: &self.slots.ended,
             completed: self
                 .completion
                 .and_then(|completion| completion.completed()),
+            cut_off: &self.cut_offs,
             planned: self.planned,
             open_ended: self.slots.open_ended(),
         }
@@ -55,7 +66,7 @@ impl Variant {
         if lead.is_zero() || self.is_pressed(now) {
             Span::MAX
         } else {
-            let service = self.lead.service(self.predicted.mean);
+            let service = self.lead.service(self.full.mean);
             service.saturating_sub(lead)
         }
     }
@@ -128,7 +139,11 @@ impl Variant {
         } else {
             self.slots.queue.ahead(class, place)
         };
-        let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
+        let mut wait = self.slots.wait(ahead, self.full.mean, self.batch, now);
+        if wait.is_zero() && !self.is_flat && !self.slots.has_free_place() {
+            // Where many are in flight, the next slot is soon free, and another request will come for it.
+            wait = self.slots.time_until_free(now);
+        }
         let gap = self.lead.known_gap();
         if wait.is_zero() {
             return gap;
@@ -140,7 +155,12 @@ impl Variant {
     fn service_of(&self, class: ClassId, place: Place) -> Span {
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
-        let predicted = self.predicted_of(Group::waiting(class, place));
+        let group = Group::waiting(class, place);
+        let predicted = if self.slots.has_free_place() {
+            self.predicted_of(group)
+        } else {
+            self.full_of(group)
+        };
         if self.slots.queue.is_contended() && keeps_busy {
             predicted.safe
         } else {
@@ -154,7 +174,7 @@ impl Variant {
     pub(super) fn needs_safe(&self, begins: Mono) -> bool {
         let queue = &self.slots.queue;
         let more = queue.len() as u64 > u64::from(self.slots.total());
-        let safe = self.predicted.safe;
+        let safe = self.next_predicted().safe;
         let has_safe = |deadline| latest_start(deadline, safe) >= begins;
         more && queue.is_contended() && queue.latest().is_some_and(has_safe)
     }
@@ -162,12 +182,12 @@ impl Variant {
     /// Predicted response time of a new request that is last in order.
     pub(super) fn expected(&self, now: Mono) -> Span {
         let all = self.slots.queue.len() as u32;
-        self.predicted.high + self.wait(all, now)
+        self.next_predicted().high + self.wait(all, now)
     }
 
     /// Time until a newcomer with `ahead` requests before it starts; at least the transfer to an idle server.
     fn wait(&self, ahead: u32, now: Mono) -> Span {
-        let wait = self.slots.wait(ahead, self.predicted.mean, self.batch, now);
+        let wait = self.slots.wait(ahead, self.full.mean, self.batch, now);
         wait.max(self.lead.known_gap())
     }
 
@@ -179,7 +199,7 @@ impl Variant {
             return Span::ZERO;
         }
         let others = if self.slots.others.waiting > 0 {
-            self.predicted.mean
+            self.full.mean
         } else {
             Span::ZERO
         };

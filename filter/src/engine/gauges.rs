@@ -66,8 +66,8 @@ impl Engine {
         }
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
-            let slots = u64::from(variant.slots.total());
-            let predicted = variant.predicted.high.as_millis();
+            let slots = u64::from(variant.slots.planned());
+            let predicted = variant.full.high.as_millis();
             self.stats.set(Metric::Slots, label, slots);
             self.stats.set(Metric::PredictedServiceMs, label, predicted);
         }

@@ -226,6 +226,8 @@ impl Engine {
         let lane = std::mem::take(&mut flight.lane);
         if let Some(variant) = self.variants.get(by) {
             flight.planned = variant.planned;
+            flight.in_flight = variant.slots.in_flight().saturating_add(1);
+            flight.after_end = variant.slots.after_end(now);
         }
         if let Some(variant) = self.variants.get_mut(from).filter(|_| owns_slot) {
             variant.uploads = variant.uploads.saturating_sub(uploads);

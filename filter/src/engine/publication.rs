@@ -39,6 +39,7 @@ impl Variant {
         let slots = &self.slots;
         let keeps_report = self.batch <= 1
             && self.completion.is_none()
+            && self.cut_offs.is_empty()
             && slots.others.waiting > 0
             && slots.lanes.0.lead_at.is_none_or(|at| at > now)
             && now.since(slots.reported.at) < KEPT_FOR
@@ -51,7 +52,7 @@ impl Variant {
         // Executions that began since may be known to other workers only.
         (slots.reported.at + after >= now + CHECK_PERIOD).then(|| Publication {
             variant: self.key,
-            slots: slots.total(),
+            slots: slots.planned(),
             usage: Usage {
                 taken: slots.taken(),
                 waiting_count,
@@ -59,7 +60,7 @@ impl Variant {
                 head: slots.queue.head(),
             },
             after,
-            mean: self.predicted.mean,
+            mean: self.full.mean,
         })
     }
 }

@@ -73,6 +73,10 @@ pub(super) struct Flight {
     pub(super) sent: Mono,
     /// Position among the requests sent to its variant's lanes, and predicted start.
     pub(super) lane: LanePosition,
+    /// Requests in flight at dispatch, itself included.
+    pub(super) in_flight: u32,
+    /// Time from the latest end of an execution to dispatch, if others were in flight.
+    pub(super) after_end: Span,
     /// Planned service time at dispatch.
     pub(super) planned: Span,
     /// Whether upstream's answer is an error, which is no measurement of the service time.

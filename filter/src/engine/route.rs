@@ -58,9 +58,11 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// Idle variant on which a request is tried that is predicted to be late everywhere.
+    /// Variant with a free place for a request that is predicted to be late everywhere: a place that is free costs nobody
+    /// anything, and only what the server lately did speaks against a try.
     pub(super) fn try_idle(&self, request: &Request, now: Mono) -> Option<VariantId> {
-        if !self.owns_slots() {
+        // Without corrections the planned times hold.
+        if !self.owns_slots() || !self.config.correct {
             return None;
         }
         let requirements = request.requirements(now);
@@ -172,8 +174,9 @@ impl Engine {
         };
         let requirements = request.requirements(now.mono);
         let avoid = self.avoid(requirements);
+        let tries = self.config.correct;
         self.variants
-            .quickest(requirements, only, avoid, now.mono)
+            .quickest(requirements, (only, tries), avoid, now.mono)
             .map_err(reason)
     }
 

@@ -85,7 +85,7 @@ impl Engine {
         if synced {
             return;
         }
-        let granted = self.acquire_slots(id, None, u32::MAX, tick, now.mono);
+        let granted = self.acquire_slots(id, Asking::Waiting, tick, now.mono);
         for place in 0..granted {
             let Some(variant) = self.variants.get_mut(id) else {
                 break;
@@ -173,10 +173,21 @@ impl Engine {
         variant.slots.queue.is_next(request.class, request.place())
     }
 
-    /// Acquires a slot for a new request that goes before all that wait.
-    pub(super) fn acquire_for(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
+    /// Acquires a slot for a new request that goes before all that wait; `explores`: although others wait, and beyond the
+    /// limit.
+    pub(super) fn acquire_for(
+        &mut self,
+        request: &Request,
+        explores: bool,
+        now: Mono,
+    ) -> Option<LanePosition> {
         let newcomer = (request.class, request.place());
-        let granted = self.acquire_slots(request.variant, Some(newcomer), 1, false, now);
+        let asking = if explores {
+            Asking::Explorer(newcomer)
+        } else {
+            Asking::Newcomer(newcomer)
+        };
+        let granted = self.acquire_slots(request.variant, asking, false, now);
         if granted == 0 {
             return None;
         }
@@ -190,11 +201,11 @@ impl Engine {
     pub(super) fn acquire_slots(
         &mut self,
         id: VariantId,
-        newcomer: Option<(ClassId, Place)>,
-        limit: u32,
+        asking: Asking,
         tick: bool,
         now: Mono,
     ) -> u32 {
+        let newcomer = asking.newcomer();
         if newcomer.is_none() && self.publish_if_full(id, now) {
             return 0;
         }
@@ -205,8 +216,17 @@ impl Engine {
         let waiting_count = u32::try_from(variant.slots.queue.len()).unwrap_or(u32::MAX);
         let params = AcquireParams {
             waiting_count: waiting_count.saturating_add(more),
+            // Without a window a request leaves as soon as a slot is free, and the server makes the batches.
+            batch: self.config.batch_wait.map_or(1, |_| variant.batch),
             due: variant.batch_due(self.config.batch_wait, now),
-            limit,
+            limit: asking.limit(),
+            explores: match asking {
+                Asking::Explorer(_) => true,
+                Asking::Waiting => variant.head_explores(now),
+                Asking::Nobody | Asking::Newcomer(_) => false,
+            },
+            jumps: matches!(asking, Asking::Explorer(_)),
+            limit_max: self.config.concurrency_max * u32::from(self.config.correct),
             tick,
             overlaps: self.config.overlap,
         };
@@ -231,7 +251,13 @@ impl Engine {
             if let Some(lead) = lead {
                 variant.lead = LeadTimes::new(lead);
             }
+            if let Some((limit, curve)) = self.worker.curve(variant.key) {
+                slots.set_limit(&limit);
+                variant.adopt_curve(curve, self.config.correct, now);
+            }
+            let slots = &mut variant.slots;
             slots.mark_reported();
+            variant.cut_offs.clear();
         }
         if outcome.granted > 0 {
             variant.batch_open_since = outcome.head.map(|_| now);
@@ -281,9 +307,11 @@ impl Engine {
         }
         let begins = variant.must_begin(now);
         let needs_safe = variant.needs_safe(begins);
-        let (groups, common) = (&variant.group_times, variant.predicted);
+        let (groups, common) = (&variant.group_times, variant.next_predicted());
+        let scale = variant.scale();
         let late = |group: Group, deadline| {
-            let predicted = groups.of(group).unwrap_or(common);
+            let of_group = groups.of(group);
+            let predicted = of_group.map_or(common, |of_group| scale.of(of_group, common));
             let service = if needs_safe {
                 predicted.safe
             } else {
@@ -312,10 +340,44 @@ impl Engine {
 #[derive(Debug, Clone, Copy)]
 struct AcquireParams {
     waiting_count: u32,
+    batch: u32,
     due: Option<Urgency>,
     limit: u32,
+    explores: bool,
+    jumps: bool,
+    limit_max: u32,
     tick: bool,
     overlaps: bool,
+}
+
+/// Requests for which a worker asks for slots.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asking {
+    /// None: the usage is published.
+    Nobody,
+    /// All that wait.
+    Waiting,
+    /// A newcomer that goes before all that wait.
+    Newcomer((ClassId, Place)),
+    /// A newcomer that is sent beyond the limit.
+    Explorer((ClassId, Place)),
+}
+
+impl Asking {
+    fn newcomer(self) -> Option<(ClassId, Place)> {
+        match self {
+            Asking::Nobody | Asking::Waiting => None,
+            Asking::Newcomer(newcomer) | Asking::Explorer(newcomer) => Some(newcomer),
+        }
+    }
+
+    fn limit(self) -> u32 {
+        match self {
+            Asking::Nobody => 0,
+            Asking::Waiting => u32::MAX,
+            Asking::Newcomer(_) | Asking::Explorer(_) => 1,
+        }
+    }
 }
 
 impl AcquireParams {
@@ -330,20 +392,22 @@ impl AcquireParams {
         let slots = &variant.slots;
         let request = AcquireRequest {
             variant: variant.key,
-            slots: slots.total(),
+            slots: slots.planned(),
             taken: slots.taken(),
             reported: slots.reported.taken,
             until: slots.until(),
-            service: variant.predicted.high,
+            service: variant.full.high,
             waiting_count: self.waiting_count,
             waiting,
-            batch: variant.batch,
+            batch: self.batch,
             due: self.due,
             limit: self.limit,
+            explores: self.explores,
+            jumps: self.jumps,
             tick: self.tick,
             lanes: self
                 .overlaps
-                .then(|| variant.lane_request(self.waiting_count, now)),
+                .then(|| variant.lane_request(self.waiting_count, self.limit_max, now)),
         };
         worker.acquire(request, now)
     }

@@ -30,6 +30,10 @@ mod size_times;
 mod workers;
 
 const MS: u64 = 1_000_000;
+/// The planned times and slots hold, whatever is measured: a request is refused by them alone.
+const PLAN_HOLDS: &str = r#","queue":{"correct":false}"#;
+/// The planned slots hold.
+const SLOTS_HOLD: &str = r#","queue":{"concurrency_max":0}"#;
 
 fn at(ms: u64) -> Now {
     Now {

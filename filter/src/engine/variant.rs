@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use weir_api::VariantPlan;
 
+use crate::coordination::CompletedExecution;
+use crate::coordination::curve::Curve;
 use crate::coordination::lead::{LeadTimes, Measured};
 use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
@@ -20,8 +22,10 @@ use crate::variant::{VariantId, VariantKey};
 use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
-/// Time after a cut-off execution in which no request is tried that is predicted to be late.
-pub(super) const TRY_AFTER: Span = Span::from_millis(500);
+/// Factor by which a planned service time may be too long for a request to be tried without other evidence.
+const PLAN_DOUBT: u32 = 4;
+/// Maximum number of executions cut off that are kept for the slot table: more of one moment tell nothing more.
+pub(super) const CUT_OFFS_MAX: usize = 32;
 /// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
 /// whole ms and may be late by a few.
 const BATCH_MARGIN: Span = Span::from_millis(5);
@@ -30,6 +34,28 @@ const BATCH_MARGIN: Span = Span::from_millis(5);
 const BATCH_MARGIN_PART: u32 = 16;
 /// Time for which a router uses the response time reported by a variant's gate.
 const GATE_ESTIMATE_TTL: Span = Span::from_secs(2);
+
+/// Relation of the times with a number in flight to those with any, which are what groups are measured by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupScale {
+    is_flat: bool,
+    mean: Span,
+}
+
+impl GroupScale {
+    /// Returns the time of a group with as many in flight as `common`, that of all groups, is for.
+    pub(super) fn of(self, group: ServiceTime, common: ServiceTime) -> ServiceTime {
+        if self.is_flat || self.mean.is_zero() {
+            return group;
+        }
+        let factor = common.mean.div_span_f64(self.mean);
+        ServiceTime {
+            high: group.high.mul_f64(factor),
+            safe: group.safe.mul_f64(factor),
+            mean: group.mean.mul_f64(factor),
+        }
+    }
+}
 
 /// State of one variant.
 #[derive(Debug)]
@@ -41,8 +67,20 @@ pub(super) struct Variant {
     pub(super) key: VariantKey,
     /// Planned service time.
     pub(super) planned: Span,
-    /// The same, corrected by measurements.
+    /// The same, corrected by measurements, however many are in flight.
     pub(super) predicted: ServiceTime,
+    /// Prediction with all slots taken.
+    pub(super) full: ServiceTime,
+    /// Prediction for a request that is alone at the servers.
+    alone: ServiceTime,
+    /// Times by requests in flight, as all workers measured them.
+    curve: Curve,
+    /// Whether the curve is flat up to the limit: lanes that do not slow one another down.
+    pub(super) is_flat: bool,
+    /// Time of the last reading of the curve.
+    curve_at: Mono,
+    /// Time of the last answer to this worker.
+    pub(super) answered_at: Mono,
     pub(super) batch: u32,
     /// Servers behind its cluster.
     pub(super) replicas: u32,
@@ -60,13 +98,13 @@ pub(super) struct Variant {
     pub(super) batch_open_since: Option<Mono>,
     /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
+    /// Executions that were cut off and that the slot table does not know yet, at most [`CUT_OFFS_MAX`].
+    pub(super) cut_offs: Vec<CompletedExecution>,
     /// Measurements of the gap, from the last lane report.
     pub(super) lead: LeadTimes,
     pub(super) service_time: ServiceTimeEstimator,
     /// The same by class and by size.
     pub(super) group_times: GroupTimes,
-    /// Time until which no request is tried that is predicted to be late.
-    pub(super) tries_from: Mono,
     /// Service time that all workers measured together, at the last renewal.
     common: Option<ServiceTime>,
     pub(super) gate_estimate: Option<(Span, Mono)>,
@@ -122,7 +160,7 @@ impl Variant {
 
     /// Service time of a batch, plus the margin for closing it.
     fn batch_service(&self) -> Span {
-        let service = self.predicted.high;
+        let service = self.full.high;
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
@@ -141,40 +179,120 @@ impl Variant {
     /// Whether it, with its id, could meet these requirements without waiting.
     pub(super) fn fits(&self, id: VariantId, requirements: Requirements<'_>) -> bool {
         let left = requirements.left_for(id);
-        let high = self.predicted_of(requirements.group).high;
+        let high = self.alone_of(requirements.group).high;
         left.is_some_and(|left| high <= left) && self.accuracy >= requirements.min_accuracy
     }
 
-    /// Predicted service time of a request of that group.
+    /// Predicted service time of a request of that group that is sent now.
     pub(super) fn predicted_of(&self, group: Group) -> ServiceTime {
-        self.group_times.of(group).unwrap_or(self.predicted)
+        self.grouped(group, self.next_predicted())
     }
 
-    /// Whether a request that is predicted to be late everywhere may be tried here: its slots are idle, so it takes
-    /// none from another, and it would be in time if it took what completed executions take. Otherwise a stall, during
-    /// which many executions are cut off, would close a variant for as long as it is remembered. Only measurements can
-    /// be in doubt like that; the planned time holds.
+    /// The same for one that is sent when all slots are taken but its own.
+    pub(super) fn full_of(&self, group: Group) -> ServiceTime {
+        self.grouped(group, self.full)
+    }
+
+    /// The same for one that is alone at the servers.
+    pub(super) fn alone_of(&self, group: Group) -> ServiceTime {
+        self.grouped(group, self.alone)
+    }
+
+    /// The same for one that was sent as number `in_flight`.
+    pub(super) fn predicted_at(&self, in_flight: u32, group: Group) -> ServiceTime {
+        self.grouped(group, self.at(in_flight))
+    }
+
+    /// Prediction for the next request, of any group.
+    pub(super) fn next_predicted(&self) -> ServiceTime {
+        if self.is_flat {
+            return self.predicted;
+        }
+        self.at(self.slots.next_in_flight())
+    }
+
+    fn grouped(&self, group: Group, common: ServiceTime) -> ServiceTime {
+        let of_group = self.group_times.of(group);
+        of_group.map_or(common, |of_group| self.scale().of(of_group, common))
+    }
+
+    /// Relation of the times of groups, however many are in flight, to those with a number in flight.
+    pub(super) fn scale(&self) -> GroupScale {
+        GroupScale {
+            is_flat: self.is_flat,
+            mean: self.predicted.mean,
+        }
+    }
+
+    fn at(&self, in_flight: u32) -> ServiceTime {
+        if self.is_flat {
+            return self.predicted;
+        }
+        let time = (self.curve).predict(in_flight, self.planned, self.curve_at);
+        time.map_or(self.predicted, |time| ServiceTime {
+            mean: time.mean,
+            high: time.high,
+            safe: time.safe,
+        })
+    }
+
+    /// Takes over the server curve that all workers measured; `corrects`: predictions follow measurements.
+    pub(super) fn adopt_curve(&mut self, curve: Curve, corrects: bool, now: Mono) {
+        (self.curve_at, self.is_flat) = (now, true);
+        if corrects {
+            self.is_flat = curve.is_flat(self.slots.total(), now);
+            self.curve = curve;
+        }
+        self.update_points();
+    }
+
+    fn update_points(&mut self) {
+        self.full = self.at(self.slots.total());
+        self.alone = self.at(1);
+    }
+
+    /// Shortest time that the next request may take, by what others took lately; `None` without evidence.
+    pub(super) fn least(&self, now: Mono) -> Option<Span> {
+        let next = self.slots.next_in_flight();
+        self.curve.least(next, self.planned, now)
+    }
+
+    /// Whether the first waiting request may be sent beyond the limit: it has time enough, even if the servers do no more
+    /// with more in flight.
+    pub(super) fn head_explores(&self, now: Mono) -> bool {
+        let (limit, exploring) = (self.slots.total().max(1), self.slots.exploring());
+        let at_least = self
+            .full
+            .high
+            .mul_f64(f64::from(exploring) / f64::from(limit));
+        let first = self.slots.queue.earliest();
+        self.slots.may_explore() && first.is_some_and(|first| latest_start(first, at_least) >= now)
+    }
+
+    /// Whether a request that is predicted to be late everywhere may be tried here: a place is free that nobody waits for,
+    /// and what was answered lately does not speak against it. A prediction can be wrong, and would stay so if it kept every
+    /// request away. With nothing answered lately one is tried at a time.
     pub(super) fn may_try(&self, id: VariantId, requirements: Requirements<'_>, now: Mono) -> bool {
-        let slots = &self.slots;
-        let is_idle = slots.is_idle() && slots.others.taken == 0 && slots.others.waiting == 0;
-        if !is_idle || slots.total() == 0 || now < self.tries_from {
+        if self.slots.planned() == 0 || !self.slots.has_free_place() {
             return false;
         }
-        let is_measured = self.service_time.measured(self.planned).is_some();
-        let left = requirements.left_for(id);
-        (is_measured || self.common.is_some())
-            && self.accuracy >= requirements.min_accuracy
-            && left.is_some_and(|left| self.takes_if_tried(requirements.group) <= left)
-    }
-
-    /// Service time of a request that is tried: the mean of the executions that were completed, of its group if that has
-    /// a prediction of its own, or else of all; or the mean of all workers, or the planned time.
-    pub(super) fn takes_if_tried(&self, group: Group) -> Span {
-        self.group_times
-            .completed_mean(group, self.planned)
-            .or_else(|| self.service_time.completed_mean(self.planned))
-            .or(self.common.map(|common| common.mean))
-            .unwrap_or(self.planned)
+        let Some(left) = requirements.left_for(id).filter(|left| !left.is_zero()) else {
+            return false;
+        };
+        if self.slots.may_explore() && self.full_of(requirements.group).high > left {
+            return false;
+        }
+        let group = requirements.group;
+        if self.group_times.of(group).is_some() {
+            // Told apart by what was measured, which is evidence enough.
+            return false;
+        }
+        let is_idle = self.slots.in_flight() == 0;
+        let may = match self.least(now) {
+            Some(least) => least <= left,
+            None => is_idle && left >= self.planned / PLAN_DOUBT,
+        };
+        may && self.accuracy >= requirements.min_accuracy
     }
 
     /// Whether the plan in force includes it.
@@ -210,10 +328,12 @@ impl Variant {
     pub(super) fn predict(&mut self, now: Mono) {
         self.predicted = self.service_time.predict(self.planned, self.common, now);
         self.group_times.predict(self.planned, now);
+        self.update_points();
     }
 
     fn estimate(&mut self) {
         self.predicted = self.service_time.estimate(self.planned, self.common);
+        self.update_points();
     }
 
     pub(super) fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {
@@ -224,6 +344,12 @@ impl Variant {
             key: VariantKey::default(),
             planned: Span::ZERO,
             predicted: ServiceTime::default(),
+            full: ServiceTime::default(),
+            alone: ServiceTime::default(),
+            curve: Curve::default(),
+            is_flat: true,
+            curve_at: Mono(0),
+            answered_at: Mono(0),
             batch: 1,
             replicas: 1,
             cancels: false,
@@ -234,10 +360,10 @@ impl Variant {
             probed_at: None,
             batch_open_since: None,
             completion: None,
+            cut_offs: Vec::new(),
             service_time: ServiceTimeEstimator::default(),
             group_times: GroupTimes::new(classes.list.len()),
             lead: LeadTimes::default(),
-            tries_from: Mono(0),
             common: None,
             gate_estimate: None,
             shortest: None,
@@ -256,6 +382,7 @@ impl Variant {
             self.group_times.clear();
             (self.health, self.probed_at) = (Health::default(), None);
             (self.lead, self.common) = (LeadTimes::default(), None);
+            (self.curve, self.is_flat) = (Curve::default(), true);
         }
         self.ports.apply(plan, suffix);
         if self.model.as_deref() != plan.model.as_deref() {
@@ -273,7 +400,7 @@ impl Variant {
         self.replicas = plan.replicas;
         self.cancels = plan.cancels;
         self.share = plan.share.0;
-        self.slots.set_total(plan.slots);
+        self.slots.set_planned(plan.slots);
         self.accuracy = plan.accuracy;
     }
 }

@@ -91,8 +91,7 @@ impl Variants {
         })
     }
 
-    /// Most accurate variant on which a request that is predicted to be late everywhere may be tried. `only`: this one
-    /// alone.
+    /// Quickest variant with a free place for a request that is predicted to be late everywhere. `only`: this one alone.
     pub(super) fn tried(
         &self,
         requirements: Requirements<'_>,
@@ -106,14 +105,8 @@ impl Variants {
                 && variant.may_try(*id, requirements, now)
                 && !avoid.excludes(&variant.health)
         });
-        let most_accurate = able.reduce(|best, one| {
-            if one.1.accuracy > best.1.accuracy {
-                one
-            } else {
-                best
-            }
-        });
-        Some(most_accurate?.0)
+        let quickest = able.min_by_key(|(_, variant)| variant.next_predicted().mean);
+        Some(quickest?.0)
     }
 
     /// Marks as contended the variants that would have met these requirements but for the waiting requests. A
@@ -127,14 +120,14 @@ impl Variants {
     }
 
     /// Shortest time before the deadline at which a variant that meets these requirements must start: its service
-    /// time, and what its own budget ends earlier. `only`: this one alone.
+    /// time, and what its own budget ends earlier. `only`: this one alone; `may_try`: those count on which a request is tried.
     ///
     /// # Errors
     /// The reason why none does.
     pub(super) fn quickest(
         &self,
         requirements: Requirements<'_>,
-        only: Option<VariantId>,
+        (only, may_try): (Option<VariantId>, bool),
         avoid: Avoid,
         now: Mono,
     ) -> Result<Span, NoRoute> {
@@ -148,10 +141,10 @@ impl Variants {
             let left = requirements.left_for(id)?;
             let takes = match variant.fits(id, requirements) {
                 _ if avoid.excludes(&variant.health) => None,
-                true => Some(variant.predicted_of(requirements.group).high),
+                true => Some(variant.alone_of(requirements.group).high),
                 false => {
-                    let tries = variant.may_try(id, requirements, now);
-                    tries.then(|| variant.takes_if_tried(requirements.group))
+                    let tries = may_try && variant.may_try(id, requirements, now);
+                    tries.then(|| variant.least(now).unwrap_or_default())
                 }
             };
             Some(takes? + requirements.left.saturating_sub(left))
@@ -169,7 +162,7 @@ impl Variants {
     pub(super) fn could_serve(&self, requirements: Requirements<'_>) -> bool {
         let table = (0..).map(VariantId).zip(&self.table);
         let mut planned = table.filter_map(|(id, variant)| {
-            let predicted = variant.predicted_of(requirements.group);
+            let predicted = variant.alone_of(requirements.group);
             let shortest = variant.shortest?.min(predicted.high);
             let gate_estimate = variant
                 .gate_estimate
@@ -237,7 +230,7 @@ impl Variants {
         for variant in &mut self.table {
             variant.share = 0.0;
             variant.shortest = None;
-            variant.slots.set_total(0);
+            variant.slots.set_planned(0);
         }
     }
 
@@ -274,7 +267,7 @@ impl Variants {
     pub(super) fn routing_states(&self) -> impl Iterator<Item = RoutingState> + '_ {
         self.table.iter().map(|variant| RoutingState {
             share: variant.share,
-            slots: variant.slots.total(),
+            slots: variant.slots.planned(),
             accuracy: variant.accuracy,
         })
     }

@@ -20,10 +20,6 @@ pub const PERCENTILE: u32 = 80;
 /// it from one that is not. Service times under a CPU quota have two modes, and the 80th percentile may lie in the
 /// shorter one.
 pub const SAFE_PERCENTILE: u32 = 97;
-/// Times that an execution which was cut off took at least, by which it counts. Nobody knows how long it would have
-/// taken. If it counted as what it took, and requests were sent that have just as much time left, then all of
-/// them were cut off and no prediction showed it.
-pub const CUT_OFF_FACTOR: u32 = 2;
 /// Standard deviations above the mean of a normal distribution's [`PERCENTILE`].
 const HIGH_DEVIATIONS: f64 = 0.84;
 /// The same of its [`SAFE_PERCENTILE`].

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::coordination::limit::Limit;
 use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
 use crate::priority::{ORPHAN_MAX, Urgency};
 use crate::time::{Mono, Span};
@@ -38,7 +39,12 @@ pub struct Reported {
 /// Slots of a variant taken by this worker, and requests waiting here.
 #[derive(Debug, Default)]
 pub struct VariantSlots {
-    total: u32,
+    planned: u32,
+    limit: u32,
+    /// The same with requests that explore.
+    exploring: u32,
+    /// Time of the latest end of an execution at any worker.
+    ended_at: Mono,
     in_flight: u32,
     orphans: BTreeSet<(Mono, u64, u32)>,
     until: Mono,
@@ -71,15 +77,71 @@ impl VariantSlots {
         }
     }
 
-    /// Sets the number of slots of the proxy. If more are taken, none is free until enough are released.
-    pub fn set_total(&mut self, slots: u32) {
-        self.total = slots;
+    /// Sets the number of slots that the plan gives the proxy. If more are taken, none is free until enough are released.
+    pub fn set_planned(&mut self, slots: u32) {
+        if slots != self.planned {
+            (self.planned, self.limit, self.exploring) = (slots, slots, slots);
+        }
     }
 
-    /// Slots of the proxy, all its workers together.
+    /// Takes over the concurrency limit that was found, while the plan gives any slot.
+    pub fn set_limit(&mut self, limit: &Limit) {
+        if self.planned > 0 {
+            self.limit = limit.now(self.planned);
+            self.exploring = limit.exploring(self.planned);
+        }
+        self.ended_at = limit.ended_at;
+    }
+
+    /// Requests that may be in flight with those that explore.
+    #[must_use]
+    pub fn exploring(&self) -> u32 {
+        self.exploring
+    }
+
+    /// Whether a newcomer may be sent beyond the limit.
+    #[must_use]
+    pub fn may_explore(&self) -> bool {
+        (self.limit..self.exploring).contains(&self.in_flight())
+    }
+
+    /// Slots that the plan gives the proxy.
+    #[must_use]
+    pub fn planned(&self) -> u32 {
+        self.planned
+    }
+
+    /// Slots of the proxy, all its workers together: its concurrency limit.
     #[must_use]
     pub fn total(&self) -> u32 {
-        self.total
+        self.limit
+    }
+
+    /// Requests in flight from all workers, by the slot table's last reading, orphans included.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.taken().saturating_add(self.others.taken)
+    }
+
+    /// Number of the next request in flight: at most the limit, for one that is sent ahead begins only then.
+    #[must_use]
+    pub fn next_in_flight(&self) -> u32 {
+        self.in_flight().saturating_add(1).min(self.limit.max(1))
+    }
+
+    /// Time since the latest end of an execution; zero if none is in flight.
+    #[must_use]
+    pub fn after_end(&self, now: Mono) -> Span {
+        if self.in_flight() == 0 {
+            return Span::ZERO;
+        }
+        now.since(self.ended_at)
+    }
+
+    /// Whether a slot is free, and no request waits for it.
+    #[must_use]
+    pub fn has_free_place(&self) -> bool {
+        (!self.is_waited_for() && self.in_flight() < self.limit) || self.may_explore()
     }
 
     /// Slots that this worker has taken, orphans included.
@@ -226,7 +288,7 @@ impl VariantSlots {
     pub fn wait(&self, ahead: u32, mean: Span, batch: u32, now: Mono) -> Span {
         let taken = self.taken().saturating_add(self.others.taken);
         let nobody_waits = self.queue.is_empty() && self.others.waiting == 0;
-        if self.total == 0 || (nobody_waits && taken < self.total) {
+        if self.limit == 0 || (nobody_waits && taken < self.limit) {
             return Span::ZERO;
         }
         if !self.knows_lanes() {
@@ -251,7 +313,7 @@ impl VariantSlots {
         };
         let ahead = u64::from(ahead) + others_ahead;
         let work = mean.as_nanos().saturating_mul(ahead);
-        Span::from_nanos(work / u64::from(self.total.max(1)))
+        Span::from_nanos(work / u64::from(self.limit.max(1)))
     }
 
     /// Whether the slot table reports the executions under way.
@@ -263,7 +325,7 @@ impl VariantSlots {
     /// Time until everything sent is done, and `work` ns more.
     fn backlog(&self, work: u64, mean: Span, batch: u32, now: Mono) -> Span {
         let (sent, at) = &self.lanes;
-        let (elapsed, total) = (now.since(*at).as_nanos(), u64::from(self.total));
+        let (elapsed, total) = (now.since(*at).as_nanos(), u64::from(self.limit));
         let rest = sent
             .backlog
             .rest
@@ -271,7 +333,7 @@ impl VariantSlots {
             .saturating_sub(elapsed.saturating_mul(total));
         let shortest = sent.backlog.shortest.as_nanos().saturating_sub(elapsed);
         // When the next one begins, each other lane is half done on average.
-        let others = u64::from(self.total.saturating_sub(batch.max(1)));
+        let others = u64::from(self.limit.saturating_sub(batch.max(1)));
         let work = work.saturating_add(rest);
         let work = work.saturating_sub(mean.as_nanos() / 2 * others);
         Span::from_nanos((work / total.max(1)).max(shortest))
@@ -309,7 +371,7 @@ impl VariantSlots {
     pub fn time_until_free(&self, now: Mono) -> Span {
         let taken = self.taken().saturating_add(self.others.taken);
         let (sent, at) = &self.lanes;
-        if taken < self.total || !sent.known {
+        if taken < self.limit || !sent.known {
             return Span::ZERO;
         }
         sent.backlog.shortest.saturating_sub(now.since(*at))

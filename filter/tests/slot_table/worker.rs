@@ -236,6 +236,8 @@ impl ModelWorker {
         let ended = std::mem::take(&mut self.ended);
         let open_ended: Vec<u32> = self.orphans.iter().map(|orphan| orphan.ordinal).collect();
         let ahead = LaneRequest {
+            cut_off: &[],
+            limit_max: 0,
             after: AFTER,
             gap: Span::ZERO,
             mean: stored.service,
@@ -245,6 +247,8 @@ impl ModelWorker {
             open_ended: &open_ended,
         };
         let request = AcquireRequest {
+            explores: false,
+            jumps: false,
             variant: VARIANT,
             slots: SLOTS,
             taken: self.taken(),

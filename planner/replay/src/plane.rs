@@ -50,7 +50,13 @@ impl DataPlane {
         if forwards {
             let stages = (0..).zip(scenario.stages());
             let fifo = |(stage, variants): (u64, Range<usize>)| {
-                Fifo::new(plane, &scenario.service, variants, initial, seed + stage)
+                Fifo::new(
+                    contender,
+                    &scenario.service,
+                    variants,
+                    initial,
+                    seed + stage,
+                )
             };
             return Ok(DataPlane::Fifo(stages.map(fifo).collect()));
         }
@@ -112,7 +118,7 @@ pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
 /// Returns the plugin's configuration at a stage. Adds a static plan for the contender's starting cores, unless the
 /// configuration has one that fits them: that of the scenario is for its own cores, before the policy knows the demand.
 fn config(
-    Contender { plane, control }: Contender,
+    Contender { plane, control, .. }: Contender,
     scenario: &Scenario,
     stage: u16,
     initial: &[Allocation],

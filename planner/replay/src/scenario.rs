@@ -180,6 +180,8 @@ pub struct Contender {
     pub plane: Plane,
     /// Decides about cores and shares.
     pub control: Control,
+    /// Circuit breaker in requests, in place of that by capacity and objective; of `fifo-timeout` alone.
+    pub breaker: Option<u32>,
 }
 
 /// Data plane of a contender.

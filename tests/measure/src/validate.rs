@@ -134,6 +134,7 @@ fn in_virtual_time(scenario: &Scenario, requests: &[Request]) -> Result<Figures>
     let contender = Contender {
         plane: Plane::Weir,
         control: Control::Static,
+        breaker: None,
     };
     let play = simulation::play(scenario, requests, contender, scenario.seed)?;
     let (mut on_time, mut latencies) = (0, Vec::new());

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::coordination::curve::{Curve, POINTS, Point};
 use crate::coordination::lead::{Lead, Mean};
+use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health, Outage};
 
 fn mono() -> impl Strategy<Value = Mono> {
@@ -38,11 +40,38 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn point()(mean: u32, scatter: u32, least: u32, count: u16, at_ms: u32, completed_at_ms: u32) -> Point {
+        Point { mean, scatter, least, count, at_ms, completed_at_ms }
+    }
+}
+
+fn curve() -> impl Strategy<Value = Curve> {
+    proptest::collection::vec(point(), POINTS).prop_map(|points| Curve {
+        points: points.try_into().unwrap(),
+    })
+}
+
+prop_compose! {
+    fn limit()(
+        (planned, found, trial, base, lost) in any::<(u32, u32, u32, u32, u32)>(),
+        (samples, cut_off, slow, sum) in any::<(u16, u16, u16, u64)>(),
+        phase in prop_oneof![Just(Phase::Rest), Just(Phase::Base), Just(Phase::Trial)],
+        since in mono(), ended_at in mono(), next_trial in mono(),
+        (fruitless, halvings, falls) in any::<(u8, u8, bool)>(),
+    ) -> Limit {
+        Limit {
+            planned, found, trial, phase, samples, cut_off, slow, sum, base, since, ended_at, lost, next_trial, fruitless,
+            halvings, falls,
+        }
+    }
+}
+
+prop_compose! {
     fn column()(
         key: u64, idle_since in moment(), full_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
-        health in health(), lead in lead(),
+        health in health(), lead in lead(), curve in curve(), limit in limit(),
     ) -> VariantColumn {
-        VariantColumn { key: VariantKey(key), idle_since, full_since, used_at, open, sent, begun, health, lead }
+        VariantColumn { key: VariantKey(key), idle_since, full_since, used_at, open, sent, begun, health, lead, curve, limit }
     }
 }
 

@@ -9,6 +9,9 @@ pub(super) const AFTER: Span = Span::from_millis(15);
 /// Lane request of a VM whose completed executions are no measurements.
 pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
     let completed = ended.last().map(|ordinal| CompletedExecution {
+        in_flight: 1,
+        after_end: Span::ZERO,
+        planned: Span::ZERO,
         ordinal: *ordinal,
         sent: at(0),
         at: at(0),
@@ -17,6 +20,8 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
         is_error: false,
     });
     LaneRequest {
+        cut_off: &[],
+        limit_max: 0,
         after: AFTER,
         gap: Span::ZERO,
         mean: SERVICE,
@@ -74,6 +79,8 @@ impl Vm {
     ) -> SyncResult {
         self.taken -= lanes.ended.len() as u32;
         let request = AcquireRequest {
+            explores: false,
+            jumps: false,
             variant: VARIANT,
             slots: self.slots,
             taken: self.taken,
@@ -128,6 +135,9 @@ fn measurements_of_the_same_plan_are_shared() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
     let completed = |ordinal, sent, end, was_idle| CompletedExecution {
+        in_flight: 1,
+        after_end: Span::ZERO,
+        planned: Span::ZERO,
         ordinal,
         sent: at(sent),
         at: at(end),

@@ -58,6 +58,8 @@ fn without_a_table_others_have_no_usage() {
         .collect();
     for worker in &mut members {
         let request = AcquireRequest {
+            explores: false,
+            jumps: false,
             variant: VARIANT,
             slots: 1,
             taken: 0,

@@ -68,8 +68,8 @@ impl SlotTable {
         let others = self.other_workers(own, column, now);
         let taken = publication.usage.taken.saturating_add(others.taken);
         let ending = || self.ending(column, publication.mean, publication.after, now);
-        let is_full =
-            taken >= publication.slots && taken >= publication.slots.saturating_add(ending());
+        let slots = self.columns.get(column)?.limit.now(publication.slots);
+        let is_full = taken >= slots && taken >= slots.saturating_add(ending());
         is_full.then_some(others)
     }
 }

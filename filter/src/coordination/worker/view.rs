@@ -1,6 +1,8 @@
 //! Readings of the slot table that change nothing.
 
-use super::{LaneBacklog, OtherWorkers, Worker};
+use super::{LaneBacklog, OtherWorkers, Scope, Worker};
+use crate::coordination::curve::Curve;
+use crate::coordination::limit::Limit;
 use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
@@ -19,6 +21,17 @@ impl Worker {
         let table = &self.tables.borrow().slots;
         let column = table.column(variant);
         column.map_or(0, |column| table.waiting(column, now))
+    }
+
+    /// Limit of a variant and its server curve, by the table as last loaded; `None` without a table.
+    #[must_use]
+    pub fn curve(&self, variant: VariantKey) -> Option<(Limit, Curve)> {
+        if self.scope == Scope::Worker {
+            return None;
+        }
+        let table = &self.tables.borrow().slots;
+        let column = table.columns.get(table.column(variant)?)?;
+        Some((column.limit, column.curve))
     }
 
     /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its

@@ -2,14 +2,29 @@
 
 use super::*;
 
+/// A window that only the requests' slack ends.
+const WINDOW: &str = r#","queue":{"batch_wait_ms":60000}"#;
+
 fn batcher(rest: &str) -> Engine {
     let batched = variant("a", 1.0, 8, 100.0).replace("\"slots\"", "\"batch\":4,\"slots\"");
     engine(&[batched], rest)
 }
 
+/// The server makes the batches: a request that waits for company leaves it idle.
+#[test]
+fn without_a_window_a_free_slot_takes_what_waits() {
+    let mut engine = batcher("");
+    for stream in 1..=8 {
+        let verdict = submit(&mut engine, stream, 1000, at(0));
+        assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
+    }
+    assert_eq!(submit(&mut engine, 9, 1000, at(0)), Verdict::Park);
+    assert_eq!(forwarded(&end(&mut engine, 1, End::Answered, at(100))), [9]);
+}
+
 #[test]
 fn full_batch_leaves_together() {
-    let mut engine = batcher("");
+    let mut engine = batcher(WINDOW);
     for stream in 1..=3 {
         assert_eq!(submit(&mut engine, stream, 1000, at(0)), Verdict::Park);
     }
@@ -24,7 +39,7 @@ fn full_batch_leaves_together() {
 
 #[test]
 fn expired_batch_window_releases_the_incomplete_batch() {
-    let mut engine = batcher("");
+    let mut engine = batcher(WINDOW);
     submit(&mut engine, 1, 500, at(0));
     submit(&mut engine, 2, 900, at(0));
     assert_eq!(release(&mut engine, at(390)), []);
@@ -41,7 +56,7 @@ fn longer_service_closes_the_batch_earlier() {
     for (service_ms, due_ms) in [(16.0, 1979), (160.0, 1830), (800.0, 1150)] {
         let batched =
             variant("a", 1.0, 8, service_ms).replace("\"slots\"", "\"batch\":4,\"slots\"");
-        let mut engine = engine(&[batched], "");
+        let mut engine = engine(&[batched], WINDOW);
         submit(&mut engine, 1, 2000, at(0));
         assert_eq!(release(&mut engine, at(due_ms - 1)), [], "{service_ms}");
         assert_eq!(forwarded(&release(&mut engine, at(due_ms))), [1]);
@@ -58,7 +73,7 @@ fn configured_batch_window_limits_the_wait() {
 
 #[test]
 fn overdue_request_of_a_batch_is_refused_alone() {
-    let mut engine = batcher("");
+    let mut engine = batcher(WINDOW);
     submit(&mut engine, 1, 120, at(0));
     submit(&mut engine, 2, 900, at(0));
     // No tick came while the first could still have left.
@@ -98,7 +113,10 @@ impl Watched {
         let planned = variant("a", 1.0, slots as u32, Self::SERVICE_MS as f64);
         let planned = planned.replace("\"slots\"", &format!("\"batch\":{batch},\"slots\""));
         Watched {
-            engine: engine(&[planned], r#","queue":{"correct":false}"#),
+            engine: engine(
+                &[planned],
+                r#","queue":{"correct":false,"batch_wait_ms":60000}"#,
+            ),
             batch,
             slots,
             waiting: Vec::new(),

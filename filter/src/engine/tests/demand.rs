@@ -42,7 +42,7 @@ fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: IncomingReques
 
 #[test]
 fn request_that_no_variant_could_serve_is_not_demand() {
-    let mut engine = engine(&[slow_now()], "");
+    let mut engine = engine(&[slow_now()], PLAN_HOLDS);
     for (what, headers, expected) in [
         (
             "out of time when it came",
@@ -83,7 +83,7 @@ fn request_that_no_variant_could_serve_is_not_demand() {
 /// Otherwise a plan that is too small for its demand would hide it, and never grow.
 #[test]
 fn request_that_more_cores_could_serve_is_demand() {
-    let mut engine = engine(&[slow_now()], "");
+    let mut engine = engine(&[slow_now()], PLAN_HOLDS);
     let body = IncomingRequest {
         body_follows: true,
         ..IncomingRequest::default()
@@ -130,7 +130,7 @@ fn slacks(engine: &mut Engine) -> Vec<i64> {
 
 #[test]
 fn slack_is_sampled_at_arrival_and_at_each_halving() {
-    let config = r#","deadline":{"reserve_ms":50}"#;
+    let config = r#","deadline":{"reserve_ms":50},"queue":{"correct":false}"#;
     let body = IncomingRequest {
         body_follows: true,
         ..IncomingRequest::default()

@@ -81,7 +81,7 @@ fn counted(engine: &mut Engine, metric: Metric) -> Vec<String> {
 fn first_listed_variant_that_can_serve_does() {
     let variants = three(9);
     let closed = accurate("closed", 0.0, 0, 1.0, 90);
-    let mut engine = engine(&[&variants[..], &[closed]].concat(), "");
+    let mut engine = engine(&[&variants[..], &[closed]].concat(), PLAN_HOLDS);
     for (budget_ms, value, served, variants) in [
         // Neither shares nor accuracies count.
         (1000, "large, small", "large", "large"),
@@ -217,7 +217,8 @@ fn request_whose_only_variant_expires_is_refused() {
 #[test]
 fn batch_closes_before_a_listed_variant_expires() {
     let batched = variant("a", 1.0, 8, 100.0).replace("\"slots\"", "\"batch\":4,\"slots\"");
-    let mut engine = engine(&[batched, variant("b", 0.0, 8, 10.0)], "");
+    let window = r#","queue":{"batch_wait_ms":60000}"#;
+    let mut engine = engine(&[batched, variant("b", 0.0, 8, 10.0)], window);
     list(&mut engine, 1, (5000, "a"), &[], at(0));
     list(&mut engine, 2, (6000, "a;within=300, b"), &[], at(0));
     assert_eq!(release(&mut engine, at(190)), []);
@@ -307,7 +308,7 @@ fn router_serves_by_the_list() {
 
 #[test]
 fn body_is_awaited_as_long_as_a_listed_variant_can_serve() {
-    let mut engine = engine(&three(9), "");
+    let mut engine = engine(&three(9), PLAN_HOLDS);
     let headers = [
         ("x-slo-ms", b"1000".as_slice()),
         ("x-slo-variants", b"large, medium;within=500"),

@@ -190,7 +190,7 @@ fn few_measurements_of_all_workers_correct_the_planned_service_time() {
 
 #[test]
 fn orphaned_slot_is_kept_for_the_planned_time() {
-    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], SLOTS_HOLD);
     for n in 0..100 {
         let now = n * 100;
         assert!(matches!(
@@ -208,7 +208,7 @@ fn orphaned_slot_is_kept_for_the_planned_time() {
 
 #[test]
 fn server_errors_are_not_measured_as_service_time() {
-    let mut engine = engine(&[variant("a", 1.0, 1, 40.0)], "");
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     let failed = Answer {
         failed: true,
         ..Answer::default()
@@ -218,7 +218,7 @@ fn server_errors_are_not_measured_as_service_time() {
         engine.on_answer(n, failed, at(u64::from(n) + 1));
         end(&mut engine, n, End::Answered, at(u64::from(n) + 1));
     }
-    let pressed = submit(&mut engine, 1000, 30, at(200));
+    let pressed = submit(&mut engine, 1000, 20, at(200));
     assert_eq!(reason(&pressed), Some(Reason::Infeasible));
 }
 
@@ -247,7 +247,7 @@ fn least_urgent_request_is_evicted_from_a_full_queue() {
 
 #[test]
 fn downstream_time_is_reserved() {
-    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], PLAN_HOLDS);
     let mut plan = plan(2, &[variant("a", 1.0, 1, 100.0)]);
     plan.downstream_ms = 300.0;
     engine.on_plan(&plan, at(0).mono, at(0), &mut Vec::new());

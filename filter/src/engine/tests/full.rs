@@ -49,7 +49,7 @@ struct Rates {
 fn play(replicas: u32, at_once: usize, load: f64) -> Rates {
     let variant = variant("a", 1.0, SLOTS, SERVICE as f64);
     let keys = format!(r#""replicas":{replicas},"share""#);
-    let mut engine = engine(&[variant.replace(r#""share""#, &keys)], "");
+    let mut engine = engine(&[variant.replace(r#""share""#, &keys)], SLOTS_HOLD);
     let mut servers = Servers {
         at_once,
         running: Vec::new(),

@@ -68,7 +68,7 @@ impl Sim {
     fn new(case: Case) -> Sim {
         let store = Memory::default();
         let json = format!(
-            r#"{{"service":"demo","plan":{{"variants":[{}]}},"queue":{{"overlap":{}}}}}"#,
+            r#"{{"service":"demo","plan":{{"variants":[{}]}},"queue":{{"overlap":{},"concurrency_max":0}}}}"#,
             variant("a", 1.0, 1, SERVICE_NS / 1e6),
             case.overlap
         );

@@ -70,7 +70,7 @@ fn unfinished_bodies_own_no_slot() {
 
 #[test]
 fn body_that_cannot_finish_in_time_expires() {
-    let mut engine = two_slots("");
+    let mut engine = two_slots(PLAN_HOLDS);
     head(&mut engine, 1, 1000, at(0));
     // 100 ms of service are left from 900 ms on.
     assert_eq!(engine.next_wake(at(0).mono), Some(Mono(900 * MS + 1)));
@@ -99,7 +99,7 @@ fn body_ending_at_the_deadline_expires() {
 
 #[test]
 fn unservable_request_is_refused_before_its_body() {
-    let mut engine = two_slots("");
+    let mut engine = two_slots(PLAN_HOLDS);
     assert_eq!(
         reason(&head(&mut engine, 1, 99, at(0))),
         Some(Reason::Infeasible)

@@ -104,7 +104,7 @@ fn gate_never_downgrades() {
         "gate",
         &[variant("a", 0.0, 1, 500.0), variant("b", 1.0, 1, 50.0)],
     );
-    let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"300"), ("x-slo-variant", b"a")];
+    let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"100"), ("x-slo-variant", b"a")];
     let outcome = request(&mut gate, 1, &headers, at(0));
     assert_eq!(reason(&outcome), Some(Reason::Infeasible));
 }
@@ -164,7 +164,7 @@ fn gate_refusal_reports_its_response_time() {
     let expected = refusal.expected.unwrap();
     assert!(expected > Span::from_millis(1000), "{expected:?}");
     let mut both = role("both", &[variant("a", 1.0, 1, 300.0)]);
-    let Verdict::Reject(refusal) = submit(&mut both, 1, 200, at(0)) else {
+    let Verdict::Reject(refusal) = submit(&mut both, 1, 70, at(0)) else {
         panic!("not refused")
     };
     assert_eq!(refusal.expected, None, "there is no router to tell");

@@ -162,14 +162,14 @@ impl Play {
 
 /// Plays `per_s` requests a second at random times; returns the ends of the small and of the large ones.
 fn play(source: Source, per_s: u64, large_ms: u64) -> [Ends; 2] {
-    let engine = engine(&[variant("a", 1.0, SLOTS, 30.0)], "");
+    let engine = engine(&[variant("a", 1.0, SLOTS, 30.0)], SLOTS_HOLD);
     play_at(vec![engine], SLOTS, source, per_s, large_ms)
 }
 
 /// The same at workers of one proxy, and a server with one slot; `together`: they share what they measure.
 fn play_workers(workers: u64, together: bool, per_s: u64) -> [Ends; 2] {
     let variant = variant("a", 1.0, 1, 30.0);
-    let json = format!(r#"{{"service":"demo","plan":{{"variants":[{variant}]}}}}"#);
+    let json = format!(r#"{{"service":"demo","plan":{{"variants":[{variant}]}}{SLOTS_HOLD}}}"#);
     let store = Memory::default();
     if !together {
         store.fail_group_swaps(u32::MAX);
@@ -227,8 +227,12 @@ fn sizes_that_take_longer_are_distinguished() {
         assert!(shares[1] >= shares[0] + gain, "{per_s}/s: {shares:?}");
         assert_eq!(header, body, "{per_s}/s");
         let [small, large] = header;
-        assert!(small.on_time * 1000 >= small.sent * 998, "{small:?}");
-        assert!(large.cut_off < common[1].cut_off, "{large:?} {common:?}");
+        assert!(small.on_time * 1000 >= small.sent * 997, "{small:?}");
+        let few = large.sent / 40;
+        assert!(
+            large.cut_off < few.max(common[1].cut_off),
+            "{large:?} {common:?}"
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use weir_filter::routing::group_times::Group;
 use weir_filter::routing::router::{Candidate, Requirements, ResponseTime, Router};
 use weir_filter::time::Span;
 
-use crate::scenario::Plane;
+use crate::scenario::{Contender, Plane};
 use weir_planner::capacity::Allocation;
 use weir_planner::profile::Fit;
 use weir_planner::service::{Replicas, Service, Variant};
@@ -39,6 +39,8 @@ pub(crate) struct Fifo {
     weights: Vec<f64>,
     active: Vec<u32>,
     requests_max: u32,
+    /// Circuit breaker as given, which follows nothing.
+    breaker: Option<u32>,
     /// Whether the weights follow the shares of plans.
     follows: bool,
     /// Whether they follow the ready replicas, with the circuit breaker.
@@ -54,7 +56,7 @@ pub(crate) struct Fifo {
 impl Fifo {
     /// Creates the proxies of a stage, with those variants. Weights are the throughput of the starting cores.
     pub(crate) fn new(
-        plane: Plane,
+        Contender { plane, breaker, .. }: Contender,
         service: &Service,
         variants: Range<usize>,
         initial: &[Allocation],
@@ -105,8 +107,9 @@ impl Fifo {
             follows: plane == Plane::FifoQuotas,
             counts_replicas: careful && variants.iter().any(is_replicated),
             slo_s,
+            breaker,
             requests_max: if careful {
-                within(joint, slo_s)
+                breaker.unwrap_or_else(|| within(joint, slo_s))
             } else {
                 REQUESTS_MAX
             },
@@ -123,7 +126,8 @@ impl Fifo {
             self.weights = shares.to_vec();
         }
         if self.counts_replicas {
-            self.requests_max = within(capacity_rps, self.slo_s);
+            let by_capacity = || within(capacity_rps, self.slo_s);
+            self.requests_max = self.breaker.unwrap_or_else(by_capacity);
         }
         follows
     }

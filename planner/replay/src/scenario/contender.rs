@@ -1,5 +1,6 @@
 //! Names of the contenders, and the default contenders of a scenario.
 
+use weir_api::plan::SLOTS_MAX;
 use weir_planner::service::Service;
 
 use super::raw::RawContender;
@@ -50,7 +51,11 @@ impl Contender {
     #[must_use]
     pub fn label(self, service: &Service) -> String {
         let control = self.control.label(service);
-        format!("{}+{control}", self.plane.name())
+        let plane = self.plane.name();
+        match self.breaker {
+            Some(breaker) => format!("{plane}-{breaker}+{control}"),
+            None => format!("{plane}+{control}"),
+        }
     }
 
     /// Checks that a plane with fixed weights has a control whose plans have no quotas; `path` is that of the contender.
@@ -67,6 +72,23 @@ impl Contender {
     }
 }
 
+impl Contender {
+    /// Checks that only a plane with a circuit breaker of its own is given one.
+    fn check_breaker(self, path: &str) -> Result<(), ScenarioError> {
+        let path = format!("{path}.breaker");
+        match self.breaker {
+            Some(breaker) if self.plane != Plane::FifoTimeout => {
+                let right = "left out: fifo-timeout alone has a circuit breaker to set";
+                Err(ScenarioError::value(path, breaker, right))
+            }
+            Some(breaker) => {
+                super::refused::within(path, breaker, 1..=SLOTS_MAX, "requests").map(|_| ())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// Default contenders: Weir under every control plane without settings that is not a published program, and every
 /// data plane with the initial cores, where those are no plan's quotas. The former compare the control planes, the
 /// latter the data planes.
@@ -74,12 +96,14 @@ pub(super) fn standard() -> Vec<Contender> {
     let weir = Control::STANDARD.map(|control| Contender {
         plane: Plane::Weir,
         control,
+        breaker: None,
     });
     let others = Plane::ALL.iter();
     let others = others.filter(|plane| !matches!(plane, Plane::Weir | Plane::FifoQuotas));
     let others = others.map(|plane| Contender {
         plane: *plane,
         control: Control::Static,
+        breaker: None,
     });
     weir.into_iter().chain(others).collect()
 }
@@ -98,8 +122,10 @@ pub(super) fn contenders(
         let contender = Contender {
             plane: raw.plane,
             control: control::control(&path, raw, service)?,
+            breaker: raw.breaker,
         };
         contender.check_weights(&path)?;
+        contender.check_breaker(&path)?;
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";
             let label = contender.label(service);

@@ -249,6 +249,7 @@ pub(super) struct RawContender {
     pub(super) cores: Option<f64>,
     pub(super) accuracy: Option<IpaAccuracy>,
     pub(super) predictor: Option<IpaPredictor>,
+    pub(super) breaker: Option<u32>,
 }
 
 /// Name of a control plane.

@@ -99,7 +99,7 @@ impl SharedContender {
     /// Name in reports and on the command line, for example `weir+planner-shared`.
     #[must_use]
     pub fn label(self) -> String {
-        let Contender { plane, control } = self.contender;
+        let Contender { plane, control, .. } = self.contender;
         let (plane, control) = (plane.name(), control.name());
         format!("{plane}+{control}-{}", self.division.name())
     }
@@ -256,6 +256,7 @@ fn contenders(raw: Option<&[RawSharedContender]>) -> Result<Vec<SharedContender>
         let contender = Contender {
             plane: Plane::Weir,
             control: Control::Planner,
+            breaker: None,
         };
         return Ok(each
             .map(|division| SharedContender {
@@ -278,7 +279,11 @@ fn contenders(raw: Option<&[RawSharedContender]>) -> Result<Vec<SharedContender>
         };
         let plane = raw.plane;
         let mut contender = SharedContender {
-            contender: Contender { plane, control },
+            contender: Contender {
+                plane,
+                control,
+                breaker: None,
+            },
             division: DivisionRule::Shared,
         };
         if !contender.takes_parts() {

@@ -36,6 +36,7 @@ pub(crate) const fn ms(ms: u64) -> Duration {
 pub(crate) const WEIR: Contender = Contender {
     plane: Plane::Weir,
     control: Control::Static,
+    breaker: None,
 };
 
 /// Server that executes one request at a time on one core, `service_ms` each.
@@ -147,6 +148,7 @@ fn without_weir_servers_queue_and_timeouts_do_not_stop_executions() {
     let fifo = |plane| Contender {
         plane,
         control: Control::Static,
+        breaker: None,
     };
     let mut scenario = scenario([1, 0]);
     scenario.service.slo = ms(120);

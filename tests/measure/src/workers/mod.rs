@@ -339,6 +339,7 @@ fn single_queue(scenario: &Scenario, requests: &[Request], seen: &[Seen]) -> Res
     let contender = Contender {
         plane: Plane::WeirGlobal,
         control: Control::Static,
+        breaker: None,
     };
     let play = simulation::play(scenario, &requests, contender, scenario.seed)?;
     let outcomes = requests.iter().zip(&play.outcomes);

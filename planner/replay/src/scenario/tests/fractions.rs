@@ -48,6 +48,7 @@ fn played(text: &str, control: Control) -> Play {
     let contender = Contender {
         plane: Plane::Weir,
         control,
+        breaker: None,
     };
     let requests = requests(scenario.seed, &sending);
     let play = play(&scenario, &requests, contender, scenario.seed).unwrap();

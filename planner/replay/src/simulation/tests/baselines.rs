@@ -41,7 +41,11 @@ fn baselines_serve_within_the_budget() {
         (Plane::FifoWeights, Control::SpongePaper { variant: 0 }, 0.8),
         (Plane::Weir, Control::SpongeCode { variant: 0 }, 0.8),
     ] {
-        let contender = Contender { plane, control };
+        let contender = Contender {
+            plane,
+            control,
+            breaker: None,
+        };
         let play = play(&scenario, &all, contender, 1).unwrap();
         let name = contender.label(&scenario.service);
         println!("{name}: {}, {} core-s", answered(&play), play.core_seconds);
@@ -84,6 +88,7 @@ fn replaced_variant_serves_until_the_other_is_ready() {
     let contender = Contender {
         plane: Plane::FifoQuotas,
         control: Control::MsPlus,
+        breaker: None,
     };
     let play = play(&scenario, &waves(300, 60), contender, 1).unwrap();
     let changed = play.resizes.first().unwrap().at.as_secs();

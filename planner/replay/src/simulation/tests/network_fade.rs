@@ -69,6 +69,7 @@ fn played_through_a_fade(plane: Plane) -> (Vec<f64>, usize) {
     let contender = Contender {
         plane,
         control: Control::Planner,
+        breaker: None,
     };
     let all = sent_through_a_fade();
     let play = play(&sponge(), &all, contender, 1).unwrap();

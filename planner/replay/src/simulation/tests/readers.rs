@@ -6,6 +6,7 @@ use super::*;
 const CAREFUL: Contender = Contender {
     plane: Plane::FifoTimeout,
     control: Control::Static,
+    breaker: None,
 };
 
 /// Makes the client take `longer` ms more; for the first `at_proxy` of them the proxy waits too.

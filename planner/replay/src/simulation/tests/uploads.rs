@@ -85,6 +85,7 @@ fn gateway_without_weir_forwards_complete_requests_only() {
     let fifo = Contender {
         plane: Plane::FifoRoundRobin,
         control: Control::Static,
+        breaker: None,
     };
     assert_eq!(played(&scenario([1, 0]), &all, fifo), [(A, 250)]);
 }

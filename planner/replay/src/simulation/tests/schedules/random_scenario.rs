@@ -155,7 +155,15 @@ pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) 
         (_, true, _) => Control::Vpa,
         _ => Control::Static,
     };
-    (scenario, requests, Contender { plane, control })
+    (
+        scenario,
+        requests,
+        Contender {
+            plane,
+            control,
+            breaker: None,
+        },
+    )
 }
 
 /// Mostly one combined filter, otherwise a gate or a router.

@@ -1,0 +1,156 @@
+use super::*;
+use proptest::prelude::*;
+
+const PLANNED: Span = Span::from_millis(50);
+
+fn at(ms: u64) -> Mono {
+    Mono((1_000_000 + ms) * 1_000_000)
+}
+
+/// Curve after executions that each took as long as `ms` says, by how many were in flight.
+fn curve(counts: impl IntoIterator<Item = u32>, ms: impl Fn(u32) -> u64) -> Curve {
+    let mut curve = Curve::default();
+    for in_flight in counts {
+        for _ in 0..SAMPLES_MIN {
+            record(&mut curve, in_flight, ms(in_flight), true);
+        }
+    }
+    curve
+}
+
+fn record(curve: &mut Curve, in_flight: u32, ms: u64, completed: bool) {
+    let sample = CurveSample {
+        in_flight,
+        took: Span::from_millis(ms),
+        planned: PLANNED,
+        completed,
+    };
+    curve.record(sample, Span::ZERO, at(0));
+}
+
+fn mean_ms(curve: &Curve, in_flight: u32) -> Option<u64> {
+    let predicted = curve.predict(in_flight, PLANNED, at(1))?;
+    Some((predicted.mean.as_micros() + 500) / 1000)
+}
+
+#[test]
+fn each_number_has_the_nearest_point() {
+    for (in_flight, point) in [
+        (0, 1),
+        (1, 1),
+        (4, 4),
+        (5, 6),
+        (7, 8),
+        (9, 8),
+        (10, 11),
+        (20, 23),
+        (5000, 1024),
+    ] {
+        assert_eq!(number(point_of(in_flight)), point, "{in_flight}");
+    }
+}
+
+#[test]
+fn unknown_points_follow_from_those_beside_them() {
+    // A server that batches up to eight: 45 ms, and 3 for each further request.
+    let batcher = curve([1, 8], |n| 42 + 3 * u64::from(n));
+    for (in_flight, ms) in [(1, 45), (4, 54), (8, 66), (16, 90)] {
+        let predicted = mean_ms(&batcher, in_flight).unwrap();
+        assert!(predicted.abs_diff(ms) <= 1, "{in_flight}: {predicted}");
+    }
+    // With less than is known, at least in proportion; beyond a single point as there.
+    let saturated = curve([16], |_| 132);
+    assert_eq!(mean_ms(&saturated, 4), Some(33));
+    assert_eq!(mean_ms(&saturated, 32), Some(132));
+    assert_eq!(mean_ms(&Curve::default(), 1), None);
+}
+
+#[test]
+fn old_executions_tell_nothing() {
+    let known = curve([1], |_| 45);
+    assert!(known.predict(1, PLANNED, at(9_000)).is_some());
+    assert_eq!(known.predict(1, PLANNED, at(11_000)), None);
+    assert!(known.least(1, PLANNED, at(3_000)).is_some());
+    assert_eq!(known.least(1, PLANNED, at(5_000)), None);
+}
+
+#[test]
+fn execution_that_was_cut_off_is_a_bound_and_no_evidence() {
+    let mut cut = curve([4], |_| 60);
+    let before = cut;
+    record(&mut cut, 4, 30, false);
+    assert_eq!(cut, before, "it would have taken longer");
+    record(&mut cut, 4, 90, false);
+    assert!(mean_ms(&cut, 4) > mean_ms(&before, 4));
+    assert_eq!(
+        cut.least(4, PLANNED, at(1)),
+        before.least(4, PLANNED, at(1))
+    );
+    let mut only_cut = Curve::default();
+    for _ in 0..100 {
+        record(&mut only_cut, 4, 90, false);
+    }
+    assert_eq!(only_cut.least(4, PLANNED, at(1)), None);
+    assert_eq!(mean_ms(&only_cut, 4), None);
+}
+
+#[test]
+fn lanes_are_flat_and_a_queue_or_batches_are_not() {
+    let lanes = curve([1, 2, 4], |_| 45);
+    assert!(lanes.is_flat(4, at(1)));
+    let queue = curve([1, 2, 4], |n| 45 * u64::from(n));
+    assert!(!queue.is_flat(4, at(1)));
+    assert!(queue.is_flat(1, at(1)), "a single lane is");
+    let batches = curve([6, 8, 11], |n| 60 + 3 * u64::from(n));
+    assert!(!batches.is_flat(11, at(1)), "few in flight are not known");
+    assert!(Curve::default().is_flat(8, at(1)), "the plan is believed");
+}
+
+#[test]
+fn points_move_with_the_lanes() {
+    let mut lanes = curve([4], |_| 45);
+    lanes.rescale(4, 8);
+    assert_eq!(lanes.points[point_of(4)], Point::default());
+    assert_eq!(lanes.mean(8, at(1)), curve([8], |_| 45).mean(8, at(1)));
+    let before = lanes;
+    lanes.rescale(8, 8);
+    lanes.rescale(0, 8);
+    assert_eq!(lanes, before);
+}
+
+proptest! {
+    #[test]
+    fn any_executions_are_predicted_between_their_extremes(
+        took in proptest::collection::vec((1_u32..40, 1_u64..500), 1..200),
+        asked in 1_u32..60,
+    ) {
+        let mut curve = Curve::default();
+        for (in_flight, ms) in &took {
+            record(&mut curve, *in_flight, *ms, true);
+        }
+        if let Some(time) = curve.predict(asked, PLANNED, at(1)) {
+            prop_assert!(time.mean <= time.high && time.high <= time.safe);
+        }
+        if let Some(least) = curve.least(asked, PLANNED, at(1)) {
+            let longest = took.iter().map(|(_, ms)| *ms).max().unwrap();
+            prop_assert!(least <= Span::from_millis(longest));
+        }
+    }
+
+    #[test]
+    fn nothing_overflows(
+        points in proptest::array::uniform16(any::<(u32, u32, u32, u16, u32, u32)>()),
+        in_flight: u32, planned: u64, now: u64, completed: bool, from: u32, to: u32,
+    ) {
+        let point = |(mean, scatter, least, count, at_ms, completed_at_ms)| Point {
+            mean, scatter, least, count, at_ms, completed_at_ms,
+        };
+        let mut curve = Curve { points: points.map(point) };
+        let (planned, now) = (Span::from_nanos(planned), Mono(now));
+        let sample = CurveSample { in_flight, took: planned, planned, completed };
+        curve.record(sample, planned, now);
+        let _ = (curve.predict(in_flight, planned, now), curve.least(in_flight, planned, now));
+        let _ = curve.is_flat(in_flight, now);
+        curve.rescale(from, to);
+    }
+}

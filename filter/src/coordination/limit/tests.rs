@@ -1,0 +1,149 @@
+use super::*;
+use proptest::prelude::*;
+
+const MAX: u32 = 64;
+/// The planned time, ms.
+const PLANNED: u64 = 50;
+
+/// Executions one after the other, each sent when another ends, as long as `ms` says by how many are in flight.
+struct Servers<F> {
+    ms: F,
+    now: Mono,
+}
+
+impl<F: Fn(u32) -> u64> Servers<F> {
+    fn new(ms: F) -> Servers<F> {
+        Servers {
+            ms,
+            now: Mono(1_000_000_000),
+        }
+    }
+
+    /// Ends `count` executions with as many in flight as `limit` lets.
+    fn play(&mut self, limit: &mut Limit, count: u32) {
+        for _ in 0..count {
+            let in_flight = limit.exploring(limit.planned);
+            let took = Span::from_millis((self.ms)(in_flight));
+            let sent = self.now;
+            self.now = self.now + Span::from_nanos(took.as_nanos() / u64::from(in_flight.max(1)));
+            let ended = Ended {
+                in_flight,
+                sent,
+                took,
+                ratio: (took.as_millis() * 1024 / PLANNED) as u32,
+                completed: true,
+            };
+            limit.observe(ended, MAX, self.now);
+        }
+    }
+}
+
+fn planned(slots: u32) -> Limit {
+    let mut limit = Limit::default();
+    assert!(limit.plan(slots));
+    limit
+}
+
+/// A server that batches up to eight: a request that comes while a batch executes waits for it.
+fn batcher(in_flight: u32) -> u64 {
+    let batches = in_flight.div_ceil(8).max(2);
+    let each = in_flight.div_ceil(batches).min(8);
+    u64::from(batches * (42 + 3 * each))
+}
+
+#[test]
+fn limit_rises_to_two_batches() {
+    let mut limit = planned(1);
+    Servers::new(batcher).play(&mut limit, 3_000);
+    assert!((13..=24).contains(&limit.found), "{limit:?}");
+}
+
+#[test]
+fn limit_stays_at_the_lanes() {
+    for lanes in [1, 2, 4, 16] {
+        let mut limit = planned(lanes);
+        let ms = |n: u32| 45 * u64::from(n).max(u64::from(lanes)) / u64::from(lanes);
+        Servers::new(ms).play(&mut limit, 3_000);
+        assert_eq!(limit.found, lanes, "{limit:?}");
+    }
+}
+
+#[test]
+fn limit_falls_to_the_lanes() {
+    let mut limit = planned(16);
+    Servers::new(|n: u32| 45 * u64::from(n.max(4)) / 4).play(&mut limit, 20_000);
+    assert!((4..=6).contains(&limit.found), "{limit:?}");
+}
+
+/// What kind of server it is does not change, so that trials become rare.
+#[test]
+fn trials_that_change_nothing_become_rare() {
+    let mut limit = planned(1);
+    let mut servers = Servers::new(|n| 45 * u64::from(n));
+    let mut on_trial = [0, 0];
+    for half in &mut on_trial {
+        for _ in 0..10_000 {
+            servers.play(&mut limit, 1);
+            *half += u32::from(limit.is_on_trial());
+        }
+    }
+    assert!(
+        on_trial[1] * 2 < on_trial[0] && on_trial[1] < 100,
+        "{on_trial:?}"
+    );
+}
+
+#[test]
+fn limit_falls_while_everything_is_cut_off_and_nothing_ends() {
+    let mut limit = planned(16);
+    let cut_off = |limit: &mut Limit, ms: u64| {
+        let ended = Ended {
+            in_flight: 16,
+            sent: Mono(ms * 1_000_000),
+            took: Span::from_millis(135),
+            ratio: 2765,
+            completed: false,
+        };
+        limit.observe(ended, MAX, Mono((ms + 135) * 1_000_000));
+    };
+    // A batch that is late as a whole lowers nothing.
+    (0..16).for_each(|_| cut_off(&mut limit, 0));
+    assert_eq!(limit.found, 16);
+    (0..200).for_each(|n| cut_off(&mut limit, 1_000 + 10 * n));
+    assert!(limit.found < 8, "{limit:?}");
+}
+
+#[test]
+fn limit_follows_the_planned_slots() {
+    let mut limit = planned(1);
+    Servers::new(batcher).play(&mut limit, 3_000);
+    let found = limit.found;
+    assert_eq!(limit.now(2), found * 2, "until the next write");
+    assert!(limit.plan(2));
+    assert_eq!((limit.now(2), limit.phase), (found * 2, Phase::Rest));
+    assert!(!limit.plan(2));
+    assert!(!limit.plan(0), "no plan gives any slot");
+}
+
+proptest! {
+    #[test]
+    fn any_state_and_any_execution_leave_a_limit(
+        (planned, found, trial, base, lost) in any::<(u32, u32, u32, u32, u32)>(),
+        (samples, cut_off, slow, sum) in any::<(u16, u16, u16, u64)>(),
+        (phase, since, ended_at, next_trial) in (0..3_u8, any::<u64>(), any::<u64>(), any::<u64>()),
+        (fruitless, halvings, falls) in any::<(u8, u8, bool)>(),
+        (in_flight, sent, took, ratio, completed) in any::<(u32, u64, u64, u32, bool)>(),
+        now: u64, max: u32,
+    ) {
+        let mut limit = Limit {
+            planned, found: found.max(1), trial, base, lost, samples, cut_off, slow, sum,
+            phase: [Phase::Rest, Phase::Base, Phase::Trial][usize::from(phase)],
+            since: Mono(since), ended_at: Mono(ended_at), next_trial: Mono(next_trial),
+            fruitless, halvings, falls,
+        };
+        let (sent, took) = (Mono(sent), Span::from_nanos(took));
+        limit.observe(Ended { in_flight, sent, took, ratio, completed }, max, Mono(now));
+        prop_assert!(limit.found >= 1);
+        let _ = (limit.now(planned), limit.exploring(planned), limit.now(7));
+    }
+}
