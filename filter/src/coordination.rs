@@ -15,6 +15,7 @@ use crate::time::Span;
 mod acquire;
 mod acquire_request;
 mod batch;
+mod checksum;
 mod codec;
 pub mod curve;
 mod group_table;

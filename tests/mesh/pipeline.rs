@@ -162,8 +162,8 @@ async fn request_without_downstream_time_is_refused_at_the_first_stage() {
     // The stage itself takes 30 ms, its downstream time is 400 ms.
     let seen = see(first.hop.infer_within(300)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
-    let seen = see(first.hop.infer_within(410)).await.unwrap();
-    assert_eq!(seen.refusal(), (504, "infeasible"), "10 ms are not enough");
+    let seen = see(first.hop.infer_within(406)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"), "6 ms are not enough");
     assert_eq!(first.backend.executions().len(), 0);
     served(first.hop.infer_within(2000)).await;
     let received = first.received();
@@ -223,7 +223,7 @@ async fn later_stage_refuses_expired_requests() {
     let seen = see(until(epoch_ms() - 100)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "expired"));
     // Too short for the model.
-    let seen = see(until(epoch_ms() + 10)).await.unwrap();
+    let seen = see(until(epoch_ms() + 5)).await.unwrap();
     assert!(matches!(seen.refusal(), (504, "infeasible" | "expired")));
     assert_eq!(second.backend.executions().len(), 0);
     // A small remaining time is passed on as small, never as 0.

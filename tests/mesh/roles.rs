@@ -357,13 +357,13 @@ async fn gate_without_router_never_uses_another_variant() {
     assert_eq!(seen.header("x-slo-variant"), "exact");
     let expected: u64 = seen.header("x-slo-expected-ms").parse().unwrap();
     assert_eq!(expected, 300, "no request waits");
-    let refused = see(gate.infer_within(150)).await.unwrap();
+    let refused = see(gate.infer_within(70)).await.unwrap();
     assert_eq!(refused.refusal(), (504, "infeasible"));
     assert_eq!(
         refused.header("x-slo-expected-ms"),
         seen.header("x-slo-expected-ms")
     );
-    let named = gate.infer_within(150).header("x-slo-variant", "fast");
+    let named = gate.infer_within(70).header("x-slo-variant", "fast");
     assert_eq!(see(named).await.unwrap().refusal(), (504, "infeasible"));
 
     let running = Scene::spawn(gate.infer_within(5000));

@@ -42,6 +42,10 @@ async fn in_fours(workers: u32, queue: Value) -> Scene {
         workers,
         |bootstrap, plugin| {
             plugin["queue"] = queue;
+            // A window that only the requests' slack ends, unless the test says another.
+            if plugin["queue"]["batch_wait_ms"].is_null() {
+                plugin["queue"]["batch_wait_ms"] = json!(60_000);
+            }
             bootstrap
         },
     )
@@ -197,9 +201,12 @@ async fn batching_server_serves_more_with_batches() {
     const REQUESTS: usize = 40;
     let mut took_ms = Vec::new();
     for plan in [plan(4, 4, 150.0), plan(1, 1, 150.0)] {
-        let scene = Scene::start_with(vec![server(20)], &plan, 1, |bootstrap, _| bootstrap)
-            .await
-            .unwrap();
+        let scene = Scene::start_with(vec![server(20)], &plan, 1, |bootstrap, plugin| {
+            plugin["queue"] = json!({ "concurrency_max": 0 });
+            bootstrap
+        })
+        .await
+        .unwrap();
         let answers: Vec<_> = (0..REQUESTS)
             .map(|_| timed(scene.infer_within(10_000)))
             .collect();
@@ -214,6 +221,26 @@ async fn batching_server_serves_more_with_batches() {
         took_ms[0], took_ms[1]
     );
     assert!(took_ms[0] * 2.0 < took_ms[1], "{took_ms:?}");
+}
+
+/// A plan that knows nothing of batches: the filter finds how many must be in flight.
+#[tokio::test]
+async fn number_in_flight_is_found_for_a_server_that_batches() {
+    const REQUESTS: usize = 120;
+    let scene = Scene::start_with(vec![server(0)], &plan(1, 1, 100.0), 2, |bootstrap, _| {
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let answers: Vec<_> = (0..REQUESTS)
+        .map(|_| timed(scene.infer_within(30_000)))
+        .collect();
+    assert_all_served(answers).await;
+    let batches = batches(&scene.backends[0].executions());
+    assert_eq!(batches.len(), REQUESTS);
+    let last = &batches[REQUESTS / 2..];
+    let full = last.iter().filter(|batch| **batch >= 3).count();
+    assert!(full * 10 >= last.len() * 8, "{batches:?}");
 }
 
 fn queued_ms(seen: &Seen) -> f64 {

@@ -54,7 +54,8 @@ async fn first_listed_variant_that_can_answer_in_time_serves() {
         let seen = see(listed(&scene, budget_ms, list)).await.unwrap();
         assert_eq!(served(&seen), ("medium", skipped), "{list}");
     }
-    let seen = see(listed(&scene, 500, "large")).await.unwrap();
+    // Less than a quarter of the planned time: with more it would be tried, for one execution says little.
+    let seen = see(listed(&scene, 140, "large")).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert_eq!(seen.header("x-slo-variants"), "large;skipped=infeasible");
     let seen = see(listed(&scene, 500, "large, *")).await.unwrap();

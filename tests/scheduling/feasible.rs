@@ -275,7 +275,7 @@ async fn errors_do_not_shorten_the_prediction() {
         assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 500);
     }
     until(&scene, Metric::Served, "only", 60).await;
-    let seen = see(scene.infer_within(150)).await.unwrap();
+    let seen = see(scene.infer_within(45)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     until_all(&scene, 200, &[(Metric::PredictedServiceMs, "only")]).await;
     until_all(&scene, 0, &[(Metric::OnTime, "only")]).await;

@@ -32,7 +32,7 @@ impl SlotTable {
                 | self.touch_column(column, now, timeouts),
             ..AcquireResult::default()
         };
-        let slots = self.limit(column, request.slots, request.explores, &mut result.changed);
+        let slots = self.limit(column, request, &mut result.changed);
         let idle_since = self.columns.get(column)?.idle_since;
         let quarantined = now < self.quarantine_until;
         let before = request.taken.saturating_add(result.others.taken);
@@ -110,16 +110,21 @@ impl SlotTable {
 
     /// Requests of a variant that may be in flight, under a plan of that many slots. With the slots the lanes change, and
     /// with these the points of the server curve.
-    fn limit(&mut self, column: usize, planned: u32, explores: bool, changed: &mut bool) -> u32 {
+    fn limit<W>(
+        &mut self,
+        column: usize,
+        request: &AcquireRequest<'_, W>,
+        changed: &mut bool,
+    ) -> u32 {
         let Some(state) = self.columns.get_mut(column) else {
-            return planned;
+            return request.slots;
         };
-        let before = state.limit.planned;
-        if state.limit.plan(planned) {
+        let (planned, before) = (request.slots, state.limit.planned);
+        if state.limit.plan(planned, request.start) {
             state.curve.rescale(before, planned);
             *changed = true;
         }
-        if explores {
+        if request.explores {
             state.limit.exploring(planned)
         } else {
             state.limit.now(planned)

@@ -12,6 +12,8 @@ pub struct AcquireRequest<'a, W> {
     pub variant: VariantKey,
     /// Slots that the plan gives this proxy.
     pub slots: u32,
+    /// Multiple of these slots that is the concurrency limit at first.
+    pub start: u32,
     /// Slots that the worker has taken, orphans included.
     pub taken: u32,
     /// Slots that it had taken at its last write: in quarantine it takes no more than that.

@@ -41,6 +41,8 @@ const SHAPE_MS: u32 = 600_000;
 const EVIDENCE_MS: u32 = 4_000;
 /// Part of the mean deviation by which the means of two points may differ by chance.
 const CHANCE_PART: u32 = 3;
+/// Minimum number of executions for such evidence.
+const EVIDENCE_MIN: u16 = 3;
 /// Part by which the shortest time rises with each execution that takes longer.
 const LEAST_FADES: u32 = 32;
 /// Standard deviations above the mean of the 80th and of the 97th percentile, in 1/1024 of a mean absolute deviation
@@ -176,7 +178,7 @@ impl Curve {
         let known = points.filter(|point| {
             point.completed_at_ms > 0
                 && now_ms.wrapping_sub(point.completed_at_ms) < EVIDENCE_MS
-                && point.count >= SAMPLES_MIN
+                && point.count >= EVIDENCE_MIN
         });
         let least = known.map(|point| point.least).max()?;
         Some(scale(planned, u64::from(least)))
@@ -328,7 +330,8 @@ fn reference(planned: Span) -> Span {
     }
 }
 
-fn ratio(took: Span, planned: Span) -> u32 {
+/// Ratio of a time to the planned one, in 1/1024.
+pub(super) fn ratio(took: Span, planned: Span) -> u32 {
     let planned = reference(planned).as_nanos().max(1);
     let ratio = took.as_nanos().saturating_mul(ONE) / planned;
     ratio.min(RATIO_MAX) as u32

@@ -11,7 +11,8 @@
 //! window before follow those of the present one. The checksum covers everything after it. Other bytes are
 //! [`Unreadable`]. Nothing here panics on any bytes.
 
-use super::codec::{Reader, Unreadable, checksum};
+use super::checksum::checksum;
+use super::codec::{Reader, Unreadable};
 use crate::routing::group_sums::{GROUPS, GroupSums, Sums};
 use crate::time::Mono;
 use crate::variant::VariantKey;

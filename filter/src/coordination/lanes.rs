@@ -7,7 +7,7 @@
 
 use super::lane_scan::LaneScan;
 use super::{Runs, SlotTable};
-use crate::coordination::curve::CurveSample;
+use crate::coordination::curve::{self, CurveSample};
 use crate::coordination::lead::Lead;
 use crate::coordination::limit::Ended;
 use crate::time::{Mono, Span};
@@ -170,6 +170,7 @@ impl SlotTable {
         let completed = lanes.completed.filter(|completed| completed.is_measurement);
         let completed = completed.map(|completed| (completed, true));
         let cut_off = lanes.cut_off.iter().map(|cut_off| (*cut_off, false));
+        let gap = self.lead(column, lanes.planned).difference();
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };
@@ -184,6 +185,7 @@ impl SlotTable {
             };
             let ratio = (state.curve).record(sample, execution.after_end, execution.at);
             let ended = Ended {
+                gap: curve::ratio(gap, execution.planned),
                 in_flight: execution.in_flight,
                 sent: execution.sent,
                 took: sample.took,

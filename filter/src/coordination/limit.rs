@@ -75,7 +75,7 @@ pub struct Limit {
     pub cut_off: u16,
     /// Those of them that took as long as if the servers did no more with more in flight.
     pub slow: u16,
-    /// Sum of the ratios of those that ended to their planned times.
+    /// Sum of the ratios of those that ended to their planned times, without the gap.
     pub sum: u64,
     /// Mean ratio with as many in flight as the limit.
     pub base: u32,
@@ -104,6 +104,8 @@ pub struct Ended {
     pub sent: Mono,
     /// Time that it took.
     pub took: Span,
+    /// Ratio of the way to an idle server and back to the planned time: what no more in flight can save.
+    pub gap: u32,
     /// Ratio of its time to its planned one, in 1/1024. The time counts from the end of the execution before it was sent: so
     /// it is as long as if it had been sent then, whatever part of those under way was over.
     pub ratio: u32,
@@ -156,12 +158,16 @@ impl Limit {
         u32::try_from(found).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Takes over a plan's slots; returns whether they are others than before.
-    pub fn plan(&mut self, planned: u32) -> bool {
+    /// Takes over a plan's slots, of which `start` times as many are the limit at first; returns whether they are others than
+    /// before.
+    pub fn plan(&mut self, planned: u32, start: u32) -> bool {
         if self.planned == planned || planned == 0 {
             return false;
         }
-        let found = self.scaled(planned);
+        let found = match self.planned {
+            0 => planned.saturating_mul(start.max(1)),
+            _ => self.scaled(planned),
+        };
         *self = Limit {
             planned,
             found,
@@ -207,7 +213,8 @@ impl Limit {
             self.slow = (self.slow).saturating_add(u16::from(explored && self.is_slow(ended)));
         } else if ended.in_flight == number {
             self.samples = self.samples.saturating_add(1);
-            self.sum = self.sum.saturating_add(u64::from(ended.ratio));
+            let ratio = ended.ratio.saturating_sub(ended.gap);
+            self.sum = self.sum.saturating_add(u64::from(ratio));
         }
         if self.slow >= SLOW_MAX && times(self.slow, 2) > u32::from(self.samples) {
             self.pause(now);
@@ -316,8 +323,9 @@ impl Limit {
         // With two in flight none can be batched: one executes and one waits.
         let more = self.found >> self.halvings.min(31);
         let larger = self.found.saturating_add(more.max(MORE_MIN));
-        let smaller = self.found - self.found.div_ceil(4);
-        self.falls &= smaller > 0;
+        // The planned slots are lanes: with fewer some would idle whenever the others tell them apart wrongly.
+        let smaller = (self.found - self.found.div_ceil(4)).max(self.planned);
+        self.falls &= smaller < self.found;
         self.trial = if self.falls {
             smaller
         } else {

@@ -99,6 +99,7 @@ impl Proxy {
     ) -> SyncResult {
         let vm = &mut self.vms[vm];
         let request = AcquireRequest {
+            start: 1,
             explores: false,
             jumps: false,
             variant,

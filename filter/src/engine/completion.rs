@@ -249,6 +249,13 @@ impl Engine {
                 true => Metric::ServiceMs,
                 false => Metric::CutOffMs,
             };
+            // Beyond the planned slots the servers hold more than the plan counts with: the time counts per planned slot.
+            let planned = variant.slots.planned();
+            let took = if alone && planned > 0 && completion.in_flight > planned {
+                took.mul_f64(f64::from(planned) / f64::from(completion.in_flight))
+            } else {
+                took
+            };
             self.stats.time(metric, Label::Variant(id), took);
         }
     }

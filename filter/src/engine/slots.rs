@@ -227,6 +227,7 @@ impl Engine {
             },
             jumps: matches!(asking, Asking::Explorer(_)),
             limit_max: self.config.concurrency_max * u32::from(self.config.correct),
+            batches: variant.batch > 1 && self.config.batch_wait.is_none(),
             tick,
             overlaps: self.config.overlap,
         };
@@ -346,6 +347,8 @@ struct AcquireParams {
     explores: bool,
     jumps: bool,
     limit_max: u32,
+    /// Whether the servers make batches of what is sent to them.
+    batches: bool,
     tick: bool,
     overlaps: bool,
 }
@@ -393,6 +396,8 @@ impl AcquireParams {
         let request = AcquireRequest {
             variant: variant.key,
             slots: slots.planned(),
+            // While a batch executes the next one waits at the server.
+            start: 1 + u32::from(self.batches && self.limit_max > 0),
             taken: slots.taken(),
             reported: slots.reported.taken,
             until: slots.until(),

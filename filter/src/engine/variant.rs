@@ -23,7 +23,7 @@ use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
 /// Factor by which a planned service time may be too long for a request to be tried without other evidence.
-const PLAN_DOUBT: u32 = 4;
+const LEAST_PART: u32 = 4;
 /// Maximum number of executions cut off that are kept for the slot table: more of one moment tell nothing more.
 pub(super) const CUT_OFFS_MAX: usize = 32;
 /// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
@@ -257,6 +257,11 @@ impl Variant {
         self.curve.least(next, self.planned, now)
     }
 
+    /// Shortest time that a request may take that is tried.
+    pub(super) fn takes_if_tried(&self, now: Mono) -> Span {
+        self.least(now).unwrap_or(self.planned / LEAST_PART)
+    }
+
     /// Whether the first waiting request may be sent beyond the limit: it has time enough, even if the servers do no more
     /// with more in flight.
     pub(super) fn head_explores(&self, now: Mono) -> bool {
@@ -290,7 +295,7 @@ impl Variant {
         let is_idle = self.slots.in_flight() == 0;
         let may = match self.least(now) {
             Some(least) => least <= left,
-            None => is_idle && left >= self.planned / PLAN_DOUBT,
+            None => is_idle && left >= self.planned / LEAST_PART,
         };
         may && self.accuracy >= requirements.min_accuracy
     }

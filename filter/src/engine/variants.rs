@@ -144,7 +144,7 @@ impl Variants {
                 true => Some(variant.alone_of(requirements.group).high),
                 false => {
                     let tries = may_try && variant.may_try(id, requirements, now);
-                    tries.then(|| variant.least(now).unwrap_or_default())
+                    tries.then(|| variant.takes_if_tried(now))
                 }
             };
             Some(takes? + requirements.left.saturating_sub(left))

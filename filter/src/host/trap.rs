@@ -91,6 +91,7 @@ fn cost_ns(others_serve: bool) -> u64 {
     let mut worker = Worker::new(store(), 1, Scope::Proxy);
     let now = call::now().mono;
     let request = |variant: u64, taken: u32, waiting: Option<Mono>| AcquireRequest {
+        start: 1,
         explores: false,
         jumps: false,
         variant: VariantKey(variant),

@@ -247,6 +247,7 @@ impl ModelWorker {
             open_ended: &open_ended,
         };
         let request = AcquireRequest {
+            start: 1,
             explores: false,
             jumps: false,
             variant: VARIANT,

@@ -3,7 +3,7 @@
 //!
 //! An execution that was cut off is censored: it would have taken longer. Over all executions the mean is then that of
 //! right-censored exponential times, their sum divided by the number of answers, but no execution counts as more than
-//! twice the time that was seen of it, as in the filter.
+//! twice the time that was seen of it.
 //!
 //! The owner of a variant's slots counts its executions, so the sum over all proxies counts each once. A new proxy
 //! begins with its first answer. A count that fell belongs to a restarted proxy and counts from 0.
@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::Scrape;
 use super::proxies::Proxies;
 
-/// Maximum factor on the time of executions that were cut off: the filter's own.
+/// Maximum factor on the time of executions that were cut off.
 const CUT_OFF_FACTOR: f64 = 2.0;
 
 /// Executions since the start of a proxy, or between two scrapes.

@@ -122,16 +122,16 @@ proptest! {
     #[test]
     fn any_executions_are_predicted_between_their_extremes(
         took in proptest::collection::vec((1_u32..40, 1_u64..500), 1..200),
-        asked in 1_u32..60,
+        at_once in 1_u32..60,
     ) {
         let mut curve = Curve::default();
         for (in_flight, ms) in &took {
             record(&mut curve, *in_flight, *ms, true);
         }
-        if let Some(time) = curve.predict(asked, PLANNED, at(1)) {
+        if let Some(time) = curve.predict(at_once, PLANNED, at(1)) {
             prop_assert!(time.mean <= time.high && time.high <= time.safe);
         }
-        if let Some(least) = curve.least(asked, PLANNED, at(1)) {
+        if let Some(least) = curve.least(at_once, PLANNED, at(1)) {
             let longest = took.iter().map(|(_, ms)| *ms).max().unwrap();
             prop_assert!(least <= Span::from_millis(longest));
         }

@@ -30,6 +30,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
                 in_flight,
                 sent,
                 took,
+                gap: 0,
                 ratio: (took.as_millis() * 1024 / PLANNED) as u32,
                 completed: true,
             };
@@ -40,7 +41,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
 
 fn planned(slots: u32) -> Limit {
     let mut limit = Limit::default();
-    assert!(limit.plan(slots));
+    assert!(limit.plan(slots, 1));
     limit
 }
 
@@ -69,10 +70,39 @@ fn limit_stays_at_the_lanes() {
 }
 
 #[test]
-fn limit_falls_to_the_lanes() {
-    let mut limit = planned(16);
+fn limit_falls_to_the_planned_lanes_and_no_further() {
+    let mut limit = planned(4);
+    limit.found = 16;
     Servers::new(|n: u32| 45 * u64::from(n.max(4)) / 4).play(&mut limit, 20_000);
     assert!((4..=6).contains(&limit.found), "{limit:?}");
+    let mut limit = planned(16);
+    Servers::new(|n: u32| 45 * u64::from(n.max(4)) / 4).play(&mut limit, 20_000);
+    assert_eq!(limit.found, 16);
+}
+
+/// A single lane idles while an answer and the next request travel. Sending ahead covers that, and keeps the order.
+#[test]
+fn way_to_the_server_is_no_gain() {
+    let mut limit = planned(1);
+    let mut now = Mono(1_000_000_000);
+    for _ in 0..3_000 {
+        let in_flight = limit.exploring(1);
+        let took = Span::from_millis(10 + 45 * u64::from(in_flight));
+        let sent = now;
+        now = now + Span::from_nanos(took.as_nanos() / u64::from(in_flight));
+        let ratio = |span: Span| (span.as_millis() * 1024 / PLANNED) as u32;
+        let gap = ratio(Span::from_millis(10));
+        let ended = Ended {
+            in_flight,
+            sent,
+            took,
+            gap,
+            ratio: ratio(took),
+            completed: true,
+        };
+        limit.observe(ended, MAX, now);
+    }
+    assert_eq!(limit.found, 1);
 }
 
 /// What kind of server it is does not change, so that trials become rare.
@@ -101,6 +131,7 @@ fn limit_falls_while_everything_is_cut_off_and_nothing_ends() {
             in_flight: 16,
             sent: Mono(ms * 1_000_000),
             took: Span::from_millis(135),
+            gap: 0,
             ratio: 2765,
             completed: false,
         };
@@ -119,10 +150,17 @@ fn limit_follows_the_planned_slots() {
     Servers::new(batcher).play(&mut limit, 3_000);
     let found = limit.found;
     assert_eq!(limit.now(2), found * 2, "until the next write");
-    assert!(limit.plan(2));
+    assert!(limit.plan(2, 1));
     assert_eq!((limit.now(2), limit.phase), (found * 2, Phase::Rest));
-    assert!(!limit.plan(2));
-    assert!(!limit.plan(0), "no plan gives any slot");
+    assert!(!limit.plan(2, 1));
+    assert!(!limit.plan(0, 1), "no plan gives any slot");
+    let mut batches = Limit::default();
+    assert!(batches.plan(8, 2));
+    assert_eq!(
+        batches.now(8),
+        16,
+        "one batch executes, and the next one waits"
+    );
 }
 
 proptest! {
@@ -142,7 +180,7 @@ proptest! {
             fruitless, halvings, falls,
         };
         let (sent, took) = (Mono(sent), Span::from_nanos(took));
-        limit.observe(Ended { in_flight, sent, took, ratio, completed }, max, Mono(now));
+        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, ratio, completed }, max, Mono(now));
         prop_assert!(limit.found >= 1);
         let _ = (limit.now(planned), limit.exploring(planned), limit.now(7));
     }

@@ -131,6 +131,7 @@ fn limited_acquisition_reports_that_more_could_leave() {
     let mut proxy = batching(1, 8, 2);
     let mut request = |taken: u32, waiting_count: u32, limit: u32| {
         let request = AcquireRequest {
+            start: 1,
             explores: false,
             jumps: false,
             variant: VARIANT,

@@ -201,7 +201,7 @@ proptest! {
             let place = usize::from(place) % (end - 16) + 16;
             bytes[place] ^= bits;
         }
-        let sum = crate::coordination::codec::checksum(&bytes[16..]);
+        let sum = crate::coordination::checksum::checksum(&bytes[16..]);
         bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         let mut proxy = Proxy::new(2, 1);
         proxy.store.overwrite(bytes);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::coordination::codec::checksum;
+use crate::coordination::checksum::checksum;
 use crate::routing::group_sums::{GroupSums, Sums};
 use crate::routing::group_times::Group;
 use crate::size::Size;

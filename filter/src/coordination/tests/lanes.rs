@@ -79,6 +79,7 @@ impl Vm {
     ) -> SyncResult {
         self.taken -= lanes.ended.len() as u32;
         let request = AcquireRequest {
+            start: 1,
             explores: false,
             jumps: false,
             variant: VARIANT,

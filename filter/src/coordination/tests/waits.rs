@@ -58,6 +58,7 @@ fn without_a_table_others_have_no_usage() {
         .collect();
     for worker in &mut members {
         let request = AcquireRequest {
+            start: 1,
             explores: false,
             jumps: false,
             variant: VARIANT,

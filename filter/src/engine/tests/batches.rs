@@ -14,12 +14,16 @@ fn batcher(rest: &str) -> Engine {
 #[test]
 fn without_a_window_a_free_slot_takes_what_waits() {
     let mut engine = batcher("");
-    for stream in 1..=8 {
+    // While the planned batches execute, as many again wait at the server.
+    for stream in 1..=16 {
         let verdict = submit(&mut engine, stream, 1000, at(0));
         assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
     }
-    assert_eq!(submit(&mut engine, 9, 1000, at(0)), Verdict::Park);
-    assert_eq!(forwarded(&end(&mut engine, 1, End::Answered, at(100))), [9]);
+    assert_eq!(submit(&mut engine, 17, 1000, at(0)), Verdict::Park);
+    assert_eq!(
+        forwarded(&end(&mut engine, 1, End::Answered, at(100))),
+        [17]
+    );
 }
 
 #[test]

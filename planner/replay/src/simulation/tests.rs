@@ -77,7 +77,7 @@ pub(crate) fn scenario(slots: [u32; 2]) -> Scenario {
         proxies: Proxies {
             count: 1,
             workers: 1,
-            plugin: json!({"service": service.name, "plan": {"variants": [
+            plugin: json!({"service": service.name, "queue": {"concurrency_max": 0}, "plan": {"variants": [
                 variant("a", slots[0], a, 50.0, 70.0), variant("b", slots[1], b, 100.0, 80.0)]}}),
             later_plugins: Vec::new(),
             plan_delay: ms(5),

@@ -179,8 +179,8 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
             "{found:?}"
         );
         assert!(
-            measured >= 9.0,
-            "{measured}, an execution takes ten times as long"
+            measured >= 6.0,
+            "{measured}, an execution takes ten times as long; of those that are cut off it is known from below"
         );
         // The maximum, or what it was planned with when the last tenth was added: that alone changes no plan.
         assert!(

@@ -59,7 +59,7 @@ service:
 servers:
   a: {{ noise_sigma: {sigma}, round_trip_ms: {GAP_MS} }}
 load: {{ generator: poisson, rps: 1 }}
-proxies: {{ count: 1, workers: {workers}, plugin: {{ queue: {{ overlap: {overlap} }} }} }}
+proxies: {{ count: 1, workers: {workers}, plugin: {{ queue: {{ overlap: {overlap}, concurrency_max: 0 }} }} }}
 contenders: [{{ plane: weir, control: static }}]
 ",
         case.seed

@@ -129,6 +129,7 @@ async fn new_proxy_predicts_by_what_another_has_measured() {
         let sends = |class, budget| Proxy::new(&planned).sends(class, budget);
         assert_eq!(sends("long", service * 2), !known);
         assert!(sends("long", service * 4));
-        assert_eq!(sends("short", service * 3 / 4), known);
+        // Without evidence it is tried.
+        assert!(sends("short", service * 3 / 4));
     }
 }

@@ -219,7 +219,8 @@ impl Real {
         let emulator = Emulator::start(config).await?;
         let mut plugin = scenario.proxies.plugin.clone();
         if let Some(keys) = plugin.as_object_mut() {
-            let queue = serde_json::json!({ "scope": scope.name() });
+            // The comparison is of queues with the same slots.
+            let queue = serde_json::json!({ "scope": scope.name(), "concurrency_max": 0 });
             keys.insert("queue".to_owned(), queue);
         }
         let bootstrap = Bootstrap::shipped()?

@@ -15,7 +15,8 @@ pub(crate) fn closed_loop() -> Scenario {
         server.cores = 2.0;
     }
     scenario.variants[1].parallelism = Parallelism::Fixed(std::num::NonZeroU32::new(2).unwrap());
-    scenario.proxies.plugin = json!({"deadline": {"default_ms": 1000}});
+    scenario.proxies.plugin =
+        json!({"deadline": {"default_ms": 1000}, "queue": {"concurrency_max": 0}});
     scenario.length = Duration::from_secs(60);
     scenario
 }

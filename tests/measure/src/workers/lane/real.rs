@@ -78,7 +78,7 @@ impl Real {
     ) -> Result<Real> {
         let emulator = server(case.sigma, seed).await?;
         let plugin = json!({
-            "service": "lane", "queue": { "overlap": overlap },
+            "service": "lane", "queue": { "overlap": overlap, "concurrency_max": 0 },
             "deadline": { "reserve_ms": RESERVE.as_millis() as u64 },
             "plan": { "variants": [{ "name": "small", "cluster": "small", "share": 1.0,
                                      "slots": 1, "service_ms": SERVICE_MS, "accuracy": 70.0 }] },

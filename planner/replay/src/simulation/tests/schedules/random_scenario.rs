@@ -72,7 +72,7 @@ pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) 
     scenario.service.downstream_ms = [0.0, 0.0, 40.0][random.random_range(0..3_usize)];
     scenario.proxies.plugin["plan"]["downstream_ms"] = json!(scenario.service.downstream_ms);
     let role = roles(&mut random, &mut scenario.proxies.plugin);
-    scenario.proxies.plugin["queue"] = json!({"max_requests": random.random_range(1..=20),
+    scenario.proxies.plugin["queue"] = json!({"concurrency_max": 0, "max_requests": random.random_range(1..=20),
         "correct": random.random_bool(0.7)});
     if role != "router" && random.random_bool(0.5) {
         scenario.proxies.plugin["queue"]["batch_wait_ms"] = json!(random.random_range(0..100));
