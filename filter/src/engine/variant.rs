@@ -198,6 +198,11 @@ impl Variant {
         self.grouped(group, self.alone)
     }
 
+    /// The same over all executions, whatever was in flight: unlike the others it was measured and not extrapolated.
+    pub(super) fn usual_of(&self, group: Group) -> ServiceTime {
+        self.grouped(group, self.predicted)
+    }
+
     /// The same for one that was sent as number `in_flight`.
     pub(super) fn predicted_at(&self, in_flight: u32, group: Group) -> ServiceTime {
         self.grouped(group, self.at(in_flight))

@@ -162,7 +162,7 @@ impl Variants {
     pub(super) fn could_serve(&self, requirements: Requirements<'_>) -> bool {
         let table = (0..).map(VariantId).zip(&self.table);
         let mut planned = table.filter_map(|(id, variant)| {
-            let predicted = variant.alone_of(requirements.group);
+            let predicted = variant.usual_of(requirements.group);
             let shortest = variant.shortest?.min(predicted.high);
             let gate_estimate = variant
                 .gate_estimate
