@@ -20,6 +20,9 @@
 //! The checksum covers everything after it. Bytes of another version, too short, too long or changed by
 //! another program are [`Unreadable`]. Nothing here panics on any bytes.
 
+mod writer;
+
+use self::writer::Writer;
 use super::checksum::checksum;
 use super::{
     COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, Runs, SlotTable, Usage, VariantColumn, WorkerRow,
@@ -355,89 +358,5 @@ impl Reader<'_> {
             count: u16::from_le_bytes(self.take()?),
             at: self.mono()?,
         })
-    }
-}
-
-/// Bytes left to write; excess values are dropped.
-struct Writer<'a>(&'a mut [u8]);
-
-impl Writer<'_> {
-    #[inline]
-    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        if let Some((place, rest)) = std::mem::take(&mut self.0).split_first_chunk_mut() {
-            *place = bytes;
-            self.0 = rest;
-        }
-    }
-
-    #[inline]
-    fn u32(&mut self, value: u32) {
-        self.put(value.to_le_bytes());
-    }
-
-    #[inline]
-    fn u64(&mut self, value: u64) {
-        self.put(value.to_le_bytes());
-    }
-
-    #[inline]
-    fn health(&mut self, health: &Health) {
-        let failing = health.failing;
-        self.put([match health.failure() {
-            None => 0,
-            Some(Failure::Unreachable) => 1,
-            Some(Failure::Errors) => 2,
-        }]);
-        self.u64(failing.map_or(0, |failing| failing.since.0));
-        self.u64(failing.map_or(0, |failing| failing.next_trial.0));
-        self.put(health.errors.to_le_bytes());
-        self.put([health.rounds]);
-    }
-
-    #[inline]
-    fn limit(&mut self, limit: &Limit) {
-        self.u32(limit.planned);
-        self.u32(limit.found);
-        self.u32(limit.trial);
-        self.put([match limit.phase {
-            Phase::Rest => 0,
-            Phase::Base => 1,
-            Phase::Trial => 2,
-        }]);
-        self.put(limit.samples.to_le_bytes());
-        self.put(limit.cut_off.to_le_bytes());
-        self.put(limit.slow.to_le_bytes());
-        self.u64(limit.sum);
-        self.u32(limit.base);
-        self.u64(limit.since.0);
-        self.u64(limit.ended_at.0);
-        self.u32(limit.lost);
-        self.u64(limit.next_trial.0);
-        self.put([limit.fruitless, limit.halvings, u8::from(limit.falls)]);
-    }
-
-    #[inline]
-    fn point(&mut self, point: &Point) {
-        self.u32(point.mean);
-        self.u32(point.scatter);
-        self.u32(point.least);
-        self.put(point.count.to_le_bytes());
-        self.u32(point.at_ms);
-        self.u32(point.completed_at_ms);
-    }
-
-    #[inline]
-    fn lead(&mut self, lead: &Lead) {
-        self.u64(lead.planned.as_nanos());
-        self.u64(lead.early_wait);
-        self.u64(lead.recent_wait);
-        self.put([u8::from(lead.confirmed)]);
-        for mean in [&lead.idle, &lead.early] {
-            self.u64(mean.mean);
-            self.u64(mean.scatter);
-            self.u64(mean.last);
-            self.put(mean.count.to_le_bytes());
-            self.u64(mean.at.0);
-        }
     }
 }

@@ -1,12 +1,14 @@
 //! Slots: acquisition from the slot table, and dispatch of waiting requests.
 
+mod acquisition;
+
 use weir_api::metrics::Metric;
 
-use super::variant::Variant;
+use self::acquisition::AcquireParams;
+pub(super) use self::acquisition::Asking;
 use super::{Engine, LanePosition, Request, StreamId};
+use crate::coordination::SyncResult;
 use crate::coordination::lead::LeadTimes;
-use crate::coordination::{AcquireRequest, SyncResult, Worker};
-use crate::priority::Urgency;
 use crate::reason::Reason;
 use crate::routing::group_times::Group;
 use crate::slots::latest_start;
@@ -14,8 +16,6 @@ use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
-use crate::waiting::class::ClassId;
-use crate::waiting::queue::Place;
 
 impl Engine {
     /// Dispatches waiting requests of all variants, on a tick or a notification.
@@ -334,86 +334,5 @@ impl Engine {
             .queue
             .pop_where(|class, place| late(Group::waiting(class, place), place.deadline))?;
         Some(stream)
-    }
-}
-
-/// Parameters of an acquisition beyond the state of the variant's slots.
-#[derive(Debug, Clone, Copy)]
-struct AcquireParams {
-    waiting_count: u32,
-    batch: u32,
-    due: Option<Urgency>,
-    limit: u32,
-    explores: bool,
-    jumps: bool,
-    limit_max: u32,
-    /// Whether the servers make batches of what is sent to them.
-    batches: bool,
-    tick: bool,
-    overlaps: bool,
-}
-
-/// Requests for which a worker asks for slots.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Asking {
-    /// None: the usage is published.
-    Nobody,
-    /// All that wait.
-    Waiting,
-    /// A newcomer that goes before all that wait.
-    Newcomer((ClassId, Place)),
-    /// A newcomer that is sent beyond the limit.
-    Explorer((ClassId, Place)),
-}
-
-impl Asking {
-    fn newcomer(self) -> Option<(ClassId, Place)> {
-        match self {
-            Asking::Nobody | Asking::Waiting => None,
-            Asking::Newcomer(newcomer) | Asking::Explorer(newcomer) => Some(newcomer),
-        }
-    }
-
-    fn limit(self) -> u32 {
-        match self {
-            Asking::Nobody => 0,
-            Asking::Waiting => u32::MAX,
-            Asking::Newcomer(_) | Asking::Explorer(_) => 1,
-        }
-    }
-}
-
-impl AcquireParams {
-    /// Acquires.
-    fn acquire<W: Iterator<Item = Urgency> + Clone>(
-        self,
-        worker: &mut Worker,
-        variant: &Variant,
-        waiting: W,
-        now: Mono,
-    ) -> SyncResult {
-        let slots = &variant.slots;
-        let request = AcquireRequest {
-            variant: variant.key,
-            slots: slots.planned(),
-            // While a batch executes the next one waits at the server.
-            start: 1 + u32::from(self.batches && self.limit_max > 0),
-            taken: slots.taken(),
-            reported: slots.reported.taken,
-            until: slots.until(),
-            service: variant.full.high,
-            waiting_count: self.waiting_count,
-            waiting,
-            batch: self.batch,
-            due: self.due,
-            limit: self.limit,
-            explores: self.explores,
-            jumps: self.jumps,
-            tick: self.tick,
-            lanes: self
-                .overlaps
-                .then(|| variant.lane_request(self.waiting_count, self.limit_max, now)),
-        };
-        worker.acquire(request, now)
     }
 }
