@@ -1,3 +1,5 @@
+//! The server curve: what it predicts, forgets and rescales.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The concurrency limit against servers of several kinds.
+
 use super::*;
 use proptest::prelude::*;
 
