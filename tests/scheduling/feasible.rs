@@ -218,7 +218,7 @@ async fn measured_service_time_corrects_the_planned_one() {
         assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
     }
     let executed = scene.backends[0].executions().len();
-    let seen = see(scene.infer_within(100)).await.unwrap();
+    let seen = see(scene.infer_within(60)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert_eq!(scene.backends[0].executions().len(), executed);
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
