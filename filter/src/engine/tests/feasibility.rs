@@ -279,3 +279,46 @@ fn waiting_into_the_downstream_time_is_infeasible() {
         assert_eq!(reason(&verdict.unwrap().1), Some(expected), "at {late_ms}");
     }
 }
+
+/// A plan that is wrong by ten, and many free slots: what was just answered refuses, with one worker and with two.
+#[test]
+fn fresh_answers_refuse_a_request_before_an_idle_server() {
+    for workers in [1, 2] {
+        let mut engine = engine(&[variant("only", 1.0, 100, 20.0)], "");
+        engine.workers = workers;
+        let mut now = 0;
+        assert_eq!(name(&submit(&mut engine, 1, 100, at(now))), Some("only"));
+        end(&mut engine, 1, End::TimedOut, at(now + 100));
+        now += 400;
+        let mut stream = 2;
+        for _ in 0..3 {
+            for more in 0..8 {
+                submit(&mut engine, stream + more, 5000, at(now));
+            }
+            for more in 0..8 {
+                end(&mut engine, stream + more, End::Answered, at(now + 200));
+            }
+            stream += 8;
+            now += 201;
+        }
+        let refused = submit(&mut engine, stream, 60, at(now));
+        assert_eq!(
+            reason(&refused),
+            Some(Reason::Infeasible),
+            "burst, {workers}"
+        );
+        now += 5000;
+        for _ in 0..4 {
+            stream += 1;
+            submit(&mut engine, stream, 5000, at(now));
+            end(&mut engine, stream, End::Answered, at(now + 200));
+            now += 201;
+        }
+        let refused = submit(&mut engine, stream + 1, 60, at(now));
+        assert_eq!(
+            reason(&refused),
+            Some(Reason::Infeasible),
+            "alone, {workers}"
+        );
+    }
+}
