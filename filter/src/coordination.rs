@@ -36,7 +36,7 @@ pub use acquire_request::{AcquireRequest, AcquireResult, FullTime, OtherWorkers}
 pub use codec::{LAYOUT, Unreadable};
 pub use group_table::{GROUP_LAYOUT, GroupTable, RECORDS_MAX};
 pub use in_place::InPlace;
-pub use lanes::{CompletedExecution, LaneBacklog, LaneReport, LaneRequest};
+pub use lanes::{CompletedExecution, EndedExecutions, LaneBacklog, LaneReport, LaneRequest};
 pub use memory::Memory;
 pub use runs::{RUNS_MAX, Run, Runs};
 pub use store::{ByteStore, Notification, Store, Tables};

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use weir_api::metrics::Metric;
 use weir_bed::emulator::Execution;
 use weir_bed::scene::{
-    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, Seen, Variant, planned, send_none_ahead,
+    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, Seen, Variant, keep_to_slots, planned,
     taken_by_the_living,
 };
 use weir_bed::{built, wait};
@@ -152,7 +152,7 @@ async fn corrupted_slot_table_is_replaced() {
 
 fn twin(service: &str) -> Value {
     let mut plugin = json!({ "service": service, "plan": { "variants": planned(&[SLOW]) } });
-    send_none_ahead(&mut plugin);
+    keep_to_slots(&mut plugin);
     plugin
 }
 

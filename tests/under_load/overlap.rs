@@ -28,7 +28,7 @@ async fn executions(overlap: bool) -> Vec<Execution> {
     let server = ServerConfig::new(lane.name, LatencyModel::constant(SERVICE_MS));
     let plan = planned(&[lane]);
     let scene = Scene::start_with(vec![server], &plan, 1, |bootstrap, plugin| {
-        plugin["queue"] = json!({ "overlap": overlap, "concurrency_max": 0 });
+        plugin["queue"] = json!({ "overlap": overlap });
         bootstrap
     });
     let scene = scene.await.unwrap();

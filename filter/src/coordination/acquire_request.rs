@@ -1,6 +1,6 @@
 //! Request for slots of one variant, and its result.
 
-use super::{LaneReport, LaneRequest, Timeouts, Usage};
+use super::{EndedExecutions, LaneReport, LaneRequest, Timeouts, Usage};
 use crate::priority::Urgency;
 use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
@@ -39,6 +39,8 @@ pub struct AcquireRequest<'a, W> {
     pub explores: bool,
     /// Whether the newcomer goes before all that wait at other workers.
     pub jumps: bool,
+    /// Executions that have ended.
+    pub executions: EndedExecutions<'a>,
     /// Data for sending the next request before a lane is free. `None`: it is not sent early.
     pub lanes: Option<LaneRequest<'a>>,
 }

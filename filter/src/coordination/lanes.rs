@@ -26,20 +26,29 @@ pub struct LaneRequest<'a> {
     pub ended: &'a [u32],
     /// Last of them, for the measurement of the gap.
     pub completed: Option<CompletedExecution>,
-    /// Executions that were cut off since the last acquisition.
-    pub cut_off: &'a [CompletedExecution],
-    /// Largest concurrency limit beyond the planned slots; 0: these hold.
-    pub limit_max: u32,
     /// Service time of the plan.
     pub planned: Span,
     /// Ordinals of executions with an unpredictable end.
     pub open_ended: &'a [u32],
 }
 
+/// Executions that have ended since the last acquisition, for the server curve and the concurrency limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EndedExecutions<'a> {
+    /// Last one that was completed.
+    pub completed: Option<CompletedExecution>,
+    /// Those that were cut off.
+    pub cut_off: &'a [CompletedExecution],
+    /// Service time of the plan.
+    pub planned: Span,
+    /// Largest concurrency limit beyond the planned slots; 0: these hold.
+    pub limit_max: u32,
+}
+
 /// Execution that has ended, as its worker saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletedExecution {
-    /// Ordinal.
+    /// Ordinal; 0 without lanes.
     pub ordinal: u32,
     /// Time of dispatch.
     pub sent: Mono,
@@ -129,7 +138,6 @@ impl SlotTable {
             scan = self.scan_for(column, lanes, now);
         }
         changed |= self.record_gap(column, lanes, slots, began);
-        changed |= self.record_curve(column, lanes);
         (began, scan, changed || before != ordinals(self))
     }
 
@@ -166,11 +174,13 @@ impl SlotTable {
     }
 
     /// Adds the completed execution, and those that were cut off, to the server curve. Returns whether there were any.
-    fn record_curve(&mut self, column: usize, lanes: &LaneRequest<'_>) -> bool {
-        let completed = lanes.completed.filter(|completed| completed.is_measurement);
+    pub(super) fn record_curve(&mut self, column: usize, executions: EndedExecutions<'_>) -> bool {
+        let completed = executions
+            .completed
+            .filter(|completed| completed.is_measurement);
         let completed = completed.map(|completed| (completed, true));
-        let cut_off = lanes.cut_off.iter().map(|cut_off| (*cut_off, false));
-        let gap = self.lead(column, lanes.planned).difference();
+        let cut_off = executions.cut_off.iter().map(|cut_off| (*cut_off, false));
+        let gap = self.lead(column, executions.planned).difference();
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };
@@ -192,8 +202,10 @@ impl SlotTable {
                 ratio,
                 completed,
             };
-            if lanes.limit_max > 0 {
-                state.limit.observe(ended, lanes.limit_max, execution.at);
+            if executions.limit_max > 0 {
+                state
+                    .limit
+                    .observe(ended, executions.limit_max, execution.at);
             }
         }
         any

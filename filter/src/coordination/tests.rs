@@ -101,6 +101,7 @@ impl Proxy {
         let request = AcquireRequest {
             start: 1,
             explores: false,
+            executions: EndedExecutions::default(),
             jumps: false,
             variant,
             slots: self.slots,

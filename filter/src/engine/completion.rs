@@ -59,9 +59,9 @@ impl LanePosition {
 }
 
 impl Completion {
-    /// Returns the execution for the slot table's measurements; `None` if the table does not know it.
-    pub(super) fn completed(&self) -> Option<CompletedExecution> {
-        (self.lane.ordinal > 0).then_some(CompletedExecution {
+    /// Returns the execution for the slot table's measurements.
+    pub(super) fn execution(&self) -> CompletedExecution {
+        CompletedExecution {
             ordinal: self.lane.ordinal,
             sent: self.sent,
             at: self.at,
@@ -71,7 +71,7 @@ impl Completion {
             was_idle: self.lane.server_wait.is_none(),
             is_measurement: self.answered && self.is_measurement,
             is_error: self.is_error,
-        })
+        }
     }
 }
 
@@ -133,10 +133,10 @@ impl Engine {
         });
         if orphaned {
             let cut_off = variant.completion.filter(|it| it.is_measurement);
-            if let Some(cut_off) = cut_off.and_then(|it| it.completed())
+            if let Some(cut_off) = cut_off
                 && variant.cut_offs.len() < CUT_OFFS_MAX
             {
-                variant.cut_offs.push(cut_off);
+                variant.cut_offs.push(cut_off.execution());
             }
             self.record_service_time(id, None, now.mono);
         }

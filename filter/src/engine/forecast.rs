@@ -1,7 +1,7 @@
 //! Forecasts for a new request: wait and service time; and the lane data for the slot table.
 
 use super::variant::Variant;
-use crate::coordination::LaneRequest;
+use crate::coordination::{EndedExecutions, LaneRequest};
 use crate::routing::group_times::Group;
 use crate::routing::router::ResponseTime;
 use crate::slots::latest_start;
@@ -35,23 +35,27 @@ impl Variant {
         self.lead.lead(self.full.mean, now)
     }
 
-    /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
-    pub(super) fn lane_request(
-        &self,
-        waiting_count: u32,
-        limit_max: u32,
-        now: Mono,
-    ) -> LaneRequest<'_> {
-        LaneRequest {
+    /// Returns the executions that have ended since the last acquisition.
+    pub(super) fn ended_executions(&self, limit_max: u32) -> EndedExecutions<'_> {
+        EndedExecutions {
+            completed: self.completion.map(|completion| completion.execution()),
+            cut_off: &self.cut_offs,
+            planned: self.planned,
             limit_max,
+        }
+    }
+
+    /// Returns the lane data for the slot table, with `waiting_count` requests waiting here.
+    pub(super) fn lane_request(&self, waiting_count: u32, now: Mono) -> LaneRequest<'_> {
+        LaneRequest {
             after: self.sends_after(waiting_count, now),
             gap: self.lead.difference(),
             mean: self.full.mean,
             ended: &self.slots.ended,
             completed: self
                 .completion
-                .and_then(|completion| completion.completed()),
-            cut_off: &self.cut_offs,
+                .map(|completion| completion.execution())
+                .filter(|execution| execution.ordinal > 0),
             planned: self.planned,
             open_ended: self.slots.open_ended(),
         }

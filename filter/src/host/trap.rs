@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::call;
 use super::shared::{Queue, Shared, group_table_key, slot_table_key};
 use crate::config::{Config, Role};
-use crate::coordination::{AcquireRequest, Scope, Worker};
+use crate::coordination::{AcquireRequest, EndedExecutions, Scope, Worker};
 use crate::priority::Urgency;
 use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
@@ -93,6 +93,7 @@ fn cost_ns(others_serve: bool) -> u64 {
     let request = |variant: u64, taken: u32, waiting: Option<Mono>| AcquireRequest {
         start: 1,
         explores: false,
+        executions: EndedExecutions::default(),
         jumps: false,
         variant: VariantKey(variant),
         slots: 8,

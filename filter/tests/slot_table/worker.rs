@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use super::{AFTER, LONG_AGO, NOW, SLOTS, STEPS, TICK};
 use crate::coordination::{
-    AcquireRequest, LaneReport, LaneRequest, Memory, Notification, Scope, SlotTable, SyncResult,
-    TRIES_MAX, Usage, Worker,
+    AcquireRequest, EndedExecutions, LaneReport, LaneRequest, Memory, Notification, Scope,
+    SlotTable, SyncResult, TRIES_MAX, Usage, Worker,
 };
 use crate::priority::Urgency;
 use crate::time::Mono;
@@ -236,8 +236,6 @@ impl ModelWorker {
         let ended = std::mem::take(&mut self.ended);
         let open_ended: Vec<u32> = self.orphans.iter().map(|orphan| orphan.ordinal).collect();
         let ahead = LaneRequest {
-            cut_off: &[],
-            limit_max: 0,
             after: AFTER,
             gap: Span::ZERO,
             mean: stored.service,
@@ -249,6 +247,7 @@ impl ModelWorker {
         let request = AcquireRequest {
             start: 1,
             explores: false,
+            executions: EndedExecutions::default(),
             jumps: false,
             variant: VARIANT,
             slots: SLOTS,

@@ -10,7 +10,7 @@ use weir_api::metrics::Metric;
 
 use crate::emulator::{Emulator, LatencyModel, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
-use crate::scene::{PATIENCE, SERVICE, Variant, planned, send_none_ahead};
+use crate::scene::{PATIENCE, SERVICE, Variant, keep_to_slots, planned};
 use crate::wait;
 
 /// Default number of workers of each Envoy.
@@ -149,6 +149,6 @@ fn with(mut object: Value, other: Value) -> Value {
     if let (Some(object), Value::Object(other)) = (object.as_object_mut(), other) {
         object.extend(other);
     }
-    send_none_ahead(&mut object);
+    keep_to_slots(&mut object);
     object
 }

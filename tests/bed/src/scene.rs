@@ -41,13 +41,15 @@ pub struct Variant {
     pub service_ms: f64,
 }
 
-/// Turns `queue.overlap` off unless `plugin` sets it: most tests are about requests that have a slot or wait for one.
-pub fn send_none_ahead(plugin: &mut Value) {
+/// Turns `queue.overlap` and the search of `queue.concurrency_max` off unless `plugin` sets them: most tests are about
+/// requests that have one of the planned slots or wait for one.
+pub fn keep_to_slots(plugin: &mut Value) {
     let queue = plugin
         .as_object_mut()
         .map(|plugin| plugin.entry("queue").or_insert_with(|| json!({})));
     if let Some(Value::Object(queue)) = queue {
         queue.entry("overlap").or_insert(json!(false));
+        queue.entry("concurrency_max").or_insert(json!(0));
     }
 }
 
@@ -103,12 +105,12 @@ impl Scene {
             backends.push(emulator);
         }
         let mut plugin = json!({ "service": SERVICE, "plan": { "variants": variants } });
-        send_none_ahead(&mut plugin);
+        keep_to_slots(&mut plugin);
         if let Some(first) = backends.first() {
             bootstrap = bootstrap.fallback(first.model());
         }
         let bootstrap = adapt(bootstrap, &mut plugin);
-        send_none_ahead(&mut plugin);
+        keep_to_slots(&mut plugin);
         let bootstrap = bootstrap.plugin(&plugin);
         let envoy = Envoy::start(&bootstrap, workers).await?;
         let url = format!("http://{}/v2/models/model/infer", envoy.listener("weir")?);

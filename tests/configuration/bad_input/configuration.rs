@@ -5,7 +5,7 @@ use weir_api::metrics::Metric;
 use weir_bed::envoy::{Bootstrap, Discovery, Envoy, validate};
 use weir_bed::path::server;
 use weir_bed::scene::{
-    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, planned, see, send_none_ahead,
+    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, keep_to_slots, planned, see,
 };
 use weir_bed::wait;
 
@@ -171,7 +171,7 @@ async fn held_requests_survive_a_configuration_update() {
     let update = async |default_ms: u64| {
         let taken = envoy.count("update_success").await;
         let mut single = plugin_with("/plan/variants/0/slots", json!(1));
-        send_none_ahead(&mut single);
+        keep_to_slots(&mut single);
         single["deadline"]["default_ms"] = json!(default_ms);
         let update = envoy.bootstrap.clone().plugin(&single);
         envoy.envoy.update(&update).unwrap();

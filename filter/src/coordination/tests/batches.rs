@@ -133,6 +133,7 @@ fn limited_acquisition_reports_that_more_could_leave() {
         let request = AcquireRequest {
             start: 1,
             explores: false,
+            executions: EndedExecutions::default(),
             jumps: false,
             variant: VARIANT,
             slots: 8,

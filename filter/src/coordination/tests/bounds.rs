@@ -122,6 +122,7 @@ fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
     let request = AcquireRequest {
         start: 1,
         explores: false,
+        executions: EndedExecutions::default(),
         jumps: false,
         variant,
         slots,

@@ -14,6 +14,7 @@ fn wrong_version_guess_costs_one_attempt() {
     let request = |taken, waiting: Option<u64>| AcquireRequest {
         start: 1,
         explores: false,
+        executions: EndedExecutions::default(),
         jumps: false,
         variant: VariantKey(1),
         slots: 2,

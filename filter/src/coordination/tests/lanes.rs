@@ -20,8 +20,6 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
         is_error: false,
     });
     LaneRequest {
-        cut_off: &[],
-        limit_max: 0,
         after: AFTER,
         gap: Span::ZERO,
         mean: SERVICE,
@@ -81,6 +79,7 @@ impl Vm {
         let request = AcquireRequest {
             start: 1,
             explores: false,
+            executions: EndedExecutions::default(),
             jumps: false,
             variant: VARIANT,
             slots: self.slots,

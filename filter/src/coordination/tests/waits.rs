@@ -60,6 +60,7 @@ fn without_a_table_others_have_no_usage() {
         let request = AcquireRequest {
             start: 1,
             explores: false,
+            executions: EndedExecutions::default(),
             jumps: false,
             variant: VARIANT,
             slots: 1,

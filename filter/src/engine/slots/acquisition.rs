@@ -80,9 +80,10 @@ impl AcquireParams {
             explores: self.explores,
             jumps: self.jumps,
             tick: self.tick,
+            executions: variant.ended_executions(self.limit_max),
             lanes: self
                 .overlaps
-                .then(|| variant.lane_request(self.waiting_count, self.limit_max, now)),
+                .then(|| variant.lane_request(self.waiting_count, now)),
         };
         worker.acquire(request, now)
     }

@@ -280,11 +280,13 @@ fn waiting_into_the_downstream_time_is_infeasible() {
     }
 }
 
-/// A plan that is wrong by ten, and many free slots: what was just answered refuses, with one worker and with two.
+/// A plan that is wrong by ten, and many free slots: what was just answered refuses, with one worker and with two, and
+/// whether or not requests are sent ahead.
 #[test]
 fn fresh_answers_refuse_a_request_before_an_idle_server() {
-    for workers in [1, 2] {
-        let mut engine = engine(&[variant("only", 1.0, 100, 20.0)], "");
+    for (workers, overlap) in [(1, true), (1, false), (2, true), (2, false)] {
+        let queue = format!(r#","queue":{{"overlap":{overlap}}}"#);
+        let mut engine = engine(&[variant("only", 1.0, 100, 20.0)], &queue);
         engine.workers = workers;
         let mut now = 0;
         assert_eq!(name(&submit(&mut engine, 1, 100, at(now))), Some("only"));
@@ -305,7 +307,7 @@ fn fresh_answers_refuse_a_request_before_an_idle_server() {
         assert_eq!(
             reason(&refused),
             Some(Reason::Infeasible),
-            "burst, {workers}"
+            "burst, {workers} {overlap}"
         );
         now += 5000;
         for _ in 0..4 {
@@ -318,7 +320,7 @@ fn fresh_answers_refuse_a_request_before_an_idle_server() {
         assert_eq!(
             reason(&refused),
             Some(Reason::Infeasible),
-            "alone, {workers}"
+            "alone, {workers} {overlap}"
         );
     }
 }
