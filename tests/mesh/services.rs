@@ -142,7 +142,7 @@ impl Gateway {
 fn configured(bootstrap: Bootstrap, form: Form) -> Bootstrap {
     let service = |name: &str, matches: Value| {
         json!({
-            "service": name, "match": matches, "queue": { "overlap": false },
+            "service": name, "match": matches, "queue": { "overlap": false, "concurrency_max": 0 },
             "planner": { "cluster": format!("planner-{name}"), "key": KEY },
         })
     };

@@ -258,8 +258,8 @@ async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
     let plugin = json!({
         "service": SERVICE, "planner": {"cluster": "planner", "key": KEY},
         "plan": {"revision": FIRST, "variants": [first(0), first(1)]},
-        // A request that waits at a server then waits only for cores.
-        "queue": {"overlap": false},
+        // As many requests are in flight as there are slots: one that waits at a server then waits only for cores.
+        "queue": {"overlap": false, "concurrency_max": 0},
     });
     let planner = planner.url.strip_prefix("http://").unwrap();
     let bootstrap = bootstrap
