@@ -69,6 +69,9 @@ impl SlotTable {
             head = waiting.next();
         }
         if result.granted > 0 {
+            if let Some(state) = self.columns.get_mut(column).filter(|_| before == 0) {
+                state.curve.turned = now;
+            }
             // Also if the usage is the same as before the executions that ended: the ordinals are not.
             result.changed = true;
             result.idle = idle_since.map(|since| now.since(since));

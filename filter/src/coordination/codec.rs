@@ -7,11 +7,12 @@
 //!          open u32 · sent u32 · begun u32
 //!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
 //!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means
-//!          limit · 16 points                                                            × columns
+//!          limit · curve                                                                × columns
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
 //! limit    planned u32 · found u32 · trial u32 · phase u8 · samples u16 · cut_off u16 · slow u16 · sum u64 · base u32
-//!          since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls u8
-//! point    mean u32 · scatter u32 · least u32 · count u16 · at_ms u32 · completed_at_ms u32
+//!          since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls, late u8
+//! curve    turned u64 · answered u64 · 16 points
+//! point    mean u32 · scatter u32 · from_end mean u32 · scatter u32 · count u16 · at_ms u32 · completed_at_ms u32
 //! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
 //! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × columns × rows
 //! run      column u16 · first u32 · present u32 · began u64                             × runs
@@ -27,7 +28,7 @@ use super::checksum::checksum;
 use super::{
     COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, Runs, SlotTable, Usage, VariantColumn, WorkerRow,
 };
-use crate::coordination::curve::{Curve, POINTS, Point};
+use crate::coordination::curve::{Curve, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health, Outage};
@@ -36,16 +37,17 @@ use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 8;
+pub const LAYOUT: u8 = 9;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
 const UNSUMMED: usize = 16;
-/// Lengths in bytes of the header, a column, a limit, a point, a lead, a mean, a row, a usage and a run.
+/// Lengths in bytes of the header, a column, a limit, a curve, a point, a lead, a mean, a row, a usage and a run.
 const HEADER: usize = UNSUMMED + 42;
-const COLUMN: usize = 64 + LEAD + LIMIT + POINTS * POINT;
+const COLUMN: usize = 64 + LEAD + LIMIT + CURVE;
 const LIMIT: usize = 62;
-const POINT: usize = 22;
+const CURVE: usize = 16 + POINTS * POINT;
+const POINT: usize = 26;
 const LEAD: usize = 25 + 2 * MEAN;
 const MEAN: usize = 34;
 const ENTRY: usize = 29;
@@ -116,6 +118,8 @@ impl SlotTable {
             writer.health(&column.health);
             writer.lead(&column.lead);
             writer.limit(&column.limit);
+            writer.u64(column.curve.turned.0);
+            writer.u64(column.curve.answered.0);
             for point in &column.curve.points {
                 writer.point(point);
             }
@@ -309,6 +313,15 @@ impl Reader<'_> {
         })
     }
 
+    fn flags(&mut self) -> Option<Limit> {
+        let [flags] = self.take()?;
+        Some(Limit {
+            falls: flags & 1 != 0,
+            late: flags & 2 != 0,
+            ..Limit::default()
+        })
+    }
+
     fn limit(&mut self) -> Option<Limit> {
         Some(Limit {
             planned: self.u32()?,
@@ -331,17 +344,27 @@ impl Reader<'_> {
             next_trial: self.mono()?,
             fruitless: u8::from_le_bytes(self.take()?),
             halvings: u8::from_le_bytes(self.take()?),
-            falls: self.take::<1>()? != [0],
+            ..self.flags()?
+        })
+    }
+
+    fn times(&mut self) -> Option<Times> {
+        Some(Times {
+            mean: self.u32()?,
+            scatter: self.u32()?,
         })
     }
 
     fn curve(&mut self) -> Option<Curve> {
-        let mut curve = Curve::default();
+        let mut curve = Curve {
+            turned: self.mono()?,
+            answered: self.mono()?,
+            ..Curve::default()
+        };
         for point in &mut curve.points {
             *point = Point {
-                mean: self.u32()?,
-                scatter: self.u32()?,
-                least: self.u32()?,
+                own: self.times()?,
+                from_end: self.times()?,
                 count: u16::from_le_bytes(self.take()?),
                 at_ms: self.u32()?,
                 completed_at_ms: self.u32()?,

@@ -9,6 +9,9 @@
 //! flight. An execution that was cut off is a bound: it counts only where it took longer than the mean, and never as a
 //! measurement of the shortest time. The numbers are integers, so that slot tables can be compared.
 
+mod point;
+
+pub use self::point::{Point, Times};
 use crate::time::{Mono, Span};
 
 /// Number of points of a curve.
@@ -23,53 +26,25 @@ const ONE: u64 = 1 << 10;
 const RATIO_MAX: u64 = u32::MAX as u64;
 /// Reference time for ratios of a variant without a planned time.
 const UNPLANNED: Span = Span::from_millis(1);
-/// Number of executions that a mean averages, and how many more the more they scatter: times the square of the mean
-/// deviation's part of the mean.
-const MEMORY: u32 = 24;
-const MEMORY_SCATTER: u64 = 200;
-const MEMORY_MAX: u32 = 128;
-/// The same after a silence of [`SILENCE_MS`]: one new execution then weighs more.
-const MEMORY_STALE: u16 = 4;
-const SILENCE_MS: u32 = 2_000;
-/// Minimum number of executions for a prediction.
-pub const SAMPLES_MIN: u16 = 6;
-/// Age of the latest execution beyond which a point says nothing.
-const FRESH_MS: u32 = 10_000;
-/// The same for the shape of the curve.
-const SHAPE_MS: u32 = 600_000;
-/// Age of the latest completed execution beyond which its shortest time is no evidence for a refusal.
-const EVIDENCE_MS: u32 = 4_000;
+/// Age of the latest completed execution beyond which a point is no evidence for a refusal.
+const EVIDENCE_MS: u32 = 2_000;
 /// Part of the mean deviation by which the means of two points may differ by chance.
 const CHANCE_PART: u32 = 3;
-/// Minimum number of executions for such evidence.
-const EVIDENCE_MIN: u16 = 3;
-/// Part by which the shortest time rises with each execution that takes longer.
-const LEAST_FADES: u32 = 32;
+/// The same for a server that is idle: trying it costs nobody.
+const EVIDENCE_IDLE_MS: u32 = 500;
 /// Standard deviations above the mean of the 80th and of the 97th percentile, in 1/1024 of a mean absolute deviation
 /// (0.84 and 1.88 standard deviations of 1.25 each).
 const HIGH: u64 = 1_075;
 const SAFE: u64 = 2_406;
 
-/// Executions that were sent with about as many in flight.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Point {
-    /// Mean ratio.
-    pub mean: u32,
-    /// Mean absolute deviation of the ratios.
-    pub scatter: u32,
-    /// Shortest ratio of a completed execution, which slowly rises.
-    pub least: u32,
-    /// Number of executions.
-    pub count: u16,
-    /// Time of the latest one, in ms.
-    pub at_ms: u32,
-    /// Time of the latest completed one, in ms; 0 before the first.
-    pub completed_at_ms: u32,
-}
-
 /// Curve of one variant's servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Curve {
+    /// Time from which the execution that ends next is under way, as far as is known: the latest end of another, or the
+    /// dispatch to an idle server.
+    pub turned: Mono,
+    /// Latest dispatch of one that was completed.
+    pub answered: Mono,
     /// Points, by [`AT`].
     pub points: [Point; POINTS],
 }
@@ -90,6 +65,8 @@ pub struct CurveTime {
 pub struct CurveSample {
     /// Requests in flight when it was sent, itself included.
     pub in_flight: u32,
+    /// Time of dispatch.
+    pub sent: Mono,
     /// Time that it took, at least.
     pub took: Span,
     /// Planned service time at that time.
@@ -102,25 +79,36 @@ impl Curve {
     /// Records an execution that was sent `after_end` after another's end; returns the ratio of both times to the planned
     /// one.
     pub fn record(&mut self, sample: CurveSample, after_end: Span, now: Mono) -> u32 {
+        if sample.completed {
+            self.turned = self.turned.max(now);
+            self.answered = self.answered.max(sample.sent);
+        }
         let from_end = ratio(sample.took + after_end, sample.planned);
         let ratio = ratio(sample.took, sample.planned);
         let now_ms = millis(now);
-        if let Some(point) = self.points.get_mut(point_of(sample.in_flight)) {
-            if sample.completed {
-                point.note_completed(ratio, now_ms);
-                point.record(ratio, now_ms);
-            } else if ratio > point.mean || !point.is_fresh(now_ms) {
-                point.record(ratio, now_ms);
-            }
+        let (at, n) = (point_of(sample.in_flight), sample.in_flight);
+        let moved = [
+            self.moved(ratio, n, at, now_ms, |point| point.own),
+            self.moved(from_end, n, at, now_ms, |point| point.from_end),
+        ];
+        if let Some(point) = self.points.get_mut(at) {
+            let [own, since_end] = moved;
+            // Without an end seen meanwhile it does not tell how they follow one another.
+            let since_end = (after_end <= sample.took).then_some(since_end);
+            point.record(own, since_end, sample.completed, now_ms);
         }
         from_end
     }
 
-    /// Mean ratio of the executions that were sent as about number `in_flight`; `None` if too little is known.
-    #[must_use]
-    pub fn mean(&self, in_flight: u32, now: Mono) -> Option<u32> {
-        let (_, point) = self.known(point_of(in_flight), millis(now))?;
-        Some(point.mean)
+    /// Ratio that an execution would have had with as many in flight as that point is for.
+    fn moved(&self, ratio: u32, n: u32, at: usize, now_ms: u32, of: fn(&Point) -> Times) -> u32 {
+        if n == number(at) || self.known(at, now_ms).is_none() {
+            return ratio;
+        }
+        let of_n = |n| self.line(n, now_ms, of).map_or(0, |times| times.mean);
+        let (there, here) = (of_n(number(at)), of_n(n));
+        let moved = i64::from(ratio) + i64::from(there) - i64::from(here);
+        u32::try_from(moved).unwrap_or(ratio)
     }
 
     /// Predicts an execution that is sent as number `in_flight`, planned to take `planned`; `None` if too little is known.
@@ -128,60 +116,84 @@ impl Curve {
     /// Where too few were completed with as many in flight, the others tell: in between in proportion, with fewer at least
     /// the part of the time by their number, and with more as the time grew until there. What was cut off is a bound.
     #[must_use]
-    pub fn predict(&self, in_flight: u32, planned: Span, now: Mono) -> Option<CurveTime> {
+    pub fn predict(
+        &self,
+        in_flight: u32,
+        planned: Span,
+        after_end: Span,
+        now: Mono,
+    ) -> Option<CurveTime> {
         let now_ms = millis(now);
-        let at = point_of(in_flight);
-        let mut below = (0..=at).rev().filter_map(|at| self.known(at, now_ms));
-        let lower = below.next();
-        if let Some((known_at, point)) = lower
-            && known_at == at
-        {
-            return Some(point.time(planned));
+        let nearest = self.nearest(in_flight, now_ms)?;
+        let own = time(planned, self.line(in_flight, now_ms, |point| point.own)?);
+        if !nearest.follows_ends() {
+            return Some(own);
         }
-        let higher = (at + 1..POINTS).find_map(|at| self.known(at, now_ms));
-        let line = match (lower, higher) {
-            (Some(low), Some(high)) => Some((low, high)),
-            (Some(low), None) => below.next().map(|before| (before, low)),
-            (None, Some((high_at, high))) => {
-                let part = |ratio: u32| {
-                    u64::from(ratio) * u64::from(in_flight) / u64::from(number(high_at))
-                };
-                return Some(time(planned, part(high.mean), part(high.scatter)));
-            }
-            (None, None) => return None,
-        };
-        let (_, low) = lower?;
-        let (mut mean, mut scatter) = (u64::from(low.mean), u64::from(low.scatter));
-        if let Some(((from_at, from), (to_at, to))) = line {
-            let (from_n, to_n) = (number(from_at), number(to_at));
-            let (steps, done) = (
-                u64::from(to_n - from_n).max(1),
-                u64::from(in_flight.saturating_sub(from_n)),
-            );
-            let along = |from: u32, to: u32| {
-                u64::from(from) + u64::from(to.saturating_sub(from)) * done / steps
-            };
-            (mean, scatter) = (along(from.mean, to.mean), along(from.scatter, to.scatter));
-        }
-        if let Some(bound) = self.points.get(at).filter(|point| point.is_fresh(now_ms)) {
-            mean = mean.max(u64::from(bound.mean));
-        }
-        Some(time(planned, mean, scatter))
+        let from_end = self.line(in_flight, now_ms, |point| point.from_end)?;
+        Some(time(planned, from_end).after(after_end, own))
     }
 
-    /// Shortest time that an execution sent as number `in_flight` has taken lately, and has a chance to take again; `None`
-    /// if none has been completed lately, so that nothing speaks against one.
+    /// Known point nearest to that number in flight, the lower one first.
+    fn nearest(&self, in_flight: u32, now_ms: u32) -> Option<&Point> {
+        let at = point_of(in_flight);
+        let mut known = (0..=at)
+            .rev()
+            .chain(at + 1..POINTS)
+            .filter_map(|at| self.known(at, now_ms));
+        known.next().map(|(_, point)| point)
+    }
+
+    /// Ratios with that number in flight, on the straight lines between the known points.
+    fn line(&self, in_flight: u32, now_ms: u32, of: impl Fn(&Point) -> Times) -> Option<Times> {
+        let from = AT.partition_point(|at| *at <= in_flight);
+        let mut below = (0..from).rev().filter_map(|at| self.known(at, now_ms));
+        let (lower, higher) = (
+            below.next(),
+            (from..POINTS).find_map(|at| self.known(at, now_ms)),
+        );
+        let along = |(low, from): (u32, Times), (high, to): (u32, Times)| {
+            let (steps, done) = (
+                u64::from(high - low).max(1),
+                u64::from(in_flight.saturating_sub(low)),
+            );
+            let along = |from: u32, to: u32| {
+                let more = u64::from(to.saturating_sub(from)) * done / steps;
+                u32::try_from(u64::from(from) + more).unwrap_or(u32::MAX)
+            };
+            Times {
+                mean: along(from.mean, to.mean),
+                scatter: along(from.scatter, to.scatter),
+            }
+        };
+        let at = |(at, point): (usize, &Point)| (number(at), of(point));
+        let mut times = match (lower.map(at), higher.map(at)) {
+            (Some(low), Some(high)) => along(low, high),
+            (Some(low), None) => below.next().map_or(low.1, |before| along(at(before), low)),
+            (None, Some(high)) => along((0, Times::default()), high),
+            (None, None) => return None,
+        };
+        let nearest = point_of(in_flight);
+        let bound = self
+            .points
+            .get(nearest)
+            .filter(|point| point.is_fresh(now_ms) && self.known(nearest, now_ms).is_none());
+        if let Some(bound) = bound {
+            times.mean = times.mean.max(of(bound).mean);
+        }
+        Some(times)
+    }
+
+    /// Whether any execution was completed lately, so that predictions are evidence; with none in flight one that was sent as
+    /// the first.
     #[must_use]
-    pub fn least(&self, in_flight: u32, planned: Span, now: Mono) -> Option<Span> {
+    pub fn is_evidence(&self, in_flight: u32, now: Mono) -> bool {
         let now_ms = millis(now);
-        let points = self.points.iter().take(point_of(in_flight) + 1);
-        let known = points.filter(|point| {
-            point.completed_at_ms > 0
-                && now_ms.wrapping_sub(point.completed_at_ms) < EVIDENCE_MS
-                && point.count >= EVIDENCE_MIN
-        });
-        let least = known.map(|point| point.least).max()?;
-        Some(scale(planned, u64::from(least)))
+        let (points, within) = match in_flight {
+            0 => (1, EVIDENCE_IDLE_MS),
+            _ => (POINTS, EVIDENCE_MS),
+        };
+        let mut points = self.points.iter().take(points);
+        points.any(|point| point.was_completed_within(within, now_ms))
     }
 
     /// Whether an execution takes about as long however many are in flight, up to this number: then so many lanes execute
@@ -196,16 +208,20 @@ impl Curve {
         let known = |at: usize| self.points.get(at).filter(|point| point.has_shape(now_ms));
         let points = || (0..=last).filter_map(known);
         let (Some(min), Some(max)) = (
-            points().min_by_key(|point| point.mean),
-            points().max_by_key(|point| point.mean),
+            points().min_by_key(|point| point.own.mean),
+            points().max_by_key(|point| point.own.mean),
         ) else {
             // Until something is known, the plan's lanes are believed.
             return true;
         };
         let any_few = (0..=point_of(up_to / 3)).any(|at| known(at).is_some());
         // Means of few executions differ by chance.
-        let chance = (min.scatter.max(max.scatter)) / CHANCE_PART;
-        any_few && u64::from(max.mean) * 7 <= u64::from(min.mean.saturating_add(chance)) * 8
+        let chance = min.own.scatter.max(max.own.scatter) / CHANCE_PART;
+        // What is executed one after the other, or in batches, has no lanes.
+        let in_turn = self.nearest(up_to, now_ms).is_some_and(Point::follows_ends);
+        any_few
+            && !in_turn
+            && u64::from(max.own.mean) * 7 <= u64::from(min.own.mean.saturating_add(chance)) * 8
     }
 
     /// Moves the points when a plan changes the slots, because the lanes change with them.
@@ -230,61 +246,29 @@ impl Curve {
 
     fn known(&self, at: usize, now_ms: u32) -> Option<(usize, &Point)> {
         let point = self.points.get(at)?;
-        let completed =
-            point.completed_at_ms > 0 && now_ms.wrapping_sub(point.completed_at_ms) < FRESH_MS;
-        (point.count >= SAMPLES_MIN && completed).then_some((at, point))
+        point.is_known(now_ms).then_some((at, point))
     }
 }
 
-impl Point {
-    fn record(&mut self, ratio: u32, now_ms: u32) {
-        if self.count > 0 && now_ms.wrapping_sub(self.at_ms) > SILENCE_MS {
-            self.count = self.count.min(MEMORY_STALE);
+impl CurveTime {
+    /// The same, counted from another's end, for an execution that is sent so long `after` it and else takes `own`.
+    fn after(self, after: Span, own: CurveTime) -> CurveTime {
+        if after >= self.mean {
+            // The next end is overdue, or nobody saw it.
+            return own;
         }
-        self.count = self.count.saturating_add(1);
-        let count = u32::from(self.count).min(self.memory());
-        if count > 1 {
-            let apart = ratio.abs_diff(self.mean);
-            self.scatter = fade(self.scatter, apart, count);
+        let least = own.mean / 2;
+        let left = |time: Span| time.saturating_sub(after).max(least);
+        CurveTime {
+            mean: left(self.mean),
+            high: left(self.high),
+            safe: left(self.safe),
         }
-        self.mean = fade(self.mean, ratio, count);
-        self.at_ms = now_ms;
-    }
-
-    fn memory(&self) -> u32 {
-        let part = u64::from(self.scatter) * ONE / u64::from(self.mean).max(1);
-        let part = part.min(ONE);
-        let more = part * part * MEMORY_SCATTER / (ONE * ONE);
-        MEMORY.saturating_add(more as u32).min(MEMORY_MAX)
-    }
-
-    fn note_completed(&mut self, ratio: u32, now_ms: u32) {
-        let stale =
-            self.completed_at_ms == 0 || now_ms.wrapping_sub(self.completed_at_ms) >= EVIDENCE_MS;
-        self.least = if stale || ratio < self.least {
-            ratio
-        } else {
-            self.least + (ratio - self.least) / LEAST_FADES
-        };
-        self.completed_at_ms = now_ms.max(1);
-    }
-
-    fn has_shape(&self, now_ms: u32) -> bool {
-        self.count >= SAMPLES_MIN
-            && self.completed_at_ms > 0
-            && now_ms.wrapping_sub(self.completed_at_ms) < SHAPE_MS
-    }
-
-    fn is_fresh(&self, now_ms: u32) -> bool {
-        self.count > 0 && now_ms.wrapping_sub(self.at_ms) < FRESH_MS
-    }
-
-    fn time(&self, planned: Span) -> CurveTime {
-        time(planned, u64::from(self.mean), u64::from(self.scatter))
     }
 }
 
-fn time(planned: Span, mean: u64, scatter: u64) -> CurveTime {
+fn time(planned: Span, times: Times) -> CurveTime {
+    let (mean, scatter) = (u64::from(times.mean), u64::from(times.scatter));
     CurveTime {
         mean: scale(planned, mean),
         high: scale(planned, mean + scatter * HIGH / ONE),
@@ -312,14 +296,6 @@ fn number(at: usize) -> u32 {
 fn millis(now: Mono) -> u32 {
     // Ages are differences, so that the number may wrap.
     (now.0 / 1_000_000) as u32
-}
-
-fn fade(mean: u32, value: u32, count: u32) -> u32 {
-    if value >= mean {
-        mean + (value - mean) / count.max(1)
-    } else {
-        mean - (mean - value) / count.max(1)
-    }
 }
 
 fn reference(planned: Span) -> Span {

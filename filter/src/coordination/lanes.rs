@@ -35,10 +35,8 @@ pub struct LaneRequest<'a> {
 /// Executions that have ended since the last acquisition, for the server curve and the concurrency limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EndedExecutions<'a> {
-    /// Last one that was completed.
-    pub completed: Option<CompletedExecution>,
-    /// Those that were cut off.
-    pub cut_off: &'a [CompletedExecution],
+    /// Those that were completed or cut off.
+    pub ended: &'a [CompletedExecution],
     /// Service time of the plan.
     pub planned: Span,
     /// Largest concurrency limit beyond the planned slots; 0: these hold.
@@ -64,6 +62,8 @@ pub struct CompletedExecution {
     pub was_idle: bool,
     /// Whether its duration is a valid measurement of the server's time.
     pub is_measurement: bool,
+    /// Whether it was cut off: it would have taken longer.
+    pub is_cut_off: bool,
     /// Whether it ended with an error.
     pub is_error: bool,
 }
@@ -173,22 +173,18 @@ impl SlotTable {
         true
     }
 
-    /// Adds the completed execution, and those that were cut off, to the server curve. Returns whether there were any.
+    /// Adds the executions that have ended to the server curve, and to the search for the limit. Returns whether there were
+    /// any.
     pub(super) fn record_curve(&mut self, column: usize, executions: EndedExecutions<'_>) -> bool {
-        let completed = executions
-            .completed
-            .filter(|completed| completed.is_measurement);
-        let completed = completed.map(|completed| (completed, true));
-        let cut_off = executions.cut_off.iter().map(|cut_off| (*cut_off, false));
         let gap = self.lead(column, executions.planned).difference();
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };
-        let mut any = false;
-        for (execution, completed) in completed.into_iter().chain(cut_off) {
-            any = true;
+        for execution in executions.ended {
+            let completed = !execution.is_cut_off;
             let sample = CurveSample {
                 in_flight: execution.in_flight,
+                sent: execution.sent,
                 took: execution.at.since(execution.sent),
                 planned: execution.planned,
                 completed,
@@ -208,7 +204,7 @@ impl SlotTable {
                     .observe(ended, executions.limit_max, execution.at);
             }
         }
-        any
+        !executions.ended.is_empty()
     }
 
     /// Returns a variant's measurements; empty if they were taken for another planned service time.

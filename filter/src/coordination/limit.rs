@@ -12,13 +12,25 @@
 //! other times the limit is lowered for some executions, and stays lower if the servers answer as many. A trial that
 //! changes nothing makes the next one later, up to [`PAUSE_MAX`].
 
+mod ended;
+
+pub use self::ended::Ended;
 use crate::time::{Mono, Span};
 
 /// Executions that decide a trial, by the part of the time, in 1/1024, that servers which do no more would take: the
 /// clearer the gain, the fewer.
 const SAMPLES: [(u16, u64); 3] = [(6, GAIN_CLEAR), (12, 900), (24, u64::MAX)];
-/// Executions by which the time at the limit is measured.
+/// Executions by which the time at the limit is measured, and by which it is measured at first.
 const SAMPLES_BASE: u16 = 12;
+const SAMPLES_FIRST: u16 = 6;
+/// Factor on these numbers where some are late: chance then decides more.
+const LATE_FACTOR: u16 = 4;
+/// Part of the executions, one in so many, from which on the servers count as late with as many in flight as the limit.
+const LATE_PART: u32 = 5;
+/// Executions cut off at rest by which they do so before the next trial is due.
+const LATE_MIN: u16 = 8;
+/// Executions at rest that are remembered.
+const REST_MAX: u16 = 64;
 /// Executions cut off that took as long as if the servers did no more: so many are enough to end a trial.
 const SLOW_MAX: u16 = 2;
 /// Part of the time, in 1/1024, that servers which do no more with more in flight would take: what takes less than that
@@ -75,9 +87,10 @@ pub struct Limit {
     pub cut_off: u16,
     /// Those of them that took as long as if the servers did no more with more in flight.
     pub slow: u16,
-    /// Sum of the ratios of those that ended to their planned times, without the gap.
+    /// Sum of the ratios of the phase's executions to their planned times, without the gap; of those that were cut off until
+    /// then.
     pub sum: u64,
-    /// Mean ratio with as many in flight as the limit.
+    /// That sum for each answer in time, with as many in flight as the limit.
     pub base: u32,
     /// Start of the phase: executions sent before it do not count.
     pub since: Mono,
@@ -93,24 +106,8 @@ pub struct Limit {
     pub halvings: u8,
     /// Whether the next trial is a smaller limit.
     pub falls: bool,
-}
-
-/// Execution that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    /// Requests in flight when it was sent, itself included.
-    pub in_flight: u32,
-    /// Time of dispatch.
-    pub sent: Mono,
-    /// Time that it took.
-    pub took: Span,
-    /// Ratio of the way to an idle server and back to the planned time: what no more in flight can save.
-    pub gap: u32,
-    /// Ratio of its time to its planned one, in 1/1024. The time counts from the end of the execution before it was sent: so
-    /// it is as long as if it had been sent then, whatever part of those under way was over.
-    pub ratio: u32,
-    /// Whether it was completed; else it was cut off.
-    pub completed: bool,
+    /// Whether many are late with as many in flight as the limit.
+    pub late: bool,
 }
 
 impl Limit {
@@ -174,6 +171,7 @@ impl Limit {
             next_trial: self.next_trial,
             fruitless: self.fruitless,
             falls: self.falls,
+            late: self.late,
             ended_at: self.ended_at,
             ..Limit::default()
         };
@@ -194,12 +192,7 @@ impl Limit {
             }
         }
         let number = match self.phase {
-            Phase::Rest => {
-                if now >= self.next_trial {
-                    self.begin(Phase::Base, now);
-                }
-                return;
-            }
+            Phase::Rest => return self.watch(ended, now),
             Phase::Base => self.found,
             Phase::Trial => self.trial,
         };
@@ -207,25 +200,54 @@ impl Limit {
         if ended.sent < self.since || (ended.in_flight != number && !explored) {
             return;
         }
-        if !ended.completed {
-            // It took at least that long.
-            self.cut_off = self.cut_off.saturating_add(1);
-            self.slow = (self.slow).saturating_add(u16::from(explored && self.is_slow(ended)));
-        } else if ended.in_flight == number {
-            self.samples = self.samples.saturating_add(1);
+        if ended.in_flight == number {
             let ratio = ended.ratio.saturating_sub(ended.gap);
             self.sum = self.sum.saturating_add(u64::from(ratio));
+            self.count(ended.completed);
         }
-        if self.slow >= SLOW_MAX && times(self.slow, 2) > u32::from(self.samples) {
-            self.pause(now);
+        if !ended.completed {
+            self.slow = (self.slow).saturating_add(u16::from(explored && self.is_slow(ended)));
+        }
+        let is_slow = self.slow >= SLOW_MAX && times(self.slow, 2) > u32::from(self.samples);
+        if is_slow || self.loses() {
+            self.give_up(now);
         } else if self.has_enough() {
             self.decide(ended.took, max, now);
-        } else if self.loses() {
-            self.give_up(now);
         } else if now > self.since + PHASE_MAX {
-            // With too few requests it tells nothing.
+            // With too few requests it tells nothing; fewer more may still be in flight.
+            let more =
+                self.phase == Phase::Trial && self.trial > self.found.saturating_add(MORE_MIN);
+            self.halvings = self.halvings.saturating_add(u8::from(more));
             self.begin(Phase::Rest, now);
         }
+    }
+
+    /// Counts an execution at rest, and begins the next trial when it is due, or when many are late that were not.
+    fn watch(&mut self, ended: Ended, now: Mono) {
+        if ended.in_flight >= self.found && ended.sent >= self.since {
+            self.count(ended.completed);
+            if self.samples.saturating_add(self.cut_off) >= REST_MAX {
+                (self.samples, self.cut_off) = (self.samples / 2, self.cut_off / 2);
+                self.late &= self.is_late();
+            }
+        }
+        let turned_late = !self.late && self.cut_off >= LATE_MIN && self.is_late();
+        if turned_late || now >= self.next_trial {
+            self.begin(Phase::Base, now);
+        }
+    }
+
+    fn count(&mut self, completed: bool) {
+        let count = if completed {
+            &mut self.samples
+        } else {
+            &mut self.cut_off
+        };
+        *count = count.saturating_add(1);
+    }
+
+    fn is_late(&self) -> bool {
+        times(self.cut_off, LATE_PART) > u32::from(self.samples) + u32::from(self.cut_off)
     }
 
     /// Whether too many were cut off: on trial a third, with as many in flight as the limit two thirds. A limit with which
@@ -236,30 +258,43 @@ impl Limit {
                 self.cut_off >= SAMPLES_BASE && u32::from(self.cut_off) > times(self.samples, 2)
             }
             Phase::Rest | Phase::Trial => {
-                self.cut_off >= CUT_OFF_MAX && times(self.cut_off, 2) > u32::from(self.samples)
+                self.cut_off >= CUT_OFF_MAX
+                    && times(self.cut_off, 2) > u32::from(self.samples)
+                    && self.part_of_linear() > 1024
             }
         }
     }
 
     fn has_enough(&self) -> bool {
+        let is_first = self.base == 0 && self.fruitless == 0;
+        let any_late = self.cut_off > 0 || (self.phase == Phase::Trial && self.late);
+        let factor = if any_late { LATE_FACTOR } else { 1 };
+        let count = self.samples.saturating_add(self.cut_off) / factor;
         if self.phase == Phase::Base {
-            return self.samples >= SAMPLES_BASE;
+            let min = if is_first {
+                SAMPLES_FIRST
+            } else {
+                SAMPLES_BASE
+            };
+            return count >= min;
         }
         let rises = self.trial > self.found;
         let part = self.part_of_linear();
-        let clear = |(samples, max): &(u16, u64)| self.samples >= *samples && part < *max;
         let last = SAMPLES.len() - 1;
-        SAMPLES
-            .iter()
-            .enumerate()
-            .any(|(at, one)| clear(one) && (rises || at == last))
+        (SAMPLES.iter().enumerate())
+            .any(|(at, (min, max))| count >= *min && part < *max && (rises || at == last))
+    }
+
+    /// Mean time of an answer in time.
+    fn mean(&self) -> u64 {
+        self.sum / u64::from(self.samples.max(1))
     }
 
     /// Mean time on trial as a part, in 1/1024, of what it would be if the servers did as many as at the limit.
     fn part_of_linear(&self) -> u64 {
-        let mean = self.sum / u64::from(self.samples.max(1));
         let linear = u64::from(self.base) * u64::from(self.trial);
-        mean.saturating_mul(u64::from(self.found) * 1024) / linear.max(1)
+        let part = (self.mean()).saturating_mul(u64::from(self.found) * 1024) / linear.max(1);
+        if self.samples == 0 { u64::MAX } else { part }
     }
 
     /// Whether an execution with clearly more in flight than the limit took about as long as if the servers did no more.
@@ -273,31 +308,34 @@ impl Limit {
     }
 
     fn decide(&mut self, took: Span, max: u32, now: Mono) {
-        let mean = self.sum / u64::from(self.samples.max(1));
+        let mean = u32::try_from(self.mean()).unwrap_or(u32::MAX);
         if self.phase == Phase::Base {
-            let base = u32::try_from(mean).unwrap_or(u32::MAX);
-            if self.base > 0 && self.base.abs_diff(base) > self.base.saturating_mul(CHANGED) / 1024
+            if self.base > 0 && self.base.abs_diff(mean) > self.base.saturating_mul(CHANGED) / 1024
             {
                 self.fruitless = 0;
             }
-            self.base = base;
+            self.base = mean;
+            let late = self.is_late();
+            self.falls |= late && !self.late;
+            self.late = late;
             return self.begin_trial(max, now);
         }
         let part = self.part_of_linear();
-        let stays = if self.trial > self.found {
-            // Those that were cut off were not the shortest.
-            part < GAIN && (part < GAIN_CLEAR || times(self.cut_off, 8) <= u32::from(self.samples))
-        } else {
-            part <= LOSS
-        };
-        if stays {
-            self.found = self.trial;
-            (self.base, self.fruitless) = (0, self.fruitless.saturating_sub(1));
-            // What was sent until now had another number in flight.
-            self.begin(Phase::Base, now + took);
-        } else {
-            self.pause(now);
+        let rises = self.trial > self.found;
+        let stays = part < if rises { GAIN } else { LOSS + 1 };
+        if !stays {
+            return self.pause(now);
         }
+        self.found = self.trial;
+        self.fruitless = self.fruitless.saturating_sub(1);
+        if rises && part < GAIN_CLEAR {
+            self.base = mean;
+            self.late = self.is_late();
+            return self.begin_trial(max, now);
+        }
+        self.base = 0;
+        // What was sent until now had another number in flight.
+        self.begin(Phase::Base, now + took);
     }
 
     /// Lowers the limit, after as many were cut off in a row as it is: nothing is answered in time with so many in flight.
@@ -324,7 +362,8 @@ impl Limit {
         let more = self.found >> self.halvings.min(31);
         let larger = self.found.saturating_add(more.max(MORE_MIN));
         // The planned slots are lanes: with fewer some would idle whenever the others tell them apart wrongly.
-        let smaller = (self.found - self.found.div_ceil(4)).max(self.planned);
+        let floor = if self.late { 1 } else { self.planned };
+        let smaller = (self.found - self.found.div_ceil(4)).max(floor);
         self.falls &= smaller < self.found;
         self.trial = if self.falls {
             smaller

@@ -23,8 +23,11 @@ impl Engine {
     ) -> Verdict {
         request.complete_at = now.mono;
         self.count_arrival(&request);
-        self.refresh_other_workers(now.mono);
-        let chosen = self.choose(&mut request, true, now);
+        self.refresh_other_workers(false, now.mono);
+        let mut chosen = self.choose(&mut request, true, now);
+        if chosen == Err(Reason::Infeasible) && self.refresh_other_workers(true, now.mono) {
+            chosen = self.choose(&mut request, true, now);
+        }
         let tried = (chosen == Err(Reason::Infeasible)).then(|| self.try_idle(&request, now.mono));
         request.variant = match tried.flatten().map_or(chosen, Ok) {
             Ok(variant) => variant,
@@ -108,11 +111,12 @@ impl Engine {
         variant.is_some_and(|variant| late(variant.response_time(class, place, now)))
     }
 
-    /// Refreshes the usage of other workers if it is old and matters.
-    fn refresh_other_workers(&mut self, now: Mono) {
-        let stale = self.variants.iter().any(|variant| variant.is_stale(now));
-        if !stale || !self.config.overlap || !self.owns_slots() || !self.worker.load() {
-            return;
+    /// Refreshes the usage of other workers if it is old and matters; returns whether it did.
+    fn refresh_other_workers(&mut self, refuses: bool, now: Mono) -> bool {
+        let refuses = refuses && self.workers > 1;
+        let stale = (self.variants.iter()).any(|variant| variant.is_stale(refuses, now));
+        if !stale || !self.owns_slots() || !self.worker.load() {
+            return false;
         }
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index)) {
@@ -121,8 +125,13 @@ impl Engine {
                 if let Some((others, busy)) = seen {
                     variant.slots.set_other_workers(others, busy, now);
                 }
+                if let Some((limit, curve)) = self.worker.curve(variant.key) {
+                    variant.slots.set_limit(&limit);
+                    variant.adopt_curve(curve, self.config.correct, now);
+                }
             }
         }
+        true
     }
 
     /// Counts an admission. `admitted` is counted by the slot owner (gate or combined), `routed` by the router.

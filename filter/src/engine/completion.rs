@@ -2,7 +2,7 @@
 
 use weir_api::metrics::Metric;
 
-use super::variant::{CUT_OFFS_MAX, Variant};
+use super::variant::{ENDED_MAX, Variant};
 use super::{End, Engine, Flight, Request, StreamId};
 use crate::coordination::{CompletedExecution, LaneReport, SyncResult};
 use crate::routing::group_times::Group;
@@ -70,6 +70,7 @@ impl Completion {
             planned: self.planned,
             was_idle: self.lane.server_wait.is_none(),
             is_measurement: self.answered && self.is_measurement,
+            is_cut_off: !self.answered,
             is_error: self.is_error,
         }
     }
@@ -95,11 +96,16 @@ impl Engine {
         let lane = flight.lane;
         if end == End::Answered {
             variant.answered_at = now.mono;
+            variant.note_end(now.mono);
+            if !variant.is_flat {
+                variant.slots.release_passed(flight.sent);
+            }
         }
         let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
         if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
-            let predicted = variant.predicted_at(flight.in_flight, request.group());
+            let predicted =
+                variant.predicted_at(flight.in_flight, flight.after_end, request.group());
             let service = predicted.high.max(flight.planned);
             let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
             // If it has taken longer already, it takes a while yet.
@@ -109,11 +115,16 @@ impl Engine {
             let is_silent = silent > SILENCE.max(service * 4);
             let end = if is_silent {
                 end.max(now.mono + silent / SILENCE_PART)
-            } else {
+            } else if variant.is_flat {
                 end
+            } else {
+                // It is known to have ended when one that was sent later does.
+                end.max(flight.sent + predicted.safe)
             };
-            let unique = u64::from(stream);
-            variant.slots.orphan(now.mono, end, unique, lane.ordinal);
+            let (unique, sent) = (u64::from(stream), flight.sent);
+            variant
+                .slots
+                .orphan(now.mono, end, unique, lane.ordinal, sent);
         } else {
             variant.slots.release(lane.ordinal);
         }
@@ -131,13 +142,13 @@ impl Engine {
             is_measurement: measured && !request.uploading,
             is_error: flight.failed,
         });
+        let measured = variant.completion.filter(|it| it.is_measurement);
+        if let Some(measured) = measured
+            && variant.ended.len() < ENDED_MAX
+        {
+            variant.ended.push(measured.execution());
+        }
         if orphaned {
-            let cut_off = variant.completion.filter(|it| it.is_measurement);
-            if let Some(cut_off) = cut_off
-                && variant.cut_offs.len() < CUT_OFFS_MAX
-            {
-                variant.cut_offs.push(cut_off.execution());
-            }
             self.record_service_time(id, None, now.mono);
         }
     }

@@ -34,10 +34,10 @@ impl Engine {
         let remaining = request.deadline.at.since(now.mono);
         let stage = request.due.since(now.mono);
         let in_flight = variant.slots.in_flight().saturating_add(1);
-        let after_end = variant.slots.after_end(now.mono);
+        let after_end = variant.after_end(now.mono);
         if owns_slots {
             let server_wait = lane.server_wait.unwrap_or_default();
-            let service = variant.predicted_of(request.group()).high;
+            let service = variant.predicted_of(request.group(), now.mono).high;
             variant.slots.take(now.mono + server_wait + service);
             if request.uploading || request.shape.stream {
                 variant.slots.mark_open_ended(lane.ordinal);

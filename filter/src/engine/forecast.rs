@@ -16,9 +16,10 @@ const SOONER_PART: u32 = 2;
 const STALE: Span = Span::from_millis(1);
 
 impl Variant {
-    /// Whether the usage of other workers with waiting requests is too old.
-    pub(super) fn is_stale(&self, now: Mono) -> bool {
-        self.slots.others.waiting > 0 && now.since(self.slots.lanes.1) > STALE
+    /// Whether what other workers did is too old to choose by it, as they had waiting requests; `refuses`: to refuse a
+    /// request by it, whatever they had.
+    pub(super) fn is_stale(&self, refuses: bool, now: Mono) -> bool {
+        (refuses || self.slots.others.waiting > 0) && now.since(self.slots.lanes.1) > STALE
     }
 
     /// Time before a lane is free at which the next request is sent to it. Zero for servers without lanes, and with several: the proxy chooses
@@ -38,8 +39,7 @@ impl Variant {
     /// Returns the executions that have ended since the last acquisition.
     pub(super) fn ended_executions(&self, limit_max: u32) -> EndedExecutions<'_> {
         EndedExecutions {
-            completed: self.completion.map(|completion| completion.execution()),
-            cut_off: &self.cut_offs,
+            ended: &self.ended,
             planned: self.planned,
             limit_max,
         }
@@ -83,16 +83,16 @@ impl Variant {
     /// Whether the first waiting request has no time to wait at the server for the execution that ends next. It
     /// is not sent early: the execution may end sooner than predicted, or another variant may take the request.
     fn is_pressed(&self, now: Mono) -> bool {
-        let last = self.latest_start();
+        let last = self.latest_start(now);
         last.is_some_and(|last| last < self.earliest_start(now))
     }
 
     /// Earliest of the latest starts of the requests that are first in their classes.
     #[inline(never)]
-    pub(super) fn latest_start(&self) -> Option<Mono> {
+    pub(super) fn latest_start(&self, now: Mono) -> Option<Mono> {
         self.slots.queue.latest_start(|class, place| {
             let group = Group::waiting(class, place);
-            self.predicted_of(group).high
+            self.predicted_of(group, now).high
         })
     }
 
@@ -114,7 +114,7 @@ impl Variant {
     /// because in most cases none is. One for which the variant expires before its deadline may always be late.
     pub(super) fn may_be_late(&self, now: Mono) -> bool {
         let last = self.slots.queue.latest_start(|class, place| {
-            let predicted = self.predicted_of(Group::waiting(class, place));
+            let predicted = self.predicted_of(Group::waiting(class, place), now);
             predicted.high.max(predicted.safe)
         });
         last.is_some_and(|last| last <= self.earliest_start(now)) || self.expiries.first().is_some()
@@ -127,7 +127,7 @@ impl Variant {
 
     /// The same, with the service alone.
     pub(super) fn response(&self, class: ClassId, place: Place, now: Mono) -> ResponseTime {
-        let service = self.service_of(class, place);
+        let service = self.service_of(class, place, now);
         let total = match self.gate_estimate {
             Some((expected, until)) if now < until => expected,
             _ => self.wait_for_service(class, place, now) + service,
@@ -156,12 +156,12 @@ impl Variant {
     }
 
     /// Predicted service time of a new request.
-    fn service_of(&self, class: ClassId, place: Place) -> Span {
+    fn service_of(&self, class: ClassId, place: Place, now: Mono) -> Span {
         let waiting = self.slots.queue.len() as u64;
         let keeps_busy = waiting >= u64::from(self.slots.total());
         let group = Group::waiting(class, place);
         let predicted = if self.slots.has_free_place() {
-            self.predicted_of(group)
+            self.predicted_of(group, now)
         } else {
             self.full_of(group)
         };
@@ -178,7 +178,7 @@ impl Variant {
     pub(super) fn needs_safe(&self, begins: Mono) -> bool {
         let queue = &self.slots.queue;
         let more = queue.len() as u64 > u64::from(self.slots.total());
-        let safe = self.next_predicted().safe;
+        let safe = self.next_predicted(begins).safe;
         let has_safe = |deadline| latest_start(deadline, safe) >= begins;
         more && queue.is_contended() && queue.latest().is_some_and(has_safe)
     }
@@ -186,7 +186,7 @@ impl Variant {
     /// Predicted response time of a new request that is last in order.
     pub(super) fn expected(&self, now: Mono) -> Span {
         let all = self.slots.queue.len() as u32;
-        self.next_predicted().high + self.wait(all, now)
+        self.next_predicted(now).high + self.wait(all, now)
     }
 
     /// Time until a newcomer with `ahead` requests before it starts; at least the transfer to an idle server.

@@ -227,7 +227,7 @@ impl Engine {
         if let Some(variant) = self.variants.get(by) {
             flight.planned = variant.planned;
             flight.in_flight = variant.slots.in_flight().saturating_add(1);
-            flight.after_end = variant.slots.after_end(now);
+            flight.after_end = variant.after_end(now);
         }
         if let Some(variant) = self.variants.get_mut(from).filter(|_| owns_slot) {
             variant.uploads = variant.uploads.saturating_sub(uploads);
@@ -235,7 +235,7 @@ impl Engine {
         }
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;
-            let service = variant.predicted_of(request.group()).high;
+            let service = variant.predicted_of(request.group(), now).high;
             variant.slots.take(now + service);
             // The slot table is updated on the next check, at once.
             variant.slots.reported.stale = true;

@@ -39,7 +39,7 @@ impl Variant {
         let slots = &self.slots;
         let keeps_report = self.batch <= 1
             && self.completion.is_none()
-            && self.cut_offs.is_empty()
+            && self.ended.is_empty()
             && slots.others.waiting > 0
             && slots.lanes.0.lead_at.is_none_or(|at| at > now)
             && now.since(slots.reported.at) < KEPT_FOR

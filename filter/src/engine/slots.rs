@@ -258,7 +258,7 @@ impl Engine {
             }
             let slots = &mut variant.slots;
             slots.mark_reported();
-            variant.cut_offs.clear();
+            variant.ended.clear();
         }
         if outcome.granted > 0 {
             variant.batch_open_since = outcome.head.map(|_| now);
@@ -308,7 +308,7 @@ impl Engine {
         }
         let begins = variant.must_begin(now);
         let needs_safe = variant.needs_safe(begins);
-        let (groups, common) = (&variant.group_times, variant.next_predicted());
+        let (groups, common) = (&variant.group_times, variant.next_predicted(now));
         let scale = variant.scale();
         let late = |group: Group, deadline| {
             let of_group = groups.of(group);

@@ -24,8 +24,8 @@ use crate::variant::{VariantId, VariantKey};
 use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
-/// Maximum number of executions cut off that are kept for the slot table: more of one moment tell nothing more.
-pub(super) const CUT_OFFS_MAX: usize = 32;
+/// Maximum number of executions that are kept for the slot table: more of one moment tell nothing more.
+pub(super) const ENDED_MAX: usize = 64;
 /// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
 /// whole ms and may be late by a few.
 const BATCH_MARGIN: Span = Span::from_millis(5);
@@ -98,8 +98,8 @@ pub(super) struct Variant {
     pub(super) batch_open_since: Option<Mono>,
     /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
-    /// Executions that were cut off and that the slot table does not know yet, at most [`CUT_OFFS_MAX`].
-    pub(super) cut_offs: Vec<CompletedExecution>,
+    /// Executions that have ended and that the slot table does not know yet, at most [`ENDED_MAX`].
+    pub(super) ended: Vec<CompletedExecution>,
     /// Measurements of the gap, from the last lane report.
     pub(super) lead: LeadTimes,
     pub(super) service_time: ServiceTimeEstimator,
@@ -120,7 +120,7 @@ impl Variant {
         if self.slots.reported.stale {
             return Some(now);
         }
-        let wake = self.slots.next_wake(self.latest_start());
+        let wake = self.slots.next_wake(self.latest_start(now));
         if self.slots.queue.is_empty() {
             return wake;
         }
@@ -184,11 +184,11 @@ impl Variant {
     }
 
     /// Predicted service time of a request of that group that is sent now.
-    pub(super) fn predicted_of(&self, group: Group) -> ServiceTime {
-        self.grouped(group, self.next_predicted())
+    pub(super) fn predicted_of(&self, group: Group, now: Mono) -> ServiceTime {
+        self.grouped(group, self.next_predicted(now))
     }
 
-    /// The same for one that is sent when all slots are taken but its own.
+    /// The same for one that is sent when all slots are taken but its own, and another has just ended.
     pub(super) fn full_of(&self, group: Group) -> ServiceTime {
         self.grouped(group, self.full)
     }
@@ -203,17 +203,39 @@ impl Variant {
         self.grouped(group, self.predicted)
     }
 
-    /// The same for one that was sent as number `in_flight`.
-    pub(super) fn predicted_at(&self, in_flight: u32, group: Group) -> ServiceTime {
-        self.grouped(group, self.at(in_flight))
+    /// The same for one that was sent as number `in_flight`, so long after another's end.
+    pub(super) fn predicted_at(
+        &self,
+        in_flight: u32,
+        after_end: Span,
+        group: Group,
+    ) -> ServiceTime {
+        self.grouped(group, self.at(in_flight, after_end))
+    }
+
+    /// Time since the execution that ends next is under way; zero if none is.
+    pub(super) fn after_end(&self, now: Mono) -> Span {
+        if self.slots.in_flight() == 0 {
+            return Span::ZERO;
+        }
+        now.since(self.curve.turned)
+    }
+
+    /// Records that an execution has just ended, before the slot table tells.
+    pub(super) fn note_end(&mut self, now: Mono) {
+        self.curve.turned = now;
     }
 
     /// Prediction for the next request, of any group.
-    pub(super) fn next_predicted(&self) -> ServiceTime {
+    pub(super) fn next_predicted(&self, now: Mono) -> ServiceTime {
         if self.is_flat {
             return self.predicted;
         }
-        self.at(self.slots.next_in_flight())
+        if self.slots.is_full() {
+            // It is sent when one ends.
+            return self.full;
+        }
+        self.at(self.slots.next_in_flight(), self.after_end(now))
     }
 
     fn grouped(&self, group: Group, common: ServiceTime) -> ServiceTime {
@@ -229,11 +251,11 @@ impl Variant {
         }
     }
 
-    fn at(&self, in_flight: u32) -> ServiceTime {
+    fn at(&self, in_flight: u32, after_end: Span) -> ServiceTime {
         if self.is_flat {
             return self.predicted;
         }
-        let time = (self.curve).predict(in_flight, self.planned, self.curve_at);
+        let time = (self.curve).predict(in_flight, self.planned, after_end, self.curve_at);
         time.map_or(self.predicted, |time| ServiceTime {
             mean: time.mean,
             high: time.high,
@@ -247,13 +269,16 @@ impl Variant {
         if corrects {
             self.is_flat = curve.is_flat(self.slots.total(), now);
             self.curve = curve;
+            if !self.is_flat {
+                self.slots.release_passed(curve.answered);
+            }
         }
         self.update_points();
     }
 
     fn update_points(&mut self) {
-        self.full = self.at(self.slots.total());
-        self.alone = self.at(1);
+        self.full = self.at(self.slots.total(), Span::ZERO);
+        self.alone = self.at(1, Span::ZERO);
     }
 
     /// Whether the plan in force includes it.
@@ -321,7 +346,7 @@ impl Variant {
             probed_at: None,
             batch_open_since: None,
             completion: None,
-            cut_offs: Vec::new(),
+            ended: Vec::new(),
             service_time: ServiceTimeEstimator::default(),
             group_times: GroupTimes::new(classes.list.len()),
             lead: LeadTimes::default(),

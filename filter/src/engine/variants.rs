@@ -105,7 +105,7 @@ impl Variants {
                 && variant.may_try(*id, requirements, now)
                 && !avoid.excludes(&variant.health)
         });
-        let quickest = able.min_by_key(|(_, variant)| variant.next_predicted().mean);
+        let quickest = able.min_by_key(|(_, variant)| variant.next_predicted(now).mean);
         Some(quickest?.0)
     }
 

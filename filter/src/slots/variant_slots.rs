@@ -6,11 +6,13 @@
 //! that a client or a timeout has abandoned. Such a slot is orphaned: it stays taken until the server's
 //! predicted end.
 
+mod orphans;
+
 use std::collections::BTreeSet;
 
 use crate::coordination::limit::Limit;
 use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
-use crate::priority::{ORPHAN_MAX, Urgency};
+use crate::priority::Urgency;
 use crate::time::{Mono, Span};
 use crate::waiting::wait_queue::WaitQueue;
 
@@ -36,6 +38,9 @@ pub struct Reported {
     pub stale: bool,
 }
 
+/// Predicted end of an orphan's execution, a number that tells it apart, its ordinal, and the time of its dispatch.
+type Orphan = (Mono, u64, u32, Mono);
+
 /// Slots of a variant taken by this worker, and requests waiting here.
 #[derive(Debug, Default)]
 pub struct VariantSlots {
@@ -43,10 +48,8 @@ pub struct VariantSlots {
     limit: u32,
     /// The same with requests that explore.
     exploring: u32,
-    /// Time of the latest end of an execution at any worker.
-    ended_at: Mono,
     in_flight: u32,
-    orphans: BTreeSet<(Mono, u64, u32)>,
+    orphans: BTreeSet<Orphan>,
     until: Mono,
     /// State that the slot table last got from this worker.
     pub reported: Reported,
@@ -90,7 +93,6 @@ impl VariantSlots {
             self.limit = limit.now(self.planned);
             self.exploring = limit.exploring(self.planned);
         }
-        self.ended_at = limit.ended_at;
     }
 
     /// Requests that may be in flight with those that explore.
@@ -129,13 +131,10 @@ impl VariantSlots {
         self.in_flight().saturating_add(1).min(self.limit.max(1))
     }
 
-    /// Time since the latest end of an execution; zero if none is in flight.
+    /// Whether no slot is free, whoever waits.
     #[must_use]
-    pub fn after_end(&self, now: Mono) -> Span {
-        if self.in_flight() == 0 {
-            return Span::ZERO;
-        }
-        now.since(self.ended_at)
+    pub fn is_full(&self) -> bool {
+        self.in_flight() >= self.limit && !self.may_explore()
     }
 
     /// Whether a slot is free, and no request waits for it.
@@ -238,35 +237,6 @@ impl VariantSlots {
     pub fn mark_reported(&mut self) {
         self.ended.clear();
         self.open_ended_changed = false;
-    }
-
-    /// Keeps a slot as orphaned until the server's predicted end, at most [`ORPHAN_MAX`] from `now`. `unique`
-    /// distinguishes orphans with the same end.
-    pub fn orphan(&mut self, now: Mono, end: Mono, unique: u64, ordinal: u32) {
-        if end > now {
-            let end = end.min(now + ORPHAN_MAX);
-            self.orphans.insert((end, unique, ordinal));
-            self.mark_open_ended(ordinal);
-            self.leave();
-        } else {
-            self.release(ordinal);
-        }
-    }
-
-    /// Releases the orphaned slots whose end has come; returns whether there were any.
-    pub fn expire_orphans(&mut self, now: Mono) -> bool {
-        let before = self.orphans.len();
-        if before == 0 {
-            return false;
-        }
-        while self.orphans.first().is_some_and(|(end, ..)| *end <= now)
-            && let Some((_, _, ordinal)) = self.orphans.pop_first()
-        {
-            self.clear_open_ended(ordinal);
-            self.end(ordinal);
-        }
-        self.reset_until();
-        self.orphans.len() < before
     }
 
     /// Next time at which something changes by itself: the end of an orphan, which frees a slot for any worker;

@@ -60,14 +60,16 @@ impl Writer<'_> {
         self.u64(limit.ended_at.0);
         self.u32(limit.lost);
         self.u64(limit.next_trial.0);
-        self.put([limit.fruitless, limit.halvings, u8::from(limit.falls)]);
+        self.put([limit.fruitless, limit.halvings]);
+        self.put([u8::from(limit.falls) | u8::from(limit.late) << 1]);
     }
 
     #[inline]
     pub(super) fn point(&mut self, point: &Point) {
-        self.u32(point.mean);
-        self.u32(point.scatter);
-        self.u32(point.least);
+        for times in [point.own, point.from_end] {
+            self.u32(times.mean);
+            self.u32(times.scatter);
+        }
         self.put(point.count.to_le_bytes());
         self.u32(point.at_ms);
         self.u32(point.completed_at_ms);

@@ -1,5 +1,6 @@
 //! The server curve: what it predicts, forgets and rescales.
 
+use super::point::SAMPLES_MIN;
 use super::*;
 use proptest::prelude::*;
 
@@ -21,17 +22,21 @@ fn curve(counts: impl IntoIterator<Item = u32>, ms: impl Fn(u32) -> u64) -> Curv
 }
 
 fn record(curve: &mut Curve, in_flight: u32, ms: u64, completed: bool) {
-    let sample = CurveSample {
+    curve.record(sample(in_flight, ms, completed), Span::ZERO, at(0));
+}
+
+fn sample(in_flight: u32, ms: u64, completed: bool) -> CurveSample {
+    CurveSample {
         in_flight,
+        sent: at(0),
         took: Span::from_millis(ms),
         planned: PLANNED,
         completed,
-    };
-    curve.record(sample, Span::ZERO, at(0));
+    }
 }
 
 fn mean_ms(curve: &Curve, in_flight: u32) -> Option<u64> {
-    let predicted = curve.predict(in_flight, PLANNED, at(1))?;
+    let predicted = curve.predict(in_flight, PLANNED, Span::ZERO, at(1))?;
     Some((predicted.mean.as_micros() + 500) / 1000)
 }
 
@@ -70,10 +75,11 @@ fn unknown_points_follow_from_those_beside_them() {
 #[test]
 fn old_executions_tell_nothing() {
     let known = curve([1], |_| 45);
-    assert!(known.predict(1, PLANNED, at(9_000)).is_some());
-    assert_eq!(known.predict(1, PLANNED, at(11_000)), None);
-    assert!(known.least(1, PLANNED, at(3_000)).is_some());
-    assert_eq!(known.least(1, PLANNED, at(5_000)), None);
+    assert!(known.predict(1, PLANNED, Span::ZERO, at(9_000)).is_some());
+    assert_eq!(known.predict(1, PLANNED, Span::ZERO, at(11_000)), None);
+    assert!(known.is_evidence(3, at(1_500)) && !known.is_evidence(3, at(2_500)));
+    // An idle server may be tried sooner.
+    assert!(known.is_evidence(0, at(400)) && !known.is_evidence(0, at(600)));
 }
 
 #[test]
@@ -84,16 +90,76 @@ fn execution_that_was_cut_off_is_a_bound_and_no_evidence() {
     assert_eq!(cut, before, "it would have taken longer");
     record(&mut cut, 4, 90, false);
     assert!(mean_ms(&cut, 4) > mean_ms(&before, 4));
-    assert_eq!(
-        cut.least(4, PLANNED, at(1)),
-        before.least(4, PLANNED, at(1))
-    );
+    assert_eq!(cut.points[3].own.scatter, before.points[3].own.scatter);
     let mut only_cut = Curve::default();
     for _ in 0..100 {
         record(&mut only_cut, 4, 90, false);
     }
-    assert_eq!(only_cut.least(4, PLANNED, at(1)), None);
+    assert!(!only_cut.is_evidence(4, at(1)));
     assert_eq!(mean_ms(&only_cut, 4), None);
+}
+
+/// Executions of a server that does one thing after the other, 45 ms each, sent at any part of the one under way.
+fn serial(numbers: impl IntoIterator<Item = u32>) -> Curve {
+    let mut curve = Curve::default();
+    for in_flight in numbers {
+        for over_ms in (0..45).step_by(5) {
+            let after = Span::from_millis(over_ms);
+            let took = Span::from_millis(45 * u64::from(in_flight) - over_ms);
+            let sample = CurveSample {
+                took,
+                ..sample(in_flight, 0, true)
+            };
+            curve.record(sample, after, at(0));
+        }
+    }
+    curve
+}
+
+#[test]
+fn time_since_the_latest_end_is_over() {
+    let serial = serial([2, 3, 8, 11]);
+    for (in_flight, over_ms, ms) in [(2, 0, 90), (2, 40, 50), (3, 30, 105), (8, 20, 340)] {
+        let over = Span::from_millis(over_ms);
+        let predicted = serial.predict(in_flight, PLANNED, over, at(1)).unwrap();
+        let off = predicted.mean.as_millis().abs_diff(ms);
+        assert!(off <= 2, "{in_flight} {over_ms}: {predicted:?}");
+    }
+    // An end that is overdue tells nothing.
+    let late = serial.predict(2, PLANNED, Span::from_millis(100), at(1));
+    assert!(late.unwrap().mean >= Span::from_millis(60), "{late:?}");
+    assert!(!serial.is_flat(8, at(1)), "in turn, so without lanes");
+}
+
+/// The points are apart, and the numbers between them are not the nearest point's.
+#[test]
+fn numbers_between_two_points_are_told_apart() {
+    let mut serial = serial([8, 11]);
+    for _ in 0..3 {
+        for in_flight in [9, 10] {
+            let ms = 45 * u64::from(in_flight);
+            serial.record(sample(in_flight, ms, true), Span::ZERO, at(0));
+        }
+    }
+    for in_flight in 8..=11 {
+        let predicted = serial.predict(in_flight, PLANNED, Span::ZERO, at(1));
+        let (mean, ms) = (
+            predicted.unwrap().mean.as_millis(),
+            u64::from(45 * in_flight),
+        );
+        assert!(mean.abs_diff(ms) <= 3, "{in_flight}: {mean}");
+    }
+}
+
+/// Where most are cut off, the time is longer than that until then, or more would be sent to be cut off.
+#[test]
+fn time_is_longer_than_what_was_cut_off() {
+    let mut late = curve([4], |_| 120);
+    for n in 0..200 {
+        record(&mut late, 4, if n % 5 == 0 { 125 } else { 135 }, n % 5 == 0);
+    }
+    let predicted = late.predict(4, PLANNED, Span::ZERO, at(1)).unwrap();
+    assert!(predicted.mean > Span::from_millis(130) && predicted.high > Span::from_millis(134));
 }
 
 #[test]
@@ -113,7 +179,7 @@ fn points_move_with_the_lanes() {
     let mut lanes = curve([4], |_| 45);
     lanes.rescale(4, 8);
     assert_eq!(lanes.points[point_of(4)], Point::default());
-    assert_eq!(lanes.mean(8, at(1)), curve([8], |_| 45).mean(8, at(1)));
+    assert_eq!(mean_ms(&lanes, 8), Some(45));
     let before = lanes;
     lanes.rescale(8, 8);
     lanes.rescale(0, 8);
@@ -130,28 +196,25 @@ proptest! {
         for (in_flight, ms) in &took {
             record(&mut curve, *in_flight, *ms, true);
         }
-        if let Some(time) = curve.predict(at_once, PLANNED, at(1)) {
+        if let Some(time) = curve.predict(at_once, PLANNED, Span::ZERO, at(1)) {
             prop_assert!(time.mean <= time.high && time.high <= time.safe);
-        }
-        if let Some(least) = curve.least(at_once, PLANNED, at(1)) {
-            let longest = took.iter().map(|(_, ms)| *ms).max().unwrap();
-            prop_assert!(least <= Span::from_millis(longest));
         }
     }
 
     #[test]
     fn nothing_overflows(
-        points in proptest::array::uniform16(any::<(u32, u32, u32, u16, u32, u32)>()),
+        points in proptest::array::uniform16(any::<((u32, u32), (u32, u32), u16, u32, u32)>()),
         in_flight: u32, planned: u64, now: u64, completed: bool, from: u32, to: u32,
     ) {
-        let point = |(mean, scatter, least, count, at_ms, completed_at_ms)| Point {
-            mean, scatter, least, count, at_ms, completed_at_ms,
+        let times = |(mean, scatter)| Times { mean, scatter };
+        let point = |(own, from_end, count, at_ms, completed_at_ms)| Point {
+            own: times(own), from_end: times(from_end), count, at_ms, completed_at_ms,
         };
-        let mut curve = Curve { points: points.map(point) };
+        let mut curve = Curve { points: points.map(point), ..Curve::default() };
         let (planned, now) = (Span::from_nanos(planned), Mono(now));
-        let sample = CurveSample { in_flight, took: planned, planned, completed };
+        let sample = CurveSample { in_flight, sent: now, took: planned, planned, completed };
         curve.record(sample, planned, now);
-        let _ = (curve.predict(in_flight, planned, now), curve.least(in_flight, planned, now));
+        let _ = (curve.predict(in_flight, planned, planned, now), curve.is_evidence(in_flight, now));
         let _ = curve.is_flat(in_flight, now);
         curve.rescale(from, to);
     }

@@ -82,6 +82,34 @@ fn limit_falls_to_the_planned_lanes_and_no_further() {
     assert_eq!(limit.found, 16);
 }
 
+/// As many slots as the servers never answer in time: the limit is what they do, and nothing is tried for long.
+#[test]
+fn limit_falls_below_the_planned_slots_while_answers_are_late() {
+    let mut limit = planned(16);
+    let mut now = Mono(1_000_000_000);
+    let (deadline, mut in_time) = (135, 0);
+    for n in 0..3_000 {
+        let in_flight = limit.exploring(16);
+        let ms = 45 * u64::from(in_flight) - 10 * (n % 3);
+        let completed = ms <= deadline;
+        let took = Span::from_millis(ms.min(deadline));
+        let sent = now;
+        now = now + Span::from_nanos(Span::from_millis(ms).as_nanos() / u64::from(in_flight));
+        let ended = Ended {
+            in_flight,
+            sent,
+            took,
+            gap: 0,
+            ratio: (took.as_millis() * 1024 / PLANNED) as u32,
+            completed,
+        };
+        limit.observe(ended, MAX, sent + took);
+        in_time += u64::from(completed && n >= 1_000);
+    }
+    assert!((1..=3).contains(&limit.found), "{limit:?}");
+    assert!(in_time >= 1_800, "{in_time}");
+}
+
 /// A single lane idles while an answer and the next request travel. Sending ahead covers that, and keeps the order.
 #[test]
 fn way_to_the_server_is_no_gain() {
@@ -171,7 +199,7 @@ proptest! {
         (planned, found, trial, base, lost) in any::<(u32, u32, u32, u32, u32)>(),
         (samples, cut_off, slow, sum) in any::<(u16, u16, u16, u64)>(),
         (phase, since, ended_at, next_trial) in (0..3_u8, any::<u64>(), any::<u64>(), any::<u64>()),
-        (fruitless, halvings, falls) in any::<(u8, u8, bool)>(),
+        (fruitless, halvings, falls, late) in any::<(u8, u8, bool, bool)>(),
         (in_flight, sent, took, ratio, completed) in any::<(u32, u64, u64, u32, bool)>(),
         now: u64, max: u32,
     ) {
@@ -179,7 +207,7 @@ proptest! {
             planned, found: found.max(1), trial, base, lost, samples, cut_off, slow, sum,
             phase: [Phase::Rest, Phase::Base, Phase::Trial][usize::from(phase)],
             since: Mono(since), ended_at: Mono(ended_at), next_trial: Mono(next_trial),
-            fruitless, halvings, falls,
+            fruitless, halvings, falls, late,
         };
         let (sent, took) = (Mono(sent), Span::from_nanos(took));
         limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, ratio, completed }, max, Mono(now));

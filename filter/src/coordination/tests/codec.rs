@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::coordination::curve::{Curve, POINTS, Point};
+use crate::coordination::curve::{Curve, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health, Outage};
@@ -40,13 +40,22 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn point()(mean: u32, scatter: u32, least: u32, count: u16, at_ms: u32, completed_at_ms: u32) -> Point {
-        Point { mean, scatter, least, count, at_ms, completed_at_ms }
+    fn times()(mean: u32, scatter: u32) -> Times {
+        Times { mean, scatter }
+    }
+}
+
+prop_compose! {
+    fn point()(own in times(), from_end in times(), count: u16, at_ms: u32, completed_at_ms: u32) -> Point {
+        Point { own, from_end, count, at_ms, completed_at_ms }
     }
 }
 
 fn curve() -> impl Strategy<Value = Curve> {
-    proptest::collection::vec(point(), POINTS).prop_map(|points| Curve {
+    let points = proptest::collection::vec(point(), POINTS);
+    (mono(), mono(), points).prop_map(|(turned, answered, points)| Curve {
+        turned,
+        answered,
         points: points.try_into().unwrap(),
     })
 }
@@ -57,11 +66,11 @@ prop_compose! {
         (samples, cut_off, slow, sum) in any::<(u16, u16, u16, u64)>(),
         phase in prop_oneof![Just(Phase::Rest), Just(Phase::Base), Just(Phase::Trial)],
         since in mono(), ended_at in mono(), next_trial in mono(),
-        (fruitless, halvings, falls) in any::<(u8, u8, bool)>(),
+        (fruitless, halvings, falls, late) in any::<(u8, u8, bool, bool)>(),
     ) -> Limit {
         Limit {
             planned, found, trial, phase, samples, cut_off, slow, sum, base, since, ended_at, lost, next_trial, fruitless,
-            halvings, falls,
+            halvings, falls, late,
         }
     }
 }

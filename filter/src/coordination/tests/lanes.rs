@@ -17,6 +17,7 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
         at: at(0),
         was_idle: false,
         is_measurement: false,
+        is_cut_off: false,
         is_error: false,
     });
     LaneRequest {
@@ -143,6 +144,7 @@ fn measurements_of_the_same_plan_are_shared() {
         at: at(end),
         was_idle,
         is_measurement: true,
+        is_cut_off: false,
         is_error: false,
     };
     let ended = |ended, completed| LaneRequest {

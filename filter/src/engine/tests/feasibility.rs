@@ -188,6 +188,44 @@ fn few_measurements_of_all_workers_correct_the_planned_service_time() {
     }
 }
 
+/// Another worker took all slots of a server that does one thing after the other when this one last looked, and has none
+/// any more.
+#[test]
+fn old_usage_of_another_worker_refuses_nothing() {
+    let json = format!(
+        r#"{{"service":"demo","plan":{{"variants":[{}]}}}}"#,
+        variant("a", 1.0, 4, 50.0)
+    );
+    let store = Memory::default();
+    let [mut one, mut other] = [1, 2].map(|incarnation| worker(&json, &store, incarnation));
+    let mut refused = 0;
+    for round in 0..40_u32 {
+        let now = u64::from(round) * 400;
+        for n in 0..4 {
+            let sent = submit(&mut other, round * 4 + n, 1000, at(now));
+            assert!(matches!(sent, Verdict::Forward(_)), "{sent:?}");
+        }
+        // Until the times are known it would wait.
+        if round >= 10 {
+            let seen = submit(&mut one, 1000 + round, 90, at(now + 1));
+            refused += u32::from(reason(&seen) == Some(Reason::Infeasible));
+        }
+        for n in 0..4 {
+            let ended = at(now + 50 * (u64::from(n) + 1));
+            end(&mut other, round * 4 + n, End::Answered, ended);
+        }
+        for renewed in (now + 200..now + 300).step_by(50) {
+            one.renew(false, at(renewed).mono);
+            other.renew(false, at(renewed).mono);
+            let _ = release(&mut other, at(renewed));
+        }
+        let sent = submit(&mut one, 2000 + round, 90, at(now + 300));
+        assert!(matches!(sent, Verdict::Forward(_)), "{round}: {sent:?}");
+        end(&mut one, 2000 + round, End::Answered, at(now + 350));
+    }
+    assert_eq!(refused, 30);
+}
+
 #[test]
 fn orphaned_slot_is_kept_for_the_planned_time() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], SLOTS_HOLD);

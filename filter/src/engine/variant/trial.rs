@@ -10,15 +10,19 @@ use crate::variant::VariantId;
 const LEAST_PART: u32 = 4;
 
 impl Variant {
-    /// Shortest time that the next request may take, by what others took lately; `None` without evidence.
-    pub(in crate::engine) fn least(&self, now: Mono) -> Option<Span> {
+    /// Time that the next request takes, by what others took lately; `None` without evidence.
+    fn evidence(&self, now: Mono) -> Option<Span> {
+        if !self.curve.is_evidence(self.slots.in_flight(), now) {
+            return None;
+        }
         let next = self.slots.next_in_flight();
-        self.curve.least(next, self.planned, now)
+        let time = (self.curve).predict(next, self.planned, self.after_end(now), now)?;
+        Some(time.mean)
     }
 
     /// Shortest time that a request may take that is tried.
     pub(in crate::engine) fn takes_if_tried(&self, now: Mono) -> Span {
-        self.least(now).unwrap_or(self.planned / LEAST_PART)
+        self.evidence(now).unwrap_or(self.planned / LEAST_PART)
     }
 
     /// Whether the first waiting request may be sent beyond the limit: it has time enough, even if the servers do no more
@@ -57,8 +61,8 @@ impl Variant {
             return false;
         }
         let is_idle = self.slots.in_flight() == 0;
-        let may = match self.least(now) {
-            Some(least) => least <= left,
+        let may = match self.evidence(now) {
+            Some(takes) => takes <= left,
             None => is_idle && left >= self.planned / LEAST_PART,
         };
         may && self.accuracy >= requirements.min_accuracy

@@ -8,7 +8,7 @@ use crate::waiting::queue::Place;
 fn orphan_keeps_its_slot_until_the_predicted_end() {
     let mut slots = VariantSlots::default();
     slots.take(Mono(100));
-    slots.orphan(Mono(10), Mono(100), 0, 0);
+    slots.orphan(Mono(10), Mono(100), 0, 0, Mono(0));
     assert!(!slots.expire_orphans(Mono(99)));
     assert_eq!((slots.taken(), slots.until()), (1, Mono(100)));
     assert!(slots.expire_orphans(Mono(100)));
@@ -21,11 +21,24 @@ fn orphan_is_bounded_and_a_past_end_releases_at_once() {
     let mut slots = VariantSlots::default();
     slots.take(Mono(0));
     slots.take(Mono(0));
-    slots.orphan(Mono(10), Mono(10), 0, 0);
-    slots.orphan(Mono(10), Mono(u64::MAX), 1, 0);
+    slots.orphan(Mono(10), Mono(10), 0, 0, Mono(0));
+    slots.orphan(Mono(10), Mono(u64::MAX), 1, 0, Mono(0));
     assert_eq!(slots.taken(), 1);
-    slots.expire_orphans(Mono(10) + ORPHAN_MAX);
+    slots.expire_orphans(Mono(10) + crate::priority::ORPHAN_MAX);
     assert_eq!(slots.taken(), 0);
+}
+
+#[test]
+fn answer_to_a_later_request_releases_the_orphans_before_it() {
+    let mut slots = VariantSlots::default();
+    for sent in [1, 2, 3] {
+        slots.take(Mono(100));
+        slots.orphan(Mono(10), Mono(100), sent, 0, Mono(sent));
+    }
+    slots.release_passed(Mono(3));
+    assert_eq!((slots.taken(), slots.until()), (1, Mono(100)));
+    slots.release_passed(Mono(4));
+    assert_eq!((slots.taken(), slots.until()), (0, Mono(0)));
 }
 
 #[test]
@@ -36,7 +49,7 @@ fn wakes_for_orphan_end_and_latest_start() {
         slots.next_wake(slots.queue.latest_start(|_, _| service))
     };
     slots.take(Mono(50));
-    slots.orphan(Mono(0), Mono(50), 0, 0);
+    slots.orphan(Mono(0), Mono(50), 0, 0, Mono(0));
     assert_eq!(wake(&slots), Some(Mono(50)), "others may wait for it");
     let place = Place {
         deadline: Mono(70),
