@@ -7,8 +7,9 @@
 //! - while other executions may still be those before a change of cores or of the batch
 //! - while the variant's servers fail
 //!
-//! Executions that were cut off count by [`Executions::mean_ms`], so that servers which never answer are slow too. Their
-//! times are only known from below, so with any of them a variant is not faster than its profile.
+//! Executions that were cut off count by [`Executions::mean_ms`], with the time seen. Their times are only known from
+//! below, so with any of them a variant is not faster than its profile. They lengthen the time that is planned with, but
+//! the state and the drift go by answers ([`Estimate::of_answers`]).
 //!
 //! While all slots of a variant are taken, its rate is what its servers sustain, which counts more than times ([`full`]).
 //!
@@ -131,12 +132,20 @@ impl VariantTimes {
         self.window.expire(now);
         let estimate = self.window.estimate();
         if let Some(estimate) = estimate.filter(|_| measured) {
+            self.learn(now, estimate, rule);
+        }
+        let ratio = estimate.and_then(|estimate| estimate.of_answers);
+        let reading = self.reading(now, ratio);
+        let changed = self.machine.see(now, reading, rule);
+        self.drift(now, ratio, rule);
+        changed
+    }
+
+    /// Takes over an estimate. A lower bound only lengthens the time that is planned with.
+    fn learn(&mut self, now: Duration, estimate: Estimate, rule: &ServiceTimeRule) {
+        if estimate.of_answers.is_some() || estimate.ratio > self.correction(now) {
             self.learnt.learn(self.millis, estimate.ratio, now, rule);
         }
-        let reading = self.reading(now, estimate);
-        let changed = self.machine.see(now, reading, rule);
-        self.drift(now, estimate, rule);
-        changed
     }
 
     /// Takes in a change of cores or replicas.
@@ -209,13 +218,13 @@ impl VariantTimes {
         true
     }
 
-    fn reading(&self, now: Duration, estimate: Option<Estimate>) -> Reading {
+    fn reading(&self, now: Duration, ratio: Option<f64>) -> Reading {
         let executions: f64 = self.rates.iter().map(|(_, executions)| executions).sum();
         let rps = executions / WINDOW.as_secs_f64();
         let is_known = self.sustained_rps > 0.0;
         Reading {
             idle: now.saturating_sub(self.seen.unwrap_or(now)),
-            ratio: estimate.map(|estimate| estimate.ratio),
+            ratio,
             load: if is_known {
                 rps / self.sustained_rps
             } else {
@@ -225,11 +234,11 @@ impl VariantTimes {
     }
 
     /// Notes since when the profile has not held.
-    fn drift(&mut self, now: Duration, estimate: Option<Estimate>, rule: &ServiceTimeRule) {
+    fn drift(&mut self, now: Duration, ratio: Option<f64>, rule: &ServiceTimeRule) {
         let above = slow_above(self.drifts_since.is_some(), rule);
-        let holds = |estimate: Estimate| (1.0 / above..=above).contains(&estimate.ratio);
+        let holds = |ratio: f64| (1.0 / above..=above).contains(&ratio);
         let is_inactive = self.machine.state() == VariantState::Inactive;
-        match estimate.map(holds) {
+        match ratio.map(holds) {
             _ if is_inactive => self.drifts_since = None,
             Some(true) => self.drifts_since = None,
             Some(false) => self.drifts_since = self.drifts_since.or(Some(now)),
@@ -266,6 +275,7 @@ impl VariantTimes {
             measured_ratio: estimate.map(|estimate| estimate.ratio),
             executions: estimate.map_or(0, |estimate| estimate.executions as u64),
             cut_off: estimate.map_or(0, |estimate| estimate.cut_off as u64),
+            is_bound: estimate.is_some_and(|estimate| estimate.of_answers.is_none()),
             correction,
             drift_ms: self.drifted(now, rule).map(ms),
         }

@@ -164,6 +164,8 @@ pub struct ServiceTimeReport {
     pub executions: u64,
     /// Those of them that were cut off at their deadlines.
     pub cut_off: u64,
+    /// Whether the measured time is a lower bound, because too few of them were answered.
+    pub is_bound: bool,
     /// Factor on the profile's time that is planned with, at the actual cores.
     pub correction: f64,
     /// Time for which the profile has not held; `null` if it holds, or not for long enough.
@@ -177,6 +179,7 @@ impl Default for ServiceTimeReport {
             measured_ratio: None,
             executions: 0,
             cut_off: 0,
+            is_bound: false,
             correction: 1.0,
             drift_ms: None,
         }

@@ -157,14 +157,16 @@ fn interfered_variant_is_found_planned_for_and_normal_again() {
     }
 }
 
+/// Executions that were cut off say that b takes at least as long, which is planned with. Without answers it is not
+/// interfered: the filter may have cut them off for a wait.
 #[test]
-fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
+fn variant_whose_executions_are_all_cut_off_is_planned_with_the_time_seen() {
     for seed in 1..=2 {
         let (corrected, summary) = played(BEYOND_DEADLINE, "infadapter", true, 90, seed);
         let (_, without) = played(BEYOND_DEADLINE, "infadapter", false, 90, seed);
         let seconds = &corrected.seconds;
         let slow = &seconds[SLOW_FROM_S..SLOW_UNTIL_S];
-        let found = slow.iter().position(|second| of_b(second).state.is_slow());
+        let found = slow.iter().position(|second| of_b(second).correction > 1.0);
         let largest = slow.iter().map(|second| of_b(second).correction);
         let largest = largest.fold(1.0, f64::max);
         let measured = slow.iter().filter_map(|second| of_b(second).measured_ratio);
@@ -178,15 +180,13 @@ fn variant_whose_executions_are_all_cut_off_is_found_and_not_planned_with() {
             found.is_some_and(|found| found <= CUT_OFF_FOUND_WITHIN_S),
             "{found:?}"
         );
+        let is_slow = slow.iter().any(|second| of_b(second).state.is_slow());
+        assert!(!is_slow, "seed {seed}");
         assert!(
-            measured >= 6.0,
-            "{measured}, an execution takes ten times as long; of those that are cut off it is known from below"
+            (2.0..=6.2).contains(&measured),
+            "{measured}, of ten times as long no more is seen than 500 of 82 ms"
         );
-        // The maximum, or what it was planned with when the last tenth was added: that alone changes no plan.
-        assert!(
-            (4.0 / 1.1..=4.0).contains(&largest),
-            "{largest}, the maximum is 4"
-        );
+        assert!((2.0..=4.0).contains(&largest), "{largest}");
         assert!(cut_off > Some(0));
         assert!(summary.on_time_percent >= without.on_time_percent);
     }

@@ -22,11 +22,21 @@ pub(super) fn measured_note(name: &str, report: &ServiceTimeReport) -> String {
     match measured_ratio {
         _ if planned.is_empty() && is.is_empty() => String::new(),
         Some(ratio) => format!(
-            "; {name}: measured {ratio:.2} × profile over {}{planned}{is}",
+            "; {name}: {} over {}{planned}{is}",
+            measured(report, ratio),
             executions_of(report)
         ),
         None => format!("; {name}: not measured of late{planned}{is}"),
     }
+}
+
+/// Measured ratio, which too few answers make a lower bound.
+fn measured(report: &ServiceTimeReport, ratio: f64) -> String {
+    let least = match report.is_bound {
+        true => "at least ",
+        false => "",
+    };
+    format!("measured {least}{ratio:.2} × profile")
 }
 
 /// Number of executions measured, and of those that were cut off.
@@ -60,7 +70,7 @@ pub(super) fn log_state(name: &str, before: VariantState, report: &ServiceTimeRe
     let (state, before) = (report.state, before.label());
     let measured = report.measured_ratio.map_or_else(String::new, |ratio| {
         let executions = executions_of(report);
-        format!(", measured {ratio:.2} × profile over {executions}")
+        format!(", {} over {executions}", measured(report, ratio))
     });
     let label = state.label();
     match state.is_slow() {

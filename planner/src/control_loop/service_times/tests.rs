@@ -1,5 +1,6 @@
 //! Measurements of one variant, cycle by cycle.
 
+mod cut_off;
 mod servers;
 
 use weir_api::Cores;
@@ -238,21 +239,6 @@ fn rate_with_all_slots_taken_counts_from_100_executions_on() {
 }
 
 #[test]
-fn rate_counts_with_few_executions_cut_off_if_it_is_lower() {
-    for (rps, cut_off, correction) in [
-        (200.0, 20.0, 2.0),
-        // By the times, of which those cut off count twice.
-        (200.0, 80.0, 1.25),
-        (600.0, 0.0, 0.65),
-        (600.0, 20.0, 1.0),
-    ] {
-        let mut bed = Bed::default();
-        let found = bed.run_cut_off(20, unmeasured(1), (1.0, rps), cut_off);
-        assert_eq!(found, correction, "{rps}/s, {cut_off} cut off");
-    }
-}
-
-#[test]
 fn rate_of_cold_failing_or_stalled_servers_does_not_count() {
     let mut bed = Bed::default();
     bed.run_full(5, unmeasured(1), (1.0, 400.0));
@@ -277,61 +263,6 @@ fn failing_servers_are_not_measured() {
     };
     let report = bed.run(20, fails, 50, 200.0);
     assert_eq!((report.measured_ratio, report.correction), (None, 1.0));
-}
-
-#[test]
-fn cut_off_executions_make_a_variant_slow() {
-    // 20 ms by the profile. Each second some are answered and others cut off after 60 ms.
-    for (answered, answered_ms, cut_off, ratio, state) in [
-        (0.0, 0.0, 30.0, 6.0, VariantState::Interfered),
-        (10.0, 50.0, 20.0, 5.6667, VariantState::Interfered),
-        (20.0, 40.0, 10.0, 3.5, VariantState::Interfered),
-        (0.0, 0.0, 95.0, 6.0, VariantState::Overloaded),
-        // A few are no reason.
-        (98.0, 20.0, 2.0, 1.0, VariantState::Normal),
-        // With a short deadline their times say little: it is not faster for that.
-        (98.0, 5.0, 2.0, 1.0, VariantState::Normal),
-    ] {
-        let mut bed = Bed::default();
-        bed.run(20, present(1, 1), 50, 20.0);
-        let new = Executions {
-            answered,
-            total_ms: answered * answered_ms,
-            cut_off,
-            cut_off_ms: cut_off * 60.0,
-            batches: answered + cut_off,
-            batched: answered + cut_off,
-        };
-        for _ in 0..30 {
-            bed.see(new, present(1, 1));
-        }
-        let now = Duration::from_secs(bed.second - 1);
-        let report = bed.times.report(now, &bed.rule);
-        let measured = report.measured_ratio.unwrap();
-        assert!((measured - ratio).abs() < 1e-3, "{measured} for {ratio}");
-        assert_eq!(report.state, state, "{answered} {cut_off}");
-        assert_eq!(report.cut_off, cut_off as u64 * 15);
-        // Bounded as any ratio is.
-        assert!(report.correction <= bed.rule.correction_max);
-        assert_eq!(report.correction > 1.0, ratio > 1.1, "{report:?}");
-    }
-}
-
-#[test]
-fn server_that_never_answers_is_active() {
-    let mut bed = Bed::default();
-    bed.run(20, present(1, 1), 50, 20.0);
-    let hangs = Executions {
-        cut_off: 1.0,
-        cut_off_ms: 500.0,
-        ..Executions::default()
-    };
-    for _ in 0..120 {
-        bed.see(hangs, present(1, 1));
-    }
-    let report = bed.times.report(bed.now(), &bed.rule);
-    assert_eq!(report.state, VariantState::Interfered);
-    assert_eq!(report.correction, bed.rule.correction_max);
 }
 
 #[test]
@@ -366,6 +297,7 @@ fn notes_name_ratio_plan_state_and_renewal() {
         measured_ratio: Some(1.31),
         executions: 412,
         cut_off: 0,
+        is_bound: false,
         correction: 1.3,
         drift_ms: Some(720_000),
     };
@@ -381,6 +313,15 @@ fn notes_name_ratio_plan_state_and_renewal() {
     };
     let expected = "; b: measured 1.31 × profile over 412 executions, 400 of them cut off, planned with 1.30: it is interfered";
     assert_eq!(measured_note("b", &cut_off), expected);
+    let bound = ServiceTimeReport {
+        cut_off: 412,
+        is_bound: true,
+        state: VariantState::Normal,
+        drift_ms: None,
+        ..report
+    };
+    let expected = "; b: measured at least 1.31 × profile over 412 executions, 412 of them cut off, planned with 1.30";
+    assert_eq!(measured_note("b", &bound), expected);
     let unmeasured = ServiceTimeReport {
         measured_ratio: None,
         state: VariantState::Inactive,

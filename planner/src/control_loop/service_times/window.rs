@@ -6,6 +6,10 @@
 //! histogram gives its mean whatever its buckets are.
 //!
 //! The rate while all slots were taken counts instead, if that was for long enough ([`full`]).
+//!
+//! Executions that were cut off say that a variant takes at least as long, and not that it is slow: the filter also cuts
+//! off what has waited for other requests. The ratio for a state is therefore the median weighted by answers, and there is
+//! none with fewer than [`EXECUTIONS_MIN`] of them.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -40,9 +44,17 @@ pub(super) struct Block {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Estimate {
     pub(super) ratio: f64,
+    /// Ratio for the state; `None` with too few answers. The other is a lower bound then.
+    pub(super) of_answers: Option<f64>,
     pub(super) executions: f64,
     /// Those of them that were cut off.
     pub(super) cut_off: f64,
+}
+
+impl Block {
+    fn answered(&self) -> f64 {
+        self.executions - self.cut_off
+    }
 }
 
 /// Blocks, oldest first.
@@ -77,22 +89,31 @@ impl Window {
 
     /// Weighted median of the ratios, or the ratio with all slots taken; `None` with too few executions.
     pub(super) fn estimate(&self) -> Option<Estimate> {
-        let executions: f64 = self.0.iter().map(|block| block.executions).sum();
-        if executions < EXECUTIONS_MIN {
-            return None;
-        }
-        let mut blocks: Vec<&Block> = self.0.iter().collect();
+        let sum = |of: fn(&Block) -> f64| self.0.iter().map(of).sum::<f64>();
+        let executions = sum(|block| block.executions);
+        let by_time = self.median(|block| block.executions)?;
+        let is_answered = sum(Block::answered) >= EXECUTIONS_MIN;
+        let of_answers = self.median(Block::answered).filter(|_| is_answered);
+        (executions >= EXECUTIONS_MIN).then(|| Estimate {
+            // Both are lower bounds of it.
+            ratio: full::ratio(&self.0, by_time.max(of_answers.unwrap_or(0.0))),
+            of_answers: of_answers.map(|by_time| full::ratio(&self.0, by_time)),
+            executions,
+            cut_off: sum(|block| block.cut_off),
+        })
+    }
+
+    /// Median of the ratios; `None` without weight.
+    fn median(&self, weight: fn(&Block) -> f64) -> Option<f64> {
+        let mut blocks: Vec<&Block> = self.0.iter().filter(|block| weight(block) > 0.0).collect();
         blocks.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let half = blocks.iter().map(|block| weight(block)).sum::<f64>() / 2.0;
         let mut up_to = 0.0;
         let middle = blocks.into_iter().find(|block| {
-            up_to += block.executions;
-            up_to * 2.0 >= executions
+            up_to += weight(block);
+            up_to >= half
         });
-        middle.map(|block| Estimate {
-            ratio: full::ratio(&self.0, block.ratio),
-            executions,
-            cut_off: self.0.iter().map(|block| block.cut_off).sum(),
-        })
+        middle.map(|block| block.ratio)
     }
 }
 
@@ -156,6 +177,35 @@ mod tests {
             (&[(0, 1.0, 30.0), (300, 2.0, 10.0)], 300, None),
         ] {
             assert_eq!(estimate(blocks, now), expected, "{blocks:?}");
+        }
+    }
+
+    /// Ratio to plan with, and for the state, by blocks of a ratio, executions, and those of them that were cut off.
+    #[test]
+    fn state_needs_answers() {
+        for (blocks, ratio, of_answers) in [
+            (&[(1.5, 19.0, 0.0)][..], None, None),
+            (&[(1.5, 20.0, 0.0)], Some(1.5), Some(1.5)),
+            (&[(3.0, 25.0, 25.0)], Some(3.0), None),
+            // The example of a server with dynamic batching: 25 executions, 14 of them cut off.
+            (&[(2.56, 25.0, 14.0)], Some(2.56), None),
+            (&[(2.56, 45.0, 25.0)], Some(2.56), Some(2.56)),
+            // Most are cut off, and what is answered takes the profile's time.
+            (&[(1.0, 20.0, 0.0), (3.0, 50.0, 50.0)], Some(3.0), Some(1.0)),
+            // Cut off with little time left.
+            (&[(3.0, 20.0, 0.0), (1.0, 50.0, 50.0)], Some(3.0), Some(3.0)),
+        ] {
+            let mut window = Window::default();
+            for (ratio, executions, cut_off) in blocks {
+                window.add(Block {
+                    cut_off: *cut_off,
+                    ..block(0, *ratio, *executions)
+                });
+            }
+            let found = window.estimate();
+            assert_eq!(found.map(|one| one.ratio), ratio, "{blocks:?}");
+            let of_state = found.and_then(|one| one.of_answers);
+            assert_eq!(of_state, of_answers, "{blocks:?}");
         }
     }
 

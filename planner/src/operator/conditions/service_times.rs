@@ -49,6 +49,7 @@ mod tests {
             measured_ratio: Some(1.52),
             executions: 300,
             cut_off: 0,
+            is_bound: false,
             correction: 1.5,
             drift_ms,
         };
