@@ -5,6 +5,9 @@
 //! another answers faster while a slot is free. Servers that execute all slots at once then count as up to a tenth faster
 //! than they are, because the time begins at the end of an execution; so do servers that make batches, by more. A rate at a
 //! lower load is therefore an upper bound of the capacity, and none makes a variant faster.
+//!
+//! For the capacity the rate counts as it is. For the state of a variant it may be lower by what the server's own batches
+//! explain ([`Expected::own_batches`]).
 
 use std::collections::VecDeque;
 
@@ -31,6 +34,8 @@ pub(super) struct FullPart {
     ratio: f64,
     /// Ratios that agree with the profile: of its largest batch, and of its measured capacity.
     agrees: (f64, f64),
+    /// Ratio that the server's own batches explain.
+    own_batches: f64,
     /// Part of the time from which the ratio may make the variant faster.
     overloaded: f64,
     executions: f64,
@@ -54,6 +59,7 @@ impl FullPart {
         (is_known && is_full).then_some(FullPart {
             ratio,
             agrees: (fastest.min(1.0), slowest.max(1.0)),
+            own_batches: expected.own_batches(),
             overloaded: match expected.by_server {
                 true => OVERLOADED_BY_BATCHES,
                 false => OVERLOADED,
@@ -72,6 +78,16 @@ impl FullPart {
 
 /// Ratio by the blocks with all slots taken, where they say more than `by_time`, that of the times of executions.
 pub(super) fn ratio(blocks: &VecDeque<Block>, by_time: f64) -> f64 {
+    ratio_beyond(blocks, by_time, |_| 1.0)
+}
+
+/// The same for the state: above the profile's only by what the server's own batches do not explain.
+pub(super) fn state_ratio(blocks: &VecDeque<Block>, by_time: f64) -> f64 {
+    ratio_beyond(blocks, by_time, |part| part.own_batches)
+}
+
+/// Ratio, where a slower one is divided by what is explained, down to 1.
+fn ratio_beyond(blocks: &VecDeque<Block>, by_time: f64, explained: fn(&FullPart) -> f64) -> f64 {
     let mut parts: Vec<FullPart> = blocks.iter().filter_map(|block| block.full).collect();
     parts.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     let sum = |parts: &[FullPart], of: fn(&FullPart) -> f64| parts.iter().map(of).sum::<f64>();
@@ -95,7 +111,7 @@ pub(super) fn ratio(blocks: &VecDeque<Block>, by_time: f64) -> f64 {
     let (fastest, slowest) = middle.agrees;
     let ratio = match ratio {
         ratio if ratio < fastest => ratio / fastest,
-        ratio if ratio > slowest => ratio,
+        ratio if ratio > slowest => (ratio / explained(&middle)).max(1.0),
         _ => return by_time,
     };
     match share >= middle.overloaded {

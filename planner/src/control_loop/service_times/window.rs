@@ -97,7 +97,7 @@ impl Window {
         (executions >= EXECUTIONS_MIN).then(|| Estimate {
             // Both are lower bounds of it.
             ratio: full::ratio(&self.0, by_time.max(of_answers.unwrap_or(0.0))),
-            of_answers: of_answers.map(|by_time| full::ratio(&self.0, by_time)),
+            of_answers: of_answers.map(|by_time| full::state_ratio(&self.0, by_time)),
             executions,
             cut_off: sum(|block| block.cut_off),
         })

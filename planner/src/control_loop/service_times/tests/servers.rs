@@ -14,6 +14,9 @@ struct Servers {
     at_once: usize,
     /// Largest batch that the server makes of single requests.
     largest: usize,
+    /// Whether it begins a batch as soon as one request is there, as with dynamic batching. Else it has those that are
+    /// sent at the same time.
+    is_eager: bool,
     slots: usize,
     /// Time of a single request by the profile, alone at the server, in ms.
     single_ms: f64,
@@ -29,6 +32,7 @@ struct Servers {
 const SERIAL: Servers = Servers {
     at_once: 1,
     largest: 1,
+    is_eager: false,
     slots: 2,
     single_ms: 20.0,
     per_request_ms: 0.0,
@@ -185,6 +189,9 @@ impl Play {
         while self.waiting > 0 && self.in_flight() < self.servers.slots {
             self.waiting -= 1;
             self.queued.push(now);
+            if self.servers.is_eager {
+                self.begin(now);
+            }
         }
     }
 
@@ -202,6 +209,9 @@ impl Play {
         let ended = self.running.iter().position(|(end, _)| *end <= now);
         let (_, batch) = self.running.remove(ended.unwrap());
         let mut left = batch.len();
+        if self.servers.is_eager {
+            self.begin(now);
+        }
         for sent in batch {
             self.executions.answered += 1.0;
             self.executions.total_ms += (now - sent).ceil();
@@ -278,6 +288,47 @@ fn capacity_of_an_overloaded_variant_is_measured_within_5_percent() {
                 }
             }
         }
+    }
+}
+
+/// Dynamic batching of the review's servers: 43 ms and 3.5 ms for each request of up to 8. A request waits for the batch
+/// that is executed, and the eight slots are two batches in turn, which is no interference. Slower servers are.
+#[test]
+fn own_batches_are_no_interference() {
+    let eager = Servers {
+        is_eager: true,
+        single_ms: 46.5,
+        per_request_ms: 3.5,
+        ..BATCHING
+    };
+    // Arrivals relative to what full batches carry, and the time relative to the profile's.
+    for (load, factor, is_slow, correction) in [
+        (0.2, 1.0, false, 1.0..=1.0),
+        (0.4, 1.0, false, 1.0..=1.0),
+        (0.5, 1.0, false, 1.0..=1.0),
+        // Full. The rate is measured as it is, 1.6 times lower.
+        (0.8, 1.0, false, 1.5..=1.7),
+        (1.5, 1.0, false, 1.5..=1.7),
+        (1.5, 2.0, true, 3.0..=3.4),
+    ] {
+        let servers = Servers {
+            load,
+            factor: (factor, factor),
+            ..eager
+        };
+        let (mut bed, mut play) = (Bed::default(), Play::new(servers, 42));
+        let mut slow = 0;
+        for second in 1..=120_u32 {
+            let (new, full) = play.until(f64::from(second) * 1e3);
+            bed.see_full(new, full, servers.present());
+            slow += u32::from(bed.times.machine.state().is_slow());
+        }
+        let report = bed.times.report(bed.now(), &bed.rule);
+        assert_eq!(slow > 0, is_slow, "{load}, {factor}: {report:?}");
+        assert!(
+            correction.contains(&report.correction),
+            "{load}, {factor}: {report:?}"
+        );
     }
 }
 
